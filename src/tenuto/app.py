@@ -1,0 +1,136 @@
+"""The wiring: the one file that knows every room, and the library's front door."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from tenuto.model import Closing, Draft, OpenTurn, Role, Scope, Session, Usage, text_part
+from tenuto.model.policy import Preset
+from tenuto.ports import ChangeFeed, Clock, Store, utc_now
+from tenuto.sessions import Announcer, Listener, Sessions, TurnRequest, fresh_id
+from tenuto.settings import Settings, read_settings
+from tenuto.stores.by_url import open_store
+from tenuto.stores.cached import Cached
+from tenuto.upkeep import Upkeep
+
+
+class Tenuto:
+    """An open installation: its sessions, and the short way to a turn.
+
+    `sessions` has everything; `begin`, `finish` and `scope` are what most programs need.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        store: Store,
+        sessions: Sessions,
+        announcer: Announcer,
+        upkeep: Upkeep,
+        clock: Clock,
+    ) -> None:
+        self.settings = settings
+        self.store = store
+        self.sessions = sessions
+        self.upkeep = upkeep
+        self._announcer = announcer
+        self._clock = clock
+
+    @property
+    def policies(self) -> Preset:
+        """The policies that hold here."""
+        return self.settings.policies()
+
+    def scope(self, *, tenant: str = "local", site: str = "", user: str | None = None, **rest: str) -> Scope:
+        """Who is asking; the tenant is `local` unless named."""
+        return Scope(tenant=tenant, site=site, user=user, **rest)
+
+    def listen(self, listener: Listener) -> None:
+        """Tell this listener of everything that happens to sessions from now on."""
+        self._announcer.add(listener)
+
+    async def begin(
+        self, scope: Scope, text: str, *, session_id: str | None = None, key: str | None = None, window: int = 20
+    ) -> OpenTurn:
+        """Store the user's words and bring what the model should see; the session is this turn's until it ends."""
+        words = self.draft(text, role=Role.USER, speaker=scope.user)
+        return await self.sessions.begin(
+            scope, TurnRequest(words=(words,), session_id=session_id, key=key, window=window)
+        )
+
+    async def finish(
+        self, turn: OpenTurn, reply: str | Sequence[Draft] = (), *, tokens: int = 0, cost_nanos: int = 0
+    ) -> Session:
+        """Store the reply, add what it cost, and give the session free."""
+        drafts = (self.draft(reply),) if isinstance(reply, str) else tuple(reply)
+        closing = Closing(reply=drafts, usage=Usage(tokens=tokens, cost_nanos=cost_nanos))
+        return (await self.sessions.finish(turn, closing)).session
+
+    async def abandon(self, turn: OpenTurn) -> Session:
+        """Give the session free without a reply; the user's words stay stored, and the same key resumes."""
+        return (await self.sessions.finish(turn, Closing(abandoned=True))).session
+
+    def draft(self, text: str, *, role: Role = Role.ASSISTANT, speaker: str | None = None) -> Draft:
+        """A message of plain words."""
+        return Draft(id=fresh_id(), role=role, sent_at=self._clock(), parts=(text_part(text),), speaker=speaker)
+
+
+@asynccontextmanager
+async def open_app(
+    settings: Settings, *, clock: Clock = utc_now, listeners: Sequence[Listener] = (), sweeping: bool = True
+) -> AsyncIterator[Tenuto]:
+    """Open everything the settings ask for, and close it in reverse."""
+    async with AsyncExitStack() as stack:
+        store = await _opened(stack, settings, clock)
+        announcer = Announcer(clock=clock, listeners=listeners)
+        sessions = Sessions(store=store, policy=settings.policies().sessions, announcer=announcer)
+        upkeep = Upkeep(sessions=sessions, sweep_every=settings.sweep_every)
+        if sweeping:
+            await stack.enter_async_context(_running(upkeep))
+        yield Tenuto(settings=settings, store=store, sessions=sessions, announcer=announcer, upkeep=upkeep, clock=clock)
+
+
+@asynccontextmanager
+async def open(  # noqa: A001 - the name people type: tenuto.open(...)
+    store: str | None = None,
+    *,
+    clock: Clock = utc_now,
+    listeners: Sequence[Listener] = (),
+    **settings: Any,
+) -> AsyncIterator[Tenuto]:
+    """Open tenuto on a store: `sqlite:///chat.db`, `redis://…`, `postgresql://…`, `memory://`.
+
+    Further settings go by name (`preset="goods_qa"`, `retention=timedelta(days=7)`); the environment supplies the
+    rest.
+    """
+    chosen = read_settings(store=store, **settings)
+    async with open_app(chosen, clock=clock, listeners=listeners) as app:
+        yield app
+
+
+@asynccontextmanager
+async def _running(upkeep: Upkeep) -> AsyncIterator[None]:
+    task = asyncio.create_task(upkeep.run(), name="tenuto upkeep")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def _opened(stack: AsyncExitStack, settings: Settings, clock: Clock) -> Store:
+    """The store of the settings, with L1 in front of it where it can be kept coherent."""
+    store = await open_store(settings.store, clock=clock, sqlite_synchronous=settings.sqlite_synchronous)
+    stack.push_async_callback(store.close)
+    if not settings.l1 or not isinstance(store, ChangeFeed):
+        return store
+    cached = Cached(
+        store=store, feed=store, clock=clock, max_sessions=settings.l1_sessions, max_bytes=settings.l1_bytes
+    )
+    return await stack.enter_async_context(cached)

@@ -1,0 +1,211 @@
+"""What can go wrong: five families, which each door maps once.
+
+An error carries a stable `code` for clients and its facts as attributes. Messages name ids, settings and
+limits, never what a user said.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import ClassVar
+
+
+class TenutoError(Exception):
+    """Anything tenuto refuses or fails to do."""
+
+    code: ClassVar[str] = "error"
+
+
+class Invalid(TenutoError):
+    """The request cannot be carried out as it stands; asking again changes nothing."""
+
+    code: ClassVar[str] = "invalid"
+
+
+class NotFound(TenutoError):
+    """Within the caller's scope there is no such thing."""
+
+    code: ClassVar[str] = "not_found"
+
+
+class Conflict(TenutoError):
+    """The request contradicts what is stored or under way."""
+
+    code: ClassVar[str] = "conflict"
+
+
+class LimitReached(TenutoError):
+    """A bound of size, rate or budget was met."""
+
+    code: ClassVar[str] = "limit_reached"
+
+
+class Unavailable(TenutoError):
+    """Something we depend on does not answer; the same request may succeed later."""
+
+    code: ClassVar[str] = "unavailable"
+
+    def __init__(self, what: str, why: str = "does not answer") -> None:
+        super().__init__(f"the {what} {why}")
+        self.what = what
+
+
+class InvalidText(Invalid):
+    """A text holds something no store can keep: a NUL character or half of a surrogate pair."""
+
+    code: ClassVar[str] = "invalid_text"
+
+
+class InvalidJson(Invalid):
+    """A value is not JSON as every store keeps it: too deep, not a number, or of a foreign type."""
+
+    code: ClassVar[str] = "invalid_json"
+
+
+class InvalidSetting(Invalid):
+    """A setting is unknown, out of range or contradicts another one."""
+
+    code: ClassVar[str] = "invalid_setting"
+
+    def __init__(self, setting: str, why: str) -> None:
+        super().__init__(f"{setting}: {why}")
+        self.setting = setting
+
+
+class InvalidCursor(Invalid):
+    """A paging cursor that was not made by the listing it is given to."""
+
+    code: ClassVar[str] = "invalid_cursor"
+
+    def __init__(self) -> None:
+        super().__init__("the cursor does not belong to this listing")
+
+
+class SessionNotFound(NotFound):
+    """Absent, foreign, expired, deleted or corrupt: the caller cannot tell which."""
+
+    code: ClassVar[str] = "session_not_found"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__("session not found")
+        self.session_id = session_id
+
+
+class SessionForeign(SessionNotFound):
+    """The session belongs to another owner of the same tenant.
+
+    For the hijack guard only: to every caller it looks like any `SessionNotFound`.
+    """
+
+    def __init__(self, session_id: str, owner: str) -> None:
+        super().__init__(session_id)
+        self.owner = owner
+
+
+class SessionCorrupt(SessionNotFound):
+    """The stored record could not be read and was set aside; it looks like any `SessionNotFound`."""
+
+
+class SessionExpired(SessionNotFound):
+    """The session outlived its retention; it looks like any `SessionNotFound`."""
+
+
+class KeyNotFound(NotFound):
+    """No API key has this id."""
+
+    code: ClassVar[str] = "key_not_found"
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"no API key has the id {key_id}")
+        self.key_id = key_id
+
+
+class SessionExists(Conflict):
+    """A session of this id exists already within the caller's reach."""
+
+    code: ClassVar[str] = "session_exists"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__("a session of this id exists already")
+        self.session_id = session_id
+
+
+class SessionBusy(Conflict):
+    """Another turn holds the session's lease."""
+
+    code: ClassVar[str] = "session_busy"
+
+    def __init__(self, session_id: str, retry_after: timedelta) -> None:
+        super().__init__("another turn is running on this session")
+        self.session_id = session_id
+        self.retry_after = retry_after
+
+
+class TurnLost(Conflict):
+    """The turn's lease passed to another turn, or the session was reset, truncated or deleted meanwhile."""
+
+    code: ClassVar[str] = "turn_lost"
+
+    def __init__(self, session_id: str, turn_id: str) -> None:
+        super().__init__("the turn lost its lease; the user's words stay stored")
+        self.session_id = session_id
+        self.turn_id = turn_id
+
+
+class VersionConflict(Conflict):
+    """The record changed since the caller read it."""
+
+    code: ClassVar[str] = "version_conflict"
+
+    def __init__(self, expected: int, actual: int) -> None:
+        super().__init__(f"expected version {expected}, found {actual}")
+        self.expected = expected
+        self.actual = actual
+
+
+class KeyReused(Conflict):
+    """The idempotency key came before, with another body."""
+
+    code: ClassVar[str] = "idempotency_key_reused"
+
+    def __init__(self) -> None:
+        super().__init__("this idempotency key was used before with another body")
+
+
+class SequenceGap(Conflict):
+    """A producer skipped sequence numbers; it must resend from `expected`."""
+
+    code: ClassVar[str] = "sequence_gap"
+
+    def __init__(self, producer: str, expected: int) -> None:
+        super().__init__(f"producer {producer}: expected sequence number {expected}")
+        self.producer = producer
+        self.expected = expected
+
+
+class TooLarge(LimitReached):
+    """One message or one request is bigger than the setting allows."""
+
+    code: ClassVar[str] = "too_large"
+
+    def __init__(self, what: str, limit_bytes: int) -> None:
+        super().__init__(f"the {what} is larger than {limit_bytes} bytes")
+        self.limit_bytes = limit_bytes
+
+
+class StoreFull(Unavailable):
+    """The store has no room left; nothing of the request was kept."""
+
+    code: ClassVar[str] = "store_full"
+
+    def __init__(self) -> None:
+        super().__init__("session store", "has no room left")
+
+
+class StoreReadOnly(Unavailable):
+    """The store can be read but not written."""
+
+    code: ClassVar[str] = "store_read_only"
+
+    def __init__(self) -> None:
+        super().__init__("session store", "is read-only")

@@ -1,0 +1,105 @@
+"""One utterance, before (`Draft`) and after (`Message`) it has its place in a session's log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from tenuto.errors import Invalid
+from tenuto.model.values import Json, JsonObject, Value, checked_id, checked_json
+
+
+class Role(StrEnum):
+    """Who speaks. `ITEM` is an entry of another framework that nobody says (a reasoning step, a compaction)."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+    TOOL = "tool"
+    ITEM = "item"
+
+
+class Draft(Value, frozen=True, kw_only=True):
+    """A message on its way into a log.
+
+    `parts` are JSON objects with a `type`: `text`, `tool_call` and `tool_result` are ours, any other is carried
+    unchanged, and so is `extra`, the fields that only the sender understands. `parent` names the message this
+    one follows where that is not the one before it.
+    """
+
+    id: str
+    role: Role
+    sent_at: datetime
+    parts: tuple[JsonObject, ...] = ()
+    speaker: str | None = None
+    persona: str | None = None
+    parent: str | None = None
+    tokens: int = 0
+    metadata: JsonObject = {}
+    extra: JsonObject = {}
+
+    @property
+    def text(self) -> str:
+        """The words alone, without tool calls, tool results and foreign parts."""
+        return "".join(part["text"] for part in self.parts if part.get("type") == "text")
+
+
+class Message(Draft, frozen=True, kw_only=True):
+    """A stored utterance. `seq` orders it inside its session; the clock does not.
+
+    Sequence numbers grow by one from 1 and are never given twice, not even after a truncation or a reset.
+    `turn` is the number of the turn it belongs to.
+    """
+
+    seq: int
+    turn: int
+
+
+def text_part(text: str) -> JsonObject:
+    """Words."""
+    return {"type": "text", "text": text}
+
+
+def tool_call(call_id: str, name: str, arguments: Json) -> JsonObject:
+    """The model asks for a tool."""
+    return {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
+
+
+def tool_result(call_id: str, output: Json) -> JsonObject:
+    """What the tool answered."""
+    return {"type": "tool_result", "call_id": call_id, "output": output}
+
+
+def checked_drafts(drafts: Sequence[Draft]) -> None:
+    """Refuse messages that some store could not bring back unchanged."""
+    for draft in drafts:
+        checked_id(draft.id, "a message id")
+        for ref in (draft.speaker, draft.persona, draft.parent):
+            if ref is not None:
+                checked_id(ref, "an id within a message")
+        if draft.tokens < 0:
+            raise Invalid("a message's token count is negative")
+        if draft.sent_at.tzinfo is None:
+            raise Invalid("a message's sent_at has no time zone")
+        for part in draft.parts:
+            _check_part(part)
+        if draft.metadata:
+            checked_json(draft.metadata, "a message's metadata")
+        if draft.extra:
+            checked_json(draft.extra, "a message's extra fields")
+
+
+def _check_part(part: Json) -> None:
+    if not isinstance(part, dict) or type(part.get("type")) is not str:
+        raise Invalid("a message part is not an object with a 'type'")
+    if part["type"] == "text" and type(part.get("text")) is not str:
+        raise Invalid("a text part has no 'text'")
+    checked_json(part, "a message part")
+
+
+def size_of(draft: Draft) -> int:
+    """The message's size in bytes, as the size limit counts it."""
+    return len(msgspec.json.encode(draft))

@@ -1,0 +1,186 @@
+"""Policies and the five presets that carry the numbers of each kind of assistant.
+
+Two things are kept apart that are easily mixed: retention (when a session is deleted) and staleness (when its
+talk stops being context); the stored cap and the prompt's window. Every limit names its unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from tenuto.errors import InvalidSetting
+from tenuto.model.session import Keeping, Touch
+from tenuto.model.values import Value
+
+
+class OnMissing(StrEnum):
+    """What becomes of a turn for a session that does not exist: refused, held under a new id, or under the given one.
+
+    A session of somebody else never opens: it is refused, or the turn gets a new id.
+    """
+
+    ERROR = "error"
+    NEW_ID = "new_id"
+    ADOPT = "adopt"
+
+
+class OnStoreDown(StrEnum):
+    """What a turn does while the store is away: written to a local journal, answered without memory, or refused."""
+
+    JOURNAL = "journal"
+    STATELESS = "stateless"
+    RAISE = "raise"
+
+
+class SessionPolicy(Value, frozen=True, kw_only=True):
+    """How sessions live."""
+
+    keeping: Keeping = Keeping()
+    stale_after: timedelta | None = None
+    on_missing: OnMissing = OnMissing.ERROR
+    on_store_down: OnStoreDown = OnStoreDown.JOURNAL
+    max_sessions: int | None = None
+    max_message_bytes: int = 1024 * 1024
+    lease: timedelta = timedelta(minutes=2)
+    busy_wait: timedelta = timedelta(seconds=10)
+
+    def __post_init__(self) -> None:
+        idle = self.keeping.idle
+        if self.stale_after is not None and self.stale_after <= timedelta(0):
+            raise InvalidSetting("stale_after", "must be longer than nothing; leave it out to switch it off")
+        if self.stale_after is not None and idle is not None and self.stale_after >= idle:
+            raise InvalidSetting("stale_after", f"{self.stale_after} is not shorter than the retention of {idle}")
+        if self.max_sessions is not None and self.max_sessions < 1:
+            raise InvalidSetting("max_sessions", "must be at least 1")
+        if self.max_message_bytes < 1024:
+            raise InvalidSetting("max_message_bytes", "must be at least 1024")
+        if self.lease < timedelta(seconds=1):
+            raise InvalidSetting("lease", "must be at least one second")
+        if self.busy_wait < timedelta(0):
+            raise InvalidSetting("busy_wait", "must not be negative")
+
+
+class ContextPolicy(Value, frozen=True, kw_only=True):
+    """What a prompt shows of a session: at most so many messages, turns and characters, and when to compress.
+
+    Compression starts when the prompt passes `compress_at` of its token budget or the log passes `compress_over`
+    messages, whichever comes first, and leaves `keep_verbatim` messages as they are.
+    """
+
+    window_messages: int | None = None
+    window_turns: int | None = None
+    window_characters: int | None = None
+    compress_at: float | None = 0.70
+    compress_over: int | None = None
+    keep_verbatim: int = 20
+    summary_characters: int | None = None
+
+    def __post_init__(self) -> None:
+        for what in ("window_messages", "window_turns", "window_characters", "compress_over", "summary_characters"):
+            value = getattr(self, what)
+            if value is not None and value < 1:
+                raise InvalidSetting(what, "must be at least 1")
+        if self.compress_at is not None and not 0 < self.compress_at < 1:
+            raise InvalidSetting("compress_at", "must lie between 0 and 1")
+        if self.compress_over is not None and self.keep_verbatim >= self.compress_over:
+            raise InvalidSetting(
+                "keep_verbatim", f"{self.keep_verbatim} is not below compress_over ({self.compress_over})"
+            )
+
+
+class TaskPolicy(Value, frozen=True, kw_only=True):
+    """How long the two inner layers of a multi-agent conversation live (E6)."""
+
+    task_retention: timedelta = timedelta(hours=24)
+    agent_retention: timedelta = timedelta(hours=1)
+    deadline: timedelta = timedelta(minutes=10)
+
+    def __post_init__(self) -> None:
+        if self.agent_retention > self.task_retention:
+            raise InvalidSetting("agent_retention", "is longer than the retention of its task")
+
+
+class Preset(Value, frozen=True, kw_only=True):
+    """The policies of one kind of assistant."""
+
+    sessions: SessionPolicy
+    context: ContextPolicy
+    tasks: TaskPolicy = TaskPolicy()
+
+    def __post_init__(self) -> None:
+        _refuse_wider("window_messages", self.context.window_messages, self.sessions.keeping.max_messages)
+        _refuse_wider("window_turns", self.context.window_turns, self.sessions.keeping.max_turns)
+        idle = self.sessions.keeping.idle
+        if idle is not None and self.tasks.task_retention > max(idle, timedelta(days=1)):
+            raise InvalidSetting("task_retention", "is longer than the retention of its conversation")
+
+
+def _refuse_wider(setting: str, window: int | None, stored: int | None) -> None:
+    if window is not None and stored is not None and window > stored:
+        raise InvalidSetting(setting, f"the window of {window} is wider than the stored cap of {stored}")
+
+
+PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
+    {
+        "platform": Preset(
+            sessions=SessionPolicy(
+                keeping=Keeping(idle=timedelta(days=30), touch=Touch.WRITE, max_messages=500),
+                on_missing=OnMissing.ERROR,
+                on_store_down=OnStoreDown.JOURNAL,
+            ),
+            context=ContextPolicy(compress_at=0.75),
+        ),
+        "goods_qa": Preset(
+            sessions=SessionPolicy(
+                keeping=Keeping(idle=timedelta(minutes=30), touch=Touch.READ, max_messages=None, max_turns=10),
+                on_missing=OnMissing.NEW_ID,
+                on_store_down=OnStoreDown.JOURNAL,
+                max_sessions=1000,
+            ),
+            context=ContextPolicy(window_turns=10, compress_at=None),
+        ),
+        "npc": Preset(
+            sessions=SessionPolicy(
+                keeping=Keeping(idle=timedelta(hours=24), touch=Touch.WRITE, max_messages=10),
+                on_missing=OnMissing.ADOPT,
+                on_store_down=OnStoreDown.STATELESS,
+            ),
+            context=ContextPolicy(window_messages=10, window_characters=4000, compress_at=None),
+        ),
+        "channel": Preset(
+            sessions=SessionPolicy(
+                keeping=Keeping(idle=timedelta(days=30), touch=Touch.WRITE, max_messages=500),
+                stale_after=timedelta(hours=48),
+                on_missing=OnMissing.ADOPT,
+                on_store_down=OnStoreDown.STATELESS,
+            ),
+            context=ContextPolicy(compress_at=0.70),
+        ),
+        "multi_agent": Preset(
+            sessions=SessionPolicy(
+                keeping=Keeping(idle=timedelta(days=7), touch=Touch.READ, max_messages=500),
+                on_missing=OnMissing.ADOPT,
+                on_store_down=OnStoreDown.RAISE,
+            ),
+            context=ContextPolicy(
+                compress_at=0.70, compress_over=30, keep_verbatim=20, summary_characters=200, window_messages=500
+            ),
+        ),
+    }
+)
+
+
+def preset(name: str) -> Preset:
+    """The preset of that name.
+
+    Raises:
+        InvalidSetting: there is none.
+    """
+    try:
+        return PRESETS[name]
+    except KeyError:
+        raise InvalidSetting("preset", f"there is no {name!r}; there are {', '.join(PRESETS)}") from None

@@ -1,0 +1,98 @@
+"""Whose data it is: the scope every port asks for first, and the storage keys that derive from it.
+
+Keys are digests over length-prefixed parts, so that no id, however odd, reaches outside its scope.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+from tenuto.errors import Invalid
+from tenuto.model.values import Value, checked_id, checked_text
+
+_KEY_BYTES: Final = 16
+
+
+class Scope(Value, frozen=True, kw_only=True):
+    """Who is asking, and from where.
+
+    `tenant` and `site` are walls. Inside them a scope with a `chat` stands for everyone in that chat (and
+    thread), one with a `user` for that user, and one with neither for the tenant itself, which reaches
+    everything of its own. `persona` names who answers; it is no wall.
+    """
+
+    tenant: str
+    site: str = ""
+    user: str | None = None
+    channel: str | None = None
+    chat: str | None = None
+    thread: str | None = None
+    persona: str | None = None
+
+    def __post_init__(self) -> None:
+        checked_id(self.tenant, "the tenant id")
+        if self.site:
+            checked_id(self.site, "the site id")
+        for what in ("user", "channel", "chat", "thread", "persona"):
+            value = getattr(self, what)
+            if value is not None:
+                checked_id(value, f"the {what} id")
+        if self.thread is not None and self.chat is None:
+            raise Invalid("a thread id needs a chat id")
+
+    @property
+    def owner(self) -> tuple[str, ...]:
+        """Who owns what is created in this scope: a chat, a user, or (empty) the tenant."""
+        if self.chat is not None:
+            return ("chat", self.channel or "", self.chat, self.thread or "")
+        if self.user is not None:
+            return ("user", self.user)
+        return ()
+
+    def reaches(self, other: Scope) -> bool:
+        """Whether what was created in `other` exists for this scope."""
+        if self.tenant != other.tenant or self.site != other.site:
+            return False
+        owner = self.owner
+        return not owner or owner == other.owner
+
+
+# What belongs to the installation and to no tenant, such as API keys. Doors refuse tenant ids that start with "~".
+SYSTEM: Final = Scope(tenant="~tenuto")
+
+
+def outside_tenant(tenant: str) -> str:
+    """Return a tenant id that a credential or request may name."""
+    if tenant.startswith("~"):
+        raise Invalid("a tenant id may not start with '~'")
+    return checked_id(tenant, "the tenant id")
+
+
+def session_key(scope: Scope, session_id: str) -> bytes:
+    """Where a session is stored. The owner is not part of it: two users of a tenant cannot hold one id twice."""
+    return _digest("session", scope.tenant, scope.site, session_id)
+
+
+def space_key(scope: Scope) -> bytes:
+    """The tenant's site as a whole."""
+    return _digest("space", scope.tenant, scope.site)
+
+
+def owner_key(scope: Scope) -> bytes:
+    """The shelf on which the scope's sessions stand."""
+    return _digest("owner", scope.tenant, scope.site, *scope.owner)
+
+
+def state_key(scope: Scope, namespace: str) -> bytes:
+    """The drawer of a scope's key/value state; values of different owners never meet."""
+    checked_text(namespace, "the namespace")
+    return _digest("state", scope.tenant, scope.site, namespace, *scope.owner)
+
+
+def _digest(*parts: str) -> bytes:
+    digest = blake2b(digest_size=_KEY_BYTES)
+    for part in parts:
+        raw = part.encode()
+        digest.update(len(raw).to_bytes(4, "big") + raw)
+    return digest.digest()

@@ -1,0 +1,253 @@
+"""A conversation's head: everything about a session but its messages."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+
+from msgspec import UNSET, UnsetType
+
+from tenuto.errors import Invalid
+from tenuto.model.scope import Scope
+from tenuto.model.values import Json, JsonObject, Value, checked_id, checked_json, checked_text
+
+NANOS_PER_USD = 10**9
+MAX_TITLE_CHARACTERS = 512
+
+
+class Status(StrEnum):
+    """Where a conversation stands (E2)."""
+
+    ACTIVE = "active"
+    INACTIVE = "inactive"
+    ARCHIVED = "archived"
+
+
+class Touch(StrEnum):
+    """What moves a session's deadline: any access, a change, or nothing (it then counts from creation)."""
+
+    READ = "read"
+    WRITE = "write"
+    NEVER = "never"
+
+
+class Keeping(Value, frozen=True, kw_only=True):
+    """How long a session is kept after it was last touched, and how much of its log.
+
+    `idle` is retention: when it is over, the session is gone. `max_messages` and `max_turns` bound what is
+    stored, oldest first out; what a prompt shows is another matter (`ContextPolicy`).
+    """
+
+    idle: timedelta | None = timedelta(days=30)
+    touch: Touch = Touch.WRITE
+    max_messages: int | None = 500
+    max_turns: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.idle is not None and self.idle < timedelta(seconds=1):
+            raise Invalid("retention is below one second")
+        for what, bound in (("max_messages", self.max_messages), ("max_turns", self.max_turns)):
+            if bound is not None and bound < 1:
+                raise Invalid(f"{what} is below 1")
+
+    def deadline(self, created_at: datetime, now: datetime) -> datetime | None:
+        """When a session that is touched now will be gone."""
+        if self.idle is None:
+            return None
+        return (created_at if self.touch is Touch.NEVER else now) + self.idle
+
+
+class ForkPoint(Value, frozen=True, kw_only=True):
+    """Where a session branched off."""
+
+    session_id: str
+    seq: int
+
+
+class Usage(Value, frozen=True, kw_only=True):
+    """What a turn cost. Money is counted in whole billionths of a US dollar, so that sums are exact."""
+
+    tokens: int = 0
+    cost_nanos: int = 0
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.tokens < 2**53 and 0 <= self.cost_nanos < 2**53):
+            raise Invalid("usage is negative or absurdly large")
+
+
+class Session(Value, frozen=True, kw_only=True):
+    """A conversation as its store knows it.
+
+    `version` grows with every change; `incarnation` tells a session from an earlier one of the same id.
+    Messages before `window_start` are kept but are no longer context.
+    """
+
+    id: str
+    scope: Scope
+    incarnation: str
+    created_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None
+    keeping: Keeping
+    version: int
+    title: str = ""
+    status: Status = Status.ACTIVE
+    context: JsonObject = {}
+    attributes: JsonObject = {}
+    metadata: JsonObject = {}
+    turns: int = 0
+    messages: int = 0
+    last_seq: int = 0
+    window_start: int = 1
+    tokens: int = 0
+    cost_nanos: int = 0
+    forked_from: ForkPoint | None = None
+
+    @property
+    def cost_usd(self) -> Decimal:
+        """The total cost in US dollars, exactly."""
+        return Decimal(self.cost_nanos) / NANOS_PER_USD
+
+    def expired(self, now: datetime) -> bool:
+        """Whether its retention is over."""
+        return self.expires_at is not None and self.expires_at <= now
+
+    def read_deadline(self, now: datetime) -> datetime | None:
+        """Where a read moves the deadline to; `None` when it stays.
+
+        A read that would move it by less than a hundredth of the retention does not, so that reading stays cheap.
+        """
+        idle = self.keeping.idle
+        if idle is None or self.expires_at is None or self.keeping.touch is not Touch.READ:
+            return None
+        moved = now + idle
+        return moved if moved - self.expires_at >= idle / 100 else None
+
+
+class NewSession(Value, frozen=True, kw_only=True):
+    """What a session starts with when a call creates it."""
+
+    keeping: Keeping = Keeping()
+    title: str = ""
+    context: JsonObject = {}
+    attributes: JsonObject = {}
+    metadata: JsonObject = {}
+
+    def __post_init__(self) -> None:
+        checked_title(self.title)
+        for what in ("context", "attributes", "metadata"):
+            checked_json(getattr(self, what), f"the session's {what}")
+
+
+class Changes(Value, frozen=True, kw_only=True):
+    """A patch to a session's head: only what is named changes.
+
+    `context`, `attributes` and `metadata` merge by key, and a key set to `None` is removed, so two patches of
+    different keys never undo each other. With `if_version` the patch applies to that version alone.
+    """
+
+    title: str | UnsetType = UNSET
+    status: Status | UnsetType = UNSET
+    window_start: int | UnsetType = UNSET
+    context: JsonObject = {}
+    attributes: JsonObject = {}
+    metadata: JsonObject = {}
+    if_version: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.title is not UNSET:
+            checked_title(self.title)
+        if self.window_start is not UNSET and not 1 <= self.window_start < 2**53:
+            raise Invalid("window_start is below 1 or absurdly large")
+        for what in ("context", "attributes", "metadata"):
+            checked_json(getattr(self, what), f"the session's {what}")
+
+
+def merged(old: JsonObject, patch: JsonObject) -> JsonObject:
+    """Apply a patch by key: `None` removes."""
+    if not patch:
+        return old
+    result = {**old, **patch}
+    return {name: value for name, value in result.items() if value is not None}
+
+
+def without_nulls(values: JsonObject) -> JsonObject:
+    """A new session's values, under the rule that `None` means absent."""
+    return merged({}, values)
+
+
+def checked_title(title: str) -> str:
+    """Return a title that is one line of sound text, at most 512 characters."""
+    checked_text(title, "the title")
+    if len(title.splitlines()) > 1:
+        raise Invalid("the title has more than one line")
+    if len(title) > MAX_TITLE_CHARACTERS:
+        raise Invalid(f"the title is longer than {MAX_TITLE_CHARACTERS} characters")
+    return title
+
+
+def checked_name(name: str) -> str:
+    """Return an attribute's name."""
+    return checked_id(name, "the attribute's name")
+
+
+class SessionQuery(Value, frozen=True, kw_only=True):
+    """Which sessions to list, newest change first; `title` finds a part of the title, ignoring case."""
+
+    limit: int = 50
+    cursor: str | None = None
+    title: str | None = None
+    status: Status | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.limit <= 1000:
+            raise Invalid("limit is not between 1 and 1000")
+        if self.title is not None:
+            checked_text(self.title, "the search text")
+
+
+class SessionPage(Value, frozen=True, kw_only=True):
+    """Part of a listing; `cursor` continues it, `None` ends it."""
+
+    sessions: tuple[Session, ...]
+    cursor: str | None = None
+
+
+class Forking(Value, frozen=True, kw_only=True):
+    """Branch off a new session with everything up to and including `at` (default: all of it)."""
+
+    new_id: str
+    at: int | None = None
+    title: str | None = None
+
+    def __post_init__(self) -> None:
+        checked_id(self.new_id, "the session id")
+        if self.at is not None and self.at < 0:
+            raise Invalid("a fork point is negative")
+        if self.title is not None:
+            checked_title(self.title)
+
+
+class Gone(Value, frozen=True, kw_only=True):
+    """A session that upkeep removed."""
+
+    scope: Scope
+    session_id: str
+
+
+class Stats(Value, frozen=True, kw_only=True):
+    """What a tenant's site holds."""
+
+    sessions: int = 0
+    messages: int = 0
+    tokens: int = 0
+    cost_nanos: int = 0
+
+
+class StateEntry(Value, frozen=True, kw_only=True):
+    """One value of a scope's key/value state, with its version."""
+
+    key: str
+    value: Json
+    version: int

@@ -1,0 +1,199 @@
+"""One turn and its two trips to the store; and plain appends, for what has no turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from tenuto.errors import Invalid
+from tenuto.model.message import Draft, Message, Role, checked_drafts
+from tenuto.model.scope import Scope
+from tenuto.model.session import Changes, Keeping, NewSession, Session, Usage
+from tenuto.model.values import Value, checked_id
+
+MAX_WINDOW = 10_000
+
+
+class Producer(Value, frozen=True, kw_only=True):
+    """A writer that numbers what it sends, such as an offline journal: 1, 2, 3 ... per session."""
+
+    id: str
+    seq: int
+
+    def __post_init__(self) -> None:
+        checked_id(self.id, "the producer id")
+        if not 1 <= self.seq < 2**53:
+            raise Invalid("a producer's sequence number is below 1 or absurdly large")
+
+
+class Once(Value, frozen=True, kw_only=True):
+    """What makes a write happen once: the caller's key, and a fingerprint of the body it stands for.
+
+    A key is remembered for the session's last 1,000 keyed writes.
+    """
+
+    key: str
+    fingerprint: str
+
+    def __post_init__(self) -> None:
+        checked_id(self.key, "the idempotency key")
+        checked_id(self.fingerprint, "the fingerprint")
+
+
+KEYS_REMEMBERED = 1000
+
+
+class Opening(Value, frozen=True, kw_only=True):
+    """How a turn begins.
+
+    With `create` an absent session is made; without, it is `SessionNotFound`. `keeping` replaces the session's
+    own. `window` is how many of the newest messages come back, the words included. `words` may be empty, as when
+    an answer is made anew. A `producer` number that came before leaves the words out, since they are stored.
+    """
+
+    session_id: str
+    turn_id: str
+    words: tuple[Draft, ...] = ()
+    create: NewSession | None = None
+    keeping: Keeping | None = None
+    lease: timedelta = timedelta(minutes=2)
+    window: int = 20
+    once: Once | None = None
+    producer: Producer | None = None
+
+    def __post_init__(self) -> None:
+        checked_id(self.session_id, "the session id")
+        checked_id(self.turn_id, "the turn id")
+        checked_drafts(self.words)
+        if self.lease <= timedelta(0):
+            raise Invalid("a lease must last longer than nothing")
+        if not 0 <= self.window <= MAX_WINDOW:
+            raise Invalid(f"the window is not between 0 and {MAX_WINDOW} messages")
+
+
+class TurnState(StrEnum):
+    """How a turn was found: begun now, begun before and not finished, or finished before."""
+
+    OPENED = "opened"
+    RESUMED = "resumed"
+    FINISHED = "finished"
+
+
+class OpenTurn(Value, frozen=True, kw_only=True):
+    """A turn that has begun, and what its prompt needs.
+
+    `number` is the turn's place in its session; `session.version`, which only grows, fences outside effects. If
+    `state` is `finished`, this idempotency key was answered before: `reply` holds the answer and there is nothing
+    to finish. `last_active_at` is when the session last changed before this turn, `None` for a new one. `expired`
+    tells that an earlier session of this id had outlived its retention and made room.
+    """
+
+    id: str
+    number: int
+    scope: Scope
+    session: Session
+    state: TurnState
+    words: tuple[Message, ...]
+    window: tuple[Message, ...]
+    reply: tuple[Message, ...] = ()
+    lease: timedelta = timedelta(minutes=2)
+    lease_until: datetime | None = None
+    created: bool = False
+    expired: bool = False
+    last_active_at: datetime | None = None
+
+
+class Closing(Value, frozen=True, kw_only=True):
+    """How a turn ends. `abandoned` gives the lease back without an answer; a retry then resumes the turn."""
+
+    reply: tuple[Draft, ...] = ()
+    usage: Usage = Usage()
+    changes: Changes | None = None
+    producer: Producer | None = None
+    abandoned: bool = False
+
+    def __post_init__(self) -> None:
+        checked_drafts(self.reply)
+        if self.abandoned and self.reply:
+            raise Invalid("an abandoned turn has no reply")
+        if self.changes is not None and self.changes.if_version is not None:
+            raise Invalid("a turn's changes take no if_version: the lease guards them")
+
+
+class Batch(Value, frozen=True, kw_only=True):
+    """Messages to append outside a turn. Without `usage` their tokens count.
+
+    A user message that follows another's words opens a new turn number (`turn_offsets`).
+    """
+
+    id: str
+    messages: tuple[Draft, ...] = ()
+    usage: Usage | None = None
+    create: NewSession | None = None
+    once: Once | None = None
+    producer: Producer | None = None
+
+    def __post_init__(self) -> None:
+        checked_id(self.id, "the batch id")
+        checked_drafts(self.messages)
+        if self.once is not None and self.producer is not None:
+            raise Invalid("a batch is guarded by a key or by a producer's number, not by both")
+
+    @property
+    def spent(self) -> Usage:
+        """What the session's totals grow by."""
+        return self.usage or Usage(tokens=sum(message.tokens for message in self.messages))
+
+
+def turn_offsets(drafts: Sequence[Draft]) -> list[int]:
+    """The turn each message of a batch belongs to, counted from 0: a turn begins where a user speaks again."""
+    offsets: list[int] = []
+    turn = 0
+    before: Role | None = None
+    for draft in drafts:
+        if draft.role is Role.USER and before is not None and before is not Role.USER:
+            turn += 1
+        offsets.append(turn)
+        before = draft.role
+    return offsets
+
+
+class Appended(Value, frozen=True, kw_only=True):
+    """What became of an append, or of a turn's reply.
+
+    A `duplicate` stored nothing: its key or number came before. `messages` are then those of the first time,
+    where a key still remembers them.
+    """
+
+    session: Session
+    messages: tuple[Message, ...] = ()
+    duplicate: bool = False
+    created: bool = False
+    expired: bool = False
+
+
+class Page(Value, frozen=True, kw_only=True):
+    """Which messages: the newest, or those next `before` or `after` a sequence number."""
+
+    limit: int = 50
+    before: int | None = None
+    after: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.limit <= MAX_WINDOW:
+            raise Invalid(f"limit is not between 1 and {MAX_WINDOW}")
+        if self.before is not None and self.after is not None:
+            raise Invalid("a page lies before or after a message, not both")
+        for seq in (self.before, self.after):
+            if seq is not None and not 0 <= seq < 2**53:
+                raise Invalid("a sequence number is negative or absurdly large")
+
+
+class MessagePage(Value, frozen=True, kw_only=True):
+    """Messages, oldest first, and whether there are more on either side."""
+
+    session: Session
+    messages: tuple[Message, ...]
+    more_before: bool
+    more_after: bool

@@ -1,0 +1,93 @@
+"""What every word is made of: frozen values, JSON that survives any store, texts and ids that are sound."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from tenuto.errors import Invalid, InvalidJson, InvalidText
+
+# JSON of any shape. `Any` here is the edge itself: items of other frameworks pass through unread.
+Json: TypeAlias = Any
+JsonObject: TypeAlias = dict[str, Json]
+
+MAX_DEPTH: Final = 64
+MAX_ID_BYTES: Final = 16 * 1024
+_INT64: Final = 2**63
+_UINT64: Final = 2**64
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A frozen value; change it with `msgspec.structs.replace`.
+
+    Subclasses repeat `kw_only`, which is not inherited, and `frozen`, which the type checker wants to see beside it.
+    """
+
+
+def checked_text(text: str, what: str) -> str:
+    """Return `text` if every store can keep it.
+
+    Raises:
+        InvalidText: it holds a NUL character or a lone surrogate.
+    """
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as exc:
+            raise InvalidText(f"{what} holds a lone surrogate at position {exc.start}") from None
+    if "\0" in text:
+        raise InvalidText(f"{what} holds a NUL character at position {text.index(chr(0))}")
+    return text
+
+
+def checked_id(value: str, what: str) -> str:
+    """Return an id that names something: not empty, sound text, at most 16 KiB long."""
+    if not value:
+        raise Invalid(f"{what} is empty")
+    checked_text(value, what)
+    if len(value) > MAX_ID_BYTES // 4 and len(value.encode()) > MAX_ID_BYTES:
+        raise Invalid(f"{what} is longer than {MAX_ID_BYTES} bytes")
+    return value
+
+
+def checked_json(value: Json, what: str, depth: int = MAX_DEPTH) -> Json:
+    """Return `value` if it comes back from every store exactly as it went in.
+
+    Raises:
+        InvalidJson: nested deeper than 64 levels, a number JSON cannot carry, or a foreign type.
+        InvalidText: a text inside is not sound.
+    """
+    kind = type(value)
+    if kind is str:
+        checked_text(value, what)
+    elif kind is dict:
+        _check_object(value, what, depth)
+    elif kind is list or kind is tuple:
+        _check_depth(what, depth)
+        for item in value:
+            checked_json(item, what, depth - 1)
+    elif kind is float:
+        if not math.isfinite(value):
+            raise InvalidJson(f"{what} holds a number that JSON has no word for")
+    elif kind is int:
+        if not -_INT64 <= value < _UINT64:
+            raise InvalidJson(f"{what} holds an integer of more than 64 bits")
+    elif value is not None and kind is not bool:
+        raise InvalidJson(f"{what} holds a {kind.__name__}, which is not JSON")
+    return value
+
+
+def _check_object(value: JsonObject, what: str, depth: int) -> None:
+    _check_depth(what, depth)
+    for name, item in value.items():
+        if type(name) is not str:
+            raise InvalidJson(f"{what} has a key that is not a string")
+        checked_text(name, what)
+        checked_json(item, what, depth - 1)
+
+
+def _check_depth(what: str, depth: int) -> None:
+    if depth <= 0:
+        raise InvalidJson(f"{what} is nested deeper than {MAX_DEPTH} levels")

@@ -1,0 +1,352 @@
+"""Where sessions are opened, resumed, changed and closed: the rules on top of the store.
+
+The store decides inside one session; here stands what concerns who may have which, and what a caller gets instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Sequence
+from hashlib import blake2b
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from tenuto.errors import SessionBusy, SessionCorrupt, SessionForeign, SessionNotFound, TooLarge
+from tenuto.model import (
+    Appended,
+    Batch,
+    Changes,
+    Closing,
+    Draft,
+    Forking,
+    Gone,
+    MessagePage,
+    NewSession,
+    Once,
+    Opening,
+    OpenTurn,
+    Page,
+    Producer,
+    Scope,
+    Session,
+    SessionPage,
+    SessionQuery,
+    Stats,
+    Usage,
+)
+from tenuto.model.message import checked_drafts, size_of
+from tenuto.model.policy import OnMissing, SessionPolicy
+from tenuto.model.session import checked_name
+from tenuto.model.turn import TurnState
+from tenuto.model.values import Json, Value
+from tenuto.ports import Store
+from tenuto.sessions.events import Announcer, EventKind
+from tenuto.sessions.ids import fresh_id, id_for_key
+from tenuto.sessions.transfer import SavedSession
+
+_Seen = TypeVar("_Seen")
+
+
+class TurnRequest(Value, frozen=True, kw_only=True):
+    """A caller's wish for a turn. Without a session id a new session begins, the same one for the same `key`."""
+
+    words: tuple[Draft, ...] = ()
+    session_id: str | None = None
+    key: str | None = None
+    fingerprint: str | None = None
+    window: int = 20
+    new: NewSession | None = None
+    policy: SessionPolicy | None = None
+
+
+class AppendRequest(Value, frozen=True, kw_only=True):
+    """Messages to append outside a turn, to a session that exists."""
+
+    messages: tuple[Draft, ...]
+    usage: Usage | None = None
+    key: str | None = None
+    fingerprint: str | None = None
+    producer: Producer | None = None
+
+
+class Sessions:
+    """The sessions of an installation, under one policy unless a request brings its own."""
+
+    def __init__(self, *, store: Store, policy: SessionPolicy, announcer: Announcer) -> None:
+        self._store = store
+        self._policy = policy
+        self._announce = announcer
+
+    @property
+    def policy(self) -> SessionPolicy:
+        """The policy that holds where a request brings none."""
+        return self._policy
+
+    # Turns
+
+    async def begin(self, scope: Scope, request: TurnRequest) -> OpenTurn:
+        """Open a turn: find or make its session by the policy's `on_missing`, and wait a while if it is busy.
+
+        Raises:
+            SessionNotFound: there is no such session for this caller, and the policy makes none.
+            SessionBusy: another turn still ran when the wait was over.
+            TooLarge: a message is above the size limit.
+        """
+        policy = request.policy or self._policy
+        _refuse_unsound(request.words, policy)
+        opening = self._opening(scope, request, policy)
+        try:
+            turn = await self._begin(scope, opening, policy)
+        except SessionNotFound as absent:
+            await self._tell_refused(scope, opening.session_id, absent)
+            if request.session_id is not None and policy.on_missing is OnMissing.ERROR:
+                raise
+            instead = _instead(scope, opening, absent, request.key)
+            turn = await self._begin(scope, replace(instead, create=_new(request.new, policy)), policy)
+        if turn.state is not TurnState.FINISHED:
+            await self._tell_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
+        return turn
+
+    async def finish(self, turn: OpenTurn, closing: Closing) -> Appended:
+        """Store the reply and give the session free.
+
+        Raises:
+            TurnLost: another turn took over; the user's words stay stored.
+        """
+        _refuse_unsound(closing.reply, self._policy)
+        done = await self._store.finish_turn(turn, closing)
+        if not done.duplicate:
+            await self._announce.tell(EventKind.UPDATED, done.session.scope, done.session.id)
+        return done
+
+    async def renew(self, turn: OpenTurn) -> OpenTurn:
+        """Keep the session for a turn that takes long."""
+        return await self._store.renew_turn(turn)
+
+    async def append(self, scope: Scope, session_id: str, request: AppendRequest) -> Appended:
+        """Append messages to a session that exists, by the caller's key or producer number at most once."""
+        _refuse_unsound(request.messages, self._policy)
+        batch = Batch(
+            id=fresh_id(),
+            messages=request.messages,
+            usage=request.usage,
+            once=_once(request.key, request.messages, request.fingerprint),
+            producer=request.producer,
+        )
+        done = await self._seeing(scope, session_id, self._store.append(scope, session_id, batch))
+        if not done.duplicate:
+            await self._announce.tell(EventKind.UPDATED, scope, session_id)
+        return done
+
+    # Heads
+
+    async def create(
+        self, scope: Scope, new: NewSession | None = None, session_id: str | None = None, key: str | None = None
+    ) -> tuple[Session, bool]:
+        """Make a session, or return the caller's own of that id; tells whether it is new.
+
+        An id that somebody else holds is not told to be taken: the caller gets another one (A8).
+        """
+        asked = session_id or (id_for_key(scope, key) if key else fresh_id())
+        try:
+            return await self._store.get(scope, asked), False
+        except SessionNotFound as absent:
+            await self._tell_refused(scope, asked, absent)
+            if isinstance(absent, SessionForeign):
+                asked = fresh_id()
+        batch = Batch(id=fresh_id(), create=_new(new, self._policy))
+        try:
+            made = await self._store.append(scope, asked, batch)
+        except SessionForeign:
+            # Somebody else took the id between the two calls.
+            made = await self._store.append(scope, fresh_id(), batch)
+        await self._tell_written(scope, made.session, self._policy, created=made.created, expired=made.expired)
+        return made.session, made.created
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        """The session's head."""
+        return await self._seeing(scope, session_id, self._store.get(scope, session_id))
+
+    async def messages(self, scope: Scope, session_id: str, page: Page | None = None) -> MessagePage:
+        """A page of its messages, oldest first; the newest page unless asked otherwise."""
+        return await self._seeing(scope, session_id, self._store.messages(scope, session_id, page or Page()))
+
+    async def list(self, scope: Scope, query: SessionQuery | None = None) -> SessionPage:
+        """The caller's sessions, latest change first."""
+        return await self._store.list(scope, query or SessionQuery())
+
+    async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
+        """Change title, status, context, attributes or metadata."""
+        session = await self._seeing(scope, session_id, self._store.patch(scope, session_id, changes))
+        await self._announce.tell(EventKind.UPDATED, scope, session_id)
+        return session
+
+    async def set_attribute(self, scope: Scope, session_id: str, name: str, value: Json) -> bool:
+        """Set one attribute; nothing happens, and False comes back, when there is no such session (B14)."""
+        checked_name(name)
+        try:
+            await self.patch(scope, session_id, Changes(attributes={name: value}))
+        except SessionNotFound:
+            return False
+        return True
+
+    async def attribute(self, scope: Scope, session_id: str, name: str) -> Json:
+        """One attribute, `None` when it or its session is absent (B14)."""
+        try:
+            return (await self.get(scope, session_id)).attributes.get(name)
+        except SessionNotFound:
+            return None
+
+    async def reset(self, scope: Scope, session_id: str) -> Session:
+        """Forget the talk and keep the session; a running turn is lost."""
+        session = await self._seeing(scope, session_id, self._store.reset(scope, session_id))
+        await self._announce.tell(EventKind.UPDATED, scope, session_id)
+        return session
+
+    async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
+        """Forget what was said after a message, to ask or answer anew."""
+        session = await self._seeing(scope, session_id, self._store.truncate(scope, session_id, after))
+        await self._announce.tell(EventKind.UPDATED, scope, session_id)
+        return session
+
+    async def fork(
+        self, scope: Scope, session_id: str, at: int | None = None, new_id: str | None = None, title: str | None = None
+    ) -> Session:
+        """Branch off a new session at a message.
+
+        Raises:
+            SessionExists: the caller has a session of that id already.
+        """
+        forking = Forking(new_id=new_id or fresh_id(), at=at, title=title)
+        try:
+            fork = await self._store.fork(scope, session_id, forking)
+        except SessionNotFound as absent:
+            await self._tell_refused(scope, absent.session_id, absent)
+            if absent.session_id != forking.new_id:
+                raise
+            fork = await self._store.fork(scope, session_id, replace(forking, new_id=fresh_id()))
+        await self._tell_written(scope, fork, self._policy, created=True, expired=False)
+        return fork
+
+    async def delete(self, scope: Scope, session_id: str) -> None:
+        """Remove the session and everything of it."""
+        await self._seeing(scope, session_id, self._store.delete(scope, session_id))
+        await self._announce.tell(EventKind.DELETED, scope, session_id)
+
+    async def restore(self, scope: Scope, saved: SavedSession) -> Session:
+        """Make a new session, under a fresh id, out of one that was exported: all of it in one step, or nothing."""
+        _refuse_unsound(saved.messages, self._policy)
+        batch = Batch(
+            id=fresh_id(),
+            messages=saved.messages,
+            usage=saved.usage,
+            create=_new(saved.new, self._policy),
+        )
+        made = await self._store.append(scope, fresh_id(), batch)
+        await self._tell_written(scope, made.session, self._policy, created=True, expired=False)
+        return made.session
+
+    async def stats(self, scope: Scope) -> Stats:
+        """How much the caller has."""
+        return await self._store.stats(scope)
+
+    async def sweep(self, limit: int = 1000) -> int:
+        """Remove what expired, in all tenants; tells how many went."""
+        gone = await self._store.sweep(limit)
+        await self._tell_gone(EventKind.EXPIRED, gone)
+        return len(gone)
+
+    # The rules
+
+    def _opening(self, scope: Scope, request: TurnRequest, policy: SessionPolicy) -> Opening:
+        unnamed = id_for_key(scope, request.key) if request.key else fresh_id()
+        create = request.session_id is None or policy.on_missing is OnMissing.ADOPT
+        return Opening(
+            session_id=unnamed if request.session_id is None else request.session_id,
+            turn_id=fresh_id(),
+            words=request.words,
+            create=_new(request.new, policy) if create else None,
+            lease=policy.lease,
+            window=request.window,
+            once=_once(request.key, request.words, request.fingerprint),
+        )
+
+    async def _begin(self, scope: Scope, opening: Opening, policy: SessionPolicy) -> OpenTurn:
+        """Begin, trying again while another turn runs, until the wait is over."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + policy.busy_wait.total_seconds()
+        pause = 0.01
+        while True:
+            try:
+                return await self._store.begin_turn(scope, opening)
+            except SessionBusy as busy:
+                left = give_up - loop.time()
+                if left <= 0:
+                    raise
+                wait = min(pause * random.uniform(0.5, 1.5), max(busy.retry_after.total_seconds(), 0.001), left)
+            await asyncio.sleep(wait)
+            pause = min(pause * 2, 0.25)
+
+    async def _seeing(self, scope: Scope, session_id: str, asked: Awaitable[_Seen]) -> _Seen:
+        """Wait for an answer about one session; what was found damaged is announced."""
+        try:
+            return await asked
+        except SessionCorrupt as corrupt:
+            await self._tell_refused(scope, session_id, corrupt)
+            raise
+
+    async def _tell_refused(self, scope: Scope, session_id: str, absent: SessionNotFound) -> None:
+        if isinstance(absent, SessionForeign):
+            await self._announce.tell(EventKind.HIJACK_REFUSED, scope, session_id, owner=absent.owner)
+        elif isinstance(absent, SessionCorrupt):
+            await self._announce.tell(EventKind.QUARANTINED, scope, session_id)
+
+    async def _tell_written(
+        self, scope: Scope, session: Session, policy: SessionPolicy, *, created: bool, expired: bool
+    ) -> None:
+        if expired:
+            await self._announce.tell(EventKind.EXPIRED, scope, session.id)
+        await self._announce.tell(EventKind.CREATED if created else EventKind.UPDATED, scope, session.id)
+        if created and policy.max_sessions is not None:
+            await self._tell_gone(EventKind.EVICTED, await self._store.evict(scope, policy.max_sessions))
+
+    async def _tell_gone(self, kind: EventKind, gone: Sequence[Gone]) -> None:
+        for item in gone:
+            await self._announce.tell(kind, item.scope, item.session_id)
+
+
+def _refuse_unsound(drafts: Sequence[Draft], policy: SessionPolicy) -> None:
+    checked_drafts(drafts)
+    for draft in drafts:
+        if size_of(draft) > policy.max_message_bytes:
+            raise TooLarge("message", policy.max_message_bytes)
+
+
+def _new(new: NewSession | None, policy: SessionPolicy) -> NewSession:
+    """What a session starts with: the caller's values, kept as the policy says."""
+    return replace(new or NewSession(), keeping=policy.keeping)
+
+
+def _once(key: str | None, drafts: Sequence[Draft], given: str | None) -> Once | None:
+    if key is None:
+        return None
+    return Once(key=key, fingerprint=given or fingerprint(drafts))
+
+
+def _instead(scope: Scope, opening: Opening, absent: SessionNotFound, key: str | None) -> Opening:
+    """The opening that is tried where the asked session cannot be had: under another id, the same for the same key.
+
+    A damaged session has been set aside by now, so its own id is free for a fresh start.
+    """
+    if isinstance(absent, SessionCorrupt):
+        return opening
+    return replace(opening, session_id=id_for_key(scope, key) if key else fresh_id())
+
+
+def fingerprint(drafts: Sequence[Draft]) -> str:
+    """What an idempotency key stands for: who says what. Ids and times are the sender's bookkeeping and left out."""
+    body = msgspec.json.encode([(draft.role, draft.parts, draft.speaker, draft.extra) for draft in drafts])
+    return blake2b(body, digest_size=16).hexdigest()

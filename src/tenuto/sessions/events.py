@@ -1,0 +1,87 @@
+"""What happens to sessions, told to those who want to know (B15)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias
+
+from tenuto.model import Scope
+from tenuto.model.values import Value
+from tenuto.ports import Clock
+
+_log = logging.getLogger(__name__)
+
+
+class EventKind(StrEnum):
+    """What happened."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    EXPIRED = "expired"
+    DELETED = "deleted"
+    EVICTED = "evicted"
+    HIJACK_REFUSED = "hijack_refused"
+    QUARANTINED = "quarantined"
+
+
+class SessionEvent(Value, frozen=True, kw_only=True):
+    """One thing that happened to one session; `owner` is set where a stranger asked for somebody's session."""
+
+    kind: EventKind
+    scope: Scope
+    session_id: str
+    at: datetime
+    owner: str | None = None
+
+
+Listener: TypeAlias = Callable[[SessionEvent], Awaitable[None]]
+
+_LEVELS = {
+    EventKind.UPDATED: logging.DEBUG,
+    EventKind.HIJACK_REFUSED: logging.WARNING,
+    EventKind.QUARANTINED: logging.ERROR,
+}
+
+
+class Announcer:
+    """Logs each event and passes it to the listeners; a listener that fails is logged and harms nobody."""
+
+    def __init__(self, *, clock: Clock, listeners: Sequence[Listener] = ()) -> None:
+        self._clock = clock
+        self._listeners = list(listeners)
+
+    def add(self, listener: Listener) -> None:
+        """Tell this listener too, from now on."""
+        self._listeners.append(listener)
+
+    async def tell(self, kind: EventKind, scope: Scope, session_id: str, owner: str | None = None) -> None:
+        """Announce what happened."""
+        event = SessionEvent(kind=kind, scope=scope, session_id=session_id, at=self._clock(), owner=owner)
+        _log_event(event)
+        for listener in self._listeners:
+            try:
+                await listener(event)
+            except Exception:
+                _log.exception("a listener failed on %s of session %s", kind, session_id)
+
+
+def _log_event(event: SessionEvent) -> None:
+    level = _LEVELS.get(event.kind, logging.INFO)
+    if not _log.isEnabledFor(level):
+        return
+    caller = ":".join(event.scope.owner) or "the tenant itself"
+    if event.owner is None:
+        _log.log(level, "session %s %s (tenant %s, %s)", event.session_id, event.kind, event.scope.tenant, caller)
+    else:
+        _log.log(
+            level,
+            "session %s %s: it belongs to %s, %s of tenant %s asked for it",
+            event.session_id,
+            event.kind,
+            event.owner,
+            caller,
+            event.scope.tenant,
+        )

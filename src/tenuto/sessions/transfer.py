@@ -1,0 +1,191 @@
+"""Sessions on paper: export as JSON, JSON Lines or Markdown, and import of all three.
+
+Every format carries everything. In Markdown the exact message stands in a comment above its readable text, and an
+import reads the comments alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from tenuto.errors import Invalid, InvalidJson
+from tenuto.model import Draft, Message, NewSession, Session, Usage
+from tenuto.model.session import NANOS_PER_USD
+from tenuto.model.values import Json, JsonObject, Value
+from tenuto.sessions.shape import draft_from_json, message_json, session_json
+
+FORMAT: Final = "tenuto.session"
+FORMAT_VERSION: Final = 1
+_OPEN, _CLOSE = "<!-- tenuto ", " -->"
+
+
+class ExportFormat(StrEnum):
+    """How an export is written."""
+
+    JSON = "json"
+    JSONL = "jsonl"
+    MARKDOWN = "markdown"
+
+
+class SavedSession(Value, frozen=True, kw_only=True):
+    """What an export brings back."""
+
+    new: NewSession
+    messages: tuple[Draft, ...]
+    usage: Usage = Usage()
+
+
+MEDIA_TYPES: Final = {
+    ExportFormat.JSON: "application/json",
+    ExportFormat.JSONL: "application/x-ndjson",
+    ExportFormat.MARKDOWN: "text/markdown; charset=utf-8",
+}
+
+
+async def exported(
+    session: Session, pages: AsyncIterator[tuple[Message, ...]], export_format: ExportFormat
+) -> AsyncIterator[bytes]:
+    """The session in pieces, page by page, so that a long one never stands in memory whole."""
+    head = {"format": FORMAT, "version": FORMAT_VERSION, "session": session_json(session)}
+    opening, message, closing = _WRITERS[export_format]
+    yield opening(head)
+    first = True
+    async for page in pages:
+        for item in page:
+            yield message(message_json(item), first)
+            first = False
+    yield closing
+
+
+def _json_opening(head: JsonObject) -> bytes:
+    return msgspec.json.encode(head)[:-1] + b',"messages":['
+
+
+def _json_message(message: JsonObject, first: bool) -> bytes:
+    return (b"" if first else b",") + b"\n" + msgspec.json.encode(message)
+
+
+def _jsonl_opening(head: JsonObject) -> bytes:
+    return msgspec.json.encode(head) + b"\n"
+
+
+def _jsonl_message(message: JsonObject, first: bool) -> bytes:
+    return msgspec.json.encode(message) + b"\n"
+
+
+def _markdown_opening(head: JsonObject) -> bytes:
+    session = head["session"]
+    title = _shown(session["title"] or f"Session {session['id']}")
+    about = f"{session['message_count']} messages, {session['created_at']} to {session['updated_at']}"
+    return f"{_comment(head)}\n# {title}\n\n{about}\n".encode()
+
+
+def _markdown_message(message: JsonObject, first: bool) -> bytes:
+    speaker = _shown(f" {message['speaker']}") if message["speaker"] else ""
+    words = _shown(message["text"] or "*(no text)*")
+    return f"\n{_comment(message)}\n## {message['role']}{speaker} · {message['sent_at']}\n\n{words}\n".encode()
+
+
+def _shown(text: str) -> str:
+    """Text for the reader, in which no words pass for one of our comments."""
+    return text.replace("<!--", "&lt;!--")
+
+
+def _comment(value: JsonObject) -> str:
+    # "--" may not stand in a comment, and a text may not end it: "-" and ">" are escaped, which JSON reads back.
+    text = msgspec.json.encode(value).decode()
+    return _OPEN + text.replace("-", "\\u002d").replace(">", "\\u003e") + _CLOSE
+
+
+_WRITERS: Final[
+    dict[ExportFormat, tuple[Callable[[JsonObject], bytes], Callable[[JsonObject, bool], bytes], bytes]]
+] = {
+    ExportFormat.JSON: (_json_opening, _json_message, b"\n]}\n"),
+    ExportFormat.JSONL: (_jsonl_opening, _jsonl_message, b""),
+    ExportFormat.MARKDOWN: (_markdown_opening, _markdown_message, b""),
+}
+
+
+def imported(raw: bytes, *, now: datetime, new_id: Callable[[], str]) -> SavedSession:
+    """Read an export of any format; which one it is shows by itself.
+
+    Raises:
+        Invalid: it is no export, or of a version to come.
+    """
+    head, messages = _parsed(raw)
+    _check_head(head)
+    drafts = tuple(draft_from_json(message, new_id=new_id(), now=now) for message in messages)
+    return SavedSession(new=_new_session(head["session"]), messages=drafts, usage=_usage(head["session"]))
+
+
+def _parsed(raw: bytes) -> tuple[JsonObject, list[Json]]:
+    start = raw.lstrip()[:1]
+    if start == b"<":
+        lines = list(_comments(raw))
+    elif start == b"{":
+        try:
+            whole = msgspec.json.decode(raw)
+        except msgspec.DecodeError:
+            lines = [_decoded(line) for line in raw.splitlines() if line.strip()]
+        else:
+            lines = [whole, *_listed(whole)] if "messages" in whole else [whole]
+    else:
+        raise InvalidJson("this is neither a JSON, a JSON Lines nor a Markdown export")
+    return lines[0], lines[1:]
+
+
+def _comments(raw: bytes) -> Iterator[Json]:
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        raise InvalidJson("the export is not UTF-8") from None
+    found = False
+    for line in text.split("\n"):
+        if line.startswith(_OPEN) and line.endswith(_CLOSE):
+            found = True
+            yield _decoded(line[len(_OPEN) : -len(_CLOSE)].encode())
+    if not found:
+        raise InvalidJson("the Markdown holds no session: its comments are missing")
+
+
+def _decoded(line: bytes) -> Json:
+    try:
+        return msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        raise InvalidJson("a line of the export is not JSON") from None
+
+
+def _listed(whole: JsonObject) -> Iterable[Json]:
+    messages = whole["messages"]
+    if not isinstance(messages, list):
+        raise InvalidJson("the export's messages are not a list")
+    return messages
+
+
+def _check_head(head: Json) -> None:
+    if not isinstance(head, dict) or head.get("format") != FORMAT or not isinstance(head.get("session"), dict):
+        raise InvalidJson("this is no export of a session")
+    if head.get("version") != FORMAT_VERSION:
+        raise Invalid(f"the export has version {head.get('version')!r}; this release reads {FORMAT_VERSION}")
+
+
+def _new_session(session: JsonObject) -> NewSession:
+    wanted = {name: session[name] for name in ("title", "context", "attributes", "metadata") if name in session}
+    try:
+        return msgspec.convert(wanted, NewSession)
+    except msgspec.ValidationError as exc:
+        raise Invalid(f"the export's session is not sound: {exc}") from None
+
+
+def _usage(session: JsonObject) -> Usage:
+    try:
+        cost = int(Decimal(str(session.get("cost_usd", "0"))) * NANOS_PER_USD)
+        return Usage(tokens=session.get("tokens", 0), cost_nanos=cost)
+    except (InvalidOperation, TypeError, ValueError, OverflowError):
+        raise Invalid("the export's totals are not numbers") from None

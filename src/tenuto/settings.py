@@ -1,0 +1,228 @@
+"""Everything an operator can set, read once, from the environment.
+
+Names are `TENUTO_` and the field in capitals. An unknown name, a value out of range or two settings that contradict
+each other stop the start with a sentence that names the setting.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, get_args, get_type_hints
+
+import msgspec
+from msgspec.structs import replace
+
+from tenuto.errors import Invalid, InvalidSetting
+from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy, preset
+from tenuto.model.session import Touch
+from tenuto.model.values import Value
+
+_PREFIX: Final = "TENUTO_"
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", re.ASCII)
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
+_OFF: Final = frozenset({"0", "off", "never", "none"})
+
+
+class Settings(Value, frozen=True, kw_only=True):
+    """An installation. What is `None` follows the preset."""
+
+    store: str = "sqlite:///tenuto.db"
+    sqlite_synchronous: str = "full"
+    preset: str = "platform"
+
+    retention: timedelta | None = None
+    touch: Touch | None = None
+    stale_after: timedelta | None = None
+    max_messages: int | None = None
+    max_turns: int | None = None
+    max_sessions: int | None = None
+    on_missing: OnMissing | None = None
+    on_store_down: OnStoreDown | None = None
+    lease: timedelta = timedelta(minutes=2)
+    busy_wait: timedelta = timedelta(seconds=10)
+    sweep_every: timedelta = timedelta(minutes=5)
+
+    l1: bool = True
+    l1_sessions: int = 10_000
+    l1_bytes: int = 256 * 1024 * 1024
+
+    host: str = "127.0.0.1"
+    port: int = 8765
+    max_body_bytes: int = 8 * 1024 * 1024
+    max_message_bytes: int = 1024 * 1024
+    requests_per_minute: int = 6000
+
+    jwt_secret: str | None = None
+    jwt_key_file: str | None = None
+    jwt_jwks_file: str | None = None
+    jwt_algorithm: str | None = None
+    jwt_issuer: str | None = None
+    jwt_audience: str | None = None
+    jwt_tenant_claim: str = "tenant_id"
+    jwt_site_claim: str = "site_id"
+    jwt_user_claim: str = "sub"
+    jwt_role_claim: str = "role"
+
+    log_level: str = "info"
+
+    memory_enabled: bool = True
+    memory_max_messages: int | None = None
+    memory_max_chars: int | None = None
+    memory_ttl_seconds: int | None = None
+
+    def __post_init__(self) -> None:
+        _within("port", self.port, 0, 65_535)
+        for what in ("l1_sessions", "l1_bytes", "max_body_bytes"):
+            _within(what, getattr(self, what), 1, 2**53)
+        _within("requests_per_minute", self.requests_per_minute, 0, 2**31)
+        _one_of("sqlite_synchronous", self.sqlite_synchronous, ("full", "normal"))
+        _one_of("log_level", self.log_level, ("debug", "info", "warning", "error"))
+        if self.max_body_bytes < self.max_message_bytes:
+            raise InvalidSetting("max_body_bytes", "is smaller than max_message_bytes: no such message could arrive")
+        if self.sweep_every < timedelta(seconds=1):
+            raise InvalidSetting("sweep_every", "must be at least one second")
+        self._check_jwt()
+        self.policies()
+        self.npc_policies()
+
+    def _check_jwt(self) -> None:
+        ways = [name for name in ("jwt_secret", "jwt_key_file", "jwt_jwks_file") if getattr(self, name)]
+        if len(ways) > 1:
+            raise InvalidSetting(ways[1], f"contradicts {ways[0]}: tokens are verified in one way")
+        if self.jwt_secret is not None and len(self.jwt_secret.encode()) < 32:
+            raise InvalidSetting("jwt_secret", "is shorter than 32 bytes and could be guessed")
+        for name in ("jwt_key_file", "jwt_jwks_file"):
+            path = getattr(self, name)
+            if path is not None and not Path(path).is_file():
+                raise InvalidSetting(name, "there is no such file")
+
+    def policies(self) -> Preset:
+        """The preset with what was set on top of it.
+
+        Raises:
+            InvalidSetting: the result contradicts itself.
+        """
+        return _overridden(preset(self.preset), self)
+
+    def npc_policies(self) -> Preset:
+        """The `npc` preset with the MEMORY_ settings on top of it (C12)."""
+        base = preset("npc")
+        messages = self.memory_max_messages or base.sessions.keeping.max_messages
+        keeping = replace(base.sessions.keeping, max_messages=messages)
+        if self.memory_ttl_seconds is not None:
+            keeping = replace(keeping, idle=timedelta(seconds=self.memory_ttl_seconds))
+        return replace(
+            base,
+            sessions=replace(base.sessions, keeping=keeping),
+            context=replace(
+                base.context,
+                window_messages=messages,
+                window_characters=self.memory_max_chars or base.context.window_characters,
+            ),
+        )
+
+
+def _overridden(base: Preset, settings: Settings) -> Preset:
+    keeping = base.sessions.keeping
+    given = {
+        "idle": None if settings.retention == timedelta(0) else settings.retention or keeping.idle,
+        "touch": settings.touch or keeping.touch,
+        "max_messages": settings.max_messages or keeping.max_messages,
+        "max_turns": settings.max_turns or keeping.max_turns,
+    }
+    try:
+        keeping = replace(keeping, **given)
+    except Invalid as exc:
+        raise InvalidSetting("retention", str(exc)) from None
+    stale = base.sessions.stale_after if settings.stale_after is None else settings.stale_after
+    sessions: SessionPolicy = replace(
+        base.sessions,
+        keeping=keeping,
+        stale_after=stale or None,
+        on_missing=settings.on_missing or base.sessions.on_missing,
+        on_store_down=settings.on_store_down or base.sessions.on_store_down,
+        max_sessions=settings.max_sessions or base.sessions.max_sessions,
+        max_message_bytes=settings.max_message_bytes,
+        lease=settings.lease,
+        busy_wait=settings.busy_wait,
+    )
+    return replace(base, sessions=sessions)
+
+
+def read_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Settings:
+    """Settings from the environment; what is given by name goes first.
+
+    Raises:
+        InvalidSetting: a name is unknown or a value does not fit.
+    """
+    environ = os.environ if environ is None else environ
+    kinds = get_type_hints(Settings)
+    values: dict[str, Any] = {}
+    for name, text in environ.items():
+        if name.startswith(_PREFIX):
+            field = _field(name, kinds)
+            values[field] = _parsed(name, text, kinds[field])
+        elif name.startswith("MEMORY_") and name.lower() in kinds:
+            values[name.lower()] = _parsed(name, text, kinds[name.lower()])
+    if "store" not in values and environ.get("REDIS_URL"):
+        values["store"] = environ["REDIS_URL"]
+    values |= {name: value for name, value in given.items() if value is not None}
+    return Settings(**values)
+
+
+def _field(name: str, kinds: Mapping[str, Any]) -> str:
+    field = name.removeprefix(_PREFIX).lower()
+    if field in kinds and not field.startswith("memory_"):
+        return field
+    near = difflib.get_close_matches(field, kinds, n=1)
+    hint = f"; did you mean {_PREFIX}{near[0].upper()}?" if near else ""
+    raise InvalidSetting(name, f"there is no such setting{hint}")
+
+
+def _parsed(name: str, text: str, kind: Any) -> Any:
+    if timedelta in (kind, *get_args(kind)):
+        return parse_duration(name, text)
+    wanted = msgspec.convert(text.lower(), kind, strict=False) if kind is bool else None
+    try:
+        return wanted if kind is bool else msgspec.convert(text, kind, strict=False)
+    except msgspec.ValidationError:
+        raise InvalidSetting(name, f"{_shown(name, text)} does not fit; wanted {_wanted(kind)}") from None
+
+
+def parse_duration(name: str, text: str) -> timedelta:
+    """`30d`, `48h`, `5m`, `90s`, `250ms`; a bare number counts seconds; `off` is nothing at all."""
+    if text.strip().lower() in _OFF:
+        return timedelta(0)
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise InvalidSetting(name, f"{text!r} is no duration; write for example 30d, 48h, 5m or 90s")
+    try:
+        return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+    except OverflowError:
+        raise InvalidSetting(name, f"{text!r} is longer than time itself") from None
+
+
+def _shown(name: str, text: str) -> str:
+    return "the value" if "SECRET" in name else repr(text)
+
+
+def _wanted(kind: Any) -> str:
+    choices = next((part for part in (kind, *get_args(kind)) if hasattr(part, "__members__")), None)
+    if choices is not None:
+        return " or ".join(choices)
+    return "true or false" if kind is bool else "a whole number" if int in (kind, *get_args(kind)) else "text"
+
+
+def _within(setting: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise InvalidSetting(setting, f"{value} is not between {low} and {high}")
+
+
+def _one_of(setting: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InvalidSetting(setting, f"{value!r} is not one of {', '.join(choices)}")

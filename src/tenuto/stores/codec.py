@@ -1,0 +1,102 @@
+"""How values turn into bytes and numbers that stores keep, and back.
+
+A message's body is JSON without `seq` and `turn`: the store assigns those, so they are spliced in when a page
+is read, and the whole page is decoded in one go.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from tenuto.errors import InvalidCursor
+from tenuto.model import Draft, Message
+from tenuto.model.values import JsonObject
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_encoder: Final = msgspec.json.Encoder()
+_messages: Final = msgspec.json.Decoder(tuple[Message, ...])
+_object: Final = msgspec.json.Decoder(JsonObject)
+
+
+class Undecodable(Exception):
+    """Stored bytes are not what a store wrote; the record around them is corrupt."""
+
+
+def encode_draft(draft: Draft) -> bytes:
+    """A message's body."""
+    return _encoder.encode(draft)
+
+
+def decode_messages(rows: Iterable[tuple[int, int, bytes]]) -> tuple[Message, ...]:
+    """Messages from `(seq, turn, body)` rows.
+
+    Raises:
+        Undecodable: a body is damaged.
+    """
+    # An empty body would break the splice into valid JSON of another meaning; every body has at least an id.
+    bodies = b",".join(b'{"seq":%d,"turn":%d,%b' % (seq, turn, body[1:]) for seq, turn, body in rows)
+    try:
+        return _messages.decode(b"[" + bodies + b"]")
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise Undecodable("a message") from exc
+
+
+def encode_object(value: JsonObject) -> bytes:
+    """Context, attributes, metadata or any other JSON object."""
+    return _encoder.encode(value)
+
+
+def decode_object(raw: bytes) -> JsonObject:
+    """The object back.
+
+    Raises:
+        Undecodable: it is no JSON object.
+    """
+    try:
+        return _object.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise Undecodable("an object") from exc
+
+
+def to_micros(instant: datetime) -> int:
+    """Whole microseconds since 1970, exactly."""
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """The instant back.
+
+    Raises:
+        Undecodable: there is no such instant.
+    """
+    try:
+        return _EPOCH + timedelta(microseconds=micros)
+    except (OverflowError, TypeError) as exc:
+        raise Undecodable("an instant") from exc
+
+
+def encode_cursor(updated_micros: int, key: bytes) -> str:
+    """Where a listing goes on: behind this session."""
+    return base64.urlsafe_b64encode(updated_micros.to_bytes(8, "big", signed=True) + key).decode()
+
+
+def decode_cursor(cursor: str) -> tuple[int, bytes]:
+    """The place a cursor stands for.
+
+    Raises:
+        InvalidCursor: no listing made it.
+    """
+    try:
+        raw = base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True)
+    except (binascii.Error, UnicodeEncodeError) as exc:
+        raise InvalidCursor from exc
+    if len(raw) != 24:
+        raise InvalidCursor
+    return int.from_bytes(raw[:8], "big", signed=True), raw[8:]

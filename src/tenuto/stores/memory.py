@@ -1,0 +1,555 @@
+"""Sessions in this process's memory: for tests, for state that may vanish, and as the plain statement of the rules.
+
+Each method runs without waiting in between, so it is atomic under asyncio.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from tenuto.errors import (
+    KeyReused,
+    SequenceGap,
+    SessionBusy,
+    SessionExists,
+    SessionExpired,
+    SessionForeign,
+    SessionNotFound,
+    TurnLost,
+    VersionConflict,
+)
+from tenuto.model import (
+    Appended,
+    Batch,
+    Changes,
+    Closing,
+    Draft,
+    Forking,
+    ForkPoint,
+    Gone,
+    Message,
+    MessagePage,
+    NewSession,
+    Once,
+    Opening,
+    OpenTurn,
+    Page,
+    Producer,
+    Scope,
+    Session,
+    SessionPage,
+    SessionQuery,
+    StateEntry,
+    Stats,
+    TurnState,
+)
+from tenuto.model.scope import session_key, space_key, state_key
+from tenuto.model.session import merged, without_nulls
+from tenuto.model.turn import KEYS_REMEMBERED, turn_offsets
+from tenuto.model.values import Json, checked_id, checked_json
+from tenuto.ports import Clock, utc_now
+from tenuto.stores.codec import decode_cursor, encode_cursor, to_micros
+
+
+@dataclass(slots=True)
+class _Keyed:
+    """A write that came with an idempotency key: what it stored, and whether it is complete."""
+
+    fingerprint: str
+    turn_id: str
+    number: int
+    words: tuple[int, int]
+    reply: tuple[int, int] = (0, -1)
+    finished: bool = False
+
+
+@dataclass(slots=True)
+class _Record:
+    """A session with everything of it."""
+
+    session: Session
+    log: list[Message] = field(default_factory=list)
+    keyed: OrderedDict[str, _Keyed] = field(default_factory=OrderedDict)
+    marks: dict[str, int] = field(default_factory=dict)
+    lease: str | None = None
+    lease_until: datetime | None = None
+    lease_key: str | None = None
+    closed: str | None = None
+
+    def between(self, span: tuple[int, int]) -> tuple[Message, ...]:
+        first, last = span
+        return tuple(self.log[_index(self.log, first) : _index(self.log, last + 1)])
+
+
+def _index(log: list[Message], seq: int) -> int:
+    return bisect_left(log, seq, key=lambda message: message.seq)
+
+
+class MemoryStore:
+    """The `Store` port over plain dictionaries."""
+
+    def __init__(self, *, clock: Clock = utc_now) -> None:
+        self._clock = clock
+        self._records: dict[bytes, _Record] = {}
+        self._state: dict[bytes, dict[str, StateEntry]] = {}
+
+    # Turns
+
+    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+        now = self._clock()
+        record, created, expired = self._find_or_create(scope, opening.session_id, opening.create, opening.turn_id, now)
+        last_active = None if created else record.session.updated_at
+        keyed = _known(record, opening.once)
+        if keyed is not None and keyed.finished:
+            return _finished(scope, record, keyed)
+        self._refuse_if_busy(record, now)
+        number, words = (keyed.number, record.between(keyed.words)) if keyed else _open(record, opening, now)
+        _take_lease(record, opening, now)
+        self._changed(record, now, opening=opening)
+        resumed = keyed is not None or (bool(opening.words) and not words)
+        return OpenTurn(
+            id=opening.turn_id,
+            number=number,
+            scope=scope,
+            session=record.session,
+            state=TurnState.RESUMED if resumed else TurnState.OPENED,
+            words=words,
+            window=_window(record, opening.window),
+            lease=opening.lease,
+            lease_until=record.lease_until,
+            created=created,
+            expired=expired,
+            last_active_at=last_active,
+        )
+
+    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+        now = self._clock()
+        record = self._leased(turn)
+        if record.lease != turn.id:
+            if _closed(record, turn):
+                return Appended(session=record.session, duplicate=True)
+            raise TurnLost(turn.session.id, turn.id)
+        reply = _append(record, closing.reply, turn.number, closing.producer, now) if closing.reply else ()
+        if not closing.abandoned:
+            _close(record, turn, reply)
+        record.lease = record.lease_until = record.lease_key = None
+        _spend(record, closing.usage.tokens, closing.usage.cost_nanos)
+        if closing.changes is not None:
+            _apply(record, closing.changes)
+        self._changed(record, now)
+        return Appended(session=record.session, messages=reply)
+
+    async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
+        now = self._clock()
+        record = self._leased(turn)
+        if record.lease != turn.id:
+            raise TurnLost(turn.session.id, turn.id)
+        record.lease_until = now + turn.lease
+        return replace(turn, lease_until=record.lease_until)
+
+    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
+        now = self._clock()
+        record, created, expired = self._find_or_create(scope, session_id, batch.create, batch.id, now)
+        keyed = _known(record, batch.once)
+        if keyed is not None:
+            return Appended(session=record.session, messages=record.between(keyed.words), duplicate=True)
+        if batch.producer is not None and _seen(record, batch.producer):
+            return Appended(session=record.session, duplicate=True)
+        number = record.session.turns + 1
+        stored = _append(record, batch.messages, number, batch.producer, now, spread=True)
+        _remember(record, batch.once, batch.id, stored, finished=True)
+        _spend(record, batch.spent.tokens, batch.spent.cost_nanos)
+        self._changed(record, now)
+        return Appended(session=record.session, messages=stored, created=created, expired=expired)
+
+    # Reading
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        return self._read(scope, session_id).session
+
+    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+        record = self._read(scope, session_id)
+        log = record.log
+        if page.after is not None:
+            first = _index(log, page.after + 1)
+            last = min(first + page.limit, len(log))
+        else:
+            last = len(log) if page.before is None else _index(log, page.before)
+            first = max(0, last - page.limit)
+        return MessagePage(
+            session=record.session,
+            messages=tuple(log[first:last]),
+            more_before=first > 0,
+            more_after=last < len(log),
+        )
+
+    async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
+        places = sorted(self._places(scope), reverse=True)
+        if query.cursor is not None:
+            behind = decode_cursor(query.cursor)
+            places = [place for place in places if place < behind]
+        chosen = [place for place in places if _matches(self._records[place[1]].session, query)]
+        page = chosen[: query.limit]
+        return SessionPage(
+            sessions=tuple(self._records[key].session for _, key in page),
+            cursor=encode_cursor(*page[-1]) if len(chosen) > len(page) else None,
+        )
+
+    # Changing
+
+    async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
+        record = self._reach(scope, session_id)
+        version = record.session.version
+        if changes.if_version is not None and changes.if_version != version:
+            raise VersionConflict(changes.if_version, version)
+        _apply(record, changes)
+        self._changed(record, self._clock())
+        return record.session
+
+    async def reset(self, scope: Scope, session_id: str) -> Session:
+        record = self._reach(scope, session_id)
+        record.log.clear()
+        record.keyed.clear()
+        record.lease = record.lease_until = record.lease_key = record.closed = None
+        start = record.session.last_seq + 1
+        record.session = replace(record.session, messages=0, window_start=start, context={}, metadata={})
+        self._changed(record, self._clock())
+        return record.session
+
+    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
+        source = self._reach(scope, session_id)
+        now = self._clock()
+        target = self._records.get(session_key(scope, forking.new_id))
+        if target is not None and not target.session.expired(now):
+            if not scope.reaches(target.session.scope):
+                raise SessionForeign(forking.new_id, _owner(target.session))
+            raise SessionExists(forking.new_id)
+        at = source.session.last_seq if forking.at is None else min(forking.at, source.session.last_seq)
+        log = source.log[: _index(source.log, at + 1)]
+        session = replace(
+            source.session,
+            id=forking.new_id,
+            incarnation=forking.new_id,
+            created_at=now,
+            updated_at=now,
+            expires_at=source.session.keeping.deadline(now, now),
+            version=1,
+            title=source.session.title if forking.title is None else forking.title,
+            turns=log[-1].turn if log else 0,
+            messages=len(log),
+            last_seq=at,
+            window_start=min(source.session.window_start, at + 1),
+            tokens=0,
+            cost_nanos=0,
+            forked_from=ForkPoint(session_id=session_id, seq=at),
+        )
+        self._records[session_key(scope, forking.new_id)] = _Record(session=session, log=log)
+        return session
+
+    async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
+        record = self._reach(scope, session_id)
+        del record.log[_index(record.log, after + 1) :]
+        for key, keyed in list(record.keyed.items()):
+            if keyed.words[0] > after:
+                del record.keyed[key]
+            elif keyed.finished and keyed.reply[1] > after:
+                keyed.finished, keyed.reply = False, (0, -1)
+        record.lease = record.lease_until = record.lease_key = record.closed = None
+        record.session = replace(record.session, messages=len(record.log))
+        self._changed(record, self._clock())
+        return record.session
+
+    async def delete(self, scope: Scope, session_id: str) -> None:
+        self._reach(scope, session_id)
+        del self._records[session_key(scope, session_id)]
+
+    # State
+
+    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
+        return self._state.get(state_key(scope, namespace), {}).get(key)
+
+    async def write_state(
+        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
+    ) -> StateEntry:
+        checked_id(key, "the state key")
+        checked_json(value, "the state value")
+        drawer = self._state.setdefault(state_key(scope, namespace), {})
+        version = drawer[key].version if key in drawer else 0
+        if if_version is not None and if_version != version:
+            raise VersionConflict(if_version, version)
+        drawer[key] = StateEntry(key=key, value=value, version=version + 1)
+        return drawer[key]
+
+    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
+        return self._state.get(state_key(scope, namespace), {}).pop(key, None) is not None
+
+    async def list_state(
+        self, scope: Scope, namespace: str, after: str = "", limit: int = 100
+    ) -> tuple[StateEntry, ...]:
+        drawer = self._state.get(state_key(scope, namespace), {})
+        return tuple(drawer[key] for key in sorted(drawer) if key > after)[:limit]
+
+    # Upkeep
+
+    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+        now = self._clock()
+        over = [key for key, record in self._records.items() if record.session.expired(now)]
+        return self._remove(over[:limit])
+
+    async def evict(self, scope: Scope, keep: int) -> tuple[Gone, ...]:
+        space = space_key(scope)
+        places = sorted(
+            (to_micros(record.session.updated_at), key)
+            for key, record in self._records.items()
+            if space_key(record.session.scope) == space
+        )
+        return self._remove([key for _, key in places[: max(0, len(places) - keep)]])
+
+    async def stats(self, scope: Scope) -> Stats:
+        heads = [self._records[key].session for _, key in self._places(scope)]
+        return Stats(
+            sessions=len(heads),
+            messages=sum(head.messages for head in heads),
+            tokens=sum(head.tokens for head in heads),
+            cost_nanos=sum(head.cost_nanos for head in heads),
+        )
+
+    async def ping(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+    # What the methods share
+
+    def _remove(self, keys: Iterable[bytes]) -> tuple[Gone, ...]:
+        gone = (self._records.pop(key).session for key in keys)
+        return tuple(Gone(scope=session.scope, session_id=session.id) for session in gone)
+
+    def _places(self, scope: Scope) -> Iterator[tuple[int, bytes]]:
+        now = self._clock()
+        for key, record in self._records.items():
+            if scope.reaches(record.session.scope) and not record.session.expired(now):
+                yield to_micros(record.session.updated_at), key
+
+    def _reach(self, scope: Scope, session_id: str) -> _Record:
+        record = self._records.get(session_key(scope, session_id))
+        if record is None:
+            raise SessionNotFound(session_id)
+        if record.session.expired(self._clock()):
+            raise SessionExpired(session_id)
+        if not scope.reaches(record.session.scope):
+            raise SessionForeign(session_id, _owner(record.session))
+        return record
+
+    def _read(self, scope: Scope, session_id: str) -> _Record:
+        record = self._reach(scope, session_id)
+        deadline = record.session.read_deadline(self._clock())
+        if deadline is not None:
+            record.session = replace(record.session, expires_at=deadline)
+        return record
+
+    def _find_or_create(
+        self, scope: Scope, session_id: str, create: NewSession | None, token: str, now: datetime
+    ) -> tuple[_Record, bool, bool]:
+        expired = False
+        try:
+            return self._reach(scope, session_id), False, False
+        except SessionForeign:
+            raise
+        except SessionNotFound as absent:
+            if create is None:
+                raise
+            expired = isinstance(absent, SessionExpired)
+        return _Record(session=_new_session(scope, session_id, create, token, now)), True, expired
+
+    def _leased(self, turn: OpenTurn) -> _Record:
+        try:
+            record = self._reach(turn.scope, turn.session.id)
+        except SessionNotFound:
+            raise TurnLost(turn.session.id, turn.id) from None
+        if record.session.incarnation != turn.session.incarnation:
+            raise TurnLost(turn.session.id, turn.id)
+        return record
+
+    def _refuse_if_busy(self, record: _Record, now: datetime) -> None:
+        if record.lease is not None and record.lease_until is not None and record.lease_until > now:
+            raise SessionBusy(record.session.id, record.lease_until - now)
+
+    def _changed(self, record: _Record, now: datetime, opening: Opening | None = None) -> None:
+        """Every change ends here: caps, counters, version, deadline, and the place of a new record."""
+        session = record.session
+        keeping = session.keeping if opening is None or opening.keeping is None else opening.keeping
+        now = max(now, session.updated_at)
+        _trim(record.log, keeping.max_messages, session.turns, keeping.max_turns)
+        record.session = replace(
+            session,
+            keeping=keeping,
+            version=session.version + 1,
+            messages=len(record.log),
+            updated_at=now,
+            expires_at=keeping.deadline(session.created_at, now),
+        )
+        self._records[session_key(session.scope, session.id)] = record
+
+
+def _owner(session: Session) -> str:
+    return ":".join(session.scope.owner)
+
+
+def _new_session(scope: Scope, session_id: str, new: NewSession, token: str, now: datetime) -> Session:
+    return Session(
+        id=session_id,
+        scope=scope,
+        incarnation=token,
+        created_at=now,
+        updated_at=now,
+        expires_at=new.keeping.deadline(now, now),
+        keeping=new.keeping,
+        version=0,
+        title=new.title,
+        context=without_nulls(new.context),
+        attributes=without_nulls(new.attributes),
+        metadata=without_nulls(new.metadata),
+    )
+
+
+def _known(record: _Record, once: Once | None) -> _Keyed | None:
+    keyed = record.keyed.get(once.key) if once is not None else None
+    if keyed is not None and once is not None and keyed.fingerprint != once.fingerprint:
+        raise KeyReused
+    return keyed
+
+
+def _finished(scope: Scope, record: _Record, keyed: _Keyed) -> OpenTurn:
+    return OpenTurn(
+        id=keyed.turn_id,
+        number=keyed.number,
+        scope=scope,
+        session=record.session,
+        state=TurnState.FINISHED,
+        words=record.between(keyed.words),
+        window=(),
+        reply=record.between(keyed.reply),
+        last_active_at=record.session.updated_at,
+    )
+
+
+def _seen(record: _Record, producer: Producer) -> bool:
+    """Whether the producer's number came before; a number out of order is refused."""
+    mark = record.marks.get(producer.id, 0)
+    if producer.seq > mark + 1:
+        raise SequenceGap(producer.id, mark + 1)
+    return producer.seq <= mark
+
+
+def _open(record: _Record, opening: Opening, now: datetime) -> tuple[int, tuple[Message, ...]]:
+    number = record.session.turns + 1
+    words = _append(record, opening.words, number, opening.producer, now)
+    record.session = replace(record.session, turns=number)
+    _remember(record, opening.once, opening.turn_id, words, finished=False)
+    return number, words
+
+
+def _append(
+    record: _Record,
+    drafts: tuple[Draft, ...],
+    number: int,
+    producer: Producer | None,
+    now: datetime,
+    spread: bool = False,
+) -> tuple[Message, ...]:
+    if producer is not None:
+        if _seen(record, producer):
+            return ()
+        record.marks[producer.id] = producer.seq
+    offsets = turn_offsets(drafts) if spread else [0] * len(drafts)
+    seq = record.session.last_seq
+    stored = tuple(
+        Message(seq=seq + place, turn=number + offset, **_fields(draft))
+        for place, (draft, offset) in enumerate(zip(drafts, offsets, strict=True), 1)
+    )
+    record.log.extend(stored)
+    turns = number + offsets[-1] if offsets else number
+    record.session = replace(record.session, last_seq=seq + len(stored), turns=max(record.session.turns, turns))
+    return stored
+
+
+def _fields(draft: Draft) -> dict[str, Json]:
+    return {name: getattr(draft, name) for name in Draft.__struct_fields__}
+
+
+def _remember(record: _Record, once: Once | None, turn_id: str, words: tuple[Message, ...], *, finished: bool) -> None:
+    if once is None:
+        return
+    span = (words[0].seq, words[-1].seq) if words else (record.session.last_seq + 1, record.session.last_seq)
+    record.keyed[once.key] = _Keyed(once.fingerprint, turn_id, record.session.turns, words=span, finished=finished)
+    if len(record.keyed) > KEYS_REMEMBERED:
+        record.keyed.popitem(last=False)
+
+
+def _take_lease(record: _Record, opening: Opening, now: datetime) -> None:
+    record.lease = opening.turn_id
+    record.lease_until = now + opening.lease
+    record.lease_key = opening.once.key if opening.once is not None else None
+    if record.lease_key is not None:
+        record.keyed[record.lease_key].turn_id = opening.turn_id
+
+
+def _closed(record: _Record, turn: OpenTurn) -> bool:
+    return record.closed == turn.id or any(
+        keyed.finished and keyed.turn_id == turn.id for keyed in record.keyed.values()
+    )
+
+
+def _close(record: _Record, turn: OpenTurn, reply: tuple[Message, ...]) -> None:
+    record.closed = turn.id
+    keyed = record.keyed.get(record.lease_key) if record.lease_key is not None else None
+    if keyed is not None:
+        keyed.finished = True
+        keyed.reply = (reply[0].seq, reply[-1].seq) if reply else (0, -1)
+
+
+def _spend(record: _Record, tokens: int, cost_nanos: int) -> None:
+    session = record.session
+    record.session = replace(session, tokens=session.tokens + tokens, cost_nanos=session.cost_nanos + cost_nanos)
+
+
+def _apply(record: _Record, changes: Changes) -> None:
+    session = record.session
+    record.session = replace(
+        session,
+        title=session.title if changes.title is UNSET else changes.title,
+        status=session.status if changes.status is UNSET else changes.status,
+        window_start=session.window_start if changes.window_start is UNSET else changes.window_start,
+        context=merged(session.context, changes.context),
+        attributes=merged(session.attributes, changes.attributes),
+        metadata=merged(session.metadata, changes.metadata),
+    )
+
+
+def _window(record: _Record, size: int) -> tuple[Message, ...]:
+    first = max(_index(record.log, record.session.window_start), len(record.log) - size)
+    return tuple(record.log[first:]) if size else ()
+
+
+def _trim(log: list[Message], max_messages: int | None, turns: int, max_turns: int | None) -> None:
+    first = max(0, len(log) - max_messages) if max_messages is not None else 0
+    if max_turns is not None:
+        # A resumed turn's reply stands after later turns, so numbers may fall: what goes is a beginning of the log.
+        oldest = turns - max_turns
+        first = max(first, next((i for i, message in enumerate(log) if message.turn > oldest), len(log)))
+    del log[:first]
+
+
+def _matches(session: Session, query: SessionQuery) -> bool:
+    if query.status is not None and session.status is not query.status:
+        return False
+    return query.title is None or query.title.casefold() in session.title.casefold()

@@ -1,0 +1,1 @@
+"""The tests, and the real servers and the clock they run with."""

@@ -1,0 +1,103 @@
+"""What goes into a log comes out of it unchanged, whatever framework it belongs to (T19)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import msgspec
+import pytest
+
+from tenuto.model import Batch, Changes, Draft, NewSession, Page, Role, tool_call, tool_result
+from tenuto.model.values import JsonObject
+from tenuto.ports import Store
+from tests.samples import ANN, fresh
+
+ODD_VALUES: list[Any] = [
+    0, 1, -1, 1.0, 0.1, 1e22, 1e-300, -0.0, 2**53 + 1, 2**63 - 1, -(2**63), 2**64 - 1, True, False, None,
+    "", " ", "\n\t", "\u2028", "😀👩‍👩‍👧", "中文，标点。", "\x7f", "\x01", "'\"\\", "[]", [], {}, [[], {}], {"": ""},
+    {"a": {"b": {"c": [1, 1.0, "1", None]}}}, {"__proto__": 1, "$ref": 2, "1": 3},
+]  # fmt: skip
+
+
+async def test_foreign_items_come_back_as_they_went_in(store: Store) -> None:
+    """Opaque items of other frameworks: unknown types and unknown fields, down to int and float."""
+    items: list[JsonObject] = [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA=="},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"x": 1.0}', "status": "completed"},
+        {"type": "hosted_tool_of_next_year", "values": ODD_VALUES},
+    ]
+    drafts = tuple(
+        Draft(
+            id=fresh("item"),
+            role=Role.ITEM,
+            sent_at=datetime(2026, 1, 1, tzinfo=UTC),
+            parts=(item,),
+            metadata={"n": 1.0},
+            extra={"phase": "final", "odd": ODD_VALUES},
+        )
+        for item in items
+    )
+    await store.append(ANN, "s", Batch(id="b", messages=drafts, create=NewSession()))
+
+    page = await store.messages(ANN, "s", Page())
+
+    assert [repr(message.parts[0]) for message in page.messages] == [repr(item) for item in items]
+    assert repr(page.messages[0].extra) == repr(drafts[0].extra)
+    assert repr(page.messages[0].metadata) == repr(drafts[0].metadata)
+    assert [message.role for message in page.messages] == [Role.ITEM] * 3
+
+
+async def test_every_field_of_a_message_comes_back(store: Store) -> None:
+    draft = Draft(
+        id="m:1/*",
+        role=Role.TOOL,
+        sent_at=datetime(2026, 2, 28, 23, 59, 59, 999_999, tzinfo=UTC),
+        parts=(tool_call("c1", "search", {"q": "x", "n": 3}), tool_result("c1", [1, 2.5, None])),
+        speaker="agent 7",
+        persona="npc",
+        parent="m:0",
+        tokens=12_345,
+        metadata={"k": "v"},
+        extra={"unknown": [1]},
+    )
+    await store.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession()))
+
+    stored = (await store.messages(ANN, "s", Page())).messages[0]
+
+    assert {name: getattr(stored, name) for name in Draft.__struct_fields__} == {
+        name: getattr(draft, name) for name in Draft.__struct_fields__
+    }
+    assert (stored.seq, stored.turn) == (1, 1)
+
+
+async def test_an_instant_keeps_its_meaning_in_any_time_zone(store: Store) -> None:
+    sent_at = datetime(2026, 2, 3, 4, 5, 6, 7, tzinfo=timezone(timedelta(hours=8)))
+    draft = Draft(id="m", role=Role.USER, sent_at=sent_at)
+    await store.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession()))
+
+    stored = (await store.messages(ANN, "s", Page())).messages[0]
+
+    assert stored.sent_at == sent_at
+
+
+@pytest.mark.parametrize("field", ["context", "attributes", "metadata"])
+async def test_values_of_a_head_come_back_as_they_went_in(store: Store, field: str) -> None:
+    values = {f"v{place}": value for place, value in enumerate(ODD_VALUES) if value is not None}
+    values |= {"odd *:{}'\" name\n": "x", "": "empty name"}
+    await store.append(ANN, "s", Batch(id="b", create=NewSession()))
+
+    await store.patch(ANN, "s", msgspec.convert({field: values}, Changes))
+
+    stored = getattr(await store.get(ANN, "s"), field)
+    assert {name: repr(value) for name, value in stored.items()} == {n: repr(v) for n, v in values.items()}
+
+
+async def test_a_megabyte_comes_back(store: Store) -> None:
+    text = "长" * 350_000
+    draft = Draft(
+        id="m", role=Role.USER, sent_at=datetime(2026, 1, 1, tzinfo=UTC), parts=({"type": "text", "text": text},)
+    )
+    await store.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession()))
+
+    assert (await store.messages(ANN, "s", Page())).messages[0].text == text

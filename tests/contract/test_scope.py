@@ -1,0 +1,217 @@
+"""Outside its scope a session does not exist, whatever is asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+
+from tenuto.errors import SessionCorrupt, SessionExists, SessionForeign, SessionNotFound, TurnLost
+from tenuto.model import Changes, Forking, Page, Scope, SessionQuery
+from tenuto.ports import Store
+from tests.backends import Backend
+from tests.clock import FakeClock
+from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, talk, texts
+
+Act = Callable[[Store, Scope], Awaitable[object]]
+
+ACTS: dict[str, Act] = {
+    "get": lambda store, scope: store.get(scope, "s"),
+    "messages": lambda store, scope: store.messages(scope, "s", Page()),
+    "begin_turn": lambda store, scope: begin(store, scope, "s", "hi", create=None),
+    "append": lambda store, scope: store.append(scope, "s", batch("hi", create=None)),
+    "patch": lambda store, scope: store.patch(scope, "s", Changes(title="mine")),
+    "reset": lambda store, scope: store.reset(scope, "s"),
+    "fork": lambda store, scope: store.fork(scope, "s", Forking(new_id="copy")),
+    "truncate": lambda store, scope: store.truncate(scope, "s", after=0),
+    "delete": lambda store, scope: store.delete(scope, "s"),
+}
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
+@pytest.mark.parametrize("stranger", [BOB, EVE, ANN_ELSEWHERE], ids=["user", "tenant", "site"])
+async def test_a_session_is_invisible_outside_its_scope(store: Store, stranger: Scope, act: Act) -> None:
+    """T1, A7: hot or cold, the stranger gets the answer of a session that never was."""
+    await talk(store, ANN, "s", "secret", "kept")
+    before = await store.messages(ANN, "s", Page())
+
+    with pytest.raises(SessionNotFound) as foreign:
+        await act(store, stranger)
+    with pytest.raises(SessionNotFound) as absent:
+        await act(store, Scope(tenant="nobody", user="x"))
+
+    assert str(foreign.value) == str(absent.value)
+    assert foreign.value.code == absent.value.code
+    assert await store.messages(ANN, "s", Page()) == before
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
+async def test_a_deleted_session_is_not_found(store: Store, act: Act) -> None:
+    await talk(store, ANN, "s", "secret", "kept")
+    await store.delete(ANN, "s")
+
+    with pytest.raises(SessionNotFound):
+        await act(store, ANN)
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
+async def test_an_expired_session_is_not_found(store: Store, clock: FakeClock, act: Act) -> None:
+    await talk(store, ANN, "s", "secret", "kept")
+    clock.advance(timedelta(days=30))
+
+    with pytest.raises(SessionNotFound):
+        await act(store, ANN)
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
+async def test_a_corrupt_session_is_not_found_and_set_aside(store: Store, backend: Backend, act: Act) -> None:
+    """X6: the damaged record is kept apart; under its id a fresh session can start."""
+    if backend.damage is None:
+        return
+    await talk(store, ANN, "s", "secret", "kept")
+    await backend.damage(store, ANN, "s")
+
+    with pytest.raises(SessionNotFound) as corrupt:
+        await act(store, ANN)
+    with pytest.raises(SessionNotFound) as absent:
+        await store.get(ANN, "never was")
+    turn = await begin(store, ANN, "s", "fresh start")
+
+    assert str(corrupt.value) == str(absent.value)
+    assert turn.created
+    assert await texts(store, ANN, "s") == ["fresh start"]
+
+
+async def test_a_corrupt_session_is_told_once_then_starts_fresh(store: Store, backend: Backend) -> None:
+    """Even a call that may create tells first, so that somebody can announce what was set aside."""
+    if backend.damage is None:
+        return
+    await talk(store, ANN, "s", "secret", "kept")
+    await backend.damage(store, ANN, "s")
+
+    with pytest.raises(SessionCorrupt):
+        await begin(store, ANN, "s", "hello again")
+    turn = await begin(store, ANN, "s", "hello again")
+    await store.finish_turn(turn, closing("hello"))
+
+    assert turn.created
+    assert await texts(store, ANN, "s") == ["hello again", "hello"]
+
+
+async def test_creating_on_a_foreign_id_of_the_tenant_touches_nothing(store: Store) -> None:
+    """T2, A8: the hijack guard learns the owner; the stored session stays as it was."""
+    await talk(store, ANN, "s", "secret", "kept")
+    before = await store.messages(ANN, "s", Page())
+
+    with pytest.raises(SessionForeign) as foreign:
+        await begin(store, BOB, "s", "mine now")
+    with pytest.raises(SessionForeign):
+        await store.append(BOB, "s", batch("mine now"))
+
+    assert foreign.value.owner == "user:ann"
+    assert await store.messages(ANN, "s", Page()) == before
+
+
+async def test_the_same_id_in_two_tenants_is_two_sessions(store: Store) -> None:
+    await talk(store, ANN, "s", "acme's", "yes")
+
+    turn = await begin(store, EVE, "s", "evil's")
+
+    assert turn.created
+    assert await texts(store, ANN, "s") == ["acme's", "yes"]
+    assert await texts(store, EVE, "s") == ["evil's"]
+
+
+async def test_the_tenant_itself_reaches_its_users_sessions(store: Store) -> None:
+    await talk(store, ANN, "s", "question", "answer")
+
+    session = await store.get(ACME, "s")
+
+    assert session.scope == ANN
+
+
+async def test_what_the_tenant_made_itself_is_no_users(store: Store) -> None:
+    await begin(store, ACME, "s", "hello")
+
+    with pytest.raises(SessionNotFound):
+        await store.get(ANN, "s")
+
+
+async def test_a_chat_is_shared_by_its_members_and_nobody_else(store: Store) -> None:
+    """D16: B may follow up on A's question in the group."""
+    ann_in_group = Scope(tenant="acme", user="ann", channel="lark", chat="oc_1")
+    bob_in_group = Scope(tenant="acme", user="bob", channel="lark", chat="oc_1")
+    other_thread = Scope(tenant="acme", user="ann", channel="lark", chat="oc_1", thread="t")
+    await talk(store, ann_in_group, "group", "question", "answer")
+
+    follow_up = await begin(store, bob_in_group, "group", "and then?")
+
+    assert [message.text for message in follow_up.window] == ["question", "answer", "and then?"]
+    for outside in (ANN, other_thread, Scope(tenant="acme", user="ann", channel="lark", chat="oc_2")):
+        with pytest.raises(SessionNotFound):
+            await store.get(outside, "group")
+
+
+async def test_a_turn_on_a_session_deleted_and_made_again_is_lost(store: Store) -> None:
+    """T4: the late reply of a deleted session does not land in its namesake."""
+    old = await begin(store, ANN, "s", "old")
+    await store.delete(ANN, "s")
+    await begin(store, ANN, "s", "new")
+
+    with pytest.raises(TurnLost):
+        await store.finish_turn(old, closing("late"))
+
+    assert await texts(store, ANN, "s") == ["new"]
+
+
+async def test_a_turn_on_a_deleted_session_is_lost_and_revives_nothing(store: Store) -> None:
+    """T4: deleted stays deleted."""
+    turn = await begin(store, ANN, "s", "old")
+    await store.delete(ANN, "s")
+
+    with pytest.raises(TurnLost):
+        await store.finish_turn(turn, closing("late"))
+    with pytest.raises(SessionNotFound):
+        await store.append(ANN, "s", batch("late", create=None))
+    with pytest.raises(SessionNotFound):
+        await store.get(ANN, "s")
+
+
+async def test_a_fork_onto_a_taken_id_is_refused(store: Store) -> None:
+    await talk(store, ANN, "s", "q", "a")
+    await talk(store, ANN, "mine", "q", "a")
+    await talk(store, BOB, "his", "q", "a")
+
+    with pytest.raises(SessionExists):
+        await store.fork(ANN, "s", Forking(new_id="mine"))
+    with pytest.raises(SessionForeign):
+        await store.fork(ANN, "s", Forking(new_id="his"))
+
+    assert await texts(store, BOB, "his") == ["q", "a"]
+
+
+HOSTILE = ["*", "a:b", "a/b", "../../etc/passwd", "a b", "{tag}", "}{", "%", "_", "'; drop table session; --",
+           "\n", "😀" * 20, "x" * 10_000, "s\u200b", "KEYS *", "\\", '"', "a\tb", "e\u0301", "\u00e9"]  # fmt: skip
+
+
+async def test_hostile_ids_stay_in_their_scope(store: Store) -> None:
+    """T18: whatever an id is made of, it names one session of one scope."""
+    scopes = [Scope(tenant=odd, site=odd, user=odd) for odd in HOSTILE]
+    for scope, odd in zip(scopes, HOSTILE, strict=True):
+        await store.append(scope, odd, batch(f"of {HOSTILE.index(odd)}"))
+
+    for place, (scope, odd) in enumerate(zip(scopes, HOSTILE, strict=True)):
+        assert await texts(store, scope, odd) == [f"of {place}"]
+        listed = await store.list(scope, SessionQuery())
+        assert [session.id for session in listed.sessions] == [odd]
+
+
+async def test_parts_of_a_scope_do_not_run_into_each_other(store: Store) -> None:
+    """T18: ("a", "b:c") is not ("a:b", "c")."""
+    await store.append(Scope(tenant="a", site="b:c"), "s", batch("one"))
+
+    with pytest.raises(SessionNotFound):
+        await store.get(Scope(tenant="a:b", site="c"), "s")
+    with pytest.raises(SessionNotFound):
+        await store.get(Scope(tenant="a", site="b"), "c:s")

@@ -1,0 +1,96 @@
+"""Key/value state by scope: versions, order, walls."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tenuto.errors import Invalid, VersionConflict
+from tenuto.ports import Store
+from tests.contract.test_roundtrip import ODD_VALUES
+from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE
+
+
+async def test_a_value_is_read_back_with_its_version(store: Store) -> None:
+    first = await store.write_state(ANN, "prefs", "tone", "warm")
+    second = await store.write_state(ANN, "prefs", "tone", {"style": ["short", 1.0]})
+
+    assert (first.version, second.version) == (1, 2)
+    assert await store.read_state(ANN, "prefs", "tone") == second
+
+
+@pytest.mark.parametrize("value", ODD_VALUES, ids=lambda value: repr(value)[:20])
+async def test_any_json_is_a_value(store: Store, value: object) -> None:
+    await store.write_state(ANN, "prefs", "k", value)
+
+    entry = await store.read_state(ANN, "prefs", "k")
+
+    assert entry is not None
+    assert repr(entry.value) == repr(value)
+
+
+async def test_absent_is_none(store: Store) -> None:
+    assert await store.read_state(ANN, "prefs", "nothing") is None
+    assert await store.delete_state(ANN, "prefs", "nothing") is False
+
+
+async def test_state_does_not_cross_scopes_or_namespaces(store: Store) -> None:
+    await store.write_state(ANN, "prefs", "k", "ann's")
+
+    for scope in (ACME, BOB, EVE, ANN_ELSEWHERE):
+        assert await store.read_state(scope, "prefs", "k") is None
+        assert await store.list_state(scope, "prefs") == ()
+        assert not await store.delete_state(scope, "prefs", "k")
+    assert await store.read_state(ANN, "other", "k") is None
+    assert await store.read_state(ANN, "prefs", "k") is not None
+
+
+async def test_a_write_on_another_version_is_refused(store: Store) -> None:
+    await store.write_state(ANN, "prefs", "k", 1, if_version=0)
+
+    with pytest.raises(VersionConflict):
+        await store.write_state(ANN, "prefs", "k", 2, if_version=0)
+    with pytest.raises(VersionConflict):
+        await store.write_state(ANN, "prefs", "other", 2, if_version=3)
+    await store.write_state(ANN, "prefs", "k", 3, if_version=1)
+
+    entry = await store.read_state(ANN, "prefs", "k")
+    assert entry is not None
+    assert (entry.value, entry.version) == (3, 2)
+
+
+async def test_of_many_writers_on_one_version_one_wins(store: Store) -> None:
+    async def attempt(n: int) -> bool:
+        try:
+            await store.write_state(ANN, "prefs", "k", n, if_version=0)
+        except VersionConflict:
+            return False
+        return True
+
+    assert sum(await asyncio.gather(*(attempt(n) for n in range(10)))) == 1
+
+
+async def test_a_deleted_value_is_gone_and_counts_anew(store: Store) -> None:
+    await store.write_state(ANN, "prefs", "k", 1)
+
+    assert await store.delete_state(ANN, "prefs", "k") is True
+    assert await store.read_state(ANN, "prefs", "k") is None
+    assert (await store.write_state(ANN, "prefs", "k", 2, if_version=0)).version == 1
+
+
+async def test_keys_are_listed_in_order_and_in_pages(store: Store) -> None:
+    keys = ["b", "a", "c", "B", "é", "中", "😀", "\uffee", "a b", "*"]
+    for key in keys:
+        await store.write_state(ANN, "prefs", key, key)
+
+    first = await store.list_state(ANN, "prefs", limit=4)
+    rest = await store.list_state(ANN, "prefs", after=first[-1].key, limit=100)
+
+    assert [entry.key for entry in first + rest] == sorted(keys)
+
+
+@pytest.mark.parametrize(("key", "value"), [("", 1), ("k\0", 1), ("k", float("nan")), ("k", "\ud800"), ("k", 2**70)])
+async def test_what_no_store_can_keep_is_refused(store: Store, key: str, value: object) -> None:
+    with pytest.raises(Invalid):
+        await store.write_state(ANN, "prefs", key, value)

@@ -1,0 +1,94 @@
+"""Upkeep: sweeping what expired, bounding how many there are, counting what is there."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tenuto.errors import SessionNotFound
+from tenuto.model import Keeping, NewSession, SessionQuery, Stats, Touch, Usage
+from tenuto.ports import Store
+from tests.clock import FakeClock
+from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, texts
+
+DAY = NewSession(keeping=Keeping(idle=timedelta(days=1)))
+WEEK = NewSession(keeping=Keeping(idle=timedelta(days=7)))
+
+
+async def test_a_sweep_removes_what_expired_in_all_tenants_and_tells(store: Store, clock: FakeClock) -> None:
+    """B2: swept by age, with one line for each."""
+    await store.append(ANN, "a", batch("hello", create=DAY))
+    await store.append(EVE, "e", batch("hello", create=DAY))
+    await store.append(ANN, "kept", batch("hello", create=WEEK))
+    clock.advance(timedelta(days=1))
+
+    gone = await store.sweep()
+
+    assert {(item.scope, item.session_id) for item in gone} == {(ANN, "a"), (EVE, "e")}
+    assert await store.sweep() == ()
+    assert await texts(store, ANN, "kept") == ["hello"]
+
+
+async def test_a_sweep_takes_no_more_than_its_limit(store: Store, clock: FakeClock) -> None:
+    for n in range(5):
+        await store.append(ANN, f"s{n}", batch("hello", create=DAY))
+    clock.advance(timedelta(days=1))
+
+    counts = [len(await store.sweep(limit=2)) for _ in range(4)]
+
+    assert counts == [2, 2, 1, 0]
+
+
+async def test_a_sweep_leaves_what_was_touched_in_time(store: Store, clock: FakeClock) -> None:
+    read = NewSession(keeping=Keeping(idle=timedelta(days=1), touch=Touch.READ))
+    await store.append(ANN, "s", batch("hello", create=read))
+    clock.advance(timedelta(hours=20))
+    await store.get(ANN, "s")
+    clock.advance(timedelta(hours=20))
+
+    assert await store.sweep() == ()
+    assert await texts(store, ANN, "s") == ["hello"]
+
+
+async def test_a_session_made_anew_on_an_expired_id_is_not_swept(store: Store, clock: FakeClock) -> None:
+    await store.append(ANN, "s", batch("old", create=DAY))
+    clock.advance(timedelta(days=2))
+    await store.append(ANN, "s", batch("new", create=DAY))
+
+    assert await store.sweep() == ()
+    assert await texts(store, ANN, "s") == ["new"]
+
+
+async def test_evicting_removes_the_longest_unchanged_of_the_site(store: Store, clock: FakeClock) -> None:
+    """B13: above the bound the oldest go; other sites and tenants are not counted."""
+    for n in range(6):
+        await store.append(BOB if n % 2 else ANN, f"s{n}", batch("hello"))
+        clock.advance(timedelta(seconds=1))
+    await store.append(ANN, "s0", batch("again"))
+    await store.append(EVE, "e", batch("hello"))
+    await store.append(ANN_ELSEWHERE, "m", batch("hello"))
+
+    gone = await store.evict(ANN, keep=4)
+
+    assert [item.session_id for item in gone] == ["s1", "s2"]
+    listed = await store.list(ACME, SessionQuery())
+    assert {session.id for session in listed.sessions} == {"s0", "s3", "s4", "s5"}
+    assert await store.evict(ANN, keep=4) == ()
+    assert await texts(store, EVE, "e") == ["hello"]
+    with pytest.raises(SessionNotFound):
+        await store.get(BOB, "s1")
+
+
+async def test_stats_count_what_the_scope_reaches(store: Store) -> None:
+    turn = await begin(store, ANN, "a", "q")
+    await store.finish_turn(turn, closing("a", tokens=10, cost_nanos=7))
+    await store.append(BOB, "b", batch("x", "y", "z", usage=Usage(tokens=5)))
+    await store.append(EVE, "e", batch("x"))
+
+    assert await store.stats(ANN) == Stats(sessions=1, messages=2, tokens=10, cost_nanos=7)
+    assert await store.stats(ACME) == Stats(sessions=2, messages=5, tokens=15, cost_nanos=7)
+
+
+async def test_a_healthy_store_answers(store: Store) -> None:
+    await store.ping()

@@ -1,0 +1,235 @@
+"""A state machine drives each store beside the in-memory one: every answer and every refusal must be the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from tenuto.errors import SequenceGap, SessionBusy, TenutoError, VersionConflict
+from tenuto.model import (
+    Batch,
+    Changes,
+    Closing,
+    Forking,
+    Keeping,
+    NewSession,
+    Once,
+    Opening,
+    OpenTurn,
+    Page,
+    Producer,
+    Scope,
+    SessionQuery,
+    Status,
+    Touch,
+    Usage,
+)
+from tenuto.ports import Store
+from tenuto.stores.memory import MemoryStore
+from tests.backends import BACKENDS, Backend, Place
+from tests.clock import FakeClock
+from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, answers, fresh, says
+
+IDS = st.sampled_from(["a", "b", "c"])
+SCOPES = st.sampled_from([ANN, ANN, ANN, BOB, ACME, EVE, ANN_ELSEWHERE, Scope(tenant="acme", user="bob", chat="x")])
+KEYS = st.none() | st.builds(Once, key=st.sampled_from(["k1", "k2"]), fingerprint=st.sampled_from(["f1", "f1", "f2"]))
+PRODUCERS = st.none() | st.builds(Producer, id=st.just("p"), seq=st.integers(1, 4))
+KEEPINGS = st.builds(
+    Keeping,
+    idle=st.sampled_from([None, timedelta(minutes=30), timedelta(days=1)]),
+    touch=st.sampled_from(Touch),
+    max_messages=st.sampled_from([None, 3, 6]),
+    max_turns=st.sampled_from([None, 2]),
+)
+VALUES: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
+    st.sampled_from(["x", "y"]), st.none() | st.integers(-3, 3) | st.floats(0, 1) | st.just([]), max_size=2
+)
+NEW = st.none() | st.builds(NewSession, keeping=KEEPINGS, title=st.sampled_from(["", "Tea", "茶"]), context=VALUES)
+COUNTS = st.integers(0, 3)
+Call = Callable[[Store], Awaitable[Any]]
+
+
+class Machine(RuleBasedStateMachine):
+    """Both stores hear the same calls at the same times."""
+
+    backend: Backend
+    place: Place
+
+    def __init__(self) -> None:
+        super().__init__()
+        assert isinstance(self.place.clock, FakeClock)
+        self.clock = self.place.clock
+        self.runner = asyncio.Runner()
+        self.stack = AsyncExitStack()
+        self.turns: list[OpenTurn] = []
+        self.model = MemoryStore(clock=self.clock)
+        self.store: Store = self.runner.run(self._open())
+
+    async def _open(self) -> Store:
+        return await self.stack.enter_async_context(self.backend.open(self.place))
+
+    def teardown(self) -> None:
+        self.runner.run(self.stack.aclose())
+        self.runner.close()
+
+    def both(self, call: Call) -> Any:
+        """Call both stores, compare, and return what they agree on (`None` for a refusal)."""
+        expected, got = self.runner.run(_outcome(call, self.model)), self.runner.run(_outcome(call, self.store))
+        assert got == expected
+        return None if isinstance(expected, tuple) and expected[:1] == ("refused",) else got
+
+    @rule(scope=SCOPES, name=IDS, new=NEW, once=KEYS, producer=PRODUCERS, window=st.integers(0, 5), words=COUNTS)
+    def begin(
+        self, scope: Scope, name: str, new: NewSession | None, once: Once | None, producer: Producer | None,
+        window: int, words: int,
+    ) -> None:  # fmt: skip
+        opening = Opening(
+            session_id=name,
+            turn_id=fresh("turn"),
+            words=tuple(says(fresh("w")) for _ in range(words)),
+            create=new,
+            window=window,
+            once=once,
+            producer=producer,
+        )
+        turn = self.both(lambda store: store.begin_turn(scope, opening))
+        if turn is not None:
+            self.turns.append(turn)
+
+    @rule(place=st.integers(0, 9), reply=COUNTS, abandoned=st.booleans(), context=VALUES, tokens=COUNTS)
+    def finish(self, place: int, reply: int, abandoned: bool, context: dict[str, Any], tokens: int) -> None:
+        if not self.turns:
+            return
+        turn = self.turns[-1 - place % min(len(self.turns), 3)]
+        drafts = () if abandoned else tuple(answers(fresh("r")) for _ in range(reply))
+        changes = Changes(context=context) if context else None
+        closing = Closing(reply=drafts, usage=Usage(tokens=tokens), changes=changes, abandoned=abandoned)
+        self.both(lambda store: store.finish_turn(turn, closing))
+
+    @rule()
+    def renew(self) -> None:
+        if self.turns:
+            turn = self.turns[-1]
+            self.both(lambda store: store.renew_turn(turn))
+
+    @rule(scope=SCOPES, name=IDS, new=NEW, once=KEYS, producer=PRODUCERS, words=COUNTS)
+    def append(
+        self, scope: Scope, name: str, new: NewSession | None, once: Once | None, producer: Producer | None, words: int
+    ) -> None:
+        drafts = tuple(draft(fresh("m")) for draft in (says, answers, says, answers)[:words])
+        guard = {"once": once} if once else {"producer": producer}
+        batch = Batch(id=fresh("batch"), messages=drafts, create=new, usage=Usage(cost_nanos=words), **guard)
+        self.both(lambda store: store.append(scope, name, batch))
+
+    @rule(scope=SCOPES, name=IDS)
+    def get(self, scope: Scope, name: str) -> None:
+        self.both(lambda store: store.get(scope, name))
+
+    @rule(scope=SCOPES, name=IDS, limit=st.integers(1, 4), side=st.sampled_from(["", "before", "after"]), seq=COUNTS)
+    def page(self, scope: Scope, name: str, limit: int, side: str, seq: int) -> None:
+        page = Page(limit=limit, **({side: seq * 2} if side else {}))
+        self.both(lambda store: store.messages(scope, name, page))
+
+    @rule(scope=SCOPES, limit=st.integers(1, 3), title=st.sampled_from([None, "t", "茶"]))
+    def listing(self, scope: Scope, limit: int, title: str | None) -> None:
+        query = SessionQuery(limit=limit, title=title)
+        first = self.both(lambda store: store.list(scope, query))
+        if first.cursor is not None:
+            self.both(lambda store: store.list(scope, SessionQuery(limit=2, cursor=first.cursor)))
+
+    @rule(scope=SCOPES, name=IDS, values=VALUES, version=st.none() | st.integers(1, 5), start=st.integers(1, 6))
+    def patch(self, scope: Scope, name: str, values: dict[str, Any], version: int | None, start: int) -> None:
+        changes = Changes(
+            title=fresh("Title"), status=Status.INACTIVE, attributes=values, metadata=values, if_version=version,
+            window_start=start,
+        )  # fmt: skip
+        self.both(lambda store: store.patch(scope, name, changes))
+
+    @rule(scope=SCOPES, name=IDS)
+    def reset(self, scope: Scope, name: str) -> None:
+        self.both(lambda store: store.reset(scope, name))
+
+    @rule(scope=SCOPES, name=IDS, new_id=IDS, at=st.none() | st.integers(0, 5))
+    def fork(self, scope: Scope, name: str, new_id: str, at: int | None) -> None:
+        if name != new_id:
+            self.both(lambda store: store.fork(scope, name, Forking(new_id=new_id, at=at)))
+
+    @rule(scope=SCOPES, name=IDS, after=st.integers(0, 6))
+    def truncate(self, scope: Scope, name: str, after: int) -> None:
+        self.both(lambda store: store.truncate(scope, name, after))
+
+    @rule(scope=SCOPES, name=IDS)
+    def delete(self, scope: Scope, name: str) -> None:
+        self.both(lambda store: store.delete(scope, name))
+
+    @rule(by=st.sampled_from([1, 60, 119, 121, 1700, 90_000, -30]))
+    def time_passes(self, by: int) -> None:
+        self.clock.advance(timedelta(seconds=by))
+
+    @rule()
+    def sweep(self) -> None:
+        self.both(lambda store: _as_set(store.sweep()))
+
+    @rule(scope=st.sampled_from([ANN, EVE]), keep=st.integers(0, 3))
+    def evict(self, scope: Scope, keep: int) -> None:
+        self.both(lambda store: store.evict(scope, keep))
+
+    @rule(scope=SCOPES)
+    def stats(self, scope: Scope) -> None:
+        self.both(lambda store: store.stats(scope))
+
+    @rule(scope=SCOPES, key=IDS, value=VALUES, version=st.none() | st.integers(0, 2))
+    def write_state(self, scope: Scope, key: str, value: dict[str, Any], version: int | None) -> None:
+        self.both(lambda store: store.write_state(scope, "space", key, value, version))
+        self.both(lambda store: store.list_state(scope, "space"))
+
+
+async def _as_set(gone: Awaitable[Any]) -> Any:
+    return frozenset((item.scope.tenant, item.scope.site, item.session_id) for item in await gone)
+
+
+async def _outcome(call: Call, store: Store) -> Any:
+    """The answer, or what exactly was refused."""
+    try:
+        return await call(store)
+    except SessionBusy as busy:
+        return ("refused", busy.code, busy.retry_after)
+    except VersionConflict as conflict:
+        return ("refused", conflict.code, conflict.actual)
+    except SequenceGap as gap:
+        return ("refused", gap.code, gap.expected)
+    except TenutoError as refused:
+        return ("refused", refused.code, type(refused))
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+@pytest.mark.timeout(240)
+def test_a_store_does_what_the_memory_store_does(
+    backend: Backend, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Every port method, random calls: same answers, same refusals, same totals (T3, T5, T20)."""
+    folders = (tmp_path / str(number) for number in range(10**6))
+
+    class Driven(Machine):
+        def __init__(self) -> None:
+            folder = next(folders)
+            folder.mkdir()
+            self.backend = backend
+            self.place = Place(clock=FakeClock(), folder=folder, server=request.getfixturevalue)
+            super().__init__()
+
+    run_state_machine_as_test(
+        Driven,
+        settings=settings(
+            max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )

@@ -1,0 +1,94 @@
+"""People, words and calls that tests speak with."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+from tenuto.model import (
+    Batch,
+    Closing,
+    Draft,
+    NewSession,
+    Once,
+    Opening,
+    OpenTurn,
+    Page,
+    Role,
+    Scope,
+    Usage,
+    text_part,
+)
+from tenuto.ports import SessionStore
+
+ANN = Scope(tenant="acme", user="ann")
+BOB = Scope(tenant="acme", user="bob")
+ACME = Scope(tenant="acme")
+EVE = Scope(tenant="evil", user="ann")
+ANN_ELSEWHERE = Scope(tenant="acme", site="museum", user="ann")
+
+SENT_AT = datetime(2026, 1, 15, 8, 59, 30, 123456, tzinfo=UTC)
+_numbers = count(1)
+
+
+def fresh(prefix: str) -> str:
+    """An id no other test uses."""
+    return f"{prefix}-{next(_numbers)}"
+
+
+def says(text: str, role: Role = Role.USER, **fields: Any) -> Draft:
+    """Somebody's words."""
+    return Draft(**{"id": fresh("msg"), "role": role, "sent_at": SENT_AT, "parts": (text_part(text),), **fields})
+
+
+def answers(text: str, **fields: Any) -> Draft:
+    """The assistant's words."""
+    return says(text, Role.ASSISTANT, **fields)
+
+
+def opening(session_id: str, *words: str, **fields: Any) -> Opening:
+    """A turn that creates its session when there is none."""
+    given = {
+        "session_id": session_id,
+        "turn_id": fresh("turn"),
+        "words": tuple(says(text) for text in words),
+        "create": NewSession(),
+        **fields,
+    }
+    return Opening(**given)
+
+
+def batch(*words: str, **fields: Any) -> Batch:
+    """Words outside a turn, by the user and the assistant in alternation; creates the session when there is none."""
+    roles = (Role.USER, Role.ASSISTANT)
+    drafts = tuple(says(text, roles[place % 2]) for place, text in enumerate(words))
+    return Batch(**{"id": fresh("batch"), "messages": drafts, "create": NewSession(), **fields})
+
+
+def closing(*words: str, tokens: int = 0, cost_nanos: int = 0, **fields: Any) -> Closing:
+    """An answer and what it cost."""
+    usage = Usage(tokens=tokens, cost_nanos=cost_nanos)
+    return Closing(reply=tuple(answers(text) for text in words), usage=usage, **fields)
+
+
+def once(key: str, fingerprint: str = "body") -> Once:
+    """An idempotency key."""
+    return Once(key=key, fingerprint=fingerprint)
+
+
+async def begin(store: SessionStore, scope: Scope, session_id: str, *words: str, **fields: Any) -> OpenTurn:
+    """Begin a turn."""
+    return await store.begin_turn(scope, opening(session_id, *words, **fields))
+
+
+async def talk(store: SessionStore, scope: Scope, session_id: str, question: str, answer: str) -> None:
+    """One whole turn."""
+    turn = await begin(store, scope, session_id, question)
+    await store.finish_turn(turn, closing(answer))
+
+
+async def texts(store: SessionStore, scope: Scope, session_id: str) -> list[str]:
+    """What the log says, oldest first."""
+    page = await store.messages(scope, session_id, Page(limit=10_000))
+    return [message.text for message in page.messages]

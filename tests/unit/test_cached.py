@@ -1,0 +1,232 @@
+"""L1: true LRU, bounded twice, one load for many askers, and never an answer the store would not give."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from tenuto.errors import SessionNotFound
+from tenuto.model import Changes, Keeping, MessagePage, NewSession, Page, Scope, Session, Touch
+from tenuto.model.scope import session_key
+from tenuto.stores.cached import Cached
+from tenuto.stores.memory import MemoryStore
+from tests.clock import FakeClock
+from tests.samples import ANN, BOB, EVE, batch, talk, texts
+
+
+class Feed:
+    """A change feed that a test speaks through."""
+
+    def __init__(self) -> None:
+        self.tell: Callable[[Iterable[bytes] | None], None] = lambda keys: None
+        self.sure = True
+        self.pending: list[bytes] = []
+
+    @asynccontextmanager
+    async def watch(self, drop: Callable[[Iterable[bytes] | None], None]) -> AsyncIterator[None]:
+        self.tell = drop
+        yield
+
+    def catch_up(self) -> bool:
+        keys, self.pending = self.pending, []
+        self.tell(keys)
+        return self.sure
+
+
+class Counting(MemoryStore):
+    """Counts reads, and lets a test hold one back."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock=clock)
+        self.reads = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        self.reads += 1
+        session = await super().get(scope, session_id)
+        await self.gate.wait()
+        return session
+
+    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+        self.reads += 1
+        return await super().messages(scope, session_id, page)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def store(clock: FakeClock) -> Counting:
+    return Counting(clock)
+
+
+@pytest.fixture
+def feed() -> Feed:
+    return Feed()
+
+
+@pytest.fixture
+async def cached(store: Counting, feed: Feed, clock: FakeClock) -> AsyncIterator[Cached]:
+    async with Cached(store=store, feed=feed, clock=clock) as hot:
+        yield hot
+
+
+async def test_a_hit_asks_the_store_nothing(cached: Cached, store: Counting) -> None:
+    await talk(cached, ANN, "s", "q", "a")
+    first = await cached.messages(ANN, "s", Page(limit=20))
+
+    again = await cached.messages(ANN, "s", Page(limit=20))
+    fewer = await cached.messages(ANN, "s", Page(limit=1))
+
+    assert again == first
+    assert ([message.text for message in fewer.messages], fewer.more_before) == (["a"], True)
+    assert store.reads == 1
+
+
+async def test_the_least_recently_used_goes_first(store: Counting, feed: Feed, clock: FakeClock) -> None:
+    """T6: of 10,001 sessions exactly the least recently used one goes, and never the newest."""
+    async with Cached(store=store, feed=feed, clock=clock, max_sessions=10_000) as hot:
+        for n in range(10_001):
+            await store.append(ANN, f"s{n}", batch())
+        for n in range(10_000):
+            await hot.get(ANN, f"s{n}")
+        await hot.get(ANN, "s0")
+        await hot.get(ANN, "s10000")
+        store.reads = 0
+
+        for n in [0, *range(2, 10_001)]:
+            await hot.get(ANN, f"s{n}")
+        assert store.reads == 0
+        await hot.get(ANN, "s1")
+        assert store.reads == 1
+        assert len(hot) == 10_000
+
+
+async def test_bytes_are_bounded_too(store: Counting, feed: Feed, clock: FakeClock) -> None:
+    async with Cached(store=store, feed=feed, clock=clock, max_bytes=50_000) as hot:
+        for n in range(10):
+            await store.append(ANN, f"s{n}", batch("x" * 10_000))
+            await hot.messages(ANN, f"s{n}", Page())
+        await store.append(ANN, "huge", batch("x" * 60_000))
+        await hot.messages(ANN, "huge", Page())
+
+        assert len(hot) == 4
+
+
+async def test_many_askers_make_one_load(cached: Cached, store: Counting) -> None:
+    await store.append(ANN, "s", batch())
+    store.gate.clear()
+
+    asking = [asyncio.create_task(cached.get(ANN, "s")) for _ in range(20)]
+    await asyncio.sleep(0)
+    store.gate.set()
+    sessions = await asyncio.gather(*asking)
+
+    assert store.reads == 1
+    assert len({session.version for session in sessions}) == 1
+
+
+async def test_an_asker_who_gives_up_leaves_the_others_their_answer(cached: Cached, store: Counting) -> None:
+    await store.append(ANN, "s", batch())
+    store.gate.clear()
+
+    first, second = (asyncio.create_task(cached.get(ANN, "s")) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.sleep(0)
+    store.gate.set()
+
+    assert (await second).id == "s"
+
+
+async def test_a_stranger_finds_a_hot_session_as_absent_as_a_cold_one(cached: Cached, store: Counting) -> None:
+    """T1: the scope is checked on a hit, and a stranger's question takes the same road as any miss."""
+    await talk(cached, ANN, "s", "q", "a")
+    await cached.get(ANN, "s")
+    store.reads = 0
+
+    for stranger in (BOB, EVE):
+        with pytest.raises(SessionNotFound):
+            await cached.get(stranger, "s")
+        with pytest.raises(SessionNotFound):
+            await cached.messages(stranger, "s", Page())
+
+    assert store.reads == 4
+    assert (await cached.get(ANN, "s")).id == "s"
+
+
+async def test_a_change_elsewhere_is_seen_at_the_next_question(cached: Cached, store: Counting, feed: Feed) -> None:
+    """T4: what another process did shows before anything is answered from here."""
+    await talk(cached, ANN, "s", "q", "a")
+    await cached.messages(ANN, "s", Page())
+    await store.append(ANN, "s", batch("from elsewhere"))
+    feed.pending.append(session_key(ANN, "s"))
+
+    assert await texts(cached, ANN, "s") == ["q", "a", "from elsewhere"]
+
+
+async def test_a_session_deleted_elsewhere_is_gone_here(cached: Cached, store: Counting, feed: Feed) -> None:
+    await talk(cached, ANN, "s", "q", "a")
+    await cached.get(ANN, "s")
+    await store.delete(ANN, "s")
+    feed.pending.append(session_key(ANN, "s"))
+
+    with pytest.raises(SessionNotFound):
+        await cached.get(ANN, "s")
+
+
+async def test_nothing_is_answered_while_the_feed_is_in_doubt(cached: Cached, store: Counting, feed: Feed) -> None:
+    await talk(cached, ANN, "s", "q", "a")
+    await cached.get(ANN, "s")
+    feed.sure = False
+    await store.patch(ANN, "s", Changes(title="elsewhere"))
+
+    assert (await cached.get(ANN, "s")).title == "elsewhere"
+
+
+async def test_a_flush_forgets_everything(cached: Cached, feed: Feed) -> None:
+    await talk(cached, ANN, "s", "q", "a")
+    await cached.get(ANN, "s")
+
+    feed.tell(None)
+
+    assert len(cached) == 0
+
+
+async def test_a_load_overtaken_by_a_change_is_not_kept(cached: Cached, store: Counting, feed: Feed) -> None:
+    await store.append(ANN, "s", batch())
+    store.gate.clear()
+    loading = asyncio.create_task(cached.get(ANN, "s"))
+    await asyncio.sleep(0)
+    await store.patch(ANN, "s", Changes(title="newer"))
+    feed.tell([session_key(ANN, "s")])
+    store.gate.set()
+    await loading
+
+    assert (await cached.get(ANN, "s")).title == "newer"
+
+
+async def test_a_hit_touches_where_reads_touch(cached: Cached, clock: FakeClock) -> None:
+    """T5: a session that is only ever read from L1 stays alive."""
+    kept = NewSession(keeping=Keeping(idle=timedelta(minutes=30), touch=Touch.READ))
+    await cached.append(ANN, "s", batch("q", create=kept))
+
+    for _ in range(5):
+        clock.advance(timedelta(minutes=20))
+        await cached.get(ANN, "s")
+
+
+async def test_what_expired_is_not_answered_from_here(cached: Cached, clock: FakeClock) -> None:
+    await talk(cached, ANN, "s", "q", "a")
+    await cached.get(ANN, "s")
+    clock.advance(timedelta(days=30))
+
+    with pytest.raises(SessionNotFound):
+        await cached.get(ANN, "s")
