@@ -17,7 +17,7 @@ from typing import Any, Final, get_args, get_type_hints
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import Invalid, InvalidSetting
+from tenuto.errors import InvalidSetting
 from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy, preset
 from tenuto.model.session import Touch
 from tenuto.model.values import Value
@@ -129,16 +129,13 @@ class Settings(Value, frozen=True, kw_only=True):
 
 def _overridden(base: Preset, settings: Settings) -> Preset:
     keeping = base.sessions.keeping
-    given = {
-        "idle": None if settings.retention == timedelta(0) else settings.retention or keeping.idle,
-        "touch": settings.touch or keeping.touch,
-        "max_messages": settings.max_messages or keeping.max_messages,
-        "max_turns": settings.max_turns or keeping.max_turns,
-    }
-    try:
-        keeping = replace(keeping, **given)
-    except Invalid as exc:
-        raise InvalidSetting("retention", str(exc)) from None
+    keeping = replace(
+        keeping,
+        idle=None if settings.retention == timedelta(0) else settings.retention or keeping.idle,
+        touch=settings.touch or keeping.touch,
+        max_messages=settings.max_messages or keeping.max_messages,
+        max_turns=settings.max_turns or keeping.max_turns,
+    )
     stale = base.sessions.stale_after if settings.stale_after is None else settings.stale_after
     sessions: SessionPolicy = replace(
         base.sessions,
@@ -187,9 +184,8 @@ def _field(name: str, kinds: Mapping[str, Any]) -> str:
 def _parsed(name: str, text: str, kind: Any) -> Any:
     if timedelta in (kind, *get_args(kind)):
         return parse_duration(name, text)
-    wanted = msgspec.convert(text.lower(), kind, strict=False) if kind is bool else None
     try:
-        return wanted if kind is bool else msgspec.convert(text, kind, strict=False)
+        return msgspec.convert(text.lower() if kind is bool else text, kind, strict=False)
     except msgspec.ValidationError:
         raise InvalidSetting(name, f"{_shown(name, text)} does not fit; wanted {_wanted(kind)}") from None
 

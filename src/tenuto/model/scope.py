@@ -71,6 +71,7 @@ def outside_tenant(tenant: str) -> str:
 
 def session_key(scope: Scope, session_id: str) -> bytes:
     """Where a session is stored. The owner is not part of it: two users of a tenant cannot hold one id twice."""
+    checked_id(session_id, "the session id")
     return _digest("session", scope.tenant, scope.site, session_id)
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from msgspec import UNSET, UnsetType
 
-from tenuto.errors import Invalid
+from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model.scope import Scope
 from tenuto.model.values import Json, JsonObject, Value, checked_id, checked_json, checked_text
 
@@ -46,10 +46,10 @@ class Keeping(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.idle is not None and self.idle < timedelta(seconds=1):
-            raise Invalid("retention is below one second")
+            raise InvalidSetting("retention", "must be at least one second")
         for what, bound in (("max_messages", self.max_messages), ("max_turns", self.max_turns)):
             if bound is not None and bound < 1:
-                raise Invalid(f"{what} is below 1")
+                raise InvalidSetting(what, "must be at least 1")
 
     def deadline(self, created_at: datetime, now: datetime) -> datetime | None:
         """When a session that is touched now will be gone."""

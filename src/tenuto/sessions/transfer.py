@@ -98,9 +98,10 @@ def _shown(text: str) -> str:
 
 
 def _comment(value: JsonObject) -> str:
-    # "--" may not stand in a comment, and a text may not end it: "-" and ">" are escaped, which JSON reads back.
+    # "--" may not stand in a comment, and a text may not end it. Both are found in strings only, where JSON reads the
+    # escaped form back; a single "-" may also be the sign of a number and stays.
     text = msgspec.json.encode(value).decode()
-    return _OPEN + text.replace("-", "\\u002d").replace(">", "\\u003e") + _CLOSE
+    return _OPEN + text.replace("--", "-\\u002d").replace(">", "\\u003e") + _CLOSE
 
 
 _WRITERS: Final[

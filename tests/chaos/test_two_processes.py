@@ -1,0 +1,132 @@
+"""Two processes on one store, each with a hot L1: nothing lost, doubled, foreign or raised from the dead."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.shared_stores import SHARED, SharedStore
+
+WORKERS, TURNS = 4, 15
+
+
+class Process:
+    """A second process that does what it is told, line by line."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def ask(self, **order: Any) -> Any:
+        """Send one order and wait for its answer."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        line = await asyncio.wait_for(self._process.stdout.readline(), 30)
+        assert line, "the second process died"
+        return json.loads(line)
+
+
+@asynccontextmanager
+async def process(url: str) -> AsyncIterator[Process]:
+    """Start a process that has the store open behind an L1."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.second_process", url,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    try:
+        yield Process(child)
+    finally:
+        assert child.stdin is not None
+        child.stdin.close()
+        await child.wait()
+
+
+@asynccontextmanager
+async def two(url: str) -> AsyncIterator[tuple[Process, Process]]:
+    async with process(url) as first, process(url) as second:
+        yield first, second
+
+
+@pytest.fixture(params=SHARED, ids=lambda shared: shared.name)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    assert isinstance(request.param, SharedStore)
+    return request.param.url(request.getfixturevalue, tmp_path)
+
+
+async def test_appends_of_two_processes_are_all_kept(url: str) -> None:
+    """T3: N x M messages, no duplicates, pairs together, totals exact; a rename in parallel is kept too."""
+    async with two(url) as (first, second):
+        await first.ask(do="create", id="s")
+        await asyncio.gather(
+            first.ask(do="append", id="s", workers=WORKERS, turns=TURNS, mark="a", rename="renamed"),
+            second.ask(do="append", id="s", workers=WORKERS, turns=TURNS, mark="b"),
+        )
+        seen = [await each.ask(do="read", id="s") for each in (first, second)]
+
+    turns = 2 * WORKERS * TURNS
+    for log in seen:
+        assert len(log["texts"]) == 2 * turns
+        assert len(set(log["texts"])) == 2 * turns
+        assert all(log["texts"][i][:-1] == log["texts"][i + 1][:-1] for i in range(0, 2 * turns, 2))
+        assert (log["tokens"], log["cost_nanos"], log["title"]) == (3 * turns, 5 * turns, "renamed")
+    assert seen[0]["texts"] == seen[1]["texts"]
+
+
+async def test_a_session_deleted_by_one_is_gone_for_the_other(url: str) -> None:
+    """T4: hot in the other's L1, deleted here, appended to there: it stays deleted."""
+    async with two(url) as (first, second):
+        for n in range(20):
+            await first.ask(do="create", id=f"s{n}")
+            await second.ask(do="read", id=f"s{n}")
+            await second.ask(do="read", id=f"s{n}")
+            await first.ask(do="delete", id=f"s{n}")
+            read = await _settled(second, "read", f"s{n}", "session_not_found", url)
+            late = await second.ask(do="append", id=f"s{n}", workers=1, turns=1, mark="late")
+            again = await first.ask(do="read", id=f"s{n}")
+
+            assert read == {"error": "session_not_found"}
+            assert late == {"error": "session_not_found"}
+            assert again == {"error": "session_not_found"}
+
+
+async def test_what_one_appends_the_other_reads(url: str) -> None:
+    """A hot L1 never hides an append that was acknowledged elsewhere."""
+    async with two(url) as (first, second):
+        await first.ask(do="create", id="s")
+        for n in range(1, 31):
+            writer, reader = (first, second) if n % 2 else (second, first)
+            await reader.ask(do="read", id="s")
+            await writer.ask(do="append", id="s", workers=1, turns=1, mark=f"m{n}-")
+            log = await _settled(reader, "read", "s", 2 * n, url)
+
+            assert len(log["texts"]) == 2 * n
+
+
+async def test_a_hot_session_is_foreign_to_others_in_both(url: str) -> None:
+    """T1 across processes."""
+    async with two(url) as (first, second):
+        await first.ask(do="create", id="s")
+        for each in (first, second):
+            await each.ask(do="read", id="s")
+            assert await each.ask(do="read", id="s", user="bob") == {"error": "session_not_found"}
+            assert await each.ask(do="read", id="s", tenant="evil") == {"error": "session_not_found"}
+
+
+async def _settled(reader: Process, do: str, session_id: str, wanted: object, url: str) -> Any:
+    """Ask once where the feed is causal; where it is only prompt (Postgres), ask until it is so, for a second."""
+    answer: Any = None
+    for attempt in range(1 if not url.startswith("postgres") else 50):
+        if attempt:
+            await asyncio.sleep(timedelta(milliseconds=20).total_seconds())
+        answer = await reader.ask(do=do, id=session_id)
+        if answer.get("error") == wanted or len(answer.get("texts", ())) == wanted:
+            break
+    return answer

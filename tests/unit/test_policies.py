@@ -1,0 +1,189 @@
+"""The presets carry the documents' numbers, and what contradicts itself is refused by name (T20)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import count
+
+import pytest
+
+from tenuto.errors import InvalidSetting
+from tenuto.model import Keeping, Touch
+from tenuto.model.policy import (
+    PRESETS,
+    ContextPolicy,
+    OnMissing,
+    OnStoreDown,
+    Preset,
+    SessionPolicy,
+    TaskPolicy,
+    preset,
+)
+from tenuto.settings import Settings, parse_duration, read_settings
+
+
+def test_the_presets_carry_the_numbers_of_the_documents() -> None:
+    def row(name: str) -> tuple[object, ...]:
+        sessions, context = PRESETS[name].sessions, PRESETS[name].context
+        keeping = sessions.keeping
+        return (
+            keeping.idle, keeping.touch, sessions.stale_after, keeping.max_messages, keeping.max_turns,
+            sessions.max_sessions, context.compress_at, sessions.on_missing, sessions.on_store_down,
+        )  # fmt: skip
+
+    days, hours, minutes = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
+    journal, stateless, refuse = OnStoreDown.JOURNAL, OnStoreDown.STATELESS, OnStoreDown.RAISE
+    assert row("platform") == (30 * days, Touch.WRITE, None, 500, None, None, 0.75, OnMissing.ERROR, journal)
+    assert row("goods_qa") == (30 * minutes, Touch.READ, None, None, 10, 1000, None, OnMissing.NEW_ID, journal)
+    assert row("npc") == (24 * hours, Touch.WRITE, None, 10, None, None, None, OnMissing.ADOPT, stateless)
+    assert row("channel") == (
+        30 * days, Touch.WRITE, 48 * hours, 500, None, None, 0.70, OnMissing.ADOPT, stateless
+    )  # fmt: skip
+    assert row("multi_agent") == (7 * days, Touch.READ, None, 500, None, None, 0.70, OnMissing.ADOPT, refuse)
+
+
+def test_windows_and_compression_carry_theirs() -> None:
+    goods, npc, agents = (PRESETS[name].context for name in ("goods_qa", "npc", "multi_agent"))
+
+    assert goods.window_turns == 10
+    assert (npc.window_messages, npc.window_characters) == (10, 4000)
+    assert (agents.compress_over, agents.keep_verbatim, agents.summary_characters) == (30, 20, 200)
+    assert PRESETS["multi_agent"].tasks == TaskPolicy(
+        task_retention=timedelta(hours=24), agent_retention=timedelta(hours=1), deadline=timedelta(minutes=10)
+    )
+
+
+def test_an_unknown_preset_is_refused_with_those_there_are() -> None:
+    with pytest.raises(InvalidSetting, match=r"preset: there is no 'shop'; there are platform"):
+        preset("shop")
+
+
+@pytest.mark.parametrize(
+    ("setting", "make"),
+    [
+        ("stale_after", lambda: SessionPolicy(stale_after=timedelta(days=31))),
+        ("stale_after", lambda: SessionPolicy(stale_after=timedelta(seconds=-1))),
+        ("max_sessions", lambda: SessionPolicy(max_sessions=0)),
+        ("lease", lambda: SessionPolicy(lease=timedelta(milliseconds=1))),
+        ("busy_wait", lambda: SessionPolicy(busy_wait=timedelta(seconds=-1))),
+        ("max_message_bytes", lambda: SessionPolicy(max_message_bytes=1)),
+        ("compress_at", lambda: ContextPolicy(compress_at=1.5)),
+        ("keep_verbatim", lambda: ContextPolicy(compress_over=20, keep_verbatim=20)),
+        ("window_messages", lambda: ContextPolicy(window_messages=0)),
+        ("agent_retention", lambda: TaskPolicy(agent_retention=timedelta(days=2))),
+        (
+            "window_messages",
+            lambda: Preset(
+                sessions=SessionPolicy(keeping=Keeping(max_messages=10)), context=ContextPolicy(window_messages=11)
+            ),
+        ),
+    ],
+    ids=count(),
+)
+def test_a_contradiction_is_refused_and_named(setting: str, make: object) -> None:
+    assert callable(make)
+    with pytest.raises(InvalidSetting) as refused:
+        make()
+
+    assert refused.value.setting == setting
+    assert str(refused.value).startswith(f"{setting}: ")
+
+
+def test_settings_come_from_the_environment() -> None:
+    settings = read_settings(
+        {
+            "TENUTO_STORE": "redis://localhost/0",
+            "TENUTO_PRESET": "channel",
+            "TENUTO_RETENTION": "14d",
+            "TENUTO_STALE_AFTER": "off",
+            "TENUTO_MAX_MESSAGES": "200",
+            "TENUTO_L1": "false",
+            "TENUTO_ON_MISSING": "new_id",
+            "PATH": "/usr/bin",
+        }
+    )
+    policy = settings.policies().sessions
+
+    assert settings.store == "redis://localhost/0"
+    assert settings.l1 is False
+    assert (policy.keeping.idle, policy.stale_after) == (timedelta(days=14), None)
+    assert (policy.keeping.max_messages, policy.on_missing) == (200, OnMissing.NEW_ID)
+
+
+def test_what_is_given_by_name_goes_first() -> None:
+    settings = read_settings({"TENUTO_PORT": "9000", "TENUTO_HOST": "::1"}, port=9001)
+
+    assert (settings.port, settings.host) == (9001, "::1")
+
+
+def test_the_variables_of_the_npc_document_are_honoured() -> None:
+    """C12."""
+    settings = read_settings(
+        {
+            "MEMORY_ENABLED": "false",
+            "MEMORY_MAX_MESSAGES": "6",
+            "MEMORY_MAX_CHARS": "900",
+            "MEMORY_TTL_SECONDS": "3600",
+            "REDIS_URL": "redis://localhost:6379/0",
+        }
+    )
+    npc = settings.npc_policies()
+
+    assert settings.memory_enabled is False
+    assert settings.store == "redis://localhost:6379/0"
+    assert (npc.sessions.keeping.max_messages, npc.sessions.keeping.idle) == (6, timedelta(hours=1))
+    assert (npc.context.window_messages, npc.context.window_characters) == (6, 900)
+    assert read_settings({"REDIS_URL": "redis://a", "TENUTO_STORE": "sqlite:///x.db"}).store == "sqlite:///x.db"
+
+
+@pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        ({"TENUTO_RETENTON": "3d"}, "TENUTO_RETENTON: there is no such setting; did you mean TENUTO_RETENTION?"),
+        ({"TENUTO_PORT": "http"}, "TENUTO_PORT: 'http' does not fit; wanted a whole number"),
+        ({"TENUTO_PORT": "70000"}, "port: 70000 is not between 0 and 65535"),
+        ({"TENUTO_TOUCH": "sometimes"}, "TENUTO_TOUCH: 'sometimes' does not fit; wanted read or write or never"),
+        ({"TENUTO_L1": "maybe"}, "TENUTO_L1: 'maybe' does not fit; wanted true or false"),
+        ({"TENUTO_RETENTION": "soon"}, "TENUTO_RETENTION: 'soon' is no duration"),
+        ({"TENUTO_STALE_AFTER": "40d", "TENUTO_PRESET": "channel"}, "stale_after: 40 days"),
+        ({"TENUTO_RETENTION": "24h", "TENUTO_PRESET": "channel"}, "stale_after: 2 days"),
+        ({"TENUTO_MAX_TURNS": "5", "TENUTO_PRESET": "goods_qa"}, "window_turns: the window of 10 is wider"),
+        ({"TENUTO_PRESET": "shop"}, "preset: there is no 'shop'"),
+        ({"TENUTO_MAX_BODY_BYTES": "2000", "TENUTO_MAX_MESSAGE_BYTES": "4000"}, "max_body_bytes: is smaller"),
+        ({"TENUTO_JWT_SECRET": "short"}, "jwt_secret: is shorter than 32 bytes"),
+        ({"TENUTO_JWT_KEY_FILE": "/does/not/exist.pem"}, "jwt_key_file: there is no such file"),
+        ({"TENUTO_LOG_LEVEL": "loud"}, "log_level: 'loud' is not one of"),
+        ({"TENUTO_MAX_MESSAGES": "-5"}, "max_messages: must be at least 1"),
+        ({"MEMORY_MAX_MESSAGES": "many"}, "MEMORY_MAX_MESSAGES: 'many' does not fit"),
+    ],
+    ids=count(),
+)
+def test_a_setting_that_does_not_fit_stops_the_start_by_name(environment: dict[str, str], sentence: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        read_settings(environment)
+
+    assert sentence in str(refused.value)
+
+
+def test_a_secret_is_not_repeated_in_an_error() -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        read_settings({"TENUTO_JWT_SECRET": "hunter2"})
+
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "duration"),
+    [("30d", timedelta(days=30)), ("1.5h", timedelta(minutes=90)), ("250ms", timedelta(milliseconds=250)),
+     ("45", timedelta(seconds=45)), ("off", timedelta(0)), (" 5 m ", timedelta(minutes=5))],
+)  # fmt: skip
+def test_durations_are_written_as_people_do(text: str, duration: timedelta) -> None:
+    assert parse_duration("x", text) == duration
+
+
+def test_defaults_need_nothing() -> None:
+    settings = Settings()
+
+    assert settings.store == "sqlite:///tenuto.db"
+    assert settings.sweep_every == timedelta(minutes=5)
+    assert settings.l1_sessions == 10_000

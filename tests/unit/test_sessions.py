@@ -1,0 +1,457 @@
+"""The sessions room: who gets which session, what a caller gets instead, and what is announced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from itertools import count
+
+import pytest
+from msgspec.structs import replace
+
+from tenuto.errors import (
+    Invalid,
+    InvalidText,
+    KeyReused,
+    SessionBusy,
+    SessionCorrupt,
+    SessionExists,
+    SessionNotFound,
+    TooLarge,
+)
+from tenuto.model import (
+    Batch,
+    Changes,
+    Draft,
+    NewSession,
+    Once,
+    Opening,
+    OpenTurn,
+    Page,
+    Producer,
+    Scope,
+    SessionQuery,
+    TurnState,
+)
+from tenuto.model.policy import OnMissing, SessionPolicy, preset
+from tenuto.sessions import (
+    Announcer,
+    AppendRequest,
+    EventKind,
+    SessionEvent,
+    Sessions,
+    TurnRequest,
+    derived_id,
+    fresh_id,
+)
+from tenuto.stores.memory import MemoryStore
+from tests.clock import FakeClock
+from tests.samples import ACME, ANN, BOB, EVE, closing, says, texts
+
+
+class Room:
+    """A sessions room over memory, with everything it announced."""
+
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self.clock = FakeClock()
+        self.store = store or MemoryStore(clock=self.clock)
+        self.heard: list[SessionEvent] = []
+
+    def sessions(self, **policy: object) -> Sessions:
+        given = {"busy_wait": timedelta(0), **policy}
+        return Sessions(
+            store=self.store,
+            policy=replace(SessionPolicy(), **given),
+            announcer=Announcer(clock=self.clock, listeners=[self._hear]),
+        )
+
+    async def _hear(self, event: SessionEvent) -> None:
+        self.heard.append(event)
+
+    def kinds(self) -> list[EventKind]:
+        return [event.kind for event in self.heard]
+
+
+@pytest.fixture
+def room() -> Room:
+    return Room()
+
+
+def wish(text: str, session_id: str | None = None, **fields: object) -> TurnRequest:
+    return replace(TurnRequest(words=(says(text),), session_id=session_id), **fields)
+
+
+async def whole_turn(sessions: Sessions, scope: Scope, request: TurnRequest) -> OpenTurn:
+    turn = await sessions.begin(scope, request)
+    if turn.state is not TurnState.FINISHED:
+        await sessions.finish(turn, closing("answer"))
+    return turn
+
+
+async def test_without_an_id_a_new_session_begins(room: Room) -> None:
+    turn = await whole_turn(room.sessions(), ANN, wish("hello"))
+
+    assert turn.created
+    assert len(turn.session.id) == 36
+    assert room.kinds() == [EventKind.CREATED, EventKind.UPDATED]
+
+
+async def test_on_missing_error_refuses_absent_and_foreign_alike(room: Room) -> None:
+    """A7: what a caller may not have and what never was are told in the same words."""
+    sessions = room.sessions(on_missing=OnMissing.ERROR)
+    theirs = (await whole_turn(sessions, ANN, wish("hello"))).session.id
+
+    with pytest.raises(SessionNotFound) as foreign:
+        await sessions.begin(BOB, wish("hi", theirs))
+    with pytest.raises(SessionNotFound) as absent:
+        await sessions.begin(BOB, wish("hi", "never was"))
+
+    assert str(foreign.value) == str(absent.value)
+
+
+async def test_on_missing_new_id_starts_elsewhere(room: Room) -> None:
+    """B6: an unknown or expired id gives a new session, new id, no history, never an error."""
+    sessions = room.sessions(on_missing=OnMissing.NEW_ID)
+    old = await whole_turn(sessions, ANN, wish("hello"))
+    room.clock.advance(timedelta(days=31))
+
+    unknown = await whole_turn(sessions, ANN, wish("hi", "unknown"))
+    expired = await whole_turn(sessions, ANN, wish("hi", old.session.id))
+
+    assert unknown.created
+    assert unknown.session.id != "unknown"
+    assert expired.created
+    assert expired.session.id != old.session.id
+    assert [message.text for message in expired.window] == ["hi"]
+
+
+async def test_on_missing_adopt_takes_the_callers_id(room: Room) -> None:
+    sessions = room.sessions(on_missing=OnMissing.ADOPT)
+
+    turn = await whole_turn(sessions, ANN, wish("hello", "my own id"))
+
+    assert turn.created
+    assert turn.session.id == "my own id"
+
+
+@pytest.mark.parametrize("rule", [OnMissing.NEW_ID, OnMissing.ADOPT])
+async def test_a_hijack_gets_a_new_id_and_a_warning_names_both(
+    room: Room, rule: OnMissing, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A8, T2: owner and caller are in the warning; what was stored stays as it was."""
+    sessions = room.sessions(on_missing=rule)
+    owned = (await whole_turn(sessions, ANN, wish("secret"))).session
+    before = await room.store.messages(ANN, owned.id, Page())
+
+    turn = await whole_turn(sessions, BOB, wish("mine now", owned.id))
+
+    assert turn.session.id != owned.id
+    assert turn.session.scope == BOB
+    assert [message.text for message in turn.window] == ["mine now"]
+    refused = next(event for event in room.heard if event.kind is EventKind.HIJACK_REFUSED)
+    assert (refused.session_id, refused.owner, refused.scope.user) == (owned.id, "user:ann", "bob")
+    warning = next(record for record in caplog.records if record.levelname == "WARNING")
+    assert "user:ann" in warning.getMessage()
+    assert "user:bob" in warning.getMessage()
+    assert "mine now" not in caplog.text
+    assert await room.store.messages(ANN, owned.id, Page()) == before
+
+
+async def test_creating_with_an_id(room: Room) -> None:
+    """A8: absent is made, the caller's own comes back, somebody else's leads to a new id."""
+    sessions = room.sessions()
+    made, new = await sessions.create(ANN, NewSession(title="T"), "chosen")
+    same, again = await sessions.create(ANN, None, "chosen")
+    other, replaced = await sessions.create(BOB, None, "chosen")
+
+    assert (made.id, made.title, new) == ("chosen", "T", True)
+    assert (same.id, same.title, again) == ("chosen", "T", False)
+    assert replaced
+    assert other.id != "chosen"
+    assert (await sessions.get(ANN, "chosen")).title == "T"
+
+
+async def test_the_same_id_of_another_tenant_is_no_conflict(room: Room) -> None:
+    sessions = room.sessions()
+    await sessions.create(ANN, None, "chosen")
+
+    theirs, new = await sessions.create(EVE, None, "chosen")
+
+    assert (theirs.id, new) == ("chosen", True)
+    assert EventKind.HIJACK_REFUSED not in room.kinds()
+
+
+async def test_a_retried_first_turn_finds_its_session_by_the_key(room: Room) -> None:
+    """A turn without an id, sent twice under one key, is one session with one question."""
+    sessions = room.sessions()
+    first = await whole_turn(sessions, ANN, wish("hello", key="k"))
+
+    again = await whole_turn(sessions, ANN, wish("hello", key="k"))
+
+    assert again.session.id == first.session.id
+    assert again.state is TurnState.FINISHED
+    assert await texts(room.store, ANN, first.session.id) == ["hello", "answer"]
+    assert len((await sessions.list(ANN)).sessions) == 1
+
+
+async def test_a_retry_that_must_move_to_a_new_id_moves_to_the_same(room: Room) -> None:
+    sessions = room.sessions(on_missing=OnMissing.NEW_ID)
+
+    first = await whole_turn(sessions, ANN, wish("hello", "unknown", key="k"))
+    again = await whole_turn(sessions, ANN, wish("hello", "unknown", key="k"))
+
+    assert again.session.id == first.session.id
+    assert again.state is TurnState.FINISHED
+
+
+async def test_keys_of_different_callers_lead_to_different_sessions(room: Room) -> None:
+    sessions = room.sessions()
+
+    ids = {(await sessions.begin(scope, wish("hi", key="k"))).session.id for scope in (ANN, BOB, EVE, ACME)}
+
+    assert len(ids) == 4
+
+
+async def test_a_key_with_other_words_is_refused(room: Room) -> None:
+    sessions = room.sessions()
+    await whole_turn(sessions, ANN, wish("hello", key="k"))
+
+    with pytest.raises(KeyReused):
+        await sessions.begin(ANN, wish("something else", key="k"))
+
+
+async def test_a_busy_session_is_waited_for(room: Room) -> None:
+    sessions = room.sessions(busy_wait=timedelta(seconds=20))
+    first = await sessions.begin(ANN, wish("one"))
+
+    second = asyncio.create_task(sessions.begin(ANN, wish("two", first.session.id)))
+    await asyncio.sleep(0.02)
+    assert not second.done()
+    await sessions.finish(first, closing("answer one"))
+
+    assert [message.text for message in (await second).window] == ["one", "answer one", "two"]
+
+
+async def test_waiting_for_a_busy_session_ends(room: Room) -> None:
+    sessions = room.sessions(busy_wait=timedelta(milliseconds=30))
+    first = await sessions.begin(ANN, wish("one"))
+
+    with pytest.raises(SessionBusy):
+        await sessions.begin(ANN, wish("two", first.session.id))
+
+
+async def test_the_oldest_sessions_make_room(room: Room) -> None:
+    """B13: above the maximum the oldest go, and it is announced."""
+    sessions = room.sessions(max_sessions=3)
+    for n in range(5):
+        await sessions.create(ANN, None, f"s{n}")
+        room.clock.advance(timedelta(seconds=1))
+
+    listed = await sessions.list(ACME, SessionQuery())
+
+    assert [session.id for session in listed.sessions] == ["s4", "s3", "s2"]
+    assert [event.session_id for event in room.heard if event.kind is EventKind.EVICTED] == ["s0", "s1"]
+
+
+async def test_expiry_is_announced_once(room: Room, caplog: pytest.LogCaptureFixture) -> None:
+    """B2, B15: an info line and an event for each swept session."""
+    caplog.set_level("INFO")
+    sessions = room.sessions()
+    await sessions.create(ANN, None, "old")
+    room.clock.advance(timedelta(days=31))
+
+    assert await sessions.sweep() == 1
+    assert await sessions.sweep() == 0
+    assert [event.session_id for event in room.heard if event.kind is EventKind.EXPIRED] == ["old"]
+    assert "session old expired" in caplog.text
+
+
+async def test_expiry_found_by_a_turn_is_announced_too(room: Room) -> None:
+    sessions = room.sessions(on_missing=OnMissing.ADOPT)
+    await whole_turn(sessions, ANN, wish("hi", "s"))
+    room.clock.advance(timedelta(days=31))
+    room.heard.clear()
+
+    await whole_turn(sessions, ANN, wish("hi again", "s"))
+
+    assert room.kinds() == [EventKind.EXPIRED, EventKind.CREATED, EventKind.UPDATED]
+
+
+async def test_every_change_and_a_deletion_are_announced(room: Room) -> None:
+    sessions = room.sessions()
+    await sessions.create(ANN, None, "s")
+    await sessions.patch(ANN, "s", Changes(title="T"))
+    await sessions.append(ANN, "s", AppendRequest(messages=(says("x"),)))
+    await sessions.reset(ANN, "s")
+    await sessions.delete(ANN, "s")
+
+    assert room.kinds() == [EventKind.CREATED, *[EventKind.UPDATED] * 3, EventKind.DELETED]
+
+
+async def test_a_listener_that_fails_harms_nobody(room: Room, caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(event: SessionEvent) -> None:
+        raise RuntimeError("listener is broken")
+
+    heard: list[EventKind] = []
+
+    async def sound(event: SessionEvent) -> None:
+        heard.append(event.kind)
+
+    announcer = Announcer(clock=room.clock, listeners=[broken, sound])
+    sessions = Sessions(store=room.store, policy=SessionPolicy(), announcer=announcer)
+
+    await sessions.create(ANN, None, "s")
+
+    assert heard == [EventKind.CREATED]
+    assert "a listener failed" in caplog.text
+
+
+class Damaged(MemoryStore):
+    """Meets one damaged record, sets it aside and tells, as the port demands."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock=clock)
+        self.damaged = {"s"}
+
+    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+        self._tell(opening.session_id)
+        return await super().begin_turn(scope, opening)
+
+    def _tell(self, session_id: str) -> None:
+        if session_id in self.damaged:
+            self.damaged.remove(session_id)
+            raise SessionCorrupt(session_id)
+
+
+@pytest.mark.parametrize("rule", [OnMissing.NEW_ID, OnMissing.ADOPT])
+async def test_a_damaged_session_is_announced_and_starts_afresh(rule: OnMissing) -> None:
+    """X6, E8, B12: the words are stored once, in a fresh session."""
+    clock = FakeClock()
+    room = Room(Damaged(clock))
+
+    turn = await whole_turn(room.sessions(on_missing=rule), ANN, wish("hello", "s"))
+
+    assert turn.created
+    assert room.kinds() == [EventKind.QUARANTINED, EventKind.CREATED, EventKind.UPDATED]
+    assert await texts(room.store, ANN, turn.session.id) == ["hello", "answer"]
+
+
+async def test_attributes_of_an_absent_session_are_nothing(room: Room) -> None:
+    """B14: setting does nothing, getting gives nothing."""
+    sessions = room.sessions()
+    await sessions.create(ANN, None, "s")
+
+    assert await sessions.set_attribute(ANN, "s", "colour", "red")
+    assert not await sessions.set_attribute(ANN, "absent", "colour", "red")
+    assert await sessions.attribute(ANN, "s", "colour") == "red"
+    assert await sessions.attribute(ANN, "s", "size") is None
+    assert await sessions.attribute(ANN, "absent", "colour") is None
+
+
+async def test_a_fork_onto_somebody_elses_id_gets_another(room: Room) -> None:
+    sessions = room.sessions()
+    await sessions.create(ANN, None, "mine")
+    await sessions.create(BOB, None, "his")
+
+    fork = await sessions.fork(ANN, "mine", new_id="his")
+
+    assert fork.id not in {"his", "mine"}
+    with pytest.raises(SessionExists):
+        await sessions.fork(ANN, "mine", new_id=fork.id)
+    with pytest.raises(SessionNotFound):
+        await sessions.fork(ANN, "his")
+
+
+Bad = Callable[[Sessions], Awaitable[object]]
+
+
+@pytest.mark.parametrize(
+    ("error", "act"),
+    [
+        (TooLarge, lambda sessions: sessions.begin(ANN, wish("x" * 2_000_000))),
+        (InvalidText, lambda sessions: sessions.begin(ANN, wish("a\0b"))),
+        (InvalidText, lambda sessions: sessions.begin(ANN, wish("\ud800", key="k"))),
+        (Invalid, lambda sessions: sessions.begin(ANN, wish("x", session_id=""))),
+        (Invalid, lambda sessions: sessions.begin(ANN, wish("x", window=-1))),
+        (Invalid, lambda sessions: sessions.create(ANN, None, "x" * 20_000)),
+        (Invalid, lambda sessions: sessions.append(ANN, "s", sent(nested(80)))),
+        (Invalid, lambda sessions: sessions.append(ANN, "s", sent(says("x", tokens=-1)))),
+        (Invalid, lambda sessions: sessions.append(ANN, "s", sent(says("x", metadata={"n": float("nan")})))),
+        (Invalid, lambda sessions: sessions.append(ANN, "s", sent(says("x", parts=({"no": "type"},))))),
+        (Invalid, lambda sessions: sessions.messages(ANN, "s", Page(limit=10**9))),
+    ],
+    ids=count(),
+)  # fmt: skip
+async def test_bad_input_is_refused_and_leaves_nothing(room: Room, error: type[Exception], act: Bad) -> None:
+    sessions = room.sessions()
+    with pytest.raises(error):
+        await act(sessions)
+
+    assert (await sessions.list(ACME)).sessions == ()
+
+
+def sent(*drafts: Draft) -> AppendRequest:
+    return AppendRequest(messages=drafts)
+
+
+def nested(depth: int) -> Draft:
+    value: object = "deep"
+    for _ in range(depth):
+        value = [value]
+    return says("x", metadata={"deep": value})
+
+
+async def test_an_append_is_stored_once_under_its_key(room: Room) -> None:
+    sessions = room.sessions()
+    await sessions.create(ANN, None, "s")
+    request = AppendRequest(messages=(says("x"),), key="k")
+
+    first = await sessions.append(ANN, "s", request)
+    again = await sessions.append(ANN, "s", AppendRequest(messages=(says("x"),), key="k"))
+
+    assert (first.duplicate, again.duplicate) == (False, True)
+    with pytest.raises(KeyReused):
+        await sessions.append(ANN, "s", AppendRequest(messages=(says("y"),), key="k"))
+
+
+def test_fresh_ids_sort_by_time_and_are_version_7() -> None:
+    ids = [fresh_id() for _ in range(1000)]
+
+    assert len(set(ids)) == 1000
+    assert all(item[14] == "7" and item[19] in "89ab" for item in ids)
+    assert [item[:13] for item in ids] == sorted(item[:13] for item in ids)
+
+
+def test_derived_ids_are_stable_and_keep_facts_apart() -> None:
+    """D6: 12 bytes of a hash over tenant, app and chat."""
+    assert derived_id("lark-", "t", "app", "chat") == derived_id("lark-", "t", "app", "chat")
+    assert derived_id("lark-", "t", "app", "chat") != derived_id("lark-", "t", "appchat", "")
+    assert len(derived_id("lark-", "t")) == len("lark-") + 24
+
+
+async def test_a_preset_brings_its_own_rules_to_a_turn(room: Room) -> None:
+    """T20: per-request overrides change behaviour."""
+    sessions = room.sessions(on_missing=OnMissing.ERROR)
+    npc = preset("npc").sessions
+
+    turn = await whole_turn(sessions, ANN, wish("hello", "visitor-1", policy=npc))
+
+    assert turn.session.id == "visitor-1"
+    assert turn.session.expires_at == room.clock() + timedelta(hours=24)
+    assert turn.session.keeping.max_messages == 10
+
+
+async def test_nothing_of_a_batch_is_stored_when_one_message_is_bad(room: Room) -> None:
+    sessions = room.sessions()
+    await sessions.create(ANN, None, "s")
+
+    with pytest.raises(Invalid):
+        await sessions.append(ANN, "s", AppendRequest(messages=(says("good"), says("bad\0"))))
+
+    assert await texts(room.store, ANN, "s") == []
+
+
+def test_a_batch_cannot_be_guarded_twice() -> None:
+    with pytest.raises(Invalid):
+        Batch(id="b", once=Once(key="k", fingerprint="f"), producer=Producer(id="p", seq=1))
