@@ -1,0 +1,100 @@
+# make serve   run the server on http://127.0.0.1:8765 (PORT=9000 make serve for another port)
+# make test    lint, types, import rules and the whole test suite
+# Both set themselves up: they need Python 3.11 or newer, git and make, nothing else.
+
+PORT ?= 8765
+TENUTO_STORE ?= sqlite:///data/tenuto.db
+WORKERS ?= 2
+ARGS ?=
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+venv := .venv
+py := $(venv)/bin/python
+# The folder is part of the stamp's name: an environment that was copied or moved is set up again.
+place := $(shell printf %s '$(CURDIR)' | cksum | cut -d' ' -f1)
+run_ready := $(venv)/.run-$(place)
+dev_ready := $(venv)/.dev-$(place)
+install := $(py) -m pip --disable-pip-version-check --quiet install
+
+.PHONY: help serve test lint check bench format pins clean
+
+help: ## show what can be made
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+serve: $(run_ready) ## run the server; PORT and TENUTO_STORE choose where
+	@mkdir -p data
+	@TENUTO_PORT='$(PORT)' TENUTO_STORE='$(TENUTO_STORE)' exec $(venv)/bin/tenuto serve $(ARGS)
+
+test: lint check ## lint, types, import rules, and every test
+
+lint: $(dev_ready) ## ruff, mypy and the import rules
+	$(py) -m ruff check .
+	$(py) -m ruff format --check .
+	$(py) -m mypy
+	$(venv)/bin/lint-imports --no-cache --no-logo
+
+check: $(dev_ready) ## the tests alone; ARGS="-k redis" picks some
+	$(py) -m pytest -n $(WORKERS) $(ARGS)
+
+bench: $(dev_ready) ## measure the stores and print a table
+	$(py) -m bench $(ARGS)
+
+format: $(dev_ready) ## let ruff order imports and lines
+	$(py) -m ruff check --fix-only .
+	$(py) -m ruff format .
+
+pins: $(dev_ready) ## resolve the dependencies anew and write requirements/*.txt
+	$(install) --upgrade uv
+	$(call compile,run,--extra redis --extra postgres)
+	$(call compile,dev,--extra dev --constraint requirements/run.txt)
+
+clean: ## remove the environment and every cache, but not data/
+	rm -rf $(venv) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find src tests -name __pycache__ -prune -exec rm -rf {} +
+
+# Without index addresses: the pins hold wherever packages come from.
+define compile
+$(py) -m uv pip compile pyproject.toml requirements/build.in $(2) --upgrade --quiet \
+	--universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	--output-file requirements/$(1).txt
+endef
+
+# The pins are complete, so pip only has to fetch and compare hashes (--no-deps); the build backend is
+# among them, so building ourselves fetches nothing more.
+define set_up
+@echo 'Installing requirements/$(1).txt into $(venv) ...'
+@$(install) --no-deps --require-hashes -r requirements/$(1).txt
+@$(install) --no-deps --no-build-isolation -e .
+@$(py) -m pip --disable-pip-version-check check >/dev/null || \
+	{ echo 'The pins do not fit pyproject.toml; run "make pins".' >&2; exit 1; }
+@touch $@
+endef
+
+$(run_ready): requirements/run.txt pyproject.toml | $(py)
+	$(call set_up,run)
+
+$(dev_ready): requirements/dev.txt requirements/run.txt pyproject.toml | $(py)
+	$(call set_up,dev)
+	@touch $(run_ready)
+
+# An environment whose interpreter is gone or too old fails this test and is made anew.
+ifneq ($(shell $(py) -c 'import sys; print(sys.version_info >= (3, 11))' 2>/dev/null),True)
+.PHONY: $(py)
+endif
+
+$(py):
+	@for name in $${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11 python}; do \
+		if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$name; break; fi; \
+	done; \
+	if [ -z "$${python:-}" ]; then \
+		echo 'tenuto needs Python 3.11 or newer: install it, or name one with PYTHON=/path/to/python3 make ...' >&2; \
+		exit 1; \
+	fi; \
+	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+		echo "$$python cannot make virtual environments: install its venv package (on Debian: apt install python3-venv)." >&2; \
+		exit 1; \
+	fi; \
+	"$$python" -m venv --clear $(venv)

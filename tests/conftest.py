@@ -1,0 +1,99 @@
+"""What every test may ask for: a clock, and real servers shared by the whole session.
+
+A shared server is for reading and writing. A test that kills or freezes one starts its own with
+`tests.servers`. A server that cannot be started is an error here, never a skip.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.clock import FakeClock
+from tests.servers import (
+    PostgresDatabase,
+    PostgresServer,
+    RedisCluster,
+    RedisSentinel,
+    RedisServer,
+    redis_programs,
+    start_cluster,
+    start_postgres,
+    start_redis,
+    start_sentinel,
+)
+
+IN_CI = bool(os.environ.get("CI"))
+
+# Examples that talk to real servers have no fair deadline on a busy machine; pytest-timeout stands above
+# them all. In CI the same examples run each time, so that a red build can be repeated.
+settings.register_profile(
+    "tenuto", deadline=None, derandomize=IN_CI, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tenuto")
+
+
+@pytest.fixture
+def fake_clock() -> FakeClock:
+    """A clock that the test moves."""
+    return FakeClock()
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[RedisServer]:
+    """A standalone server: Valkey from the wheel. `valkey.flush()` empties it."""
+    with start_redis() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_on_path() -> Iterator[RedisServer]:
+    """The `redis-server` on PATH; ask for it only where `"redis" in redis_programs()`."""
+    with start_redis("redis") as server:
+        yield server
+
+
+@pytest.fixture(scope="session", params=sorted(redis_programs()) or ["valkey"])
+def redis_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    """A standalone server of each flavour on this machine: the test runs once on each."""
+    with start_redis(request.param) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[RedisCluster]:
+    """Three nodes that share the slots."""
+    with start_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def redis_sentinel() -> Iterator[RedisSentinel]:
+    """A primary and a replica under three Sentinels."""
+    with start_sentinel() as group:
+        yield group
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A Postgres server; `admin_url` and `app_url` lead to its shared database `main`."""
+    with start_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> Iterator[PostgresDatabase]:
+    """An empty database for this test alone, owned by a role that is no superuser."""
+    database = postgres.new_database()
+    yield database
+    postgres.drop_database(database)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI a skipped test is a failed build: a promise that was not looked at."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if IN_CI and reporter is not None and reporter.stats.get("skipped") and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
