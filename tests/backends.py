@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tenuto.model import Scope
+from tenuto.model.scope import session_key, space_key
 from tenuto.ports import ChangeFeed, Clock, Store
 from tenuto.stores.cached import Cached
 from tenuto.stores.memory import MemoryStore
+from tenuto.stores.postgres import PostgresStore
+from tenuto.stores.redis import RedisStore
+from tenuto.stores.sqlite import SqliteStore
+from tests.samples import fresh
+from tests.servers import PostgresServer
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,83 @@ def cached(backend: Backend) -> Backend:
     return Backend(f"cached {backend.name}", opened, damage if backend.damage else None)
 
 
+@asynccontextmanager
+async def _sqlite(place: Place) -> AsyncIterator[Store]:
+    async with await SqliteStore.open(place.folder / "sessions.db", clock=place.clock) as store:
+        yield store
+
+
+async def _damage_sqlite(store: Store, scope: Scope, session_id: str) -> None:
+    """Another process scribbles over the head, and its commit is in the list of changes as every commit is."""
+    assert isinstance(store, SqliteStore)
+    key = session_key(scope, session_id)
+    with closing(sqlite3.connect(store.path)) as db, db:
+        db.execute(
+            "UPDATE profile SET attributes = x'7b226f' WHERE session = (SELECT id FROM session WHERE key = ?)", (key,)
+        )
+        db.execute("INSERT INTO change (writer, keys) VALUES (0, ?)", (key,))
+
+
+SQLITE = Backend("sqlite", _sqlite, _damage_sqlite)
+
+
+@asynccontextmanager
+async def _postgres(place: Place) -> AsyncIterator[Store]:
+    """One schema for the whole suite, emptied for each test: migrating anew would cost ten times as much."""
+    server = place.server("postgres")
+    assert isinstance(server, PostgresServer)
+    store = await PostgresStore.open(server.app_url, clock=place.clock, schema="contract")
+    try:
+        await store.link.fetch("TRUNCATE sessions, messages, keyed, marks, state")
+        yield store
+    finally:
+        await store.close()
+
+
+async def _damage_postgres(store: Store, scope: Scope, session_id: str) -> None:
+    """Another process scribbles over the head, and tells as every writer does."""
+    assert isinstance(store, PostgresStore)
+    await store.link.fetch(
+        "WITH here AS MATERIALIZED (SELECT set_config('tenuto.space', $2::bytea::text, true)) "
+        "UPDATE sessions SET context = '[]' WHERE key = $1 AND (SELECT true FROM here)",
+        session_key(scope, session_id),
+        space_key(scope),
+    )
+
+
+POSTGRES = Backend("postgres", _postgres, _damage_postgres)
+
+
+@asynccontextmanager
+async def _redis(place: Place, servers: str) -> AsyncIterator[Store]:
+    """The servers are shared by the whole suite, so each store has a key prefix of its own."""
+    store = await RedisStore.open(place.server(servers).url, prefix=fresh("contract"), clock=place.clock)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def _damage_redis(store: Store, scope: Scope, session_id: str) -> None:
+    """Another process scribbles over the head."""
+    assert isinstance(store, RedisStore)
+    head = store.keys.session(session_key(scope, session_id))[0]
+    await store.link.call("HSET", head, "version", "seven", key=head)
+
+
+REDIS = Backend("redis", lambda place: _redis(place, "valkey"), _damage_redis)
+REDIS_CLUSTER = Backend("redis cluster", lambda place: _redis(place, "redis_cluster"), _damage_redis)
+REDIS_SENTINEL = Backend("redis sentinel", lambda place: _redis(place, "redis_sentinel"), _damage_redis)
+
 BACKENDS = [
     Backend("cached memory", _cached_memory),
     Backend("memory", _memory),
+    SQLITE,
+    cached(SQLITE),
+    POSTGRES,
+    REDIS,
+    cached(REDIS),
+    REDIS_CLUSTER,
+    cached(REDIS_CLUSTER),
+    REDIS_SENTINEL,
 ]

@@ -1,0 +1,5 @@
+"""Sessions in Postgres."""
+
+from tenuto.stores.postgres.store import PostgresStore
+
+__all__ = ["PostgresStore"]

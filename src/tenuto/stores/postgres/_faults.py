@@ -1,0 +1,61 @@
+"""What a driver's error means for the caller."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import asyncpg
+
+from tenuto.errors import StoreFull, StoreReadOnly, Unavailable
+
+STORE: Final = "session store"
+
+DRIVER_ERRORS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, asyncio.TimeoutError)
+
+# The statement met another transaction and was undone; the same statement may succeed at once.
+TRANSIENT: Final = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+
+
+class Unsent(Unavailable):
+    """The request never left this process, so nothing of it was kept."""
+
+
+class InDoubt(Unavailable):
+    """The connection was lost while the request was under way: it may have been kept."""
+
+
+class Refused(Unavailable):
+    """The server answered with an error, and nothing of the request was kept."""
+
+
+class ReadOnly(StoreReadOnly, Refused):
+    """The server takes no writes: a standby, or a primary that has become one."""
+
+
+class Full(StoreFull, Refused):
+    """The server's disk is full."""
+
+
+def fault(exc: BaseException, *, sent: bool) -> Unavailable:
+    """The error to raise for a driver's error."""
+    if not sent:
+        return Unsent(STORE)
+    match exc:
+        case asyncpg.DiskFullError():
+            return Full()
+        case asyncpg.ReadOnlySQLTransactionError():
+            return ReadOnly()
+        # A server that shuts down or crashes says so before the connection ends; what it was doing is in doubt.
+        case asyncpg.PostgresConnectionError() | asyncpg.OperatorInterventionError():
+            return InDoubt(STORE)
+        case asyncpg.PostgresError():
+            return Refused(STORE, "refused the request")
+        case _:
+            return InDoubt(STORE)
+
+
+def telling(exc: BaseException) -> BaseException | None:
+    """The cause to chain: none where the server's message could quote what a user said."""
+    quoting = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, ValueError)
+    return None if isinstance(exc, quoting) else exc

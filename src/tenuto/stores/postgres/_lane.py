@@ -1,0 +1,143 @@
+"""Group commit: calls that queue up while a batch is under way go together in the next one.
+
+A batch is one statement: one round trip, one transaction, one flush to disk for all of them. Calls are sorted by
+key, so that two batches meet in the same order and never wait for each other in a circle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from tenuto.errors import Unavailable
+from tenuto.stores.postgres._faults import STORE, InDoubt, Refused, Unsent
+from tenuto.stores.postgres._link import Row
+
+Op: TypeAlias = tuple[Any, ...]
+
+MAX_OPS: Final = 128
+MAX_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Job:
+    """One call in a batch; the first field of `op` is the session's key."""
+
+    op: Op
+    size: int
+    again: Op | None
+    answer: asyncio.Future[Row] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    tries: int = 0
+
+    @property
+    def key(self) -> bytes:
+        key: bytes = self.op[0]
+        return key
+
+    def fail(self, exc: BaseException) -> None:
+        """Tell the caller, unless it has gone."""
+        if not self.answer.done():
+            self.answer.set_exception(exc)
+
+
+class Lane:
+    """Sends one kind of call in batches, at most `width` batches at a time.
+
+    A caller that goes away harms nothing: its call is left out if it was not sent, carried out otherwise.
+    """
+
+    def __init__(self, send: Callable[[Sequence[Op]], Awaitable[Sequence[Row]]], *, width: int) -> None:
+        self._send = send
+        self._width = width
+        self._waiting: deque[Job] = deque()
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._called = False
+        self._closed = False
+
+    async def call(self, op: Op, *, size: int = 0, again: Op | None = None) -> Row:
+        """Carry out one call.
+
+        With `again` it may be carried out twice without harm: when the connection is lost under it, that is sent,
+        once. A call that was not sent at all is tried once more in any case.
+        """
+        if self._closed:
+            raise Unavailable(STORE, "is closed")
+        job = Job(op, size, again)
+        self._waiting.append(job)
+        self._wake()
+        return await job.answer
+
+    async def close(self) -> None:
+        """Refuse what waits, let end what is under way."""
+        self._closed = True
+        while self._waiting:
+            self._waiting.popleft().fail(Unavailable(STORE, "is closed"))
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+
+    def _wake(self) -> None:
+        # Callers woken by one batch come back in the same round of the loop: they are waited for until its end.
+        if not self._called and len(self._under_way) < self._width:
+            self._called = True
+            asyncio.get_running_loop().call_soon(self._start)
+
+    def _start(self) -> None:
+        self._called = False
+        while self._waiting and len(self._under_way) < self._width:
+            batch = self._take()
+            if batch:
+                task = asyncio.create_task(self._carry_out(batch))
+                self._under_way.add(task)
+                task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        if self._waiting:
+            self._wake()
+
+    def _take(self) -> list[Job]:
+        batch: list[Job] = []
+        size = 0
+        while self._waiting and len(batch) < MAX_OPS and size < MAX_BYTES:
+            job = self._waiting.popleft()
+            if not job.answer.done():
+                batch.append(job)
+                size += job.size
+        batch.sort(key=lambda job: job.key)
+        return batch
+
+    async def _carry_out(self, batch: list[Job]) -> None:
+        try:
+            rows = await self._send([job.op for job in batch])
+        except (Unsent, InDoubt) as exc:
+            self._send_again(batch, exc)
+        except Refused as exc:
+            await self._one_by_one(batch, exc)
+        except BaseException as exc:
+            for job in batch:
+                job.fail(exc)
+            raise
+        else:
+            for job, row in zip(batch, rows, strict=True):
+                if not job.answer.done():
+                    job.answer.set_result(row)
+
+    def _send_again(self, batch: list[Job], exc: Unsent | InDoubt) -> None:
+        for job in reversed(batch):
+            again = job.op if isinstance(exc, Unsent) else job.again
+            if again is not None and job.tries == 0 and not self._closed:
+                job.op, job.tries = again, 1
+                self._waiting.appendleft(job)
+            else:
+                job.fail(exc)
+
+    async def _one_by_one(self, batch: list[Job], exc: Refused) -> None:
+        """One call spoiled the batch: alone, it fails alone."""
+        if len(batch) == 1:
+            batch[0].fail(exc)
+            return
+        for job in batch:
+            await self._carry_out([job])

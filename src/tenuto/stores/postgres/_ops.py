@@ -1,0 +1,199 @@
+"""What goes into a statement: calls as the tuples that Postgres knows as `opening`, `closing`, `batch` ...
+
+Ids of any length are keys of an index here and there, so they go in as digests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from tenuto.errors import Invalid
+from tenuto.model import Batch, Changes, Closing, Draft, Keeping, NewSession, Once, Opening, OpenTurn, Producer, Scope
+from tenuto.model.scope import owner_key, session_key, space_key
+from tenuto.model.session import without_nulls
+from tenuto.model.turn import turn_offsets
+from tenuto.model.values import JsonObject
+from tenuto.stores.codec import encode_draft, to_micros
+from tenuto.stores.postgres._lane import Op
+
+MAX_NUMBER: Final = 2**62
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class Place(NamedTuple):
+    """Which session is meant, who asks, and when; `whole` reaches all owners of the space."""
+
+    key: bytes
+    space: bytes
+    owner: bytes
+    whole: bool
+    now: int
+
+
+def shelf(scope: Scope, now: datetime) -> tuple[bytes, bytes, bool, int]:
+    """Whose sessions are meant, and when: the fields of a call about many."""
+    return *_shelf(scope), to_micros(now)
+
+
+def place(scope: Scope, session_id: str, now: datetime) -> Place:
+    """The fields every call begins with."""
+    return Place(session_key(scope, session_id), *shelf(scope, now))
+
+
+def opening_op(scope: Scope, opening: Opening, now: datetime) -> tuple[Op, int]:
+    """An `opening`, and its size in bytes."""
+    words = _bodies(opening.words)
+    made = None if opening.create is None else made_doc(scope, opening.create)
+    op = (
+        *place(scope, opening.session_id, now),
+        opening.session_id,
+        opening.turn_id,
+        words,
+        bounded(_micros(opening.lease), "the lease"),
+        opening.window,
+        made,
+        *_once(opening.once),
+        *_producer(opening.producer),
+        opening.keeping is not None,
+        *_keeping(opening.keeping),
+        False,
+    )
+    return op, sum(map(len, words))
+
+
+def closing_op(turn: OpenTurn, closing: Closing, now: datetime) -> tuple[Op, int]:
+    """A `closing`, and its size in bytes."""
+    reply = _bodies(closing.reply)
+    op = (
+        *place(turn.scope, turn.session.id, now),
+        turn.session.incarnation,
+        turn.id,
+        turn.number,
+        reply,
+        *_producer(closing.producer),
+        closing.usage.tokens,
+        closing.usage.cost_nanos,
+        closing.abandoned,
+        None if closing.changes is None else changes_doc(closing.changes),
+    )
+    return op, sum(map(len, reply))
+
+
+def batch_op(scope: Scope, session_id: str, batch: Batch, now: datetime) -> tuple[Op, int]:
+    """A `batch`, and its size in bytes."""
+    words = _bodies(batch.messages)
+    spent = batch.spent
+    op = (
+        *place(scope, session_id, now),
+        session_id,
+        batch.id,
+        words,
+        turn_offsets(batch.messages),
+        None if batch.create is None else made_doc(scope, batch.create),
+        *_once(batch.once),
+        *_producer(batch.producer),
+        spent.tokens,
+        spent.cost_nanos,
+    )
+    return op, sum(map(len, words))
+
+
+def renewal_op(turn: OpenTurn, now: datetime) -> Op:
+    """A `renewal`."""
+    lease = bounded(_micros(turn.lease), "the lease")
+    return (*place(turn.scope, turn.session.id, now), turn.session.incarnation, turn.id, lease)
+
+
+def made_doc(scope: Scope, new: NewSession) -> str:
+    """What a new head starts with, as JSON."""
+    idle, touch, max_messages, max_turns = _keeping(new.keeping)
+    return _json(
+        {
+            "scope": scope,
+            "title": new.title,
+            "folded": new.title.casefold(),
+            "context": without_nulls(new.context),
+            "attributes": without_nulls(new.attributes),
+            "metadata": without_nulls(new.metadata),
+            "idle": idle,
+            "touch": touch,
+            "max_messages": max_messages,
+            "max_turns": max_turns,
+        }
+    )
+
+
+def changes_doc(changes: Changes) -> str:
+    """A patch as JSON: only what is named is in it."""
+    doc: JsonObject = {}
+    if changes.title is not UNSET:
+        doc |= {"title": changes.title, "folded": changes.title.casefold()}
+    if changes.status is not UNSET:
+        doc["status"] = changes.status
+    if changes.window_start is not UNSET:
+        doc["window_start"] = changes.window_start
+    for what in ("context", "attributes", "metadata"):
+        if patch := getattr(changes, what):
+            doc[what] = patch
+    return _json(doc)
+
+
+def digest(text: str) -> bytes:
+    """An id of any length, as an index can hold it."""
+    return blake2b(text.encode(), digest_size=16).digest()
+
+
+def bounded(number: int, what: str) -> int:
+    """Return a number that fits a column."""
+    if not -MAX_NUMBER <= number <= MAX_NUMBER:
+        raise Invalid(f"{what} is absurdly large")
+    return number
+
+
+def clamped(number: int) -> int:
+    """A number beyond which nothing lies, as a column can hold it."""
+    return max(-MAX_NUMBER, min(number, MAX_NUMBER))
+
+
+@lru_cache(maxsize=4096)
+def _shelf(scope: Scope) -> tuple[bytes, bytes, bool]:
+    return space_key(scope), owner_key(scope), not scope.owner
+
+
+def _bodies(drafts: Sequence[Draft]) -> list[bytes]:
+    # The server puts seq and turn in front, and the brace before them.
+    return [encode_draft(draft)[1:] for draft in drafts]
+
+
+def _once(once: Once | None) -> tuple[bytes | None, bytes | None]:
+    return (None, None) if once is None else (digest(once.key), digest(once.fingerprint))
+
+
+def _producer(producer: Producer | None) -> tuple[bytes | None, int | None]:
+    return (None, None) if producer is None else (digest(producer.id), producer.seq)
+
+
+def _keeping(keeping: Keeping | None) -> tuple[int | None, str | None, int | None, int | None]:
+    if keeping is None:
+        return None, None, None, None
+    idle = None if keeping.idle is None else bounded(_micros(keeping.idle), "retention")
+    return idle, keeping.touch.value, _cap(keeping.max_messages), _cap(keeping.max_turns)
+
+
+def _cap(bound: int | None) -> int | None:
+    return None if bound is None else bounded(bound, "a cap")
+
+
+def _micros(span: timedelta) -> int:
+    return span // _MICROSECOND
+
+
+def _json(value: JsonObject) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,132 @@
+"""What comes out of a statement: rows become sessions, messages and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import lru_cache
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+
+from tenuto.errors import Invalid, SessionCorrupt, SessionExpired, SessionForeign, SessionNotFound
+from tenuto.model import Draft, ForkPoint, Gone, Keeping, Message, Scope, Session, Status, Touch
+from tenuto.model.values import JsonObject
+from tenuto.stores.codec import Undecodable, decode_object, from_micros
+from tenuto.stores.postgres._link import Row
+
+_scope: Final = msgspec.json.Decoder(Scope)
+_messages: Final = msgspec.json.Decoder(tuple[Message, ...])
+_fields: Final = attrgetter(*Draft.__struct_fields__)
+
+
+def session_of(head: Row) -> Session:
+    """A head as a value.
+
+    Raises:
+        Undecodable: it is damaged.
+    """
+    expires_at = head["expires_at"]
+    forked_from = head["forked_from"]
+    try:
+        return Session(
+            id=head["id"],
+            scope=_scope_of(head["scope"]),
+            incarnation=head["incarnation"],
+            created_at=from_micros(head["created_at"]),
+            updated_at=from_micros(head["updated_at"]),
+            expires_at=None if expires_at is None else from_micros(expires_at),
+            keeping=_keeping_of(head["idle"], head["touch"], head["max_messages"], head["max_turns"]),
+            version=head["version"],
+            title=head["title"],
+            status=Status(head["status"]),
+            context=_object_of(head["context"]),
+            attributes=_object_of(head["attributes"]),
+            metadata=_object_of(head["metadata"]),
+            turns=head["turns"],
+            messages=head["messages"],
+            last_seq=head["last_seq"],
+            window_start=head["window_start"],
+            tokens=head["tokens"],
+            cost_nanos=head["cost_nanos"],
+            forked_from=None if forked_from is None else ForkPoint(session_id=forked_from, seq=head["forked_seq"]),
+        )
+    except (msgspec.DecodeError, ValueError, Invalid) as exc:
+        raise Undecodable("a head") from exc
+
+
+def messages_of(joined: bytes | None) -> tuple[Message, ...]:
+    """Messages from their bodies joined by commas.
+
+    Raises:
+        Undecodable: a body is damaged.
+    """
+    if joined is None:
+        return ()
+    try:
+        return _messages.decode(b"[%b]" % joined)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise Undecodable("a message") from exc
+
+
+def stored(drafts: Sequence[Draft], last_seq: int, turns: Sequence[int]) -> tuple[Message, ...]:
+    """Drafts as the messages they became, at the end of the log."""
+    first = last_seq - len(drafts) + 1
+    return tuple(
+        Message(seq=seq, turn=turn, **dict(zip(Draft.__struct_fields__, _fields(draft), strict=True)))
+        for seq, (draft, turn) in enumerate(zip(drafts, turns, strict=True), first)
+    )
+
+
+def missing(session_id: str, code: str, head: Row | None) -> SessionNotFound | None:
+    """The error for a session that was not reached; None when the code tells of something else."""
+    if code == "absent":
+        return SessionNotFound(session_id)
+    if code == "expired":
+        return SessionExpired(session_id)
+    if code in ("foreign", "taken_foreign"):
+        return SessionForeign(session_id, _owner_of(head))
+    if code == "corrupt":
+        return SessionCorrupt(session_id)
+    return None
+
+
+def gone_of(head: Row) -> Gone:
+    """A head that upkeep removed.
+
+    Raises:
+        Undecodable: nobody can tell whose it was.
+    """
+    try:
+        return Gone(scope=_scope_of(head["scope"]), session_id=head["id"])
+    except (msgspec.DecodeError, Invalid) as exc:
+        raise Undecodable("a scope") from exc
+
+
+def _owner_of(head: Row | None) -> str:
+    try:
+        return "" if head is None else ":".join(_scope_of(head["scope"]).owner)
+    except (msgspec.DecodeError, Invalid):
+        # The owner of a damaged record is not known; it is somebody else's all the same.
+        return ""
+
+
+# Scopes and ways of keeping repeat from session to session; both are frozen, so they can be shared.
+@lru_cache(maxsize=1024)
+def _scope_of(text: str) -> Scope:
+    return _scope.decode(text)
+
+
+@lru_cache(maxsize=256)
+def _keeping_of(idle: int | None, touch: str, max_messages: int | None, max_turns: int | None) -> Keeping:
+    return Keeping(
+        idle=None if idle is None else timedelta(microseconds=idle),
+        touch=Touch(touch),
+        max_messages=max_messages,
+        max_turns=max_turns,
+    )
+
+
+def _object_of(text: str) -> JsonObject:
+    return {} if text == "{}" else decode_object(text.encode())

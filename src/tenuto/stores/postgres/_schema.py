@@ -1,0 +1,109 @@
+"""The schema's migrations: numbered, named, forward only, applied by one function."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import asyncpg
+
+from tenuto.errors import InvalidSetting, Unavailable
+from tenuto.stores.postgres._faults import DRIVER_ERRORS, STORE
+from tenuto.stores.postgres._link import Connection, quoted
+
+log = logging.getLogger(__name__)
+
+# Processes that start at the same time migrate one after the other.
+_LOCK = "SELECT pg_advisory_xact_lock(hashtext('tenuto migrations'), hashtext($1))"
+_NUMBERED = re.compile(r"(\d{4})_(\w+)\.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step; its number is its place, and it never changes after a release."""
+
+    number: int
+    name: str
+    sql: str
+
+
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """All steps this release knows, in order."""
+    found = []
+    for file in files("tenuto.stores.postgres").joinpath("migrations").iterdir():
+        match = _NUMBERED.fullmatch(file.name)
+        if match is not None:
+            found.append(Migration(int(match[1]), match[2], file.read_text("utf-8")))
+    return tuple(sorted(found, key=lambda migration: migration.number))
+
+
+async def migrate(connection: Connection, schema: str) -> None:
+    """Bring the schema up to date; a schema of a later release is refused.
+
+    Raises:
+        Unavailable: it is of a later release, or the server refused a step.
+        InvalidSetting: the schema's name or the database's encoding cannot be used.
+    """
+    if not 1 <= len(schema.encode()) <= 63 or "\0" in schema:
+        raise InvalidSetting("schema", "a Postgres name has 1 to 63 bytes")
+    try:
+        encoding = await connection.fetchval("SHOW server_encoding")
+        if encoding != "UTF8":
+            raise InvalidSetting("store", f"the database is encoded as {encoding}; tenuto needs UTF8")
+        if await _number(connection, schema) < migrations()[-1].number:
+            await _apply(connection, schema)
+    except DRIVER_ERRORS as exc:
+        raise Unavailable(STORE, "could not be prepared") from exc
+
+
+async def _number(connection: Connection, schema: str) -> int:
+    """The last step applied; 0 for an empty database."""
+    table = f"{quoted(schema)}.migrations"
+    if await connection.fetchval("SELECT to_regclass($1)", table) is None:
+        return 0
+    # The schema's name is quoted above; a table's name cannot be an argument.
+    number: int = await connection.fetchval(f"SELECT coalesce(max(number), 0) FROM {table}")  # noqa: S608
+    known = migrations()[-1].number
+    if number > known:
+        raise Unavailable(
+            STORE, f"was set up by a later release (schema {number}; this release knows {known}): upgrade tenuto"
+        )
+    return number
+
+
+async def _apply(connection: Connection, schema: str) -> None:
+    async with connection.transaction():
+        await connection.execute(_LOCK, schema)
+        await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+        await connection.execute(f"SET LOCAL search_path TO {quoted(schema)}")
+        done = await _number(connection, schema)
+        if not done:
+            await connection.execute(
+                "CREATE TABLE IF NOT EXISTS migrations "
+                "(number int PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
+            )
+        for migration in migrations()[done:]:
+            await connection.execute(migration.sql)
+            await connection.execute(
+                "INSERT INTO migrations (number, name) VALUES ($1, $2)", migration.number, migration.name
+            )
+            log.info("schema %s: applied migration %04d %s", schema, migration.number, migration.name)
+
+
+async def warn_if_unwalled(connection: Connection, _schema: str) -> None:
+    """Say so when row-level security does not bind our role: then only the statements keep tenants apart."""
+    try:
+        unbound = await connection.fetchval(
+            "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
+        )
+    except asyncpg.PostgresError as exc:
+        raise Unavailable(STORE) from exc
+    if unbound:
+        log.warning(
+            "the Postgres role is a superuser or bypasses row-level security: tenants are kept apart by tenuto's "
+            "statements alone; give tenuto a plain role"
+        )

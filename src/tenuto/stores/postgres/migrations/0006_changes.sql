@@ -1,0 +1,190 @@
+-- Changes that are rarer than turns, one to a call.
+
+CREATE FUNCTION patch_session(
+    writer text, a_key bytea, a_space bytea, an_owner bytea, whole boolean, now bigint,
+    changes json, if_version bigint
+) RETURNS told LANGUAGE plpgsql AS $$
+DECLARE
+    answer told;
+    head sessions;
+BEGIN
+    head := reach(a_key, a_space, an_owner, whole, now);
+    IF head.ref IS NULL THEN
+        RETURN unreached(head, a_key, an_owner, whole, now);
+    ELSIF if_version <> head.version THEN
+        answer.code := 'version';
+        answer.detail := head.version;
+        RETURN answer;
+    END IF;
+    answer.code := 'changed';
+    answer.head := keep(apply(head, changes), now);
+    PERFORM announce(writer, ARRAY[a_key]);
+    RETURN answer;
+END
+$$;
+
+CREATE FUNCTION reset_session(
+    writer text, a_key bytea, a_space bytea, an_owner bytea, whole boolean, now bigint
+) RETURNS told LANGUAGE plpgsql AS $$
+DECLARE
+    answer told;
+    head sessions;
+BEGIN
+    head := reach(a_key, a_space, an_owner, whole, now);
+    IF head.ref IS NULL THEN
+        RETURN unreached(head, a_key, an_owner, whole, now);
+    END IF;
+    DELETE FROM messages WHERE ref = head.ref;
+    DELETE FROM keyed WHERE ref = head.ref;
+    UPDATE sessions SET context = '{}', metadata = '{}' WHERE ref = head.ref;
+    head.context := '{}';
+    head.metadata := '{}';
+    head.keyed := 0;
+    head.messages := 0;
+    head.first_seq := head.last_seq + 1;
+    head.window_start := head.last_seq + 1;
+    head.lease := NULL;
+    head.lease_until := NULL;
+    head.lease_key := NULL;
+    head.closed := NULL;
+    answer.code := 'changed';
+    answer.head := keep(head, now);
+    PERFORM announce(writer, ARRAY[a_key]);
+    RETURN answer;
+END
+$$;
+
+CREATE FUNCTION truncate_session(
+    writer text, a_key bytea, a_space bytea, an_owner bytea, whole boolean, now bigint, after bigint
+) RETURNS told LANGUAGE plpgsql AS $$
+DECLARE
+    answer told;
+    head sessions;
+    gone bigint;
+BEGIN
+    head := reach(a_key, a_space, an_owner, whole, now);
+    IF head.ref IS NULL THEN
+        RETURN unreached(head, a_key, an_owner, whole, now);
+    END IF;
+    DELETE FROM messages WHERE ref = head.ref AND seq > after;
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    head.messages := head.messages - gone;
+    IF head.messages = 0 THEN
+        head.first_seq := head.last_seq + 1;
+    END IF;
+    -- Keys are numbered in the order of their words: those that go are the newest, and no number is left out.
+    DELETE FROM keyed WHERE ref = head.ref AND words_first > after;
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    head.keyed := head.keyed - gone;
+    UPDATE keyed SET finished = false, reply_first = 0, reply_last = -1
+     WHERE ref = head.ref AND finished AND reply_last > after;
+    head.lease := NULL;
+    head.lease_until := NULL;
+    head.lease_key := NULL;
+    head.closed := NULL;
+    answer.code := 'changed';
+    answer.head := keep(head, now);
+    PERFORM announce(writer, ARRAY[a_key]);
+    RETURN answer;
+END
+$$;
+
+CREATE FUNCTION delete_session(
+    writer text, a_key bytea, a_space bytea, an_owner bytea, whole boolean, now bigint
+) RETURNS told LANGUAGE plpgsql AS $$
+DECLARE
+    answer told;
+    head sessions;
+BEGIN
+    head := reach(a_key, a_space, an_owner, whole, now);
+    IF head.ref IS NULL THEN
+        RETURN unreached(head, a_key, an_owner, whole, now);
+    END IF;
+    PERFORM remove(head.ref);
+    answer.code := 'changed';
+    answer.head := head;
+    PERFORM announce(writer, ARRAY[a_key]);
+    RETURN answer;
+END
+$$;
+
+-- Copy a session under a new key. `taken` and `taken_foreign` speak of the new key, all else of the source.
+CREATE FUNCTION fork_session(
+    writer text, a_key bytea, a_space bytea, an_owner bytea, whole boolean, now bigint,
+    new_key bytea, new_id text, at bigint, new_title text, new_folded text
+) RETURNS told LANGUAGE plpgsql AS $$
+DECLARE
+    answer told;
+    head sessions;
+    branch sessions;
+    source bigint;
+    source_id text;
+BEGIN
+    head := reach(a_key, a_space, an_owner, whole, now);
+    IF head.ref IS NULL THEN
+        RETURN unreached(head, a_key, an_owner, whole, now);
+    END IF;
+    SELECT * INTO branch FROM sessions WHERE key = new_key AND set_aside_at IS NULL FOR UPDATE;
+    IF branch.expires_at <= now THEN
+        PERFORM remove(branch.ref);
+    ELSIF branch.ref IS NOT NULL THEN
+        answer.head := branch;
+        answer.code := CASE WHEN whole OR branch.owner = an_owner THEN 'taken' ELSE 'taken_foreign' END;
+        RETURN answer;
+    END IF;
+    source := head.ref;
+    source_id := head.id;
+    at := least(at, head.last_seq);
+    branch := make(new_key, head.space, head.owner, new_id, new_id, now, json_build_object(
+        'scope', head.scope, 'title', coalesce(new_title, head.title), 'folded', coalesce(new_folded, head.folded),
+        'context', head.context, 'attributes', head.attributes, 'metadata', head.metadata,
+        'touch', head.touch, 'idle', head.idle, 'max_messages', head.max_messages, 'max_turns', head.max_turns
+    ));
+    IF branch.ref IS NULL THEN
+        -- Somebody made it at the same time; the caller looks again.
+        answer.code := 'appeared';
+        RETURN answer;
+    END IF;
+    INSERT INTO messages (ref, seq, turn, space, body)
+    SELECT branch.ref, seq, turn, space, body FROM messages WHERE ref = source AND seq <= at;
+    GET DIAGNOSTICS branch.messages = ROW_COUNT;
+    branch.turns := coalesce((SELECT turn FROM messages WHERE ref = branch.ref ORDER BY seq DESC LIMIT 1), 0);
+    branch.first_seq := CASE WHEN branch.messages > 0 THEN head.first_seq ELSE at + 1 END;
+    branch.last_seq := at;
+    branch.window_start := least(head.window_start, at + 1);
+    branch.status := head.status;
+    UPDATE sessions SET forked_from = source_id, forked_seq = at WHERE ref = branch.ref;
+    branch.forked_from := source_id;
+    branch.forked_seq := at;
+    answer.code := 'changed';
+    answer.head := keep(branch, now);
+    PERFORM announce(writer, ARRAY[new_key]);
+    RETURN answer;
+END
+$$;
+
+-- Move the deadline of a session that was read, never backwards.
+CREATE FUNCTION touch_session(a_ref bigint, a_space bytea, deadline bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    moved bigint;
+BEGIN
+    PERFORM set_config('tenuto.space', a_space::text, true);
+    UPDATE sessions SET expires_at = greatest(expires_at, deadline), due = greatest(expires_at, deadline) >> 28
+     WHERE ref = a_ref AND expires_at IS NOT NULL RETURNING expires_at INTO moved;
+    RETURN moved;
+END
+$$;
+
+-- Keep an unreadable record out of the way, without what an attempt on it has just added.
+CREATE FUNCTION set_aside(
+    writer text, a_ref bigint, a_key bytea, a_space bytea, now bigint, why text, without_from bigint
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('tenuto.space', a_space::text, true);
+    UPDATE sessions SET set_aside_at = now, set_aside_why = why WHERE ref = a_ref AND set_aside_at IS NULL;
+    IF FOUND THEN
+        DELETE FROM messages WHERE ref = a_ref AND seq >= without_from;
+        PERFORM announce(writer, ARRAY[a_key]);
+    END IF;
+END
+$$;

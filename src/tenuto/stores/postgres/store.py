@@ -1,0 +1,414 @@
+"""Sessions in a Postgres database: all decisions in functions of the server, one round trip for each call."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+import msgspec
+from msgspec.structs import replace
+
+from tenuto.errors import SessionCorrupt, SessionExists, SessionNotFound, TurnLost, VersionConflict
+from tenuto.model import (
+    Appended,
+    Batch,
+    Changes,
+    Closing,
+    Forking,
+    Gone,
+    MessagePage,
+    Opening,
+    OpenTurn,
+    Page,
+    Scope,
+    Session,
+    SessionPage,
+    SessionQuery,
+    StateEntry,
+    Stats,
+)
+from tenuto.model.scope import session_key, space_key, state_key
+from tenuto.model.turn import turn_offsets
+from tenuto.model.values import Json, checked_id, checked_json
+from tenuto.ports import Clock, utc_now
+from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
+from tenuto.stores.postgres._answers import appended, opened, page_of, refusal
+from tenuto.stores.postgres._faults import InDoubt
+from tenuto.stores.postgres._feed import WRITER_LENGTH, Feed
+from tenuto.stores.postgres._lane import Lane, Op
+from tenuto.stores.postgres._link import Link, Row
+from tenuto.stores.postgres._ops import (
+    MAX_NUMBER,
+    Place,
+    batch_op,
+    changes_doc,
+    clamped,
+    closing_op,
+    digest,
+    opening_op,
+    place,
+    renewal_op,
+    shelf,
+)
+from tenuto.stores.postgres._rows import gone_of, missing, session_of
+from tenuto.stores.postgres._schema import migrate, warn_if_unwalled
+
+log = logging.getLogger(__name__)
+
+_END = (MAX_NUMBER, b"")
+
+
+class PostgresStore:
+    """The `Store` port over a Postgres schema of its own, and its `ChangeFeed`.
+
+    Acknowledged means committed, as durable as the server's `synchronous_commit` says. Calls of many tasks share
+    transactions (`_lane`). Row-level security stands behind the statements as a second wall between tenants; it
+    binds every role but superusers and those with BYPASSRLS.
+
+    As a feed it tells of other processes' changes after a moment (`_feed`), not before their callers know.
+    """
+
+    def __init__(self, link: Link, *, clock: Clock, batches: int) -> None:
+        self.link = link
+        self._clock = clock
+        self._writer = ""
+        self._sign_anew()
+        self._begin = Lane(self._sending("SELECT * FROM begin_turns($1, $2::opening[])"), width=batches)
+        self._finish = Lane(self._sending("SELECT * FROM finish_turns($1, $2::closing[])"), width=batches)
+        self._append = Lane(self._sending("SELECT * FROM append_batches($1, $2::batch[])"), width=batches)
+        self._renew = Lane(self._reading("SELECT renew_turns AS until FROM renew_turns($1::renewal[])"), width=1)
+        self._read = Lane(self._reading("SELECT * FROM read_sessions($1::reading[])"), width=batches)
+        self._feed = Feed(link.connect, link.schema, lambda writer: writer == self._writer)
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        clock: Clock = utc_now,
+        schema: str = "tenuto",
+        connections: int = 8,
+        batches: int = 2,
+        timeout: timedelta = timedelta(seconds=5),
+        connect_timeout: timedelta = timedelta(seconds=5),
+    ) -> Self:
+        """Connect, and bring the schema up to date.
+
+        `connections` bounds the pool, `batches` how many group commits of one kind are under way at once. The
+        timeouts hold for each call.
+
+        Raises:
+            Unavailable: no server answers, or its schema is of a later release.
+        """
+        link = Link(
+            url,
+            schema=schema,
+            connections=connections,
+            timeout=timeout.total_seconds(),
+            connect_timeout=connect_timeout.total_seconds(),
+        )
+        await link.prepare(migrate, warn_if_unwalled)
+        await link.open()
+        return cls(link, clock=clock, batches=batches)
+
+    # Turns
+
+    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+        op, size = opening_op(scope, opening, self._clock())
+        again = None if opening.once is None and opening.producer is None else (*op[:-1], True)
+        row = await self._begin.call(op, size=size, again=again)
+        if error := refusal(row, opening.session_id, opening.producer):
+            raise error
+        try:
+            return opened(scope, opening, row)
+        except Undecodable as exc:
+            raise await self._set_aside(op, row, exc) from exc
+
+    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+        op, size = closing_op(turn, closing, self._clock())
+        row = await self._finish.call(op, size=size, again=op)
+        if row["code"] in ("lost", "corrupt"):
+            raise TurnLost(turn.session.id, turn.id)
+        if error := refusal(row, turn.session.id, closing.producer):
+            raise error
+        try:
+            return appended(row, closing.reply, [0] * len(closing.reply))
+        except Undecodable as exc:
+            raise await self._set_aside(op, row, exc) from exc
+
+    async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
+        op = renewal_op(turn, self._clock())
+        until = (await self._renew.call(op, again=op))["until"]
+        if until is None:
+            raise TurnLost(turn.session.id, turn.id)
+        return replace(turn, lease_until=from_micros(until))
+
+    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
+        op, size = batch_op(scope, session_id, batch, self._clock())
+        again = None if batch.once is None and batch.producer is None else op
+        row = await self._append.call(op, size=size, again=again)
+        if error := refusal(row, session_id, batch.producer):
+            raise error
+        try:
+            return appended(row, batch.messages, turn_offsets(batch.messages))
+        except Undecodable as exc:
+            raise await self._set_aside(op, row, exc) from exc
+
+    # Reading
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        return (await self._read_page(scope, session_id, 0, None, None)).session
+
+    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+        return await self._read_page(scope, session_id, page.limit, page.before, page.after)
+
+    async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
+        behind = _END if query.cursor is None else decode_cursor(query.cursor)
+        asked = shelf(scope, self._clock())
+        rows = await self.link.fetch(
+            "SELECT * FROM list_sessions($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+            *asked,
+            *behind,
+            None if query.title is None else query.title.casefold(),
+            query.status,
+            query.limit + 1,
+        )
+        page = rows[: query.limit]
+        sessions = [session for row in page if (session := await self._readable(row, asked[3])) is not None]
+        more = len(rows) > len(page)
+        return SessionPage(
+            sessions=tuple(sessions), cursor=encode_cursor(page[-1]["updated_at"], page[-1]["key"]) if more else None
+        )
+
+    # Changing
+
+    async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
+        asked = place(scope, session_id, self._clock())
+        row = await self._told("patch_session", asked, session_id, changes_doc(changes), changes.if_version)
+        if row["code"] == "version":
+            assert changes.if_version is not None
+            raise VersionConflict(changes.if_version, row["detail"])
+        return await self._session(asked, row)
+
+    async def reset(self, scope: Scope, session_id: str) -> Session:
+        asked = place(scope, session_id, self._clock())
+        return await self._session(asked, await self._told("reset_session", asked, session_id))
+
+    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
+        asked = place(scope, session_id, self._clock())
+        title = forking.title
+        row = await self._told(
+            "fork_session",
+            asked,
+            session_id,
+            session_key(scope, forking.new_id),
+            forking.new_id,
+            clamped(MAX_NUMBER if forking.at is None else forking.at),
+            title,
+            None if title is None else title.casefold(),
+        )
+        if row["code"] == "taken":
+            raise SessionExists(forking.new_id)
+        if row["code"] == "taken_foreign":
+            raise missing(forking.new_id, row["code"], row["head"]) or SessionExists(forking.new_id)
+        return await self._session(asked, row)
+
+    async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
+        asked = place(scope, session_id, self._clock())
+        return await self._session(asked, await self._told("truncate_session", asked, session_id, clamped(after)))
+
+    async def delete(self, scope: Scope, session_id: str) -> None:
+        await self._told("delete_session", place(scope, session_id, self._clock()), session_id)
+
+    # State
+
+    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
+        rows = await self.link.fetch(
+            "SELECT * FROM read_state($1, $2, $3)", space_key(scope), state_key(scope, namespace), digest(key)
+        )
+        return _entry(rows[0]) if rows else None
+
+    async def write_state(
+        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
+    ) -> StateEntry:
+        checked_id(key, "the state key")
+        checked_json(value, "the state value")
+        row = await self.link.row(
+            "SELECT * FROM write_state($1, $2, $3, $4, $5, $6)",
+            space_key(scope),
+            state_key(scope, namespace),
+            digest(key),
+            key,
+            msgspec.json.encode(value),
+            None if if_version is None else clamped(if_version),
+        )
+        if row["conflict"] is not None:
+            raise VersionConflict(if_version or 0, row["conflict"])
+        return StateEntry(key=key, value=value, version=row["written"])
+
+    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
+        row = await self.link.row(
+            "SELECT delete_state($1, $2, $3) AS gone", space_key(scope), state_key(scope, namespace), digest(key)
+        )
+        gone: bool = row["gone"]
+        return gone
+
+    async def list_state(
+        self, scope: Scope, namespace: str, after: str = "", limit: int = 100
+    ) -> tuple[StateEntry, ...]:
+        rows = await self.link.fetch(
+            "SELECT * FROM list_state($1, $2, $3, $4)",
+            space_key(scope),
+            state_key(scope, namespace),
+            after,
+            clamped(limit),
+        )
+        return tuple(_entry(row) for row in rows)
+
+    # Upkeep
+
+    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+        now = to_micros(self._clock())
+        return _gone(
+            await self.link.fetch("SELECT * FROM sweep_sessions($1, $2, $3)", self._writer, now, clamped(limit))
+        )
+
+    async def evict(self, scope: Scope, keep: int) -> tuple[Gone, ...]:
+        return _gone(
+            await self.link.fetch(
+                "SELECT * FROM evict_sessions($1, $2, $3)", self._writer, space_key(scope), clamped(keep)
+            )
+        )
+
+    async def stats(self, scope: Scope) -> Stats:
+        row = await self.link.row("SELECT * FROM count_sessions($1, $2, $3, $4)", *shelf(scope, self._clock()))
+        return Stats(**{what: int(row[what] or 0) for what in ("sessions", "messages", "tokens", "cost_nanos")})
+
+    async def ping(self) -> None:
+        await self.link.fetch("SELECT 1")
+
+    async def close(self) -> None:
+        for lane in (self._begin, self._finish, self._append, self._renew, self._read):
+            await lane.close()
+        await self.link.close()
+
+    # Feed
+
+    def watch(self, drop: Callable[[Iterable[bytes] | None], None]) -> AbstractAsyncContextManager[None]:
+        """See `ChangeFeed`. What this object changed itself is not told."""
+        return self._feed.watch(drop)
+
+    def catch_up(self) -> bool:
+        """Whether changes reach us: a sign of life came within two seconds.
+
+        Every change acknowledged before the last moment has been told; `_feed` says how long a moment is.
+        """
+        return self._feed.catch_up()
+
+    # What the methods share
+
+    def _sign_anew(self) -> None:
+        # Our own notifications are passed over, except those of a write whose end we have not seen: that cannot be
+        # told from another's, so from then on we sign differently.
+        self._writer = secrets.token_hex(WRITER_LENGTH // 2)
+
+    def _sending(self, statement: str) -> Callable[[Sequence[Op]], Awaitable[Sequence[Row]]]:
+        async def send(ops: Sequence[Op]) -> Sequence[Row]:
+            try:
+                return await self.link.fetch(statement, self._writer, ops)
+            except InDoubt:
+                self._sign_anew()
+                raise
+
+        return send
+
+    def _reading(self, statement: str) -> Callable[[Sequence[Op]], Awaitable[Sequence[Row]]]:
+        async def send(ops: Sequence[Op]) -> Sequence[Row]:
+            return await self.link.fetch(statement, ops)
+
+        return send
+
+    async def _told(self, function: str, asked: Place, session_id: str, *args: object) -> Row:
+        slots = ", ".join(f"${n}" for n in range(1, 2 + len(asked) + len(args)))
+        # Function names are constants of this class; what a caller says travels as arguments.
+        statement = f"SELECT * FROM {function}({slots})"  # noqa: S608
+        row = None
+        while row is None or row["code"] == "appeared":
+            try:
+                row = await self.link.row(statement, self._writer, *asked, *args)
+            except InDoubt:
+                self._sign_anew()
+                raise
+        if row["code"] not in ("changed", "version", "taken", "taken_foreign"):
+            raise missing(session_id, row["code"], row["head"]) or SessionNotFound(session_id)
+        return row
+
+    async def _session(self, asked: Place, row: Row) -> Session:
+        try:
+            return session_of(row["head"])
+        except Undecodable as exc:
+            raise await self._set_aside(asked, row, exc) from exc
+
+    async def _read_page(
+        self, scope: Scope, session_id: str, size: int, before: int | None, after: int | None
+    ) -> MessagePage:
+        now = self._clock()
+        op = (*place(scope, session_id, now), size, before, after)
+        row = await self._read.call(op, again=op)
+        if error := missing(session_id, row["code"], row["head"]):
+            raise error
+        try:
+            page = page_of(row, size, forwards=after is not None)
+        except Undecodable as exc:
+            raise await self._set_aside(op, row, exc) from exc
+        deadline = page.session.read_deadline(now)
+        return page if deadline is None else await self._touched(page, op, row["head"]["ref"], deadline)
+
+    async def _touched(self, page: MessagePage, op: Op, ref: int, deadline: datetime) -> MessagePage:
+        row = await self.link.row("SELECT touch_session($1, $2, $3) AS moved", ref, op[1], to_micros(deadline))
+        if row["moved"] is None:
+            raise SessionNotFound(page.session.id)
+        return replace(page, session=replace(page.session, expires_at=from_micros(row["moved"])))
+
+    async def _readable(self, head: Row, now: int) -> Session | None:
+        try:
+            return session_of(head)
+        except Undecodable as exc:
+            asked = Place(head["key"], head["space"], head["owner"], True, now)
+            await self._set_aside(asked, {"head": head}, exc)
+            return None
+
+    async def _set_aside(self, asked: Sequence[Any], row: Any, exc: Undecodable) -> SessionCorrupt:
+        """Keep an unreadable record apart, and give the error to raise."""
+        head = row["head"]
+        added = row.get("added") or 0
+        await self.link.fetch(
+            "SELECT set_aside($1, $2, $3, $4, $5, $6, $7)",
+            self._writer,
+            head["ref"],
+            asked[0],
+            asked[1],
+            asked[4],
+            str(exc),
+            head["last_seq"] - added + 1 if added else None,
+        )
+        log.warning("a session could not be read and was set aside: record %d, %s", head["ref"], exc)
+        return SessionCorrupt(head["id"])
+
+
+def _entry(row: Row) -> StateEntry:
+    return StateEntry(key=row["key"], value=msgspec.json.decode(row["value"]), version=row["version"])
+
+
+def _gone(heads: Sequence[Row]) -> tuple[Gone, ...]:
+    told = []
+    for head in heads:
+        try:
+            told.append(gone_of(head))
+        except Undecodable:
+            log.warning("removed a session whose owner could not be read: record %d", head["ref"])
+    return tuple(told)

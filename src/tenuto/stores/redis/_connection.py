@@ -1,0 +1,172 @@
+"""One connection that every task of the process shares.
+
+Calls made in the same turn of the event loop are written together, and replies are matched to calls
+in order. A caller that gives up (timeout, cancellation) leaves its place in the row, so the reply
+that arrives later is thrown away and nobody else's reply moves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+import hiredis
+
+from tenuto.stores.redis._faults import CallTimeout, ConnectionLost
+from tenuto.stores.redis._wire import Reply
+
+# Beyond this many bytes not yet taken by the kernel callers wait: a slow server must not fill our memory.
+_HIGH_WATER = 4 * 1024 * 1024
+_TICK = 0.05
+_NOTHING = object()
+
+
+class Connection(asyncio.Protocol):
+    """A multiplexed connection, opened by `asyncio.loop.create_connection`.
+
+    `silence` is how long the server may say nothing while calls wait; then the connection is closed.
+    """
+
+    def __init__(
+        self,
+        *,
+        silence: float,
+        on_lost: Callable[[Connection], None] | None = None,
+        on_message: Callable[[Reply], None] | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._silence = silence
+        self._on_lost = on_lost
+        self._on_message = on_message
+        self._reader = hiredis.Reader(notEnoughData=_NOTHING)
+        self._transport: asyncio.Transport | None = None
+        self._row: deque[tuple[asyncio.Future[Reply], float]] = deque()
+        self._unsent: list[bytes] = []
+        self._heard = 0.0
+        self._watch: asyncio.TimerHandle | None = None
+        self._excused = 0.0
+        self._writable: asyncio.Future[None] | None = None
+        self.closed = False
+
+    @property
+    def socket(self) -> socket.socket:
+        """The socket below, for its options only."""
+        assert self._transport is not None
+        # asyncio hands out a wrapper that has the methods for options and nothing that reads or writes
+        return cast(socket.socket, self._transport.get_extra_info("socket"))
+
+    @property
+    def busy(self) -> bool:
+        """True while calls wait for replies."""
+        return bool(self._row)
+
+    @property
+    def congested(self) -> bool:
+        """True while the kernel takes no more bytes: wait for `drained` before sending."""
+        return self._writable is not None
+
+    async def drained(self) -> None:
+        """Wait until the server takes bytes again, or the connection is gone."""
+        while self._writable is not None:
+            await asyncio.shield(self._writable)
+
+    def send(self, packed: bytes, deadline: float) -> asyncio.Future[Reply]:
+        """Queue one packed call. The future gets the reply; error replies come as values."""
+        if self.closed:
+            raise ConnectionLost("the connection is closed")
+        if not self._unsent:
+            self._loop.call_soon(self._flush)
+        self._unsent.append(packed)
+        future = self._loop.create_future()
+        if not self._row:
+            self._heard = self._loop.time()
+            if self._watch is None:
+                self._watch = self._loop.call_later(_TICK, self._look)
+        self._row.append((future, deadline - self._excused))
+        return future
+
+    def abort(self) -> None:
+        """Close now; whoever waits gets `ConnectionLost`."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._lose("the connection was closed")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # asyncio types the argument more widely than what create_connection hands over
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_HIGH_WATER)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self._loop.time()
+        gets, row = self._reader.gets, self._row
+        try:
+            self._reader.feed(data)
+            while (reply := gets()) is not _NOTHING:
+                if not row:
+                    self._unasked(reply)
+                    continue
+                future = row.popleft()[0]
+                if not future.done():
+                    future.set_result(reply)
+        except hiredis.HiredisError:
+            self.abort()
+
+    def pause_writing(self) -> None:
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        writable, self._writable = self._writable, None
+        if writable is not None and not writable.done():
+            writable.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lose("the server closed the connection")
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if self._transport is not None and not self.closed:
+            self._transport.write(b"".join(unsent))
+
+    def _unasked(self, reply: Reply) -> None:
+        if self._on_message is None:
+            # A reply too many means that the row is out of step: every later match would be wrong.
+            raise hiredis.ProtocolError("a reply that nobody asked for")
+        self._on_message(reply)
+
+    def _look(self) -> None:
+        """Fail calls that are overdue, and the whole connection when the server says nothing at all."""
+        watch, self._watch = self._watch, None
+        if self.closed or not self._row or watch is None:
+            return
+        now = self._loop.time()
+        # When our own loop was too busy to come here, it was too busy to read replies: not the server's fault.
+        late = max(0.0, now - watch.when() - _TICK)
+        self._excused += late
+        self._heard += late
+        self._overdue(now - self._excused)
+        if now - self._heard >= self._silence:
+            self.abort()
+            return
+        self._watch = self._loop.call_later(_TICK, self._look)
+
+    def _overdue(self, now: float) -> None:
+        for future, deadline in self._row:
+            if deadline <= now and not future.done():
+                future.set_exception(CallTimeout("no answer in time"))
+
+    def _lose(self, reason: str) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self.resume_writing()
+        if self._watch is not None:
+            self._watch.cancel()
+        row, self._row = self._row, deque()
+        for future, _ in row:
+            if not future.done():
+                future.set_exception(ConnectionLost(reason))
+        if self._on_lost is not None:
+            self._on_lost(self)

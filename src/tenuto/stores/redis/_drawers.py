@@ -1,0 +1,72 @@
+"""Small JSON values by scope, namespace and key."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tenuto.errors import Unavailable, VersionConflict
+from tenuto.model import Scope, StateEntry
+from tenuto.model.values import Json, checked_id, checked_json
+from tenuto.stores.redis._asking import WHAT, Asking
+from tenuto.stores.redis._scripts import script
+from tenuto.stores.redis._wire import Reply
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder()
+
+
+class Drawers:
+    """One drawer per scope and namespace: a hash of values, and their names in order."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    async def read(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
+        values, _ = self._asking.keys.drawer(scope, namespace)
+        raw = await self._asking.call("HGET", values, _name(key), key=values)
+        return None if raw is None else _entry(key, raw)
+
+    async def write(self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None) -> StateEntry:
+        checked_id(key, "the state key")
+        checked_json(value, "the state value")
+        expected = b"" if if_version is None else if_version
+        reply = await self._asking.run(
+            script("write_state"),
+            self._asking.keys.drawer(scope, namespace),
+            (key, _encoder.encode(value), expected),
+            # repeated blindly, a guarded write would meet its own first attempt and call it a conflict
+            safe=if_version is None,
+        )
+        if reply[0] == b"version" and if_version is not None:
+            raise VersionConflict(if_version, reply[1])
+        if reply[0] != b"ok":
+            raise _unreadable()
+        return StateEntry(key=key, value=value, version=reply[1])
+
+    async def delete(self, scope: Scope, namespace: str, key: str) -> bool:
+        keys = self._asking.keys.drawer(scope, namespace)
+        return bool(await self._asking.run(script("delete_state"), keys, (_name(key),), safe=False))
+
+    async def list(self, scope: Scope, namespace: str, after: str, limit: int) -> tuple[StateEntry, ...]:
+        keys = self._asking.keys.drawer(scope, namespace)
+        flat = await self._asking.run(script("list_state"), keys, (_name(after), max(0, limit)))
+        return tuple(_entry(flat[at].decode(), flat[at + 1]) for at in range(0, len(flat), 2))
+
+
+def _name(key: str) -> bytes:
+    # what no write accepts is simply not there, whatever characters it holds
+    return key.encode(errors="surrogatepass")
+
+
+def _entry(key: str, raw: Reply) -> StateEntry:
+    try:
+        _, version, value = raw.split(b":", 2)
+        return StateEntry(key=key, value=_decoder.decode(value), version=int(version))
+    except (ValueError, AttributeError, msgspec.MsgspecError) as exc:
+        raise _unreadable() from exc
+
+
+def _unreadable() -> Unavailable:
+    return Unavailable(WHAT, "holds a value that cannot be read")

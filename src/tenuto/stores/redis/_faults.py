@@ -1,0 +1,27 @@
+"""What can go wrong between this process and a Redis or Valkey server."""
+
+from __future__ import annotations
+
+
+class LinkDown(Exception):
+    """The server could not be asked, or did not answer in time."""
+
+
+class ConnectionLost(LinkDown):
+    """The connection went away: a call on its way may or may not have run."""
+
+
+class CallTimeout(LinkDown):
+    """No answer within the call's time; it may still run."""
+
+
+class Refused(LinkDown):
+    """The server answered with an error. `code` is the first word of that error.
+
+    The rest of the server's sentence is left out: it may quote arguments, and
+    arguments are what users said.
+    """
+
+    def __init__(self, code: str) -> None:
+        super().__init__(f"the server refused the call: {code}")
+        self.code = code

@@ -1,0 +1,84 @@
+"""Every key this store uses, built here and nowhere else.
+
+Keys hold digests, never ids, so nothing a user or a tenant is called can reach into another's data. All keys of
+a session share a hash tag, hence a slot; shelves and the expiry index live wherever their own tags fall.
+
+    <prefix>:h:{session}  hash    the head; the only key under the prefix that caches listen to
+    <prefix>:m:{session}  zset    the messages, by sequence number
+    <prefix>:v:{session}  hash    context, attributes and metadata, one field per name
+    <prefix>:k:{session}  hash    idempotency keys, and what each stands for
+    <prefix>:o:{session}  zset    the same keys, oldest first
+    <prefix>:p:{session}  hash    producers and the last number of each
+    <prefix>:w:{shelf}    zset    a site's or an owner's sessions, by last change
+    <prefix>:x:<n>        zset    whose retention may be over, by when
+    <prefix>:s:{drawer}   hash    values of a scope's state
+    <prefix>:n:{drawer}   zset    their names, in order
+    <prefix>:q:{session}: ...     a session set aside because it could not be read
+    <prefix>:q            zset    sessions set aside, by when
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tenuto.errors import InvalidSetting
+from tenuto.model import Scope
+from tenuto.model.scope import owner_key, space_key, state_key
+
+EXPIRY_PARTS = 16
+"""The expiry index is cut into this many keys, so that a cluster shares the work."""
+
+_SESSION = (b":h:", b":m:", b":v:", b":k:", b":o:", b":p:")
+
+
+class Keys:
+    """Keys under one prefix, which sets installations on one server apart."""
+
+    def __init__(self, prefix: str) -> None:
+        if not prefix or not prefix.isascii() or not prefix.isprintable() or set(prefix) & set("{} *?[]"):
+            raise InvalidSetting("prefix", "a key prefix is plain ASCII without braces, blanks and wildcards")
+        start = prefix.encode()
+        self._start = start
+        self._families = tuple(start + kind + b"{" for kind in _SESSION)
+        self.heads = self._families[0]
+        self.shelves = start + b":w:{"
+        self.set_aside = start + b":q"
+        self._expiry = tuple(b"%b:x:%d" % (start, part) for part in range(EXPIRY_PARTS))
+
+    def session(self, key: bytes) -> tuple[bytes, ...]:
+        """All keys of a session: head, messages, variables, idempotency keys, their order, producers' marks."""
+        tail = key.hex().encode() + b"}"
+        return tuple(family + tail for family in self._families)
+
+    def head_of(self, stored: bytes) -> bytes:
+        """The session key within the name of a head."""
+        return bytes.fromhex(stored[len(self.heads) : -1].decode())
+
+    def quarantine(self, key: bytes, micros: int) -> tuple[bytes, ...]:
+        """Where a session's keys go when they cannot be read, and where the note about it stands."""
+        place = b"%b:q:{%b}:%d" % (self._start, key.hex().encode(), micros)
+        return (*(place + kind[:2] for kind in _SESSION), place)
+
+    def shelf(self, shelf: str) -> bytes:
+        """A shelf by its digest in hexadecimal."""
+        return self.shelves + shelf.encode() + b"}"
+
+    def expiry(self, key: bytes) -> bytes:
+        """The part of the expiry index that holds a session."""
+        return self._expiry[key[0] % EXPIRY_PARTS]
+
+    @property
+    def expiries(self) -> tuple[bytes, ...]:
+        """All parts of the expiry index."""
+        return self._expiry
+
+    def drawer(self, scope: Scope, namespace: str) -> tuple[bytes, bytes]:
+        """Values and names of a scope's state."""
+        tag = b"{%b}" % state_key(scope, namespace).hex().encode()
+        return self._start + b":s:" + tag, self._start + b":n:" + tag
+
+
+@lru_cache(maxsize=4096)
+def shelves_of(scope: Scope) -> tuple[str, str]:
+    """The site's shelf, and the owner's; the tenant itself has none of its own, since it reaches them all."""
+    return space_key(scope).hex(), owner_key(scope).hex() if scope.owner else ""

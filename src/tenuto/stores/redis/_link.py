@@ -1,0 +1,188 @@
+"""The one way to a Redis or Valkey deployment: calls in, replies out, redirects and retries in between."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import hiredis
+
+from tenuto.stores.redis._door import Door, LinkPolicy
+from tenuto.stores.redis._faults import ConnectionLost, LinkDown, Refused
+from tenuto.stores.redis._node import Node
+from tenuto.stores.redis._scripts import Script
+from tenuto.stores.redis._topology import Topology, topology_of
+from tenuto.stores.redis._url import Address, Endpoint, parse
+from tenuto.stores.redis._wire import Part, Reply, check, error_code, pack
+
+_ASKING = pack(("ASKING",))
+_MOST_ATTEMPTS = 20
+_SLOWEST = 2_000_000
+"""Bytes per second that we expect of a server and its network at the least."""
+_FIRST_PAUSE = 0.01
+_LONGEST_PAUSE = 0.1
+
+
+@dataclass(slots=True, kw_only=True)
+class _Errand:
+    """One call on its way: where it goes next and what must be said right before it."""
+
+    packed: bytes
+    slot: int | None
+    deadline: float
+    safe: bool
+    script: Script | None = None
+    node: Node | None = None
+    before: tuple[bytes, ...] = ()
+    losses: int = 0
+    attempts: int = 0
+
+
+class Link:
+    """Calls to a deployment of any shape. One per process and event loop.
+
+    A call that the server certainly did not run (redirected, loading, failing over) is tried again until
+    its time is up. A call whose fate is unknown, because the connection went away under it, is tried
+    again once if it is `safe`: if running it twice does what running it once does.
+    """
+
+    def __init__(self, address: Address | str, policy: LinkPolicy | None = None) -> None:
+        self.address = parse(address) if isinstance(address, str) else address
+        self.policy = policy or LinkPolicy()
+        self.door = Door(
+            credential=self.address.credential,
+            db=self.address.db,
+            tls=self.address.tls,
+            policy=self.policy,
+        )
+        self.topology: Topology = topology_of(self.address, self.door)
+
+    async def call(
+        self, *parts: Part, key: bytes | None = None, safe: bool = True, timeout: float | None = None
+    ) -> Reply:
+        """Make one call and return its reply; `key` says which part of a cluster it concerns.
+
+        Raises:
+            LinkDown: the server could not be asked or did not answer in time.
+            Refused: the server answered with an error.
+        """
+        return await self._send(pack(parts), key, safe, timeout, None)
+
+    async def run(
+        self,
+        script: Script,
+        keys: Sequence[bytes],
+        args: Sequence[Part],
+        *,
+        safe: bool = True,
+        timeout: float | None = None,
+    ) -> Reply:
+        """Run a script on the server that holds `keys`, which share one hash tag."""
+        packed = pack(("EVALSHA", script.sha, len(keys), *keys, *args))
+        return await self._send(packed, keys[0], safe, timeout, script)
+
+    async def call_at(self, endpoint: Endpoint, *parts: Part, timeout: float | None = None) -> Reply:
+        """Make one call at one named server, without following redirects."""
+        deadline = asyncio.get_running_loop().time() + (timeout or self.policy.call_timeout)
+        return check(await self.topology.node_at(endpoint).ask(pack(parts), deadline))
+
+    async def primaries(self, timeout: float | None = None) -> tuple[Endpoint, ...]:
+        """Every server that takes writes, as known now; looked up when nothing is known yet."""
+        if not self.topology.primaries():
+            deadline = asyncio.get_running_loop().time() + (timeout or self.policy.call_timeout)
+            await self.topology.renew(deadline)
+        return self.topology.primaries()
+
+    async def aclose(self) -> None:
+        """Close every connection; calls on their way fail with `ConnectionLost`."""
+        await self.topology.aclose()
+
+    async def _send(
+        self, packed: bytes, key: bytes | None, safe: bool, timeout: float | None, script: Script | None
+    ) -> Reply:
+        # what takes long to send may take longer to be answered
+        patience = (timeout or self.policy.call_timeout) + len(packed) / _SLOWEST
+        deadline = asyncio.get_running_loop().time() + patience
+        slot = self.topology.slot(key)
+        node = self.topology.node(slot)
+        connection = node.idle_connection if node is not None else None
+        errand = _Errand(packed=packed, slot=slot, deadline=deadline, safe=safe, script=script)
+        if connection is None:
+            return await self._pursue(errand)
+        try:
+            reply = await connection.send(packed, deadline)
+        except ConnectionLost:
+            await self._after_loss(errand)
+            return await self._pursue(errand)
+        if not isinstance(reply, hiredis.ReplyError):
+            return reply
+        await self._after_refusal(errand, reply)
+        return await self._pursue(errand)
+
+    async def _pursue(self, errand: _Errand) -> Reply:
+        while True:
+            try:
+                reply = await self._attempt(errand)
+            except ConnectionLost:
+                await self._after_loss(errand)
+                continue
+            if not isinstance(reply, hiredis.ReplyError):
+                return reply
+            await self._after_refusal(errand, reply)
+
+    async def _attempt(self, errand: _Errand) -> Reply:
+        node = errand.node or self.topology.node(errand.slot)
+        if node is None:
+            await self.topology.renew(errand.deadline)
+            node = self.topology.node(errand.slot)
+        if node is None:
+            raise LinkDown("no server holds this part of the cluster")
+        connection = await node.connected(errand.deadline)
+        for packed in errand.before:
+            # cancelled at once: it only has to be said, its reply does not matter
+            connection.send(packed, errand.deadline).cancel()
+        return await connection.send(errand.packed, errand.deadline)
+
+    async def _after_loss(self, errand: _Errand) -> None:
+        """Call from within `except ConnectionLost`: raises it again when the call must not be repeated."""
+        errand.losses += 1
+        if not errand.safe or errand.losses > 1:
+            raise
+        errand.node, errand.before = None, ()
+        await self.topology.renew(errand.deadline)
+
+    async def _after_refusal(self, errand: _Errand, reply: hiredis.ReplyError) -> None:
+        """Prepare the next attempt, or raise `Refused` when another one would not help."""
+        code = error_code(reply)
+        errand.attempts += 1
+        if errand.attempts > _MOST_ATTEMPTS:
+            raise Refused(code)
+        match code:
+            case "NOSCRIPT" if errand.script is not None:
+                errand.before = (errand.script.load, *errand.before[-1:])
+            case "MOVED":
+                errand.node, errand.before = self.topology.moved(*_redirect(reply)), ()
+            case "ASK":
+                errand.node, errand.before = self.topology.node_at(_redirect(reply)[1]), (_ASKING,)
+            case "TRYAGAIN" | "LOADING" | "BUSY":
+                await self._pause(errand, code)
+            case "CLUSTERDOWN" | "READONLY" | "MASTERDOWN":
+                await self._pause(errand, code)
+                errand.node, errand.before = None, ()
+                await self.topology.renew(errand.deadline)
+            case _:
+                raise Refused(code)
+
+    async def _pause(self, errand: _Errand, code: str) -> None:
+        pause = min(_FIRST_PAUSE * 2**errand.attempts, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
+        if asyncio.get_running_loop().time() + pause >= errand.deadline:
+            raise Refused(code)
+        await asyncio.sleep(pause)
+
+
+def _redirect(reply: hiredis.ReplyError) -> tuple[int, Endpoint]:
+    _, slot, place = str(reply).split(" ")[:3]
+    host, _, port = place.rpartition(":")
+    return int(slot), Endpoint(host, int(port))

@@ -1,0 +1,149 @@
+"""Sentinels: they know which server is the primary, and say so when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from tenuto.stores.redis._door import Door, open_connection
+from tenuto.stores.redis._faults import LinkDown
+from tenuto.stores.redis._node import Node
+from tenuto.stores.redis._shared import Shared
+from tenuto.stores.redis._url import Address, Endpoint
+from tenuto.stores.redis._wire import Reply, check, pack
+
+log = logging.getLogger(__name__)
+
+_ROLE = pack(("ROLE",))
+_SUBSCRIBE = pack(("SUBSCRIBE", "+switch-master"))
+_PAUSE = 1.0
+
+
+class Sentinel:
+    """The primary of a service, as the sentinels name it.
+
+    A server counts as the primary only when it says so itself: right after a failover sentinels may
+    still name the old one.
+    """
+
+    def __init__(self, address: Address, door: Door) -> None:
+        self._service = address.service
+        self._ask = pack(("SENTINEL", "GET-MASTER-ADDR-BY-NAME", address.service))
+        self._door = door
+        self._sentinel_door = Door(credential=address.sentinel_credential, tls=address.tls, policy=door.policy)
+        self._sentinels = [Node(endpoint, self._sentinel_door) for endpoint in address.endpoints]
+        self._primary: Node | None = None
+        self._looking = Shared(self._look)
+        self._listening: asyncio.Task[None] | None = None
+        self._told: list[Callable[[], None]] = []
+
+    def slot(self, key: bytes | None) -> int | None:
+        return None
+
+    def node(self, slot: int | None) -> Node | None:
+        return self._primary
+
+    def node_at(self, endpoint: Endpoint) -> Node:
+        if self._primary is None or self._primary.endpoint != endpoint:
+            raise LinkDown(f"{endpoint} is not the primary")
+        return self._primary
+
+    def moved(self, slot: int, endpoint: Endpoint) -> Node:
+        return self.node_at(endpoint)
+
+    def primaries(self) -> tuple[Endpoint, ...]:
+        return () if self._primary is None else (self._primary.endpoint,)
+
+    async def renew(self, deadline: float) -> None:
+        await self._looking.join(deadline)
+
+    def look(self) -> None:
+        self._looking.start()
+
+    def on_change(self, told: Callable[[], None]) -> None:
+        self._told.append(told)
+
+    async def aclose(self) -> None:
+        self._looking.close()
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait([self._listening])
+        for node in self._sentinels:
+            node.close()
+        if self._primary is not None:
+            self._primary.close()
+
+    async def _look(self) -> None:
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._listen())
+        for sentinel in list(self._sentinels):
+            try:
+                endpoint = await self._named_by(sentinel)
+                if endpoint is not None and await self._adopt(endpoint):
+                    # the one that answered goes first next time
+                    self._sentinels.sort(key=lambda node: node is not sentinel)
+                    return
+            except LinkDown:
+                continue
+        raise LinkDown("no sentinel names a primary that answers")
+
+    async def _named_by(self, sentinel: Node) -> Endpoint | None:
+        named = check(await sentinel.ask(self._ask, self._soon()))
+        return None if named is None else Endpoint(named[0].decode(), int(named[1]))
+
+    async def _adopt(self, endpoint: Endpoint) -> bool:
+        """Take the named server as primary if it says that it is one."""
+        current = self._primary
+        same = current is not None and current.endpoint == endpoint
+        node = current if same and current is not None else Node(endpoint, self._door)
+        try:
+            role = check(await node.ask(_ROLE, self._soon()))
+        except LinkDown:
+            if not same:
+                node.close()
+            raise
+        if role[0] != b"master":
+            if not same:
+                node.close()
+            return False
+        if not same:
+            self._primary = node
+            if current is not None:
+                current.close()
+            log.info("primary of service %s is %s", self._service, endpoint)
+            for told in self._told:
+                told()
+        return True
+
+    def _soon(self) -> float:
+        return asyncio.get_running_loop().time() + self._door.policy.connect_timeout
+
+    async def _listen(self) -> None:
+        """Stay subscribed to one sentinel after another, so that a planned switch is noticed at once."""
+        turn = 0
+        while True:
+            sentinel = self._sentinels[turn % len(self._sentinels)]
+            turn += 1
+            try:
+                await self._hear(sentinel.endpoint)
+            except (OSError, LinkDown):
+                log.debug("sentinel %s is not reachable", sentinel.endpoint)
+            await asyncio.sleep(_PAUSE)
+
+    async def _hear(self, endpoint: Endpoint) -> None:
+        lost = asyncio.Event()
+        async with asyncio.timeout(self._door.policy.connect_timeout):
+            connection = await open_connection(
+                endpoint, self._sentinel_door, on_lost=lambda _: lost.set(), on_message=self._announced
+            )
+        try:
+            check(await connection.send(_SUBSCRIBE, self._soon()))
+            await lost.wait()
+        finally:
+            connection.abort()
+
+    def _announced(self, message: Reply) -> None:
+        # +switch-master carries: <service> <old host> <old port> <new host> <new port>
+        if isinstance(message, list) and message[-1].split(b" ")[0] == self._service.encode():
+            self._looking.start()

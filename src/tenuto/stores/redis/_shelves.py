@@ -1,0 +1,159 @@
+"""Listings: which sessions stand on a shelf, and in which order.
+
+Shelves are derived data. One server keeps them in the same step as the session; in a cluster they follow right
+after it. Whoever reads a shelf therefore looks at the sessions themselves, and tidies up what is not true.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+
+from tenuto.errors import Unavailable
+from tenuto.model import Scope, Session, SessionPage, SessionQuery, Stats
+from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros
+from tenuto.stores.redis._asking import Asking
+from tenuto.stores.redis._keys import shelves_of
+from tenuto.stores.redis._records import session_of
+from tenuto.stores.redis._scripts import script
+from tenuto.stores.redis._wire import Part, Reply
+
+log = logging.getLogger(__name__)
+
+Place = tuple[int, bytes]
+"""Where a session stands: its last change in microseconds, and its key."""
+
+_CHUNK = 100
+# positions in what a script tells of a head
+_WHO, _UPDATED, _EXPIRES, _OWNER, _DUE = 0, 3, 4, 19, 20
+
+
+class Shelves:
+    """The shelves of sites and owners, and the expiry index."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self._keys = asking.keys
+
+    async def put(self, key: bytes, scope: Scope, told: Sequence[Reply]) -> None:
+        """After a write in a cluster: let the shelves follow.
+
+        The write has happened, so a failure is no error: the next write or the repair makes up for it.
+        """
+        if self._asking.sharded:
+            try:
+                await self.set_right(key, scope, told)
+            except Unavailable:
+                log.warning("a shelf could not be reached; its repair is left to the next sweep")
+
+    async def set_right(self, key: bytes, scope: Scope, told: Sequence[Reply], *, thoroughly: bool = False) -> None:
+        """Put a session where its head says it belongs. Places only grow: a late step undoes nothing."""
+        shelves = [shelf for shelf in (shelves_of(scope)[0], told[_OWNER].decode()) if shelf]
+        steps = [self._call("ZADD", self._keys.shelf(shelf), "GT", told[_UPDATED], key) for shelf in shelves]
+        if told[_EXPIRES] != b"" and (thoroughly or told[_DUE]):
+            steps.append(self._call("ZADD", self._keys.expiry(key), "LT", told[_EXPIRES], told[_WHO]))
+        await asyncio.gather(*steps)
+
+    async def clear(self, key: bytes, scope: Scope, owner: bytes, who: bytes) -> None:
+        """Take a removed session off every shelf."""
+        shelves = [shelf for shelf in (shelves_of(scope)[0], owner.decode()) if shelf]
+        steps = [self._call("ZREM", self._keys.shelf(shelf), key) for shelf in shelves]
+        await asyncio.gather(*steps, self._call("ZREM", self._keys.expiry(key), who))
+
+    async def page(self, scope: Scope, query: SessionQuery, now: int) -> SessionPage:
+        """A page of the scope's sessions, latest change first."""
+        behind = None if query.cursor is None else decode_cursor(query.cursor)
+        chosen: list[tuple[Place, Session]] = []
+        chunk = _CHUNK if query.title is not None or query.status is not None else query.limit + 1
+        async for place, session in self._standing(scope, behind, now, chunk):
+            if _matches(session, query):
+                chosen.append((place, session))
+                if len(chosen) > query.limit:
+                    break
+        page = chosen[: query.limit]
+        return SessionPage(
+            sessions=tuple(session for _, session in page),
+            cursor=encode_cursor(*page[-1][0]) if len(chosen) > len(page) else None,
+        )
+
+    async def stats(self, scope: Scope, now: int) -> Stats:
+        """Sums over everything the scope reaches."""
+        sessions = messages = tokens = cost = 0
+        async for _, session in self._standing(scope, None, now, _CHUNK):
+            sessions += 1
+            messages += session.messages
+            tokens += session.tokens
+            cost += session.cost_nanos
+        return Stats(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost)
+
+    async def oldest(self, scope: Scope, keep: int) -> list[Place]:
+        """The places beyond `keep` at the end of a site's shelf."""
+        shelf = self._keys.shelf(shelves_of(scope)[0])
+        beyond = await self._call("ZCARD", shelf) - keep
+        if beyond <= 0:
+            return []
+        return _places(await self._call("ZRANGE", shelf, 0, beyond - 1, "WITHSCORES"))
+
+    async def remove_ghost(self, scope: Scope, place: Place) -> None:
+        """Take down a place whose session is gone, unless a new one of the same key has taken it."""
+        for shelf in shelves_of(scope):
+            if shelf:
+                await self._asking.run(script("unshelve"), [self._keys.shelf(shelf)], [place[1], place[0]])
+
+    async def _standing(
+        self, scope: Scope, behind: Place | None, now: int, chunk: int
+    ) -> AsyncIterator[tuple[Place, Session]]:
+        """The scope's sessions in order of their places, from behind one on."""
+        space, owner = shelves_of(scope)
+        instant = from_micros(now)
+        async for places in self._walk(self._keys.shelf(owner or space), behind, chunk):
+            for place, session in zip(places, await self.heads(scope, places), strict=True):
+                if session is not None and not session.expired(instant) and scope.reaches(session.scope):
+                    yield place, session
+
+    async def _walk(self, shelf: bytes, behind: Place | None, chunk: int) -> AsyncIterator[list[Place]]:
+        # Many sessions may share one instant, so "below this score" is not enough to go on from.
+        top: Part = "+inf" if behind is None else behind[0]
+        skip = 0
+        while True:
+            found = _places(
+                await self._call("ZRANGE", shelf, top, "-inf", "BYSCORE", "REV", "LIMIT", skip, chunk, "WITHSCORES")
+            )
+            fresh = [place for place in found if behind is None or place < behind]
+            if fresh:
+                yield fresh
+            if len(found) < chunk:
+                return
+            last = found[-1][0]
+            skip = sum(place[0] == last for place in found) + (skip if last == top else 0)
+            top = last
+
+    async def heads(self, scope: Scope, places: Sequence[Place]) -> list[Session | None]:
+        """The sessions at these places, asked for together; `None` where there is none to read."""
+        return list(await asyncio.gather(*(self._head(scope, place) for place in places)))
+
+    async def _head(self, scope: Scope, place: Place) -> Session | None:
+        try:
+            reply = await self._asking.session("peek", place[1], scope, ())
+            if reply[0] == b"ok":
+                return session_of(reply[1])
+        except Undecodable:
+            # whoever opens the session sets it aside
+            return None
+        if reply[0] == b"absent":
+            await self.remove_ghost(scope, place)
+        return None
+
+    async def _call(self, command: str, key: bytes, *parts: Part) -> Reply:
+        return await self._asking.call(command, key, *parts, key=key)
+
+
+def _places(flat: Sequence[bytes]) -> list[Place]:
+    return [(int(float(flat[at + 1])), flat[at]) for at in range(0, len(flat), 2)]
+
+
+def _matches(session: Session, query: SessionQuery) -> bool:
+    if query.status is not None and session.status is not query.status:
+        return False
+    return query.title is None or query.title.casefold() in session.title.casefold()

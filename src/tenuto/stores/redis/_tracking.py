@@ -1,0 +1,132 @@
+"""Tells a cache what others changed: one ear per primary, flushed whenever anything is in doubt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import hiredis
+
+from tenuto.stores.redis._ear import Ear
+from tenuto.stores.redis._faults import LinkDown
+from tenuto.stores.redis._link import Link
+from tenuto.stores.redis._shared import Shared
+from tenuto.stores.redis._url import Endpoint, Shape
+from tenuto.stores.redis._wire import Reply, pack
+
+Drop = Callable[[Iterable[bytes] | None], None]
+
+_RETRY = 0.2
+# What we ask for as a sign of life also tells whether the server is still the one to listen to.
+_BEATS = {
+    Shape.STANDALONE: pack(("PING",)),
+    Shape.SENTINEL: pack(("ROLE",)),
+    Shape.CLUSTER: pack(("CLUSTER", "INFO")),
+}
+
+
+class Tracking:
+    """Invalidations for all keys that start with `prefix`.
+
+    Somebody who loads a key and then caches it asks `catch_up` in between, and caches nothing when the key
+    was dropped since the load began: a change may overtake the reply that does not know of it yet.
+    """
+
+    def __init__(self, link: Link, prefix: bytes) -> None:
+        self._link = link
+        self._prefix = prefix
+        self._ears: dict[Endpoint, Ear] = {}
+        self._drops: list[Drop] = []
+        self._epochs: dict[Endpoint, str] = {}
+        self._arranging = Shared(self._arrange)
+        link.topology.on_change(self._rearrange)
+
+    @asynccontextmanager
+    async def watch(self, drop: Drop) -> AsyncIterator[None]:
+        """While open, `drop` hears of keys (without the prefix) that changed; `None` stands for all of them."""
+        self._drops.append(drop)
+        drop(None)
+        self._arranging.start()
+        try:
+            yield
+        finally:
+            self._drops.remove(drop)
+            if not self._drops:
+                self.close()
+
+    def catch_up(self) -> bool:
+        """Pass on every change acknowledged anywhere up to now; False when that cannot be vouched for."""
+        sure = bool(self._ears)
+        for ear in self._ears.values():
+            sure = ear.listen() and sure
+        return sure
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._arranging.close()
+        while self._ears:
+            self._ears.popitem()[1].close()
+
+    async def _arrange(self) -> None:
+        while not self._link.topology.primaries():
+            try:
+                await self._link.primaries()
+            except LinkDown:
+                await asyncio.sleep(_RETRY)
+        self._rearrange()
+
+    def _rearrange(self) -> None:
+        """Listen to exactly the primaries there are now. New ones are in doubt until they are connected."""
+        if not self._drops:
+            return
+        primaries = self._link.topology.primaries()
+        for endpoint in self._ears.keys() - set(primaries):
+            self._ears.pop(endpoint).close()
+        for endpoint in primaries:
+            if endpoint not in self._ears:
+                self._ears[endpoint] = self._ear(endpoint)
+        self._tell(None)
+
+    def _ear(self, endpoint: Endpoint) -> Ear:
+        return Ear(
+            endpoint,
+            self._link.door,
+            prefix=self._prefix,
+            beat=_BEATS[self._link.address.shape],
+            drop=self._dropped,
+            answered=partial(self._answered, endpoint),
+        )
+
+    def _dropped(self, keys: Iterable[bytes] | None) -> None:
+        skip = len(self._prefix)
+        self._tell(None if keys is None else [key[skip:] for key in keys])
+
+    def _tell(self, keys: Iterable[bytes] | None) -> None:
+        for drop in self._drops:
+            drop(keys)
+
+    def _answered(self, endpoint: Endpoint, reply: Reply) -> bool:
+        """Whether a sign of life says that the server still is what it was."""
+        if isinstance(reply, hiredis.ReplyError):
+            # it lives, and refuses to talk about itself
+            return True
+        shape = self._link.address.shape
+        unchanged = True
+        if shape is Shape.SENTINEL:
+            unchanged = bool(reply[0] == b"master")
+        elif shape is Shape.CLUSTER:
+            unchanged = self._same_epoch(endpoint, reply)
+        if not unchanged:
+            self._link.topology.look()
+        return unchanged
+
+    def _same_epoch(self, endpoint: Endpoint, reply: Reply) -> bool:
+        """A cluster that is well and has not elected anybody since the last time."""
+        text = reply if isinstance(reply, str) else reply.decode()
+        facts = dict(line.split(":", 1) for line in text.split() if ":" in line)
+        epoch = facts.get("cluster_current_epoch", "")
+        before = self._epochs.get(endpoint, epoch)
+        self._epochs[endpoint] = epoch
+        return facts.get("cluster_state") == "ok" and epoch == before

@@ -1,0 +1,146 @@
+"""Upkeep: what is over goes, what is too much goes, and what a crash left half indexed is set right."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from tenuto.errors import Unavailable
+from tenuto.model import Gone, Scope
+from tenuto.model.scope import session_key
+from tenuto.stores.codec import Undecodable
+from tenuto.stores.redis._asking import Asking, failure
+from tenuto.stores.redis._faults import LinkDown
+from tenuto.stores.redis._keys import shelves_of
+from tenuto.stores.redis._records import read_who
+from tenuto.stores.redis._scripts import script
+from tenuto.stores.redis._shelves import Place, Shelves
+from tenuto.stores.redis._url import Endpoint
+from tenuto.stores.redis._wire import Reply
+
+log = logging.getLogger(__name__)
+
+_TOGETHER = 200
+_REPAIRED_AT_ONCE = 500
+_ROUNDS = 10
+
+
+class Upkeep:
+    """The work that no request waits for."""
+
+    def __init__(self, asking: Asking, shelves: Shelves) -> None:
+        self._asking = asking
+        self._keys = asking.keys
+        self._shelves = shelves
+        self._cursors: dict[Endpoint, bytes] = {}
+
+    async def sweep(self, limit: int) -> tuple[Gone, ...]:
+        """Remove up to `limit` sessions whose retention is over, then repair some of the shelves."""
+        gone: list[Gone] = []
+        for part in self._keys.expiries:
+            while len(gone) < limit:
+                due = await self._due(part, min(_TOGETHER, limit - len(gone)))
+                told = await asyncio.gather(*(self._expire(part, who) for who in due))
+                gone += [one for one in told if one is not None]
+                if len(due) < _TOGETHER:
+                    break
+        await self._repair()
+        return tuple(gone)
+
+    async def evict(self, scope: Scope, keep: int) -> tuple[Gone, ...]:
+        """Remove the site's least recently changed sessions beyond `keep`."""
+        gone: list[Gone] = []
+        for _ in range(_ROUNDS):
+            # sessions that moved or vanished meanwhile change the count, so look again
+            places = await self._shelves.oldest(scope, keep)
+            if not places:
+                break
+            for place in places:
+                one = await self._evict(scope, place)
+                if one is not None:
+                    gone.append(one)
+        return tuple(gone)
+
+    async def set_aside(self, key: bytes, reason: str) -> None:
+        """Move an unreadable session out of the way, whole and with the reason."""
+        now = self._asking.now()
+        keys = (*self._keys.session(key), *self._keys.quarantine(key, now))
+        if await self._asking.run(script("set_aside"), keys, (now, reason)):
+            await self._asking.call("ZADD", self._keys.set_aside, now, key.hex(), key=self._keys.set_aside)
+            log.warning("session record %s could not be read and was set aside: %s", key.hex(), reason)
+
+    async def _due(self, part: bytes, count: int) -> list[bytes]:
+        now = self._asking.now()
+        found: list[bytes] = await self._asking.call(
+            "ZRANGE", part, "-inf", now, "BYSCORE", "LIMIT", 0, count, key=part
+        )
+        return found
+
+    async def _expire(self, part: bytes, who: bytes) -> Gone | None:
+        try:
+            told = read_who(who)
+            key = session_key(told.scope, told.session_id)
+            reply = await self._asking.session("expire", key, told.scope, ())
+        except Undecodable:
+            # no session of ours wrote this entry, or its record is set aside when somebody asks for it
+            await self._asking.call("ZREM", part, who, key=part)
+            return None
+        if reply[0] == b"kept" and reply[1] != b"":
+            # The session was touched since; the entry moves to where its deadline is now.
+            await self._asking.call("ZADD", part, "XX", reply[1], who, key=part)
+            return None
+        await self._shelves.clear(key, told.scope, shelves_of(told.scope)[1].encode(), who)
+        return told if reply[0] == b"gone" else None
+
+    async def _evict(self, scope: Scope, place: Place) -> Gone | None:
+        at, key = place
+        try:
+            reply = await self._asking.session("evict", key, scope, (at,))
+        except Undecodable:
+            reply = [b"corrupt"]
+        match reply[0]:
+            case b"gone":
+                told = read_who(reply[2])
+                await self._shelves.clear(key, told.scope, reply[1], reply[2])
+                return told
+            case b"moved":
+                shelf = self._keys.shelf(shelves_of(scope)[0])
+                await self._asking.call("ZADD", shelf, "XX", reply[1], key, key=shelf)
+            case b"absent":
+                await self._shelves.remove_ghost(scope, place)
+            case _:
+                await self.set_aside(key, "its head could not be read")
+                await self._shelves.remove_ghost(scope, place)
+        return None
+
+    async def _repair(self) -> None:
+        """Look at some sessions of each server, further on each time, and put them where they belong."""
+        try:
+            for endpoint in await self._asking.link.primaries():
+                await self._repair_at(endpoint)
+        except LinkDown as exc:
+            raise failure(exc) from exc
+        except Unavailable:
+            log.warning("the repair of shelves was interrupted; the next sweep goes on with it")
+
+    async def _repair_at(self, endpoint: Endpoint) -> None:
+        cursor = self._cursors.get(endpoint, b"0")
+        pattern = self._keys.heads + b"*"
+        cursor, heads = await self._asking.link.call_at(
+            endpoint, "SCAN", cursor, "MATCH", pattern, "COUNT", _REPAIRED_AT_ONCE
+        )
+        self._cursors[endpoint] = cursor
+        await asyncio.gather(*(self._repair_one(self._keys.head_of(head)) for head in heads))
+
+    async def _repair_one(self, key: bytes) -> None:
+        try:
+            reply: Reply = await self._asking.session("peek", key, _NOBODY, ())
+            if reply[0] == b"ok":
+                scope = read_who(reply[1][0]).scope
+                await self._shelves.set_right(key, scope, reply[1], thoroughly=True)
+        except Undecodable:
+            return
+
+
+# `peek` looks at any session; the scope only fills the place that other scripts need it for.
+_NOBODY = Scope(tenant="~tenuto")

@@ -1,0 +1,144 @@
+"""Store addresses: which servers to ask, how they are arranged, and how to sign in."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from enum import StrEnum
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+
+from tenuto.errors import InvalidSetting
+
+DEFAULT_PORT = 6379
+DEFAULT_SENTINEL_PORT = 26379
+_OPTIONS = frozenset({"prefix", "tls", "ca", "cert", "key", "verify", "sentinel_username", "sentinel_password"})
+
+
+class Shape(StrEnum):
+    """How the servers behind one address are arranged."""
+
+    STANDALONE = "standalone"
+    CLUSTER = "cluster"
+    SENTINEL = "sentinel"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where one server listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """What a server asks for before it serves us."""
+
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A parsed store URL.
+
+    `redis://user:password@host:6379/0`, `rediss://` for TLS, `redis+cluster://a:1,b:2`,
+    `redis+sentinel://a:26379,b:26379/service/0`; `valkey` may stand for `redis` everywhere. `?prefix=` sets
+    installations that share a server apart.
+    """
+
+    shape: Shape
+    endpoints: tuple[Endpoint, ...]
+    db: int = 0
+    service: str = ""
+    prefix: str = "tenuto"
+    credential: Credential = field(default_factory=Credential)
+    sentinel_credential: Credential = field(default_factory=Credential)
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+
+
+def parse(url: str) -> Address:
+    """Read a store URL. Raises `InvalidSetting` with a sentence that names what is wrong, never the password."""
+    parts = urlsplit(url)
+    scheme, shape = _scheme(parts.scheme)
+    options = _options(parts.query)
+    service, db = _path(shape, parts.path)
+    port = DEFAULT_SENTINEL_PORT if shape is Shape.SENTINEL else DEFAULT_PORT
+    secure = scheme in ("rediss", "valkeys") or options.get("tls") in ("1", "true", "yes")
+    return Address(
+        shape=shape,
+        endpoints=_endpoints(parts, port),
+        db=db,
+        service=service,
+        prefix=options.get("prefix", "tenuto"),
+        credential=_credential(parts),
+        sentinel_credential=Credential(
+            username=options.get("sentinel_username"), password=options.get("sentinel_password")
+        ),
+        tls=_tls(options) if secure else None,
+    )
+
+
+def _scheme(scheme: str) -> tuple[str, Shape]:
+    name, _, shape = scheme.partition("+")
+    if name not in ("redis", "rediss", "valkey", "valkeys") or shape not in ("", "cluster", "sentinel"):
+        raise InvalidSetting("store", f"unknown scheme {scheme!r}")
+    return name, Shape(shape or "standalone")
+
+
+def _options(query: str) -> dict[str, str]:
+    options = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
+    unknown = sorted(options.keys() - _OPTIONS)
+    if unknown:
+        raise InvalidSetting("store", f"unknown option {unknown[0]!r}")
+    return options
+
+
+def _path(shape: Shape, path: str) -> tuple[str, int]:
+    steps = [unquote(step) for step in path.split("/") if step]
+    service = ""
+    if shape is Shape.SENTINEL:
+        if not steps:
+            raise InvalidSetting("store", "a sentinel address names its service, as in /mymaster")
+        service = steps.pop(0)
+    db = steps.pop(0) if steps else "0"
+    if steps or not (db.isascii() and db.isdecimal()):
+        raise InvalidSetting("store", "the path is a database number")
+    if shape is Shape.CLUSTER and db != "0":
+        raise InvalidSetting("store", "a cluster has database 0 only")
+    return service, int(db)
+
+
+def _endpoints(parts: SplitResult, default_port: int) -> tuple[Endpoint, ...]:
+    hosts = parts.netloc.rpartition("@")[2] or "localhost"
+    return tuple(_endpoint(host, default_port) for host in hosts.split(",") if host)
+
+
+def _endpoint(text: str, default_port: int) -> Endpoint:
+    host, colon, port = text.rpartition(":")
+    if not colon or port.endswith("]"):
+        host, port = text, str(default_port)
+    if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+        raise InvalidSetting("store", "a port is a number between 1 and 65535")
+    return Endpoint(host.strip("[]") or "localhost", int(port))
+
+
+def _credential(parts: SplitResult) -> Credential:
+    secret, at, _ = parts.netloc.rpartition("@")
+    if not at:
+        return Credential()
+    username, _, password = secret.partition(":")
+    return Credential(username=unquote(username) or None, password=unquote(password) or None)
+
+
+def _tls(options: dict[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=options.get("ca"))
+    if options.get("verify") in ("0", "false", "no"):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if "cert" in options:
+        context.load_cert_chain(options["cert"], options.get("key"))
+    return context

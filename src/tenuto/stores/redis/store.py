@@ -1,0 +1,299 @@
+"""Sessions in Redis or Valkey: one script per method, all keys of a session in one slot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from typing import Self
+
+from msgspec.structs import replace
+
+from tenuto.errors import SessionBusy, SessionCorrupt, TurnLost, VersionConflict
+from tenuto.model import (
+    Appended,
+    Batch,
+    Changes,
+    Closing,
+    Forking,
+    Gone,
+    MessagePage,
+    Opening,
+    OpenTurn,
+    Page,
+    Scope,
+    Session,
+    SessionPage,
+    SessionQuery,
+    StateEntry,
+    Stats,
+)
+from tenuto.model.scope import session_key
+from tenuto.model.values import Json
+from tenuto.ports import Clock, utc_now
+from tenuto.stores.codec import Undecodable, from_micros
+from tenuto.stores.redis._asking import Asking, refusal
+from tenuto.stores.redis._door import LinkPolicy
+from tenuto.stores.redis._drawers import Drawers
+from tenuto.stores.redis._keys import Keys
+from tenuto.stores.redis._link import Link
+from tenuto.stores.redis._records import change_args, messages_of, placed, session_of
+from tenuto.stores.redis._shelves import Shelves
+from tenuto.stores.redis._tracking import Tracking
+from tenuto.stores.redis._turns import (
+    append_args,
+    appended_batch,
+    begin_args,
+    finish_args,
+    finished_turn,
+    fork_args,
+    opened_turn,
+    or_empty,
+    page_of,
+)
+from tenuto.stores.redis._upkeep import Upkeep
+from tenuto.stores.redis._wire import Part, Reply
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class RedisStore:
+    """The `Store` and `ChangeFeed` ports over Redis or Valkey: standalone, behind Sentinel, or a Cluster.
+
+    A write whose connection breaks under it is repeated once where repeating it changes nothing; elsewhere it is
+    `Unavailable`, and whether it happened shows when the caller comes back with its idempotency key.
+    """
+
+    def __init__(
+        self, url: str, *, prefix: str | None = None, clock: Clock = utc_now, policy: LinkPolicy | None = None
+    ) -> None:
+        self.link = Link(url, policy)
+        self.keys = Keys(self.link.address.prefix if prefix is None else prefix)
+        self._asking = Asking(self.link, self.keys, clock)
+        self._shelves = Shelves(self._asking)
+        self._upkeep = Upkeep(self._asking, self._shelves)
+        self._drawers = Drawers(self._asking)
+        self._tracking = Tracking(self.link, self.keys.heads)
+
+    @classmethod
+    async def open(
+        cls, url: str, *, prefix: str | None = None, clock: Clock = utc_now, policy: LinkPolicy | None = None
+    ) -> Self:
+        """A store that answers.
+
+        Raises:
+            InvalidSetting: the URL is not one of ours.
+            Unavailable: nobody answers there.
+        """
+        store = cls(url, prefix=prefix, clock=clock, policy=policy)
+        try:
+            await store.ping()
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    # Turns
+
+    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+        now = self._asking.now()
+        lease_until = now + opening.lease // _MICROSECOND
+        key = session_key(scope, opening.session_id)
+        args = begin_args(scope, opening, lease_until)
+        try:
+            reply = await self._asking.session("begin_turn", key, scope, args, safe=False, now=now)
+            if reply[0] == b"busy":
+                raise SessionBusy(opening.session_id, (int(reply[1]) - now) * _MICROSECOND)
+            if reply[0] == b"finished":
+                return finished_turn(scope, reply)
+            if reply[0] not in (b"opened", b"resumed"):
+                raise refusal(reply, opening.session_id, opening.producer)
+            turn = opened_turn(scope, opening, reply, lease_until)
+        except Undecodable as damage:
+            raise await self._corrupt(key, opening.session_id, damage) from damage
+        await self._shelves.put(key, scope, reply[1])
+        return turn
+
+    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+        # A finished turn knows itself again when it is repeated; an abandoned one does not.
+        reply = await self._of_turn("finish_turn", turn, finish_args(turn, closing), safe=not closing.abandoned)
+        if reply[0] == b"gap":
+            raise refusal(reply, turn.session.id, closing.producer)
+        if reply[0] not in (b"ok", b"duplicate"):
+            raise TurnLost(turn.session.id, turn.id)
+        session = session_of(reply[1])
+        if reply[0] == b"duplicate":
+            return Appended(session=session, duplicate=True)
+        await self._shelves.put(session_key(turn.scope, turn.session.id), turn.scope, reply[1])
+        stored = closing.reply if reply[3] >= reply[2] else ()
+        return Appended(session=session, messages=placed(stored, reply[2], [turn.number] * len(stored)))
+
+    async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
+        now = self._asking.now()
+        lease_until = now + turn.lease // _MICROSECOND
+        reply = await self._of_turn("renew_turn", turn, (turn.session.incarnation, turn.id, lease_until), now=now)
+        if reply[0] != b"ok":
+            raise TurnLost(turn.session.id, turn.id)
+        return replace(turn, lease_until=from_micros(lease_until))
+
+    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
+        key = session_key(scope, session_id)
+        safe = batch.once is not None or batch.producer is not None
+        try:
+            reply = await self._asking.session("append", key, scope, append_args(scope, session_id, batch), safe=safe)
+            if reply[0] == b"duplicate":
+                return Appended(session=session_of(reply[1]), messages=messages_of(reply[2]), duplicate=True)
+            if reply[0] != b"ok":
+                raise refusal(reply, session_id, batch.producer)
+            appended = appended_batch(batch, reply)
+        except Undecodable as damage:
+            raise await self._corrupt(key, session_id, damage) from damage
+        await self._shelves.put(key, scope, reply[1])
+        return appended
+
+    # Reading
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        return await self._head("get", scope, session_id)
+
+    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+        key = session_key(scope, session_id)
+        args = (page.limit, or_empty(page.before), or_empty(page.after))
+        try:
+            reply = await self._asking.session("messages", key, scope, args)
+            if reply[0] != b"ok":
+                raise refusal(reply, session_id)
+            return page_of(page, reply)
+        except Undecodable as damage:
+            raise await self._corrupt(key, session_id, damage) from damage
+
+    async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
+        return await self._shelves.page(scope, query, self._asking.now())
+
+    # Changing
+
+    async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
+        expected = changes.if_version
+        args = (or_empty(expected), *change_args(changes))
+        # with an expected version, a repeated write would meet its own first attempt and call it a conflict
+        return await self._head("patch", scope, session_id, args, expected=expected, safe=expected is None)
+
+    async def reset(self, scope: Scope, session_id: str) -> Session:
+        return await self._head("reset", scope, session_id)
+
+    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
+        key = session_key(scope, session_id)
+        try:
+            reply = await self._asking.session("snapshot", key, scope, (or_empty(forking.at),))
+            if reply[0] != b"ok":
+                raise refusal(reply, session_id)
+            args = fork_args(forking, reply)
+        except Undecodable as damage:
+            raise await self._corrupt(key, session_id, damage) from damage
+        return await self._head("plant", scope, forking.new_id, args, safe=False)
+
+    async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
+        return await self._head("truncate", scope, session_id, (after,))
+
+    async def delete(self, scope: Scope, session_id: str) -> None:
+        key = session_key(scope, session_id)
+        try:
+            reply = await self._asking.session("delete", key, scope, (), safe=False)
+            if reply[0] != b"ok":
+                raise refusal(reply, session_id)
+        except Undecodable as damage:
+            raise await self._corrupt(key, session_id, damage) from damage
+        await self._shelves.clear(key, scope, reply[1], reply[2])
+
+    # State
+
+    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
+        return await self._drawers.read(scope, namespace, key)
+
+    async def write_state(
+        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
+    ) -> StateEntry:
+        return await self._drawers.write(scope, namespace, key, value, if_version)
+
+    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
+        return await self._drawers.delete(scope, namespace, key)
+
+    async def list_state(
+        self, scope: Scope, namespace: str, after: str = "", limit: int = 100
+    ) -> tuple[StateEntry, ...]:
+        return await self._drawers.list(scope, namespace, after, limit)
+
+    # Upkeep
+
+    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+        return await self._upkeep.sweep(limit)
+
+    async def evict(self, scope: Scope, keep: int) -> tuple[Gone, ...]:
+        return await self._upkeep.evict(scope, keep)
+
+    async def stats(self, scope: Scope) -> Stats:
+        return await self._shelves.stats(scope, self._asking.now())
+
+    async def ping(self) -> None:
+        await self._asking.call("PING")
+
+    async def close(self) -> None:
+        self._tracking.close()
+        await self.link.aclose()
+
+    # Telling caches
+
+    def watch(self, drop: Callable[[Iterable[bytes] | None], None]) -> AbstractAsyncContextManager[None]:
+        def told(heads: Iterable[bytes] | None) -> None:
+            drop(None if heads is None else [self.keys.head_of(self.keys.heads + head) for head in heads])
+
+        return self._tracking.watch(told)
+
+    def catch_up(self) -> bool:
+        return self._tracking.catch_up()
+
+    # What the methods share
+
+    async def _head(
+        self,
+        name: str,
+        scope: Scope,
+        session_id: str,
+        args: tuple[Part, ...] = (),
+        *,
+        expected: int | None = None,
+        safe: bool = True,
+    ) -> Session:
+        """Run a script that answers with the head alone."""
+        key = session_key(scope, session_id)
+        try:
+            reply = await self._asking.session(name, key, scope, args, safe=safe)
+            if reply[0] == b"version" and expected is not None:
+                raise VersionConflict(expected, reply[1])
+            if reply[0] != b"ok":
+                raise refusal(reply, session_id)
+            session = session_of(reply[1])
+        except Undecodable as damage:
+            raise await self._corrupt(key, session_id, damage) from damage
+        if name != "get":
+            await self._shelves.put(key, scope, reply[1])
+        return session
+
+    async def _of_turn(
+        self, name: str, turn: OpenTurn, args: tuple[Part, ...], *, safe: bool = True, now: int | None = None
+    ) -> Reply:
+        """Run a script of a turn under way. A session that cannot be read is lost to its turn as well."""
+        key = session_key(turn.scope, turn.session.id)
+        try:
+            reply = await self._asking.session(name, key, turn.scope, args, safe=safe, now=now)
+            if reply[0] in (b"corrupt", b"newer"):
+                raise refusal(reply, turn.session.id)
+        except Undecodable as damage:
+            await self._corrupt(key, turn.session.id, damage)
+            raise TurnLost(turn.session.id, turn.id) from damage
+        return reply
+
+    async def _corrupt(self, key: bytes, session_id: str, damage: Undecodable) -> SessionCorrupt:
+        """Set the record aside, so that its id is free again, and say what to raise."""
+        await self._upkeep.set_aside(key, str(damage))
+        return SessionCorrupt(session_id)

@@ -1,0 +1,159 @@
+"""Changes to a session as a whole: patched, reset, forked, truncated, deleted, set aside."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from tenuto.errors import SessionExists, SessionForeign, VersionConflict
+from tenuto.model import Changes, Forking, Session
+from tenuto.stores.sqlite import _log, _once
+from tenuto.stores.sqlite._heads import (
+    Ask,
+    apply,
+    insert,
+    reach_to_write,
+    save,
+    save_profile,
+    take,
+    uproot,
+)
+from tenuto.stores.sqlite._rows import Head, scope_of, session_of
+from tenuto.stores.sqlite._schema import MAX_SEQ
+from tenuto.stores.sqlite._writer import Transaction
+
+_logger = logging.getLogger(__name__)
+
+
+def patch(txn: Transaction, ask: Ask, changes: Changes) -> Session:
+    """Change the head."""
+    head = reach_to_write(txn, ask)
+    if changes.if_version is not None and changes.if_version != head.version:
+        raise VersionConflict(changes.if_version, head.version)
+    apply(head, changes)
+    save_profile(txn, head)
+    return _changed(txn, ask, head)
+
+
+def reset(txn: Transaction, ask: Ask) -> Session:
+    """Forget the talk, keep the session."""
+    head = _reach_readable(txn, ask)
+    _log.clear(txn, head.id)
+    _once.forget_all(txn, head)
+    _lose_turn(head)
+    head.messages, head.window_start = 0, head.last_seq + 1
+    head.context = head.metadata = b"{}"
+    save_profile(txn, head)
+    return _changed(txn, ask, head)
+
+
+def truncate(txn: Transaction, ask: Ask, after: int) -> Session:
+    """Forget the messages after a sequence number."""
+    head = reach_to_write(txn, ask)
+    after = min(max(after, 0), MAX_SEQ)
+    head.messages -= _log.clear(txn, head.id, after)
+    _once.cut(txn, head, after)
+    _lose_turn(head)
+    return _changed(txn, ask, head)
+
+
+def fork(txn: Transaction, ask: Ask, target: Ask, forking: Forking) -> Session:
+    """Copy the session, up to a message, under a new id."""
+    source = _reach_readable(txn, ask)
+    taken = take(txn, target)
+    if taken is not None:
+        if taken.expires_at is None or taken.expires_at > ask.now:
+            if target.owner is not None and taken.owner != target.owner:
+                raise SessionForeign(forking.new_id, ":".join(scope_of(taken).owner))
+            raise SessionExists(forking.new_id)
+        remove(txn, taken.id, taken.key)
+    at = source.last_seq if forking.at is None else min(forking.at, source.last_seq)
+    branch = _branch(source, target, forking, at)
+    insert(txn, branch)
+    branch.messages, branch.turns = _log.copy(txn, source, branch.id, at)
+    txn.execute("UPDATE session SET messages = ?, turns = ? WHERE id = ?", (branch.messages, branch.turns, branch.id))
+    return session_of(branch)
+
+
+def delete(txn: Transaction, ask: Ask) -> None:
+    """Remove the session and everything of it."""
+    head = _reach_readable(txn, ask)
+    remove(txn, head.id, head.key)
+
+
+def remove(txn: Transaction, row: int, key: bytes) -> None:
+    """Remove all rows of a session."""
+    _log.clear(txn, row)
+    uproot(txn, row, key)
+
+
+def set_aside(txn: Transaction, row: int, session_id: str, reason: str, now: int) -> None:
+    """Keep a damaged record, where nothing finds it under its id any more."""
+    found = txn.execute("SELECT key FROM session WHERE id = ? AND key IS NOT NULL", (row,)).fetchone()
+    if found is None:
+        return  # Another process was faster.
+    txn.execute(
+        "INSERT OR REPLACE INTO quarantine SELECT id, key, space, owner, ?, ? FROM session WHERE id = ?",
+        (reason, now, row),
+    )
+    txn.execute("UPDATE session SET key = NULL, space = NULL, owner = NULL, sweep_at = NULL WHERE id = ?", (row,))
+    txn.changed.append(found[0])
+    txn.hot.take(found[0])
+    _logger.warning("session %s was set aside as row %d: %s", session_id, row, reason)
+
+
+def touch(txn: Transaction, ask: Ask, moved: int) -> Session:
+    """Move the deadline of a session that was read; neither its version nor its place in listings changes."""
+    head = reach_to_write(txn, ask)
+    if head.expires_at is not None and head.expires_at < moved:
+        head.expires_at = moved
+        txn.execute("UPDATE session SET expires_at = ? WHERE id = ?", (moved, head.id))
+        txn.changed.append(head.key)
+        txn.hot.put(head)
+    return session_of(head)
+
+
+def _reach_readable(txn: Transaction, ask: Ask) -> Head:
+    """For steps that would wipe out a damaged head without looking at it."""
+    head = reach_to_write(txn, ask)
+    session_of(head)
+    return head
+
+
+def _changed(txn: Transaction, ask: Ask, head: Head) -> Session:
+    _log.trim(txn, head)
+    save(txn, head, ask.now)
+    return session_of(head)
+
+
+def _lose_turn(head: Head) -> None:
+    """For steps that cut the log: nobody is in the middle of a turn any more, and the known tail is none."""
+    head.lease = head.lease_until = head.lease_key = head.closed = None
+    head.tail = None
+
+
+def _branch(source: Head, target: Ask, forking: Forking, at: int) -> Head:
+    title = source.title if forking.title is None else forking.title
+    return replace(
+        source,
+        id=0,
+        key=target.key,
+        created_at=target.now,
+        updated_at=target.now,
+        version=1,
+        last_seq=at,
+        window_start=min(source.window_start, at + 1),
+        tokens=0,
+        cost_nanos=0,
+        keyed=0,
+        incarnation=forking.new_id,
+        session_id=forking.new_id,
+        title=title,
+        folded_title=title.casefold(),
+        lease=None,
+        lease_until=None,
+        lease_key=None,
+        closed=None,
+        forked_id=source.session_id,
+        forked_seq=at,
+    )

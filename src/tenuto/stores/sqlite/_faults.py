@@ -1,0 +1,51 @@
+"""What SQLite says when something fails, in our words."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from tenuto.errors import SessionCorrupt, StoreFull, StoreReadOnly, TenutoError, Unavailable
+
+_PRIMARY_CODE = 0xFF
+
+
+class Damaged(SessionCorrupt):
+    """A session's record cannot be read. `row` is its number inside, by which it is set aside."""
+
+    def __init__(self, session_id: str, row: int, reason: str) -> None:
+        super().__init__(session_id)
+        self.row = row
+        self.reason = reason
+
+
+def translated(exc: sqlite3.Error) -> TenutoError:
+    """The error callers know; raise or deliver it with `exc` as its cause."""
+    match _code(exc):
+        case sqlite3.SQLITE_FULL:
+            fault: TenutoError = StoreFull()
+        case sqlite3.SQLITE_READONLY:
+            fault = StoreReadOnly()
+        case _:
+            fault = Unavailable("session store")
+    fault.__cause__ = exc
+    return fault
+
+
+def is_busy(exc: sqlite3.Error) -> bool:
+    """Whether another connection was in the way, so that trying again helps."""
+    return _code(exc) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def is_foreign_file(exc: sqlite3.Error) -> bool:
+    """Whether the file is no SQLite database at all."""
+    return _code(exc) == sqlite3.SQLITE_NOTADB
+
+
+def is_bad_text(exc: sqlite3.Error) -> bool:
+    """Whether the driver met bytes that are no text. It makes this error itself, so there is no code of SQLite's."""
+    return isinstance(exc, sqlite3.OperationalError) and _code(exc) is None
+
+
+def _code(exc: sqlite3.Error) -> int | None:
+    code: int | None = getattr(exc, "sqlite_errorcode", None)
+    return None if code is None else code & _PRIMARY_CODE

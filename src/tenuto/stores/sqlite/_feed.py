@@ -1,0 +1,101 @@
+"""Which sessions other processes changed, told to a cache before each of its answers."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from tenuto.stores.sqlite._faults import translated
+from tenuto.stores.sqlite._file import open_reader
+
+_KEY_BYTES: Final = 16
+
+Drop = Callable[[Iterable[bytes] | None], None]
+
+
+class Feed:
+    """Compares SQLite's data version, and reads the list of changes only when that moved.
+
+    It has a connection of its own on the event loop's thread: asking for the data version reads shared memory and
+    takes a few microseconds. It waits for no lock; where one is in the way, nothing is vouched for.
+    """
+
+    def __init__(self, path: Path, own_writer: int) -> None:
+        self._path = path
+        self._own_writer = own_writer
+        self._drops: list[Drop] = []
+        self._db: sqlite3.Connection | None = None
+        self._version: int | None = None
+        self._number = 0
+
+    @asynccontextmanager
+    async def watch(self, drop: Drop) -> AsyncIterator[None]:
+        """Tell `drop` while the context is open."""
+        if self._db is None:
+            try:
+                self._db = open_reader(self._path, timedelta(0))
+                self._start_over(self._db)
+            except sqlite3.Error as exc:
+                self.close()
+                raise translated(exc) from exc
+        self._drops.append(drop)
+        try:
+            yield
+        finally:
+            self._drops.remove(drop)
+            if not self._drops:
+                self.close()
+
+    def catch_up(self) -> bool:
+        """Report what others have committed so far."""
+        db = self._db
+        if db is None:
+            return False
+        try:
+            version = db.execute("PRAGMA data_version").fetchone()[0]
+            if version == self._version:
+                return True
+            self._report(db)
+        except sqlite3.Error:
+            self._version = None
+            self._tell(None)
+            return False
+        self._version = version
+        return True
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    def _report(self, db: sqlite3.Connection) -> None:
+        if self._version is None:
+            self._start_over(db)
+            return
+        rows = db.execute(
+            "SELECT number, writer, keys FROM change WHERE number > ? ORDER BY number", (self._number,)
+        ).fetchall()
+        if not rows:
+            return
+        if rows[0][0] != self._number + 1:
+            self._start_over(db)  # The list was pruned past the last entry we saw.
+            return
+        self._number = rows[-1][0]
+        for _, writer, keys in rows:
+            if writer != self._own_writer:
+                self._tell([keys[at : at + _KEY_BYTES] for at in range(0, len(keys), _KEY_BYTES)])
+
+    def _start_over(self, db: sqlite3.Connection) -> None:
+        """Take the present as the beginning; whatever was cached before may be stale."""
+        self._version = db.execute("PRAGMA data_version").fetchone()[0]
+        self._number = db.execute("SELECT coalesce(max(number), 0) FROM change").fetchone()[0]
+        self._tell(None)
+
+    def _tell(self, keys: Iterable[bytes] | None) -> None:
+        for drop in self._drops:
+            drop(keys)

@@ -1,0 +1,186 @@
+"""A session's messages as rows: appended at the end, read by place, dropped from the beginning.
+
+A body is stored with its `seq` and `turn` inside, so that SQLite can glue any stretch of a log into one JSON array:
+one row to fetch and one call to decode it, however long the stretch.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from tenuto.errors import StoreFull
+from tenuto.model import Draft, Message, MessagePage, Page
+from tenuto.stores.codec import encode_draft
+from tenuto.stores.sqlite._heads import Execute
+from tenuto.stores.sqlite._rows import Head, session_of
+from tenuto.stores.sqlite._schema import MAX_SEQ, SEQ_BITS
+from tenuto.stores.sqlite._writer import Transaction
+
+_messages: Final = msgspec.json.Decoder(tuple[Message, ...])
+
+
+def encoded(drafts: Sequence[Draft]) -> tuple[bytes, ...]:
+    """Bodies that wait for their place."""
+    return tuple(encode_draft(draft) for draft in drafts)
+
+
+def add(txn: Transaction, head: Head, bodies: Sequence[bytes], turns: Sequence[int]) -> tuple[Message, ...]:
+    """Append bodies to the log, each to its turn."""
+    seq, base = head.last_seq, head.id << SEQ_BITS
+    if seq + len(bodies) > MAX_SEQ:
+        raise StoreFull
+    rows = [
+        (base + place, turn, b'{"seq":%d,"turn":%d,%b' % (place, turn, body[1:]))
+        for place, (body, turn) in enumerate(zip(bodies, turns, strict=True), seq + 1)
+    ]
+    txn.executemany("INSERT INTO message VALUES (?, ?, ?)", rows)
+    head.last_seq += len(rows)
+    head.messages += len(rows)
+    head.turns = max(head.turns, turns[-1] if turns else 0)
+    stored = b",".join([row[2] for row in rows])
+    messages = decoded(head, len(rows), stored)
+    if head.tail is not None and head.window_start <= seq + 1:
+        head.tail += messages
+        head.tail_bytes += len(stored)
+    else:
+        head.tail = None
+    return messages
+
+
+def trim(txn: Transaction, head: Head) -> None:
+    """Drop the beginning of the log that the session's caps leave no room for."""
+    if head.max_messages is not None and head.messages > head.max_messages:
+        _drop_oldest(txn, head, head.messages - head.max_messages)
+    if head.max_turns is not None and head.turns > head.max_turns:
+        _drop_turns(txn, head, head.turns - head.max_turns)
+    if head.tail is not None and len(head.tail) > head.messages:
+        head.tail = head.tail[len(head.tail) - head.messages :]
+
+
+def _drop_oldest(txn: Transaction, head: Head, count: int) -> None:
+    dropped = txn.execute(
+        "DELETE FROM message WHERE place IN"
+        " (SELECT place FROM message WHERE place BETWEEN ? AND ? ORDER BY place LIMIT ?)",
+        (*_span(head), count),
+    )
+    head.messages -= dropped.rowcount
+
+
+def _drop_turns(txn: Transaction, head: Head, oldest: int) -> None:
+    # A resumed turn's reply stands after later turns, so numbers may fall: what goes is a beginning of the log.
+    first, last = _span(head)
+    kept = txn.execute(
+        "SELECT place FROM message WHERE place BETWEEN ? AND ? AND turn > ? ORDER BY place LIMIT 1",
+        (first, last, oldest),
+    ).fetchone()
+    if kept is None or head.messages:
+        dropped = txn.execute(
+            "DELETE FROM message WHERE place BETWEEN ? AND ?", (first, last if kept is None else kept[0] - 1)
+        )
+        head.messages -= dropped.rowcount
+
+
+def clear(txn: Transaction, head_id: int, after: int = 0) -> int:
+    """Forget the messages after a sequence number; tells how many there were."""
+    first, last = (head_id << SEQ_BITS) + min(after, MAX_SEQ), (head_id << SEQ_BITS) + MAX_SEQ
+    return txn.execute("DELETE FROM message WHERE place > ? AND place <= ?", (first, last)).rowcount
+
+
+def copy(txn: Transaction, source: Head, target: int, at: int) -> tuple[int, int]:
+    """Copy the log up to a sequence number under another session; tells how many messages, and the last one's turn."""
+    shift = (target - source.id) << SEQ_BITS
+    first, last = _span(source, last=at)
+    copied = txn.execute(
+        "INSERT INTO message SELECT place + ?, turn, body FROM message WHERE place BETWEEN ? AND ?",
+        (shift, first, last),
+    ).rowcount
+    newest = txn.execute(
+        "SELECT turn FROM message WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 1", (first, last)
+    ).fetchone()
+    return copied, newest[0] if newest else 0
+
+
+def window(execute: Execute, head: Head, size: int) -> tuple[Message, ...]:
+    """The newest messages that are context, oldest first; remembered as the head's tail."""
+    if not size:
+        return ()
+    if head.tail is None or (len(head.tail) < size and not head.whole):
+        found, head.tail_bytes = _newest(execute, head, _span(head, first=head.window_start), size)
+        head.tail, head.whole = found, len(found) < size
+    elif len(head.tail) > 2 * size:
+        kept = head.tail[-size:]
+        head.tail_bytes = head.tail_bytes * len(kept) // len(head.tail)
+        head.tail, head.whole = kept, False
+    return head.tail[-size:]
+
+
+def between(execute: Execute, head: Head, first: int, last: int) -> tuple[Message, ...]:
+    """The messages of a stretch that are still there."""
+    return _newest(execute, head, _span(head, first, last), MAX_SEQ)[0] if first <= last else ()
+
+
+def decoded(head: Head, count: int, bodies: bytes) -> tuple[Message, ...]:
+    """Messages from stored bodies with commas between them.
+
+    Raises:
+        Damaged: they are not what was stored.
+    """
+    try:
+        messages = _messages.decode(b"[%b]" % bodies)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise head.damaged("a message cannot be decoded") from None
+    if len(messages) != count:
+        raise head.damaged("a message's body is no single message")
+    return messages
+
+
+def page_of(execute: Execute, head: Head, page: Page) -> MessagePage:
+    """The asked stretch of the log, and whether there is more on either side."""
+    if page.after is not None:
+        whole = _span(head, first=page.after + 1)
+        found = _oldest(execute, head, whole, page.limit + 1)
+        messages, more_after = found[: page.limit], len(found) > page.limit
+        more_before = _any(execute, _span(head, last=page.after))
+    else:
+        whole = _span(head) if page.before is None else _span(head, last=page.before - 1)
+        found, _ = _newest(execute, head, whole, page.limit + 1)
+        messages, more_before = found[-page.limit :], len(found) > page.limit
+        more_after = page.before is not None and _any(execute, _span(head, first=page.before))
+    return MessagePage(session=session_of(head), messages=messages, more_before=more_before, more_after=more_after)
+
+
+def _span(head: Head, first: int = 0, last: int = MAX_SEQ) -> tuple[int, int]:
+    """Places of a stretch. A bound beyond any message stays within the session's own places."""
+    base = head.id << SEQ_BITS
+    if first > MAX_SEQ or last < 0:
+        return base, base  # No message has the number 0.
+    return base + first, base + min(last, MAX_SEQ)
+
+
+def _newest(execute: Execute, head: Head, span: tuple[int, int], size: int) -> tuple[tuple[Message, ...], int]:
+    """The last messages of a stretch, and the size of their bodies."""
+    count, bodies = execute(
+        "SELECT count(*), CAST(group_concat(body) AS BLOB) FROM"
+        " (SELECT body FROM message WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT ?)",
+        (*span, size),
+    ).fetchone()
+    raw = bodies or b""
+    return decoded(head, count, raw)[::-1], len(raw)
+
+
+def _oldest(execute: Execute, head: Head, span: tuple[int, int], size: int) -> tuple[Message, ...]:
+    count, bodies = execute(
+        "SELECT count(*), CAST(group_concat(body) AS BLOB) FROM"
+        " (SELECT body FROM message WHERE place BETWEEN ? AND ? ORDER BY place LIMIT ?)",
+        (*span, size),
+    ).fetchone()
+    return decoded(head, count, bodies or b"")
+
+
+def _any(execute: Execute, span: tuple[int, int]) -> bool:
+    found: sqlite3.Cursor = execute("SELECT 1 FROM message WHERE place BETWEEN ? AND ? LIMIT 1", span)
+    return found.fetchone() is not None

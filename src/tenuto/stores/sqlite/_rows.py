@@ -1,0 +1,174 @@
+"""A session's head as a row of the view `head`, and the `Session` it stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from tenuto.errors import Invalid
+from tenuto.model import ForkPoint, Keeping, Message, Scope, Session, Status, Touch
+from tenuto.model.values import JsonObject
+from tenuto.stores.codec import Undecodable, decode_object, from_micros
+from tenuto.stores.sqlite._faults import Damaged
+
+_EMPTY: Final = b"{}"
+_STATUSES: Final = {status.value: status for status in Status}
+_scopes: Final = msgspec.json.Decoder(Scope)
+
+
+@dataclass(slots=True)
+class Head:
+    """The columns in their order. A step changes what it likes here, and `save` writes it.
+
+    `tail` is no column: the newest messages that are context, where the writer knows them, with the size of their
+    bodies; `whole` when no others stand before them.
+    """
+
+    id: int
+    key: bytes
+    space: bytes
+    owner: bytes
+    created_at: int
+    updated_at: int
+    version: int
+    turns: int
+    messages: int
+    last_seq: int
+    window_start: int
+    tokens: int
+    cost_nanos: int
+    keyed: int
+    incarnation: str
+    session_id: str
+    scope: bytes
+    touch: str
+    title: str
+    folded_title: str
+    status: str
+    context: bytes
+    attributes: bytes
+    metadata: bytes
+    expires_at: int | None
+    sweep_at: int | None
+    lease: str | None
+    lease_until: int | None
+    lease_key: bytes | None
+    closed: str | None
+    idle: int | None
+    max_messages: int | None
+    max_turns: int | None
+    forked_id: str | None
+    forked_seq: int | None
+    tail: tuple[Message, ...] | None = None
+    tail_bytes: int = 0
+    whole: bool = False
+
+    def damaged(self, reason: str) -> Damaged:
+        """The error for a record that cannot be what was written."""
+        return Damaged(self.session_id, self.id, reason)
+
+
+# SQLite itself would let anything stand in a column.
+_NEVER_NULL: Final = (int, *[bytes] * 3, *[int] * 10, str, str, bytes, *[str] * 4, *[bytes] * 3)
+_OR_NULL: Final = (int, int, str, int, bytes, str, int, int, int, str, int)
+_good_shapes: Final[set[tuple[type, ...]]] = set()
+
+
+def read_head(row: tuple[Any, ...], session_id: str) -> Head:
+    """A row as a head.
+
+    Raises:
+        Damaged: a column holds what was never written there.
+    """
+    shape = tuple(map(type, row))
+    if shape not in _good_shapes:
+        _check_shape(shape, row[0], session_id)
+        _good_shapes.add(shape)
+    return Head(*row)
+
+
+def _check_shape(shape: tuple[type, ...], row: int, session_id: str) -> None:
+    required, nullable = shape[: len(_NEVER_NULL)], shape[len(_NEVER_NULL) :]
+    if required != _NEVER_NULL or any(
+        kind not in (wanted, type(None)) for kind, wanted in zip(nullable, _OR_NULL, strict=True)
+    ):
+        raise Damaged(session_id, row, "a column of the head has the wrong type")
+
+
+def session_of(head: Head) -> Session:
+    """The value a head stands for.
+
+    Raises:
+        Damaged: it stands for none.
+    """
+    try:
+        return Session(
+            id=head.session_id,
+            scope=scope_of(head),
+            incarnation=head.incarnation,
+            created_at=from_micros(head.created_at),
+            updated_at=from_micros(head.updated_at),
+            expires_at=None if head.expires_at is None else from_micros(head.expires_at),
+            keeping=_keeping(head.idle, head.touch, head.max_messages, head.max_turns),
+            version=head.version,
+            title=head.title,
+            status=_STATUSES[head.status],
+            context=object_of(head, head.context),
+            attributes=object_of(head, head.attributes),
+            metadata=object_of(head, head.metadata),
+            turns=head.turns,
+            messages=head.messages,
+            last_seq=head.last_seq,
+            window_start=head.window_start,
+            tokens=head.tokens,
+            cost_nanos=head.cost_nanos,
+            forked_from=_fork_point(head),
+        )
+    except (Undecodable, KeyError, ValueError, Invalid):
+        raise head.damaged("the head cannot be decoded") from None
+
+
+def scope_of(head: Head) -> Scope:
+    """In whose scope the session was made."""
+    try:
+        return _scope(head.scope)
+    except (msgspec.DecodeError, UnicodeDecodeError, Invalid):
+        raise head.damaged("the scope cannot be decoded") from None
+
+
+# Scopes and ways of keeping repeat from session to session, and making one checks all its fields.
+
+
+@lru_cache(maxsize=4096)
+def _scope(raw: bytes) -> Scope:
+    return _scopes.decode(raw)
+
+
+@lru_cache(maxsize=1024)
+def _keeping(idle: int | None, touch: str, max_messages: int | None, max_turns: int | None) -> Keeping:
+    return Keeping(
+        idle=None if idle is None else timedelta(microseconds=idle),
+        touch=Touch(touch),
+        max_messages=max_messages,
+        max_turns=max_turns,
+    )
+
+
+def object_of(head: Head, raw: bytes) -> JsonObject:
+    """Context, attributes or metadata."""
+    if raw == _EMPTY:
+        return {}
+    try:
+        return decode_object(raw)
+    except Undecodable:
+        raise head.damaged("an object of the head cannot be decoded") from None
+
+
+def _fork_point(head: Head) -> ForkPoint | None:
+    if head.forked_id is None or head.forked_seq is None:
+        return None
+    return ForkPoint(session_id=head.forked_id, seq=head.forked_seq)

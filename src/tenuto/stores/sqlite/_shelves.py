@@ -1,0 +1,130 @@
+"""Many sessions at once: listed, counted, swept, evicted."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import datetime
+from typing import Any, Final
+
+from tenuto.model import Gone, Scope, SessionPage, SessionQuery, Stats
+from tenuto.model.scope import owner_key, space_key
+from tenuto.stores.codec import decode_cursor, encode_cursor, to_micros
+from tenuto.stores.sqlite._edits import remove, set_aside
+from tenuto.stores.sqlite._faults import Damaged, is_bad_text
+from tenuto.stores.sqlite._heads import Execute
+from tenuto.stores.sqlite._rows import read_head, scope_of, session_of
+from tenuto.stores.sqlite._writer import Transaction
+
+_BEHIND_ALL: Final = (2**63 - 1, b"\xff" * 17)
+
+_LIST_SPACE: Final = """
+    SELECT * FROM head
+    WHERE space = ?1 AND (updated_at, key) < (?2, ?3) AND (expires_at IS NULL OR expires_at > ?4)
+        AND (?5 IS NULL OR status = ?5) AND (?6 IS NULL OR instr(folded_title, ?6) > 0)
+    ORDER BY updated_at DESC, key DESC LIMIT ?7
+"""
+_LIST_OWNER: Final = """
+    SELECT * FROM head
+    WHERE owner = ?1 AND (updated_at, key) < (?2, ?3) AND (expires_at IS NULL OR expires_at > ?4)
+        AND (?5 IS NULL OR status = ?5) AND (?6 IS NULL OR instr(folded_title, ?6) > 0)
+    ORDER BY updated_at DESC, key DESC LIMIT ?7
+"""
+_COUNT_SPACE: Final = """
+    SELECT count(*), coalesce(sum(messages), 0), coalesce(sum(tokens), 0), coalesce(sum(cost_nanos), 0)
+    FROM session WHERE space = ? AND (expires_at IS NULL OR expires_at > ?)
+"""
+_COUNT_OWNER: Final = """
+    SELECT count(*), coalesce(sum(messages), 0), coalesce(sum(tokens), 0), coalesce(sum(cost_nanos), 0)
+    FROM session WHERE owner = ? AND (expires_at IS NULL OR expires_at > ?)
+"""
+
+
+def page_of_sessions(db: sqlite3.Connection, scope: Scope, query: SessionQuery, now: datetime) -> SessionPage:
+    """The scope's sessions, latest change first."""
+    behind = _BEHIND_ALL if query.cursor is None else decode_cursor(query.cursor)
+    sql, shelf = (_LIST_OWNER, owner_key(scope)) if scope.owner else (_LIST_SPACE, space_key(scope))
+    folded = None if query.title is None else query.title.casefold()
+    status = None if query.status is None else query.status.value
+    rows = _rows(db, sql, (shelf, *behind, to_micros(now), status, folded, query.limit + 1))
+    heads = [read_head(row, "") for row in rows[: query.limit]]
+    return SessionPage(
+        sessions=tuple(session_of(head) for head in heads),
+        cursor=encode_cursor(heads[-1].updated_at, heads[-1].key) if len(rows) > query.limit else None,
+    )
+
+
+def _rows(db: sqlite3.Connection, sql: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    try:
+        return db.execute(sql, parameters).fetchall()
+    except sqlite3.OperationalError as exc:
+        if not is_bad_text(exc):
+            raise
+    for (row,) in db.execute(sql.replace("*", "id", 1), parameters).fetchall():
+        _refuse_bad_text(db, row)
+    raise AssertionError("a text could not be read and then could")
+
+
+def _refuse_bad_text(db: sqlite3.Connection, row: int) -> None:
+    try:
+        db.execute("SELECT * FROM head WHERE id = ?", (row,)).fetchone()
+    except sqlite3.OperationalError:
+        raise Damaged("", row, "a text of the head is not UTF-8") from None
+
+
+def counted(db: sqlite3.Connection, scope: Scope, now: datetime) -> Stats:
+    """What the scope reaches."""
+    sql, shelf = (_COUNT_OWNER, owner_key(scope)) if scope.owner else (_COUNT_SPACE, space_key(scope))
+    sessions, messages, tokens, cost_nanos = db.execute(sql, (shelf, to_micros(now))).fetchone()
+    return Stats(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost_nanos)
+
+
+def sweep(txn: Transaction, limit: int, now: int) -> tuple[int, tuple[Gone, ...]]:
+    """Remove expired sessions; tells how many rows were looked at, and which sessions are gone."""
+    rows = txn.execute(
+        "SELECT id, key, expires_at FROM session WHERE sweep_at <= ? ORDER BY sweep_at LIMIT ?", (now, limit)
+    ).fetchall()
+    gone = []
+    for row, key, expires_at in rows:
+        if expires_at is None or expires_at > now:
+            txn.execute("UPDATE session SET sweep_at = ? WHERE id = ?", (expires_at, row))
+            txn.hot.take(key)
+        else:
+            gone += _removed(txn, row, key, now)
+    return len(rows), tuple(gone)
+
+
+def excess(db: sqlite3.Connection, scope: Scope, keep: int) -> int:
+    """How many sessions the site has beyond `keep`."""
+    return max(0, _population(db.execute, scope) - keep)
+
+
+def evict(txn: Transaction, scope: Scope, keep: int, limit: int, now: int) -> tuple[Gone, ...]:
+    """Remove up to `limit` of the site's least recently changed sessions beyond `keep`."""
+    beyond = _population(txn.execute, scope) - keep
+    rows = txn.execute(
+        "SELECT id, key FROM session WHERE space = ? ORDER BY updated_at, key LIMIT ?",
+        (space_key(scope), max(0, min(beyond, limit))),
+    ).fetchall()
+    return tuple(gone for row, key in rows for gone in _removed(txn, row, key, now))
+
+
+def _population(execute: Execute, scope: Scope) -> int:
+    count: int = execute("SELECT count(*) FROM session WHERE space = ?", (space_key(scope),)).fetchone()[0]
+    return count
+
+
+def _removed(txn: Transaction, row: int, key: bytes, now: int) -> list[Gone]:
+    """Remove one session, or set it aside when it cannot be told whose it was."""
+    try:
+        head = read_head(txn.execute("SELECT * FROM head WHERE id = ?", (row,)).fetchone(), "")
+        gone = Gone(scope=scope_of(head), session_id=head.session_id)
+    except sqlite3.OperationalError as exc:
+        if not is_bad_text(exc):
+            raise
+        set_aside(txn, row, "", "a text of the head is not UTF-8", now)
+        return []
+    except Damaged as damage:
+        set_aside(txn, row, "", damage.reason, now)
+        return []
+    remove(txn, row, key)
+    return [gone]

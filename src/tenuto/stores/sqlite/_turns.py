@@ -1,0 +1,223 @@
+"""A turn's two trips and plain appends, as steps of a transaction: first every check, then every write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from tenuto.errors import SessionBusy, SessionExpired, SessionForeign, SessionNotFound, TurnLost
+from tenuto.model import Appended, Batch, Closing, Message, NewSession, Opening, OpenTurn, Scope, TurnState
+from tenuto.model.turn import turn_offsets
+from tenuto.stores.codec import from_micros
+from tenuto.stores.sqlite import _log, _once
+from tenuto.stores.sqlite._faults import Damaged
+from tenuto.stores.sqlite._heads import (
+    Ask,
+    apply,
+    checked_moment,
+    keep,
+    plant,
+    reach_to_write,
+    save,
+    save_profile,
+    take,
+    uproot,
+)
+from tenuto.stores.sqlite._rows import Head, session_of
+from tenuto.stores.sqlite._writer import Transaction
+
+_NOTHING = (0, -1)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def begin(txn: Transaction, ask: Ask, scope: Scope, opening: Opening, bodies: Sequence[bytes]) -> OpenTurn:
+    """Find or create the session, append the words, take the lease, bring the window."""
+    head, expired = _reach_or_none(txn, ask, opening.create)
+    keyed = _once.known(txn, head, opening.once) if head is not None and opening.once is not None else None
+    if head is not None and keyed is not None and keyed.finished:
+        return _finished(txn, scope, head, keyed)
+    if head is not None:
+        _refuse_if_busy(head, ask)
+    doubled = keyed is None and opening.producer is not None and _once.seen(txn, head, opening.producer)
+    last_active = None if head is None else from_micros(head.updated_at)
+
+    created = head is None
+    if head is None:
+        head = _planted(txn, ask, scope, opening.create, opening.turn_id, expired)
+    if keyed is not None:
+        number, words = keyed.number, _log.between(txn.execute, head, keyed.words_first, keyed.words_last)
+    else:
+        number, words = _opened(txn, head, opening, bodies, doubled)
+    _take_lease(txn, head, opening, ask.now, resumed=keyed is not None)
+    if opening.keeping is not None and keep(head, opening.keeping):
+        save_profile(txn, head)
+    _log.trim(txn, head)
+    window = _log.window(txn.execute, head, opening.window)
+    save(txn, head, ask.now)
+    return OpenTurn(
+        id=opening.turn_id,
+        number=number,
+        scope=scope,
+        session=session_of(head),
+        state=TurnState.RESUMED if keyed is not None or (bodies and not words) else TurnState.OPENED,
+        words=words,
+        window=window,
+        lease=opening.lease,
+        lease_until=None if head.lease_until is None else from_micros(head.lease_until),
+        created=created,
+        expired=expired,
+        last_active_at=last_active,
+    )
+
+
+def finish(txn: Transaction, ask: Ask, turn: OpenTurn, closing: Closing, bodies: Sequence[bytes]) -> Appended:
+    """Append the reply, add the usage, apply the changes, give the lease back."""
+    head = _leased(txn, ask, turn)
+    if head.lease != turn.id:
+        if head.closed == turn.id or _once.was_completed(txn, head, turn.id):
+            return Appended(session=session_of(head), duplicate=True)
+        raise TurnLost(turn.session.id, turn.id)
+    if bodies and closing.producer is not None:
+        if _once.seen(txn, head, closing.producer):
+            bodies = ()
+        else:
+            _once.advance(txn, head, closing.producer)
+
+    reply = _log.add(txn, head, bodies, [turn.number] * len(bodies)) if bodies else ()
+    if not closing.abandoned:
+        head.closed = turn.id
+        if head.lease_key is not None:
+            span = (head.last_seq - len(reply) + 1, head.last_seq) if reply else _NOTHING
+            _once.completed(txn, head, head.lease_key, span)
+    head.lease = head.lease_until = head.lease_key = None
+    head.tokens += closing.usage.tokens
+    head.cost_nanos += closing.usage.cost_nanos
+    if closing.changes is not None:
+        apply(head, closing.changes)
+        save_profile(txn, head)
+    _log.trim(txn, head)
+    save(txn, head, ask.now)
+    return Appended(session=session_of(head), messages=reply)
+
+
+def renew(txn: Transaction, ask: Ask, turn: OpenTurn) -> OpenTurn:
+    """Hold the lease for as long again."""
+    head = _leased(txn, ask, turn)
+    if head.lease != turn.id:
+        raise TurnLost(turn.session.id, turn.id)
+    head.lease_until = _lease_end(ask.now, turn.lease)
+    txn.execute("UPDATE session SET lease_until = ? WHERE id = ?", (head.lease_until, head.id))
+    txn.hot.put(head)
+    return replace(turn, lease_until=from_micros(head.lease_until))
+
+
+def append(txn: Transaction, ask: Ask, scope: Scope, batch: Batch, bodies: Sequence[bytes]) -> Appended:
+    """Append messages outside a turn."""
+    head, expired = _reach_or_none(txn, ask, batch.create)
+    if head is not None and batch.once is not None:
+        keyed = _once.known(txn, head, batch.once)
+        if keyed is not None:
+            messages = _log.between(txn.execute, head, keyed.words_first, keyed.words_last)
+            return Appended(session=session_of(head), messages=messages, duplicate=True)
+    if batch.producer is not None and _once.seen(txn, head, batch.producer) and head is not None:
+        return Appended(session=session_of(head), duplicate=True)
+
+    created = head is None
+    if head is None:
+        head = _planted(txn, ask, scope, batch.create, batch.id, expired)
+    if batch.producer is not None:
+        _once.advance(txn, head, batch.producer)
+    number = head.turns + 1
+    head.turns = number
+    stored = _log.add(txn, head, bodies, [number + offset for offset in turn_offsets(batch.messages)])
+    if batch.once is not None:
+        _once.remember(txn, head, batch.once, batch.id, _span(head, stored), finished=True)
+    head.tokens += batch.spent.tokens
+    head.cost_nanos += batch.spent.cost_nanos
+    _log.trim(txn, head)
+    save(txn, head, ask.now)
+    return Appended(session=session_of(head), messages=stored, created=created, expired=expired)
+
+
+def _reach_or_none(txn: Transaction, ask: Ask, create: NewSession | None) -> tuple[Head | None, bool]:
+    """The session, or nothing where one may be made; and whether an expired one stands in its place."""
+    try:
+        return reach_to_write(txn, ask), False
+    except (SessionForeign, Damaged):
+        raise
+    except SessionNotFound as absent:
+        if create is None:
+            raise
+        return None, isinstance(absent, SessionExpired)
+
+
+def _planted(txn: Transaction, ask: Ask, scope: Scope, create: NewSession | None, token: str, expired: bool) -> Head:
+    assert create is not None, "without it an absent session was refused"
+    old = take(txn, ask) if expired else None
+    if old is not None:
+        _log.clear(txn, old.id)
+        uproot(txn, old.id, old.key)
+    return plant(txn, ask, scope, create, token)
+
+
+def _leased(txn: Transaction, ask: Ask, turn: OpenTurn) -> Head:
+    try:
+        head = reach_to_write(txn, ask)
+    except Damaged:
+        raise
+    except SessionNotFound:
+        raise TurnLost(turn.session.id, turn.id) from None
+    if head.incarnation != turn.session.incarnation:
+        raise TurnLost(turn.session.id, turn.id)
+    return head
+
+
+def _refuse_if_busy(head: Head, ask: Ask) -> None:
+    if head.lease is not None and head.lease_until is not None and head.lease_until > ask.now:
+        raise SessionBusy(head.session_id, timedelta(microseconds=head.lease_until - ask.now))
+
+
+def _opened(
+    txn: Transaction, head: Head, opening: Opening, bodies: Sequence[bytes], doubled: bool
+) -> tuple[int, tuple[Message, ...]]:
+    """Store the words under a new turn number, unless their producer sent them before."""
+    number = head.turns = head.turns + 1
+    if opening.producer is not None and not doubled:
+        _once.advance(txn, head, opening.producer)
+    stored = _log.add(txn, head, bodies, [number] * len(bodies)) if bodies and not doubled else ()
+    if opening.once is not None:
+        _once.remember(txn, head, opening.once, opening.turn_id, _span(head, stored), finished=False)
+    return number, stored
+
+
+def _take_lease(txn: Transaction, head: Head, opening: Opening, now: int, *, resumed: bool) -> None:
+    head.lease = opening.turn_id
+    head.lease_until = _lease_end(now, opening.lease)
+    head.lease_key = None if opening.once is None else _once.digest(opening.once.key)
+    if resumed and head.lease_key is not None:
+        _once.resumed(txn, head, head.lease_key, opening.turn_id)
+
+
+def _lease_end(now: int, lease: timedelta) -> int:
+    return checked_moment(now + lease // _MICROSECOND)
+
+
+def _finished(txn: Transaction, scope: Scope, head: Head, keyed: _once.Keyed) -> OpenTurn:
+    return OpenTurn(
+        id=keyed.turn_id,
+        number=keyed.number,
+        scope=scope,
+        session=session_of(head),
+        state=TurnState.FINISHED,
+        words=_log.between(txn.execute, head, keyed.words_first, keyed.words_last),
+        window=(),
+        reply=_log.between(txn.execute, head, keyed.reply_first, keyed.reply_last),
+        last_active_at=from_micros(head.updated_at),
+    )
+
+
+def _span(head: Head, stored: Sequence[Message]) -> tuple[int, int]:
+    """The sequence numbers of what was just stored; an empty stretch lies behind the log's end."""
+    return head.last_seq - len(stored) + 1, head.last_seq

@@ -1,0 +1,167 @@
+"""The one thread that writes: it commits together whatever has queued up, so that many callers share one fsync.
+
+A step decides first and writes afterwards, so most errors leave nothing behind. Where one fails after it has written,
+the whole transaction is rolled back and the other steps are run again without it; steps must bear that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from queue import Empty, SimpleQueue
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from tenuto.stores.sqlite._file import insist
+from tenuto.stores.sqlite._hot import Hot
+from tenuto.stores.sqlite._jobs import Job, closed, hand_back
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Callers beyond this many wait before they queue, so that a stalled disk cannot fill the memory.
+_MAX_WAITING: Final = 10_000
+_MAX_BATCH: Final = 1000
+_CHANGES_KEPT: Final = 1000
+_PRUNE_EVERY: Final = 128
+
+
+class Transaction:
+    """What a step sees of the open transaction: SQL, known heads, and where to note the keys of sessions it changed."""
+
+    __slots__ = ("changed", "execute", "executemany", "hot")
+
+    def __init__(self, db: sqlite3.Connection, hot: Hot) -> None:
+        self.hot = hot
+        cursor = db.cursor()
+        self.execute = cursor.execute
+        self.executemany = cursor.executemany
+        self.changed: list[bytes] = []
+
+
+class Writer:
+    """Group commit. A result is handed back after its commit, so acknowledged means on disk."""
+
+    def __init__(self, db: sqlite3.Connection, patience: timedelta) -> None:
+        self.id: Final = secrets.randbits(62)
+        self._db = db
+        self._patience = patience
+        self._hot = Hot()
+        self._loop = asyncio.get_running_loop()
+        self._gathered: list[Job[Any]] = []
+        self._waiting = 0
+        self._room = asyncio.Event()
+        self._closing = False
+        self._queue: SimpleQueue[list[Job[Any]] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="tenuto-sqlite-writer", daemon=True)
+        self._thread.start()
+
+    async def run(self, step: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a step in the next transaction and return its result once that is committed.
+
+        A caller that is cancelled before its step began is left out; after that the step stands.
+        """
+        assert not kwargs, "steps take positional arguments"
+        while self._waiting >= _MAX_WAITING:
+            self._room.clear()
+            await self._room.wait()
+        if self._closing:
+            raise closed()
+        job: Job[T] = Job(self._loop.create_future(), step, args)
+        self._waiting += 1
+        # Everything asked for within one turn of the loop goes over together.
+        if not self._gathered:
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append(job)
+        return await job.future
+
+    async def close(self) -> None:
+        """Finish what is queued and close the connection."""
+        if self._closing:
+            return
+        self._closing = True
+        self._hand_over()
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _hand_over(self) -> None:
+        if self._gathered:
+            self._queue.put(self._gathered)
+            self._gathered = []
+
+    def _handed_back(self, count: int) -> None:
+        self._waiting -= count
+        self._room.set()
+
+    # From here on: the writer's own thread.
+
+    def _work(self) -> None:
+        last = False
+        while not last:
+            jobs, last = self._collect()
+            if jobs:
+                self._settle(jobs)
+                hand_back(self._loop, jobs, self._handed_back)
+        self._db.close()
+
+    def _collect(self) -> tuple[list[Job[Any]], bool]:
+        """Wait for work, then take all that has come."""
+        handed = self._queue.get()
+        jobs: list[Job[Any]] = []
+        with suppress(Empty):
+            while handed is not None:
+                jobs += handed
+                if len(jobs) >= _MAX_BATCH:
+                    break
+                handed = self._queue.get_nowait()
+        return jobs, handed is None
+
+    def _settle(self, jobs: list[Job[Any]]) -> None:
+        """Give each job its outcome: a result that is on disk, or a failure that left nothing."""
+        left = [job for job in jobs if not job.future.cancelled()]
+        try:
+            while left and not self._commit(left):
+                left = [job for job in left if job.failure is None]
+        except Exception as exc:
+            self._roll_back()
+            for job in left:
+                job.fail(exc)
+
+    def _commit(self, jobs: list[Job[Any]]) -> bool:
+        """Run the jobs in one transaction. False: one failed halfway, and nothing at all was stored."""
+        db = self._db
+        insist(lambda: db.execute("BEGIN IMMEDIATE"), self._patience)
+        self._hot.validate(db)
+        txn = Transaction(db, self._hot)
+        for job in jobs:
+            noted, written = len(txn.changed), db.total_changes
+            try:
+                job.result = job.step(txn, *job.args)
+            except Exception as exc:
+                job.fail(exc)
+                if db.total_changes != written or not db.in_transaction:
+                    self._roll_back()
+                    return False
+                del txn.changed[noted:]
+        self._tell(txn)
+        db.execute("COMMIT")
+        return True
+
+    def _tell(self, txn: Transaction) -> None:
+        """Leave word for other processes' caches, in the same transaction."""
+        if not txn.changed:
+            return
+        keys = b"".join(dict.fromkeys(txn.changed))
+        number = txn.execute("INSERT INTO change (writer, keys) VALUES (?, ?)", (self.id, keys)).lastrowid
+        if number is not None and number % _PRUNE_EVERY == 0:
+            txn.execute("DELETE FROM change WHERE number <= ?", (number - _CHANGES_KEPT,))
+
+    def _roll_back(self) -> None:
+        self._hot.clear()
+        with suppress(sqlite3.Error):
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")

@@ -1,0 +1,276 @@
+"""The `Store` port over one SQLite file."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Concatenate, Final, ParamSpec, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from tenuto.errors import InvalidSetting, SessionCorrupt, TurnLost, Unavailable
+from tenuto.model import (
+    Appended,
+    Batch,
+    Changes,
+    Closing,
+    Forking,
+    Gone,
+    MessagePage,
+    Opening,
+    OpenTurn,
+    Page,
+    Scope,
+    Session,
+    SessionPage,
+    SessionQuery,
+    StateEntry,
+    Stats,
+)
+from tenuto.model.scope import state_key
+from tenuto.model.values import Json, checked_id, checked_json
+from tenuto.ports import Clock, utc_now
+from tenuto.stores.codec import to_micros
+from tenuto.stores.sqlite import _edits, _shelves, _state, _turns
+from tenuto.stores.sqlite._faults import Damaged
+from tenuto.stores.sqlite._feed import Feed
+from tenuto.stores.sqlite._file import Synchronous, checked_path, open_file
+from tenuto.stores.sqlite._heads import Ask, asked, reach
+from tenuto.stores.sqlite._log import encoded, page_of
+from tenuto.stores.sqlite._readers import Readers
+from tenuto.stores.sqlite._rows import session_of
+from tenuto.stores.sqlite._writer import Transaction, Writer
+
+_logger = logging.getLogger(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Upkeep removes this many sessions in one transaction, so that turns need not wait long for it.
+_UPKEEP_STRIDE: Final = 50
+
+
+class SqliteStore:
+    """Sessions and state in one file; several processes may open it at once.
+
+    One thread writes and commits together what has queued up; a few others read. Acknowledged means on disk, unless
+    `synchronous="normal"`: then it survives the death of the process, but not of the machine.
+    """
+
+    def __init__(self, *, path: Path, clock: Clock, writer: Writer, readers: Readers, feed: Feed) -> None:
+        self.path: Final = path
+        self._clock = clock
+        self._writer = writer
+        self._readers = readers
+        self._feed = feed
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | Path,
+        *,
+        clock: Clock = utc_now,
+        synchronous: Synchronous = "full",
+        readers: int = 2,
+        patience: timedelta = timedelta(seconds=5),
+    ) -> SqliteStore:
+        """Open the file, and create it, for its owner alone, where there is none.
+
+        `patience` is how long a call waits for other processes' locks before it is `Unavailable`.
+
+        Raises:
+            InvalidSetting: the path or another setting cannot be right, or the file is not ours to read.
+            Unavailable: the file cannot be opened now.
+        """
+        if synchronous not in ("full", "normal"):
+            raise InvalidSetting("synchronous", "it is neither 'full' nor 'normal'")
+        if readers < 1:
+            raise InvalidSetting("readers", "it is below 1")
+        file = checked_path(path)
+        writing, *reading = await asyncio.to_thread(open_file, file, synchronous, readers, patience)
+        writer = Writer(writing, patience)
+        return cls(path=file, clock=clock, writer=writer, readers=Readers(reading), feed=Feed(file, writer.id))
+
+    async def __aenter__(self) -> SqliteStore:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Finish what is queued and let go of the file."""
+        self._feed.close()
+        await self._readers.close()
+        await self._writer.close()
+
+    # Turns
+
+    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+        ask = self._ask(scope, opening.session_id)
+        return await self._write(_turns.begin, ask, scope, opening, encoded(opening.words))
+
+    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+        ask = self._ask(turn.scope, turn.session.id)
+        try:
+            return await self._write(_turns.finish, ask, turn, closing, encoded(closing.reply))
+        except SessionCorrupt:
+            raise TurnLost(turn.session.id, turn.id) from None
+
+    async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
+        try:
+            return await self._write(_turns.renew, self._ask(turn.scope, turn.session.id), turn)
+        except SessionCorrupt:
+            raise TurnLost(turn.session.id, turn.id) from None
+
+    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
+        ask = self._ask(scope, session_id)
+        return await self._write(_turns.append, ask, scope, batch, encoded(batch.messages))
+
+    # Reading
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        ask = self._ask(scope, session_id)
+        return await self._touched(ask, await self._read(_session, ask))
+
+    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+        ask = self._ask(scope, session_id)
+        found = await self._read(_messages, ask, page)
+        session = await self._touched(ask, found.session)
+        return found if session is found.session else replace(found, session=session)
+
+    async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
+        while True:
+            try:
+                return await self._readers.run(_shelves.page_of_sessions, scope, query, self._clock())
+            except Damaged as damage:
+                await self._set_aside(damage)  # The next look no longer meets it.
+
+    # Changing
+
+    async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
+        return await self._write(_edits.patch, self._ask(scope, session_id), changes)
+
+    async def reset(self, scope: Scope, session_id: str) -> Session:
+        return await self._write(_edits.reset, self._ask(scope, session_id))
+
+    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
+        ask, target = self._ask(scope, session_id), self._ask(scope, forking.new_id)
+        return await self._write(_edits.fork, ask, target, forking)
+
+    async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
+        return await self._write(_edits.truncate, self._ask(scope, session_id), after)
+
+    async def delete(self, scope: Scope, session_id: str) -> None:
+        await self._write(_edits.delete, self._ask(scope, session_id))
+
+    # State
+
+    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
+        return await self._readers.run(_state.read, state_key(scope, namespace), key)
+
+    async def write_state(
+        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
+    ) -> StateEntry:
+        checked_id(key, "the state key")
+        checked_json(value, "the state value")
+        raw = msgspec.json.encode(value)
+        version = await self._writer.run(_state.write, state_key(scope, namespace), key, raw, if_version)
+        return StateEntry(key=key, value=value, version=version)
+
+    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
+        return await self._writer.run(_state.delete, state_key(scope, namespace), key)
+
+    async def list_state(
+        self, scope: Scope, namespace: str, after: str = "", limit: int = 100
+    ) -> tuple[StateEntry, ...]:
+        return await self._readers.run(_state.listed, state_key(scope, namespace), after, limit)
+
+    # Upkeep
+
+    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+        gone: tuple[Gone, ...] = ()
+        while len(gone) < limit:
+            stride = min(_UPKEEP_STRIDE, limit - len(gone))
+            looked_at, removed = await self._writer.run(_shelves.sweep, stride, to_micros(self._clock()))
+            gone += removed
+            if looked_at < stride:
+                break
+        return gone
+
+    async def evict(self, scope: Scope, keep: int) -> tuple[Gone, ...]:
+        gone: tuple[Gone, ...] = ()
+        for _ in range(0, await self._readers.run(_shelves.excess, scope, keep), _UPKEEP_STRIDE):
+            now = to_micros(self._clock())
+            gone += await self._writer.run(_shelves.evict, scope, keep, _UPKEEP_STRIDE, now)
+        return gone
+
+    async def stats(self, scope: Scope) -> Stats:
+        return await self._readers.run(_shelves.counted, scope, self._clock())
+
+    async def ping(self) -> None:
+        await self._readers.run(_ping)
+
+    # Changes
+
+    def watch(self, drop: Callable[[Iterable[bytes] | None], None]) -> AbstractAsyncContextManager[None]:
+        return self._feed.watch(drop)
+
+    def catch_up(self) -> bool:
+        return self._feed.catch_up()
+
+    # What the methods share
+
+    def _ask(self, scope: Scope, session_id: str) -> Ask:
+        return asked(scope, session_id, self._clock())
+
+    async def _write(self, step: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a step; a damaged record that it meets is set aside before the caller hears of it."""
+        try:
+            return await self._writer.run(step, *args, **kwargs)
+        except Damaged as damage:
+            await self._try_to_set_aside(damage)
+            raise
+
+    async def _read(
+        self, step: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        try:
+            return await self._readers.run(step, *args, **kwargs)
+        except Damaged as damage:
+            await self._try_to_set_aside(damage)
+            raise
+
+    async def _try_to_set_aside(self, damage: Damaged) -> None:
+        try:
+            await self._set_aside(damage)
+        except Unavailable:
+            # The file may be full or read-only. The caller's answer is the same, and the next call tries again.
+            _logger.warning("a damaged session (row %d) could not be set aside", damage.row)
+
+    async def _set_aside(self, damage: Damaged) -> None:
+        now = to_micros(self._clock())
+        await self._writer.run(_edits.set_aside, damage.row, damage.session_id, damage.reason, now)
+
+    async def _touched(self, ask: Ask, session: Session) -> Session:
+        moved = session.read_deadline(self._clock())
+        return session if moved is None else await self._write(_edits.touch, ask, to_micros(moved))
+
+
+def _session(db: sqlite3.Connection, ask: Ask) -> Session:
+    return session_of(reach(db.execute, ask))
+
+
+def _messages(db: sqlite3.Connection, ask: Ask, page: Page) -> MessagePage:
+    return page_of(db.execute, reach(db.execute, ask), page)
+
+
+def _ping(db: sqlite3.Connection) -> None:
+    db.execute("SELECT 1 FROM session LIMIT 1").fetchone()

@@ -1,0 +1,211 @@
+"""The shared connection: everybody gets their own reply, whatever the others do."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tenuto.stores.redis._door import LinkPolicy
+from tenuto.stores.redis._faults import LinkDown, Refused
+from tenuto.stores.redis._link import Link
+from tenuto.stores.redis._scripts import Script
+from tests.servers import RedisServer, start_redis
+
+ECHO = Script("return {KEYS[1], ARGV[1]}")
+
+
+@asynccontextmanager
+async def linked(url: str, policy: LinkPolicy | None = None) -> AsyncIterator[Link]:
+    link = Link(url, policy)
+    try:
+        yield link
+    finally:
+        await link.aclose()
+
+
+@pytest.fixture
+async def link(redis_server: RedisServer) -> AsyncIterator[Link]:
+    async with linked(redis_server.url) as opened:
+        yield opened
+
+
+async def test_interleaved_calls_get_their_own_replies(link: Link) -> None:
+    async def talk(task: int) -> None:
+        for number in range(32):
+            word = f"{task}:{number}"
+            assert await link.call("ECHO", word) == word.encode()
+            assert await link.run(ECHO, [b"k"], [word]) == [b"k", word.encode()]
+
+    async with asyncio.TaskGroup() as tasks:
+        for task in range(32):
+            tasks.create_task(talk(task))
+
+
+async def test_all_tasks_share_one_connection(link: Link) -> None:
+    await asyncio.gather(*(link.call("PING") for _ in range(50)))
+
+    mine = [line for line in (await link.call("CLIENT", "LIST")).decode().splitlines() if "name=tenuto" in line]
+    assert len(mine) == 1
+
+
+async def test_lanes_are_opened_as_asked(redis_server: RedisServer) -> None:
+    async with linked(redis_server.url, LinkPolicy(lanes=2, client_name="two-lanes")) as link:
+        await asyncio.gather(*(link.call("PING") for _ in range(10)))
+
+        listing = (await link.call("CLIENT", "LIST")).decode()
+        assert listing.count("name=two-lanes") == 2
+
+
+async def test_a_cancelled_call_does_not_disturb_the_others(link: Link) -> None:
+    await link.call("PING")
+    asked = [asyncio.ensure_future(link.call("ECHO", str(number))) for number in range(100)]
+    await asyncio.sleep(0)
+    for number in range(0, 100, 3):
+        asked[number].cancel()
+
+    replies = await asyncio.gather(*asked, return_exceptions=True)
+
+    for number, reply in enumerate(replies):
+        if number % 3:
+            assert reply == str(number).encode()
+        else:
+            assert isinstance(reply, asyncio.CancelledError)
+    assert await link.call("ECHO", "after") == b"after"
+
+
+async def test_a_script_unknown_to_the_server_is_loaded_and_run(link: Link) -> None:
+    count = Script("return redis.call('INCR', KEYS[1])")
+    await link.call("DEL", "noscript-count")
+    await link.call("SCRIPT", "FLUSH")
+
+    replies = await asyncio.gather(*(link.run(count, [b"noscript-count"], []) for _ in range(50)))
+
+    assert sorted(replies) == list(range(1, 51))
+    await link.call("SCRIPT", "FLUSH")
+    assert await link.run(count, [b"noscript-count"], []) == 51
+
+
+async def test_a_big_value_goes_through(link: Link) -> None:
+    big = b"x" * (8 * 1024 * 1024)
+    both = await asyncio.gather(link.run(ECHO, [b"k"], [big]), link.run(ECHO, [b"k"], [b"small"]))
+
+    assert both == [[b"k", big], [b"k", b"small"]]
+
+
+async def test_callers_wait_while_the_server_takes_no_more_bytes(link: Link) -> None:
+    big = b"x" * (1024 * 1024)
+
+    replies = await asyncio.gather(*(link.call("ECHO", big, timeout=20) for _ in range(40)))
+
+    assert all(reply == big for reply in replies)
+
+
+async def test_an_error_reply_is_refused_without_the_arguments(link: Link) -> None:
+    with pytest.raises(Refused) as refused:
+        await link.call("NONSENSE", "what the user said")
+
+    assert refused.value.code == "ERR"
+    assert "user said" not in str(refused.value)
+
+
+async def test_nobody_listening_is_told_soon() -> None:
+    async with linked("redis://127.0.0.1:1") as link:
+        started = asyncio.get_running_loop().time()
+        with pytest.raises(LinkDown):
+            await link.call("PING")
+        assert asyncio.get_running_loop().time() - started < 1
+
+
+async def test_password_user_and_database_are_used(redis_server: RedisServer) -> None:
+    with start_redis(redis_server.flavour) as server:
+        server.call("CONFIG", "SET", "requirepass", "p@ss word")
+        async with linked(f"redis://:p%40ss%20word@127.0.0.1:{server.port}/2") as link:
+            await link.call("SET", "where", "two")
+            await link.call("ACL", "SETUSER", "ann", "on", ">secret", "~*", "+@all")
+        async with linked(f"redis://ann:secret@127.0.0.1:{server.port}/2") as link:
+            assert await link.call("GET", "where") == b"two"
+            assert await link.call("ACL", "WHOAMI") == b"ann"
+        async with linked(f"redis://:wrong@127.0.0.1:{server.port}") as link:
+            with pytest.raises(Refused, match="WRONGPASS"):
+                await link.call("PING")
+
+
+async def test_tls_is_spoken_and_verified(redis_server: RedisServer, tmp_path: Path) -> None:
+    ca, server_side = certificate(tmp_path)
+    async with tls_front(redis_server.port, server_side) as port:
+        async with linked(f"rediss://localhost:{port}?ca={ca}") as link:
+            assert await asyncio.gather(*(link.call("ECHO", str(n)) for n in range(20))) == [
+                str(n).encode() for n in range(20)
+            ]
+        async with linked(f"rediss://localhost:{port}") as link:
+            with pytest.raises(LinkDown):
+                await link.call("PING")
+        async with linked(f"rediss://localhost:{port}?verify=no") as link:
+            assert await link.call("PING") == b"PONG"
+
+
+def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
+    """A certificate for localhost that is its own authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    built = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]), False
+        )
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        .sign(key, hashes.SHA256())
+    )
+    ca, pair = folder / "ca.pem", folder / "pair.pem"
+    ca.write_bytes(built.public_bytes(serialization.Encoding.PEM))
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    pair.write_bytes(secret + ca.read_bytes())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair)
+    return ca, context
+
+
+@asynccontextmanager
+async def tls_front(port: int, context: ssl.SSLContext) -> AsyncIterator[int]:
+    """A TLS door before a server that speaks plainly: the wheel's server is built without TLS."""
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass  # either side may hang up at any time
+        finally:
+            writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(carry(reader, inner_writer), carry(inner_reader, writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await asyncio.sleep(0.05)

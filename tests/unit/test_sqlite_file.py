@@ -1,0 +1,168 @@
+"""Opening the file: what is made, what is refused, and what another release or program left there."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tenuto.errors import InvalidSetting
+from tenuto.model import Page
+from tenuto.stores.sqlite import SqliteStore
+from tenuto.stores.sqlite._schema import APPLICATION_ID, MIGRATIONS
+from tests.samples import ANN, batch, texts
+
+
+async def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    async with await SqliteStore.open(path) as store:
+        await store.append(ANN, "s", batch("hello"))
+
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+
+    assert modes == {"sessions.db": 0o600, "sessions.db-wal": 0o600, "sessions.db-shm": 0o600}
+
+
+async def test_a_closed_store_leaves_one_file_that_opens_again(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    async with await SqliteStore.open(path) as store:
+        await store.append(ANN, "s", batch("hello"))
+
+    assert [file.name for file in tmp_path.iterdir()] == ["sessions.db"]
+    async with await SqliteStore.open(str(path)) as store:
+        assert await texts(store, ANN, "s") == ["hello"]
+
+
+async def test_acknowledged_means_fsynced_unless_relaxed(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "a.db") as full:
+        assert full._writer._db.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert full._writer._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    async with await SqliteStore.open(tmp_path / "b.db", synchronous="normal") as relaxed:
+        assert relaxed._writer._db.execute("PRAGMA synchronous").fetchone() == (1,)
+
+
+async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match=r"no-such-folder does not exist"):
+        await SqliteStore.open(tmp_path / "no-such-folder" / "sessions.db")
+
+
+@pytest.mark.parametrize("path", ["", ":memory:"])
+async def test_memory_is_another_store(path: str) -> None:
+    with pytest.raises(InvalidSetting, match="memory store"):
+        await SqliteStore.open(path)
+
+
+async def test_settings_out_of_range_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match="folder"):
+        await SqliteStore.open(tmp_path)
+    with pytest.raises(InvalidSetting, match="readers"):
+        await SqliteStore.open(tmp_path / "sessions.db", readers=0)
+    with pytest.raises(InvalidSetting, match="synchronous"):
+        # The point of the test: a value the type forbids, as a settings file may hold it.
+        await SqliteStore.open(tmp_path / "sessions.db", synchronous="off")  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_file_of_a_newer_release_is_refused_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    await (await SqliteStore.open(path)).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    before = path.read_bytes()
+
+    with pytest.raises(InvalidSetting, match=f"format {len(MIGRATIONS) + 1}, and this release .* {len(MIGRATIONS)}"):
+        await SqliteStore.open(path)
+
+    assert path.read_bytes() == before
+
+
+async def test_another_programs_database_is_refused_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    before = path.read_bytes()
+
+    with pytest.raises(InvalidSetting, match="another program"):
+        await SqliteStore.open(path)
+
+    assert path.read_bytes() == before
+
+
+async def test_what_is_no_database_is_refused_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("dear diary " * 100)
+
+    with pytest.raises(InvalidSetting, match="not a SQLite database"):
+        await SqliteStore.open(path)
+
+    assert path.read_text() == "dear diary " * 100
+
+
+async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    path.touch()
+
+    async with await SqliteStore.open(path) as store:
+        await store.append(ANN, "s", batch("hello"))
+
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+        assert db.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+
+
+async def test_a_file_switched_out_of_wal_is_switched_back(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    await (await SqliteStore.open(path)).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode = DELETE")
+
+    async with await SqliteStore.open(path) as store:
+        assert store._writer._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_many_processes_may_make_the_file_at_once(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, sys\n"
+        "from tenuto.stores.sqlite import SqliteStore\n"
+        "async def main():\n"
+        "    async with await SqliteStore.open(sys.argv[1]) as store:\n"
+        "        await store.ping()\n"
+        "asyncio.run(main())\n"
+    )
+    makers = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "sessions.db")]) for _ in range(4)]
+
+    assert [maker.wait(60) for maker in makers] == [0, 0, 0, 0]
+
+
+async def test_opening_imports_little(tmp_path: Path) -> None:
+    """A worker or a command must not wait for frameworks it does not use."""
+    program = (
+        "import asyncio, sys\n"
+        "from tenuto.stores.sqlite import SqliteStore\n"
+        "async def main():\n"
+        "    async with await SqliteStore.open(sys.argv[1]) as store:\n"
+        "        await store.ping()\n"
+        "asyncio.run(main())\n"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "s.db")], capture_output=True, text=True, check=True
+    )
+
+    heavy = {"fastapi", "pydantic", "redis", "asyncpg", "typer", "rich", "uvicorn", "numpy", "jwt", "prometheus_client"}
+    assert not heavy & set(done.stdout.split())
+
+
+async def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "sessions.db")
+    await store.close()
+    await store.close()
+
+    with pytest.raises(Exception, match="closed"):
+        await store.messages(ANN, "s", Page())
+    assert not store.catch_up()

@@ -1,0 +1,224 @@
+"""The writer thread: one commit for many callers, and each caller's outcome is its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tenuto.errors import StoreFull, Unavailable
+from tenuto.stores.sqlite import _writer
+from tenuto.stores.sqlite._file import open_file
+from tenuto.stores.sqlite._writer import Transaction, Writer
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "sessions.db"
+
+
+@pytest.fixture
+async def writer(path: Path) -> AsyncIterator[Writer]:
+    db, reader = open_file(path, "full", 1, timedelta(seconds=5))
+    reader.close()
+    writer = Writer(db, timedelta(milliseconds=50))
+    yield writer
+    await writer.close()
+
+
+def note(txn: Transaction, text: str) -> str:
+    txn.execute("INSERT INTO state VALUES (x'00', ?, x'31', 1)", (text,))
+    txn.changed.append(text.encode().ljust(16))
+    return text
+
+
+def note_then_fail(txn: Transaction, text: str) -> None:
+    note(txn, text)
+    raise LookupError(text)
+
+
+def fail_at_once(txn: Transaction) -> None:
+    txn.changed.append(b"never written...")
+    raise LookupError
+
+
+def noted(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as db:
+        return [row[0] for row in db.execute("SELECT key FROM state ORDER BY key")]
+
+
+def commits(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as db:
+        return int(db.execute("SELECT count(*) FROM change").fetchone()[0])
+
+
+async def test_what_is_asked_together_is_committed_together(writer: Writer, path: Path) -> None:
+    results = await asyncio.gather(*(writer.run(note, f"n{n:02}") for n in range(50)))
+
+    assert results == [f"n{n:02}" for n in range(50)]
+    assert len(noted(path)) == 50
+    assert commits(path) == 1
+
+
+async def test_what_queues_up_behind_a_commit_shares_the_next_one(writer: Writer, path: Path) -> None:
+    started, go_on = threading.Event(), threading.Event()
+
+    def slow(txn: Transaction) -> None:
+        note(txn, "slow")
+        started.set()
+        assert go_on.wait(10)
+
+    first = asyncio.ensure_future(writer.run(slow))
+    await asyncio.to_thread(started.wait, 10)
+    others = [asyncio.ensure_future(writer.run(note, f"n{n}")) for n in range(5)]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(first, *others)
+
+    assert commits(path) == 2
+
+
+async def test_a_step_that_fails_is_rolled_back_alone(writer: Writer, path: Path) -> None:
+    results = await asyncio.gather(
+        writer.run(note, "a"),
+        writer.run(fail_at_once),
+        writer.run(note_then_fail, "b"),
+        writer.run(note, "c"),
+        writer.run(note_then_fail, "d"),
+        return_exceptions=True,
+    )
+
+    assert [type(result) for result in results] == [str, LookupError, LookupError, str, LookupError]
+    assert noted(path) == ["a", "c"]
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT keys FROM change").fetchall() == [(b"a".ljust(16) + b"c".ljust(16),)]
+
+
+async def test_a_statement_that_fails_is_rolled_back_alone_and_translated(writer: Writer, path: Path) -> None:
+    def clash(txn: Transaction) -> None:
+        note(txn, "b")
+        note(txn, "a")
+
+    await writer.run(note, "a")
+    results = await asyncio.gather(writer.run(clash), writer.run(note, "c"), return_exceptions=True)
+
+    assert type(results[0]) is Unavailable
+    assert isinstance(results[0].__cause__, sqlite3.IntegrityError)
+    assert noted(path) == ["a", "c"]
+
+
+async def test_a_commit_that_fails_fails_everybody_and_stores_nothing(writer: Writer, path: Path) -> None:
+    def owe(txn: Transaction) -> None:
+        # A deferred foreign key is checked at COMMIT: the one error that can be provoked just there.
+        txn.execute("CREATE TABLE parent (id INTEGER PRIMARY KEY)")
+        txn.execute("CREATE TABLE child (id REFERENCES parent DEFERRABLE INITIALLY DEFERRED)")
+        txn.execute("INSERT INTO child VALUES (1)")
+
+    writer._db.execute("PRAGMA foreign_keys = ON")
+    results = await asyncio.gather(writer.run(note, "a"), writer.run(owe), return_exceptions=True)
+
+    assert [type(result) for result in results] == [Unavailable, Unavailable]
+    assert noted(path) == []
+    assert await writer.run(note, "b") == "b"
+
+
+async def test_a_full_file_refuses_only_what_does_not_fit(writer: Writer, path: Path) -> None:
+    def limit(txn: Transaction) -> None:
+        pages = txn.execute("PRAGMA page_count").fetchone()[0]
+        txn.execute(f"PRAGMA max_page_count = {pages + 4}")
+
+    def stuff(txn: Transaction) -> None:
+        txn.execute("INSERT INTO state VALUES (x'01', 'big', zeroblob(1000000), 1)")
+
+    await writer.run(limit)
+    results = await asyncio.gather(
+        writer.run(note, "a"), writer.run(stuff), writer.run(note, "b"), return_exceptions=True
+    )
+
+    assert [type(result) for result in results] == [str, StoreFull, str]
+    assert noted(path) == ["a", "b"]
+
+
+async def test_a_cancelled_caller_harms_nobody(writer: Writer, path: Path) -> None:
+    started, go_on = threading.Event(), threading.Event()
+
+    def slow(txn: Transaction) -> None:
+        note(txn, "slow")
+        started.set()
+        assert go_on.wait(10)
+
+    running = asyncio.ensure_future(writer.run(slow))
+    await asyncio.to_thread(started.wait, 10)
+    queued, other = asyncio.ensure_future(writer.run(note, "queued")), asyncio.ensure_future(writer.run(note, "other"))
+    await asyncio.sleep(0)
+    running.cancel()
+    queued.cancel()
+    go_on.set()
+
+    assert await other == "other"
+    assert running.cancelled()
+    assert noted(path) == ["other", "slow"]
+
+
+async def test_beyond_the_bound_callers_wait_and_are_served(
+    writer: Writer, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_writer, "_MAX_WAITING", 4)
+
+    results = await asyncio.gather(*(writer.run(note, f"n{n:02}") for n in range(30)))
+
+    assert results == [f"n{n:02}" for n in range(30)]
+    assert commits(path) >= 30 // 4
+
+
+async def test_a_lock_held_too_long_elsewhere_is_unavailable(writer: Writer, path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Unavailable):
+            await writer.run(note, "a")
+        other.execute("ROLLBACK")
+
+    assert await writer.run(note, "b") == "b"
+
+
+async def test_a_lock_held_briefly_elsewhere_is_waited_for(path: Path) -> None:
+    db, reader = open_file(path, "full", 1, timedelta(seconds=5))
+    reader.close()
+    writer = Writer(db, timedelta(seconds=10))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.ensure_future(writer.run(note, "a"))
+        await asyncio.sleep(0.02)
+        other.execute("COMMIT")
+
+        assert await waiting == "a"
+    await writer.close()
+
+
+async def test_closing_finishes_what_is_queued(writer: Writer, path: Path) -> None:
+    waiting = [asyncio.ensure_future(writer.run(note, f"n{n}")) for n in range(5)]
+    await asyncio.sleep(0)
+
+    await writer.close()
+
+    assert await asyncio.gather(*waiting) == [f"n{n}" for n in range(5)]
+    with pytest.raises(Unavailable, match="closed"):
+        await writer.run(note, "late")
+    assert len(noted(path)) == 5
+
+
+async def test_the_list_of_changes_is_pruned(writer: Writer, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_writer, "_CHANGES_KEPT", 10)
+    monkeypatch.setattr(_writer, "_PRUNE_EVERY", 8)
+
+    for n in range(40):
+        await writer.run(note, f"n{n}")
+
+    assert 10 <= commits(path) < 10 + 8
