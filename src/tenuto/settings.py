@@ -55,7 +55,8 @@ class Settings(Value, frozen=True, kw_only=True):
     port: int = 8765
     max_body_bytes: int = 8 * 1024 * 1024
     max_message_bytes: int = 1024 * 1024
-    requests_per_minute: int = 6000
+    # None: 6,000 for each credential, and no limit where none is needed.
+    requests_per_minute: int | None = None
 
     jwt_secret: str | None = None
     jwt_key_file: str | None = None
@@ -79,7 +80,7 @@ class Settings(Value, frozen=True, kw_only=True):
         _within("port", self.port, 0, 65_535)
         for what in ("l1_sessions", "l1_bytes", "max_body_bytes"):
             _within(what, getattr(self, what), 1, 2**53)
-        _within("requests_per_minute", self.requests_per_minute, 0, 2**31)
+        _within("requests_per_minute", self.requests_per_minute or 0, 0, 2**31)
         _one_of("sqlite_synchronous", self.sqlite_synchronous, ("full", "normal"))
         _one_of("log_level", self.log_level, ("debug", "info", "warning", "error"))
         if self.max_body_bytes < self.max_message_bytes:
@@ -168,6 +169,9 @@ def read_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Set
             values[name.lower()] = _parsed(name, text, kinds[name.lower()])
     if "store" not in values and environ.get("REDIS_URL"):
         values["store"] = environ["REDIS_URL"]
+    if "port" not in values and environ.get("PORT"):
+        # How hosting platforms name the port.
+        values["port"] = _parsed("PORT", environ["PORT"], int)
     values |= {name: value for name, value in given.items() if value is not None}
     return Settings(**values)
 

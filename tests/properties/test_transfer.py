@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tenuto.errors import Invalid
-from tenuto.model import Batch, Draft, Message, NewSession, Page, Role, Session, Usage, text_part
+from tenuto.model import Batch, Draft, Message, NewSession, Page, Role, Session, Status, Usage, text_part
 from tenuto.sessions import fresh_id
 from tenuto.sessions.shape import message_json
 from tenuto.sessions.transfer import ExportFormat, SavedSession, exported, imported
@@ -82,7 +84,7 @@ async def test_what_was_exported_comes_back(
     new = NewSession(title=title, context=context, attributes=attributes)
     session, messages = await _stored(drafts, new, Usage(tokens=tokens, cost_nanos=tokens * 7))
 
-    saved = _read(await _written(session, messages, how))
+    saved = _read(b"\xef\xbb\xbf" * (tokens % 2) + await _written(session, messages, how))
 
     assert [_facts(draft) for draft in saved.messages] == [_facts(draft) for draft in drafts]
     assert (saved.new.title, repr(saved.new.context), repr(saved.new.attributes)) == (
@@ -113,7 +115,14 @@ def test_garbage_is_refused_with_an_error_of_ours(raw: bytes) -> None:
         b'{"format": "tenuto.session", "version": 1, "session": {}, "messages": [{"role": "king", "text": "x"}]}',
         b'{"format": "tenuto.session", "version": 1, "session": {"tokens": "many"}, "messages": []}',
         b"<!-- no comment of ours -->",
+        b'{"a":' * 100_000,
+        b'{"format": "tenuto.session", "version": 1, "session": {"title": "\xff"}, "messages": []}',
+        b'{"format": "tenuto.session", "version": 1, "session": {"cost_usd": "1e9999999"}, "messages": []}',
+        b'{"format": "tenuto.session", "version": 1, "session": {"tokens": 1.5}, "messages": []}',
+        b'{"format": "tenuto.session", "version": 1, "session": {"tokens": true}, "messages": []}',
+        b'{"format": "tenuto.session", "version": 1, "session": {"status": "lost"}, "messages": []}',
     ],
+    ids=count(),
 )
 def test_a_broken_export_is_refused(raw: bytes) -> None:
     with pytest.raises(Invalid):
@@ -143,3 +152,22 @@ async def test_a_messages_json_keeps_the_senders_fields_beside_ours() -> None:
     shown = message_json(messages[0])
 
     assert (shown["phase"], shown["seq"]) == ("final", 1)
+
+
+async def test_status_and_owner_travel_along() -> None:
+    session, messages = await _stored([], NewSession(), Usage())
+    raw = await _written(replace(session, status=Status.ARCHIVED), messages, ExportFormat.JSON)
+
+    saved = _read(raw)
+
+    assert (saved.status, saved.user) == (Status.ARCHIVED, "ann")
+
+
+async def test_markdown_cannot_steer_a_terminal() -> None:
+    draft = Draft(id="1", role=Role.USER, sent_at=datetime(2026, 1, 1, tzinfo=UTC), parts=(text_part("\x1b[2Jgone"),))
+    session, messages = await _stored([draft], NewSession(), Usage())
+
+    raw = await _written(session, messages, ExportFormat.MARKDOWN)
+
+    assert b"\x1b" not in raw
+    assert _read(raw).messages[0].text == "\x1b[2Jgone"

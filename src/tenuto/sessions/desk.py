@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from hashlib import blake2b
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ from tenuto.model import (
     Draft,
     Forking,
     Gone,
+    Message,
     MessagePage,
     NewSession,
     Once,
@@ -144,27 +145,45 @@ class Sessions:
     # Heads
 
     async def create(
-        self, scope: Scope, new: NewSession | None = None, session_id: str | None = None, key: str | None = None
+        self,
+        scope: Scope,
+        new: NewSession | None = None,
+        session_id: str | None = None,
+        key: str | None = None,
+        fingerprint: str | None = None,
     ) -> tuple[Session, bool]:
         """Make a session, or return the caller's own of that id; tells whether it is new.
 
-        An id that somebody else holds is not told to be taken: the caller gets another one (A8).
+        An id that somebody else holds is not told to be taken: the caller gets another one (A8). The same `key` makes
+        one session.
+
+        Raises:
+            KeyReused: the key came before with other values.
         """
-        asked = session_id or (id_for_key(scope, key) if key else fresh_id())
-        try:
-            return await self._store.get(scope, asked), False
-        except SessionNotFound as absent:
-            await self._tell_refused(scope, asked, absent)
-            if isinstance(absent, SessionForeign):
-                asked = fresh_id()
-        batch = Batch(id=fresh_id(), create=_new(new, self._policy))
-        try:
-            made = await self._store.append(scope, asked, batch)
-        except SessionForeign:
-            # Somebody else took the id between the two calls.
-            made = await self._store.append(scope, fresh_id(), batch)
-        await self._tell_written(scope, made.session, self._policy, created=made.created, expired=made.expired)
+        unnamed = id_for_key(scope, key) if key else fresh_id()
+        asked = session_id or unnamed
+        if session_id is not None:
+            try:
+                return await self._store.get(scope, asked), False
+            except SessionNotFound as absent:
+                await self._tell_refused(scope, asked, absent)
+                if isinstance(absent, SessionForeign):
+                    asked = unnamed
+        once = Once(key=key, fingerprint=fingerprint or _digest(new)) if key else None
+        batch = Batch(id=fresh_id(), create=_new(new, self._policy), once=once)
+        made = await self._make(scope, asked, batch)
+        if not made.duplicate:
+            await self._tell_written(scope, made.session, self._policy, created=made.created, expired=made.expired)
         return made.session, made.created
+
+    async def _make(self, scope: Scope, asked: str, batch: Batch) -> Appended:
+        try:
+            return await self._store.append(scope, asked, batch)
+        except SessionNotFound as absent:
+            # Somebody else has taken the id meanwhile; or what stood there was damaged and is set aside by now.
+            await self._tell_refused(scope, asked, absent)
+            again = asked if isinstance(absent, SessionCorrupt) else fresh_id()
+            return await self._store.append(scope, again, batch)
 
     async def get(self, scope: Scope, session_id: str) -> Session:
         """The session's head."""
@@ -173,6 +192,16 @@ class Sessions:
     async def messages(self, scope: Scope, session_id: str, page: Page | None = None) -> MessagePage:
         """A page of its messages, oldest first; the newest page unless asked otherwise."""
         return await self._seeing(scope, session_id, self._store.messages(scope, session_id, page or Page()))
+
+    async def pages(self, scope: Scope, session: Session, size: int = 200) -> AsyncIterator[tuple[Message, ...]]:
+        """All messages the head knows of, page by page; what is said meanwhile belongs to the next look."""
+        after = 0
+        while after < session.last_seq:
+            page = await self.messages(scope, session.id, Page(limit=size, after=after))
+            yield tuple(message for message in page.messages if message.seq <= session.last_seq)
+            if not page.more_after:
+                return
+            after = page.messages[-1].seq
 
     async def list(self, scope: Scope, query: SessionQuery | None = None) -> SessionPage:
         """The caller's sessions, latest change first."""
@@ -237,17 +266,20 @@ class Sessions:
         await self._announce.tell(EventKind.DELETED, scope, session_id)
 
     async def restore(self, scope: Scope, saved: SavedSession) -> Session:
-        """Make a new session, under a fresh id, out of one that was exported: all of it in one step, or nothing."""
+        """Make a new session, under a fresh id, out of one that was exported: with all its messages, or not at all.
+
+        It belongs to the caller; the tenant itself gives it back to the user it belonged to.
+        """
         _refuse_unsound(saved.messages, self._policy)
-        batch = Batch(
-            id=fresh_id(),
-            messages=saved.messages,
-            usage=saved.usage,
-            create=_new(saved.new, self._policy),
-        )
-        made = await self._store.append(scope, fresh_id(), batch)
-        await self._tell_written(scope, made.session, self._policy, created=True, expired=False)
-        return made.session
+        if not scope.owner:
+            scope = replace(scope, user=saved.user)
+        create = _new(saved.new, self._policy)
+        batch = Batch(id=fresh_id(), messages=saved.messages, usage=saved.usage, create=create)
+        session = (await self._store.append(scope, fresh_id(), batch)).session
+        if saved.status is not session.status:
+            session = await self._store.patch(scope, session.id, Changes(status=saved.status))
+        await self._tell_written(scope, session, self._policy, created=True, expired=False)
+        return session
 
     async def stats(self, scope: Scope) -> Stats:
         """How much the caller has."""
@@ -348,5 +380,8 @@ def _instead(scope: Scope, opening: Opening, absent: SessionNotFound, key: str |
 
 def fingerprint(drafts: Sequence[Draft]) -> str:
     """What an idempotency key stands for: who says what. Ids and times are the sender's bookkeeping and left out."""
-    body = msgspec.json.encode([(draft.role, draft.parts, draft.speaker, draft.extra) for draft in drafts])
-    return blake2b(body, digest_size=16).hexdigest()
+    return _digest([(draft.role, draft.parts, draft.speaker, draft.extra) for draft in drafts])
+
+
+def _digest(value: object) -> str:
+    return blake2b(msgspec.json.encode(value), digest_size=16).hexdigest()

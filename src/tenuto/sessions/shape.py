@@ -6,12 +6,14 @@ A message's fields that we do not know stand beside ours, as the sender wrote th
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
 
 from tenuto.errors import Invalid, InvalidJson
-from tenuto.model import Draft, Message, Role, Session, text_part
+from tenuto.model import Draft, Message, Role, Session, Stats, text_part
+from tenuto.model.session import NANOS_PER_USD
 from tenuto.model.values import Json, JsonObject
 
 _OURS: Final = frozenset(
@@ -43,6 +45,16 @@ def session_json(session: Session) -> JsonObject:
         "tokens": session.tokens,
         "cost_usd": str(session.cost_usd),
         "forked_from": msgspec.to_builtins(session.forked_from) if session.forked_from else None,
+    }
+
+
+def stats_json(stats: Stats) -> JsonObject:
+    """How much somebody has."""
+    return {
+        "sessions": stats.sessions,
+        "messages": stats.messages,
+        "tokens": stats.tokens,
+        "cost_usd": str(Decimal(stats.cost_nanos) / NANOS_PER_USD),
     }
 
 

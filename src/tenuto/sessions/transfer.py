@@ -6,16 +6,17 @@ import reads the comments alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from tenuto.errors import Invalid, InvalidJson
-from tenuto.model import Draft, Message, NewSession, Session, Usage
+from tenuto.model import Draft, Message, NewSession, Session, Status, Usage
 from tenuto.model.session import NANOS_PER_USD
 from tenuto.model.values import Json, JsonObject, Value
 from tenuto.sessions.shape import draft_from_json, message_json, session_json
@@ -23,6 +24,7 @@ from tenuto.sessions.shape import draft_from_json, message_json, session_json
 FORMAT: Final = "tenuto.session"
 FORMAT_VERSION: Final = 1
 _OPEN, _CLOSE = "<!-- tenuto ", " -->"
+_STEERING: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class ExportFormat(StrEnum):
@@ -34,11 +36,13 @@ class ExportFormat(StrEnum):
 
 
 class SavedSession(Value, frozen=True, kw_only=True):
-    """What an export brings back."""
+    """What an export brings back; `user` is whose session it was."""
 
     new: NewSession
     messages: tuple[Draft, ...]
     usage: Usage = Usage()
+    status: Status = Status.ACTIVE
+    user: str | None = None
 
 
 MEDIA_TYPES: Final = {
@@ -93,14 +97,14 @@ def _markdown_message(message: JsonObject, first: bool) -> bytes:
 
 
 def _shown(text: str) -> str:
-    """Text for the reader, in which no words pass for one of our comments."""
-    return text.replace("<!--", "&lt;!--")
+    """Text for the reader: no words pass for one of our comments, and none can steer a terminal."""
+    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text.replace("<!--", "&lt;!--"))
 
 
 def _comment(value: JsonObject) -> str:
     # "--" may not stand in a comment, and a text may not end it. Both are found in strings only, where JSON reads the
     # escaped form back; a single "-" may also be the sign of a number and stays.
-    text = msgspec.json.encode(value).decode()
+    text = _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", msgspec.json.encode(value).decode())
     return _OPEN + text.replace("--", "-\\u002d").replace(">", "\\u003e") + _CLOSE
 
 
@@ -119,26 +123,32 @@ def imported(raw: bytes, *, now: datetime, new_id: Callable[[], str]) -> SavedSe
     Raises:
         Invalid: it is no export, or of a version to come.
     """
-    head, messages = _parsed(raw)
-    _check_head(head)
+    head, *messages = _lines(raw.removeprefix(b"\xef\xbb\xbf").lstrip())
+    session = _checked(head)["session"]
     drafts = tuple(draft_from_json(message, new_id=new_id(), now=now) for message in messages)
-    return SavedSession(new=_new_session(head["session"]), messages=drafts, usage=_usage(head["session"]))
+    return SavedSession(
+        new=_new_session(session),
+        messages=drafts,
+        usage=_usage(session),
+        status=_status(session),
+        user=session["user"] if isinstance(session.get("user"), str) else None,
+    )
 
 
-def _parsed(raw: bytes) -> tuple[JsonObject, list[Json]]:
-    start = raw.lstrip()[:1]
-    if start == b"<":
-        lines = list(_comments(raw))
-    elif start == b"{":
-        try:
-            whole = msgspec.json.decode(raw)
-        except msgspec.DecodeError:
-            lines = [_decoded(line) for line in raw.splitlines() if line.strip()]
-        else:
-            lines = [whole, *_listed(whole)] if "messages" in whole else [whole]
-    else:
+def _lines(raw: bytes) -> list[Json]:
+    """The head and the messages, whatever the format."""
+    if raw.startswith(b"<"):
+        return list(_comments(raw))
+    if not raw.startswith(b"{"):
         raise InvalidJson("this is neither a JSON, a JSON Lines nor a Markdown export")
-    return lines[0], lines[1:]
+    lines = [line for line in raw.splitlines() if line.strip()]
+    try:
+        whole = _decoded(raw)
+    except InvalidJson:
+        if len(lines) == 1:
+            raise
+        return [_decoded(line) for line in lines]
+    return [whole, *_listed(whole)] if "messages" in whole else [whole]
 
 
 def _comments(raw: bytes) -> Iterator[Json]:
@@ -158,8 +168,8 @@ def _comments(raw: bytes) -> Iterator[Json]:
 def _decoded(line: bytes) -> Json:
     try:
         return msgspec.json.decode(line)
-    except msgspec.DecodeError:
-        raise InvalidJson("a line of the export is not JSON") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise InvalidJson("the export, or a line of it, is not JSON that can be read") from None
 
 
 def _listed(whole: JsonObject) -> Iterable[Json]:
@@ -169,11 +179,12 @@ def _listed(whole: JsonObject) -> Iterable[Json]:
     return messages
 
 
-def _check_head(head: Json) -> None:
+def _checked(head: Json) -> JsonObject:
     if not isinstance(head, dict) or head.get("format") != FORMAT or not isinstance(head.get("session"), dict):
         raise InvalidJson("this is no export of a session")
     if head.get("version") != FORMAT_VERSION:
-        raise Invalid(f"the export has version {head.get('version')!r}; this release reads {FORMAT_VERSION}")
+        raise Invalid(f"the export is of another version than {FORMAT_VERSION}, the one this release reads")
+    return head
 
 
 def _new_session(session: JsonObject) -> NewSession:
@@ -185,8 +196,18 @@ def _new_session(session: JsonObject) -> NewSession:
 
 
 def _usage(session: JsonObject) -> Usage:
+    tokens = session.get("tokens", 0)
+    if type(tokens) is not int:
+        raise Invalid("the export's tokens are not a whole number")
     try:
         cost = int(Decimal(str(session.get("cost_usd", "0"))) * NANOS_PER_USD)
-        return Usage(tokens=session.get("tokens", 0), cost_nanos=cost)
-    except (InvalidOperation, TypeError, ValueError, OverflowError):
-        raise Invalid("the export's totals are not numbers") from None
+    except (ArithmeticError, ValueError):
+        raise Invalid("the export's cost is not a number") from None
+    return Usage(tokens=tokens, cost_nanos=cost)
+
+
+def _status(session: JsonObject) -> Status:
+    try:
+        return Status(session.get("status", Status.ACTIVE))
+    except ValueError:
+        raise Invalid("the export's status is none of ours") from None

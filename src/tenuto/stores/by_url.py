@@ -40,7 +40,7 @@ async def open_store(url: str, *, clock: Clock = utc_now, sqlite_synchronous: st
     if room == "memory":
         return cast(Store, backend(clock=clock))
     if room == "sqlite":
-        return cast(Store, await backend.open(_sqlite_path(url), clock=clock, synchronous=sqlite_synchronous))
+        return cast(Store, await backend.open(sqlite_path(url), clock=clock, synchronous=sqlite_synchronous))
     return cast(Store, await backend.open(url, clock=clock))
 
 
@@ -53,7 +53,7 @@ def _driver(room: str, name: str) -> Any:
         ) from missing
 
 
-def _sqlite_path(url: str) -> Path:
+def sqlite_path(url: str) -> Path:
     """`sqlite:///chat.db` lies in the working folder, `sqlite:////var/chat.db` at the root."""
     parts = urlsplit(url)
     if parts.netloc or parts.query or not parts.path.strip("/"):

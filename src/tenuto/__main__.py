@@ -1,0 +1,6 @@
+"""`python -m tenuto` is the command `tenuto`."""
+
+from tenuto.cli import main
+
+if __name__ == "__main__":
+    main()

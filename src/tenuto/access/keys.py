@@ -1,0 +1,176 @@
+"""API keys: made once, shown once, kept as a hash, revocable.
+
+A secret carries 256 random bits, so a plain hash is enough: there is nothing to guess and no need to be slow.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+from collections.abc import AsyncIterator
+from datetime import datetime
+from enum import StrEnum
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tenuto.errors import KeyNotFound, VersionConflict
+from tenuto.model import StateEntry
+from tenuto.model.scope import SYSTEM, outside_tenant
+from tenuto.model.values import Json, Value, checked_id, checked_text
+from tenuto.ports import Clock, StateStore
+
+_log = logging.getLogger(__name__)
+_NAMESPACE: Final = "api-keys"
+_MARK: Final = "tnt"
+_PAGE: Final = 100
+_LONGEST_SECRET: Final = 256
+_NO_HASH: Final = sha256(b"").hexdigest()
+
+
+class KeyRole(StrEnum):
+    """What a key may do: act for its own user or tenant, or (`admin`) for any user of its tenant and as operator."""
+
+    MEMBER = "member"
+    ADMIN = "admin"
+
+
+class ApiKey(Value, frozen=True, kw_only=True):
+    """A key without its secret. `site` of `None` means any site; a `user` binds the key to that user."""
+
+    id: str
+    tenant: str
+    created_at: datetime
+    site: str | None = None
+    user: str | None = None
+    role: KeyRole = KeyRole.MEMBER
+    name: str = ""
+    revoked_at: datetime | None = None
+
+    @property
+    def revoked(self) -> bool:
+        """Whether it opens nothing any more."""
+        return self.revoked_at is not None
+
+
+class _Record(Value, frozen=True, kw_only=True):
+    """A key as it is stored: the hash of its secret, never the secret."""
+
+    hash: str
+    key: ApiKey
+
+
+class ApiKeys:
+    """The installation's keys, kept in its own store."""
+
+    def __init__(self, *, store: StateStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def create(
+        self,
+        *,
+        tenant: str,
+        site: str | None = None,
+        user: str | None = None,
+        role: KeyRole = KeyRole.MEMBER,
+        name: str = "",
+    ) -> tuple[ApiKey, str]:
+        """Make a key; its secret comes back this one time and is not stored.
+
+        Raises:
+            Invalid: an id is not sound, or the tenant's starts with "~".
+        """
+        outside_tenant(tenant)
+        if site:
+            checked_id(site, "the site id")
+        if user is not None:
+            checked_id(user, "the user id")
+        checked_text(name, "the key's name")
+        key_id = secrets.token_hex(8)
+        secret = f"{_MARK}_{key_id}_{secrets.token_urlsafe(32)}"
+        key = ApiKey(id=key_id, tenant=tenant, site=site, user=user, role=role, name=name, created_at=self._clock())
+        await self._write(_Record(hash=_hash(secret), key=key), if_version=0)
+        return key, secret
+
+    async def verify(self, secret: str) -> ApiKey | None:
+        """The key of this secret; `None` when it is unknown, malformed or revoked."""
+        key_id = _id_within(secret)
+        if key_id is None:
+            return None
+        entry = await self._store.read_state(SYSTEM, _NAMESPACE, key_id)
+        record = _decoded(entry) if entry is not None else None
+        # An unknown id is compared as well, so that both take as long.
+        right = hmac.compare_digest(_hash(secret), record.hash if record is not None else _NO_HASH)
+        return record.key if record is not None and right and not record.key.revoked else None
+
+    async def revoke(self, key_id: str) -> ApiKey:
+        """Take a key out of use for good; again is harmless.
+
+        Raises:
+            KeyNotFound: there is no such key.
+        """
+        while True:
+            entry = await self._store.read_state(SYSTEM, _NAMESPACE, key_id) if key_id else None
+            record = _decoded(entry) if entry is not None else None
+            if entry is None or record is None:
+                raise KeyNotFound(key_id)
+            if record.key.revoked:
+                return record.key
+            revoked = replace(record.key, revoked_at=self._clock())
+            try:
+                await self._write(replace(record, key=revoked), if_version=entry.version)
+            except VersionConflict:
+                continue
+            return revoked
+
+    async def list(self, tenant: str | None = None) -> tuple[ApiKey, ...]:
+        """All keys, revoked ones too, oldest first; those of one tenant when it is named."""
+        records = [record async for entry in self._entries() if (record := _decoded(entry)) is not None]
+        keys = [record.key for record in records if tenant is None or record.key.tenant == tenant]
+        return tuple(sorted(keys, key=lambda key: (key.created_at, key.id)))
+
+    async def configured(self) -> bool:
+        """Whether callers need a credential here: as soon as a key was made.
+
+        A revoked one counts too: who revokes the last key does not mean to open the door to everyone.
+        """
+        return bool(await self._store.list_state(SYSTEM, _NAMESPACE, limit=1))
+
+    async def _entries(self) -> AsyncIterator[StateEntry]:
+        after = ""
+        while True:
+            page = await self._store.list_state(SYSTEM, _NAMESPACE, after=after, limit=_PAGE)
+            for entry in page:
+                yield entry
+            if len(page) < _PAGE:
+                return
+            after = page[-1].key
+
+    async def _write(self, record: _Record, if_version: int) -> None:
+        value: Json = msgspec.to_builtins(record)
+        await self._store.write_state(SYSTEM, _NAMESPACE, record.key.id, value, if_version=if_version)
+
+
+def _hash(secret: str) -> str:
+    return sha256(secret.encode(errors="replace")).hexdigest()
+
+
+def _id_within(secret: str) -> str | None:
+    """The key's id out of `tnt_<id>_<random>`."""
+    parts = secret.split("_", 2) if len(secret) <= _LONGEST_SECRET and secret.isascii() else []
+    if len(parts) != 3 or parts[0] != _MARK or not parts[1].isalnum() or not parts[2]:
+        return None
+    return parts[1]
+
+
+def _decoded(entry: StateEntry) -> _Record | None:
+    try:
+        return msgspec.convert(entry.value, _Record)
+    except msgspec.ValidationError:
+        # Such a key opens nothing. It still counts as configured, so damage never opens the door either.
+        _log.error("the stored API key %s cannot be read", entry.key)
+        return None

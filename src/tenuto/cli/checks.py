@@ -1,0 +1,277 @@
+"""What the doctor looks at: each check gives a finding, and each wrong one says what to do."""
+
+from __future__ import annotations
+
+import ipaddress
+import platform
+import shutil
+import sqlite3
+import time
+from contextlib import closing, suppress
+from datetime import timedelta
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenuto.access import ApiKeys
+from tenuto.app import Tenuto
+from tenuto.cli.effective import without_password
+from tenuto.cli.screen import counted, moment
+from tenuto.errors import InvalidSetting, SessionNotFound, StoreFull, StoreReadOnly, TenutoError, Unavailable
+from tenuto.model import Batch, Draft, Keeping, NewSession, Page, Role, Scope, SessionQuery, text_part
+from tenuto.model.scope import SYSTEM
+from tenuto.model.values import Value
+from tenuto.ports import Store, utc_now
+from tenuto.sessions import fresh_id
+from tenuto.settings import Settings
+
+_OWN_SCOPE: Final = replace(SYSTEM, site="doctor")
+_DRIVERS: Final = ("redis", "hiredis", "asyncpg")
+_MIB: Final = 1024 * 1024
+_LITTLE_ROOM: Final = 512 * _MIB
+_NO_ROOM: Final = 32 * _MIB
+# Reading every page of a larger file would keep the reader waiting.
+_CHECKED_WHOLE: Final = 256 * _MIB
+_CLOCK_SLACK: Final = timedelta(minutes=5)
+# No clock that is right shows a time before this release was made.
+_MADE_IN: Final = 2026
+
+
+class State(StrEnum):
+    """How a check came out."""
+
+    OK = "ok"
+    NOTE = "note"
+    WRONG = "wrong"
+
+
+class Finding(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """One line of the doctor's."""
+
+    name: str
+    state: State
+    says: str
+    advice: str | None = None
+
+
+def _ok(name: str, says: str) -> Finding:
+    return Finding(name=name, state=State.OK, says=says)
+
+
+def _note(name: str, says: str, advice: str) -> Finding:
+    return Finding(name=name, state=State.NOTE, says=says, advice=advice)
+
+
+def _wrong(name: str, says: str, advice: str) -> Finding:
+    return Finding(name=name, state=State.WRONG, says=says, advice=advice)
+
+
+# Before anything is opened
+
+
+def versions() -> list[Finding]:
+    """What this runs on; a driver that is missing matters only to a store that needs it, which says so itself."""
+    drivers = ", ".join(f"{name} {_installed(name)}" for name in _DRIVERS)
+    return [
+        _ok("tenuto", f"{_installed('tenuto')} on Python {platform.python_version()}, {platform.system()}"),
+        _ok("drivers", f"SQLite {sqlite3.sqlite_version}, {drivers}"),
+    ]
+
+
+def _installed(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def refused_settings(error: TenutoError) -> Finding:
+    """A setting that stops every start."""
+    named = error.setting if isinstance(error, InvalidSetting) else "the setting"
+    variable = named if named.isupper() else f"TENUTO_{named.upper()}"
+    return _wrong("settings", str(error), f"correct or unset the environment variable {variable}")
+
+
+def sound_settings(settings: Settings) -> Finding:
+    """Settings that fit together, as Settings itself made sure."""
+    return _ok("settings", f"sound, preset {settings.preset}")
+
+
+# The store
+
+
+async def answers(app: Tenuto) -> Finding:
+    """Whether the store can be reached."""
+    started = time.perf_counter()
+    await app.store.ping()
+    return _ok("store", f"{without_password(app.settings.store)} answers in {_since(started)}")
+
+
+async def round_trip(store: Store) -> Finding:
+    """Write a session, read it, delete it, in a scope where nobody else has any."""
+    session_id, words = fresh_id(), text_part("Is everything held?")
+    draft = Draft(id=fresh_id(), role=Role.USER, sent_at=utc_now(), parts=(words,))
+    # Should we be stopped halfway, a sweep takes it away.
+    new = NewSession(keeping=Keeping(idle=timedelta(hours=1)))
+    started = time.perf_counter()
+    try:
+        await store.append(_OWN_SCOPE, session_id, Batch(id=fresh_id(), messages=(draft,), create=new))
+        page = await store.messages(_OWN_SCOPE, session_id, Page())
+    finally:
+        with suppress(SessionNotFound):
+            await store.delete(_OWN_SCOPE, session_id)
+    if [message.parts for message in page.messages] != [(words,)]:
+        return _wrong("round trip", "what was read is not what was written", "restore the store from a backup")
+    if await _still_there(store, session_id):
+        return _wrong("round trip", "a deleted session is still there", "restore the store from a backup")
+    return _ok("round trip", f"written, read and deleted in {_since(started)}")
+
+
+async def _still_there(store: Store, session_id: str) -> bool:
+    try:
+        await store.get(_OWN_SCOPE, session_id)
+    except SessionNotFound:
+        return False
+    return True
+
+
+def refused_store(settings: Settings, error: TenutoError) -> Finding:
+    """A store that cannot be opened or used."""
+    return _wrong("store", f"{without_password(settings.store)}: {error}", _what_to_do(settings, error))
+
+
+def too_slow(settings: Settings, seconds: int) -> Finding:
+    """A store that keeps us waiting."""
+    says = f"{without_password(settings.store)} did not do its work within {seconds} seconds"
+    return _wrong("store", says, "look at its load and at the network between")
+
+
+def _what_to_do(settings: Settings, error: TenutoError) -> str:
+    on_file = settings.store.startswith("sqlite")
+    match error:
+        case StoreFull():
+            return "make room on the disk" if on_file else "give the server more memory or disk"
+        case StoreReadOnly():
+            return (
+                "let this user write the file and its folder" if on_file else "point TENUTO_STORE at a writable primary"
+            )
+        case InvalidSetting() if on_file:
+            return "make the folder, or point TENUTO_STORE or --store at another file"
+        case InvalidSetting():
+            return "correct TENUTO_STORE or --store"
+        case Unavailable() if on_file:
+            return "look whether this user may read and write the file, and whether the disk is well"
+        case _:
+            return "start the server, and check host, port, user and password in TENUTO_STORE"
+
+
+def sqlite_facts(file: Path, settings: Settings) -> list[Finding]:
+    """How the file lies on disk, and how safely."""
+    return [_file_size(file), _journal(file, settings), _soundness(file), _room(file)]
+
+
+def _file_size(file: Path) -> Finding:
+    log = file.with_name(f"{file.name}-wal")
+    log_size = log.stat().st_size if log.exists() else 0
+    says = f"{file.absolute()}, {_size(file.stat().st_size)}, write-ahead log {_size(log_size)}"
+    if file.stat().st_mode & 0o077:
+        return _note("file", f"{says}, open to other users", f"chmod 600 {file}")
+    return _ok("file", says)
+
+
+def _journal(file: Path, settings: Settings) -> Finding:
+    mode, safety = _asked(file, "PRAGMA journal_mode"), settings.sqlite_synchronous
+    says = f"journal_mode {mode}, synchronous {safety}"
+    if mode != "wal":
+        return _wrong("durability", says, "stop all programs that use the file and start tenuto again")
+    if safety != "full":
+        advice = "a power cut may take the last turns; set TENUTO_SQLITE_SYNCHRONOUS=full to keep them"
+        return _note("durability", says, advice)
+    return _ok("durability", f"{says}: what was acknowledged has reached the disk")
+
+
+def _soundness(file: Path) -> Finding:
+    if file.stat().st_size > _CHECKED_WHOLE:
+        return _ok("soundness", f"not checked, the file is larger than {_size(_CHECKED_WHOLE)}")
+    verdict = _asked(file, "PRAGMA quick_check(1)")
+    if verdict != "ok":
+        return _wrong("soundness", "SQLite finds the file damaged", "stop the server and restore a backup")
+    return _ok("soundness", "SQLite finds no damage")
+
+
+def _asked(file: Path, pragma: str) -> str:
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=5)) as db:
+            return str(db.execute(pragma).fetchone()[0])
+    except sqlite3.Error:
+        return "unreadable"
+
+
+def _room(file: Path) -> Finding:
+    free = shutil.disk_usage(file.absolute().parent).free
+    says = f"{_size(free)} free"
+    if free < _NO_ROOM:
+        return _wrong("disk", says, "make room before turns are refused")
+    return _note("disk", says, "make room soon") if free < _LITTLE_ROOM else _ok("disk", says)
+
+
+# What it holds
+
+
+async def holdings(app: Tenuto, scope: Scope) -> Finding:
+    """How much the tenant has."""
+    held = await app.sessions.stats(scope)
+    says = f"tenant {scope.tenant}: {counted(held.sessions, 'session')}, {counted(held.messages, 'message')}"
+    if app.settings.store.startswith("memory"):
+        return _note("sessions", f"{says}, in memory", "they end with their process; set TENUTO_STORE to keep them")
+    return _ok("sessions", says)
+
+
+async def clock(app: Tenuto, scope: Scope) -> Finding:
+    """Whether the time is believable: after this release was made, and not before the newest change."""
+    now = utc_now()
+    if now.year < _MADE_IN:
+        return _wrong("clock", f"it shows {moment(now)}", "set the clock, best by NTP: retention depends on it")
+    newest = (await app.sessions.list(scope, SessionQuery(limit=1))).sessions
+    if newest and newest[0].updated_at > now + _CLOCK_SLACK:
+        says = f"it shows {moment(now)}, and the newest session changed at {moment(newest[0].updated_at)}"
+        return _wrong("clock", says, "set the clock, best by NTP, on every machine that writes to this store")
+    return _ok("clock", moment(now))
+
+
+async def credentials(app: Tenuto) -> Finding:
+    """How callers of the server prove who they are."""
+    settings = app.settings
+    keys = await ApiKeys(store=app.store, clock=utc_now).list()
+    usable = sum(not key.revoked for key in keys)
+    ways = [f"API keys ({usable} usable, {len(keys) - usable} revoked)"] if keys else []
+    if settings.jwt_secret or settings.jwt_key_file or settings.jwt_jwks_file:
+        ways.append("JWT")
+    if ways:
+        return _ok("auth", " and ".join(ways))
+    advice = "make a key with: tenuto keys create --tenant ID"
+    if not _is_loopback(settings.host):
+        return _wrong("auth", f"no credential is configured, and host {settings.host} is not loopback", advice)
+    return _note("auth", "no credential is configured, so the server listens on loopback only", advice)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        name = host.lower().rstrip(".")
+        return name == "localhost" or name.endswith(".localhost")
+
+
+def _since(started: float) -> str:
+    return f"{(time.perf_counter() - started) * 1000:.1f} ms"
+
+
+def _size(count: int) -> str:
+    for unit, size in (("GiB", 1024 * _MIB), ("MiB", _MIB), ("KiB", 1024)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return counted(count, "byte")

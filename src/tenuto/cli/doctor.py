@@ -1,0 +1,91 @@
+"""`tenuto doctor`: is this installation well, and if not, what to do.
+
+Each check answers with one line. What is wrong ends the command with 1; a note is worth knowing and harms nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import typer
+from msgspec.structs import replace
+
+from tenuto.app import open_app
+from tenuto.cli import checks
+from tenuto.cli.checks import Finding, State
+from tenuto.cli.effective import effective
+from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, caller
+from tenuto.cli.running import sqlite_file
+from tenuto.cli.screen import show_facts, show_json, visible
+from tenuto.errors import TenutoError
+from tenuto.model import Scope
+from tenuto.settings import Settings, read_settings
+
+# A store that takes longer to open, write, read and delete is not well.
+_PATIENCE_SECONDS: Final = 20
+_COLOURS: Final = {State.OK: "green", State.NOTE: "yellow", State.WRONG: "red"}
+
+
+def doctor(tenant: Tenant = LOCAL, site: Site = "", store: StoreUrl = None, as_json: AsJson = False) -> None:
+    """Check this installation, and say what to do where it is not well."""
+    scope = caller(tenant, site, None)
+    settings, findings = _examined(scope, store)
+    well = all(finding.state is not State.WRONG for finding in findings)
+    shown = effective(settings) if settings is not None else {}
+    if as_json:
+        show_json({"ok": well, "checks": msgspec.to_builtins(findings), "settings": shown})
+    else:
+        _show(findings, shown)
+        typer.echo("\nAll is well." if well else "\nSomething is wrong; the red lines say what to do.")
+    if not well:
+        raise typer.Exit(1)
+
+
+def _examined(scope: Scope, store: str | None) -> tuple[Settings | None, list[Finding]]:
+    findings = checks.versions()
+    try:
+        settings = read_settings(store=store)
+    except TenutoError as error:
+        return None, [*findings, checks.refused_settings(error)]
+    findings.append(checks.sound_settings(settings))
+    findings += asyncio.run(_store_findings(settings, scope))
+    file = sqlite_file(settings.store)
+    if file is not None and file.is_file():
+        findings += checks.sqlite_facts(file, settings)
+    return settings, findings
+
+
+async def _store_findings(settings: Settings, scope: Scope) -> list[Finding]:
+    """What only an open store can tell; the first failure ends the list."""
+    findings: list[Finding] = []
+    try:
+        async with (
+            asyncio.timeout(_PATIENCE_SECONDS),
+            open_app(replace(settings, l1=False), sweeping=False) as app,
+        ):
+            findings.append(await checks.answers(app))
+            findings.append(await checks.round_trip(app.store))
+            findings.append(await checks.holdings(app, scope))
+            findings.append(await checks.clock(app, scope))
+            findings.append(await checks.credentials(app))
+    except TimeoutError:
+        findings.append(checks.too_slow(settings, _PATIENCE_SECONDS))
+    except TenutoError as error:
+        findings.append(checks.refused_store(settings, error))
+    return findings
+
+
+def _show(findings: Sequence[Finding], settings: dict[str, str]) -> None:
+    if settings:
+        typer.secho("Settings", bold=True)
+        show_facts(settings.items())
+        typer.secho("\nChecks", bold=True)
+    width = max(len(finding.name) for finding in findings)
+    for finding in findings:
+        mark = typer.style(f"{finding.state:<5}", fg=_COLOURS[finding.state])
+        typer.echo(f"{mark}  {finding.name:<{width}}  {visible(finding.says)}")
+        if finding.advice is not None:
+            typer.echo(f"{'':5}  {'':{width}}  -> {visible(finding.advice)}")

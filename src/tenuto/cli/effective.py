@@ -1,0 +1,83 @@
+"""The settings as they hold, with presets filled in and secrets left out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from tenuto.settings import Settings
+
+_HIDDEN: Final = "(hidden)"
+_SECRET_WORDS: Final = ("pass", "secret", "token", "auth")
+_UNITS: Final = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
+
+
+def effective(settings: Settings) -> dict[str, str]:
+    """Every setting and its value; what was not set shows what holds instead, mostly by the preset."""
+    by_default = _by_default(settings)
+    shown = {}
+    for name in settings.__struct_fields__:
+        value = getattr(settings, name)
+        followed = by_default.get(name) if value is None else None
+        shown[name] = _shown(name, value if followed is None else followed)
+    return shown
+
+
+def _by_default(settings: Settings) -> dict[str, object]:
+    sessions = settings.policies().sessions
+    npc = settings.npc_policies()
+    return {
+        "retention": sessions.keeping.idle,
+        "touch": sessions.keeping.touch,
+        "max_messages": sessions.keeping.max_messages,
+        "max_turns": sessions.keeping.max_turns,
+        "stale_after": sessions.stale_after,
+        "max_sessions": sessions.max_sessions,
+        "on_missing": sessions.on_missing,
+        "on_store_down": sessions.on_store_down,
+        "requests_per_minute": "6000 for each credential",
+        "memory_max_messages": npc.sessions.keeping.max_messages,
+        "memory_max_chars": npc.context.window_characters,
+        "memory_ttl_seconds": int(npc.sessions.keeping.idle.total_seconds()) if npc.sessions.keeping.idle else None,
+    }
+
+
+def _shown(name: str, value: object) -> str:
+    if name == "store":
+        return without_password(str(value))
+    if "secret" in name and value is not None:
+        return _HIDDEN
+    if isinstance(value, timedelta):
+        return duration(value)
+    return "off" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def duration(span: timedelta) -> str:
+    """`30d`, `48h`, `90s`: the way settings write it."""
+    seconds = span.total_seconds()
+    for unit, size in _UNITS:
+        if seconds and seconds % size == 0 and seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{seconds:g}s" if seconds else "off"
+
+
+def without_password(url: str) -> str:
+    """A store's URL that may be shown."""
+    try:
+        parts = urlsplit(url)
+        user, hidden = parts.username or "", parts.password is not None
+    except ValueError:
+        return f"{url.split(':', 1)[0]}://{_HIDDEN}"
+    place = parts.netloc.rpartition("@")[2]
+    netloc = f"{user}:***@{place}" if hidden else parts.netloc
+    query = [
+        (name, "***" if _secret(name) else value) for name, value in parse_qsl(parts.query, keep_blank_values=True)
+    ]
+    # urlunsplit would shorten sqlite:///file to sqlite:/file.
+    shown = urlunsplit(("", "", parts.path, urlencode(query, safe="*,/"), ""))
+    return f"{parts.scheme}://{netloc}{shown}"
+
+
+def _secret(name: str) -> bool:
+    return any(word in name.lower() for word in _SECRET_WORDS)

@@ -1,0 +1,115 @@
+"""`tenuto keys`: the API keys that callers of the server show."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
+
+import typer
+
+from tenuto.access import ApiKey, ApiKeys, KeyRole
+from tenuto.app import Tenuto
+from tenuto.cli.options import AsJson, StoreUrl
+from tenuto.cli.running import run
+from tenuto.cli.screen import moment, show_facts, show_json, show_table
+from tenuto.model.scope import outside_tenant
+from tenuto.model.values import JsonObject, checked_id
+from tenuto.ports import utc_now
+from tenuto.sessions.shape import instant
+
+_Answer = TypeVar("_Answer")
+
+keys = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Make, list and revoke API keys.")
+
+
+@keys.command("create")
+def create_key(
+    tenant: Annotated[str, typer.Option("--tenant", metavar="ID", help="The tenant the key belongs to.")],
+    site: Annotated[str | None, typer.Option("--site", metavar="ID", help="Only for this site.")] = None,
+    user: Annotated[str | None, typer.Option("--user", metavar="ID", help="Only for this user.")] = None,
+    role: Annotated[KeyRole, typer.Option("--role", help="admin acts for any user and calls operator routes.")] = (
+        KeyRole.MEMBER
+    ),
+    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What it is for.")] = "",
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key and print its secret, this one time."""
+    key, secret = _with_keys(
+        lambda keys: keys.create(tenant=tenant, site=site, user=user, role=role, name=name), store, making=True
+    )
+    if as_json:
+        show_json({"key": _key_json(key), "secret": secret})
+        return
+    show_facts(_facts(key))
+    typer.echo(f"\n{secret}\n\nKeep this secret now: only its hash is stored, and it is never shown again.")
+
+
+@keys.command("list")
+def list_keys(
+    tenant: Annotated[str | None, typer.Option("--tenant", metavar="ID", help="Only those of this tenant.")] = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List keys, revoked ones too; secrets are never shown."""
+    if tenant is not None:
+        outside_tenant(tenant)
+    found = _with_keys(lambda keys: keys.list(tenant), store)
+    if as_json:
+        show_json({"keys": [_key_json(key) for key in found]})
+    elif not found:
+        typer.echo("No keys: the server listens on loopback only. Make one with: tenuto keys create --tenant ID")
+    else:
+        columns = ("ID", "TENANT", "SITE", "USER", "ROLE", "NAME", "CREATED", "REVOKED")
+        show_table(columns, map(_row, found), flexible="NAME")
+
+
+@keys.command("revoke")
+def revoke_key(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, not its secret.")],
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take a key out of use for good."""
+    checked_id(key_id, "the key id")
+    key = _with_keys(lambda keys: keys.revoke(key_id), store)
+    if as_json:
+        show_json(_key_json(key))
+    else:
+        typer.echo(f"Key {key.id} opens nothing any more.")
+
+
+def _with_keys(story: Callable[[ApiKeys], Awaitable[_Answer]], store: str | None, *, making: bool = False) -> _Answer:
+    async def within(app: Tenuto) -> _Answer:
+        return await story(ApiKeys(store=app.store, clock=utc_now))
+
+    return run(within, store=store, making=making)
+
+
+def _facts(key: ApiKey) -> list[tuple[str, str]]:
+    return [
+        ("key", key.id),
+        ("tenant", key.tenant),
+        ("site", key.site or "any"),
+        ("user", key.user or "any"),
+        ("role", key.role),
+        ("name", key.name or "-"),
+    ]
+
+
+def _row(key: ApiKey) -> tuple[str, ...]:
+    revoked = moment(key.revoked_at) if key.revoked_at else "-"
+    return (*(value for _, value in _facts(key)), moment(key.created_at), revoked)
+
+
+def _key_json(key: ApiKey) -> JsonObject:
+    return {
+        "id": key.id,
+        "tenant": key.tenant,
+        "site": key.site,
+        "user": key.user,
+        "role": key.role,
+        "name": key.name,
+        "created_at": instant(key.created_at),
+        "revoked_at": instant(key.revoked_at) if key.revoked_at else None,
+    }

@@ -1,0 +1,103 @@
+"""How a command runs: settings, one event loop around an open installation, and errors as one sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import typer
+from msgspec.structs import replace
+from typer.core import TyperGroup
+
+from tenuto.app import Tenuto, open_app
+from tenuto.cli.screen import visible
+from tenuto.errors import Invalid, InvalidSetting, TenutoError
+from tenuto.settings import Settings, read_settings
+from tenuto.stores.by_url import sqlite_path
+
+_Answer = TypeVar("_Answer")
+
+
+class Commands(TyperGroup):
+    """The commands, behind the one place where an error becomes a sentence and an exit code."""
+
+    # typer keeps the type of this context, a base class of typer.Context, to itself.
+    def invoke(self, ctx: Any) -> Any:
+        """Run the chosen command."""
+        try:
+            return super().invoke(ctx)
+        except TenutoError as error:
+            raise failed(error) from None
+        except OSError as error:
+            # A reader that went away (`| head`) is no failure; typer ends quietly then.
+            if error.errno == errno.EPIPE:
+                raise
+            raise failed(Invalid(error.strerror or type(error).__name__)) from None
+
+
+def failed(error: TenutoError) -> typer.Exit:
+    """Say what went wrong, with its code, and end with 1."""
+    typer.echo(f"{error.code}: {visible(str(error))}", err=True)
+    return typer.Exit(1)
+
+
+def run(story: Callable[[Tenuto], Awaitable[_Answer]], *, store: str | None, making: bool = False) -> _Answer:
+    """Open what the settings name, let the story use it, close it.
+
+    With `making`, a SQLite file and its folder come into being. Without, a missing file is refused: a command that
+    looks for sessions in the wrong folder should not answer that there are none.
+    """
+    settings = read_settings(store=store)
+    if making:
+        make_folder(settings)
+    else:
+        _refuse_missing(settings)
+    return asyncio.run(_within(settings, story))
+
+
+def _refuse_missing(settings: Settings) -> None:
+    file = sqlite_file(settings.store)
+    if file is not None and not file.exists():
+        raise InvalidSetting("store", f"there is no file {file.absolute()}; name the right one by --store")
+
+
+async def _within(settings: Settings, story: Callable[[Tenuto], Awaitable[_Answer]]) -> _Answer:
+    # A command reads everything once, so a cache in front of the store would only cost connections.
+    async with open_app(replace(settings, l1=False), sweeping=False) as app:
+        return await story(app)
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite store, `None` for any other."""
+    return sqlite_path(url) if url.startswith("sqlite:") else None
+
+
+def make_folder(settings: Settings) -> None:
+    """Make the folder a SQLite store lies in.
+
+    Raises:
+        InvalidSetting: it cannot be made.
+    """
+    file = sqlite_file(settings.store)
+    if file is None:
+        return
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidSetting("store", f"cannot make the folder {file.parent}: {error.strerror}") from error
+
+
+class _OneLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record), lines=True)
+
+
+def log_to_stderr() -> None:
+    """Let warnings of the rooms reach the terminal, without what could steer it."""
+    printer = logging.StreamHandler()
+    printer.setFormatter(_OneLine("%(levelname)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[printer])

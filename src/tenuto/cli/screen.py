@@ -1,0 +1,125 @@
+"""What reaches the terminal: tables, JSON documents and lines, all without characters that could steer it.
+
+Titles and messages are strangers' words. An escape sequence among them could recolour, rewrite or retitle the reader's
+terminal, and a direction mark could make one id look like another, so such characters are shown by their number.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Final, TypeVar
+
+import msgspec
+import typer
+
+from tenuto.model.values import Json
+
+# Controls of ASCII and Latin-1, line and paragraph separators, marks of direction, halves of surrogate pairs.
+_STEERING: Final = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_ANYWHERE: Final = re.compile(f"[{_STEERING}]")
+_WITHIN_LINES: Final = re.compile(f"(?![\n\t])[{_STEERING}]")
+_WIDTH_OF_A_PIPE: Final = 160
+_GAP: Final = 2
+# Room for our ids and for most others; a longer one is cut here and whole in JSON.
+_WIDEST_COLUMN: Final = 64
+_NARROWEST_COLUMN: Final = 12
+
+_Item = TypeVar("_Item")
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    """Text with every steering character shown as `\\x1b` or `\\u202e`; `lines` keeps line breaks and tabs."""
+    return (_WITHIN_LINES if lines else _ANYWHERE).sub(_spelled, text)
+
+
+def _spelled(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
+
+
+def safe_json(text: str) -> str:
+    """The same JSON with steering characters as escapes; layout stays."""
+    return _WITHIN_LINES.sub(_json_escape, text)
+
+
+def show_json(document: Json) -> None:
+    """Print one JSON document."""
+    typer.echo(safe_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode()))
+
+
+def show_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: str, numbers: Sequence[str] = ()
+) -> None:
+    """Print rows under their headings, `numbers` to the right. The `flexible` column gives way where room is short."""
+    # rich takes a tenth of a second to import, which JSON output and help need not pay.
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(width=shutil.get_terminal_size((_WIDTH_OF_A_PIPE, 50)).columns)
+    cells = [[visible(cell) for cell in row] for row in rows]
+    widths = [
+        min(max(cell_len(cell) for cell in column), _WIDEST_COLUMN) for column in zip(columns, *cells, strict=True)
+    ]
+    place, gaps = columns.index(flexible), _GAP * (len(columns) - 1)
+    room = console.width - gaps - sum(widths) + widths[place]
+    widths[place] = min(widths[place], max(room, _NARROWEST_COLUMN))
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold", width=sum(widths) + gaps)
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(column, justify="right" if column in numbers else "left", width=width, no_wrap=True)
+    for row in cells:
+        table.add_row(*map(Text, row))
+    with console.capture() as printed:
+        console.print(table, crop=False)
+    typer.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+
+
+def show_facts(facts: Iterable[tuple[str, str]]) -> None:
+    """Print names and values, one per line."""
+    pairs = list(facts)
+    width = max((len(name) for name, _ in pairs), default=0)
+    for name, value in pairs:
+        typer.echo(f"{name:<{width}}  {visible(value)}")
+
+
+@contextmanager
+def progress(items: Sequence[_Item], doing: str, *, quiet: bool) -> Iterator[Iterable[_Item]]:
+    """The items, with a bar on stderr while they are worked through, where somebody watches and there are several."""
+    if quiet or len(items) < 2 or not sys.stderr.isatty():
+        yield items
+        return
+    # See show_table.
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        yield bar.track(items, description=doing)
+
+
+def moment(at: datetime | None) -> str:
+    """A time for the reader, in UTC."""
+    return at.strftime("%Y-%m-%d %H:%M:%SZ") if at else "never"
+
+
+def age(at: datetime, now: datetime) -> str:
+    """How long ago: `5s`, `12m`, `3h`, `40d`."""
+    seconds = max(int((now - at).total_seconds()), 0)
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def counted(number: int, word: str) -> str:
+    """`1 message`, `2 messages`, `12,000 messages`."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

@@ -1,0 +1,279 @@
+"""`tenuto sessions`: look at conversations, and change or remove them."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+import typer
+
+from tenuto.app import Tenuto
+from tenuto.cli import transfer
+from tenuto.cli.options import LOCAL, AsJson, SessionId, SessionIds, Site, StoreUrl, Tenant, User, caller
+from tenuto.cli.running import run
+from tenuto.cli.screen import age, counted, moment, show_facts, show_json, show_table, visible
+from tenuto.errors import NotFound, TenutoError
+from tenuto.model import Changes, Message, MessagePage, Page, Scope, Session, SessionPage, SessionQuery, Status
+from tenuto.model.values import JsonObject
+from tenuto.ports import utc_now
+from tenuto.sessions.shape import message_json, session_json
+
+_LARGEST_PAGE = 1000
+
+sessions = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at sessions, change and remove them.")
+sessions.command("export")(transfer.export_session)
+sessions.command("import")(transfer.import_sessions)
+
+
+@sessions.command("list")
+def list_sessions(
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    status: Annotated[Status | None, typer.Option("--status", help="Only those of this status.")] = None,
+    search: Annotated[str | None, typer.Option("--search", metavar="TEXT", help="A part of the title.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")] = 50,
+    everything: Annotated[bool, typer.Option("--all", help="All of them, however many.")] = False,
+    cursor: Annotated[
+        str | None, typer.Option("--cursor", metavar="CURSOR", help="Go on where an earlier listing ended.")
+    ] = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List sessions, latest change first."""
+    scope = caller(tenant, site, user)
+    query = SessionQuery(title=search, status=status, cursor=cursor)
+    page = run(lambda app: _listed(app, scope, query, None if everything else limit), store=store)
+    if as_json:
+        show_json({"sessions": [session_json(session) for session in page.sessions], "cursor": page.cursor})
+    else:
+        _show_list(page)
+
+
+async def _listed(app: Tenuto, scope: Scope, query: SessionQuery, limit: int | None) -> SessionPage:
+    """One page after another, until there are `limit` or no more."""
+    found: list[Session] = []
+    while True:
+        size = _LARGEST_PAGE if limit is None else min(limit - len(found), _LARGEST_PAGE)
+        page = await app.sessions.list(scope, msgspec.structs.replace(query, limit=size))
+        found += page.sessions
+        if page.cursor is None or (limit is not None and len(found) >= limit):
+            return SessionPage(sessions=tuple(found), cursor=page.cursor)
+        query = msgspec.structs.replace(query, cursor=page.cursor)
+
+
+def _show_list(page: SessionPage) -> None:
+    if not page.sessions:
+        typer.echo("No sessions.")
+        return
+    now = utc_now()
+    show_table(
+        ("ID", "USER", "TITLE", "STATUS", "MESSAGES", "CHANGED"),
+        [_row(session, now) for session in page.sessions],
+        flexible="TITLE",
+        numbers=("MESSAGES", "CHANGED"),
+    )
+    if page.cursor is not None:
+        typer.echo(f"\n{counted(len(page.sessions), 'session')} shown, and there are more: --limit N or --all.")
+
+
+def _row(session: Session, now: datetime) -> tuple[str, ...]:
+    return (
+        session.id,
+        session.scope.user or "-",
+        session.title or "-",
+        session.status,
+        f"{session.messages:,}",
+        age(session.updated_at, now),
+    )
+
+
+@sessions.command("show")
+def show_session(
+    session_id: SessionId,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=10_000, metavar="N", help="At most so many messages.")
+    ] = 20,
+    before: Annotated[int | None, typer.Option("--before", min=1, metavar="SEQ", help="Those before this one.")] = None,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a session and its newest messages."""
+    scope = caller(tenant, site, user)
+    page = run(lambda app: app.sessions.messages(scope, session_id, Page(limit=limit, before=before)), store=store)
+    if as_json:
+        show_json(
+            {
+                "session": session_json(page.session),
+                "messages": [message_json(message) for message in page.messages],
+                "more_before": page.more_before,
+                "more_after": page.more_after,
+            }
+        )
+    else:
+        _show_talk(page)
+
+
+def _show_talk(page: MessagePage) -> None:
+    show_facts(_facts(page.session))
+    if page.more_before:
+        typer.echo(f"\n(earlier messages: --before {page.messages[0].seq})")
+    for message in page.messages:
+        typer.echo()
+        typer.secho(_heading(message), bold=True)
+        typer.echo(visible(_words(message), lines=True))
+
+
+def _facts(session: Session) -> list[tuple[str, str]]:
+    facts = [
+        ("session", session.id),
+        ("title", session.title or "-"),
+        ("tenant", f"{session.scope.tenant} / {session.scope.site}" if session.scope.site else session.scope.tenant),
+        ("user", session.scope.user or "-"),
+        ("status", session.status),
+        ("holds", f"{counted(session.messages, 'message')} in {counted(session.turns, 'turn')}"),
+        ("spent", f"{counted(session.tokens, 'token')}, {session.cost_usd} USD"),
+        ("created", moment(session.created_at)),
+        ("changed", moment(session.updated_at)),
+        ("expires", moment(session.expires_at)),
+        ("version", str(session.version)),
+    ]
+    if session.forked_from is not None:
+        facts.append(("forked from", f"{session.forked_from.session_id} at message {session.forked_from.seq}"))
+    facts += [
+        (name, msgspec.json.encode(values).decode())
+        for name in ("context", "attributes", "metadata")
+        if (values := getattr(session, name))
+    ]
+    return facts
+
+
+def _heading(message: Message) -> str:
+    who = f"{message.role} {message.speaker}" if message.speaker else str(message.role)
+    return visible(f"#{message.seq} {who} · {moment(message.sent_at)}")
+
+
+def _words(message: Message) -> str:
+    """A message for the reader: its texts as they are, everything else as JSON."""
+    lines = [
+        part["text"] if part["type"] == "text" else f"[{part['type']}] {msgspec.json.encode(part).decode()}"
+        for part in message.parts
+    ]
+    return "\n".join(lines) or "(no text)"
+
+
+@sessions.command("rename")
+def rename_session(
+    session_id: SessionId,
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="The new title.")],
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a session another title."""
+    scope = caller(tenant, site, user)
+    changed = run(lambda app: app.sessions.patch(scope, session_id, Changes(title=title)), store=store)
+    _tell(changed, f"Session {changed.id} is now called {changed.title or '(nothing)'}.", as_json)
+
+
+@sessions.command("fork")
+def fork_session(
+    session_id: SessionId,
+    at: Annotated[
+        int | None, typer.Option("--at", min=0, metavar="SEQ", help="The last message to take along.")
+    ] = None,
+    new_id: Annotated[str | None, typer.Option("--new-id", metavar="ID", help="The new session's id.")] = None,
+    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="The new session's title.")] = None,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Branch off a new session, with everything up to a message."""
+    scope = caller(tenant, site, user)
+    fork = run(lambda app: app.sessions.fork(scope, session_id, at=at, new_id=new_id, title=title), store=store)
+    _tell(fork, f"Session {fork.id} begins with {counted(fork.messages, 'message')} of {session_id}.", as_json)
+
+
+@sessions.command("reset")
+def reset_session(
+    session_id: SessionId,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forget what was said and keep the session."""
+    scope = caller(tenant, site, user)
+    session = run(lambda app: app.sessions.reset(scope, session_id), store=store)
+    _tell(session, f"Session {session.id} is empty; title, attributes and totals stay.", as_json)
+
+
+def _tell(session: Session, sentence: str, as_json: bool) -> None:
+    if as_json:
+        show_json(session_json(session))
+    else:
+        typer.echo(visible(sentence))
+
+
+@sessions.command("delete")
+def delete_sessions(
+    session_ids: SessionIds,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove sessions and everything of them."""
+    scope = caller(tenant, site, user)
+    if not yes:
+        _ask(session_ids, as_json)
+    deleted, failures = run(lambda app: _deleted(app, scope, session_ids), store=store)
+    if as_json:
+        show_json({"deleted": deleted, "failed": failures})
+    else:
+        _tell_deleted(deleted, failures)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _ask(session_ids: list[str], as_json: bool) -> None:
+    if as_json or not sys.stdin.isatty():
+        raise typer.BadParameter("nobody is there to ask: say --yes to delete for good", param_hint="--yes")
+    named = visible(session_ids[0]) if len(session_ids) == 1 else counted(len(session_ids), "session")
+    typer.confirm(f"Delete {named} for good?", abort=True, err=True)
+
+
+async def _deleted(app: Tenuto, scope: Scope, session_ids: list[str]) -> tuple[list[str], list[JsonObject]]:
+    """Delete each; one that is not there does not keep the others."""
+    deleted: list[str] = []
+    failures: list[JsonObject] = []
+    for session_id in dict.fromkeys(session_ids):
+        try:
+            await app.sessions.delete(scope, session_id)
+            deleted.append(session_id)
+        except NotFound as absent:
+            failures.append({"id": session_id, **_failure(absent)})
+    return deleted, failures
+
+
+def _failure(error: TenutoError) -> JsonObject:
+    return {"code": error.code, "error": str(error)}
+
+
+def _tell_deleted(deleted: list[str], failures: list[JsonObject]) -> None:
+    for session_id in deleted:
+        typer.echo(f"Deleted {visible(session_id)}.")
+    for failure in failures:
+        typer.echo(f"{failure['code']}: {failure['error']} ({visible(failure['id'])})", err=True)

@@ -1,0 +1,165 @@
+"""`tenuto sessions export` and `import`: sessions on paper, and back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, Annotated, Final
+
+import typer
+
+from tenuto.app import Tenuto
+from tenuto.cli.options import LOCAL, AsJson, SessionId, Site, StoreUrl, Tenant, User, caller
+from tenuto.cli.running import run
+from tenuto.cli.screen import counted, progress, safe_json, show_json, visible
+from tenuto.errors import Invalid, TenutoError, Unavailable
+from tenuto.model import Scope, Session
+from tenuto.model.values import JsonObject
+from tenuto.ports import utc_now
+from tenuto.sessions import fresh_id
+from tenuto.sessions.shape import session_json
+from tenuto.sessions.transfer import ExportFormat, exported, imported
+
+_STDIN: Final = "-"
+_SUFFIXES: Final = {".jsonl": ExportFormat.JSONL, ".ndjson": ExportFormat.JSONL, ".md": ExportFormat.MARKDOWN}
+
+
+def export_session(
+    session_id: SessionId,
+    chosen: Annotated[
+        ExportFormat | None,
+        typer.Option("--format", help="How it is written; by default as the file's name ends, else json."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; by default the terminal.")
+    ] = None,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a session to a file, or print it, whole.
+
+    `tenuto sessions import` reads every format back.
+    """
+    scope = caller(tenant, site, user)
+    file = None if output is None or str(output) == "-" else output
+    if as_json and file is None and chosen not in (None, ExportFormat.JSON):
+        raise typer.BadParameter("--json prints JSON; leave it out, or write the export to a file", param_hint="--json")
+    written_as = chosen or _SUFFIXES.get(file.suffix.lower() if file else "", ExportFormat.JSON)
+    if file is None:
+        run(lambda app: _print(app, scope, session_id, written_as), store=store)
+        return
+    session, size = run(lambda app: _save(app, scope, session_id, written_as, file), store=store)
+    if as_json:
+        show_json({"id": session.id, "format": written_as, "file": str(file), "bytes": size})
+    else:
+        typer.echo(visible(f"Session {session.id}: {counted(session.messages, 'message')} written to {file}."))
+
+
+async def _print(app: Tenuto, scope: Scope, session_id: str, written_as: ExportFormat) -> None:
+    """To standard output: byte for byte into a pipe or file, without steering characters onto a terminal."""
+    session = await app.sessions.get(scope, session_id)
+    watched = sys.stdout.isatty()
+    async for piece in exported(session, app.sessions.pages(scope, session), written_as):
+        typer.echo(_readable(piece, written_as) if watched else piece, nl=False)
+
+
+def _readable(piece: bytes, written_as: ExportFormat) -> str:
+    text = piece.decode()
+    return visible(text, lines=True) if written_as is ExportFormat.MARKDOWN else safe_json(text)
+
+
+async def _save(
+    app: Tenuto, scope: Scope, session_id: str, written_as: ExportFormat, path: Path
+) -> tuple[Session, int]:
+    session = await app.sessions.get(scope, session_id)
+    size = 0
+    with _written(path) as file:
+        async for piece in exported(session, app.sessions.pages(scope, session), written_as):
+            size += file.write(piece)
+    return session, size
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[IO[bytes]]:
+    """A file that takes its name only when it is complete; pipes and devices are written as they are."""
+    try:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as file:
+                yield file
+            return
+        with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:100]}.", delete=False) as file:
+            try:
+                yield file
+                file.flush()
+                Path(file.name).replace(path)
+            except BaseException:
+                Path(file.name).unlink()
+                raise
+    except OSError as error:
+        raise Invalid(f"cannot write {path}: {error.strerror}") from error
+
+
+def import_sessions(
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Exports of any format; - is standard input.")],
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make new sessions out of exports, each one whole or not at all."""
+    scope = caller(tenant, site, user)
+    arrived = {file: _read(file) for file in files if _may_wait(file)}
+    made, failures = run(lambda app: _import(app, scope, files, arrived, quiet=as_json), store=store, making=True)
+    if as_json:
+        imports = [{"file": file, "session": session_json(session)} for file, session in made]
+        show_json({"imported": imports, "failed": failures})
+    else:
+        _tell_imported(made, failures)
+    if failures:
+        raise typer.Exit(1)
+
+
+async def _import(
+    app: Tenuto, scope: Scope, files: Sequence[str], arrived: Mapping[str, bytes], *, quiet: bool
+) -> tuple[list[tuple[str, Session]], list[JsonObject]]:
+    """Import each file; one that is no export does not keep the others, a store that went away does."""
+    made: list[tuple[str, Session]] = []
+    failures: list[JsonObject] = []
+    with progress(files, "Importing", quiet=quiet) as remaining:
+        for file in remaining:
+            try:
+                raw = arrived[file] if file in arrived else _read(file)
+                saved = imported(raw, now=utc_now(), new_id=fresh_id)
+                made.append((file, await app.sessions.restore(scope, saved)))
+            except TenutoError as error:
+                failures.append({"file": file, "code": error.code, "error": str(error)})
+                if isinstance(error, Unavailable):
+                    break
+    return made, failures
+
+
+def _may_wait(file: str) -> bool:
+    """Whether somebody may be slow to write it. Such input is read before the event loop runs, for Ctrl-C's sake."""
+    return file == _STDIN or Path(file).is_fifo()
+
+
+def _read(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "not a file name"
+        raise Invalid(f"cannot read it: {why}") from error
+
+
+def _tell_imported(made: list[tuple[str, Session]], failures: list[JsonObject]) -> None:
+    for file, session in made:
+        typer.echo(visible(f"{file}: session {session.id} with {counted(session.messages, 'message')}."))
+    for failure in failures:
+        typer.echo(f"{failure['code']}: {visible(failure['file'])}: {visible(failure['error'])}", err=True)

@@ -1,0 +1,32 @@
+"""`tenuto stats` and `tenuto sweep`: how much there is, and what has had its time."""
+
+from __future__ import annotations
+
+import typer
+
+from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
+from tenuto.cli.running import run
+from tenuto.cli.screen import counted, show_facts, show_json
+from tenuto.sessions.shape import stats_json
+
+
+def stats(
+    tenant: Tenant = LOCAL, site: Site = "", user: User = None, store: StoreUrl = None, as_json: AsJson = False
+) -> None:
+    """Count sessions, messages, tokens and cost."""
+    scope = caller(tenant, site, user)
+    held = stats_json(run(lambda app: app.sessions.stats(scope), store=store))
+    if as_json:
+        show_json(held)
+    else:
+        counts = [(name, f"{held[name]:,}") for name in ("sessions", "messages", "tokens")]
+        show_facts([*counts, ("cost", f"{held['cost_usd']} USD")])
+
+
+def sweep(store: StoreUrl = None, as_json: AsJson = False) -> None:
+    """Remove what has expired, in all tenants, now."""
+    gone = run(lambda app: app.upkeep.sweep(), store=store)
+    if as_json:
+        show_json({"swept": gone})
+    else:
+        typer.echo(f"{counted(gone, 'expired session')} removed.")

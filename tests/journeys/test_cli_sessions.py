@@ -1,0 +1,213 @@
+"""An operator's day at the terminal, through the real `tenuto` process on a SQLite file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tenuto
+from tenuto.model import Changes, Draft, Role, text_part, tool_call
+from tenuto.ports import utc_now
+
+EVIL = "\x1b]0;owned\x07\x9b31m \u202etxt"
+
+
+class Terminal:
+    """A folder in which somebody types `tenuto ...`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TENUTO_", "MEMORY_"))}
+        self.env = {**kept, "COLUMNS": "150"}
+        self.env.pop("PORT", None)
+        self.env.pop("REDIS_URL", None)
+
+    def start(self, *args: str, **pipes: Any) -> subprocess.Popen[bytes]:
+        """Type a command and do not wait."""
+        return subprocess.Popen([sys.executable, "-m", "tenuto", *args], cwd=self.folder, env=self.env, **pipes)
+
+    def run(self, *args: str, words: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """Type a command and wait for its end; a traceback is never an answer."""
+        with self.start(*args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            out, err = process.communicate(words, timeout=50)
+        assert b"Traceback" not in err, err.decode()
+        return subprocess.CompletedProcess(args, process.returncode, out, err)
+
+    def ask(self, *args: str) -> Any:
+        """What a command answers as JSON."""
+        done = self.run(*args, "--json")
+        assert done.returncode == 0, done.stderr.decode()
+        assert done.stderr == b""
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Terminal:
+    """An empty folder."""
+    return Terminal(tmp_path)
+
+
+@pytest.fixture
+async def talk(tmp_path: Path) -> str:
+    """A session of Ann's with a tool call, a hostile text, and a title that would like to own the terminal."""
+    async with tenuto.open(f"sqlite:///{tmp_path}/tenuto.db") as app:
+        ann = app.scope(user="ann")
+        turn = await app.begin(ann, f"Where is the <!-- tenuto --> museum? {EVIL}")
+        parts = (text_part("Let me see.\nOne moment, 你好"), tool_call("c1", "map", {"q": "museum", "n": 1.0}))
+        reply = Draft(
+            id="reply-1", role=Role.ASSISTANT, sent_at=utc_now(), parts=parts, extra={"x-model": [None, 2**60]}
+        )
+        await app.finish(turn, [reply], tokens=21, cost_nanos=1_250)
+        changes = Changes(title=f"Museum {EVIL}", attributes={"language": "en"}, context={"city": "Ulm"})
+        await app.sessions.patch(ann, turn.session.id, changes)
+        return turn.session.id
+
+
+def substance(terminal: Terminal, session_id: str) -> Any:
+    """What an export must bring back: everything but ids, owner and bookkeeping of the head."""
+    shown = terminal.ask("sessions", "show", session_id)
+    head = {name: shown["session"][name] for name in ("title", "attributes", "context", "tokens", "cost_usd", "turns")}
+    return head, shown["messages"]
+
+
+def test_looking_around(terminal: Terminal, talk: str) -> None:
+    """T18: what users wrote is shown and steers nothing."""
+    listed = terminal.run("sessions", "list")
+    shown = terminal.run("sessions", "show", talk)
+
+    assert listed.returncode == shown.returncode == 0
+    assert talk in listed.stdout.decode()
+    assert "Let me see.\nOne moment, 你好" in shown.stdout.decode()
+    assert '[tool_call] {"type":"tool_call"' in shown.stdout.decode()
+    for output in (
+        listed.stdout.decode(),
+        shown.stdout.decode(),
+        terminal.run("sessions", "list", "--json").stdout.decode(),
+    ):
+        assert not set(output) & {"\x1b", "\x07", "\x9b", "\u202e"}
+    assert terminal.ask("sessions", "list", "--user", "ann")["sessions"][0]["title"] == f"Museum {EVIL}"
+
+
+@pytest.mark.parametrize("written_as", ["json", "jsonl", "markdown"])
+def test_an_export_comes_back_equal(terminal: Terminal, talk: str, written_as: str) -> None:
+    exported = terminal.run("sessions", "export", talk, "--format", written_as)
+    (terminal.folder / "saved").write_bytes(exported.stdout)
+
+    from_stdin = terminal.run("sessions", "import", "-", "--user", "ann", "--json", words=exported.stdout)
+    from_file = terminal.ask("sessions", "import", "saved", "--user", "ann")
+
+    again = json.loads(from_stdin.stdout)["imported"][0]["session"]["id"]
+    assert len({again, from_file["imported"][0]["session"]["id"], talk}) == 3
+    assert substance(terminal, again) == substance(terminal, talk)
+
+
+def test_reset_then_delete(terminal: Terminal, talk: str) -> None:
+    reset = terminal.run("sessions", "reset", talk)
+    emptied = terminal.ask("sessions", "show", talk)
+    unasked = terminal.run("sessions", "delete", talk)
+    deleted = terminal.run("sessions", "delete", talk, "--yes")
+    gone = terminal.run("sessions", "show", talk)
+
+    assert reset.returncode == 0
+    assert (emptied["messages"], emptied["session"]["tokens"]) == ([], 21)
+    assert unasked.returncode == 2
+    assert deleted.stdout.decode() == f"Deleted {talk}.\n"
+    assert (gone.returncode, gone.stdout, gone.stderr) == (1, b"", b"session_not_found: session not found\n")
+
+
+def test_a_reader_that_goes_away_is_no_failure_to_talk_about(terminal: Terminal, talk: str) -> None:
+    """`tenuto sessions export ... | head -c 10`, where the export is larger than a pipe holds."""
+    words = json.dumps({"role": "user", "text": "long " * 40_000})
+    head = '{"format": "tenuto.session", "version": 1, "session": {}}'
+    made = terminal.run("sessions", "import", "-", "--json", words=f"{head}\n{words}\n".encode())
+    session_id = json.loads(made.stdout)["imported"][0]["session"]["id"]
+
+    with terminal.start("sessions", "export", session_id, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(10) == b'{"format":'
+        process.stdout.close()
+        complaint = process.stderr.read()
+
+    assert complaint == b""
+
+
+def test_an_export_onto_a_terminal_steers_nothing(terminal: Terminal, talk: str) -> None:
+    """Markdown is read on terminals, so no escape sequence is in it, wherever it goes; JSON keeps every byte."""
+    screen, its_end = os.openpty()
+
+    with terminal.start("sessions", "export", talk, "--format", "markdown", stdout=its_end) as process:
+        process.wait(timeout=50)
+    shown = os.read(screen, 65536).decode()
+    os.close(its_end)
+    os.close(screen)
+
+    assert "Let me see." in shown
+    piped = terminal.run("sessions", "export", talk, "--format", "markdown").stdout.decode()
+    assert not set(shown + piped) & {"\x1b", "\x07", "\x9b", "\u202e"}
+    assert EVIL in json.loads(terminal.run("sessions", "export", talk).stdout)["messages"][0]["text"]
+
+
+@pytest.mark.parametrize(("answer", "code", "left"), [(b"n\n", 1, 1), (b"y\n", 0, 0)])
+def test_deleting_asks_whoever_is_there(terminal: Terminal, talk: str, answer: bytes, code: int, left: int) -> None:
+    keyboard, its_end = os.openpty()
+    os.write(keyboard, answer)
+
+    with terminal.start(
+        "sessions", "delete", talk, stdin=its_end, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        _, err = process.communicate(timeout=50)
+    os.close(its_end)
+    os.close(keyboard)
+
+    assert process.returncode == code
+    assert f"Delete {talk} for good?" in err.decode()
+    assert len(terminal.ask("sessions", "list")["sessions"]) == left
+
+
+def test_ctrl_c_ends_without_words(terminal: Terminal) -> None:
+    fifo = terminal.folder / "slow.json"
+    os.mkfifo(fifo)
+
+    # Opening the other end waits until the command reads.
+    with (
+        terminal.start("sessions", "import", "slow.json", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
+        fifo.open("wb"),
+    ):
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=50)
+
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (("sessions", "list"), 1, "invalid_setting: store: there is no file "),
+        (("sessions", "list", "--store", "file:///x"), 1, "invalid_setting: store: no backend is called 'file'"),
+        (("sessions", "import", "absent.json"), 1, "invalid: absent.json: cannot read it: No such file"),
+        (("sessions", "import", "-"), 1, "invalid_json: -: this is neither a JSON, a JSON Lines nor a Markdown"),
+        (("sessions", "show"), 2, "Usage: tenuto sessions show"),
+    ],
+)
+def test_bad_input_ends_with_a_sentence(terminal: Terminal, args: tuple[str, ...], code: int, says: str) -> None:
+    done = terminal.run(*args)
+
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert done.stderr.decode().startswith(says)
+
+
+def test_an_id_that_is_no_text_is_refused(terminal: Terminal, talk: str) -> None:
+    done = terminal.run("sessions", "show", os.fsdecode(b"a\xff"))
+
+    assert (done.returncode, done.stderr) == (
+        1,
+        b"invalid_text: the session id holds a lone surrogate at position 1\n",
+    )

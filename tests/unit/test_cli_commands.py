@@ -1,0 +1,378 @@
+"""The commands one by one, within this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import tenuto
+from tenuto.cli import program
+from tenuto.model import Changes, Status
+from tenuto.ports import Clock, utc_now
+from tenuto.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder, and no settings but the defaults."""
+    for name in os.environ:
+        if name.startswith(("TENUTO_", "MEMORY_")) or name in ("PORT", "REDIS_URL"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*args: str, words: str | None = None) -> Result:
+    """Run a command; whatever is not a clean exit is a failure of the test."""
+    return CliRunner().invoke(program, args, input=words, catch_exceptions=False, prog_name="tenuto")
+
+
+def asked(*args: str) -> Any:
+    """What a command answers as JSON."""
+    result = run(*args, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def seeded(
+    count: int = 1, *, tenant: str = "local", site: str = "", user: str = "ann", clock: Clock = utc_now
+) -> list[str]:
+    """Sessions of one turn each, oldest first, titled `talk 0`, `talk 1` ..."""
+
+    async def seed() -> list[str]:
+        ids = []
+        async with tenuto.open(clock=clock) as app:
+            scope = app.scope(tenant=tenant, site=site, user=user)
+            for number in range(count):
+                turn = await app.begin(scope, f"Question {number}")
+                await app.finish(turn, f"Answer {number}", tokens=7, cost_nanos=1_500)
+                await app.sessions.patch(scope, turn.session.id, Changes(title=f"talk {number}"))
+                ids.append(turn.session.id)
+        return ids
+
+    return asyncio.run(seed())
+
+
+def archive(session_id: str) -> None:
+    """Put a session away."""
+
+    async def put() -> None:
+        async with tenuto.open() as app:
+            await app.sessions.patch(app.scope(), session_id, Changes(status=Status.ARCHIVED))
+
+    asyncio.run(put())
+
+
+# Listing
+
+
+def test_listing_shows_the_latest_change_first() -> None:
+    first, second = seeded(2)
+
+    lines = run("sessions", "list").stdout.splitlines()
+
+    assert lines[0].split() == ["ID", "USER", "TITLE", "STATUS", "MESSAGES", "CHANGED"]
+    assert lines[1].split()[:6] == [second, "ann", "talk", "1", "active", "2"]
+    assert lines[2].startswith(first)
+
+
+def test_listing_narrows_by_user_status_and_title() -> None:
+    """E2: status is a filter."""
+    ann = seeded(3)
+    bob = seeded(1, user="bob")
+    archive(ann[0])
+
+    def ids(*args: str) -> list[str]:
+        return [session["id"] for session in asked("sessions", "list", *args)["sessions"]]
+
+    assert ids("--user", "bob") == bob
+    assert ids("--status", "archived") == [ann[0]]
+    assert ids("--search", "TALK 2") == [ann[2]]
+    assert ids("--search", "nothing of the kind") == []
+
+
+def test_listing_pages_by_limit_and_cursor_up_to_all() -> None:
+    ids = seeded(5)
+
+    page = asked("sessions", "list", "--limit", "2")
+    rest = asked("sessions", "list", "--limit", "9", "--cursor", page["cursor"])
+
+    assert [session["id"] for session in page["sessions"] + rest["sessions"]] == ids[::-1]
+    assert rest["cursor"] is None
+    assert len(asked("sessions", "list", "--all")["sessions"]) == 5
+    assert "there are more" in run("sessions", "list", "--limit", "2").stdout
+
+
+def test_tenants_and_sites_do_not_see_each_other() -> None:
+    seeded(1, tenant="acme", site="museum")
+
+    assert asked("sessions", "list")["sessions"] == []
+    assert asked("sessions", "list", "--tenant", "acme")["sessions"] == []
+    assert len(asked("sessions", "list", "--tenant", "acme", "--site", "museum")["sessions"]) == 1
+    assert run("sessions", "list").stdout == "No sessions.\n"
+
+
+# One session
+
+
+def test_showing_pages_back_through_the_talk() -> None:
+    (session_id,) = seeded()
+
+    newest = asked("sessions", "show", session_id, "--limit", "1")
+    before = asked("sessions", "show", session_id, "--before", str(newest["messages"][0]["seq"]))
+
+    assert [message["text"] for message in newest["messages"]] == ["Answer 0"]
+    assert (newest["more_before"], newest["more_after"]) == (True, False)
+    assert [message["text"] for message in before["messages"]] == ["Question 0"]
+    assert "--before 2" in run("sessions", "show", session_id, "--limit", "1").stdout
+
+
+def test_renaming_and_forking() -> None:
+    (session_id,) = seeded()
+
+    renamed = asked("sessions", "rename", session_id, "Museum tour")
+    fork = asked("sessions", "fork", session_id, "--at", "1", "--title", "Another way")
+
+    assert (renamed["title"], renamed["user"]) == ("Museum tour", "ann")
+    assert (fork["title"], fork["message_count"]) == ("Another way", 1)
+    assert fork["forked_from"] == {"session_id": session_id, "seq": 1}
+
+
+def test_resetting_keeps_the_session_and_its_totals() -> None:
+    (session_id,) = seeded()
+
+    session = asked("sessions", "reset", session_id)
+
+    assert (session["message_count"], session["tokens"], session["title"]) == (0, 7, "talk 0")
+
+
+def test_one_user_cannot_touch_anothers_session() -> None:
+    """A8: a foreign session looks like none at all."""
+    (session_id,) = seeded()
+
+    for command in (("show",), ("reset",), ("export",), ("delete", "--yes")):
+        result = run("sessions", *command, session_id, "--user", "bob")
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith("session_not_found: session not found")
+    assert asked("sessions", "show", session_id)["session"]["message_count"] == 2
+
+
+# Removing
+
+
+def test_deleting_removes_what_is_there_and_names_what_is_not() -> None:
+    first, second = seeded(2)
+
+    result = run("sessions", "delete", first, "nowhere", second, "--yes", "--json")
+
+    answer = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert answer["deleted"] == [first, second]
+    assert answer["failed"] == [{"id": "nowhere", "code": "session_not_found", "error": "session not found"}]
+    assert asked("sessions", "list")["sessions"] == []
+
+
+def test_deleting_without_yes_is_refused_where_nobody_can_be_asked() -> None:
+    (session_id,) = seeded()
+
+    result = run("sessions", "delete", session_id, words="y\n")
+
+    assert result.exit_code == 2
+    assert "--yes" in result.stderr
+    assert len(asked("sessions", "list")["sessions"]) == 1
+
+
+# Export and import
+
+
+@pytest.mark.parametrize(("name", "start"), [("a.json", "{"), ("a.jsonl", "{"), ("a.md", "<!-- tenuto")])
+def test_the_name_of_the_file_chooses_the_format(tmp_path: Path, name: str, start: str) -> None:
+    (session_id,) = seeded()
+
+    saved = asked("sessions", "export", session_id, "--output", name)
+
+    file = tmp_path / name
+    assert saved["bytes"] == file.stat().st_size
+    assert file.read_text().startswith(start)
+    assert file.stat().st_mode & 0o077 == 0
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_an_export_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    (session_id,) = seeded()
+    (tmp_path / "old.json").write_text("old")
+
+    missing = run("sessions", "export", "nowhere", "--output", "old.json")
+    no_folder = run("sessions", "export", session_id, "--output", "nowhere/a.json")
+
+    assert missing.exit_code == no_folder.exit_code == 1
+    assert (tmp_path / "old.json").read_text() == "old"
+    assert no_folder.stderr == "invalid: cannot write nowhere/a.json: No such file or directory\n"
+
+
+def test_importing_goes_on_after_a_file_that_is_no_export(tmp_path: Path) -> None:
+    (session_id,) = seeded()
+    run("sessions", "export", session_id, "--output", "good.json")
+    (tmp_path / "bad.json").write_text('{"format": "other"}')
+
+    result = run("sessions", "import", "bad.json", "absent.json", "good.json", "--user", "bob", "--json")
+
+    answer = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert [made["file"] for made in answer["imported"]] == ["good.json"]
+    assert answer["imported"][0]["session"]["user"] == "bob"
+    assert [(failure["file"], failure["code"]) for failure in answer["failed"]] == [
+        ("bad.json", "invalid_json"),
+        ("absent.json", "invalid"),
+    ]
+
+
+# Upkeep and keys
+
+
+def test_stats_count_what_the_scope_reaches() -> None:
+    seeded(2)
+    seeded(1, user="bob")
+
+    assert asked("stats") == {"sessions": 3, "messages": 6, "tokens": 21, "cost_usd": "0.0000045"}
+    assert asked("stats", "--user", "bob")["sessions"] == 1
+
+
+def test_sweeping_removes_what_expired() -> None:
+    """A5: retention ends, and a sweep takes the session away."""
+    (kept,) = seeded()
+    seeded(2, clock=lambda: utc_now() - timedelta(days=31))
+
+    assert asked("sweep") == {"swept": 2}
+    assert [session["id"] for session in asked("sessions", "list")["sessions"]] == [kept]
+    assert run("sweep").stdout == "0 expired sessions removed.\n"
+
+
+def test_a_key_comes_with_its_secret_once() -> None:
+    made = asked("keys", "create", "--tenant", "acme", "--user", "ann", "--role", "admin", "--name", "laptop")
+
+    listed = run("keys", "list", "--json").stdout
+    key = json.loads(listed)["keys"][0]
+    assert made["secret"].startswith(f"tnt_{key['id']}_")
+    assert made["secret"] not in listed
+    assert (key["tenant"], key["user"], key["role"], key["name"]) == ("acme", "ann", "admin", "laptop")
+    assert asked("keys", "list", "--tenant", "other")["keys"] == []
+
+
+def test_a_revoked_key_stays_in_the_list() -> None:
+    key_id = asked("keys", "create", "--tenant", "acme")["key"]["id"]
+
+    asked("keys", "revoke", key_id)
+
+    assert asked("keys", "list")["keys"][0]["revoked_at"] is not None
+    assert run("keys", "revoke", "unknown").stderr == "key_not_found: no API key has the id unknown\n"
+
+
+# Serving
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "port"),
+    [
+        ((), {}, 8765),
+        ((), {"PORT": "9001"}, 9001),
+        ((), {"PORT": ""}, 8765),
+        ((), {"PORT": "9001", "TENUTO_PORT": "9002"}, 9002),
+        (("--port", "9003"), {"PORT": "9001", "TENUTO_PORT": "9002"}, 9003),
+    ],
+)
+def test_the_nearest_word_on_the_port_counts(
+    monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], env: dict[str, str], port: int
+) -> None:
+    served: list[Settings] = []
+    monkeypatch.setattr("tenuto.server.serve", served.append)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+
+    result = run("serve", *args)
+
+    assert result.exit_code == 0, result.stderr
+    assert [settings.port for settings in served] == [port]
+
+
+def test_serving_makes_the_folder_of_its_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tenuto.server.serve", lambda settings: None)
+
+    run("serve", "--store", "sqlite:///deep/below/chat.db", "--host", "127.0.0.1")
+
+    assert (tmp_path / "deep" / "below").is_dir()
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("sessions", "show", "nowhere"), "session_not_found: session not found"),
+        (("sessions", "show", ""), "invalid: the session id is empty"),
+        (("sessions", "show", "a\udcff"), "invalid_text: the session id holds a lone surrogate at position 1"),
+        (("sessions", "show", "x" * 20_000), "invalid: the session id is longer than 16384 bytes"),
+        (("sessions", "list", "--tenant", "~tenuto"), "invalid: a tenant id may not start with '~'"),
+        (("sessions", "list", "--tenant", ""), "invalid: the tenant id is empty"),
+        (("sessions", "list", "--cursor", "nonsense"), "invalid_cursor: "),
+        (("sessions", "list", "--store", "mysql://x"), "invalid_setting: store: no backend is called 'mysql'"),
+        (("sessions", "list", "--store", "sqlite:///gone/x.db"), "invalid_setting: store: there is no file "),
+        (("keys", "create", "--tenant", "~x"), "invalid: a tenant id may not start with '~'"),
+        (("sessions", "rename", "nowhere", "two\nlines"), "invalid: the title has more than one line"),
+    ],
+)
+def test_our_refusals_are_one_sentence_with_a_code(args: tuple[str, ...], says: str) -> None:
+    seeded()
+
+    result = run(*args)
+
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith(says)
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("sessions", "list", "--limit", "0"),
+        ("sessions", "list", "--limit", "many"),
+        ("sessions", "list", "--status", "lost"),
+        ("sessions", "show"),
+        ("sessions", "show", "x", "--before", "-1"),
+        ("sessions", "export", "x", "--format", "pdf"),
+        ("sessions", "export", "x", "--format", "markdown", "--json"),
+        ("sessions", "fly"),
+        ("keys", "create"),
+        ("serve", "--port", "70000"),
+        ("--nonsense",),
+    ],
+)
+def test_misuse_ends_with_two(args: tuple[str, ...]) -> None:
+    result = run(*args)
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "Error: " in result.stderr
+
+
+def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENUTO_RETENTON", "30d")
+
+    result = run("sessions", "list")
+
+    assert result.exit_code == 1
+    assert "did you mean TENUTO_RETENTION?" in result.stderr
+
+
+def test_looking_makes_no_file(tmp_path: Path) -> None:
+    assert run("sessions", "list").exit_code == 1
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,146 @@
+"""The doctor's findings, well and ill."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import tenuto
+from tenuto.cli import program
+from tenuto.cli.effective import duration, effective, without_password
+from tenuto.ports import utc_now
+from tenuto.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder, and no settings but the defaults."""
+    for name in os.environ:
+        if name.startswith(("TENUTO_", "MEMORY_")) or name in ("PORT", "REDIS_URL"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def examined(*args: str, env: Mapping[str, str] | None = None) -> tuple[int, dict[str, dict[str, Any]], dict[str, str]]:
+    """The exit code, the findings by name, and the settings shown."""
+    result = CliRunner().invoke(program, ["doctor", "--json", *args], env=dict(env or {}), catch_exceptions=False)
+    answer = json.loads(result.stdout)
+    assert answer["ok"] == (result.exit_code == 0)
+    return result.exit_code, {check["name"]: check for check in answer["checks"]}, answer["settings"]
+
+
+def test_a_new_installation_is_well() -> None:
+    code, checks, settings = examined()
+
+    assert code == 0
+    assert {check["state"] for name, check in checks.items() if name not in ("auth", "disk")} == {"ok"}
+    assert "journal_mode wal, synchronous full" in checks["durability"]["says"]
+    assert checks["auth"]["state"] == "note"
+    assert (settings["retention"], settings["on_missing"]) == ("30d", "error")
+
+
+def test_the_round_trip_leaves_nothing_behind(tmp_path: Path) -> None:
+    examined()
+
+    with sqlite3.connect(tmp_path / "tenuto.db") as db:
+        assert db.execute("SELECT count(*) FROM session").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM message").fetchone() == (0,)
+    db.close()
+
+
+def test_a_wrong_setting_is_red_and_named() -> None:
+    code, checks, _ = examined(env={"TENUTO_STALE_AFTER": "60d"})
+
+    assert code == 1
+    assert checks["settings"]["state"] == "wrong"
+    assert "TENUTO_STALE_AFTER" in checks["settings"]["advice"]
+
+
+def test_a_missing_folder_and_a_foreign_file_are_red(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no database at all, but long enough to be read as one" * 20)
+
+    for store in ("sqlite:///gone/tenuto.db", "sqlite:///notes.txt"):
+        code, checks, _ = examined("--store", store)
+        assert code == 1
+        assert checks["store"]["state"] == "wrong"
+        assert checks["store"]["advice"]
+
+
+def test_a_server_open_to_the_world_without_a_key_is_red_until_there_is_one() -> None:
+    env = {"TENUTO_HOST": "0.0.0.0"}
+    code, checks, _ = examined(env=env)
+    assert (code, checks["auth"]["state"]) == (1, "wrong")
+    assert "tenuto keys create" in checks["auth"]["advice"]
+
+    CliRunner().invoke(program, ["keys", "create", "--tenant", "acme"])
+
+    code, checks, _ = examined(env=env)
+    assert (code, checks["auth"]["says"]) == (0, "API keys (1 usable, 0 revoked)")
+
+
+async def test_sessions_from_the_future_mean_a_wrong_clock() -> None:
+    async with tenuto.open(clock=lambda: utc_now() + timedelta(days=1)) as app:
+        await app.finish(await app.begin(app.scope(), "Hello from tomorrow"), "Hello.")
+
+    code, checks, _ = await asyncio.to_thread(examined)
+
+    assert (code, checks["clock"]["state"]) == (1, "wrong")
+    assert "NTP" in checks["clock"]["advice"]
+
+
+def test_less_safety_and_sessions_in_memory_are_notes() -> None:
+    _, checks, _ = examined(env={"TENUTO_SQLITE_SYNCHRONOUS": "normal"})
+    code, in_memory, _ = examined("--store", "memory://")
+
+    assert checks["durability"]["state"] == "note"
+    assert (code, in_memory["sessions"]["state"]) == (0, "note")
+
+
+def test_the_lines_say_what_to_do() -> None:
+    result = CliRunner().invoke(program, ["doctor"], env={"TENUTO_HOST": "0.0.0.0"})
+
+    assert result.exit_code == 1
+    assert "wrong  auth" in result.stdout
+    assert "-> make a key with: tenuto keys create" in result.stdout
+    assert "Something is wrong" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:///tenuto.db", "sqlite:///tenuto.db"),
+        ("sqlite:////var/lib/tenuto.db", "sqlite:////var/lib/tenuto.db"),
+        ("memory://", "memory://"),
+        ("redis://localhost:6379/0", "redis://localhost:6379/0"),
+        ("redis://:hunter2@h:1/0", "redis://:***@h:1/0"),
+        ("redis+cluster://u:hunter2@a:1,b:2", "redis+cluster://u:***@a:1,b:2"),
+        ("postgresql://u:hunter2@h/db?sslmode=require", "postgresql://u:***@h/db?sslmode=require"),
+        ("postgresql://h/db?password=hunter2", "postgresql://h/db?password=***"),
+        ("redis://[bad:hunter2@h", "redis://(hidden)"),
+    ],
+)
+def test_a_stores_password_is_never_shown(url: str, shown: str) -> None:
+    assert without_password(url) == shown
+
+
+def test_secrets_are_hidden_and_presets_filled_in() -> None:
+    shown = effective(Settings(preset="goods_qa", jwt_secret="s" * 40, retention=timedelta(0)))
+
+    assert shown["jwt_secret"] == "(hidden)"
+    assert (shown["max_turns"], shown["max_sessions"], shown["retention"]) == ("10", "1000", "off")
+    assert "s" * 40 not in str(shown)
+
+
+def test_durations_read_as_settings_write_them() -> None:
+    spans = [timedelta(days=30), timedelta(hours=36), timedelta(seconds=90), timedelta(milliseconds=250), timedelta(0)]
+
+    assert [duration(span) for span in spans] == ["30d", "36h", "90s", "0.25s", "off"]
