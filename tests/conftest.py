@@ -45,21 +45,21 @@ def fake_clock() -> FakeClock:
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[RedisServer]:
     """A standalone server: Valkey from the wheel. `valkey.flush()` empties it."""
-    with start_redis() as server:
+    with start_redis(fsync="no") as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def redis_on_path() -> Iterator[RedisServer]:
     """The `redis-server` on PATH; ask for it only where `"redis" in redis_programs()`."""
-    with start_redis("redis") as server:
+    with start_redis("redis", fsync="no") as server:
         yield server
 
 
 @pytest.fixture(scope="session", params=sorted(redis_programs()) or ["valkey"])
 def redis_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     """A standalone server of each flavour on this machine: the test runs once on each."""
-    with start_redis(request.param) as server:
+    with start_redis(request.param, fsync="no") as server:
         yield server
 
 

@@ -72,7 +72,8 @@ def redis_programs() -> Mapping[str, str]:
 def start_redis(flavour: str | None = None, *, fsync: str = "everysec", **options: str | int) -> RedisServer:
     """Start a standalone server.
 
-    `fsync` is the append-only file's policy; `always` is what durability against power loss costs.
+    `fsync` is the append-only file's policy: `everysec` as servers are mostly run, `always` for what safety
+    from power loss costs, `no` for tests, which then do not wait for a busy disk.
     `options` are configuration lines, with underscores for dashes.
     """
     port = free_port()
@@ -95,6 +96,8 @@ _DEFAULTS: Mapping[str, str | int] = {
     "daemonize": "no",
     "save": '""',
     "appendonly": "yes",
+    # A write is safe from SIGKILL without; with it, a busy disk makes the server pause for seconds.
+    "appendfsync": "no",
     # The first sync of a replica would otherwise wait five seconds for others to join.
     "repl-diskless-sync-delay": 0,
     "enable-debug-command": "yes",

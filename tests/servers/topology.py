@@ -206,7 +206,7 @@ def _cluster_node(flavour: str | None) -> RedisServer:
         "port": port,
         "cluster-enabled": "yes",
         "cluster-port": free_port(),
-        "cluster-node-timeout": 2000,
+        "cluster-node-timeout": 10_000,
         "cluster-require-full-coverage": "no",
     }
     return redis_process(flavour, port, lines)
