@@ -43,7 +43,7 @@ def session_json(session: Session) -> JsonObject:
         "message_count": session.messages,
         "last_seq": session.last_seq,
         "tokens": session.tokens,
-        "cost_usd": str(session.cost_usd),
+        "cost_usd": f"{session.cost_usd:f}",
         "forked_from": msgspec.to_builtins(session.forked_from) if session.forked_from else None,
     }
 
@@ -54,7 +54,7 @@ def stats_json(stats: Stats) -> JsonObject:
         "sessions": stats.sessions,
         "messages": stats.messages,
         "tokens": stats.tokens,
-        "cost_usd": str(Decimal(stats.cost_nanos) / NANOS_PER_USD),
+        "cost_usd": f"{Decimal(stats.cost_nanos) / NANOS_PER_USD:f}",
     }
 
 

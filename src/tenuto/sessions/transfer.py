@@ -17,7 +17,7 @@ import msgspec
 
 from tenuto.errors import Invalid, InvalidJson
 from tenuto.model import Draft, Message, NewSession, Session, Status, Usage
-from tenuto.model.session import NANOS_PER_USD
+from tenuto.model.session import cost_nanos
 from tenuto.model.values import Json, JsonObject, Value
 from tenuto.sessions.shape import draft_from_json, message_json, session_json
 
@@ -200,7 +200,7 @@ def _usage(session: JsonObject) -> Usage:
     if type(tokens) is not int:
         raise Invalid("the export's tokens are not a whole number")
     try:
-        cost = int(Decimal(str(session.get("cost_usd", "0"))) * NANOS_PER_USD)
+        cost = cost_nanos(Decimal(str(session.get("cost_usd", "0"))))
     except (ArithmeticError, ValueError):
         raise Invalid("the export's cost is not a number") from None
     return Usage(tokens=tokens, cost_nanos=cost)

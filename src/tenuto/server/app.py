@@ -1,0 +1,101 @@
+"""The HTTP application: everything put together."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
+
+from fastapi import FastAPI
+
+from tenuto.access import ApiKeys, TokenPolicy, Tokens
+from tenuto.app import Tenuto, open_app
+from tenuto.ports import Clock, utc_now
+from tenuto.server import health, messages, npc, openapi, page, papers, problems, sessions, turns
+from tenuto.server.auth import Gate, is_loopback
+from tenuto.server.envelope import Envelope
+from tenuto.server.limits import Rates
+from tenuto.server.metrics import Meters
+from tenuto.server.service import Service
+from tenuto.settings import Settings
+
+_log = logging.getLogger(__name__)
+# Where nothing is set: enough for a busy backend, too little to search or flood.
+_PER_MINUTE = 6000
+
+
+def create_app(
+    settings: Settings,
+    *,
+    clock: Clock = utc_now,
+    ticks: Callable[[], float] = time.monotonic,
+    opened: Tenuto | None = None,
+) -> FastAPI:
+    """The application. It opens the installation when it starts and closes it when it ends, unless handed an open one.
+
+    `clock` tells the time of day, `ticks` the seconds that limits and trust in a credential are counted by.
+
+    Raises:
+        InvalidSetting: a key file of the settings does not hold a fitting key.
+    """
+    tokens = _tokens(settings)
+    meters = Meters()
+
+    async def begin(app: FastAPI, tenuto: Tenuto) -> None:
+        gate = _gate(settings, tokens, tenuto, clock, ticks)
+        app.state.service = Service(settings=settings, tenuto=tenuto, gate=gate, clock=clock)
+        tenuto.listen(meters.happened)
+        meters.watch(tenuto.store)
+        _log.info("store %s, %s", settings.store.split(":", 1)[0], await gate.mode())
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with nullcontext(opened) if opened is not None else open_app(settings, clock=clock) as tenuto:
+            await begin(app, tenuto)
+            yield
+
+    app = FastAPI(
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        # FastAPI's own spans would carry addresses, and with them ids and what people search for.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+    )
+    app.state.meters = meters
+    app.add_middleware(Envelope, meters=meters)
+    problems.install(app)
+    for room in (turns, messages, sessions, papers, npc, health, page):
+        # Not include_router: FastAPI would match each request against the rooms one by one, which costs as much again.
+        app.router.routes.extend(room.routes.routes)
+    openapi.install(app)
+    return app
+
+
+def _gate(settings: Settings, tokens: Tokens | None, tenuto: Tenuto, clock: Clock, ticks: Callable[[], float]) -> Gate:
+    per_minute = settings.requests_per_minute
+    return Gate(
+        keys=ApiKeys(store=tenuto.store, clock=clock),
+        tokens=tokens,
+        may_be_open=is_loopback(settings.host),
+        rates=Rates(_PER_MINUTE if per_minute is None else per_minute, now=ticks),
+        open_rates=Rates(per_minute or 0, now=ticks),
+        now=ticks,
+    )
+
+
+def _tokens(settings: Settings) -> Tokens | None:
+    policy = TokenPolicy(
+        secret=settings.jwt_secret,
+        key_file=settings.jwt_key_file,
+        jwks_file=settings.jwt_jwks_file,
+        algorithm=settings.jwt_algorithm,
+        issuer=settings.jwt_issuer,
+        audience=settings.jwt_audience,
+        tenant_claim=settings.jwt_tenant_claim,
+        site_claim=settings.jwt_site_claim,
+        user_claim=settings.jwt_user_claim,
+        role_claim=settings.jwt_role_claim,
+    )
+    return Tokens(policy) if policy.configured else None

@@ -1,0 +1,231 @@
+"""The gate: from a credential and the headers beside it to the scope a request acts in.
+
+With keys or tokens configured, the credential decides and what the request names must agree with it. With neither, the
+server is open to this machine alone, and scopes are taken as named.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+from urllib.parse import urlsplit
+
+from fastapi import Request
+
+from tenuto.access import ApiKeys, Caller, Tokens
+from tenuto.errors import InvalidText
+from tenuto.model import Scope
+from tenuto.model.scope import outside_tenant
+from tenuto.model.values import Value
+from tenuto.server.limits import Rates
+from tenuto.server.problems import CredentialRefused, HostRefused, ScopeMismatch
+
+OPEN: Final = "open: loopback only, tenant local"
+DEFAULT_TENANT: Final = "local"
+_TRUSTED_FOR: Final = 2.0
+_REMEMBERED: Final = 10_000
+_NAMING: Final = {
+    b"x-tenant-id": "tenant",
+    b"x-site-id": "site",
+    b"x-user-id": "user",
+    b"x-channel": "channel",
+    b"x-chat-id": "chat",
+    b"x-thread-id": "thread",
+}
+
+
+class Admission(Value, frozen=True, kw_only=True):
+    """A request that was let in: who asks (nobody in particular, where the server is open) and what it names."""
+
+    caller: Caller | None
+    tenant: str | None = None
+    site: str | None = None
+    user: str | None = None
+    channel: str | None = None
+    chat: str | None = None
+    thread: str | None = None
+
+    def scope(self, tenant: str | None = None, site: str | None = None) -> Scope:
+        """Where the request acts. A body may name tenant and site too; what is named twice must be the same.
+
+        Raises:
+            ScopeMismatch: what is named contradicts the credential or itself.
+        """
+        named_tenant = _agreed("tenant", self.tenant, tenant, self.caller.tenant if self.caller else None)
+        named_site = _agreed("site", self.site, site, self.caller.site if self.caller else None)
+        return Scope(
+            tenant=outside_tenant(DEFAULT_TENANT if named_tenant is None else named_tenant),
+            site=named_site or "",
+            user=self._user(),
+            channel=self.channel or None,
+            chat=self.chat or None,
+            thread=self.thread or None,
+        )
+
+    def _user(self) -> str | None:
+        caller = self.caller
+        if caller is None:
+            return self.user or None
+        if not caller.names_users:
+            if any(place is not None for place in (self.channel, self.chat, self.thread)):
+                raise ScopeMismatch("chat")
+            return _agreed("user", self.user, caller.user)
+        # Named but empty: the tenant itself, for an admin whose credential carries a user.
+        return caller.user if self.user is None else self.user or None
+
+
+class Gate:
+    """Lets requests in. A key is looked up at most every two seconds, so that a revoked one is out within them."""
+
+    def __init__(
+        self,
+        *,
+        keys: ApiKeys,
+        tokens: Tokens | None,
+        may_be_open: bool,
+        rates: Rates,
+        open_rates: Rates,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._keys = keys
+        self._tokens = tokens
+        self._may_be_open = may_be_open
+        self._rates = rates
+        self._open_rates = open_rates
+        self._now = now
+        self._callers: OrderedDict[str, tuple[Caller, float]] = OrderedDict()
+        self._closed = tokens is not None
+        self._looked_at: float | None = None
+
+    async def admit(self, request: Request) -> Admission:
+        """Find out who asks.
+
+        Raises:
+            CredentialRefused: a credential is needed and none holds.
+            HostRefused: the server is open, and this request does not come from this machine.
+            RateReached: the caller asks too often.
+        """
+        if await self.is_open():
+            _refuse_strangers(request)
+            self._open_rates.take(request.client.host if request.client else "")
+            return _admission(None, request)
+        caller = await self._caller(_credential(request))
+        if caller is None:
+            raise CredentialRefused
+        self._rates.take(caller.key_id or (caller.tenant, caller.user))
+        return _admission(caller, request)
+
+    async def is_open(self) -> bool:
+        """Whether requests need no credential. Once a key exists that is over, and stays so."""
+        if self._closed or not self._may_be_open:
+            return False
+        now = self._now()
+        if self._looked_at is None or now - self._looked_at >= _TRUSTED_FOR:
+            self._closed = await self._keys.configured()
+            self._looked_at = now
+        return not self._closed
+
+    async def mode(self) -> str:
+        """How requests get in, in words."""
+        if await self.is_open():
+            return OPEN
+        return "closed: API keys" if self._tokens is None else "closed: API keys and tokens"
+
+    async def _caller(self, credential: str | None) -> Caller | None:
+        if credential is None:
+            return None
+        now = self._now()
+        known = self._callers.get(credential)
+        if known is not None and now < known[1]:
+            return known[0]
+        key = await self._keys.verify(credential)
+        if key is None:
+            self._callers.pop(credential, None)
+            # Tokens end by themselves and cost no trip to the store: they are looked at anew each time.
+            return self._tokens.verify(credential) if self._tokens is not None else None
+        caller = Caller.of_key(key)
+        self._callers[credential] = (caller, now + _TRUSTED_FOR)
+        if len(self._callers) > _REMEMBERED:
+            self._callers.popitem(last=False)
+        return caller
+
+
+@lru_cache(maxsize=1024)
+def is_loopback(host: str) -> bool:
+    """Whether an address or host name leads to this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        name = host.lower().rstrip(".")
+        return name == "localhost" or name.endswith(".localhost")
+
+
+def _refuse_strangers(request: Request) -> None:
+    """Keep out other machines, and web pages that reach for this one through the browser of its user.
+
+    A page can point its own name at 127.0.0.1 (then `Host` tells), or post across origins (then `Origin` does).
+    """
+    client = request.client.host if request.client else "127.0.0.1"
+    origin = request.headers.get("origin")
+    hosts = [client, _host(request.headers.get("host", ""))]
+    if origin is not None:
+        hosts.append(_host(urlsplit(origin).netloc))
+    if not all(is_loopback(host) for host in hosts):
+        raise HostRefused
+
+
+def _host(netloc: str) -> str:
+    """`127.0.0.1:8765`, `[::1]:8765` or `localhost` without the port."""
+    if netloc.startswith("["):
+        return netloc[1:].split("]", 1)[0]
+    return netloc.rsplit(":", 1)[0] if netloc.count(":") == 1 else netloc
+
+
+def _credential(request: Request) -> str | None:
+    scheme, _, value = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and value.strip():
+        return value.strip()
+    return request.headers.get("x-api-key") or None
+
+
+def _admission(caller: Caller | None, request: Request) -> Admission:
+    named: dict[str, list[str]] = {}
+    for header, value in request.scope["headers"]:
+        what = _NAMING.get(header)
+        if what is not None:
+            named.setdefault(what, []).append(_text(value, what))
+    if request.scope["query_string"]:
+        for what in ("tenant", "site"):
+            named.setdefault(what, []).extend(request.query_params.getlist(f"{what}_id"))
+    return Admission(caller=caller, **{what: _agreed(what, *values) for what, values in named.items()})
+
+
+def _text(value: bytes, what: str) -> str:
+    """A header's value, as UTF-8: ids are text of any language, HTTP hands over bytes."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise InvalidText(f"the {what} in the headers is not UTF-8") from None
+
+
+def _agreed(what: str, *named: str | None) -> str | None:
+    """The one value that all who name it agree on."""
+    values = {value for value in named if value is not None}
+    if len(values) > 1:
+        raise ScopeMismatch(what)
+    return values.pop() if values else None
+
+
+async def admitted(request: Request) -> Admission:
+    """Let the request in."""
+    gate: Gate = request.app.state.service.gate
+    return await gate.admit(request)
+
+
+async def asking(request: Request) -> Scope:
+    """Let the request in, and tell where it acts."""
+    return (await admitted(request)).scope()

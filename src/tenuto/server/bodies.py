@@ -1,0 +1,222 @@
+"""What clients send, as types: the same ones read the bodies and describe them in the OpenAPI."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from tenuto.errors import Invalid
+from tenuto.model import Changes, NewSession, Producer, Status, Usage
+from tenuto.model.session import cost_nanos
+from tenuto.model.turn import MAX_WINDOW
+from tenuto.model.values import MAX_ID_BYTES, JsonObject
+from tenuto.sessions.transfer import ExportFormat
+
+_MOST = 2**53 - 1
+Count = Annotated[int, Meta(ge=0, le=_MOST)]
+Text = Annotated[str, Meta(extra_json_schema={"pattern": "^[^\\u0000]*$"})]
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_ID_BYTES, extra_json_schema={"pattern": "^[^\\u0000]+$"})]
+Tenant = Annotated[
+    str, Meta(min_length=1, max_length=MAX_ID_BYTES, extra_json_schema={"pattern": "^[^~\\u0000][^\\u0000]*$"})
+]
+Cost = Annotated[
+    Decimal,
+    Meta(
+        extra_json_schema={
+            "pattern": r"^[0-9]{1,6}(\.[0-9]{1,9})?$",
+            "minimum": 0,
+            "maximum": 999_999,
+        }
+    ),
+]
+Title = Annotated[
+    str,
+    Meta(
+        max_length=512,
+        description="One line, at most 512 characters.",
+        # The ends of a line, as Unicode has them.
+        extra_json_schema={"pattern": "^[^\\u0000\\n\\r\\u000b\\u000c\\u001c-\\u001e\\u0085\\u2028\\u2029]*$"},
+    ),
+]
+Values = Annotated[
+    dict[str, Any],
+    Meta(description="Any JSON; patches merge by key, and null removes one.", extra_json_schema={"type": "object"}),
+]
+MessageBody = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/NewMessage"})]
+
+
+class _Sent(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Something a client sends: a field we do not know is a mistake worth telling."""
+
+
+class Listing(msgspec.Struct, kw_only=True, frozen=True):
+    """Which sessions to list."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 50
+    cursor: Annotated[str, Meta(description="Continues a listing: the `cursor` of its last page.")] | None = None
+    q: Annotated[str, Meta(description="Part of the title, in any case.")] | None = None
+    status: Status | None = None
+
+
+class Paging(msgspec.Struct, kw_only=True, frozen=True):
+    """Which messages to bring: the newest, or those next before or after a sequence number."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 50
+    before: Count | None = None
+    after: Count | None = None
+
+
+class Exporting(msgspec.Struct, kw_only=True, frozen=True):
+    """How to write an export."""
+
+    format: ExportFormat = ExportFormat.JSON
+
+
+class UsageBody(_Sent, frozen=True, kw_only=True, rename={"cost": "cost_usd"}):
+    """What something cost. `cost_usd` is exact to a billionth; as a string it stays exact on the way."""
+
+    tokens: Count = 0
+    cost: Cost = Decimal(0)
+
+    def value(self) -> Usage:
+        """As the store counts it."""
+        return Usage(tokens=self.tokens, cost_nanos=cost_nanos(self.cost))
+
+
+class ProducerBody(_Sent, frozen=True, kw_only=True):
+    """A writer that numbers what it sends per session: 1, 2, 3 ..."""
+
+    id: Name
+    seq: Annotated[int, Meta(ge=1, le=_MOST)]
+
+    def value(self) -> Producer:
+        """As the store knows it."""
+        return Producer(id=self.id, seq=self.seq)
+
+
+class CreateSession(_Sent, frozen=True, kw_only=True):
+    """A session to make. An `id` of one's own that exists already brings that session back."""
+
+    id: Name | None = None
+    title: Title = ""
+    context: Values = {}
+    attributes: Values = {}
+    metadata: Values = {}
+    tenant_id: Tenant | None = None
+    site_id: Text | None = None
+
+    def new(self) -> NewSession:
+        """What it starts with."""
+        return NewSession(title=self.title, context=self.context, attributes=self.attributes, metadata=self.metadata)
+
+
+class ChangeSession(_Sent, frozen=True, kw_only=True):
+    """Changes to a session's head: only what is named changes."""
+
+    title: Title | UnsetType = UNSET
+    status: Status | UnsetType = UNSET
+    window_start: Annotated[int, Meta(ge=1, le=_MOST)] | UnsetType = UNSET
+    context: Values = {}
+    attributes: Values = {}
+    metadata: Values = {}
+    if_version: Count | None = None
+
+    def value(self, if_match: int | None = None) -> Changes:
+        """As the store takes it; the header and the body may both name the version, if they agree."""
+        if None not in (if_match, self.if_version) and if_match != self.if_version:
+            raise Invalid("If-Match and if_version name different versions")
+        return Changes(
+            title=self.title,
+            status=self.status,
+            window_start=self.window_start,
+            context=self.context,
+            attributes=self.attributes,
+            metadata=self.metadata,
+            if_version=self.if_version if if_match is None else if_match,
+        )
+
+
+class TurnChanges(_Sent, frozen=True, kw_only=True):
+    """Changes to a session's head that come with a turn's end."""
+
+    title: Title | UnsetType = UNSET
+    status: Status | UnsetType = UNSET
+    window_start: Annotated[int, Meta(ge=1, le=_MOST)] | UnsetType = UNSET
+    context: Values = {}
+    attributes: Values = {}
+    metadata: Values = {}
+
+    def value(self) -> Changes:
+        """As the store takes it."""
+        return Changes(
+            title=self.title,
+            status=self.status,
+            window_start=self.window_start,
+            context=self.context,
+            attributes=self.attributes,
+            metadata=self.metadata,
+        )
+
+
+class AttributeValue(_Sent, frozen=True, kw_only=True):
+    """One attribute's value; null removes it."""
+
+    value: Any
+
+
+class AppendMessages(_Sent, frozen=True, kw_only=True):
+    """Messages to append, oldest first. Without `usage` the messages' own tokens count."""
+
+    messages: Annotated[list[MessageBody], Meta(min_length=1)]
+    usage: UsageBody | None = None
+    producer: ProducerBody | None = None
+
+
+class ForkSession(_Sent, frozen=True, kw_only=True):
+    """Where to branch off: with everything up to and including message `at`, or all of it."""
+
+    at: Count | None = None
+    id: Name | None = None
+    title: Title | None = None
+
+
+class TruncateSession(_Sent, frozen=True, kw_only=True):
+    """Forget the messages after this sequence number."""
+
+    after: Count
+
+
+class BeginTurn(_Sent, frozen=True, kw_only=True):
+    """A turn's beginning: the words (none, to answer anew) and how many of the newest messages to bring."""
+
+    message: MessageBody | None = None
+    messages: list[MessageBody] = []
+    window: Annotated[int, Meta(ge=0, le=MAX_WINDOW)] = 20
+
+    def words(self) -> list[JsonObject]:
+        """All messages it brings."""
+        return [*([self.message] if self.message is not None else []), *self.messages]
+
+
+class BeginAnyTurn(BeginTurn, frozen=True, kw_only=True):
+    """A turn's beginning that says itself for which session; without one, a new session begins."""
+
+    session_id: Name | None = None
+    tenant_id: Tenant | None = None
+    site_id: Text | None = None
+
+
+class FinishTurn(_Sent, frozen=True, kw_only=True):
+    """A turn's end: the reply, tool calls and results included, what it cost, and what changes with it."""
+
+    message: MessageBody | None = None
+    messages: list[MessageBody] = []
+    usage: UsageBody = UsageBody()
+    changes: TurnChanges | None = None
+
+    def reply(self) -> list[JsonObject]:
+        """All messages it brings."""
+        return [*([self.message] if self.message is not None else []), *self.messages]

@@ -1,0 +1,91 @@
+"""Around every request: its id, the path as it was sent, a meter, a log line, and an answer whatever happens."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from typing import Final
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tenuto.server.logs import request_id
+from tenuto.server.metrics import Meters
+from tenuto.server.problems import internal
+
+_log = logging.getLogger("tenuto.server.requests")
+_SOUND_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_ALIAS: Final = "/api/v1/"
+_CLIENT_GONE: Final = 499
+
+
+class Envelope:
+    """The outermost layer of the application."""
+
+    def __init__(self, app: ASGIApp, *, meters: Meters) -> None:
+        self._app = app
+        self._meters = meters
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        answering = _Answering(send, _id_of(scope))
+        scope["path"] = _as_sent(scope)
+        token = request_id.set(answering.request_id)
+        try:
+            await self._app(scope, receive, answering.send)
+        except ClientDisconnect:
+            answering.status = _CLIENT_GONE
+        except Exception:
+            _log.exception("a request failed")
+            if answering.status is not None:
+                raise
+            await internal()(scope, receive, answering.send)
+        finally:
+            self._note(scope, answering.status or 500, time.perf_counter() - started)
+            request_id.reset(token)
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "unmatched")
+        self._meters.answered(scope["method"], route, status, seconds)
+        if _log.isEnabledFor(logging.INFO):
+            fields = {"method": scope["method"], "route": route, "status": status, "ms": round(seconds * 1000, 1)}
+            _log.info("answered", extra={"fields": fields})
+
+
+class _Answering:
+    """Sends an answer on, with the headers that every answer has, and remembers its status."""
+
+    def __init__(self, send: Send, request: str) -> None:
+        self._send = send
+        self.request_id = request
+        self.status: int | None = None
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = message["headers"]
+            headers.append((b"x-request-id", self.request_id.encode()))
+            headers.append((b"x-content-type-options", b"nosniff"))
+            # Nothing between us and the client keeps what people said.
+            headers.append((b"cache-control", b"no-store"))
+        await self._send(message)
+
+
+def _id_of(scope: Scope) -> str:
+    """The request's id: the caller's own, where it is short and plain, or a fresh one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _SOUND_ID.fullmatch(value):
+            return str(value, "ascii")
+    return os.urandom(12).hex()
+
+
+def _as_sent(scope: Scope) -> str:
+    """The path before decoding, so that an encoded slash within an id is no separator; `/api/v1` is `/v1` (X13)."""
+    raw: bytes | None = scope.get("raw_path")
+    path = str(raw, "latin-1") if raw is not None else scope["path"]
+    return path.removeprefix("/api") if path.startswith(_ALIAS) else path

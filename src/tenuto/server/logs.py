@@ -1,0 +1,76 @@
+"""Logs: one line per event, fields as key=value, with the id of the request they belong to.
+
+A line never carries more than its writer put into it: of an exception it tells the kind and the places it went
+through, not its text, which may quote what a user said.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import traceback
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Final, TypeAlias
+
+import msgspec
+
+request_id: ContextVar[str] = ContextVar("request_id", default="")
+
+_Raised: TypeAlias = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+_FRAMES: Final = 12
+# Printable ASCII without space, quote and equals sign.
+_PLAIN: Final = re.compile(r"[!#-<>-~]+")
+
+
+class OneLine(logging.Formatter):
+    """`time=… level=… logger=… request=… msg="…"`, and the fields a record brings as `extra={"fields": …}`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        if request_id.get():
+            fields["request"] = request_id.get()
+        fields["msg"] = record.getMessage()
+        fields |= getattr(record, "fields", {})
+        if record.exc_info:
+            fields["raised"] = self.formatException(record.exc_info)
+        return " ".join(f"{name}={_shown(value)}" for name, value in fields.items())
+
+    def formatException(self, ei: _Raised) -> str:  # noqa: N802 - the name logging calls
+        return raised(ei[1])
+
+
+def raised(error: BaseException | None) -> str:
+    """The kinds of an exception and its causes, each with the places it went through, innermost first."""
+    parts: list[str] = []
+    while error is not None and len(parts) < 5:
+        frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
+        places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames))
+        parts.append(f"{type(error).__name__} at {places or 'unknown'}")
+        error = error.__cause__
+    return "; from ".join(parts)
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    if _PLAIN.fullmatch(text):
+        return text
+    # As a JSON string: quotes, line breaks and control characters cannot pass for another line or field.
+    return msgspec.json.encode(text.encode(errors="replace").decode(errors="replace")).decode()
+
+
+def configure_logging(level: str) -> None:
+    """Send everything from `level` on to standard error, one line each."""
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(OneLine())
+    logging.basicConfig(level=level.upper(), handlers=[lines], force=True)
+    # Our own line per request says more, and without addresses or queries.
+    logging.getLogger("uvicorn.access").disabled = True
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)

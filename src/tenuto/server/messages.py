@@ -1,0 +1,88 @@
+"""Routes for a session's messages."""
+
+from __future__ import annotations
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from tenuto.model import Appended, Page
+from tenuto.model.values import JsonObject
+from tenuto.server.answers import AppendedView, MessageList
+from tenuto.server.auth import asking
+from tenuto.server.bodies import AppendMessages, Paging
+from tenuto.server.openapi import room, tells
+from tenuto.server.service import sessions
+from tenuto.server.wire import (
+    answer,
+    body_of,
+    converted,
+    drafts_of,
+    fingerprint,
+    idempotency_key,
+    path_part,
+    query_of,
+)
+from tenuto.sessions import AppendRequest
+from tenuto.sessions.shape import message_json, session_json
+
+routes = room("messages", prefix="/v1")
+
+_told = tells(
+    (201, AppendedView),
+    (200, AppendedView),
+    body=AppendMessages,
+    required=True,
+    headers=("Idempotency-Key",),
+    example={
+        "messages": [{"role": "user", "text": "Hello!"}, {"role": "assistant", "text": "Hello Ann.", "tokens": 4}],
+        "usage": {"tokens": 12, "cost_usd": "0.000036"},
+    },
+    problems=(409,),
+)
+_content = _told["openapi_extra"]["requestBody"]["content"]["application/json"]
+_content["schema"] = {"anyOf": [_content["schema"], {"$ref": "#/components/schemas/NewMessage"}]}
+
+
+@routes.get("/sessions/{session_id}/messages", **tells((200, MessageList), query=Paging))
+async def get_messages(request: Request) -> Response:
+    """A page of messages, oldest first: the newest, or those next before or after a sequence number."""
+    scope = await asking(request)
+    asked = query_of(request, Paging)
+    page = Page(limit=asked.limit, before=asked.before, after=asked.after)
+    found = await sessions(request).messages(scope, path_part(request), page)
+    return answer(
+        {
+            "messages": [message_json(message) for message in found.messages],
+            "more_before": found.more_before,
+            "more_after": found.more_after,
+        }
+    )
+
+
+@routes.post("/sessions/{session_id}/messages", **_told)
+async def append_messages(request: Request) -> Response:
+    """Append messages, or one, outside a turn; by a key or a producer's number at most once (then 200)."""
+    scope = await asking(request)
+    body = await body_of(request, dict)
+    batch = converted(body if "messages" in body else {"messages": [body]}, AppendMessages)
+    done = await sessions(request).append(
+        scope,
+        path_part(request),
+        AppendRequest(
+            messages=drafts_of(request, batch.messages),
+            usage=batch.usage.value() if batch.usage is not None else None,
+            key=idempotency_key(request),
+            fingerprint=fingerprint(body),
+            producer=batch.producer.value() if batch.producer is not None else None,
+        ),
+    )
+    return answer(appended_json(done), 200 if done.duplicate else 201)
+
+
+def appended_json(done: Appended) -> JsonObject:
+    """What became of a write."""
+    return {
+        "session": session_json(done.session),
+        "messages": [message_json(message) for message in done.messages],
+        "duplicate": done.duplicate,
+    }

@@ -1,0 +1,73 @@
+"""Meters: requests by route, session events, L1. Labels are route templates and kinds, never ids or words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tenuto.ports import Store
+from tenuto.sessions import SessionEvent
+from tenuto.stores.cached import Cached
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+
+
+class Meters:
+    """The meters of one server, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "tenuto_http_requests", "Requests answered", ["method", "route", "status"], registry=self._registry
+        )
+        self._seconds = Histogram(
+            "tenuto_http_request_seconds",
+            "Time to answer",
+            ["method", "route"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._by_route: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._events = Counter("tenuto_session_events", "What happened to sessions", ["kind"], registry=self._registry)
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        meters = self._by_route.get((method, route, status))
+        if meters is None:
+            known = method if method in _METHODS else "other"
+            meters = self._requests.labels(known, route, str(status)), self._seconds.labels(known, route)
+            if known == method:
+                self._by_route[method, route, status] = meters
+        meters[0].inc()
+        meters[1].observe(seconds)
+
+    async def happened(self, event: SessionEvent) -> None:
+        """Count what happened to a session."""
+        self._events.labels(event.kind.value).inc()
+
+    def watch(self, store: Store) -> None:
+        """Show the L1 of this store, where it has one."""
+        if isinstance(store, Cached):
+            self._registry.register(_L1(store))
+
+    def text(self) -> bytes:
+        """All meters, as Prometheus reads them."""
+        return generate_latest(self._registry)
+
+
+class _L1(Collector):
+    """The cache's own counters, read when they are asked for."""
+
+    def __init__(self, cached: Cached) -> None:
+        self._cached = cached
+
+    def collect(self) -> Iterator[Metric]:
+        looks = CounterMetricFamily("tenuto_l1_looks", "Reads that L1 answered or passed on", labels=["result"])
+        looks.add_metric(["hit"], self._cached.hits)
+        looks.add_metric(["miss"], self._cached.misses)
+        yield looks
+        yield GaugeMetricFamily("tenuto_l1_sessions", "Sessions in L1", value=len(self._cached))

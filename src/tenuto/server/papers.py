@@ -1,0 +1,95 @@
+"""Routes for export and import."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import Response, StreamingResponse
+
+from tenuto.model import Message, Page, Scope, Session
+from tenuto.server.answers import SessionView
+from tenuto.server.auth import asking
+from tenuto.server.bodies import Exporting
+from tenuto.server.limits import read_body
+from tenuto.server.openapi import room, tells
+from tenuto.server.service import service, sessions
+from tenuto.server.wire import path_part, query_of, session_answer
+from tenuto.sessions import Sessions, fresh_id
+from tenuto.sessions.transfer import FORMAT, FORMAT_VERSION, MEDIA_TYPES, ExportFormat, exported, imported
+
+routes = room("export and import", prefix="/v1")
+
+_PAGE = 200
+_ENDINGS = {ExportFormat.JSON: "json", ExportFormat.JSONL: "jsonl", ExportFormat.MARKDOWN: "md"}
+
+_exporting: dict[str, Any] = tells((200, None), query=Exporting)
+_exporting["responses"][200] = {
+    "description": "The session with all its messages.",
+    "content": {
+        MEDIA_TYPES[written]: {"schema": {"type": "object" if written is ExportFormat.JSON else "string"}}
+        for written in ExportFormat
+    },
+}
+_importing: dict[str, Any] = tells((201, SessionView), problems=(413,))
+_importing["openapi_extra"]["requestBody"] = {
+    "required": True,
+    "description": "An export in any of its formats; which one shows by itself.",
+    "content": {
+        "text/markdown": {"schema": {"type": "string"}},
+        "application/x-ndjson": {"schema": {"type": "string"}},
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["format", "version", "session"],
+                "properties": {
+                    "format": {"const": FORMAT},
+                    "version": {"const": FORMAT_VERSION},
+                    "session": {"type": "object"},
+                    "messages": {"type": "array", "items": {"$ref": "#/components/schemas/NewMessage"}},
+                },
+            },
+            "example": {
+                "format": FORMAT,
+                "version": FORMAT_VERSION,
+                "session": {"title": "Holiday plans"},
+                "messages": [{"role": "user", "text": "Hello!"}],
+            },
+        },
+    },
+}
+
+
+@routes.get("/sessions/{session_id}/export", **_exporting)
+async def export_session(request: Request) -> Response:
+    """The whole session, as JSON, JSON Lines or Markdown, written while it is read."""
+    scope = await asking(request)
+    written = query_of(request, Exporting).format
+    session = await sessions(request).get(scope, path_part(request))
+    pages = _pages(sessions(request), scope, session)
+    return StreamingResponse(
+        exported(session, pages, written),
+        media_type=MEDIA_TYPES[written],
+        headers={"Content-Disposition": f'attachment; filename="session.{_ENDINGS[written]}"'},
+    )
+
+
+@routes.post("/sessions/import", **_importing)
+async def import_session(request: Request) -> Response:
+    """Make a new session out of an export: all of it in one step, or nothing."""
+    scope = await asking(request)
+    raw = await read_body(request, service(request).settings.max_body_bytes)
+    saved = imported(raw, now=service(request).clock(), new_id=fresh_id)
+    return session_answer(await sessions(request).restore(scope, saved), 201)
+
+
+async def _pages(desk: Sessions, scope: Scope, session: Session) -> AsyncIterator[tuple[Message, ...]]:
+    """The messages there were when the export began, page by page."""
+    after = 0
+    while after < session.last_seq:
+        page = await desk.messages(scope, session.id, Page(limit=_PAGE, after=after))
+        yield tuple(message for message in page.messages if message.seq <= session.last_seq)
+        if not page.more_after:
+            return
+        after = page.messages[-1].seq

@@ -1,0 +1,136 @@
+"""Errors as clients see them: problem+json with a stable code, mapped once per family.
+
+An answer names ids, fields and limits; it repeats nothing the client sent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from tenuto.errors import (
+    Conflict,
+    Invalid,
+    LimitReached,
+    NotFound,
+    TenutoError,
+    TooLarge,
+    Unavailable,
+)
+from tenuto.model.values import JsonObject
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+# The first that fits counts, so the exception to a family stands above it.
+_STATUS: Final[tuple[tuple[type[TenutoError], int], ...]] = (
+    (TooLarge, 413),
+    (Invalid, 400),
+    (NotFound, 404),
+    (Conflict, 409),
+    (LimitReached, 429),
+    (Unavailable, 503),
+)
+_FACTS: Final = ("expected", "actual", "limit_bytes")
+_RETRY_UNAVAILABLE: Final = timedelta(seconds=2)
+_HTTP: Final = {
+    404: ("not_found", "there is nothing at this address"),
+    405: ("method_not_allowed", "this address does not know the method"),
+}
+
+
+class Refused(Exception):
+    """Who is asking was not proved, or may not ask in this way; settled at the door, before a story begins."""
+
+    status = 403
+    code = "refused"
+    headers: Mapping[str, str] = {}
+
+
+class CredentialRefused(Refused):
+    """No credential, or none that holds: unknown, malformed, expired and revoked look alike."""
+
+    status = 401
+    code = "invalid_credential"
+    headers: Mapping[str, str] = {"WWW-Authenticate": "Bearer"}
+
+    def __init__(self) -> None:
+        super().__init__("a valid API key or token is needed: Authorization: Bearer <key>")
+
+
+class ScopeMismatch(Refused):
+    """The request names a tenant, site or user that the credential does not stand for."""
+
+    code = "scope_mismatch"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the {what} named in the request is not the one this credential stands for")
+
+
+class HostRefused(Refused):
+    """Without keys only programs on this machine may ask, and no web page from elsewhere in their name."""
+
+    code = "host_not_allowed"
+
+    def __init__(self) -> None:
+        super().__init__("without API keys this server answers requests made on and for this machine only")
+
+
+def problem(
+    status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **facts: object
+) -> Response:
+    """A problem+json answer."""
+    body = {
+        "type": f"urn:tenuto:problem:{code}",
+        "title": code.replace("_", " ").capitalize(),
+        "status": status,
+        "code": code,
+        "detail": detail,
+        **facts,
+    }
+    return Response(msgspec.json.encode(body), status, headers, MEDIA_TYPE)
+
+
+def internal() -> Response:
+    """What a client learns of a failure nobody foresaw."""
+    return problem(500, "internal", "something went wrong here; the server's log has this answer's x-request-id")
+
+
+def of_error(error: TenutoError) -> Response:
+    """One of the five families."""
+    status = next((status for family, status in _STATUS if isinstance(error, family)), 500)
+    facts: JsonObject = {name: getattr(error, name) for name in _FACTS if hasattr(error, name)}
+    headers: dict[str, str] = {}
+    retry_after = _retry_after(error)
+    if retry_after is not None:
+        facts["retry_after"] = retry_after
+        headers["Retry-After"] = str(math.ceil(retry_after))
+    return problem(status, error.code, str(error), headers=headers, **facts)
+
+
+def _retry_after(error: TenutoError) -> float | None:
+    pause = getattr(error, "retry_after", _RETRY_UNAVAILABLE if isinstance(error, Unavailable) else None)
+    return round(pause.total_seconds(), 3) if isinstance(pause, timedelta) else None
+
+
+def install(app: FastAPI) -> None:
+    """Have every error of the application answered as a problem."""
+
+    @app.exception_handler(TenutoError)
+    async def _ours(_: Request, error: TenutoError) -> Response:
+        return of_error(error)
+
+    @app.exception_handler(Refused)
+    async def _refused(_: Request, error: Refused) -> Response:
+        return problem(error.status, error.code, str(error), headers=error.headers)
+
+    @app.exception_handler(HTTPException)
+    async def _http(_: Request, error: HTTPException) -> Response:
+        code, detail = _HTTP.get(error.status_code, ("http_error", "the request cannot be answered"))
+        return problem(error.status_code, code, detail, headers=error.headers)

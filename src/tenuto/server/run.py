@@ -1,0 +1,104 @@
+"""Running the server: uvicorn on a socket of ours, until a signal says stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Callable, Generator
+
+import uvicorn
+
+from tenuto.access import ApiKeys
+from tenuto.app import open_app
+from tenuto.errors import InvalidSetting
+from tenuto.ports import utc_now
+from tenuto.server.app import create_app
+from tenuto.server.auth import is_loopback
+from tenuto.server.logs import configure_logging
+from tenuto.settings import Settings
+
+_log = logging.getLogger(__name__)
+_GRACE_SECONDS = 10
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGINT or SIGTERM; requests under way are answered, then the store is closed.
+
+    Raises:
+        InvalidSetting: the port is taken, or the host is reachable from outside and nobody needs a credential.
+    """
+    configure_logging(settings.log_level)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    listening = _listen(settings.host, settings.port)
+    with listening:
+        async with open_app(settings) as tenuto:
+            if not is_loopback(settings.host):
+                await _refuse_open_door(settings, ApiKeys(store=tenuto.store, clock=utc_now))
+            config = uvicorn.Config(
+                create_app(settings, opened=tenuto),
+                http="httptools",
+                ws="none",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=_GRACE_SECONDS,
+            )
+            await _Server(config).serve(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, except for signals and the words at the start.
+
+    uvicorn raises a signal again once it has shut down, which would end the process before the store is closed.
+    """
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGINT, signal.SIGTERM)
+        for number in signals:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in signals:
+                loop.remove_signal_handler(number)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening in sockets or ():
+            host, port = listening.getsockname()[:2]
+            _log.info("listening on http://%s:%s", f"[{host}]" if ":" in host else host, port)
+
+
+async def _refuse_open_door(settings: Settings, keys: ApiKeys) -> None:
+    tokens = settings.jwt_secret or settings.jwt_key_file or settings.jwt_jwks_file
+    if tokens is None and not await keys.configured():
+        raise InvalidSetting(
+            "host",
+            f"{settings.host} can be reached from other machines, and nobody would need a credential: make an API key "
+            "first (tenuto keys create), configure JWT, or listen on 127.0.0.1",
+        )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family, backlog=2048)
+    except OSError as taken:
+        raise InvalidSetting("port", f"cannot listen on {host}:{port}: {taken.strerror}") from taken
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,39 @@
+"""What the routes work with: the open installation, the gate, the meters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from tenuto.app import Tenuto
+from tenuto.ports import Clock
+from tenuto.server.auth import Gate
+from tenuto.sessions import Sessions
+from tenuto.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """An installation that is open and being served."""
+
+    settings: Settings
+    tenuto: Tenuto
+    gate: Gate
+    clock: Clock
+
+    @property
+    def sessions(self) -> Sessions:
+        """Its sessions."""
+        return self.tenuto.sessions
+
+
+def service(request: Request) -> Service:
+    """The service that this request reached."""
+    found: Service = request.app.state.service
+    return found
+
+
+def sessions(request: Request) -> Sessions:
+    """The sessions that this request is about."""
+    return service(request).sessions

@@ -1,0 +1,178 @@
+"""Routes for sessions and their attributes."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from tenuto.errors import Invalid
+from tenuto.model import Changes, SessionQuery
+from tenuto.server.answers import AttributesView, AttributeView, SessionList, SessionView, StatsView
+from tenuto.server.auth import admitted, asking
+from tenuto.server.bodies import AttributeValue, ChangeSession, CreateSession, ForkSession, Listing, TruncateSession
+from tenuto.server.openapi import room, tells
+from tenuto.server.service import sessions
+from tenuto.server.wire import answer, body_of, fingerprint, idempotency_key, path_part, query_of, session_answer
+from tenuto.sessions.shape import session_json, stats_json
+
+routes = room("sessions", prefix="/v1")
+
+_VERSION: Final = re.compile(r'(?:W/)?"([0-9]{1,16})"')
+
+
+@routes.post(
+    "/sessions",
+    **tells(
+        (201, SessionView),
+        (200, SessionView),
+        body=CreateSession,
+        example={"title": "Holiday plans", "context": {"language": "en"}, "attributes": {"vip": True}},
+        headers=("Idempotency-Key",),
+        problems=(409,),
+    ),
+)
+async def create_session(request: Request) -> Response:
+    """Make a session. The caller's own session of that id comes back as it is (200); an id that is taken by
+    somebody else is not told to be: the session gets another one."""
+    admission = await admitted(request)
+    body = await body_of(request, CreateSession)
+    session, new = await sessions(request).create(
+        admission.scope(body.tenant_id, body.site_id),
+        body.new(),
+        session_id=body.id,
+        key=idempotency_key(request),
+        fingerprint=fingerprint(body),
+    )
+    return session_answer(session, 201 if new else 200)
+
+
+@routes.get("/sessions", **tells((200, SessionList), query=Listing))
+async def list_sessions(request: Request) -> Response:
+    """The caller's sessions, latest change first."""
+    scope = await asking(request)
+    asked = query_of(request, Listing)
+    query = SessionQuery(limit=asked.limit, cursor=asked.cursor, title=asked.q, status=asked.status)
+    page = await sessions(request).list(scope, query)
+    return answer({"sessions": [session_json(session) for session in page.sessions], "cursor": page.cursor})
+
+
+@routes.get("/sessions/{session_id}", **tells((200, SessionView)))
+async def get_session(request: Request) -> Response:
+    """A session's head."""
+    scope = await asking(request)
+    return session_answer(await sessions(request).get(scope, path_part(request)))
+
+
+@routes.patch(
+    "/sessions/{session_id}",
+    **tells(
+        (200, SessionView),
+        body=ChangeSession,
+        example={"title": "Two weeks in Lisbon", "context": {"language": None}},
+        headers=("If-Match",),
+        problems=(409,),
+    ),
+)
+async def change_session(request: Request) -> Response:
+    """Change title, status, context, attributes or metadata; with If-Match or `if_version`, of that version only."""
+    scope = await asking(request)
+    body = await body_of(request, ChangeSession)
+    return session_answer(await sessions(request).patch(scope, path_part(request), body.value(_if_match(request))))
+
+
+@routes.delete("/sessions/{session_id}", **tells((204, None)))
+async def delete_session(request: Request) -> Response:
+    """Remove a session and everything of it."""
+    scope = await asking(request)
+    await sessions(request).delete(scope, path_part(request))
+    return Response(status_code=204)
+
+
+@routes.post("/sessions/{session_id}/reset", **tells((200, SessionView)))
+async def reset_session(request: Request) -> Response:
+    """Forget messages, context and metadata, and keep the session; a running turn is lost."""
+    scope = await asking(request)
+    return session_answer(await sessions(request).reset(scope, path_part(request)))
+
+
+@routes.post(
+    "/sessions/{session_id}/fork",
+    **tells((201, SessionView), body=ForkSession, example={"at": 4, "title": "What if"}, problems=(409,)),
+)
+async def fork_session(request: Request) -> Response:
+    """Branch off a new session at a message."""
+    scope = await asking(request)
+    body = await body_of(request, ForkSession)
+    fork = await sessions(request).fork(scope, path_part(request), at=body.at, new_id=body.id, title=body.title)
+    return session_answer(fork, 201)
+
+
+@routes.post(
+    "/sessions/{session_id}/truncate",
+    **tells((200, SessionView), body=TruncateSession, example={"after": 4}, required=True),
+)
+async def truncate_session(request: Request) -> Response:
+    """Forget what was said after a message, to ask or answer anew; a running turn is lost."""
+    scope = await asking(request)
+    body = await body_of(request, TruncateSession)
+    return session_answer(await sessions(request).truncate(scope, path_part(request), body.after))
+
+
+@routes.get("/sessions/{session_id}/attributes", **tells((200, AttributesView)))
+async def get_attributes(request: Request) -> Response:
+    """All attributes of a session."""
+    scope = await asking(request)
+    return answer({"attributes": (await sessions(request).get(scope, path_part(request))).attributes})
+
+
+@routes.get("/sessions/{session_id}/attributes/{name}", **tells((200, AttributeView)))
+async def get_attribute(request: Request) -> Response:
+    """One attribute of a session; null when there is none of this name."""
+    scope = await asking(request)
+    name = path_part(request, "name")
+    session = await sessions(request).get(scope, path_part(request))
+    return answer({"name": name, "value": session.attributes.get(name)})
+
+
+@routes.put(
+    "/sessions/{session_id}/attributes/{name}",
+    **tells((200, AttributeView), body=AttributeValue, example={"value": "gold"}, required=True),
+)
+async def set_attribute(request: Request) -> Response:
+    """Set one attribute, whatever others change meanwhile."""
+    scope = await asking(request)
+    name = path_part(request, "name")
+    body = await body_of(request, AttributeValue)
+    changes = Changes(attributes={name: body.value})
+    session = await sessions(request).patch(scope, path_part(request), changes)
+    return answer({"name": name, "value": session.attributes.get(name)})
+
+
+@routes.delete("/sessions/{session_id}/attributes/{name}", **tells((204, None)))
+async def remove_attribute(request: Request) -> Response:
+    """Remove one attribute; again is harmless."""
+    scope = await asking(request)
+    name = path_part(request, "name")
+    await sessions(request).patch(scope, path_part(request), Changes(attributes={name: None}))
+    return Response(status_code=204)
+
+
+@routes.get("/stats", **tells((200, StatsView)))
+async def get_stats(request: Request) -> Response:
+    """How many sessions, messages and tokens the caller has, and what they cost."""
+    scope = await asking(request)
+    return answer(stats_json(await sessions(request).stats(scope)))
+
+
+def _if_match(request: Request) -> int | None:
+    """The version named by If-Match: `"3"`; `*` is any."""
+    value = request.headers.get("if-match")
+    if value is None or value.strip() == "*":
+        return None
+    version = _VERSION.fullmatch(value.strip())
+    if version is None:
+        raise Invalid('If-Match is not a version such as "3"')
+    return int(version[1])

@@ -1,0 +1,184 @@
+"""Routes for turns: begin, and later finish, renew or abandon.
+
+A turn is named by an opaque token. It carries no authority: the caller's credential gives the scope anew at each call,
+and the store checks the lease's id and the session's incarnation, so a forged token would have to guess both.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from datetime import UTC, datetime
+from typing import ClassVar, Final
+
+import msgspec
+from fastapi import Request
+from fastapi.responses import Response
+
+from tenuto.errors import Invalid, NotFound
+from tenuto.model import Closing, Keeping, OpenTurn, Scope, Session, TurnState
+from tenuto.model.values import JsonObject, Value, checked_id
+from tenuto.server.answers import AppendedView, RenewedView, TurnView
+from tenuto.server.auth import admitted, asking
+from tenuto.server.bodies import BeginAnyTurn, BeginTurn, FinishTurn
+from tenuto.server.messages import appended_json
+from tenuto.server.openapi import room, tells
+from tenuto.server.service import sessions
+from tenuto.server.wire import answer, body_of, drafts_of, fingerprint, idempotency_key, path_part
+from tenuto.sessions import TurnRequest
+from tenuto.sessions.shape import instant, message_json, session_json
+
+routes = room("turns", prefix="/v1")
+
+_EXAMPLE: Final = {"message": {"role": "user", "text": "Which museums are open on Monday?"}, "window": 20}
+_KEYED: Final = ("Idempotency-Key",)
+_NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class TurnNotFound(NotFound):
+    """What stands in the path is no turn that ever began here."""
+
+    code: ClassVar[str] = "turn_not_found"
+
+    def __init__(self) -> None:
+        super().__init__("this is no turn_id that a turn's beginning answered")
+
+
+class _Ticket(Value, frozen=True, kw_only=True, array_like=True):
+    """What a token holds: where the turn stands, so that the server need not remember it."""
+
+    session_id: str
+    incarnation: str
+    turn_id: str
+    number: int
+
+
+@routes.post(
+    "/sessions/{session_id}/turns",
+    **tells((201, TurnView), (200, TurnView), body=BeginTurn, example=_EXAMPLE, headers=_KEYED, problems=(409,)),
+)
+async def begin_turn(request: Request) -> Response:
+    """Store the user's words, take the session for this turn, and bring what the model should see."""
+    scope = await asking(request)
+    return await _begin(request, scope, path_part(request), await body_of(request, BeginTurn))
+
+
+@routes.post(
+    "/turns",
+    **tells((201, TurnView), (200, TurnView), body=BeginAnyTurn, example=_EXAMPLE, headers=_KEYED, problems=(409,)),
+)
+async def begin_any_turn(request: Request) -> Response:
+    """Begin a turn in a session that the body names, or in a new one."""
+    admission = await admitted(request)
+    body = await body_of(request, BeginAnyTurn)
+    return await _begin(request, admission.scope(body.tenant_id, body.site_id), body.session_id, body)
+
+
+@routes.post(
+    "/turns/{turn_id}/finish",
+    **tells(
+        (200, AppendedView),
+        body=FinishTurn,
+        example={
+            "message": {"role": "assistant", "text": "The tile museum is closed, the others are open."},
+            "usage": {"tokens": 420, "cost_usd": "0.00126"},
+        },
+        problems=(409,),
+    ),
+)
+async def finish_turn(request: Request) -> Response:
+    """Store the reply, add what it cost, apply the changes, and give the session free; again is harmless."""
+    turn = _turn(request, await asking(request))
+    body = await body_of(request, FinishTurn)
+    closing = Closing(
+        reply=drafts_of(request, body.reply()),
+        usage=body.usage.value(),
+        changes=body.changes.value() if body.changes is not None else None,
+    )
+    return answer(appended_json(await sessions(request).finish(turn, closing)))
+
+
+@routes.post("/turns/{turn_id}/renew", **tells((200, RenewedView), problems=(409,)))
+async def renew_turn(request: Request) -> Response:
+    """Keep the session for a turn that takes long."""
+    turn = await sessions(request).renew(_turn(request, await asking(request)))
+    return answer({"turn_id": _token(turn), "lease_until": instant(turn.lease_until) if turn.lease_until else None})
+
+
+@routes.post("/turns/{turn_id}/abandon", **tells((200, AppendedView), problems=(409,)))
+async def abandon_turn(request: Request) -> Response:
+    """Give the session free without a reply; the words stay, and the same idempotency key resumes the turn."""
+    turn = _turn(request, await asking(request))
+    return answer(appended_json(await sessions(request).finish(turn, Closing(abandoned=True))))
+
+
+async def _begin(request: Request, scope: Scope, session_id: str | None, body: BeginTurn) -> Response:
+    turn = await sessions(request).begin(
+        scope,
+        TurnRequest(
+            words=drafts_of(request, body.words()),
+            session_id=session_id,
+            key=idempotency_key(request),
+            fingerprint=fingerprint(body.words()),
+            window=body.window,
+        ),
+    )
+    return answer(_turn_json(turn), 201 if turn.state is TurnState.OPENED else 200)
+
+
+def _turn_json(turn: OpenTurn) -> JsonObject:
+    return {
+        "turn_id": _token(turn),
+        "number": turn.number,
+        "state": turn.state,
+        "created": turn.created,
+        "lease_until": instant(turn.lease_until) if turn.lease_until else None,
+        "session": session_json(turn.session),
+        "words": [message_json(message) for message in turn.words],
+        "window": [message_json(message) for message in turn.window],
+        "reply": [message_json(message) for message in turn.reply],
+    }
+
+
+def _token(turn: OpenTurn) -> str:
+    ticket = _Ticket(
+        session_id=turn.session.id, incarnation=turn.session.incarnation, turn_id=turn.id, number=turn.number
+    )
+    return urlsafe_b64encode(msgspec.json.encode(ticket)).rstrip(b"=").decode()
+
+
+def _turn(request: Request, scope: Scope) -> OpenTurn:
+    """The turn that the path names, in the caller's own scope; what the token does not hold, no store asks for."""
+    ticket = _ticket(path_part(request, "turn_id"))
+    session = Session(
+        id=ticket.session_id,
+        scope=scope,
+        incarnation=ticket.incarnation,
+        created_at=_NEVER,
+        updated_at=_NEVER,
+        expires_at=None,
+        keeping=Keeping(),
+        version=0,
+    )
+    return OpenTurn(
+        id=ticket.turn_id,
+        number=ticket.number,
+        scope=scope,
+        session=session,
+        state=TurnState.OPENED,
+        words=(),
+        window=(),
+        lease=sessions(request).policy.lease,
+    )
+
+
+def _ticket(token: str) -> _Ticket:
+    try:
+        raw = urlsafe_b64decode(token.encode() + b"=" * (-len(token) % 4))
+        ticket = msgspec.json.decode(raw, type=_Ticket)
+        for part in (ticket.session_id, ticket.incarnation, ticket.turn_id):
+            checked_id(part, "a part of the turn_id")
+    except (ValueError, RecursionError, Invalid):
+        raise TurnNotFound from None
+    if not 1 <= ticket.number < 2**53:
+        raise TurnNotFound
+    return ticket

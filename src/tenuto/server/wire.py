@@ -1,0 +1,159 @@
+"""Between bytes and values: bodies read strictly, path parts decoded once, answers encoded once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, Final, NoReturn, TypeVar
+from urllib.parse import quote, unquote_to_bytes
+
+import msgspec
+from fastapi import Request
+from fastapi.responses import Response
+
+from tenuto.errors import Invalid, InvalidJson, InvalidText
+from tenuto.model import Draft, Session
+from tenuto.model.values import Json, JsonObject, checked_id
+from tenuto.server.limits import read_body
+from tenuto.server.service import service
+from tenuto.sessions import fresh_id
+from tenuto.sessions.shape import draft_from_json, session_json
+
+_Body = TypeVar("_Body")
+_JSON: Final = "application/json"
+# What msgspec says about types, lengths and places names no value of the input; the rest of its messages may.
+_HARMLESS: Final = re.compile(r"(Expected `[^`]*`.*|Object missing required field `[^`]*`.*)", re.DOTALL)
+_AT: Final = re.compile(r" - at `(\$[^`]*)`$")
+
+
+async def body_of(request: Request, kind: type[_Body]) -> _Body:
+    """The body as a value of `kind`; an empty body is an empty object.
+
+    Raises:
+        InvalidJson: it is not JSON, or nested too deep.
+        InvalidText: a text in it is half of a surrogate pair.
+        Invalid: a field does not fit; the error names it.
+        TooLarge: it is above the limit.
+    """
+    raw = await read_body(request, service(request).settings.max_body_bytes)
+    return decoded(raw or b"{}", kind)
+
+
+def decoded(raw: bytes, kind: type[_Body]) -> _Body:
+    """JSON as a value of `kind`, under the rules of `body_of`."""
+    try:
+        value: _Body = _decoder(kind).decode(raw)
+    except msgspec.ValidationError as unfit:
+        _refuse(unfit, kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise _broken(raw) from None
+    except RecursionError:
+        raise InvalidJson("the body is nested too deep") from None
+    return value
+
+
+def converted(body: JsonObject, kind: type[_Body]) -> _Body:
+    """A JSON object that was read already, as a value of `kind`."""
+    try:
+        return msgspec.convert(body, kind)
+    except msgspec.ValidationError as unfit:
+        _refuse(unfit, kind)
+
+
+_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+
+
+def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
+    if kind not in _decoders:
+        _decoders[kind] = msgspec.json.Decoder(kind)
+    return _decoders[kind]
+
+
+def _refuse(unfit: msgspec.ValidationError, kind: type[Any]) -> NoReturn:
+    text = str(unfit)
+    place = _AT.search(text)
+    where = place[1].removeprefix("$").removeprefix(".") if place else ""
+    if _HARMLESS.fullmatch(text):
+        told = _AT.sub("", text).replace("`", "").replace("Expected", "expected").replace("Object", "the object is")
+    elif "unknown field" in text and not where:
+        told = f"a field is unknown; known are {', '.join(kind.__struct_fields__)}"
+    else:
+        told = "the value does not fit"
+    raise Invalid(f"{where or 'the body'}: {told}") from None
+
+
+def _broken(raw: bytes) -> Invalid:
+    """Why the body is not JSON. Only a half surrogate passes elsewhere as JSON and cannot be stored as text."""
+    try:
+        json.loads(raw, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return InvalidJson("the body is not JSON")
+    return InvalidText("a text in the body holds half of a surrogate pair")
+
+
+def _no_constant(_: str) -> NoReturn:
+    raise ValueError
+
+
+def query_of(request: Request, kind: type[_Body]) -> _Body:
+    """The query as a value of `kind`. Parameters it does not know are left to those who do.
+
+    Raises:
+        Invalid: a parameter does not fit; the error names it.
+    """
+    given = dict(request.query_params) if request.scope["query_string"] else {}
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as unfit:
+        _refuse(unfit, kind)
+
+
+def path_part(request: Request, name: str = "session_id") -> str:
+    """A part of the path, decoded. Paths are matched as they were sent, so a slash inside an id is no separator."""
+    raw: str = request.path_params[name]
+    return _sound(unquote_to_bytes(raw.encode("latin-1")) if "%" in raw else raw.encode("latin-1"), f"the {name}")
+
+
+def idempotency_key(request: Request) -> str | None:
+    """The caller's key for this write, if it has one."""
+    value = request.headers.get("idempotency-key")
+    return None if value is None else _sound(value.encode("latin-1"), "the Idempotency-Key")
+
+
+def _sound(raw: bytes, what: str) -> str:
+    """An id that came as bytes: UTF-8, not empty, of bearable length."""
+    try:
+        return checked_id(raw.decode(), what)
+    except UnicodeDecodeError:
+        raise InvalidText(f"{what} is not UTF-8") from None
+
+
+def fingerprint(body: Json) -> str:
+    """What an idempotency key stands for: the body's meaning, whatever its spaces and the order of its fields."""
+    return blake2b(msgspec.json.encode(body, order="sorted"), digest_size=16).hexdigest()
+
+
+def drafts_of(request: Request, messages: list[JsonObject]) -> tuple[Draft, ...]:
+    """Messages as somebody sent them, ready for the log."""
+    now = service(request).clock()
+    return tuple(draft_from_json(message, new_id=fresh_id(), now=now) for message in messages)
+
+
+def answer(value: Json, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON answer."""
+    return Response(msgspec.json.encode(value), status, headers, _JSON)
+
+
+def session_answer(session: Session, status: int = 200) -> Response:
+    """A session's head, with its version as ETag; a new one tells where it stands."""
+    headers = {"ETag": f'"{session.version}"'}
+    if status == 201:
+        headers["Location"] = f"/v1/sessions/{_address(session.id)}"
+    return answer(session_json(session), status, headers)
+
+
+def _address(session_id: str) -> str:
+    """An id as part of a path. Clients take dots alone for steps between folders, so these are written out."""
+    return session_id.replace(".", "%2E") if session_id in (".", "..") else quote(session_id, safe="")

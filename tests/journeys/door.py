@@ -1,0 +1,98 @@
+"""The HTTP door for journeys: the whole application in this process, and a client that speaks to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+from fastapi import FastAPI
+
+from tenuto.access import ApiKeys
+from tenuto.app import Tenuto, open_app
+from tenuto.ports import Clock, utc_now
+from tenuto.server import create_app
+from tenuto.settings import Settings
+
+BASE = "http://127.0.0.1:8765"
+PROBLEM = "application/problem+json"
+
+
+class Ticks:
+    """Seconds that pass only when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass(frozen=True)
+class Door:
+    """A server that is up, and what stands behind it."""
+
+    http: httpx.AsyncClient
+    app: FastAPI
+    tenuto: Tenuto
+    keys: ApiKeys
+    ticks: Ticks
+
+    async def key(self, tenant: str = "acme", **bound: Any) -> dict[str, str]:
+        """The header of a new key."""
+        _, secret = await self.keys.create(tenant=tenant, **bound)
+        return bearer(secret)
+
+    def from_elsewhere(self, address: str) -> httpx.AsyncClient:
+        """A client at another address."""
+        return httpx.AsyncClient(transport=httpx.ASGITransport(app=self.app, client=(address, 50000)), base_url=BASE)
+
+
+@asynccontextmanager
+async def served(*, clock: Clock = utc_now, locked: bool = False, **given: Any) -> AsyncIterator[Door]:
+    """A server on a store in memory, or on the one given. `locked`: a key exists, so requests need one."""
+    settings = Settings(**{"store": "memory://", **given})
+    ticks = Ticks()
+    async with open_app(settings, clock=clock, sweeping=False) as tenuto:
+        keys = ApiKeys(store=tenuto.store, clock=clock)
+        if locked:
+            await keys.create(tenant="first")
+        app = create_app(settings, clock=clock, ticks=ticks, opened=tenuto)
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=BASE) as http:
+            yield Door(http, app, tenuto, keys, ticks)
+
+
+def bearer(credential: str) -> dict[str, str]:
+    """A credential as a header."""
+    return {"Authorization": f"Bearer {credential}"}
+
+
+def user(name: str, tenant: str = "acme") -> dict[str, str]:
+    """Somebody, as an open server takes them."""
+    return {"X-Tenant-ID": tenant, "X-User-ID": name}
+
+
+ANN, BOB, EVE = user("ann"), user("bob"), user("ann", tenant="evil")
+
+
+def at(session_id: str, *further: str) -> str:
+    """The address of a session, however odd its id."""
+    part = quote(session_id, safe="") if session_id.strip(".") else session_id.replace(".", "%2E")
+    return "/".join(["/v1/sessions", part, *further])
+
+
+def says(text: str, role: str = "user", **fields: Any) -> dict[str, Any]:
+    """A message."""
+    return {"role": role, "text": text, **fields}
+
+
+def code(response: httpx.Response) -> tuple[int, str]:
+    """A problem's status and stable code."""
+    assert response.headers["content-type"] == PROBLEM, response.text
+    body = response.json()
+    assert body["status"] == response.status_code
+    return response.status_code, body["code"]

@@ -1,0 +1,355 @@
+"""Who gets in: keys, tokens, and the open door that only this machine sees."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import time
+from pathlib import Path
+from typing import Any
+
+import jwt
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from tenuto.access import KeyRole
+from tenuto.errors import InvalidSetting
+from tests.journeys.door import Door, at, bearer, code, served
+
+SECRET = "a shared secret of more than sixty-four bytes, which is what HS512 asks for"
+
+
+async def status(door: Door, headers: dict[str, str], path: str = "/v1/sessions", **query: str) -> int:
+    return (await door.http.get(path, headers=headers, params=query)).status_code
+
+
+# Keys
+
+
+async def test_without_a_credential_that_holds_nobody_gets_in() -> None:
+    async with served(locked=True) as door:
+        key, secret = await door.keys.create(tenant="acme")
+        tries = [
+            {},
+            {"Authorization": secret},
+            {"Authorization": f"Basic {secret}"},
+            bearer(""),
+            bearer("tnt"),
+            bearer(f"tnt_{key.id}_"),
+            bearer(secret[:-1]),
+            bearer(f"{secret}x"),
+            bearer("tnt_" + "0" * 16 + "_" + secret.rsplit("_", 1)[1]),
+            bearer("x" * 5000),
+            bearer("eyJhbGciOiJub25lIn0.eyJ0ZW5hbnRfaWQiOiJhY21lIn0."),
+            {"X-API-Key": "nonsense"},
+        ]
+
+        answers = [await door.http.get("/v1/sessions", headers=headers) for headers in tries]
+
+        assert {code(answer) for answer in answers} == {(401, "invalid_credential")}
+        assert {answer.headers["www-authenticate"] for answer in answers} == {"Bearer"}
+        assert len({answer.content for answer in answers}) == 1
+
+
+async def test_a_key_opens_its_tenant_and_no_other() -> None:
+    async with served(locked=True) as door:
+        acme, evil = await door.key("acme"), await door.key("evil")
+
+        made = await door.http.post("/v1/sessions", headers=acme, json={"id": "s"})
+
+        assert made.json()["tenant"] == "acme"
+        assert await status(door, acme, at("s")) == 200
+        assert await status(door, evil, at("s")) == 404
+
+
+async def test_a_key_may_come_as_x_api_key_too() -> None:
+    async with served(locked=True) as door:
+        _, secret = await door.keys.create(tenant="acme")
+
+        assert await status(door, {"X-API-Key": secret}) == 200
+        assert await status(door, {"authorization": f"bearer {secret}"}) == 200
+
+
+async def test_what_the_request_names_must_agree_with_the_credential() -> None:
+    async with served(locked=True) as door:
+        key = await door.key("acme", site="museum")
+
+        assert await status(door, {**key, "X-Tenant-ID": "acme", "X-Site-ID": "museum"}) == 200
+        assert await status(door, key, tenant_id="acme", site_id="museum") == 200
+        for wrong in ({"X-Tenant-ID": "evil"}, {"X-Site-ID": "shop"}):
+            assert code(await door.http.get("/v1/sessions", headers={**key, **wrong})) == (403, "scope_mismatch")
+        for named in ({"tenant_id": "evil"}, {"site_id": "shop"}):
+            assert code(await door.http.get("/v1/sessions", headers=key, params=named)) == (403, "scope_mismatch")
+            assert code(await door.http.post("/v1/sessions", headers=key, json=named)) == (403, "scope_mismatch")
+
+
+async def test_a_site_bound_key_stays_on_its_site_without_being_told() -> None:
+    async with served(locked=True) as door:
+        museum, any_site = await door.key("acme", site="museum"), await door.key("acme")
+
+        await door.http.post("/v1/sessions", headers=museum, json={"id": "s"})
+
+        assert await status(door, any_site, at("s")) == 404
+        assert await status(door, {**any_site, "X-Site-ID": "museum"}, at("s")) == 200
+
+
+async def test_a_users_key_acts_for_that_user_alone() -> None:
+    async with served(locked=True) as door:
+        ann, bob, backend = await door.key(user="ann"), await door.key(user="bob"), await door.key()
+        await door.http.post("/v1/sessions", headers=ann, json={"id": "s"})
+
+        assert await status(door, bob, at("s")) == 404
+        assert await status(door, {**ann, "X-User-ID": "ann"}, at("s")) == 200
+        assert code(await door.http.get(at("s"), headers={**bob, "X-User-ID": "ann"})) == (403, "scope_mismatch")
+        assert code(await door.http.get(at("s"), headers={**bob, "X-Chat-ID": "c"})) == (403, "scope_mismatch")
+        assert await status(door, backend, at("s")) == 200
+        assert await status(door, {**backend, "X-User-ID": "ann"}, at("s")) == 200
+        assert await status(door, {**backend, "X-User-ID": "bob"}, at("s")) == 404
+
+
+async def test_an_admin_key_of_a_user_may_act_for_others_and_for_the_tenant() -> None:
+    async with served(locked=True) as door:
+        admin = await door.key(user="root", role=KeyRole.ADMIN)
+        await door.http.post("/v1/sessions", headers={**admin, "X-User-ID": "ann"}, json={"id": "s"})
+
+        assert await status(door, admin, at("s")) == 404
+        assert await status(door, {**admin, "X-User-ID": "ann"}, at("s")) == 200
+        assert await status(door, {**admin, "X-User-ID": ""}, at("s")) == 200
+
+
+async def test_a_revoked_key_is_out_within_two_seconds() -> None:
+    async with served(locked=True) as door:
+        key, secret = await door.keys.create(tenant="acme")
+        assert await status(door, bearer(secret)) == 200
+
+        await door.keys.revoke(key.id)
+        door.ticks.now += 2
+
+        assert await status(door, bearer(secret)) == 401
+
+
+# The open door
+
+
+async def test_without_keys_the_tenant_is_local_or_as_named() -> None:
+    async with served() as door:
+        assert (await door.http.get("/healthz")).json()["auth"] == "open: loopback only, tenant local"
+        assert (await door.http.post("/v1/sessions")).json()["tenant"] == "local"
+        assert (await door.http.post("/v1/sessions", headers={"X-Tenant-ID": "t"})).json()["tenant"] == "t"
+        assert (await door.http.post("/v1/sessions", headers=bearer("whatever"))).status_code == 201
+
+
+@pytest.mark.parametrize("tenant", ["~tenuto", "~", ""])
+async def test_the_installations_own_tenant_cannot_be_named(tenant: str) -> None:
+    async with served() as door:
+        assert code(await door.http.get("/v1/sessions", headers={"X-Tenant-ID": tenant})) == (400, "invalid")
+        assert (await door.http.post("/v1/sessions", json={"tenant_id": tenant})).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "evil.example:8765"},
+        {"Host": "127.0.0.1.evil.example"},
+        {"Host": ""},
+        {"Host": "192.168.1.5:8765"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost.evil.example:8765"},
+    ],
+    ids=lambda headers: "-".join(*headers.items()),
+)
+async def test_a_web_page_from_elsewhere_cannot_reach_the_open_door(headers: dict[str, str]) -> None:
+    """DNS rebinding shows in Host, a cross-site post in Origin."""
+    async with served() as door:
+        assert code(await door.http.post("/v1/sessions", headers=headers)) == (403, "host_not_allowed")
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8765", "[::1]:8765", "127.0.0.2", "LOCALHOST:1"])
+async def test_this_machine_may_call_itself_by_its_names(host: str) -> None:
+    async with served() as door:
+        assert (await door.http.get("/v1/sessions", headers={"Host": host})).status_code == 200
+        assert (await door.http.get("/v1/sessions", headers={"Origin": f"http://{host}"})).status_code == 200
+
+
+async def test_another_machine_cannot_use_the_open_door() -> None:
+    async with served() as door, door.from_elsewhere("192.168.1.5") as stranger:
+        assert code(await stranger.get("/v1/sessions")) == (403, "host_not_allowed")
+
+
+async def test_where_the_host_is_reachable_there_is_no_open_door() -> None:
+    async with served(host="0.0.0.0") as door:
+        assert code(await door.http.get("/v1/sessions")) == (401, "invalid_credential")
+
+
+async def test_the_first_key_closes_the_door_within_two_seconds_and_for_good() -> None:
+    async with served() as door:
+        assert await status(door, {}) == 200
+
+        key, secret = await door.keys.create(tenant="acme")
+        door.ticks.now += 2
+
+        assert await status(door, {}) == 401
+        assert await status(door, bearer(secret)) == 200
+        assert (await door.http.get("/healthz")).json()["auth"] == "closed: API keys"
+
+        await door.keys.revoke(key.id)
+        door.ticks.now += 2
+
+        assert await status(door, {}) == 401
+
+
+# Tokens
+
+
+def claims(**changed: Any) -> dict[str, Any]:
+    given = {"tenant_id": "acme", "sub": "ann", "exp": int(time.time()) + 300, **changed}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def hs(**changed: Any) -> dict[str, str]:
+    return bearer(jwt.encode(claims(**changed), SECRET, "HS256"))
+
+
+async def test_a_token_says_tenant_and_user() -> None:
+    async with served(jwt_secret=SECRET) as door:
+        made = await door.http.post("/v1/sessions", headers=hs(site_id="museum"), json={"id": "s"})
+
+        assert (made.json()["tenant"], made.json()["site"], made.json()["user"]) == ("acme", "museum", "ann")
+        assert await status(door, hs(site_id="museum", sub="bob"), at("s")) == 404
+        assert await status(door, hs(site_id="museum", tenant_id="evil"), at("s")) == 404
+        assert await status(door, {**hs(), "X-Tenant-ID": "evil"}) == 403
+        assert await status(door, {**hs(), "X-User-ID": "bob"}) == 403
+        assert await status(door, {**hs(role="admin"), "X-User-ID": "bob"}) == 200
+        assert (await door.http.get("/healthz")).json()["auth"] == "closed: API keys and tokens"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"exp": 1},
+        {"exp": None},
+        {"tenant_id": None},
+        {"tenant_id": 7},
+        {"tenant_id": ""},
+        {"tenant_id": "~tenuto"},
+        {"tenant_id": ["acme"]},
+        {"sub": None},
+        {"sub": ""},
+        {"site_id": 7},
+        {"nbf": 9_999_999_999},
+        {"aud": "somebody else"},
+    ],
+    ids=lambda changed: "-".join(f"{name} {value}" for name, value in changed.items()),
+)
+async def test_a_token_that_does_not_hold_is_refused(changed: dict[str, Any]) -> None:
+    async with served(jwt_secret=SECRET) as door:
+        assert code(await door.http.get("/v1/sessions", headers=hs(**changed))) == (401, "invalid_credential")
+
+
+async def test_the_algorithm_is_the_configured_one_whatever_the_token_says() -> None:
+    async with served(jwt_secret=SECRET) as door:
+        for algorithm in ("HS384", "HS512"):
+            assert await status(door, bearer(jwt.encode(claims(), SECRET, algorithm))) == 401
+        assert await status(door, bearer(jwt.encode(claims(), "", "none"))) == 401
+        assert await status(door, bearer(jwt.encode(claims(), f"{SECRET}!", "HS256"))) == 401
+
+
+async def test_issuer_audience_and_claims_follow_the_settings() -> None:
+    names: dict[str, Any] = {"jwt_tenant_claim": "org_id", "jwt_user_claim": "email", "jwt_role_claim": "roles"}
+    async with served(jwt_secret=SECRET, jwt_issuer="us", jwt_audience="tenuto", **names) as door:
+        right = {"iss": "us", "aud": ["tenuto"], "org_id": "acme", "email": "a@x", "tenant_id": None, "sub": None}
+
+        assert await status(door, hs(**right)) == 200
+        assert await status(door, {**hs(**right, roles=["admin"]), "X-User-ID": "b"}) == 200
+        assert await status(door, hs(**{**right, "iss": "them"})) == 401
+        assert await status(door, hs(**{**right, "aud": "them"})) == 401
+        assert await status(door, hs(**{**right, "org_id": None, "tenant_id": "acme"})) == 401
+
+
+async def test_keys_work_beside_tokens() -> None:
+    async with served(jwt_secret=SECRET) as door:
+        assert await status(door, await door.key()) == 200
+
+
+RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+OTHER_RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+EC = ec.generate_private_key(ec.SECP256R1())
+
+
+def pem(key: Any) -> bytes:
+    raw: bytes = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return raw
+
+
+def jwk(key: Any, kid: str, **more: str) -> dict[str, Any]:
+    made: dict[str, Any] = jwt.get_algorithm_by_name("RS256").to_jwk(key.public_key(), as_dict=True)
+    return {**made, "kid": kid, **more}
+
+
+async def test_a_public_key_file_verifies_rs256(tmp_path: Path) -> None:
+    file = tmp_path / "key.pem"
+    file.write_bytes(pem(RSA))
+    async with served(jwt_key_file=str(file)) as door:
+        assert await status(door, bearer(jwt.encode(claims(), RSA, "RS256"))) == 200
+        assert await status(door, bearer(jwt.encode(claims(), OTHER_RSA, "RS256"))) == 401
+        # The public key used as a shared secret: the oldest trick there is.
+        forged = _hmac_signed_with(pem(RSA))
+        assert await status(door, bearer(forged)) == 401
+
+
+def _hmac_signed_with(key: bytes) -> str:
+    def part(value: bytes) -> bytes:
+        return base64.urlsafe_b64encode(value).rstrip(b"=")
+
+    head = part(msgspec.json.encode({"alg": "HS256", "typ": "JWT"})) + b"." + part(msgspec.json.encode(claims()))
+    return (head + b"." + part(hmac.digest(key, head, hashlib.sha256))).decode()
+
+
+async def test_a_public_key_file_verifies_es256(tmp_path: Path) -> None:
+    file = tmp_path / "key.pem"
+    file.write_bytes(pem(EC))
+    async with served(jwt_key_file=str(file), jwt_algorithm="ES256") as door:
+        assert await status(door, bearer(jwt.encode(claims(), EC, "ES256"))) == 200
+        assert await status(door, bearer(jwt.encode(claims(), RSA, "RS256"))) == 401
+
+
+async def test_a_key_set_is_searched_by_kid_and_read_again_when_turned(tmp_path: Path) -> None:
+    file = tmp_path / "jwks.json"
+    file.write_bytes(msgspec.json.encode({"keys": [jwk(RSA, "one"), jwk(OTHER_RSA, "locked", use="enc")]}))
+    async with served(jwt_jwks_file=str(file)) as door:
+        first = bearer(jwt.encode(claims(), RSA, "RS256", headers={"kid": "one"}))
+        second = bearer(jwt.encode(claims(), OTHER_RSA, "RS256", headers={"kid": "two"}))
+        assert (await status(door, first), await status(door, second)) == (200, 401)
+        assert await status(door, bearer(jwt.encode(claims(), OTHER_RSA, "RS256", headers={"kid": "locked"}))) == 401
+        assert await status(door, bearer(jwt.encode(claims(), OTHER_RSA, "RS256", headers={"kid": "one"}))) == 401
+
+        file.write_bytes(msgspec.json.encode({"keys": [jwk(OTHER_RSA, "two")]}))
+
+        assert (await status(door, second), await status(door, first)) == (200, 401)
+
+
+@pytest.mark.parametrize(
+    ("content", "setting"),
+    [
+        (b"no key", "jwt_key_file"),
+        (pem(EC), "jwt_key_file"),
+        (b"{}", "jwt_jwks_file"),
+        (b'{"keys": []}', "jwt_jwks_file"),
+        (b'{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}', "jwt_jwks_file"),
+    ],
+    ids=["text", "EC for RS256", "no set", "empty set", "shared secret"],
+)
+async def test_a_key_file_without_a_fitting_key_stops_the_start(tmp_path: Path, content: bytes, setting: str) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(content)
+
+    given: dict[str, Any] = {setting: str(file)}
+
+    with pytest.raises(InvalidSetting, match=setting):
+        async with served(**given):
+            pass

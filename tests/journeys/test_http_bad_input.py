@@ -1,0 +1,316 @@
+"""Bad input: a clear error with a stable code, nothing half-written, nothing repeated, and the server lives."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import httpx
+import pytest
+
+from tests.journeys.door import ANN, Door, at, code, says, served
+
+WORDS = "what the user said"
+
+
+@pytest.fixture
+async def door() -> AsyncIterator[Door]:
+    async with served(max_message_bytes=2048, max_body_bytes=100_000) as door:
+        await door.http.post("/v1/sessions", headers=ANN, json={"id": "s", "title": "untouched"})
+        before = (await door.http.get(at("s"), headers=ANN)).content
+        yield door
+        assert (await door.http.get(at("s"), headers=ANN)).content == before
+
+
+BROKEN_JSON = {
+    "no JSON": b"hello",
+    "half": b'{"role": "user", "text": "',
+    "trailing": b'{"role": "user", "text": "x"} y',
+    "NaN": b'{"role": "user", "text": "x", "extra": NaN}',
+    "infinity": b'{"role": "user", "text": "x", "extra": -Infinity}',
+    "single quotes": b"{'role': 'user'}",
+    "not UTF-8": b'{"role": "user", "text": "\xff\xfe"}',
+    "deep list": b'{"role":"user","text":"x","extra":' + b"[" * 40_000 + b"]" * 40_000 + b"}",
+    "deep object": b'{"role":"user","text":"x","extra":' + b'{"a":' * 9_000 + b"1" + b"}" * 9_000 + b"}",
+    "just too deep": b'{"role":"user","text":"x","extra":' + b"[" * 65 + b"]" * 65 + b"}",
+    "more than 64 bits": b'{"role":"user","text":"x","extra":99999999999999999999999}',
+}
+BROKEN_TEXT = {
+    "NUL": b'{"role": "user", "text": "a\\u0000b"}',
+    "NUL in a key": b'{"role": "user", "text": "a", "k\\u0000": 1}',
+    "high surrogate": b'{"role": "user", "text": "a\\ud800b"}',
+    "high surrogate at the end": b'{"role": "user", "text": "a\\ud800"}',
+    "low surrogate": b'{"role": "user", "text": "a\\udc00b"}',
+    "surrogate in a key": b'{"role": "user", "text": "a", "\\ud800": 1}',
+    "surrogates in wrong order": b'{"role": "user", "text": "\\udc00\\ud800"}',
+}
+
+
+@pytest.mark.parametrize("body", BROKEN_JSON.values(), ids=BROKEN_JSON)
+async def test_what_is_not_json_is_refused(door: Door, body: bytes) -> None:
+    assert code(await door.http.post(at("s", "messages"), headers=ANN, content=body)) == (400, "invalid_json")
+
+
+@pytest.mark.parametrize("body", BROKEN_TEXT.values(), ids=BROKEN_TEXT)
+async def test_text_that_no_store_can_keep_is_refused(door: Door, body: bytes) -> None:
+    assert code(await door.http.post(at("s", "messages"), headers=ANN, content=body)) == (400, "invalid_text")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [],
+        "text",
+        7,
+        None,
+        {},
+        {"text": WORDS},
+        {"role": "user"},
+        {"role": WORDS, "text": "x"},
+        {"role": ["user"], "text": "x"},
+        {"role": "user", "text": 7},
+        {"role": "user", "parts": WORDS},
+        {"role": "user", "parts": [WORDS]},
+        {"role": "user", "parts": [{"text": WORDS}]},
+        {"role": "user", "parts": [{"type": "text"}]},
+        {"role": "user", "text": "x", "tokens": -1},
+        {"role": "user", "text": "x", "tokens": 1.5},
+        {"role": "user", "text": "x", "tokens": True},
+        {"role": "user", "text": "x", "tokens": 2**60},
+        {"role": "user", "text": "x", "sent_at": WORDS},
+        {"role": "user", "text": "x", "sent_at": "2026-01-01T00:00:00"},
+        {"role": "user", "text": "x", "metadata": [WORDS]},
+        {"role": "user", "text": "x", "speaker": 7},
+        {"role": "user", "text": "x", "id": 7},
+        {"messages": []},
+        {"messages": WORDS},
+        {"messages": [WORDS]},
+        {"messages": [says("x")], WORDS: 1},
+        {"messages": [says("x")], "usage": {"tokens": -1}},
+        {"messages": [says("x")], "usage": {"cost_usd": -1}},
+        {"messages": [says("x")], "usage": {"cost_usd": "NaN"}},
+        {"messages": [says("x")], "usage": {"cost_usd": "1e999999"}},
+        {"messages": [says("x")], "usage": {"cost_usd": WORDS}},
+        {"messages": [says("x")], "producer": {"id": "p", "seq": 0}},
+        {"messages": [says("x")], "producer": {"id": "", "seq": 1}},
+        {"messages": [says("x")], "producer": {"seq": 1}},
+        {"messages": [says("good"), says("bad", role=WORDS)]},
+    ],
+    ids=str,
+)
+async def test_a_message_of_the_wrong_shape_is_refused_whole(door: Door, body: object) -> None:
+    refused = await door.http.post(at("s", "messages"), headers=ANN, json=body)
+
+    assert refused.status_code == 400
+    assert refused.json()["code"] in ("invalid", "invalid_json")
+    assert WORDS not in refused.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"id": ""},
+        {"id": 7},
+        {"id": "x" * 16_385},
+        {"id": "😀" * 5000},
+        {"id": "a\0b"},
+        {"title": "x" * 513},
+        {"title": "two\nlines"},
+        {"title": None},
+        {"context": [1]},
+        {"attributes": "x"},
+        {"metadata": {"a": 2**70}},
+        {"titel": WORDS},
+        {WORDS: 1},
+        {"site_id": "a\0"},
+    ],
+    ids=lambda body: str(body)[:40],
+)
+async def test_a_session_of_the_wrong_shape_is_not_made(door: Door, body: object) -> None:
+    refused = await door.http.post("/v1/sessions", headers=ANN, json=body)
+
+    assert refused.status_code == 400
+    assert WORDS not in refused.text
+    assert len((await door.http.get("/v1/sessions", headers=ANN)).json()["sessions"]) == 1
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "/v1/sessions?limit=0",
+        "/v1/sessions?limit=-1",
+        "/v1/sessions?limit=1001",
+        "/v1/sessions?limit=99999999999999999999999999",
+        f"/v1/sessions?limit={WORDS}",
+        "/v1/sessions?limit=1.5",
+        "/v1/sessions?limit=",
+        f"/v1/sessions?cursor={WORDS}",
+        "/v1/sessions?cursor=%00",
+        f"/v1/sessions?status={WORDS}",
+        "/v1/sessions?q=%00",
+        "/v1/sessions/s/messages?limit=0",
+        "/v1/sessions/s/messages?limit=1000000",
+        "/v1/sessions/s/messages?before=-1",
+        "/v1/sessions/s/messages?after=9007199254740993",
+        f"/v1/sessions/s/export?format={WORDS}",
+        "/v1/sessions/%00",
+        "/v1/sessions/%ff%fe",
+        f"/v1/sessions/{'x' * 16_385}",
+    ],
+    ids=lambda query: query[:60],
+)
+async def test_negative_absurd_and_meaningless_parameters_are_refused(door: Door, query: str) -> None:
+    refused = await door.http.get(query, headers=ANN)
+
+    assert refused.status_code == 400
+    assert refused.json()["code"] in ("invalid", "invalid_text", "invalid_cursor")
+    assert WORDS not in refused.text
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (at("s", "truncate"), {"after": -1}),
+        (at("s", "truncate"), {"after": 2**60}),
+        (at("s", "truncate"), {}),
+        (at("s", "fork"), {"at": -1}),
+        (at("s", "fork"), {"at": 2**60}),
+        (at("s", "fork"), {"id": ""}),
+        (at("s", "turns"), {"window": -1}),
+        (at("s", "turns"), {"window": 10_001}),
+        (at("s", "turns"), {"message": WORDS}),
+        ("/v1/turns", {"session_id": 7}),
+        ("/v1/turns", {"message": {"role": "user"}}),
+        ("/v1/sessions/import", {"format": WORDS}),
+        ("/v1/sessions/import", {"format": "tenuto.session", "version": WORDS, "session": {}, "messages": []}),
+        ("/v1/sessions/import", {"format": "tenuto.session", "version": 1, "session": {}, "messages": WORDS}),
+        ("/v1/sessions/import", {"format": "tenuto.session", "version": 1, "session": {}, "messages": [WORDS]}),
+        ("/v1/sessions/import", {"format": "tenuto.session", "version": 1, "session": {"title": 7}, "messages": []}),
+        (
+            "/v1/sessions/import",
+            {"format": "tenuto.session", "version": 1, "session": {"cost_usd": "1e999999"}, "messages": []},
+        ),
+        (
+            "/v1/sessions/import",
+            {"format": "tenuto.session", "version": 1, "session": {"cost_usd": "1e500000"}, "messages": []},
+        ),
+        (
+            "/v1/sessions/import",
+            {"format": "tenuto.session", "version": 1, "session": {"tokens": "many"}, "messages": []},
+        ),
+    ],
+    ids=str,
+)
+async def test_other_bodies_are_read_as_strictly(door: Door, path: str, body: object) -> None:
+    refused = await door.http.post(path, headers=ANN, json=body)
+
+    assert refused.status_code == 400
+    assert refused.json()["code"] in ("invalid", "invalid_json")
+    assert WORDS not in refused.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"hello", b"[]", b"<!-- nothing -->", b"{" * 50_000, b'{"a":' * 15_000, b"<\xff"],
+    ids=lambda b: str(b[:9]),
+)
+async def test_what_is_no_export_is_not_imported(door: Door, body: bytes) -> None:
+    refused = await door.http.post("/v1/sessions/import", headers=ANN, content=body)
+
+    assert code(refused) == (400, "invalid_json")
+
+
+async def test_other_headers_are_read_as_strictly(door: Door) -> None:
+    for version in (WORDS, "-1", '"x"', "", "9" * 40):
+        refused = await door.http.patch(at("s"), headers={**ANN, "If-Match": version}, json={"title": "x"})
+        assert code(refused) == (400, "invalid")
+    torn = await door.http.patch(at("s"), headers={**ANN, "If-Match": '"1"'}, json={"if_version": 2})
+    assert code(torn) == (400, "invalid")
+    empty = await door.http.post("/v1/sessions", headers={**ANN, "Idempotency-Key": ""})
+    assert code(empty) == (400, "invalid")
+    for name in (b"Idempotency-Key", b"X-User-ID"):
+        raw = {b"X-Tenant-ID": b"acme", name: b"\xff\xfe"}
+        broken = await door.http.post("/v1/sessions", headers=raw)
+        assert code(broken) == (400, "invalid_text")
+
+
+async def test_a_key_and_a_producer_do_not_go_together(door: Door) -> None:
+    body = {"messages": [says("x")], "producer": {"id": "p", "seq": 1}}
+
+    refused = await door.http.post(at("s", "messages"), headers={**ANN, "Idempotency-Key": "k"}, json=body)
+
+    assert code(refused) == (400, "invalid")
+
+
+async def test_a_message_above_its_limit_is_too_large(door: Door) -> None:
+    refused = await door.http.post(at("s", "messages"), headers=ANN, json=says("x" * 3000))
+
+    assert code(refused) == (413, "too_large")
+    assert refused.json()["limit_bytes"] == 2048
+
+
+@pytest.mark.parametrize("said", [None, "5", "200000"], ids=["no length", "a lie", "the truth"])
+async def test_a_body_above_its_limit_is_too_large_whatever_its_header_says(door: Door, said: str | None) -> None:
+    seen = 0
+
+    async def pieces() -> AsyncIterator[bytes]:
+        nonlocal seen
+        for _ in range(2000):
+            seen += 1000
+            yield b" " * 1000
+
+    headers = ANN if said is None else {**ANN, "Content-Length": said}
+    refused = await door.http.post(at("s", "messages"), headers=headers, content=pieces())
+
+    assert code(refused) == (413, "too_large")
+    assert refused.json()["limit_bytes"] == 100_000
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/v2", "/v1", "/v1/", "/v1/sessions/", "/v1/sessions/s/nothing", "/api", "/apiv1/x"]
+)
+async def test_what_is_nowhere_is_a_problem_too(door: Door, path: str) -> None:
+    refused = await door.http.request("PROPFIND" if path == "/" else "GET", path, headers=ANN)
+
+    assert code(refused) in ((404, "not_found"), (405, "method_not_allowed"))
+
+
+async def test_an_unknown_method_is_told_which_are_known(door: Door) -> None:
+    refused = await door.http.put("/v1/sessions", headers=ANN)
+
+    assert code(refused) == (405, "method_not_allowed")
+    assert refused.headers["allow"] in ("GET", "POST", "GET, POST")
+
+
+@pytest.fixture
+def silent_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level("DEBUG"):
+        yield caplog
+    assert WORDS not in caplog.text
+    assert not any(WORDS in str(vars(record)) for record in caplog.records)
+
+
+async def test_a_failure_nobody_foresaw_tells_nothing_and_logs_no_words(
+    door: Door, monkeypatch: pytest.MonkeyPatch, silent_log: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError("a driver that quotes the row")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(door.tenuto.store, "append", broken)
+        failed = await door.http.post(at("s", "messages"), headers=ANN, json=says(WORDS))
+
+    assert code(failed) == (500, "internal")
+    assert "driver" not in failed.text
+    assert failed.headers["x-request-id"]
+    assert any(record.levelname == "ERROR" for record in silent_log.records)
+
+
+async def test_no_log_line_carries_what_people_say(door: Door, silent_log: pytest.LogCaptureFixture) -> None:
+    made = await door.http.post("/v1/sessions", headers=ANN, json={"title": WORDS})
+    await door.http.post(f"{made.headers['location']}/messages", headers=ANN, json=says(WORDS))
+    await door.http.get("/v1/sessions", params={"q": WORDS}, headers=ANN)
+    refused: httpx.Response = await door.http.post("/v1/sessions", headers=ANN, json={"title": WORDS + "\n" + WORDS})
+
+    assert refused.status_code == 400
+    assert silent_log.records
+    await door.http.delete(made.headers["location"], headers=ANN)

@@ -1,0 +1,153 @@
+"""What runs here, how it is, and what it looks like from outside."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tenuto.server.logs import OneLine, request_id
+from tests.journeys.door import ANN, at, says, served
+
+
+async def test_health_tells_store_and_mode_and_needs_no_key() -> None:
+    async with served(locked=True) as door:
+        health, ready = await door.http.get("/healthz"), await door.http.get("/readyz")
+
+        assert health.json() == {"status": "ok", "version": "0.1.0", "store": "memory", "auth": "closed: API keys"}
+        assert ready.json() == {"status": "ready"}
+
+
+async def test_a_stores_password_is_in_no_answer(tmp_path: Path) -> None:
+    async with served(store=f"sqlite:///{tmp_path / 'secret-name.db'}") as door:
+        assert "secret-name" not in (await door.http.get("/healthz")).text
+        assert (await door.http.get("/healthz")).json()["store"] == "sqlite"
+
+
+async def test_metrics_count_by_route_and_name_nobody(tmp_path: Path) -> None:
+    async with served(store=f"sqlite:///{tmp_path / 'sessions.db'}") as door:
+        await door.http.post("/v1/sessions", headers=ANN, json={"id": "the-id", "title": "the-title"})
+        await door.http.get(at("the-id"), headers=ANN)
+        await door.http.get(at("the-id"), headers=ANN)
+        await door.http.get(at("absent"), headers=ANN)
+        await door.http.get("/v1/the-path", headers=ANN)
+        await door.http.request("BREW", "/v1/sessions", headers=ANN)
+
+        text = (await door.http.get("/metrics")).text
+
+        route = 'route="/v1/sessions/{session_id}"'
+        assert f'tenuto_http_requests_total{{method="GET",{route},status="200"}} 2.0' in text
+        assert f'tenuto_http_requests_total{{method="GET",{route},status="404"}} 1.0' in text
+        assert 'route="unmatched",status="404"' in text
+        assert 'method="other"' in text
+        assert f'tenuto_http_request_seconds_count{{method="GET",{route}}} 3.0' in text
+        assert 'tenuto_session_events_total{kind="created"} 1.0' in text
+        assert 'tenuto_l1_looks_total{result="hit"} 1.0' in text
+        assert "tenuto_l1_sessions 1.0" in text
+        for secret in ("the-id", "the-title", "the-path", "acme", "ann", "BREW"):
+            assert secret not in text
+
+
+async def test_every_answer_carries_its_id_and_keeps_out_of_caches() -> None:
+    async with served() as door:
+        for path in ("/", "/healthz", "/v1/sessions", "/v1/sessions/none", "/nowhere"):
+            answer = await door.http.get(path)
+            assert re.fullmatch(r"[0-9a-f]{24}", answer.headers["x-request-id"])
+            assert answer.headers["cache-control"] == "no-store"
+            assert answer.headers["x-content-type-options"] == "nosniff"
+        own = await door.http.get("/healthz", headers={"X-Request-ID": "abc-123"})
+        odd = await door.http.get("/healthz", headers={"X-Request-ID": "a b"})
+        assert own.headers["x-request-id"] == "abc-123"
+        assert odd.headers["x-request-id"] != "a b"
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+async def test_the_pages_load_nothing_from_anywhere(path: str) -> None:
+    async with served() as door:
+        page = await door.http.get(path)
+
+        assert page.status_code == 200
+        assert page.headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
+        assert "<script" not in page.text
+        assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page.text)
+        assert "/openapi.json" in page.text
+
+
+async def test_the_first_page_shows_a_first_step_that_works() -> None:
+    async with served() as door:
+        page = (await door.http.get("/")).text
+        body = re.search(r"-d &#x27;(.*?)&#x27;", page)
+        assert body is not None
+
+        begun = await door.http.post("/v1/turns", content=body[1].replace("&quot;", '"'))
+
+        assert begun.status_code == 201
+
+
+async def test_the_openapi_has_examples_for_every_body() -> None:
+    async with served() as door:
+        document = (await door.http.get("/openapi.json")).json()
+
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    bodies = [operation["requestBody"] for operation in operations if "requestBody" in operation]
+    assert document["openapi"].startswith("3.1")
+    assert len(bodies) >= 9
+    assert all("example" in body["content"]["application/json"] for body in bodies)
+    assert all(operation.get("description") for operation in operations)
+    assert len({operation["operationId"] for operation in operations}) == len(operations)
+    assert not any("422" in operation["responses"] for operation in operations)
+
+
+async def test_every_example_of_the_openapi_works() -> None:
+    async with served() as door:
+        await door.http.post("/v1/sessions", json={"id": "s"})
+        await door.http.post(at("s", "messages"), json={"messages": [says(str(n)) for n in range(6)]})
+        for path, operations in door.app.openapi()["paths"].items():
+            for method, operation in operations.items():
+                content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+                if "example" not in content:
+                    continue
+                turn = (await door.http.post("/v1/turns", json={})).json()
+                address = path.format(session_id="s", name="tier", turn_id=turn["turn_id"])
+                answer = await door.http.request(method, address, json=content["example"])
+                assert answer.status_code in (200, 201), (method, path, answer.text)
+                if path.endswith("/turns") and "session_id" in path:
+                    await door.http.post(f"/v1/turns/{answer.json()['turn_id']}/abandon")
+
+
+async def test_each_request_is_one_line_with_its_id_route_status_and_time(caplog: pytest.LogCaptureFixture) -> None:
+    async with served() as door:
+        with caplog.at_level(logging.INFO):
+            await door.http.get(at("some-id"), headers={**ANN, "X-Request-ID": "r-1"})
+
+    record = next(record for record in caplog.records if record.name == "tenuto.server.requests")
+    token = request_id.set("r-1")
+    line = OneLine().format(record)
+    request_id.reset(token)
+    assert re.fullmatch(
+        r"time=\S+ level=info logger=tenuto.server.requests request=r-1 msg=answered "
+        r"method=GET route=/v1/sessions/\{session_id\} status=404 ms=[\d.]+",
+        line,
+    )
+
+
+def test_a_log_line_cannot_be_forged_or_broken() -> None:
+    evil = 'x"\nlevel=error msg=hacked \x1b[31m\ud800'
+    try:
+        raise ValueError(evil) from KeyError(evil)
+    except ValueError:
+        raised = sys.exc_info()
+    record = logging.LogRecord("tenuto", logging.INFO, "", 0, "session %s", (evil,), raised)
+
+    line = OneLine().format(record)
+
+    assert "\n" not in line
+    assert "\x1b" not in line
+    assert line.count(" level=") == 1
+    assert "raised=" in line
+    assert "ValueError at test_http_house.py" in line
+    assert "KeyError" in line
+    assert "hacked" not in line.split("raised=")[1]

@@ -1,0 +1,173 @@
+"""Outside its scope a session does not exist, and no id, however odd, reaches out of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tenuto.model import Scope
+from tests.backends import SQLITE, cached
+from tests.clock import FakeClock
+from tests.journeys.door import ANN, BOB, EVE, Door, at, code, says, served, user
+
+Ask = Callable[[httpx.AsyncClient, str, dict[str, str]], Awaitable[httpx.Response]]
+
+ASKING: dict[str, Ask] = {
+    "get": lambda http, path, who: http.get(path, headers=who),
+    "patch": lambda http, path, who: http.patch(path, headers=who, json={"title": "mine"}),
+    "delete": lambda http, path, who: http.delete(path, headers=who),
+    "messages": lambda http, path, who: http.get(f"{path}/messages", headers=who),
+    "append": lambda http, path, who: http.post(f"{path}/messages", headers=who, json=says("x")),
+    "turn": lambda http, path, who: http.post(f"{path}/turns", headers=who, json={"message": says("x")}),
+    "attributes": lambda http, path, who: http.get(f"{path}/attributes", headers=who),
+    "set attribute": lambda http, path, who: http.put(f"{path}/attributes/a", headers=who, json={"value": 1}),
+    "reset": lambda http, path, who: http.post(f"{path}/reset", headers=who),
+    "fork": lambda http, path, who: http.post(f"{path}/fork", headers=who),
+    "truncate": lambda http, path, who: http.post(f"{path}/truncate", headers=who, json={"after": 0}),
+    "export": lambda http, path, who: http.get(f"{path}/export", headers=who),
+    "npc get": lambda http, path, who: http.get(path.replace("/v1/", "/v1/npc/"), headers=who),
+    "npc delete": lambda http, path, who: http.delete(path.replace("/v1/", "/v1/npc/"), headers=who),
+}
+
+
+@pytest.fixture
+async def door(fake_clock: FakeClock, tmp_path: Path) -> AsyncIterator[Door]:
+    """On SQLite with an L1, so that hot and cold, whole and damaged can be told apart, if at all."""
+    async with served(clock=fake_clock, store=f"sqlite:///{tmp_path / 'sessions.db'}") as door:
+        yield door
+
+
+async def _secrets(door: Door, fake_clock: FakeClock) -> list[tuple[str, dict[str, str]]]:
+    """Sessions that are there in one way or another, and who asks for them in vain."""
+    for name in ("expired", "deleted", "corrupt", "hot", "cold"):
+        await door.http.post("/v1/sessions", headers=ANN, json={"id": name, "title": "secret"})
+        if name == "expired":
+            fake_clock.advance(timedelta(days=31))
+    await door.http.delete(at("deleted"), headers=ANN)
+    await door.http.get(at("hot"), headers=ANN)
+    damage = cached(SQLITE).damage
+    assert damage is not None
+    await damage(door.tenuto.store, Scope(tenant="acme", user="ann"), "corrupt")
+    return [
+        ("absent", ANN),
+        ("expired", ANN),
+        ("deleted", ANN),
+        ("corrupt", ANN),
+        ("hot", BOB),
+        ("cold", BOB),
+        ("hot", EVE),
+        ("cold", EVE),
+        ("hot", {**ANN, "X-Site-ID": "elsewhere"}),
+    ]
+
+
+@pytest.mark.parametrize("ask", ASKING.values(), ids=ASKING)
+async def test_absent_foreign_expired_deleted_and_corrupt_are_one_answer(
+    door: Door, fake_clock: FakeClock, ask: Ask
+) -> None:
+    """A7, T1: byte for byte."""
+    in_vain = await _secrets(door, fake_clock)
+
+    answers = [await ask(door.http, at(name), who) for name, who in in_vain]
+
+    assert {(answer.status_code, answer.content) for answer in answers} == {(404, answers[0].content)}
+    headers = [{**answer.headers, "x-request-id": ""} for answer in answers]
+    assert all(header == headers[0] for header in headers)
+    assert b"secret" not in answers[0].content
+
+
+async def test_a_foreign_session_is_in_no_list(door: Door) -> None:
+    await door.http.post("/v1/sessions", headers=ANN, json={"title": "secret"})
+
+    for stranger in (BOB, EVE, user("ann", tenant="local")):
+        assert (await door.http.get("/v1/sessions", headers=stranger)).json()["sessions"] == []
+        assert (await door.http.get("/v1/stats", headers=stranger)).json()["sessions"] == 0
+
+
+async def test_creating_on_a_foreign_id_gives_another_and_warns(door: Door, caplog: pytest.LogCaptureFixture) -> None:
+    """A8, T2: the owner's session stays as it is."""
+    owners = await door.http.post("/v1/sessions", headers=ANN, json={"id": "wanted", "title": "Ann's"})
+
+    with caplog.at_level(logging.WARNING):
+        bobs = await door.http.post("/v1/sessions", headers=BOB, json={"id": "wanted", "title": "Bob's"})
+
+    assert bobs.status_code == 201
+    assert bobs.json()["id"] != "wanted"
+    assert (await door.http.get(at("wanted"), headers=ANN)).json() == owners.json()
+    assert "wanted" in caplog.text
+    assert "user:ann" in caplog.text
+    assert "user:bob" in caplog.text
+
+
+async def test_the_same_id_in_two_tenants_is_two_sessions(door: Door) -> None:
+    for who, title in ((ANN, "acme's"), (EVE, "evil's")):
+        made = await door.http.post("/v1/sessions", headers=who, json={"id": "s", "title": title})
+        assert made.status_code == 201
+
+    assert (await door.http.get(at("s"), headers=ANN)).json()["title"] == "acme's"
+    assert (await door.http.get(at("s"), headers=EVE)).json()["title"] == "evil's"
+
+
+HOSTILE = [
+    "a/b",
+    "a/messages",
+    "../../etc/passwd",
+    "..",
+    ".",
+    "a:b:c",
+    "*",
+    "{x}",
+    "%2F",
+    "%252F..",
+    "a b",
+    "a?b=c&d#e",
+    "a\nb\r\nX-Evil: 1",
+    "😀👩‍👩‍👧",
+    "你好",
+    "' OR 1=1 --",
+    "import",
+    "x" * 10_000,
+]
+
+
+@pytest.mark.parametrize("session_id", HOSTILE, ids=lambda value: value[:20])
+async def test_an_odd_id_is_an_id_like_any_other(door: Door, session_id: str) -> None:
+    """T18: through the path, in all its routes, in the Location of a new session and in nobody else's way."""
+    made = await door.http.post("/v1/sessions", headers=ANN, json={"id": session_id, "title": "odd"})
+    plain = await door.http.post("/v1/sessions", headers=ANN, json={"id": "a", "title": "plain"})
+    sent = await door.http.post(at(session_id, "messages"), headers=ANN, json=says("hello"))
+
+    found = await door.http.get(made.headers["location"], headers=ANN)
+
+    assert (made.status_code, sent.status_code, found.status_code) == (201, 201, 200)
+    assert found.json()["id"] == session_id
+    assert found.json()["message_count"] == 1
+    assert (await door.http.get(plain.headers["location"], headers=ANN)).json()["message_count"] == 0
+    assert code(await door.http.get(at(session_id), headers=BOB)) == (404, "session_not_found")
+    assert (await door.http.delete(at(session_id), headers=ANN)).status_code == 204
+
+
+@pytest.mark.parametrize("tenant", ["a:b", "../x", "*", "你好", "a b", "x" * 5000], ids=lambda value: value[:9])
+async def test_an_odd_tenant_keeps_to_itself(door: Door, tenant: str) -> None:
+    who = {b"X-Tenant-ID": tenant.encode(), b"X-User-ID": b"ann"}
+
+    made = await door.http.post("/v1/sessions", headers=who, json={"id": "s"})
+
+    assert made.json()["tenant"] == tenant
+    assert code(await door.http.get(at("s"), headers=ANN)) == (404, "session_not_found")
+
+
+async def test_a_chat_belongs_to_all_in_it(door: Door) -> None:
+    """D16: who speaks is said by the request, whose session it is by the chat."""
+    room = {"X-Channel": "lark", "X-Chat-ID": "oc_1"}
+    made = await door.http.post("/v1/sessions", headers={**ANN, **room}, json={"id": "group"})
+
+    assert made.status_code == 201
+    assert (await door.http.get(at("group"), headers={**BOB, **room})).status_code == 200
+    assert (await door.http.get(at("group"), headers=BOB)).status_code == 404
+    assert code(await door.http.get("/v1/sessions", headers={**ANN, "X-Thread-ID": "t"})) == (400, "invalid")

@@ -1,0 +1,119 @@
+"""Messages over HTTP: appended once, in order, and brought back exactly."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.journeys.door import ANN, Door, at, code, says, served
+
+
+@pytest.fixture
+async def door() -> AsyncIterator[Door]:
+    async with served() as door:
+        await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+        yield door
+
+
+async def append(door: Door, body: Any, **headers: str) -> Any:
+    return await door.http.post(at("s", "messages"), headers={**ANN, **headers}, json=body)
+
+
+async def test_one_message_or_many_are_appended_in_order(door: Door) -> None:
+    one = await append(door, says("first"))
+    many = await append(door, {"messages": [says("second", "assistant"), says("third")]})
+
+    page = (await door.http.get(at("s", "messages"), headers=ANN)).json()
+
+    assert (one.status_code, many.status_code) == (201, 201)
+    assert many.json()["duplicate"] is False
+    assert [(message["seq"], message["text"]) for message in page["messages"]] == [
+        (1, "first"),
+        (2, "second"),
+        (3, "third"),
+    ]
+    assert (page["more_before"], page["more_after"]) == (False, False)
+
+
+async def test_pages_lead_through_a_long_talk_both_ways(door: Door) -> None:
+    await append(door, {"messages": [says(str(number)) for number in range(1, 11)]})
+
+    async def page(query: str) -> tuple[list[int], bool, bool]:
+        body = (await door.http.get(at("s", "messages") + query, headers=ANN)).json()
+        return [message["seq"] for message in body["messages"]], body["more_before"], body["more_after"]
+
+    assert await page("?limit=3") == ([8, 9, 10], True, False)
+    assert await page("?limit=3&before=8") == ([5, 6, 7], True, True)
+    assert await page("?limit=3&after=0") == ([1, 2, 3], False, True)
+    assert code(await door.http.get(at("s", "messages") + "?before=2&after=1", headers=ANN)) == (400, "invalid")
+
+
+async def test_a_message_comes_back_exactly_as_it_was_sent(door: Door) -> None:
+    """T19: numbers keep their kind, unknown fields and parts stay, empty lists stay lists."""
+    raw = (
+        b'{"role":"assistant","parts":[{"type":"text","text":"hi"},{"type":"x_image","url":"u","size":1.0}],'
+        b'"big":9007199254740993,"float":1.0,"tiny":1e-7,"empty":[],"nothing":null,"deep":{"a":[{"b":[]}]}}'
+    )
+
+    stored = await door.http.post(at("s", "messages"), headers=ANN, content=raw)
+    page = await door.http.get(at("s", "messages"), headers=ANN)
+
+    sent = msgspec.json.decode(raw)
+    back = msgspec.json.decode(page.content)["messages"][0]
+    assert stored.status_code == 201
+    assert {name: back[name] for name in sent} == sent
+    assert b'"big":9007199254740993' in page.content
+    assert b'"float":1.0' in page.content
+    assert back["text"] == "hi"
+
+
+async def test_the_same_key_stores_once_and_another_body_is_refused(door: Door) -> None:
+    body = {"messages": [says("hello"), says("hi", "assistant")]}
+
+    first = await append(door, body, **{"Idempotency-Key": "k"})
+    again = await append(door, body, **{"Idempotency-Key": "k"})
+    other = await append(door, {"messages": [says("bye")]}, **{"Idempotency-Key": "k"})
+    spent = await append(door, {**body, "usage": {"tokens": 1}}, **{"Idempotency-Key": "k"})
+
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json()["duplicate"] is True
+    assert again.json()["messages"] == first.json()["messages"]
+    assert again.json()["session"]["message_count"] == 2
+    assert code(other) == (409, "idempotency_key_reused")
+    assert code(spent) == (409, "idempotency_key_reused")
+
+
+async def test_a_producers_numbers_are_stored_once_and_without_gaps(door: Door) -> None:
+    def numbered(seq: int) -> dict[str, Any]:
+        return {"messages": [says(f"line {seq}")], "producer": {"id": "journal", "seq": seq}}
+
+    first = await append(door, numbered(1))
+    again = await append(door, numbered(1))
+    gap = await append(door, numbered(3))
+    next_one = await append(door, numbered(2))
+
+    assert (first.status_code, again.status_code, next_one.status_code) == (201, 200, 201)
+    assert again.json()["duplicate"] is True
+    assert code(gap) == (409, "sequence_gap")
+    assert gap.json()["expected"] == 2
+
+
+async def test_usage_adds_up_exactly(door: Door) -> None:
+    """A6."""
+    for _ in range(3):
+        await append(door, {"messages": [says("x")], "usage": {"tokens": 7, "cost_usd": "0.1"}})
+    await append(door, {"messages": [says("x")], "usage": {"cost_usd": 0.25}})
+
+    head = (await door.http.get(at("s"), headers=ANN)).json()
+
+    assert (head["tokens"], head["cost_usd"]) == (21, "0.55")
+
+
+async def test_appending_to_no_session_is_not_found_and_makes_none(door: Door) -> None:
+    refused = await door.http.post(at("none", "messages"), headers=ANN, json=says("hello?"))
+
+    assert code(refused) == (404, "session_not_found")
+    assert code(await door.http.get(at("none"), headers=ANN)) == (404, "session_not_found")

@@ -1,0 +1,98 @@
+"""Talks with characters, exactly as their document shows them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from tests.clock import FakeClock
+from tests.journeys.door import Door, code, says, served
+
+MUSEUM = {"X-Tenant-ID": "yantian", "X-Site-ID": "yantian-main"}
+PATH = "/api/v1/npc/sessions/session-def456"
+
+
+@pytest.fixture
+async def door(fake_clock: FakeClock) -> AsyncIterator[Door]:
+    async with served(clock=fake_clock, preset="npc") as door:
+        await door.http.post("/v1/sessions", headers=MUSEUM, json={"id": "session-def456"})
+        yield door
+
+
+async def _say(door: Door, clock: FakeClock, *texts: str) -> None:
+    for place, text in enumerate(texts):
+        role = "assistant" if place % 2 else "user"
+        await door.http.post("/v1/sessions/session-def456/messages", headers=MUSEUM, json=says(text, role))
+        clock.advance(timedelta(seconds=1))
+
+
+async def test_a_talk_is_told_in_short(door: Door, fake_clock: FakeClock) -> None:
+    """C7: these fields and no others."""
+    await _say(door, fake_clock, "请问严氏家训有哪些？", "后生问得好...")
+
+    told = await door.http.get(PATH, headers=MUSEUM)
+
+    assert told.json() == {
+        "session_id": "session-def456",
+        "message_count": 2,
+        "recent_messages": [
+            {"role": "user", "content": "请问严氏家训有哪些？", "timestamp": "2026-01-15T09:00:00Z"},
+            {"role": "assistant", "content": "后生问得好...", "timestamp": "2026-01-15T09:00:01Z"},
+        ],
+        "first_message_at": "2026-01-15T09:00:00Z",
+        "last_message_at": "2026-01-15T09:00:01Z",
+    }
+
+
+async def test_only_the_last_ten_messages_are_kept(door: Door, fake_clock: FakeClock) -> None:
+    """C3."""
+    await _say(door, fake_clock, *(f"line {number}" for number in range(12)))
+
+    told = (await door.http.get(PATH, headers=MUSEUM)).json()
+
+    assert told["message_count"] == 10
+    assert [message["content"] for message in told["recent_messages"]] == [f"line {n}" for n in range(2, 12)]
+    assert told["first_message_at"] == "2026-01-15T09:00:02Z"
+
+
+async def test_recent_means_at_most_four_thousand_characters(door: Door, fake_clock: FakeClock) -> None:
+    """C4: the oldest go first, and the newest stays however long it is."""
+    await _say(door, fake_clock, "a" * 3000, "b" * 3000, "c" * 500)
+    told = (await door.http.get(PATH, headers=MUSEUM)).json()
+    await _say(door, fake_clock, "d" * 5000)
+    after = (await door.http.get(PATH, headers=MUSEUM)).json()
+
+    assert [message["content"][0] for message in told["recent_messages"]] == ["b", "c"]
+    assert told["message_count"] == 3
+    assert told["first_message_at"] == "2026-01-15T09:00:00Z"
+    assert [message["content"][0] for message in after["recent_messages"]] == ["d"]
+
+
+async def test_a_talk_without_words_has_no_times(door: Door) -> None:
+    told = (await door.http.get(PATH, headers=MUSEUM)).json()
+
+    assert (told["message_count"], told["recent_messages"]) == (0, [])
+    assert (told["first_message_at"], told["last_message_at"]) == (None, None)
+
+
+async def test_a_talk_is_cleared(door: Door) -> None:
+    """C8."""
+    cleared = await door.http.delete(PATH, headers=MUSEUM)
+
+    assert (cleared.status_code, cleared.json()) == (200, {"success": True, "session_id": "session-def456"})
+    assert code(await door.http.get(PATH, headers=MUSEUM)) == (404, "session_not_found")
+    assert code(await door.http.delete(PATH, headers=MUSEUM)) == (404, "session_not_found")
+
+
+@pytest.mark.parametrize("stranger", [{"X-Tenant-ID": "yantian"}, {**MUSEUM, "X-Tenant-ID": "other"}, {}])
+async def test_another_site_or_tenant_has_no_such_talk(door: Door, stranger: dict[str, str]) -> None:
+    assert code(await door.http.get(PATH, headers=stranger)) == (404, "session_not_found")
+
+
+async def test_a_days_silence_ends_a_talk(door: Door, fake_clock: FakeClock) -> None:
+    """C5."""
+    fake_clock.advance(timedelta(hours=24))
+
+    assert code(await door.http.get(PATH, headers=MUSEUM)) == (404, "session_not_found")

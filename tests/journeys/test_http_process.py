@@ -1,0 +1,245 @@
+"""The server as its users run it: a process of its own, on a real port, stopped, killed and started again."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from queue import Queue
+from threading import Thread
+
+import httpx
+import pytest
+
+from tests.journeys.door import ANN, at, code, says
+
+WAIT = 30
+
+
+class Running:
+    """A server process. It tells its address in its log, so that no port has to be guessed."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.log: list[str] = []
+        self._address: Queue[str | None] = Queue()
+        # Read all the time: a server whose log nobody takes would stand still.
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log.append(line)
+            told = re.search(r"listening on (http://\S+:\d+)", line)
+            if told is not None:
+                self._address.put(told[1])
+        self._address.put(None)
+
+    @cached_property
+    def http(self) -> httpx.Client:
+        """A client, once the server listens."""
+        address = self._address.get(timeout=WAIT)
+        assert address is not None, "".join(self.log)
+        return httpx.Client(base_url=address, timeout=WAIT)
+
+    def end(self, with_signal: signal.Signals) -> int:
+        """Send a signal, wait for the end, return the exit code."""
+        self.process.send_signal(with_signal)
+        code = self.process.wait(timeout=WAIT)
+        self._reader.join(timeout=WAIT)
+        return code
+
+
+def _start(store: Path, *options: str, **environ: str) -> subprocess.Popen[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("TENUTO_", "MEMORY_"))}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tenuto", "serve", "--store", f"sqlite:///{store}", "--port", "0", *options],
+        env={**clean, **environ},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@contextmanager
+def running(store: Path, *options: str, **environ: str) -> Iterator[Running]:
+    """A server on this database, until the block ends."""
+    with _start(store, *options, **environ) as process:
+        server = Running(process)
+        try:
+            with server.http:
+                yield server
+        finally:
+            process.kill()
+
+
+def test_a_conversation_survives_a_restart_and_a_kill(tmp_path: Path) -> None:
+    """A1: acknowledged is stored, however the process ends."""
+    store = tmp_path / "sessions.db"
+    with running(store) as first:
+        made = first.http.post("/v1/sessions", headers=ANN, json={"title": "Lisbon"}).json()
+        first.http.post(at(made["id"], "messages"), headers=ANN, json=says("before the stop"))
+        assert first.end(signal.SIGTERM) == 0
+
+    with running(store) as second:
+        second.http.post(at(made["id"], "messages"), headers=ANN, json=says("before the kill"))
+        second.end(signal.SIGKILL)
+
+    with running(store) as third:
+        head = third.http.get(at(made["id"]), headers=ANN).json()
+        page = third.http.get(at(made["id"], "messages"), headers=ANN).json()
+
+    assert head["title"] == "Lisbon"
+    assert [message["text"] for message in page["messages"]] == ["before the stop", "before the kill"]
+
+
+def test_the_log_says_at_the_start_who_may_enter(tmp_path: Path) -> None:
+    with running(tmp_path / "sessions.db") as server:
+        server.http.get(at("secret-id"), headers=ANN)
+        server.http.get("/v1/sessions", params={"q": "secret-words"}, headers=ANN)
+        server.end(signal.SIGINT)
+
+    log = "".join(server.log)
+    assert "open: loopback only, tenant local" in log
+    assert "route=/v1/sessions/{session_id} status=404" in log
+    assert "secret" not in log
+    assert all(line.startswith("time=") for line in log.strip().splitlines())
+
+
+def test_the_first_key_closes_a_running_server(tmp_path: Path) -> None:
+    """Made by another process, as `tenuto keys create` does."""
+    store = tmp_path / "sessions.db"
+    making = (
+        "import asyncio, tenuto\n"
+        "from tenuto.access import ApiKeys\n"
+        "from tenuto.ports import utc_now\n"
+        "async def main():\n"
+        f"    async with tenuto.open('sqlite:///{store}') as t:\n"
+        "        print((await ApiKeys(store=t.store, clock=utc_now).create(tenant='acme'))[1])\n"
+        "asyncio.run(main())"
+    )
+    with running(store) as server:
+        assert server.http.get("/v1/sessions").status_code == 200
+        secret = subprocess.run(
+            [sys.executable, "-c", making], check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+        answer = server.http.get("/v1/sessions")
+        while answer.status_code == 200:
+            answer = server.http.get("/v1/sessions")
+
+        assert code(answer) == (401, "invalid_credential")
+        opened = server.http.get("/v1/sessions", headers={"Authorization": f"Bearer {secret}"})
+        assert opened.status_code == 200
+        server.end(signal.SIGTERM)
+
+    with running(store, "--host", "0.0.0.0") as outside:
+        port = outside.http.base_url.port
+        opened = httpx.get(
+            f"http://127.0.0.1:{port}/v1/sessions",
+            headers={"Authorization": f"Bearer {secret}", "Host": "chat.example"},
+            timeout=WAIT,
+        )
+        assert opened.status_code == 200
+        assert httpx.get(f"http://127.0.0.1:{port}/v1/sessions", timeout=WAIT).status_code == 401
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_an_open_server_does_not_start_where_others_reach_it(tmp_path: Path, host: str) -> None:
+    process = _start(tmp_path / "sessions.db", "--host", host)
+
+    _, said = process.communicate(timeout=WAIT)
+
+    assert process.returncode != 0
+    assert "can be reached from other machines" in " ".join(said.split())
+    assert "Traceback" not in said
+
+
+def test_a_taken_port_is_told_in_a_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        process = _start(tmp_path / "sessions.db", "--port", str(taken.getsockname()[1]))
+        _, said = process.communicate(timeout=WAIT)
+
+    assert process.returncode != 0
+    assert "cannot listen on 127.0.0.1" in " ".join(said.split())
+    assert "Traceback" not in said
+
+
+def test_ten_megabytes_are_refused_and_the_server_lives(tmp_path: Path) -> None:
+    with running(tmp_path / "sessions.db") as server:
+        server.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+
+        huge = server.http.post(at("s", "messages"), headers=ANN, json=says("x" * 10_000_000))
+        large = server.http.post(at("s", "messages"), headers=ANN, json=says("x" * 2_000_000))
+        streamed = server.http.post(at("s", "messages"), headers=ANN, content=(b" " * 65_536 for _ in range(200)))
+        fine = server.http.post(at("s", "messages"), headers=ANN, json=says("x" * 1_000_000))
+
+        assert {code(answer) for answer in (huge, large, streamed)} == {(413, "too_large")}
+        assert fine.status_code == 201
+        assert server.http.get(at("s"), headers=ANN).json()["message_count"] == 1
+
+
+def test_odd_ids_and_paths_arrive_as_they_were_sent(tmp_path: Path) -> None:
+    """T18, through a real parser: an encoded slash is part of the id."""
+    with running(tmp_path / "sessions.db") as server:
+        for odd in ("a/messages", "../../x", "%2F", "😀 ?#", "..", "x" * 10_000):
+            server.http.post("/v1/sessions", headers=ANN, json={"id": odd})
+            assert server.http.get(at(odd), headers=ANN).json()["id"] == odd
+            assert server.http.post(at(odd, "messages"), headers=ANN, json=says("hi")).status_code == 201
+
+
+def test_many_turns_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
+    """T3, through the door: eight clients take turns on one session, each turn finished before the next begins."""
+    with running(tmp_path / "sessions.db", TENUTO_BUSY_WAIT="30s") as server:
+        server.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+
+        def talk(client: int) -> None:
+            for number in range(5):
+                words = {"message": says(f"{client}.{number}")}
+                turn = server.http.post(at("s", "turns"), headers=ANN, json=words).json()
+                reply = {"message": says(f"re {client}.{number}", "assistant"), "usage": {"tokens": 1}}
+                done = server.http.post(f"/v1/turns/{turn['turn_id']}/finish", headers=ANN, json=reply)
+                assert done.status_code == 200, done.text
+
+        with ThreadPoolExecutor(8) as clients:
+            list(clients.map(talk, range(8)))
+
+        page = server.http.get(at("s", "messages") + "?limit=1000", headers=ANN).json()["messages"]
+        head = server.http.get(at("s"), headers=ANN).json()
+        asked = [message["text"] for message in page if message["role"] == "user"]
+        assert sorted(asked) == sorted(f"{client}.{number}" for client in range(8) for number in range(5))
+        assert [f"re {text}" for text in asked] == [m["text"] for m in page if m["role"] == "assistant"]
+        assert (head["tokens"], head["message_count"]) == (40, 80)
+
+
+def test_a_request_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
+    with running(tmp_path / "sessions.db", TENUTO_BUSY_WAIT="2s") as server:
+        turn = server.http.post("/v1/turns", headers=ANN, json={"message": says("first")}).json()
+        waiting = server.http.build_request(
+            "POST", at(turn["session"]["id"], "turns"), headers=ANN, json={"message": says("second")}
+        )
+
+        with socket.create_connection((waiting.url.host, waiting.url.port or 80), timeout=WAIT) as second:
+            second.sendall(_on_the_wire(waiting))
+            # Answered in order of arrival: when these are, the second turn waits for the first one's lease.
+            for _ in range(3):
+                server.http.get("/healthz")
+            server.process.send_signal(signal.SIGTERM)
+            answer = b"".join(iter(lambda: second.recv(65_536), b""))
+
+        assert answer.startswith(b"HTTP/1.1 409 ")
+        assert b'"code":"session_busy"' in answer
+        assert server.process.wait(timeout=WAIT) == 0
+
+
+def _on_the_wire(request: httpx.Request) -> bytes:
+    lines = [f"POST {request.url.raw_path.decode()} HTTP/1.1", *(f"{k}: {v}" for k, v in request.headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode() + request.content

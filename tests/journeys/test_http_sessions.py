@@ -1,0 +1,218 @@
+"""Keeping sessions over HTTP: make, find, change, branch, forget."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.clock import FakeClock
+from tests.journeys.door import ANN, BOB, Door, at, code, says, served
+
+
+@pytest.fixture
+async def door(fake_clock: FakeClock) -> AsyncIterator[Door]:
+    async with served(clock=fake_clock) as door:
+        yield door
+
+
+async def test_a_session_is_made_and_found_again(door: Door) -> None:
+    """A3, E2."""
+    made = await door.http.post(
+        "/v1/sessions",
+        headers=ANN,
+        json={"title": "Lisbon", "context": {"language": "pt"}, "attributes": {"vip": True}, "metadata": {"n": 1.0}},
+    )
+
+    found = await door.http.get(made.headers["location"], headers=ANN)
+
+    assert made.status_code == 201
+    assert found.status_code == 200
+    assert found.json() == made.json()
+    assert found.headers["etag"] == '"1"'
+    assert found.json() | {"id": "", "turns": 0} == {
+        "id": "",
+        "tenant": "acme",
+        "site": "",
+        "user": "ann",
+        "title": "Lisbon",
+        "status": "active",
+        "context": {"language": "pt"},
+        "attributes": {"vip": True},
+        "metadata": {"n": 1.0},
+        "created_at": "2026-01-15T09:00:00Z",
+        "updated_at": "2026-01-15T09:00:00Z",
+        "expires_at": "2026-02-14T09:00:00Z",
+        "version": 1,
+        "turns": 0,
+        "message_count": 0,
+        "last_seq": 0,
+        "tokens": 0,
+        "cost_usd": "0",
+        "forked_from": None,
+    }
+
+
+async def test_no_body_at_all_makes_a_session_too(door: Door) -> None:
+    assert (await door.http.post("/v1/sessions")).status_code == 201
+
+
+async def test_an_id_of_ones_own_brings_the_same_session_back(door: Door) -> None:
+    """A8."""
+    first = await door.http.post("/v1/sessions", headers=ANN, json={"id": "mine", "title": "first"})
+    again = await door.http.post("/v1/sessions", headers=ANN, json={"id": "mine", "title": "second"})
+
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json() == first.json()
+
+
+async def test_the_same_key_makes_one_session(door: Door) -> None:
+    keyed = {**ANN, "Idempotency-Key": "k1"}
+
+    first = await door.http.post("/v1/sessions", headers=keyed, json={"title": "once"})
+    again = await door.http.post("/v1/sessions", headers=keyed, json={"title": "once"})
+    other = await door.http.post("/v1/sessions", headers=keyed, json={"title": "twice"})
+    bobs = await door.http.post("/v1/sessions", headers={**BOB, "Idempotency-Key": "k1"}, json={"title": "once"})
+
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json()["id"] == first.json()["id"]
+    assert code(other) == (409, "idempotency_key_reused")
+    assert bobs.status_code == 201
+    assert bobs.json()["id"] != first.json()["id"]
+
+
+async def test_sessions_are_listed_newest_first_page_by_page(door: Door, fake_clock: FakeClock) -> None:
+    for title in ("Lisbon trip", "Tax return", "Porto trip"):
+        await door.http.post("/v1/sessions", headers=ANN, json={"title": title})
+        fake_clock.advance(timedelta(seconds=1))
+
+    first = (await door.http.get("/v1/sessions?limit=2", headers=ANN)).json()
+    rest = (await door.http.get("/v1/sessions", params={"limit": 2, "cursor": first["cursor"]}, headers=ANN)).json()
+    trips = (await door.http.get("/v1/sessions?q=TRIP", headers=ANN)).json()
+    archived = (await door.http.get("/v1/sessions?status=archived", headers=ANN)).json()
+
+    assert [session["title"] for session in first["sessions"]] == ["Porto trip", "Tax return"]
+    assert [session["title"] for session in rest["sessions"]] == ["Lisbon trip"]
+    assert rest["cursor"] is None
+    assert [session["title"] for session in trips["sessions"]] == ["Porto trip", "Lisbon trip"]
+    assert archived == {"sessions": [], "cursor": None}
+
+
+async def test_a_patch_changes_what_it_names_and_nothing_else(door: Door) -> None:
+    await door.http.post("/v1/sessions", headers=ANN, json={"id": "s", "title": "old", "context": {"a": 1, "b": 2}})
+
+    changed = await door.http.patch(
+        at("s"), headers=ANN, json={"title": "new", "status": "archived", "context": {"a": None, "c": [1.0]}}
+    )
+
+    assert changed.status_code == 200
+    assert changed.json()["title"] == "new"
+    assert changed.json()["status"] == "archived"
+    assert changed.json()["context"] == {"b": 2, "c": [1.0]}
+    assert changed.headers["etag"] == '"2"'
+
+
+@pytest.mark.parametrize("way", ["header", "body"])
+async def test_a_patch_of_an_old_version_is_refused(door: Door, way: str) -> None:
+    await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+    old: dict[str, Any] = {"headers": {**ANN, "If-Match": '"1"'}, "json": {"title": "x"}}
+    if way == "body":
+        old = {"headers": ANN, "json": {"title": "x", "if_version": 1}}
+
+    right = await door.http.patch(at("s"), **old)
+    wrong = await door.http.patch(at("s"), **old)
+
+    assert right.status_code == 200
+    assert code(wrong) == (409, "version_conflict")
+    assert (wrong.json()["expected"], wrong.json()["actual"]) == (1, 2)
+
+
+async def test_attributes_are_set_read_and_removed_one_by_one(door: Door) -> None:
+    """B14."""
+    await door.http.post("/v1/sessions", headers=ANN, json={"id": "s", "attributes": {"kept": 1}})
+    odd = at("s", "attributes", "a%2Fb%20%E4%BD%A0")
+
+    was_set = await door.http.put(odd, headers=ANN, json={"value": {"deep": [1, None]}})
+    read = await door.http.get(odd, headers=ANN)
+    every = await door.http.get(at("s", "attributes"), headers=ANN)
+    removed = await door.http.delete(odd, headers=ANN)
+    gone = await door.http.get(odd, headers=ANN)
+
+    assert was_set.json() == read.json() == {"name": "a/b 你", "value": {"deep": [1, None]}}
+    assert every.json() == {"attributes": {"kept": 1, "a/b 你": {"deep": [1, None]}}}
+    assert removed.status_code == 204
+    assert gone.json() == {"name": "a/b 你", "value": None}
+
+
+async def test_a_reset_forgets_the_talk_and_keeps_the_session(door: Door) -> None:
+    await door.http.post("/v1/sessions", headers=ANN, json={"id": "s", "title": "kept", "context": {"x": 1}})
+    await door.http.post(at("s", "messages"), headers=ANN, json=says("hello"))
+
+    reset = await door.http.post(at("s", "reset"), headers=ANN)
+    after = await door.http.get(at("s", "messages"), headers=ANN)
+
+    assert (reset.json()["title"], reset.json()["context"], reset.json()["message_count"]) == ("kept", {}, 0)
+    assert after.json()["messages"] == []
+
+
+async def test_a_fork_goes_its_own_way_and_truncating_takes_back(door: Door) -> None:
+    await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+    for text in ("one", "two", "three"):
+        await door.http.post(at("s", "messages"), headers=ANN, json=says(text))
+
+    fork = await door.http.post(at("s", "fork"), headers=ANN, json={"at": 2, "id": "branch", "title": "What if"})
+    taken = await door.http.post(at("s", "fork"), headers=ANN, json={"id": "branch"})
+    cut = await door.http.post(at("s", "truncate"), headers=ANN, json={"after": 1})
+    branch = await door.http.get(at("branch", "messages"), headers=ANN)
+
+    assert fork.status_code == 201
+    assert fork.json()["forked_from"] == {"session_id": "s", "seq": 2}
+    assert code(taken) == (409, "session_exists")
+    assert cut.json()["message_count"] == 1
+    assert [message["text"] for message in branch.json()["messages"]] == ["one", "two"]
+
+
+async def test_a_deleted_session_is_gone(door: Door) -> None:
+    await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+
+    deleted = await door.http.delete(at("s"), headers=ANN)
+    again = await door.http.delete(at("s"), headers=ANN)
+
+    assert (deleted.status_code, deleted.content) == (204, b"")
+    assert code(again) == (404, "session_not_found")
+
+
+async def test_stats_count_what_the_caller_has(door: Door) -> None:
+    for who in (ANN, BOB):
+        made = await door.http.post("/v1/sessions", headers=who)
+        body = {"messages": [says("hi", tokens=3)], "usage": {"tokens": 5, "cost_usd": "0.000000001"}}
+        await door.http.post(f"{made.headers['location']}/messages", headers=who, json=body)
+
+    mine = (await door.http.get("/v1/stats", headers=ANN)).json()
+    all_of_acme = (await door.http.get("/v1/stats", headers={"X-Tenant-ID": "acme"})).json()
+
+    assert mine == {"sessions": 1, "messages": 1, "tokens": 5, "cost_usd": "0.000000001"}
+    assert all_of_acme["sessions"] == 2
+
+
+async def test_the_same_routes_answer_under_api(door: Door) -> None:
+    """X13."""
+    made = await door.http.post("/api/v1/sessions", headers=ANN, json={"id": "s"})
+
+    assert made.status_code == 201
+    assert (await door.http.get("/api/v1/sessions/s", headers=ANN)).json() == made.json()
+    assert not any(path.startswith("/api") for path in door.app.openapi()["paths"])
+
+
+async def test_tenant_and_site_may_stand_in_query_and_body(door: Door) -> None:
+    made = await door.http.post("/v1/sessions", json={"id": "s", "tenant_id": "acme", "site_id": "museum"})
+    found = await door.http.get(at("s"), params={"tenant_id": "acme", "site_id": "museum"})
+    elsewhere = await door.http.get(at("s"), params={"tenant_id": "acme"})
+    torn = await door.http.post("/v1/sessions", headers=ANN, json={"tenant_id": "other"})
+
+    assert (made.json()["tenant"], made.json()["site"]) == ("acme", "museum")
+    assert found.json() == made.json()
+    assert code(elsewhere) == (404, "session_not_found")
+    assert code(torn) == (403, "scope_mismatch")
