@@ -19,7 +19,7 @@ run_ready := $(venv)/.run-$(place)
 dev_ready := $(venv)/.dev-$(place)
 install := $(py) -m pip --disable-pip-version-check --quiet install
 
-.PHONY: help serve test lint check bench format pins clean
+.PHONY: help serve test lint check bench peers format pins clean
 
 help: ## show what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -42,6 +42,11 @@ check: $(dev_ready) ## the tests alone; ARGS="-k redis" picks some
 bench: $(dev_ready) ## measure the stores and print a table
 	$(py) -m bench $(ARGS)
 
+peers: ## install other projects beside us, for make bench to compare with
+	$(MAKE) $(py)
+	$(py) -m venv --clear .venv-peers
+	.venv-peers/bin/python -m pip --disable-pip-version-check --quiet install --no-deps -r requirements/peers.txt
+
 format: $(dev_ready) ## let ruff order imports and lines
 	$(py) -m ruff check --fix-only .
 	$(py) -m ruff format .
@@ -50,9 +55,11 @@ pins: $(dev_ready) ## resolve the dependencies anew and write requirements/*.txt
 	$(install) --upgrade uv
 	$(call compile,run,--extra redis --extra postgres)
 	$(call compile,dev,--extra dev --constraint requirements/run.txt)
+	$(py) -m uv pip compile requirements/peers.in --upgrade --quiet --universal --python-version 3.11 \
+		--no-emit-index-url --no-header --no-annotate --output-file requirements/peers.txt
 
 clean: ## remove the environment and every cache, but not data/
-	rm -rf $(venv) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf $(venv) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	find src tests -name __pycache__ -prune -exec rm -rf {} +
 
 # Without index addresses: the pins hold wherever packages come from.

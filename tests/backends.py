@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
@@ -115,12 +116,16 @@ async def _postgres(place: Place) -> AsyncIterator[Store]:
 async def _damage_postgres(store: Store, scope: Scope, session_id: str) -> None:
     """Another process scribbles over the head, and tells as every writer does."""
     assert isinstance(store, PostgresStore)
-    await store.link.fetch(
-        "WITH here AS MATERIALIZED (SELECT set_config('tenuto.space', $2::bytea::text, true)) "
-        "UPDATE sessions SET context = '[]' WHERE key = $1 AND (SELECT true FROM here)",
-        session_key(scope, session_id),
-        space_key(scope),
-    )
+    key = session_key(scope, session_id)
+    connection = await store.link.connect()
+    async with connection.transaction():
+        await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", space_key(scope))
+        await connection.execute("UPDATE sessions SET context = '[]' WHERE key = $1", key)
+        strict = await connection.fetchval("SELECT next_strict()")
+        await connection.execute("SELECT announce('stranger', ARRAY[$1::bytea], $2)", key, strict)
+    while not await connection.fetchval("SELECT heard_by_all($1)", strict):  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    await connection.close()
 
 
 POSTGRES = Backend("postgres", _postgres, _damage_postgres)
@@ -140,7 +145,7 @@ async def _damage_redis(store: Store, scope: Scope, session_id: str) -> None:
     """Another process scribbles over the head."""
     assert isinstance(store, RedisStore)
     head = store.keys.session(session_key(scope, session_id))[0]
-    await store.link.call("HSET", head, "version", "seven", key=head)
+    await store.link.call("HSET", head, "s", "seven", key=head)
 
 
 REDIS = Backend("redis", lambda place: _redis(place, "valkey"), _damage_redis)
@@ -153,6 +158,7 @@ BACKENDS = [
     SQLITE,
     cached(SQLITE),
     POSTGRES,
+    cached(POSTGRES),
     REDIS,
     cached(REDIS),
     REDIS_CLUSTER,

@@ -11,7 +11,7 @@ import pytest
 from tenuto.model import Batch, Changes, Draft, NewSession, Page, Role, tool_call, tool_result
 from tenuto.model.values import JsonObject
 from tenuto.ports import Store
-from tests.samples import ANN, fresh
+from tests.samples import ANN, fresh, says
 
 ODD_VALUES: list[Any] = [
     0, 1, -1, 1.0, 0.1, 1e22, 1e-300, -0.0, 2**53 + 1, 2**63 - 1, -(2**63), 2**64 - 1, True, False, None,
@@ -101,3 +101,12 @@ async def test_a_megabyte_comes_back(store: Store) -> None:
     await store.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession()))
 
     assert (await store.messages(ANN, "s", Page())).messages[0].text == text
+
+
+async def test_a_stored_message_appended_again_gets_a_new_place(store: Store) -> None:
+    first = await store.append(ANN, "s", Batch(id="b", messages=(says("one"), says("two")), create=NewSession()))
+
+    again = await store.append(ANN, "t", Batch(id="b", messages=first.messages[1:], create=NewSession()))
+
+    assert [(message.seq, message.turn, message.text) for message in again.messages] == [(1, 1, "two")]
+    assert (await store.messages(ANN, "t", Page())).messages == again.messages

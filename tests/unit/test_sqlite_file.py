@@ -18,12 +18,17 @@ from tenuto.stores.sqlite._schema import APPLICATION_ID, MIGRATIONS
 from tests.samples import ANN, batch, texts
 
 
+def files_in(folder: Path) -> dict[str, int]:
+    """Names and permissions."""
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+
+
 async def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     async with await SqliteStore.open(path) as store:
         await store.append(ANN, "s", batch("hello"))
 
-        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+        modes = files_in(tmp_path)
 
     assert modes == {"sessions.db": 0o600, "sessions.db-wal": 0o600, "sessions.db-shm": 0o600}
 
@@ -33,7 +38,7 @@ async def test_a_closed_store_leaves_one_file_that_opens_again(tmp_path: Path) -
     async with await SqliteStore.open(path) as store:
         await store.append(ANN, "s", batch("hello"))
 
-    assert [file.name for file in tmp_path.iterdir()] == ["sessions.db"]
+    assert list(files_in(tmp_path)) == ["sessions.db"]
     async with await SqliteStore.open(str(path)) as store:
         assert await texts(store, ANN, "s") == ["hello"]
 
@@ -65,7 +70,7 @@ async def test_settings_out_of_range_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="synchronous"):
         # The point of the test: a value the type forbids, as a settings file may hold it.
         await SqliteStore.open(tmp_path / "sessions.db", synchronous="off")  # type: ignore[arg-type]
-    assert list(tmp_path.iterdir()) == []
+    assert files_in(tmp_path) == {}
 
 
 async def test_a_file_of_a_newer_release_is_refused_untouched(tmp_path: Path) -> None:
@@ -139,7 +144,7 @@ def test_many_processes_may_make_the_file_at_once(tmp_path: Path) -> None:
     assert [maker.wait(60) for maker in makers] == [0, 0, 0, 0]
 
 
-async def test_opening_imports_little(tmp_path: Path) -> None:
+def test_opening_imports_little(tmp_path: Path) -> None:
     """A worker or a command must not wait for frameworks it does not use."""
     program = (
         "import asyncio, sys\n"

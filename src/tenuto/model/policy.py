@@ -14,6 +14,7 @@ from typing import Final
 
 from tenuto.errors import InvalidSetting
 from tenuto.model.session import Keeping, Touch
+from tenuto.model.turn import MAX_LEASE
 from tenuto.model.values import Value
 
 
@@ -58,8 +59,8 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
             raise InvalidSetting("max_sessions", "must be at least 1")
         if self.max_message_bytes < 1024:
             raise InvalidSetting("max_message_bytes", "must be at least 1024")
-        if self.lease < timedelta(seconds=1):
-            raise InvalidSetting("lease", "must be at least one second")
+        if not timedelta(seconds=1) <= self.lease <= MAX_LEASE:
+            raise InvalidSetting("lease", f"must be between one second and {MAX_LEASE.days} days")
         if self.busy_wait < timedelta(0):
             raise InvalidSetting("busy_wait", "must not be negative")
 

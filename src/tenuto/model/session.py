@@ -14,6 +14,7 @@ from tenuto.model.values import Json, JsonObject, Value, checked_id, checked_jso
 
 NANOS_PER_USD = 10**9
 MAX_TITLE_CHARACTERS = 512
+MAX_RETENTION = timedelta(days=36_500)
 
 
 class Status(StrEnum):
@@ -45,8 +46,8 @@ class Keeping(Value, frozen=True, kw_only=True):
     max_turns: int | None = None
 
     def __post_init__(self) -> None:
-        if self.idle is not None and self.idle < timedelta(seconds=1):
-            raise InvalidSetting("retention", "must be at least one second")
+        if self.idle is not None and not timedelta(seconds=1) <= self.idle <= MAX_RETENTION:
+            raise InvalidSetting("retention", f"must be between one second and {MAX_RETENTION.days} days")
         for what, bound in (("max_messages", self.max_messages), ("max_turns", self.max_turns)):
             if bound is not None and bound < 1:
                 raise InvalidSetting(what, "must be at least 1")
@@ -74,6 +75,17 @@ class Usage(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not (0 <= self.tokens < 2**53 and 0 <= self.cost_nanos < 2**53):
             raise Invalid("usage is negative or absurdly large")
+
+
+def cost_nanos(usd: Decimal) -> int:
+    """A cost in US dollars, in whole billionths.
+
+    Raises:
+        Invalid: it is negative or absurdly large. Looked at first: 1e500000 as a whole number takes a minute.
+    """
+    if not (usd.is_finite() and 0 <= usd < 2**53 // NANOS_PER_USD):
+        raise Invalid("the cost is negative or absurdly large")
+    return int(usd * NANOS_PER_USD)
 
 
 class Session(Value, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from tenuto.model.session import Changes, Keeping, NewSession, Session, Usage
 from tenuto.model.values import Value, checked_id
 
 MAX_WINDOW = 10_000
+MAX_LEASE = timedelta(days=7)
 
 
 class Producer(Value, frozen=True, kw_only=True):
@@ -66,8 +67,8 @@ class Opening(Value, frozen=True, kw_only=True):
         checked_id(self.session_id, "the session id")
         checked_id(self.turn_id, "the turn id")
         checked_drafts(self.words)
-        if self.lease <= timedelta(0):
-            raise Invalid("a lease must last longer than nothing")
+        if not timedelta(0) < self.lease <= MAX_LEASE:
+            raise Invalid(f"a lease lasts longer than nothing and no longer than {MAX_LEASE.days} days")
         if not 0 <= self.window <= MAX_WINDOW:
             raise Invalid(f"the window is not between 0 and {MAX_WINDOW} messages")
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 
-from tenuto.model import Message, Page, Scope, Session
 from tenuto.server.answers import SessionView
 from tenuto.server.auth import asking
 from tenuto.server.bodies import Exporting
@@ -16,12 +14,11 @@ from tenuto.server.limits import read_body
 from tenuto.server.openapi import room, tells
 from tenuto.server.service import service, sessions
 from tenuto.server.wire import path_part, query_of, session_answer
-from tenuto.sessions import Sessions, fresh_id
+from tenuto.sessions import fresh_id
 from tenuto.sessions.transfer import FORMAT, FORMAT_VERSION, MEDIA_TYPES, ExportFormat, exported, imported
 
 routes = room("export and import", prefix="/v1")
 
-_PAGE = 200
 _ENDINGS = {ExportFormat.JSON: "json", ExportFormat.JSONL: "jsonl", ExportFormat.MARKDOWN: "md"}
 
 _exporting: dict[str, Any] = tells((200, None), query=Exporting)
@@ -67,7 +64,7 @@ async def export_session(request: Request) -> Response:
     scope = await asking(request)
     written = query_of(request, Exporting).format
     session = await sessions(request).get(scope, path_part(request))
-    pages = _pages(sessions(request), scope, session)
+    pages = sessions(request).pages(scope, session)
     return StreamingResponse(
         exported(session, pages, written),
         media_type=MEDIA_TYPES[written],
@@ -82,14 +79,3 @@ async def import_session(request: Request) -> Response:
     raw = await read_body(request, service(request).settings.max_body_bytes)
     saved = imported(raw, now=service(request).clock(), new_id=fresh_id)
     return session_answer(await sessions(request).restore(scope, saved), 201)
-
-
-async def _pages(desk: Sessions, scope: Scope, session: Session) -> AsyncIterator[tuple[Message, ...]]:
-    """The messages there were when the export began, page by page."""
-    after = 0
-    while after < session.last_seq:
-        page = await desk.messages(scope, session.id, Page(limit=_PAGE, after=after))
-        yield tuple(message for message in page.messages if message.seq <= session.last_seq)
-        if not page.more_after:
-            return
-        after = page.messages[-1].seq

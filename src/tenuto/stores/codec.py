@@ -30,7 +30,9 @@ class Undecodable(Exception):
 
 
 def encode_draft(draft: Draft) -> bytes:
-    """A message's body."""
+    """A message's body; of a stored message that is appended again, without the place it had."""
+    if type(draft) is not Draft:
+        draft = Draft(**{name: getattr(draft, name) for name in Draft.__struct_fields__})
     return _encoder.encode(draft)
 
 

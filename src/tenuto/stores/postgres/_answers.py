@@ -33,7 +33,6 @@ def opened(scope: Scope, opening: Opening, row: Row) -> OpenTurn:
         Undecodable: the head or a message is damaged.
     """
     session = session_of(row["head"])
-    last_active = row["last_active"]
     if row["code"] == "finished":
         return OpenTurn(
             id=row["turn"],
@@ -44,8 +43,9 @@ def opened(scope: Scope, opening: Opening, row: Row) -> OpenTurn:
             words=messages_of(row["words"]),
             window=(),
             reply=messages_of(row["reply"]),
-            last_active_at=from_micros(last_active),
+            last_active_at=session.updated_at,
         )
+    last_active = row["head"]["last_active"]
     new = opening.words if row["added"] else ()
     words = stored(new, session.last_seq, [row["number"]] * len(new))
     first = max(session.window_start, row["head"]["first_seq"])

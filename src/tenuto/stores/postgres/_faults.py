@@ -11,7 +11,14 @@ from tenuto.errors import StoreFull, StoreReadOnly, Unavailable
 
 STORE: Final = "session store"
 
-DRIVER_ERRORS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, asyncio.TimeoutError)
+DRIVER_ERRORS: Final = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    # What asyncpg says of a connection that the server ended with a last word.
+    asyncpg.InternalClientError,
+    OSError,
+    asyncio.TimeoutError,
+)
 
 # The statement met another transaction and was undone; the same statement may succeed at once.
 TRANSIENT: Final = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
@@ -46,6 +53,8 @@ def fault(exc: BaseException, *, sent: bool) -> Unavailable:
             return Full()
         case asyncpg.ReadOnlySQLTransactionError():
             return ReadOnly()
+        case asyncpg.QueryCanceledError() | asyncpg.LockNotAvailableError():
+            return Refused(STORE, "took too long")
         # A server that shuts down or crashes says so before the connection ends; what it was doing is in doubt.
         case asyncpg.PostgresConnectionError() | asyncpg.OperatorInterventionError():
             return InDoubt(STORE)

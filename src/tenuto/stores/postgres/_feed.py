@@ -1,22 +1,28 @@
 """What other processes changed, by LISTEN/NOTIFY: one connection that listens, and is doubted when it is silent.
 
-A notification leaves the server when the change is committed, and reaches us on its own way: for the time it
-travels, commonly below a millisecond and as long as our event loop is busy, a cache can still show what was. It
-is not lost: the server keeps what a connection has not taken yet, and a connection that breaks drops everything.
+Postgres sends a notification right after the change is committed, on its own way. So a cache can be behind by the
+time the notification needs to our socket: below a millisecond on a quiet server, several on a busy one, while the
+writer's caller may already know. Once it is there nothing old is shown, because unread bytes count as doubt. Nothing
+is missed: the server keeps what a connection has not taken, and a broken connection drops everything.
+
+What must not be shown even for that moment (a session deleted, reset, truncated or evicted) is told strictly: the
+change has a number, a listener that heard of it says so by a lock on that number, and the writer returns when no
+listener holds a lower one. A listener that hangs is waited for no longer than `PATIENCE`: by then it doubts itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 from tenuto.errors import TenutoError
 from tenuto.stores.postgres._faults import DRIVER_ERRORS
-from tenuto.stores.postgres._link import Connection
+from tenuto.stores.postgres._link import Connection, unread
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +32,11 @@ PULSE: Final = 1.0
 """Seconds between two signs of life."""
 DOUBT: Final = 2.0
 """Seconds without a sign of life after which nothing is vouched for."""
+PATIENCE: Final = 2.5
+"""Seconds a strict change waits for listeners; longer than they vouch without a sign of life."""
 WRITER_LENGTH: Final = 8
 _KEY_HEX: Final = 32
+_NEWS: Final = re.compile(r"(.{8})(?:!([0-9a-f]{8}))?((?:[0-9a-f]{32})+)")
 _RETRY: Final = 0.2
 
 
@@ -40,6 +49,9 @@ class Feed:
         self._own = own
         self._drop: Drop | None = None
         self._heard = float("-inf")
+        self._unread: Callable[[], bool] = lambda: False
+        self._awake = asyncio.Event()
+        self._strict = 0
 
     @asynccontextmanager
     async def watch(self, drop: Drop) -> AsyncIterator[None]:
@@ -47,70 +59,99 @@ class Feed:
         if self._drop is not None:
             raise RuntimeError("the feed is watched already")
         self._drop = drop
-        first_try = asyncio.Event()
-        listening = asyncio.create_task(self._listen(first_try))
+        tried = asyncio.Event()
+        listening = asyncio.create_task(self._listen(tried))
         try:
-            await first_try.wait()
+            await tried.wait()
             yield
         finally:
-            self._heard = float("-inf")
             self._drop = None
+            self._heard = float("-inf")
             listening.cancel()
             await asyncio.wait([listening])
 
     def catch_up(self) -> bool:
-        """Whether the connection gave a sign of life lately."""
-        return time.monotonic() - self._heard < DOUBT
+        """Whether a sign of life came lately and nothing waits to be read."""
+        return time.monotonic() - self._heard < DOUBT and not self._unread()
 
-    async def _listen(self, first_try: asyncio.Event) -> None:
+    async def _listen(self, tried: asyncio.Event) -> None:
+        level = logging.WARNING
         while True:
+            began = time.monotonic()
             try:
-                await self._listen_once(first_try)
+                await self._listen_once(tried)
             except (*DRIVER_ERRORS, TenutoError) as exc:
-                log.warning(
-                    "listening for changes failed (%s); caches wait for the next connection", type(exc).__name__
-                )
+                log.log(level, "listening for changes failed (%s); caches do not answer meanwhile", type(exc).__name__)
             finally:
                 self._lose()
-                first_try.set()
+                tried.set()
+            # An outage is told once, not with every attempt to end it.
+            level = logging.WARNING if time.monotonic() - began > DOUBT else logging.DEBUG
             await asyncio.sleep(_RETRY)
 
-    async def _listen_once(self, first_try: asyncio.Event) -> None:
+    async def _listen_once(self, tried: asyncio.Event) -> None:
         connection = await self._connect()
         try:
+            connection.add_termination_listener(lambda _: self._lose())
             async with asyncio.timeout(DOUBT):
                 await connection.add_listener(self._schema, self._notified)
+                vouched = self._strict = await connection.fetchval("SELECT vouch()")
             # What changed while nobody listened is not known.
             self._lose()
+            self._unread = unread(connection)
             self._heard = time.monotonic()
-            first_try.set()
-            while True:
-                await asyncio.sleep(PULSE)
-                async with asyncio.timeout(DOUBT):
-                    await connection.execute("SELECT 1")
-                self._heard = time.monotonic()
+            tried.set()
+            while not connection.is_closed():
+                vouched = await self._show_life(connection, vouched)
+            raise ConnectionResetError("the listening connection ended")
         finally:
             connection.terminate()
 
+    async def _show_life(self, connection: Connection, vouched: int) -> int:
+        """Wait for the next pulse, or for a strict change, and let the server know that we have heard of it."""
+        self._awake.clear()
+        if self._strict == vouched:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PULSE):
+                    await self._awake.wait()
+        heard = self._strict
+        async with asyncio.timeout(DOUBT):
+            if heard == vouched:
+                await connection.execute("SELECT 1")
+            else:
+                await connection.execute("SELECT vouch_on($1, $2)", heard, vouched)
+        self._heard = time.monotonic()
+        return heard
+
     def _notified(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
-        text = str(payload)
-        if self._drop is None or self._own(text[:WRITER_LENGTH]):
-            return
         try:
-            self._drop(keys_in(text))
+            writer, strict, keys = news_in(str(payload))
         except ValueError:
             # Somebody else uses the channel; whatever it meant, nothing may be trusted after it.
-            self._drop(None)
+            writer, strict, keys = "", None, None
+        if self._drop is not None and not self._own(writer):
+            self._drop(keys)
+        if strict is not None:
+            self._strict = strict
+            self._awake.set()
 
     def _lose(self) -> None:
         self._heard = float("-inf")
+        self._unread = lambda: False
+        self._awake.set()
         if self._drop is not None:
             self._drop(None)
 
 
-def keys_in(payload: str) -> list[bytes]:
-    """The session keys a notification names, behind its writer."""
-    digits = payload[WRITER_LENGTH:]
-    if len(digits) % _KEY_HEX:
-        raise ValueError("not a list of keys")
-    return [bytes.fromhex(digits[at : at + _KEY_HEX]) for at in range(0, len(digits), _KEY_HEX)]
+def news_in(payload: str) -> tuple[str, int | None, list[bytes]]:
+    """Who tells, the number of a strict change, and the keys of the sessions that changed.
+
+    Raises:
+        ValueError: it is none of our notifications.
+    """
+    news = _NEWS.fullmatch(payload)
+    if news is None:
+        raise ValueError("not a notification of ours")
+    writer, strict, digits = news.groups()
+    keys = [bytes.fromhex(digits[at : at + _KEY_HEX]) for at in range(0, len(digits), _KEY_HEX)]
+    return writer, None if strict is None else int(strict, 16), keys

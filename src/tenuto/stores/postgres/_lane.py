@@ -1,7 +1,8 @@
 """Group commit: calls that queue up while a batch is under way go together in the next one.
 
-A batch is one statement: one round trip, one transaction, one flush to disk for all of them. Calls are sorted by
-key, so that two batches meet in the same order and never wait for each other in a circle.
+A batch is one statement: one round trip, one transaction, one flush to disk for all of them. Calls are sorted, so
+that two batches take their locks in the same order. Where they still wait for each other in a circle, because one
+of them holds calls that need a closer look, the server undoes one, and its calls are then sent one by one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 
 @dataclass(slots=True)
 class Job:
-    """One call in a batch; the first field of `op` is the session's key."""
+    """One call in a batch; the first two fields of `op` are the session's key and space."""
 
     op: Op
     size: int
@@ -33,12 +34,17 @@ class Job:
     tries: int = 0
 
     @property
-    def key(self) -> bytes:
-        key: bytes = self.op[0]
-        return key
+    def order(self) -> tuple[bytes, bytes]:
+        """Where it stands in a batch: spaces together, keys in order."""
+        return self.op[1], self.op[0]
+
+    def tell(self, row: Row) -> None:
+        """Give the caller its answer, unless it has gone."""
+        if not self.answer.done():
+            self.answer.set_result(row)
 
     def fail(self, exc: BaseException) -> None:
-        """Tell the caller, unless it has gone."""
+        """Give the caller an error, unless it has gone."""
         if not self.answer.done():
             self.answer.set_exception(exc)
 
@@ -106,24 +112,21 @@ class Lane:
             if not job.answer.done():
                 batch.append(job)
                 size += job.size
-        batch.sort(key=lambda job: job.key)
+        batch.sort(key=lambda job: job.order)
         return batch
 
     async def _carry_out(self, batch: list[Job]) -> None:
         try:
-            rows = await self._send([job.op for job in batch])
+            for row in await self._send([job.op for job in batch]):
+                batch[row["nth"] - 1].tell(row)
         except (Unsent, InDoubt) as exc:
             self._send_again(batch, exc)
         except Refused as exc:
             await self._one_by_one(batch, exc)
-        except BaseException as exc:
+        except Exception as exc:
+            # Whatever it is, it is the callers' to see; nobody may wait for ever.
             for job in batch:
                 job.fail(exc)
-            raise
-        else:
-            for job, row in zip(batch, rows, strict=True):
-                if not job.answer.done():
-                    job.answer.set_result(row)
 
     def _send_again(self, batch: list[Job], exc: Unsent | InDoubt) -> None:
         for job in reversed(batch):
@@ -139,5 +142,4 @@ class Lane:
         if len(batch) == 1:
             batch[0].fail(exc)
             return
-        for job in batch:
-            await self._carry_out([job])
+        await asyncio.gather(*(self._carry_out([job]) for job in batch))

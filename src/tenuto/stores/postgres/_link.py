@@ -3,43 +3,52 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+import select
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import asyncpg
 
 from tenuto.errors import InvalidSetting, Unavailable
-from tenuto.stores.postgres._faults import DRIVER_ERRORS, STORE, TRANSIENT, fault, telling
-
-log = logging.getLogger(__name__)
+from tenuto.stores.postgres._faults import DRIVER_ERRORS, STORE, TRANSIENT, Unsent, fault, telling
 
 # asyncpg's rows are untyped; they become values in `_rows`.
 Row: TypeAlias = asyncpg.Record
 Connection: TypeAlias = "asyncpg.Connection[Any]"
-Lent: TypeAlias = "asyncpg.pool.PoolConnectionProxy[Any]"
 
-# Statements here are short and by key. Tables without statistics yet would lead the planner to scan them, and
-# compiling a statement costs more than running it.
-_PLANNING: Final = {"jit": "off", "enable_seqscan": "off", "enable_bitmapscan": "off", "application_name": "tenuto"}
+_SETTINGS: Final = {
+    "application_name": "tenuto",
+    # Statements here are short and by key. Tables without statistics yet would lead the planner to scan them, and
+    # compiling a statement costs more than running it.
+    "jit": "off",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    # A client that vanished gives its locks back within twenty seconds.
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "3",
+    "tcp_keepalives_count": "3",
+}
 
 
 class Link:
-    """A pool that recovers by itself and translates the driver's errors."""
+    """A few connections, opened when they are needed and again when they are lost; drivers' errors translated.
+
+    asyncpg's own pool takes twice the time of a small statement for lending and taking back.
+    """
 
     def __init__(self, url: str, *, schema: str, connections: int, timeout: float, connect_timeout: float) -> None:
         self._url = url
         self._timeout = timeout
         self._connect_timeout = connect_timeout
-        self._connections = connections
-        self._pool: asyncpg.Pool[Any] | None = None
+        self._slots = asyncio.Semaphore(connections)
+        self._idle: list[tuple[Connection, Callable[[], bool]]] = []
+        self._closed = False
         self.schema = schema
 
     async def prepare(self, *steps: Callable[[Connection, str], Awaitable[None]]) -> None:
-        """Run what must be done before the pool opens, on a connection that is closed again.
+        """Run what must be done before the first call, on a connection that is closed again.
 
-        Types that a migration makes are then known to every connection of the pool.
+        Types that a migration makes are then known to every later connection.
         """
         try:
             connection = await self.connect()
@@ -51,26 +60,15 @@ class Link:
         finally:
             connection.terminate()
 
-    async def open(self) -> None:
-        """Make the pool; the first connection proves that the server answers."""
-        try:
-            self._pool = await asyncpg.create_pool(
-                min_size=1,
-                max_size=self._connections,
-                connect=self.connect,
-                reset=_leave_as_is,
-                max_inactive_connection_lifetime=0,
-            )
-        except DRIVER_ERRORS as exc:
-            raise Unavailable(STORE) from exc
-
-    async def connect(self, *_: Any, **__: Any) -> Connection:
-        """A new connection of our own making."""
+    async def connect(self) -> Connection:
+        """A new connection with our settings."""
         settings = {
-            **_PLANNING,
+            **_SETTINGS,
             "search_path": quoted(self.schema),
-            # The server gives up before we do, so that an answer rather than a cut connection ends a long wait.
+            # The server gives up before we do, so that an answer rather than a cut connection ends a long wait. A lock
+            # is waited for half as long: what shared a batch with its victim has time for a try of its own.
             "statement_timeout": str(int(self._timeout * 900)),
+            "lock_timeout": str(int(self._timeout * 450)),
         }
         try:
             async with asyncio.timeout(self._connect_timeout):
@@ -81,15 +79,15 @@ class Link:
             raise InvalidSetting("store", "not a Postgres address") from exc
 
     async def close(self) -> None:
-        """End all connections, at once those that do not answer."""
-        if self._pool is None:
-            return
-        pool, self._pool = self._pool, None
+        """End all connections; what is under way is cut."""
+        self._closed = True
+        idle, self._idle = self._idle, []
         try:
             async with asyncio.timeout(self._timeout):
-                await pool.close()
+                await asyncio.gather(*(connection.close() for connection, _ in idle))
         except DRIVER_ERRORS:
-            pool.terminate()
+            for connection, _ in idle:
+                connection.terminate()
 
     async def fetch(self, statement: str, *args: object) -> Sequence[Row]:
         """Run one statement, which is one transaction.
@@ -97,19 +95,21 @@ class Link:
         Raises:
             Unavailable: as `_faults` tells; only `InDoubt` leaves open whether it was carried out.
         """
-        async with self._lent() as connection:
-            try:
-                rows: Sequence[Row] = await connection.fetch(statement, *args)
-            except asyncpg.InterfaceError as exc:
-                # asyncpg looks before it sends; an argument it cannot encode or a closed connection ends here.
-                raise fault(exc, sent=False) from telling(exc)
-            except DRIVER_ERRORS as exc:
-                broken = fault(exc, sent=True)
-                if not isinstance(exc, asyncpg.PostgresError) or isinstance(exc, asyncpg.ReadOnlySQLTransactionError):
-                    # A timeout leaves the connection busy; a standby will not become the primary.
-                    connection.terminate()
-                raise broken from telling(exc)
+        connection = await self._take()
+        sound = False
+        try:
+            rows: Sequence[Row] = await connection.fetch(statement, *args)
+            sound = True
             return rows
+        except asyncpg.InterfaceError as exc:
+            # asyncpg looks before it sends: a closed connection, or an argument it cannot encode.
+            raise fault(exc, sent=False) from telling(exc)
+        except DRIVER_ERRORS as exc:
+            # A standby will not become the primary; a timeout leaves the connection busy.
+            sound = isinstance(exc, asyncpg.PostgresError) and not isinstance(exc, asyncpg.ReadOnlySQLTransactionError)
+            raise fault(exc, sent=True) from telling(exc)
+        finally:
+            self._give_back(connection, sound=sound)
 
     async def row(self, statement: str, *args: object) -> Row:
         """Run one statement that gives one row, once more where it lost against another transaction."""
@@ -121,23 +121,37 @@ class Link:
             rows = await self.fetch(statement, *args)
         return rows[0]
 
-    @asynccontextmanager
-    async def _lent(self) -> AsyncIterator[Lent]:
-        pool = self._pool
-        if pool is None:
+    async def _take(self) -> Connection:
+        if self._closed:
             raise Unavailable(STORE, "is closed")
         try:
-            connection = await pool.acquire(timeout=self._connect_timeout)
-        except DRIVER_ERRORS as exc:
-            raise fault(exc, sent=False) from exc
+            if self._slots.locked():
+                async with asyncio.timeout(self._connect_timeout):
+                    await self._slots.acquire()
+            else:
+                await self._slots.acquire()
+        except TimeoutError as exc:
+            raise Unsent(STORE, "is overloaded") from exc
         try:
-            yield connection
-        finally:
-            try:
-                await pool.release(connection, timeout=self._timeout)
-            except DRIVER_ERRORS as exc:
-                # The answer was given; the pool has let go of the connection and will make another.
-                log.debug("a connection could not be given back: %s", type(exc).__name__)
+            while self._idle:
+                connection, talks = self._idle.pop()
+                # What speaks without being asked says that it has ended.
+                if not connection.is_closed() and not talks():
+                    return connection
+                connection.terminate()
+            return await self.connect()
+        except BaseException as exc:
+            self._slots.release()
+            if isinstance(exc, DRIVER_ERRORS):
+                raise fault(exc, sent=False) from exc
+            raise
+
+    def _give_back(self, connection: Connection, *, sound: bool) -> None:
+        self._slots.release()
+        if sound and not connection.is_closed() and not self._closed:
+            self._idle.append((connection, unread(connection)))
+        else:
+            connection.terminate()
 
 
 def quoted(name: str) -> str:
@@ -145,5 +159,13 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-async def _leave_as_is(_: object) -> None:
-    """Nothing is set on a connection beyond its transaction, so nothing is put back."""
+def unread(connection: Connection) -> Callable[[], bool]:
+    """A question that costs a microsecond: do bytes wait on the connection's socket that the loop has not read yet?"""
+    # asyncpg has no public way to its socket. Without it a busy loop sees later what happened, and nothing else.
+    transport = getattr(connection, "_transport", None)
+    socket = transport.get_extra_info("socket") if transport is not None else None
+    if socket is None or not hasattr(select, "poll"):
+        return lambda: False
+    poll = select.poll()
+    poll.register(socket.fileno(), select.POLLIN)
+    return lambda: bool(poll.poll(0))

@@ -78,7 +78,9 @@ async def _number(connection: Connection, schema: str) -> int:
 async def _apply(connection: Connection, schema: str) -> None:
     async with connection.transaction():
         await connection.execute(_LOCK, schema)
-        await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+        # Asked first: a role that may not make schemas can still fill one that was made for it.
+        if await connection.fetchval("SELECT to_regnamespace($1)", quoted(schema)) is None:
+            await connection.execute(f"CREATE SCHEMA {quoted(schema)}")
         await connection.execute(f"SET LOCAL search_path TO {quoted(schema)}")
         done = await _number(connection, schema)
         if not done:

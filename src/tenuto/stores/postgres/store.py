@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
@@ -12,7 +14,7 @@ from typing import Any, Self
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import SessionCorrupt, SessionExists, SessionNotFound, TurnLost, VersionConflict
+from tenuto.errors import SessionCorrupt, SessionExists, SessionNotFound, TurnLost, Unavailable, VersionConflict
 from tenuto.model import (
     Appended,
     Batch,
@@ -38,7 +40,7 @@ from tenuto.ports import Clock, utc_now
 from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
 from tenuto.stores.postgres._answers import appended, opened, page_of, refusal
 from tenuto.stores.postgres._faults import InDoubt
-from tenuto.stores.postgres._feed import WRITER_LENGTH, Feed
+from tenuto.stores.postgres._feed import PATIENCE, WRITER_LENGTH, Feed
 from tenuto.stores.postgres._lane import Lane, Op
 from tenuto.stores.postgres._link import Link, Row
 from tenuto.stores.postgres._ops import (
@@ -69,20 +71,25 @@ class PostgresStore:
     transactions (`_lane`). Row-level security stands behind the statements as a second wall between tenants; it
     binds every role but superusers and those with BYPASSRLS.
 
-    As a feed it tells of other processes' changes after a moment (`_feed`), not before their callers know.
+    As a feed it tells of other processes' changes within a moment: a cache that asks `catch_up` before each answer can
+    be behind by the time a notification takes from the server to the socket. What `delete`, `reset`, `truncate`,
+    `sweep` and `evict` removed is shown by no cache once they return (`_feed` tells how).
     """
 
     def __init__(self, link: Link, *, clock: Clock, batches: int) -> None:
         self.link = link
         self._clock = clock
-        self._writer = ""
-        self._sign_anew()
+        self.writer = ""
+        self.sign_anew()
         self._begin = Lane(self._sending("SELECT * FROM begin_turns($1, $2::opening[])"), width=batches)
         self._finish = Lane(self._sending("SELECT * FROM finish_turns($1, $2::closing[])"), width=batches)
         self._append = Lane(self._sending("SELECT * FROM append_batches($1, $2::batch[])"), width=batches)
-        self._renew = Lane(self._reading("SELECT renew_turns AS until FROM renew_turns($1::renewal[])"), width=1)
+        self._renew = Lane(
+            self._reading("SELECT nth, until FROM renew_turns($1::renewal[]) WITH ORDINALITY AS t (until, nth)"),
+            width=1,
+        )
         self._read = Lane(self._reading("SELECT * FROM read_sessions($1::reading[])"), width=batches)
-        self._feed = Feed(link.connect, link.schema, lambda writer: writer == self._writer)
+        self.feed = Feed(link.connect, link.schema, lambda writer: writer == self.writer)
 
     @classmethod
     async def open(
@@ -112,7 +119,6 @@ class PostgresStore:
             connect_timeout=connect_timeout.total_seconds(),
         )
         await link.prepare(migrate, warn_if_unwalled)
-        await link.open()
         return cls(link, clock=clock, batches=batches)
 
     # Turns
@@ -196,7 +202,8 @@ class PostgresStore:
 
     async def reset(self, scope: Scope, session_id: str) -> Session:
         asked = place(scope, session_id, self._clock())
-        return await self._session(asked, await self._told("reset_session", asked, session_id))
+        row = await self._told("reset_session", asked, session_id)
+        return await self._session(asked, row)
 
     async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
         asked = place(scope, session_id, self._clock())
@@ -219,10 +226,12 @@ class PostgresStore:
 
     async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
         asked = place(scope, session_id, self._clock())
-        return await self._session(asked, await self._told("truncate_session", asked, session_id, clamped(after)))
+        row = await self._told("truncate_session", asked, session_id, clamped(after))
+        return await self._session(asked, row)
 
     async def delete(self, scope: Scope, session_id: str) -> None:
-        await self._told("delete_session", place(scope, session_id, self._clock()), session_id)
+        asked = place(scope, session_id, self._clock())
+        await self._told("delete_session", asked, session_id)
 
     # State
 
@@ -273,16 +282,10 @@ class PostgresStore:
 
     async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
         now = to_micros(self._clock())
-        return _gone(
-            await self.link.fetch("SELECT * FROM sweep_sessions($1, $2, $3)", self._writer, now, clamped(limit))
-        )
+        return await self._gone("SELECT * FROM sweep_sessions($1, $2, $3)", now, clamped(limit))
 
     async def evict(self, scope: Scope, keep: int) -> tuple[Gone, ...]:
-        return _gone(
-            await self.link.fetch(
-                "SELECT * FROM evict_sessions($1, $2, $3)", self._writer, space_key(scope), clamped(keep)
-            )
-        )
+        return await self._gone("SELECT * FROM evict_sessions($1, $2, $3)", space_key(scope), clamped(keep))
 
     async def stats(self, scope: Scope) -> Stats:
         row = await self.link.row("SELECT * FROM count_sessions($1, $2, $3, $4)", *shelf(scope, self._clock()))
@@ -300,28 +303,28 @@ class PostgresStore:
 
     def watch(self, drop: Callable[[Iterable[bytes] | None], None]) -> AbstractAsyncContextManager[None]:
         """See `ChangeFeed`. What this object changed itself is not told."""
-        return self._feed.watch(drop)
+        return self.feed.watch(drop)
 
     def catch_up(self) -> bool:
-        """Whether changes reach us: a sign of life came within two seconds.
+        """Whether all that was sent to us has been told, and the connection showed life within two seconds.
 
-        Every change acknowledged before the last moment has been told; `_feed` says how long a moment is.
+        Changes acknowledged elsewhere within the last moment may still be on their way; `_feed` says how long that is.
         """
-        return self._feed.catch_up()
+        return self.feed.catch_up()
 
     # What the methods share
 
-    def _sign_anew(self) -> None:
+    def sign_anew(self) -> None:
         # Our own notifications are passed over, except those of a write whose end we have not seen: that cannot be
         # told from another's, so from then on we sign differently.
-        self._writer = secrets.token_hex(WRITER_LENGTH // 2)
+        self.writer = secrets.token_hex(WRITER_LENGTH // 2)
 
     def _sending(self, statement: str) -> Callable[[Sequence[Op]], Awaitable[Sequence[Row]]]:
         async def send(ops: Sequence[Op]) -> Sequence[Row]:
             try:
-                return await self.link.fetch(statement, self._writer, ops)
+                return await self.link.fetch(statement, self.writer, ops)
             except InDoubt:
-                self._sign_anew()
+                self.sign_anew()
                 raise
 
         return send
@@ -339,13 +342,42 @@ class PostgresStore:
         row = None
         while row is None or row["code"] == "appeared":
             try:
-                row = await self.link.row(statement, self._writer, *asked, *args)
+                row = await self.link.row(statement, self.writer, *asked, *args)
             except InDoubt:
-                self._sign_anew()
+                self.sign_anew()
                 raise
         if row["code"] not in ("changed", "version", "taken", "taken_foreign"):
             raise missing(session_id, row["code"], row["head"]) or SessionNotFound(session_id)
+        if row["news"] is not None:
+            await self._heard_by_all(row["news"])
         return row
+
+    async def _heard_by_all(self, news: int) -> None:
+        """Wait until every cache has heard of a strict change. It is committed, so nothing here may fail it."""
+        until = time.monotonic() + PATIENCE
+        pause = 0.001
+        while time.monotonic() < until:
+            try:
+                if (await self.link.row("SELECT heard_by_all($1) AS heard", news))["heard"]:
+                    return
+            except Unavailable as exc:
+                log.debug("could not ask whether caches have heard of a change: %s", exc)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.05)
+        log.warning("a cache did not hear of a change within %s s; it does not vouch for itself any more", PATIENCE)
+
+    async def _gone(self, statement: str, *args: object) -> tuple[Gone, ...]:
+        """What upkeep removed."""
+        rows = await self.link.fetch(statement, self.writer, *args)
+        if rows:
+            await self._heard_by_all(rows[0]["news"])
+        told = []
+        for row in rows:
+            try:
+                told.append(gone_of(row["head"]))
+            except Undecodable:
+                log.warning("removed a session whose owner could not be read: record %d", row["head"]["ref"])
+        return tuple(told)
 
     async def _session(self, asked: Place, row: Row) -> Session:
         try:
@@ -388,7 +420,7 @@ class PostgresStore:
         added = row.get("added") or 0
         await self.link.fetch(
             "SELECT set_aside($1, $2, $3, $4, $5, $6, $7)",
-            self._writer,
+            self.writer,
             head["ref"],
             asked[0],
             asked[1],
@@ -402,13 +434,3 @@ class PostgresStore:
 
 def _entry(row: Row) -> StateEntry:
     return StateEntry(key=row["key"], value=msgspec.json.decode(row["value"]), version=row["version"])
-
-
-def _gone(heads: Sequence[Row]) -> tuple[Gone, ...]:
-    told = []
-    for head in heads:
-        try:
-            told.append(gone_of(head))
-        except Undecodable:
-            log.warning("removed a session whose owner could not be read: record %d", head["ref"])
-    return tuple(told)

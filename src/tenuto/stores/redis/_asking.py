@@ -16,17 +16,21 @@ from tenuto.errors import (
     Unavailable,
 )
 from tenuto.model import Producer, Scope
+from tenuto.model.scope import SYSTEM
 from tenuto.ports import Clock
 from tenuto.stores.codec import Undecodable, to_micros
 from tenuto.stores.redis._faults import LinkDown, Refused
 from tenuto.stores.redis._keys import Keys, shelves_of
 from tenuto.stores.redis._link import Link
-from tenuto.stores.redis._records import read_who
+from tenuto.stores.redis._records import Facts, decode_facts, encode_facts
 from tenuto.stores.redis._scripts import Script, script
+from tenuto.stores.redis._turns import Ask, doubles
 from tenuto.stores.redis._url import Shape
 from tenuto.stores.redis._wire import Part, Reply
 
 WHAT = "session store"
+NOTHING = Ask()
+_NOBODY = encode_facts(Facts(scope=SYSTEM, session_id="-", incarnation="-"))
 
 
 class Asking:
@@ -37,21 +41,26 @@ class Asking:
         self.keys = keys
         self._clock = clock
         self.sharded = link.address.shape is Shape.CLUSTER
-        # In a cluster shelves lie in other slots, where a session's script cannot reach them.
-        self._shelves = b"" if self.sharded else keys.shelves
+        """In a cluster shelves lie in other slots, where a session's script cannot reach them."""
 
     def now(self) -> int:
         """The clock in microseconds."""
         return to_micros(self._clock())
 
     async def session(
-        self, name: str, key: bytes, scope: Scope, args: Sequence[Part], *, safe: bool = True, now: int | None = None
+        self, name: str, key: bytes, scope: Scope, ask: Ask = NOTHING, *, safe: bool = True, now: int | None = None
     ) -> Reply:
         """Run a session's script for `scope`. Raises `Undecodable` when the stored record is no session."""
-        space, owner = shelves_of(scope)
         keys = self.keys
-        shared = (self.now() if now is None else now, owner, self._shelves, space, keys.expiry(key), key)
-        return await self.run(script(name), keys.session(key), (*shared, *args), safe=safe)
+        numbers, parts = ask
+        row = doubles(len(numbers) + 1).pack(self.now() if now is None else now, *numbers)
+        space, owner = shelves_of(scope)
+        shelf = b"" if self.sharded else keys.shelf(space)
+        args = (row, owner, shelf, keys.expiry(key), key, *parts)
+        try:
+            return await self.link.run(script(name), keys.session(key), args, safe=safe)
+        except LinkDown as exc:
+            raise failure(exc) from exc
 
     async def run(self, what: Script, keys: Sequence[bytes], args: Sequence[Part], *, safe: bool = True) -> Reply:
         """Run a script and return its answer; what the servers refuse becomes our own error."""
@@ -84,19 +93,22 @@ def failure(exc: LinkDown) -> Exception:
 def refusal(reply: Reply, session_id: str, producer: Producer | None = None) -> Exception:
     """What an answer other than success means."""
     match reply[0]:
+        case b"absent" | b"expired" | b"foreign":
+            return _nothing_there(reply, session_id)
         case b"gap" if producer is not None:
             return SequenceGap(producer.id, reply[1])
         case b"reused":
             return KeyReused()
         case b"exists":
             return SessionExists(session_id)
-        case b"absent":
-            return SessionNotFound(session_id)
-        case b"expired":
-            return SessionExpired(session_id)
-        case b"foreign":
-            return SessionForeign(session_id, ":".join(read_who(reply[1]).scope.owner))
         case b"newer":
             return Unavailable(WHAT, "holds a session in a newer format than this release reads")
         case _:
             return Undecodable("a session's head")
+
+
+def _nothing_there(reply: Reply, session_id: str) -> SessionNotFound:
+    """Absent, expired and foreign take the same steps here, so that the time they take does not tell them apart."""
+    owner = ":".join(decode_facts(reply[1] or _NOBODY).scope.owner)
+    outcomes = (SessionNotFound(session_id), SessionExpired(session_id), SessionForeign(session_id, owner))
+    return outcomes[(b"absent", b"expired", b"foreign").index(reply[0])]

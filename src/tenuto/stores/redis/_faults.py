@@ -11,6 +11,10 @@ class ConnectionLost(LinkDown):
     """The connection went away: a call on its way may or may not have run."""
 
 
+class Unsent(ConnectionLost):
+    """There was no connection to send the call on: it certainly did not run."""
+
+
 class CallTimeout(LinkDown):
     """No answer within the call's time; it may still run."""
 

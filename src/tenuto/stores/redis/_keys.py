@@ -7,7 +7,7 @@ a session share a hash tag, hence a slot; shelves and the expiry index live wher
     <prefix>:m:{session}  zset    the messages, by sequence number
     <prefix>:v:{session}  hash    context, attributes and metadata, one field per name
     <prefix>:k:{session}  hash    idempotency keys, and what each stands for
-    <prefix>:o:{session}  zset    the same keys, oldest first
+    <prefix>:o:{session}  list    the same keys, oldest first
     <prefix>:p:{session}  hash    producers and the last number of each
     <prefix>:w:{shelf}    zset    a site's or an owner's sessions, by last change
     <prefix>:x:<n>        zset    whose retention may be over, by when

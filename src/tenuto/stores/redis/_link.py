@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 
 import hiredis
 
 from tenuto.stores.redis._door import Door, LinkPolicy
-from tenuto.stores.redis._faults import ConnectionLost, LinkDown, Refused
+from tenuto.stores.redis._faults import ConnectionLost, LinkDown, Refused, Unsent
 from tenuto.stores.redis._node import Node
 from tenuto.stores.redis._scripts import Script
 from tenuto.stores.redis._topology import Topology, topology_of
@@ -59,18 +59,18 @@ class Link:
         )
         self.topology: Topology = topology_of(self.address, self.door)
 
-    async def call(
+    def call(
         self, *parts: Part, key: bytes | None = None, safe: bool = True, timeout: float | None = None
-    ) -> Reply:
+    ) -> Coroutine[None, None, Reply]:
         """Make one call and return its reply; `key` says which part of a cluster it concerns.
 
         Raises:
             LinkDown: the server could not be asked or did not answer in time.
             Refused: the server answered with an error.
         """
-        return await self._send(pack(parts), key, safe, timeout, None)
+        return self._send(pack(parts), key, safe, timeout, None)
 
-    async def run(
+    def run(
         self,
         script: Script,
         keys: Sequence[bytes],
@@ -78,10 +78,10 @@ class Link:
         *,
         safe: bool = True,
         timeout: float | None = None,
-    ) -> Reply:
-        """Run a script on the server that holds `keys`, which share one hash tag."""
+    ) -> Coroutine[None, None, Reply]:
+        """Run a script on the server that holds `keys`, which share one hash tag. Raises as `call` does."""
         packed = pack(("EVALSHA", script.sha, len(keys), *keys, *args))
-        return await self._send(packed, keys[0], safe, timeout, script)
+        return self._send(packed, keys[0], safe, timeout, script)
 
     async def call_at(self, endpoint: Endpoint, *parts: Part, timeout: float | None = None) -> Reply:
         """Make one call at one named server, without following redirects."""
@@ -107,30 +107,32 @@ class Link:
         deadline = asyncio.get_running_loop().time() + patience
         slot = self.topology.slot(key)
         node = self.topology.node(slot)
-        connection = node.idle_connection if node is not None else None
-        errand = _Errand(packed=packed, slot=slot, deadline=deadline, safe=safe, script=script)
-        if connection is None:
-            return await self._pursue(errand)
-        try:
-            reply = await connection.send(packed, deadline)
-        except ConnectionLost:
-            await self._after_loss(errand)
-            return await self._pursue(errand)
-        if not isinstance(reply, hiredis.ReplyError):
-            return reply
-        await self._after_refusal(errand, reply)
-        return await self._pursue(errand)
-
-    async def _pursue(self, errand: _Errand) -> Reply:
-        while True:
+        connection = None if node is None else node.idle_connection
+        outcome: Reply = None
+        if connection is not None:
             try:
-                reply = await self._attempt(errand)
-            except ConnectionLost:
-                await self._after_loss(errand)
+                outcome = await connection.send(packed, deadline)
+                if type(outcome) is not hiredis.ReplyError:
+                    return outcome
+            except ConnectionLost as lost:
+                outcome = lost
+        errand = _Errand(packed=packed, slot=slot, deadline=deadline, safe=safe, script=script)
+        return await self._pursue(errand, outcome)
+
+    async def _pursue(self, errand: _Errand, outcome: Reply) -> Reply:
+        """Go on after what has come of the call so far, until it is answered or nothing more can be done."""
+        while True:
+            if isinstance(outcome, ConnectionLost):
+                await self._after_loss(errand, outcome)
+            elif isinstance(outcome, hiredis.ReplyError):
+                await self._after_refusal(errand, outcome)
+            try:
+                outcome = await self._attempt(errand)
+            except ConnectionLost as lost:
+                outcome = lost
                 continue
-            if not isinstance(reply, hiredis.ReplyError):
-                return reply
-            await self._after_refusal(errand, reply)
+            if not isinstance(outcome, hiredis.ReplyError):
+                return outcome
 
     async def _attempt(self, errand: _Errand) -> Reply:
         node = errand.node or self.topology.node(errand.slot)
@@ -145,11 +147,11 @@ class Link:
             connection.send(packed, errand.deadline).cancel()
         return await connection.send(errand.packed, errand.deadline)
 
-    async def _after_loss(self, errand: _Errand) -> None:
-        """Call from within `except ConnectionLost`: raises it again when the call must not be repeated."""
+    async def _after_loss(self, errand: _Errand, lost: ConnectionLost) -> None:
+        """Prepare another attempt, or raise what was lost when the call must not be repeated."""
         errand.losses += 1
-        if not errand.safe or errand.losses > 1:
-            raise
+        if errand.losses > 1 or not (errand.safe or isinstance(lost, Unsent)):
+            raise lost
         errand.node, errand.before = None, ()
         await self.topology.renew(errand.deadline)
 

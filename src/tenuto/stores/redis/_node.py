@@ -7,7 +7,7 @@ import random
 
 from tenuto.stores.redis._connection import Connection
 from tenuto.stores.redis._door import Door, open_connection
-from tenuto.stores.redis._faults import CallTimeout, ConnectionLost, LinkDown, Refused
+from tenuto.stores.redis._faults import CallTimeout, LinkDown, Refused, Unsent
 from tenuto.stores.redis._shared import Shared
 from tenuto.stores.redis._url import Endpoint
 from tenuto.stores.redis._wire import Reply
@@ -56,7 +56,7 @@ class Lane:
             self._not_before = loop.time() + pause * random.uniform(0.5, 1.0)
             if isinstance(exc, Refused):
                 raise
-            raise ConnectionLost(f"cannot connect to {self._endpoint}") from exc
+            raise Unsent(f"cannot connect to {self._endpoint}") from exc
         self._failures = 0
         self.connection = None if connection.closed else connection
         return connection

@@ -1,110 +1,169 @@
-"""How values become arguments of scripts, and replies become values."""
+"""How sessions and messages become what the scripts keep, and come back."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Final
 
 import msgspec
-from msgspec import UNSET
 
-from tenuto.model import (
-    Changes,
-    Draft,
-    ForkPoint,
-    Gone,
-    Keeping,
-    Message,
-    NewSession,
-    Once,
-    Producer,
-    Scope,
-    Session,
-    Status,
-    Touch,
-)
-from tenuto.model.session import without_nulls
-from tenuto.model.values import JsonObject
-from tenuto.stores.codec import Undecodable, encode_draft, from_micros
-from tenuto.stores.redis._keys import shelves_of
+from tenuto.model import Draft, ForkPoint, Keeping, Message, Scope, Session, Status, Touch
+from tenuto.model.values import JsonObject, Value
+from tenuto.stores.codec import Undecodable, encode_draft, from_micros, to_micros
 from tenuto.stores.redis._wire import Part, Reply
 
-_MICROSECOND: Final = timedelta(microseconds=1)
-_encoder: Final = msgspec.json.Encoder()
-_page: Final = msgspec.json.Decoder(tuple[Message, ...])
-_gone: Final = msgspec.json.Decoder(Gone)
-_fork: Final = msgspec.json.Decoder(ForkPoint)
-_value: Final = msgspec.json.Decoder()
-_BROKEN: Final = (msgspec.MsgspecError, ValueError, TypeError, OverflowError)
+FORMAT: Final = 1
+NONE: Final = -1
+"""Stands for an absent number."""
+
+MICROSECOND: Final = timedelta(microseconds=1)
+# Order is meaning: new members go to the end.
+_TOUCHES: Final = (Touch.READ, Touch.WRITE, Touch.NEVER)
+_STATUSES: Final = (Status.ACTIVE, Status.INACTIVE, Status.ARCHIVED)
 # One letter before a variable's name says which of the three it belongs to.
 _KINDS: Final = (b"c", b"a", b"m")
+# Totals are kept in two parts, of this and of one, because Lua counts exactly to 2**53 only.
+_PART: Final = 2**40
+
+_numbers: Final = struct.Struct(">23d")
+_encoder: Final = msgspec.json.Encoder()
+_page: Final = msgspec.json.Decoder(tuple[Message, ...])
+_value: Final = msgspec.json.Decoder()
+_BROKEN: Final = (msgspec.MsgspecError, struct.error, ValueError, TypeError, OverflowError, IndexError, KeyError)
 
 
-def who(scope: Scope, session_id: str) -> bytes:
-    """Whose session it is and what it is called, as heads and the expiry index keep it."""
-    return _encoder.encode(Gone(scope=scope, session_id=session_id))
+class Facts(Value, frozen=True, kw_only=True):
+    """What never changes about a session: whose it is, what it is called, and where it came from."""
+
+    scope: Scope
+    session_id: str
+    incarnation: str
+    forked_from: ForkPoint | None = None
 
 
-def encode_fork(point: ForkPoint) -> bytes:
-    """Where a session branched off, as its head keeps it."""
-    return _encoder.encode(point)
+_facts: Final = msgspec.json.Decoder(Facts)
+
+
+def encode_facts(facts: Facts) -> bytes:
+    """As heads and the expiry index keep them."""
+    return _encoder.encode(facts)
 
 
 @lru_cache(maxsize=8192)
-def read_who(raw: bytes) -> Gone:
-    """The scope and id back. Raises `Undecodable`."""
+def decode_facts(raw: bytes) -> Facts:
+    """The facts back. Raises `Undecodable`."""
     try:
-        return _gone.decode(raw)
+        return _facts.decode(raw)
     except _BROKEN as exc:
         raise Undecodable("whose session it is") from exc
 
 
-def session_of(told: Sequence[Reply]) -> Session:
-    """The session that a script told of. Raises `Undecodable`."""
-    (
-        owner, incarnation, created, updated, expires, idle, touch, max_messages, max_turns, version, title, status,
-        turns, messages, seq, window, tokens, cost, fork, _, _, variables,
-    ) = told  # fmt: skip
-    gone = read_who(owner)
+def facts_of(session: Session) -> Facts:
+    """The facts of a session that was read before."""
+    return Facts(
+        scope=session.scope,
+        session_id=session.id,
+        incarnation=session.incarnation,
+        forked_from=session.forked_from,
+    )
+
+
+def read_session(numbers: Reply, facts: Reply, title: Reply, variables: Reply) -> Session:
+    """A session from its head and its variables. Raises `Undecodable`."""
+    known = decode_facts(facts)
     try:
-        context, attributes, metadata = _variables(variables)
+        (
+            _, version, created, updated, expires, idle, touch, max_messages, max_turns, status, turns, messages, seq,
+            window, tokens_high, tokens_low, cost_high, cost_low, *_,
+        ) = _numbers.unpack(numbers)  # fmt: skip
+        context, attributes, metadata = _variables(variables) if variables else ({}, {}, {})
         return Session(
-            id=gone.session_id,
-            scope=gone.scope,
-            incarnation=incarnation.decode(),
-            created_at=from_micros(created),
-            updated_at=from_micros(updated),
-            expires_at=from_micros(expires) if expires != b"" else None,
+            id=known.session_id,
+            scope=known.scope,
+            incarnation=known.incarnation,
+            created_at=_instant(created),
+            updated_at=_instant(updated),
+            expires_at=None if expires < 0 else _instant(expires),
             keeping=_keeping(idle, touch, max_messages, max_turns),
-            version=version,
+            version=int(version),
             title=title.decode(),
-            status=Status(status.decode()),
+            status=_STATUSES[int(status)],
             context=context,
             attributes=attributes,
             metadata=metadata,
-            turns=turns,
-            messages=messages,
-            last_seq=seq,
-            window_start=window,
-            tokens=int(tokens),
-            cost_nanos=int(cost),
-            forked_from=_fork.decode(fork) if fork else None,
+            turns=int(turns),
+            messages=int(messages),
+            last_seq=int(seq),
+            window_start=int(window),
+            tokens=int(tokens_high) * _PART + int(tokens_low),
+            cost_nanos=int(cost_high) * _PART + int(cost_low),
+            forked_from=known.forked_from,
         )
-    except _BROKEN as exc:
+    except (*_BROKEN, AttributeError) as exc:
         raise Undecodable("a session's head") from exc
 
 
+def _instant(micros: float) -> datetime:
+    # A float of seconds is exact to the microsecond until the year 2106, and three times as fast.
+    return datetime.fromtimestamp(micros / 1e6, UTC) if 0 <= micros < 2**32 * 10**6 else from_micros(int(micros))
+
+
 @lru_cache(maxsize=1024)
-def _keeping(idle: int | bytes, touch: bytes, max_messages: int | bytes, max_turns: int | bytes) -> Keeping:
+def _keeping(idle: float, touch: float, max_messages: float, max_turns: float) -> Keeping:
     return Keeping(
-        idle=None if isinstance(idle, bytes) else timedelta(microseconds=idle),
-        touch=Touch(touch.decode()),
-        max_messages=None if isinstance(max_messages, bytes) else max_messages,
-        max_turns=None if isinstance(max_turns, bytes) else max_turns,
+        idle=None if idle < 0 else timedelta(microseconds=int(idle)),
+        touch=_TOUCHES[int(touch)],
+        max_messages=None if max_messages < 0 else int(max_messages),
+        max_turns=None if max_turns < 0 else int(max_turns),
     )
+
+
+def write_numbers(session: Session) -> bytes:
+    """The numbers of a session as they begin; what the scripts count for themselves starts at nothing."""
+    return _numbers.pack(
+        FORMAT,
+        session.version,
+        to_micros(session.created_at),
+        to_micros(session.updated_at),
+        NONE if session.expires_at is None else to_micros(session.expires_at),
+        *keeping_numbers(session.keeping),
+        _STATUSES.index(session.status),
+        session.turns,
+        session.messages,
+        session.last_seq,
+        session.window_start,
+        *divided(session.tokens),
+        *divided(session.cost_nanos),
+        NONE,
+        0,
+        0,
+        NONE,
+        NONE,
+    )
+
+
+@lru_cache(maxsize=1024)
+def keeping_numbers(keeping: Keeping) -> tuple[int, int, int, int]:
+    """Retention in microseconds, touch and caps; what is unbounded is none."""
+    return (
+        NONE if keeping.idle is None else keeping.idle // MICROSECOND,
+        _TOUCHES.index(keeping.touch),
+        NONE if keeping.max_messages is None else keeping.max_messages,
+        NONE if keeping.max_turns is None else keeping.max_turns,
+    )
+
+
+def status_number(status: Status) -> int:
+    """A status as heads keep it."""
+    return _STATUSES.index(status)
+
+
+def divided(total: int) -> tuple[int, int]:
+    """A sum in the two parts it is kept in."""
+    return divmod(total, _PART)
 
 
 def _variables(flat: Sequence[bytes]) -> tuple[JsonObject, JsonObject, JsonObject]:
@@ -116,12 +175,31 @@ def _variables(flat: Sequence[bytes]) -> tuple[JsonObject, JsonObject, JsonObjec
     return context, attributes, metadata
 
 
-def messages_of(members: Iterable[bytes]) -> tuple[Message, ...]:
+def write_variables(*objects: JsonObject) -> tuple[list[Part], list[Part]]:
+    """Names and values to set, one after the other, and names to remove."""
+    sets: list[Part] = []
+    removals: list[Part] = []
+    for kind, values in zip(_KINDS, objects, strict=True):
+        for name, value in values.items():
+            field = kind + name.encode()
+            if value is None:
+                removals.append(field)
+            else:
+                sets += (field, _encoder.encode(value))
+    return sets, removals
+
+
+def read_messages(members: Iterable[bytes]) -> tuple[Message, ...]:
     """Messages of a log, in the order given; the whole page is decoded in one go. Raises `Undecodable`."""
     try:
         return _page.decode(b"[" + b",".join(members) + b"]")
     except _BROKEN as exc:
         raise Undecodable("a message") from exc
+
+
+def write_draft(draft: Draft) -> bytes:
+    """A message's body. Its place is not known yet: the script opens the brace and writes it there."""
+    return encode_draft(draft)[1:]
 
 
 def placed(drafts: Iterable[Draft], first: int, turns: Iterable[int]) -> tuple[Message, ...]:
@@ -143,71 +221,3 @@ def placed(drafts: Iterable[Draft], first: int, turns: Iterable[int]) -> tuple[M
         )
         for seq, (draft, turn) in enumerate(zip(drafts, turns, strict=True), first)
     )
-
-
-def draft_args(drafts: Sequence[Draft], offsets: Iterable[int] | None = None) -> list[Part]:
-    """How many messages, then a turn offset and a body for each. The script opens the body's brace."""
-    args: list[Part] = [len(drafts)]
-    for draft, offset in zip(drafts, offsets or [0] * len(drafts), strict=True):
-        args += (offset, encode_draft(draft)[1:])
-    return args
-
-
-def once_args(once: Once | None) -> tuple[Part, Part]:
-    """An idempotency key, as a digest of bounded size, and its fingerprint."""
-    if once is None:
-        return b"", b""
-    return blake2b(once.key.encode(), digest_size=16).digest(), once.fingerprint
-
-
-def producer_args(producer: Producer | None) -> tuple[Part, Part]:
-    """A producer and its number."""
-    return (b"", b"") if producer is None else (producer.id, producer.seq)
-
-
-def keeping_args(keeping: Keeping) -> tuple[Part, Part, Part, Part]:
-    """Retention in microseconds, touch and caps; what is unbounded is empty."""
-    return (
-        b"" if keeping.idle is None else keeping.idle // _MICROSECOND,
-        keeping.touch.value,
-        b"" if keeping.max_messages is None else keeping.max_messages,
-        b"" if keeping.max_turns is None else keeping.max_turns,
-    )
-
-
-def new_args(scope: Scope, session_id: str, new: NewSession | None) -> list[Part]:
-    """What a session starts with if the script has to make it."""
-    if new is None:
-        return [0]
-    owner = shelves_of(scope)[1]
-    kept = tuple(without_nulls(part) for part in (new.context, new.attributes, new.metadata))
-    return [1, who(scope, session_id), owner, *keeping_args(new.keeping), new.title, *variable_args(*kept)]
-
-
-def change_args(changes: Changes | None) -> list[Part]:
-    """A patch: title, status, window start, and variables to set and to remove."""
-    if changes is None:
-        return [0]
-    titled = changes.title is not UNSET
-    return [
-        1,
-        int(titled),
-        changes.title if changes.title is not UNSET else b"",
-        changes.status.value if changes.status is not UNSET else b"",
-        changes.window_start if changes.window_start is not UNSET else b"",
-        *variable_args(changes.context, changes.attributes, changes.metadata),
-    ]
-
-
-def variable_args(*objects: JsonObject) -> list[Part]:
-    """How many to set, then name and value of each; how many to remove, then their names."""
-    sets: list[Part] = []
-    removals: list[Part] = []
-    for kind, values in zip(_KINDS, objects, strict=True):
-        for name, value in values.items():
-            field = kind + name.encode()
-            if value is None:
-                removals.append(field)
-            else:
-                sets += (field, _encoder.encode(value))
-    return [len(sets) // 2, *sets, len(removals), *removals]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -10,6 +11,7 @@ from importlib.resources import files
 from tenuto.stores.redis._wire import pack
 
 _NEEDS = "-- needs:"
+_CONSTANTS = re.compile(r"^-- const:(.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,15 @@ def script(name: str) -> Script:
     own = _source(name)
     first = own.partition("\n")[0]
     parts = first.removeprefix(_NEEDS).split() if first.startswith(_NEEDS) else []
-    return Script("\n".join([*(_source(f"_{part}") for part in parts), own]))
+    return Script(_with_constants("\n".join([*(_source(f"_{part}") for part in parts), own])))
+
+
+def _with_constants(source: str) -> str:
+    """Write named constants in: Lua 5.1 has none, and a local for each would cost more than the work itself."""
+    named = "\n".join(_CONSTANTS.findall(source))
+    values = dict(pair.split("=", 1) for pair in named.split())
+    code = "\n".join(line for line in source.split("\n") if not line.lstrip().startswith("--"))
+    return re.sub(r"\b[A-Z][A-Z_]+\b", lambda word: values.get(word[0], word[0]), code)
 
 
 @cache

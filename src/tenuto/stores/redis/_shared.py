@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
-from tenuto.stores.redis._faults import CallTimeout, ConnectionLost
+from tenuto.stores.redis._faults import CallTimeout, Unsent
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class Shared(Generic[T]):
 
         Raises:
             CallTimeout: it takes longer.
-            ConnectionLost: somebody closed it meanwhile.
+            Unsent: somebody closed it meanwhile.
         """
         run = self.start()
         try:
@@ -45,7 +45,7 @@ class Shared(Generic[T]):
             me = asyncio.current_task()
             if run.cancelled() and me is not None and not me.cancelling():
                 # the run was cancelled, not its caller: to the caller that is a lost connection
-                raise ConnectionLost("the connection was closed before it stood") from None
+                raise Unsent("the connection was closed before it stood") from None
             raise
 
     def close(self) -> None:

@@ -12,11 +12,12 @@ from collections.abc import AsyncIterator, Sequence
 
 from tenuto.errors import Unavailable
 from tenuto.model import Scope, Session, SessionPage, SessionQuery, Stats
-from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros
+from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
 from tenuto.stores.redis._asking import Asking
 from tenuto.stores.redis._keys import shelves_of
-from tenuto.stores.redis._records import session_of
+from tenuto.stores.redis._records import decode_facts, encode_facts, facts_of
 from tenuto.stores.redis._scripts import script
+from tenuto.stores.redis._turns import told_session
 from tenuto.stores.redis._wire import Part, Reply
 
 log = logging.getLogger(__name__)
@@ -25,8 +26,6 @@ Place = tuple[int, bytes]
 """Where a session stands: its last change in microseconds, and its key."""
 
 _CHUNK = 100
-# positions in what a script tells of a head
-_WHO, _UPDATED, _EXPIRES, _OWNER, _DUE = 0, 3, 4, 19, 20
 
 
 class Shelves:
@@ -36,30 +35,32 @@ class Shelves:
         self._asking = asking
         self._keys = asking.keys
 
-    async def put(self, key: bytes, scope: Scope, told: Sequence[Reply]) -> None:
-        """After a write in a cluster: let the shelves follow.
+    async def put(self, key: bytes, session: Session, due: int) -> None:
+        """After a write in a cluster: let the shelves follow; `due` says that the expiry index has to as well.
 
         The write has happened, so a failure is no error: the next write or the repair makes up for it.
         """
         if self._asking.sharded:
             try:
-                await self.set_right(key, scope, told)
+                await self.set_right(key, session, expiry=bool(due))
             except Unavailable:
                 log.warning("a shelf could not be reached; its repair is left to the next sweep")
 
-    async def set_right(self, key: bytes, scope: Scope, told: Sequence[Reply], *, thoroughly: bool = False) -> None:
+    async def set_right(self, key: bytes, session: Session, *, expiry: bool) -> None:
         """Put a session where its head says it belongs. Places only grow: a late step undoes nothing."""
-        shelves = [shelf for shelf in (shelves_of(scope)[0], told[_OWNER].decode()) if shelf]
-        steps = [self._call("ZADD", self._keys.shelf(shelf), "GT", told[_UPDATED], key) for shelf in shelves]
-        if told[_EXPIRES] != b"" and (thoroughly or told[_DUE]):
-            steps.append(self._call("ZADD", self._keys.expiry(key), "LT", told[_EXPIRES], told[_WHO]))
+        updated = to_micros(session.updated_at)
+        shelves = [self._keys.shelf(shelf) for shelf in shelves_of(session.scope) if shelf]
+        steps = [self._call("ZADD", shelf, "GT", updated, key) for shelf in shelves]
+        if expiry and session.expires_at is not None:
+            facts = encode_facts(facts_of(session))
+            steps.append(self._call("ZADD", self._keys.expiry(key), "LT", to_micros(session.expires_at), facts))
         await asyncio.gather(*steps)
 
-    async def clear(self, key: bytes, scope: Scope, owner: bytes, who: bytes) -> None:
+    async def clear(self, key: bytes, facts: bytes) -> None:
         """Take a removed session off every shelf."""
-        shelves = [shelf for shelf in (shelves_of(scope)[0], owner.decode()) if shelf]
-        steps = [self._call("ZREM", self._keys.shelf(shelf), key) for shelf in shelves]
-        await asyncio.gather(*steps, self._call("ZREM", self._keys.expiry(key), who))
+        shelves = [self._keys.shelf(shelf) for shelf in shelves_of(decode_facts(facts).scope) if shelf]
+        steps = [self._call("ZREM", shelf, key) for shelf in shelves]
+        await asyncio.gather(*steps, self._call("ZREM", self._keys.expiry(key), facts))
 
     async def page(self, scope: Scope, query: SessionQuery, now: int) -> SessionPage:
         """A page of the scope's sessions, latest change first."""
@@ -135,9 +136,9 @@ class Shelves:
 
     async def _head(self, scope: Scope, place: Place) -> Session | None:
         try:
-            reply = await self._asking.session("peek", place[1], scope, ())
+            reply = await self._asking.session("peek", place[1], scope)
             if reply[0] == b"ok":
-                return session_of(reply[1])
+                return told_session(reply)
         except Undecodable:
             # whoever opens the session sets it aside
             return None

@@ -1,76 +1,109 @@
-"""A turn's and a page's way there and back: arguments of the scripts that move messages, and what they answer."""
+"""What the scripts take and what they answer, as values: turns, batches, pages, patches and forks.
+
+Numbers travel as one string of doubles in front, the time first; texts and bodies follow.
+"""
 
 from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from hashlib import blake2b
+from typing import NamedTuple
+
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from tenuto.model import (
     Appended,
     Batch,
+    Changes,
     Closing,
+    Draft,
     Forking,
     ForkPoint,
     Message,
     MessagePage,
+    NewSession,
+    Once,
     Opening,
     OpenTurn,
     Page,
+    Producer,
     Scope,
     Session,
     TurnState,
 )
+from tenuto.model.session import without_nulls
 from tenuto.model.turn import turn_offsets
 from tenuto.stores.codec import from_micros
 from tenuto.stores.redis._keys import shelves_of
+from tenuto.stores.redis._memo import Memo
 from tenuto.stores.redis._records import (
-    change_args,
-    draft_args,
-    encode_fork,
-    keeping_args,
-    messages_of,
-    new_args,
-    once_args,
+    NONE,
+    Facts,
+    divided,
+    encode_facts,
+    facts_of,
+    keeping_numbers,
     placed,
-    producer_args,
-    session_of,
-    variable_args,
-    who,
+    read_messages,
+    read_session,
+    status_number,
+    write_draft,
+    write_numbers,
+    write_variables,
 )
 from tenuto.stores.redis._wire import Part, Reply
 
 
-def begin_args(scope: Scope, opening: Opening, lease_until: int) -> tuple[Part, ...]:
+class Ask(NamedTuple):
+    """What a script takes: numbers after the time, and the rest."""
+
+    numbers: tuple[int, ...] = ()
+    parts: tuple[Part, ...] = ()
+
+
+@lru_cache(maxsize=4096)
+def doubles(count: int) -> struct.Struct:
+    """A row of numbers as Lua reads it."""
+    return struct.Struct(f">{count}d")
+
+
+def told_session(reply: Reply) -> Session:
+    """The session of an answer that tells the whole head."""
+    return read_session(*reply[1:5])
+
+
+def begin(scope: Scope, opening: Opening, now: int, lease_until: int) -> Ask:
     """What `begin_turn.lua` takes."""
-    override: tuple[Part, ...] = (0,) if opening.keeping is None else (1, *keeping_args(opening.keeping))
-    return (
-        opening.turn_id,
-        lease_until,
-        opening.window,
-        *once_args(opening.once),
-        *producer_args(opening.producer),
-        *override,
-        *new_args(scope, opening.session_id, opening.create),
-        *draft_args(opening.words),
+    keeping = (0, NONE, NONE, NONE, NONE) if opening.keeping is None else (1, *keeping_numbers(opening.keeping))
+    create, sets, new = _new(scope, opening.session_id, opening.turn_id, opening.create, now)
+    producer, number = _producer(opening.producer)
+    return Ask(
+        (lease_until, opening.window, len(opening.words), number, create, sets, *keeping),
+        (opening.turn_id, *_once(opening.once), producer, *map(write_draft, opening.words), *new),
     )
 
 
-def opened_turn(scope: Scope, opening: Opening, reply: Reply, lease_until: int) -> OpenTurn:
+def opened_turn(memo: Memo, scope: Scope, opening: Opening, reply: Reply, lease_until: int) -> OpenTurn:
     """A turn begun or taken up again. The words did not travel back: they are the opening's own."""
-    state, told, place, first, words, window, last_active, created, expired, old = reply
-    session = session_of(told)
-    resumed = state == b"resumed"
+    place, first, last_active, made, words, window = reply[6:]
+    session = told_session(reply)
     # resumed words stand in the log already, and so in the window that came back
-    new = () if old or resumed else placed(opening.words, first, [place] * len(opening.words))
+    new = placed(opening.words, first, [place] * len(opening.words)) if reply[0] == b"opened" else ()
+    before = memo.read(window[::-1]) if window else ()
     return OpenTurn(
         id=opening.turn_id,
         number=place,
         scope=scope,
         session=session,
-        state=TurnState.RESUMED if resumed or (old and opening.words) else TurnState.OPENED,
-        words=messages_of(words) if resumed else new,
-        window=_window(messages_of(window[::-1]), new, session, opening.window),
+        state=TurnState.RESUMED if reply[0] == b"resumed" or (opening.words and not new) else TurnState.OPENED,
+        words=read_messages(words) if words else new,
+        window=_window(before, new, session, opening.window),
         lease=opening.lease,
         lease_until=from_micros(lease_until),
-        created=bool(created),
-        expired=bool(expired),
+        created=made != b"",
+        expired=made == b"expired",
         last_active_at=None if last_active == b"" else from_micros(last_active),
     )
 
@@ -85,99 +118,187 @@ def _window(before: tuple[Message, ...], new: tuple[Message, ...], session: Sess
 
 def finished_turn(scope: Scope, reply: Reply) -> OpenTurn:
     """A turn that its idempotency key found finished."""
-    _, told, turn_id, number, words, answer = reply
-    session = session_of(told)
+    turn_id, number, words, answer = reply[6:]
+    session = told_session(reply)
     return OpenTurn(
         id=turn_id.decode(),
         number=number,
         scope=scope,
         session=session,
         state=TurnState.FINISHED,
-        words=messages_of(words),
+        words=read_messages(words),
         window=(),
-        reply=messages_of(answer),
+        reply=read_messages(answer),
         last_active_at=session.updated_at,
     )
 
 
-def finish_args(turn: OpenTurn, closing: Closing) -> tuple[Part, ...]:
+def finish(turn: OpenTurn, closing: Closing) -> Ask:
     """What `finish_turn.lua` takes."""
-    return (
-        turn.session.incarnation,
-        turn.id,
-        turn.number,
-        int(closing.abandoned),
-        closing.usage.tokens,
-        closing.usage.cost_nanos,
-        *producer_args(closing.producer),
-        *draft_args(closing.reply),
-        *change_args(closing.changes),
+    producer, number = _producer(closing.producer)
+    usage = closing.usage
+    changes, named = _changes(closing.changes)
+    return Ask(
+        (
+            turn.number,
+            int(closing.abandoned),
+            len(closing.reply),
+            number,
+            *divided(usage.tokens),
+            *divided(usage.cost_nanos),
+            *changes,
+        ),
+        (turn.session.incarnation, turn.id, producer, *map(write_draft, closing.reply), *named),
     )
 
 
-def append_args(scope: Scope, session_id: str, batch: Batch) -> tuple[Part, ...]:
+def finished_reply(turn: OpenTurn, closing: Closing, reply: Reply) -> Appended:
+    """What became of a turn's reply."""
+    session = told_session(reply)
+    if reply[0] == b"duplicate":
+        return Appended(session=session, duplicate=True)
+    first, last = reply[6:]
+    stored = closing.reply if last >= first else ()
+    return Appended(session=session, messages=placed(stored, first, [turn.number] * len(stored)))
+
+
+def append(scope: Scope, session_id: str, batch: Batch, now: int) -> Ask:
     """What `append.lua` takes."""
+    create, sets, new = _new(scope, session_id, batch.id, batch.create, now)
+    producer, number = _producer(batch.producer)
+    drafts: tuple[Draft, ...] = batch.messages
     spent = batch.spent
-    return (
-        batch.id,
-        *once_args(batch.once),
-        *producer_args(batch.producer),
-        spent.tokens,
-        spent.cost_nanos,
-        *new_args(scope, session_id, batch.create),
-        *draft_args(batch.messages, turn_offsets(batch.messages)),
+    offsets = doubles(len(drafts)).pack(*turn_offsets(drafts))
+    return Ask(
+        (len(drafts), number, create, sets, *divided(spent.tokens), *divided(spent.cost_nanos)),
+        (batch.id, *_once(batch.once), producer, offsets, *map(write_draft, drafts), *new),
     )
 
 
 def appended_batch(batch: Batch, reply: Reply) -> Appended:
-    """Messages that were stored now."""
-    _, told, first, place, created, expired = reply
+    """Messages that were stored now, or came before."""
+    session = told_session(reply)
+    if reply[0] == b"duplicate":
+        return Appended(session=session, messages=read_messages(reply[6]), duplicate=True)
+    first, place, made = reply[6:]
     turns = [place + offset for offset in turn_offsets(batch.messages)]
     return Appended(
-        session=session_of(told),
+        session=session,
         messages=placed(batch.messages, first, turns),
-        created=bool(created),
-        expired=bool(expired),
+        created=made != b"",
+        expired=made == b"expired",
     )
 
 
-def page_of(page: Page, reply: Reply) -> MessagePage:
+def pages(page: Page) -> Ask:
+    """What `messages.lua` takes."""
+    return Ask((page.limit, _or_none(page.before), _or_none(page.after)))
+
+
+def page_of(memo: Memo, page: Page, reply: Reply) -> MessagePage:
     """A page of the log. One message more than asked for tells that there are more."""
-    _, told, found, beyond = reply
+    found, beyond = reply[6:]
     kept, more = found[: page.limit], len(found) > page.limit
     forward = page.after is not None
     return MessagePage(
-        session=session_of(told),
-        messages=messages_of(kept if forward else kept[::-1]),
+        session=told_session(reply),
+        messages=memo.read(kept if forward else kept[::-1]),
         more_before=beyond > 0 if forward else more,
         more_after=more if forward else beyond > 0,
     )
 
 
-def fork_args(forking: Forking, reply: Reply) -> tuple[Part, ...]:
+def patch(changes: Changes) -> Ask:
+    """What `patch.lua` takes."""
+    numbers, named = _changes(changes)
+    return Ask((_or_none(changes.if_version), *numbers), named)
+
+
+def snapshot(forking: Forking) -> Ask:
+    """What `snapshot.lua` takes."""
+    return Ask((_or_none(forking.at),))
+
+
+def plant(forking: Forking, reply: Reply, now: int) -> Ask:
     """What `plant.lua` takes, from a snapshot of the source. Messages go over byte by byte."""
-    source, log = session_of(reply[1]), messages_of(reply[2])
-    at = source.last_seq if forking.at is None else min(forking.at, source.last_seq)
+    source, log = told_session(reply), read_messages(reply[6])
+    session = _branch(source, forking, log, now)
+    sets, _ = write_variables(session.context, session.attributes, session.metadata)
     lines: list[Part] = []
-    for message, member in zip(log, reply[2], strict=True):
+    for message, member in zip(log, reply[6], strict=True):
         lines += (message.seq, member)
-    return (
-        who(source.scope, forking.new_id),
-        shelves_of(source.scope)[1],
-        forking.new_id,
-        *keeping_args(source.keeping),
-        source.title if forking.title is None else forking.title,
-        source.status.value,
-        encode_fork(ForkPoint(session_id=source.id, seq=at)),
-        log[-1].turn if log else 0,
-        at,
-        min(source.window_start, at + 1),
-        len(log),
-        *variable_args(source.context, source.attributes, source.metadata),
-        *lines,
+    facts = encode_facts(facts_of(session))
+    owner = shelves_of(session.scope)[1]
+    return Ask(
+        (len(sets) // 2, len(log)),
+        (write_numbers(session), facts, owner, session.title, session.incarnation, *sets, *lines),
     )
 
 
-def or_empty(number: int | None) -> Part:
-    """A number that may be absent."""
-    return b"" if number is None else number
+def _branch(source: Session, forking: Forking, log: tuple[Message, ...], now: int) -> Session:
+    at = source.last_seq if forking.at is None else min(forking.at, source.last_seq)
+    instant = from_micros(now)
+    return replace(
+        source,
+        id=forking.new_id,
+        incarnation=forking.new_id,
+        created_at=instant,
+        updated_at=instant,
+        expires_at=source.keeping.deadline(instant, instant),
+        version=0,
+        title=source.title if forking.title is None else forking.title,
+        turns=log[-1].turn if log else 0,
+        messages=len(log),
+        last_seq=at,
+        window_start=min(source.window_start, at + 1),
+        tokens=0,
+        cost_nanos=0,
+        forked_from=ForkPoint(session_id=source.id, seq=at),
+    )
+
+
+def _new(
+    scope: Scope, session_id: str, token: str, new: NewSession | None, now: int
+) -> tuple[int, int, tuple[Part, ...]]:
+    """Whether a session may be made, how many variables it starts with, and its head."""
+    if new is None:
+        return 0, 0, ()
+    facts = encode_facts(Facts(scope=scope, session_id=session_id, incarnation=token))
+    sets: list[Part] = []
+    if new.context or new.attributes or new.metadata:
+        kept = (without_nulls(part) for part in (new.context, new.attributes, new.metadata))
+        sets, _ = write_variables(*kept)
+    numbers = doubles(23).pack(
+        1, 0, now, now, NONE, *keeping_numbers(new.keeping), 0, 0, 0, 0, 1, 0, 0, 0, 0, NONE, 0, 0, NONE, NONE
+    )
+    return 1, len(sets) // 2, (numbers, facts, shelves_of(scope)[1], new.title, *sets)
+
+
+def _once(once: Once | None) -> tuple[Part, Part]:
+    """An idempotency key, as a digest of bounded size, and its fingerprint."""
+    if once is None:
+        return b"", b""
+    return blake2b(once.key.encode(), digest_size=16).digest(), once.fingerprint
+
+
+def _producer(producer: Producer | None) -> tuple[Part, int]:
+    return (b"", NONE) if producer is None else (producer.id, producer.seq)
+
+
+def _changes(changes: Changes | None) -> tuple[tuple[int, ...], tuple[Part, ...]]:
+    """A patch: whether there is a title, status, window start, how many variables to set and to remove."""
+    if changes is None:
+        return (0, NONE, NONE, 0, 0), ()
+    sets, removals = write_variables(changes.context, changes.attributes, changes.metadata)
+    title = () if changes.title is UNSET else (changes.title,)
+    return (
+        len(title),
+        NONE if changes.status is UNSET else status_number(changes.status),
+        NONE if changes.window_start is UNSET else changes.window_start,
+        len(sets) // 2,
+        len(removals),
+    ), (*title, *sets, *removals)
+
+
+def _or_none(number: int | None) -> int:
+    return NONE if number is None else number

@@ -7,14 +7,15 @@ import logging
 
 from tenuto.errors import Unavailable
 from tenuto.model import Gone, Scope
-from tenuto.model.scope import session_key
+from tenuto.model.scope import SYSTEM, session_key
 from tenuto.stores.codec import Undecodable
 from tenuto.stores.redis._asking import Asking, failure
 from tenuto.stores.redis._faults import LinkDown
 from tenuto.stores.redis._keys import shelves_of
-from tenuto.stores.redis._records import read_who
+from tenuto.stores.redis._records import decode_facts
 from tenuto.stores.redis._scripts import script
 from tenuto.stores.redis._shelves import Place, Shelves
+from tenuto.stores.redis._turns import Ask, told_session
 from tenuto.stores.redis._url import Endpoint
 from tenuto.stores.redis._wire import Reply
 
@@ -76,33 +77,36 @@ class Upkeep:
         )
         return found
 
-    async def _expire(self, part: bytes, who: bytes) -> Gone | None:
+    async def _expire(self, part: bytes, facts: bytes) -> Gone | None:
         try:
-            told = read_who(who)
+            told = decode_facts(facts)
             key = session_key(told.scope, told.session_id)
-            reply = await self._asking.session("expire", key, told.scope, ())
+            reply = await self._asking.session("expire", key, told.scope, Ask(parts=(facts,)))
         except Undecodable:
             # no session of ours wrote this entry, or its record is set aside when somebody asks for it
-            await self._asking.call("ZREM", part, who, key=part)
+            await self._asking.call("ZREM", part, facts, key=part)
             return None
-        if reply[0] == b"kept" and reply[1] != b"":
+        if reply[0] == b"kept" and reply[1] >= 0:
             # The session was touched since; the entry moves to where its deadline is now.
-            await self._asking.call("ZADD", part, "XX", reply[1], who, key=part)
-            return None
-        await self._shelves.clear(key, told.scope, shelves_of(told.scope)[1].encode(), who)
-        return told if reply[0] == b"gone" else None
+            await self._asking.call("ZADD", part, "XX", reply[1], facts, key=part)
+        elif reply[0] == b"gone":
+            await self._shelves.clear(key, facts)
+            return Gone(scope=told.scope, session_id=told.session_id)
+        else:
+            await self._asking.call("ZREM", part, facts, key=part)
+        return None
 
     async def _evict(self, scope: Scope, place: Place) -> Gone | None:
         at, key = place
         try:
-            reply = await self._asking.session("evict", key, scope, (at,))
+            reply = await self._asking.session("evict", key, scope, Ask((at,)))
         except Undecodable:
             reply = [b"corrupt"]
         match reply[0]:
             case b"gone":
-                told = read_who(reply[2])
-                await self._shelves.clear(key, told.scope, reply[1], reply[2])
-                return told
+                await self._shelves.clear(key, reply[2])
+                told = decode_facts(reply[2])
+                return Gone(scope=told.scope, session_id=told.session_id)
             case b"moved":
                 shelf = self._keys.shelf(shelves_of(scope)[0])
                 await self._asking.call("ZADD", shelf, "XX", reply[1], key, key=shelf)
@@ -134,13 +138,9 @@ class Upkeep:
 
     async def _repair_one(self, key: bytes) -> None:
         try:
-            reply: Reply = await self._asking.session("peek", key, _NOBODY, ())
+            # `peek` looks at any session; the scope only fills a place that other scripts need it for
+            reply: Reply = await self._asking.session("peek", key, SYSTEM)
             if reply[0] == b"ok":
-                scope = read_who(reply[1][0]).scope
-                await self._shelves.set_right(key, scope, reply[1], thoroughly=True)
+                await self._shelves.set_right(key, told_session(reply), expiry=True)
         except Undecodable:
             return
-
-
-# `peek` looks at any session; the scope only fills the place that other scripts need it for.
-_NOBODY = Scope(tenant="~tenuto")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from datetime import timedelta
 from typing import Self
 
 from msgspec.structs import replace
@@ -32,29 +31,33 @@ from tenuto.model.scope import session_key
 from tenuto.model.values import Json
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.codec import Undecodable, from_micros
-from tenuto.stores.redis._asking import Asking, refusal
+from tenuto.stores.redis._asking import NOTHING, Asking, refusal
 from tenuto.stores.redis._door import LinkPolicy
 from tenuto.stores.redis._drawers import Drawers
 from tenuto.stores.redis._keys import Keys
 from tenuto.stores.redis._link import Link
-from tenuto.stores.redis._records import change_args, messages_of, placed, session_of
+from tenuto.stores.redis._memo import Memo
+from tenuto.stores.redis._records import MICROSECOND
 from tenuto.stores.redis._shelves import Shelves
 from tenuto.stores.redis._tracking import Tracking
 from tenuto.stores.redis._turns import (
-    append_args,
+    Ask,
+    append,
     appended_batch,
-    begin_args,
-    finish_args,
+    begin,
+    finish,
+    finished_reply,
     finished_turn,
-    fork_args,
     opened_turn,
-    or_empty,
     page_of,
+    pages,
+    patch,
+    plant,
+    snapshot,
+    told_session,
 )
 from tenuto.stores.redis._upkeep import Upkeep
-from tenuto.stores.redis._wire import Part, Reply
-
-_MICROSECOND = timedelta(microseconds=1)
+from tenuto.stores.redis._wire import Reply
 
 
 class RedisStore:
@@ -70,6 +73,7 @@ class RedisStore:
         self.link = Link(url, policy)
         self.keys = Keys(self.link.address.prefix if prefix is None else prefix)
         self._asking = Asking(self.link, self.keys, clock)
+        self._memo = Memo()
         self._shelves = Shelves(self._asking)
         self._upkeep = Upkeep(self._asking, self._shelves)
         self._drawers = Drawers(self._asking)
@@ -97,41 +101,40 @@ class RedisStore:
 
     async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
         now = self._asking.now()
-        lease_until = now + opening.lease // _MICROSECOND
+        lease_until = now + opening.lease // MICROSECOND
         key = session_key(scope, opening.session_id)
-        args = begin_args(scope, opening, lease_until)
+        ask = begin(scope, opening, now, lease_until)
         try:
-            reply = await self._asking.session("begin_turn", key, scope, args, safe=False, now=now)
+            reply = await self._asking.session("begin_turn", key, scope, ask, safe=False, now=now)
             if reply[0] == b"busy":
-                raise SessionBusy(opening.session_id, (int(reply[1]) - now) * _MICROSECOND)
+                raise SessionBusy(opening.session_id, (int(reply[1]) - now) * MICROSECOND)
             if reply[0] == b"finished":
                 return finished_turn(scope, reply)
-            if reply[0] not in (b"opened", b"resumed"):
+            if reply[0] not in (b"opened", b"resumed", b"repeated"):
                 raise refusal(reply, opening.session_id, opening.producer)
-            turn = opened_turn(scope, opening, reply, lease_until)
+            turn = opened_turn(self._memo, scope, opening, reply, lease_until)
         except Undecodable as damage:
             raise await self._corrupt(key, opening.session_id, damage) from damage
-        await self._shelves.put(key, scope, reply[1])
+        await self._shelves.put(key, turn.session, reply[5])
         return turn
 
     async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
         # A finished turn knows itself again when it is repeated; an abandoned one does not.
-        reply = await self._of_turn("finish_turn", turn, finish_args(turn, closing), safe=not closing.abandoned)
+        reply = await self._of_turn("finish_turn", turn, finish(turn, closing), safe=not closing.abandoned)
         if reply[0] == b"gap":
             raise refusal(reply, turn.session.id, closing.producer)
         if reply[0] not in (b"ok", b"duplicate"):
             raise TurnLost(turn.session.id, turn.id)
-        session = session_of(reply[1])
-        if reply[0] == b"duplicate":
-            return Appended(session=session, duplicate=True)
-        await self._shelves.put(session_key(turn.scope, turn.session.id), turn.scope, reply[1])
-        stored = closing.reply if reply[3] >= reply[2] else ()
-        return Appended(session=session, messages=placed(stored, reply[2], [turn.number] * len(stored)))
+        appended = finished_reply(turn, closing, reply)
+        if not appended.duplicate:
+            await self._shelves.put(session_key(turn.scope, turn.session.id), appended.session, reply[5])
+        return appended
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
         now = self._asking.now()
-        lease_until = now + turn.lease // _MICROSECOND
-        reply = await self._of_turn("renew_turn", turn, (turn.session.incarnation, turn.id, lease_until), now=now)
+        lease_until = now + turn.lease // MICROSECOND
+        ask = Ask((lease_until,), (turn.session.incarnation, turn.id))
+        reply = await self._of_turn("renew_turn", turn, ask, now=now)
         if reply[0] != b"ok":
             raise TurnLost(turn.session.id, turn.id)
         return replace(turn, lease_until=from_micros(lease_until))
@@ -139,16 +142,17 @@ class RedisStore:
     async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
         key = session_key(scope, session_id)
         safe = batch.once is not None or batch.producer is not None
+        now = self._asking.now()
+        ask = append(scope, session_id, batch, now)
         try:
-            reply = await self._asking.session("append", key, scope, append_args(scope, session_id, batch), safe=safe)
-            if reply[0] == b"duplicate":
-                return Appended(session=session_of(reply[1]), messages=messages_of(reply[2]), duplicate=True)
-            if reply[0] != b"ok":
+            reply = await self._asking.session("append", key, scope, ask, safe=safe, now=now)
+            if reply[0] not in (b"ok", b"duplicate"):
                 raise refusal(reply, session_id, batch.producer)
             appended = appended_batch(batch, reply)
         except Undecodable as damage:
             raise await self._corrupt(key, session_id, damage) from damage
-        await self._shelves.put(key, scope, reply[1])
+        if not appended.duplicate:
+            await self._shelves.put(key, appended.session, reply[5])
         return appended
 
     # Reading
@@ -158,12 +162,11 @@ class RedisStore:
 
     async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
         key = session_key(scope, session_id)
-        args = (page.limit, or_empty(page.before), or_empty(page.after))
         try:
-            reply = await self._asking.session("messages", key, scope, args)
+            reply = await self._asking.session("messages", key, scope, pages(page))
             if reply[0] != b"ok":
                 raise refusal(reply, session_id)
-            return page_of(page, reply)
+            return page_of(self._memo, page, reply)
         except Undecodable as damage:
             raise await self._corrupt(key, session_id, damage) from damage
 
@@ -174,36 +177,39 @@ class RedisStore:
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         expected = changes.if_version
-        args = (or_empty(expected), *change_args(changes))
         # with an expected version, a repeated write would meet its own first attempt and call it a conflict
-        return await self._head("patch", scope, session_id, args, expected=expected, safe=expected is None)
+        return await self._head("patch", scope, session_id, patch(changes), expected=expected, safe=expected is None)
 
     async def reset(self, scope: Scope, session_id: str) -> Session:
+        self._memo.forget()
         return await self._head("reset", scope, session_id)
 
     async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
         key = session_key(scope, session_id)
+        now = self._asking.now()
         try:
-            reply = await self._asking.session("snapshot", key, scope, (or_empty(forking.at),))
+            reply = await self._asking.session("snapshot", key, scope, snapshot(forking), now=now)
             if reply[0] != b"ok":
                 raise refusal(reply, session_id)
-            args = fork_args(forking, reply)
+            ask = plant(forking, reply, now)
         except Undecodable as damage:
             raise await self._corrupt(key, session_id, damage) from damage
-        return await self._head("plant", scope, forking.new_id, args, safe=False)
+        return await self._head("plant", scope, forking.new_id, ask, safe=False)
 
     async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
-        return await self._head("truncate", scope, session_id, (after,))
+        self._memo.forget()
+        return await self._head("truncate", scope, session_id, Ask((after,)))
 
     async def delete(self, scope: Scope, session_id: str) -> None:
+        self._memo.forget()
         key = session_key(scope, session_id)
         try:
-            reply = await self._asking.session("delete", key, scope, (), safe=False)
+            reply = await self._asking.session("delete", key, scope, safe=False)
             if reply[0] != b"ok":
                 raise refusal(reply, session_id)
         except Undecodable as damage:
             raise await self._corrupt(key, session_id, damage) from damage
-        await self._shelves.clear(key, scope, reply[1], reply[2])
+        await self._shelves.clear(key, reply[2])
 
     # State
 
@@ -226,9 +232,11 @@ class RedisStore:
     # Upkeep
 
     async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+        self._memo.forget()
         return await self._upkeep.sweep(limit)
 
     async def evict(self, scope: Scope, keep: int) -> tuple[Gone, ...]:
+        self._memo.forget()
         return await self._upkeep.evict(scope, keep)
 
     async def stats(self, scope: Scope) -> Stats:
@@ -259,7 +267,7 @@ class RedisStore:
         name: str,
         scope: Scope,
         session_id: str,
-        args: tuple[Part, ...] = (),
+        ask: Ask = NOTHING,
         *,
         expected: int | None = None,
         safe: bool = True,
@@ -267,25 +275,25 @@ class RedisStore:
         """Run a script that answers with the head alone."""
         key = session_key(scope, session_id)
         try:
-            reply = await self._asking.session(name, key, scope, args, safe=safe)
+            reply = await self._asking.session(name, key, scope, ask, safe=safe)
             if reply[0] == b"version" and expected is not None:
                 raise VersionConflict(expected, reply[1])
             if reply[0] != b"ok":
                 raise refusal(reply, session_id)
-            session = session_of(reply[1])
+            session = told_session(reply)
         except Undecodable as damage:
             raise await self._corrupt(key, session_id, damage) from damage
         if name != "get":
-            await self._shelves.put(key, scope, reply[1])
+            await self._shelves.put(key, session, reply[5])
         return session
 
     async def _of_turn(
-        self, name: str, turn: OpenTurn, args: tuple[Part, ...], *, safe: bool = True, now: int | None = None
+        self, name: str, turn: OpenTurn, ask: Ask, *, safe: bool = True, now: int | None = None
     ) -> Reply:
         """Run a script of a turn under way. A session that cannot be read is lost to its turn as well."""
         key = session_key(turn.scope, turn.session.id)
         try:
-            reply = await self._asking.session(name, key, turn.scope, args, safe=safe, now=now)
+            reply = await self._asking.session(name, key, turn.scope, ask, safe=safe, now=now)
             if reply[0] in (b"corrupt", b"newer"):
                 raise refusal(reply, turn.session.id)
         except Undecodable as damage:

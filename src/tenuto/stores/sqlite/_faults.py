@@ -36,6 +36,11 @@ def is_busy(exc: sqlite3.Error) -> bool:
     return _code(exc) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
+def is_full(exc: sqlite3.Error) -> bool:
+    """Whether there was no room left."""
+    return _code(exc) == sqlite3.SQLITE_FULL
+
+
 def is_foreign_file(exc: sqlite3.Error) -> bool:
     """Whether the file is no SQLite database at all."""
     return _code(exc) == sqlite3.SQLITE_NOTADB

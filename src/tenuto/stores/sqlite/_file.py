@@ -57,8 +57,9 @@ def open_file(
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _OWNER_ONLY))
     with ExitStack() as stack:
         try:
-            writer = stack.enter_context(closing(_open_writer(path, synchronous)))
+            writer = stack.enter_context(closing(_connect(path, patience)))
             _bring_up_to_date(writer, patience)
+            _tune(writer, synchronous)
             others = [stack.enter_context(closing(open_reader(path, patience))) for _ in range(readers)]
         except sqlite3.Error as exc:
             raise _refusal(path, exc) from exc
@@ -75,16 +76,6 @@ def _refusal(path: Path, exc: sqlite3.Error) -> TenutoError:
     return translated(exc)
 
 
-def _open_writer(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
-    """The connection that writes. It waits for no lock: `insist` does, with shorter pauses than SQLite's."""
-    db = _connect(path, timedelta(0))
-    db.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'full' else 'NORMAL'}")
-    db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-    db.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
-    db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    return db
-
-
 def _bring_up_to_date(db: sqlite3.Connection, patience: timedelta) -> None:
     current = insist(lambda: is_current(db), patience)
     if current and db.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
@@ -95,6 +86,15 @@ def _bring_up_to_date(db: sqlite3.Connection, patience: timedelta) -> None:
     if not is_current(db):
         migrate(db)
     db.execute("COMMIT")
+
+
+def _tune(db: sqlite3.Connection, synchronous: Synchronous) -> None:
+    db.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'full' else 'NORMAL'}")
+    db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+    db.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
+    db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    # From now on `insist` waits for locks, with shorter pauses than SQLite's.
+    db.execute("PRAGMA busy_timeout = 0")
 
 
 def open_reader(path: Path, patience: timedelta) -> sqlite3.Connection:

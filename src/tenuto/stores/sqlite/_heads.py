@@ -122,6 +122,7 @@ def plant(txn: Transaction, ask: Ask, scope: Scope, new: NewSession, token: str)
         lease=None,
         lease_until=None,
         lease_key=None,
+        recent_keyed=None,
         closed=None,
         idle=None,
         max_messages=None,
@@ -176,13 +177,14 @@ def save(txn: Transaction, head: Head, now: int) -> None:
         """
         UPDATE session SET
             version = ?, updated_at = ?, expires_at = ?, turns = ?, messages = ?, last_seq = ?, window_start = ?,
-            tokens = ?, cost_nanos = ?, keyed = ?, lease = ?, lease_until = ?, lease_key = ?, closed = ?
+            tokens = ?, cost_nanos = ?, keyed = ?, lease = ?, lease_until = ?, lease_key = ?,
+            recent_keyed = ?, closed = ?
         WHERE id = ?
         """,
         (
             head.version, head.updated_at, head.expires_at, head.turns, head.messages, head.last_seq,
             head.window_start, head.tokens, head.cost_nanos, head.keyed, head.lease, head.lease_until,
-            head.lease_key, head.closed, head.id,
+            head.lease_key, head.recent_keyed, head.closed, head.id,
         ),
     )  # fmt: skip
     if head.expires_at is not None and (head.sweep_at is None or head.expires_at < head.sweep_at):

@@ -14,7 +14,7 @@ from tenuto.stores.sqlite._rows import Head
 
 _MAX_HEADS: Final = 2000
 _MAX_HEAD_BYTES: Final = 32 * 1024
-_MAX_TAIL_BYTES: Final = 64 * 1024
+_MAX_TAIL_BYTES: Final = 128 * 1024
 
 
 class Hot:

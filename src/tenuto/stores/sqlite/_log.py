@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from tenuto.errors import StoreFull
+from tenuto.errors import Invalid, StoreFull
 from tenuto.model import Draft, Message, MessagePage, Page
-from tenuto.stores.codec import encode_draft
+from tenuto.stores.codec import Undecodable, encode_draft
 from tenuto.stores.sqlite._heads import Execute
 from tenuto.stores.sqlite._rows import Head, session_of
 from tenuto.stores.sqlite._schema import MAX_SEQ, SEQ_BITS
@@ -25,7 +25,7 @@ _messages: Final = msgspec.json.Decoder(tuple[Message, ...])
 
 def encoded(drafts: Sequence[Draft]) -> tuple[bytes, ...]:
     """Bodies that wait for their place."""
-    return tuple(encode_draft(draft) for draft in drafts)
+    return tuple(map(encode_draft, drafts))
 
 
 def add(txn: Transaction, head: Head, bodies: Sequence[bytes], turns: Sequence[int]) -> tuple[Message, ...]:
@@ -33,21 +33,26 @@ def add(txn: Transaction, head: Head, bodies: Sequence[bytes], turns: Sequence[i
     seq, base = head.last_seq, head.id << SEQ_BITS
     if seq + len(bodies) > MAX_SEQ:
         raise StoreFull
-    rows = [
-        (base + place, turn, b'{"seq":%d,"turn":%d,%b' % (place, turn, body[1:]))
-        for place, (body, turn) in enumerate(zip(bodies, turns, strict=True), seq + 1)
-    ]
-    txn.executemany("INSERT INTO message VALUES (?, ?, ?)", rows)
-    head.last_seq += len(rows)
-    head.messages += len(rows)
-    head.turns = max(head.turns, turns[-1] if turns else 0)
-    stored = b",".join([row[2] for row in rows])
-    messages = decoded(head, len(rows), stored)
-    if head.tail is not None and head.window_start <= seq + 1:
-        head.tail += messages
-        head.tail_bytes += len(stored)
-    else:
+    if seq + 1 < head.window_start:
         head.tail = None
+    stored = []
+    for turn, body in zip(turns, bodies, strict=True):
+        seq += 1
+        placed = b'{"seq":%d,"turn":%d,%b' % (seq, turn, body[1:])
+        txn.execute("INSERT INTO message VALUES (?, ?, ?)", (base + seq, turn, placed))
+        stored.append(placed)
+    head.last_seq = seq
+    head.messages += len(stored)
+    if turns and turns[-1] > head.turns:
+        head.turns = turns[-1]
+    raw = b",".join(stored)
+    try:
+        messages = _decoded(len(stored), raw)
+    except Undecodable:
+        raise Invalid("a message would not come back as it was sent") from None
+    if head.tail is not None:
+        head.tail += messages
+        head.tail_bytes += len(raw)
     return messages
 
 
@@ -55,7 +60,7 @@ def trim(txn: Transaction, head: Head) -> None:
     """Drop the beginning of the log that the session's caps leave no room for."""
     if head.max_messages is not None and head.messages > head.max_messages:
         _drop_oldest(txn, head, head.messages - head.max_messages)
-    if head.max_turns is not None and head.turns > head.max_turns:
+    if head.max_turns is not None and head.turns > head.max_turns and head.messages:
         _drop_turns(txn, head, head.turns - head.max_turns)
     if head.tail is not None and len(head.tail) > head.messages:
         head.tail = head.tail[len(head.tail) - head.messages :]
@@ -77,11 +82,8 @@ def _drop_turns(txn: Transaction, head: Head, oldest: int) -> None:
         "SELECT place FROM message WHERE place BETWEEN ? AND ? AND turn > ? ORDER BY place LIMIT 1",
         (first, last, oldest),
     ).fetchone()
-    if kept is None or head.messages:
-        dropped = txn.execute(
-            "DELETE FROM message WHERE place BETWEEN ? AND ?", (first, last if kept is None else kept[0] - 1)
-        )
-        head.messages -= dropped.rowcount
+    end = last if kept is None else kept[0] - 1
+    head.messages -= txn.execute("DELETE FROM message WHERE place BETWEEN ? AND ?", (first, end)).rowcount
 
 
 def clear(txn: Transaction, head_id: int, after: int = 0) -> int:
@@ -111,31 +113,15 @@ def window(execute: Execute, head: Head, size: int) -> tuple[Message, ...]:
     if head.tail is None or (len(head.tail) < size and not head.whole):
         found, head.tail_bytes = _newest(execute, head, _span(head, first=head.window_start), size)
         head.tail, head.whole = found, len(found) < size
-    elif len(head.tail) > 2 * size:
-        kept = head.tail[-size:]
-        head.tail_bytes = head.tail_bytes * len(kept) // len(head.tail)
-        head.tail, head.whole = kept, False
-    return head.tail[-size:]
+    elif len(head.tail) > size:
+        head.tail_bytes = head.tail_bytes * size // len(head.tail)
+        head.tail, head.whole = head.tail[-size:], False
+    return head.tail
 
 
 def between(execute: Execute, head: Head, first: int, last: int) -> tuple[Message, ...]:
     """The messages of a stretch that are still there."""
     return _newest(execute, head, _span(head, first, last), MAX_SEQ)[0] if first <= last else ()
-
-
-def decoded(head: Head, count: int, bodies: bytes) -> tuple[Message, ...]:
-    """Messages from stored bodies with commas between them.
-
-    Raises:
-        Damaged: they are not what was stored.
-    """
-    try:
-        messages = _messages.decode(b"[%b]" % bodies)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise head.damaged("a message cannot be decoded") from None
-    if len(messages) != count:
-        raise head.damaged("a message's body is no single message")
-    return messages
 
 
 def page_of(execute: Execute, head: Head, page: Page) -> MessagePage:
@@ -169,7 +155,7 @@ def _newest(execute: Execute, head: Head, span: tuple[int, int], size: int) -> t
         (*span, size),
     ).fetchone()
     raw = bodies or b""
-    return decoded(head, count, raw)[::-1], len(raw)
+    return _intact(head, count, raw)[::-1], len(raw)
 
 
 def _oldest(execute: Execute, head: Head, span: tuple[int, int], size: int) -> tuple[Message, ...]:
@@ -178,9 +164,27 @@ def _oldest(execute: Execute, head: Head, span: tuple[int, int], size: int) -> t
         " (SELECT body FROM message WHERE place BETWEEN ? AND ? ORDER BY place LIMIT ?)",
         (*span, size),
     ).fetchone()
-    return decoded(head, count, bodies or b"")
+    return _intact(head, count, bodies or b"")
 
 
 def _any(execute: Execute, span: tuple[int, int]) -> bool:
     found: sqlite3.Cursor = execute("SELECT 1 FROM message WHERE place BETWEEN ? AND ? LIMIT 1", span)
     return found.fetchone() is not None
+
+
+def _intact(head: Head, count: int, bodies: bytes) -> tuple[Message, ...]:
+    try:
+        return _decoded(count, bodies)
+    except Undecodable:
+        raise head.damaged("a message cannot be decoded") from None
+
+
+def _decoded(count: int, bodies: bytes) -> tuple[Message, ...]:
+    """Messages from bodies with commas between them. A damaged body might pass for two messages, or for none."""
+    try:
+        messages = _messages.decode(b"[%b]" % bodies)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise Undecodable("a message") from exc
+    if len(messages) != count:
+        raise Undecodable("a message")
+    return messages

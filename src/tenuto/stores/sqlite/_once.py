@@ -1,88 +1,99 @@
-"""What makes a write happen once: remembered idempotency keys, and producers' marks."""
+"""What makes a write happen once: remembered idempotency keys, and producers' marks.
+
+A session's latest keyed writes wait in its own row, which every turn writes anyway, and move to their table a handful
+at a time: that spares a turn one page of the file.
+"""
 
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import msgspec
 
 from tenuto.errors import KeyReused, SequenceGap
 from tenuto.model import Once, Producer
 from tenuto.model.turn import KEYS_REMEMBERED
-from tenuto.stores.sqlite._rows import Head
+from tenuto.stores.sqlite._rows import Head, Keyed
 from tenuto.stores.sqlite._writer import Transaction
 
+# Ids may be long, so what waits in the row is bounded by size: some eight writes with ids of common length.
+_MAX_RECENT_BYTES: Final = 800
 # Forgetting scans a session's keys, so it happens once in a while; until then `known` looks away.
-_FORGET_EVERY = 64
+_FORGET_EVERY: Final = 64
 
 
-class Keyed(NamedTuple):
-    """A write that came with a key: what it stored, and whether it is complete."""
+class Guard(NamedTuple):
+    """A key and its fingerprint, of any length, in sixteen bytes each."""
 
-    n: int
+    key: bytes
     fingerprint: bytes
-    turn_id: str
-    number: int
-    words_first: int
-    words_last: int
-    reply_first: int
-    reply_last: int
-    finished: int
 
 
-def known(txn: Transaction, head: Head, once: Once) -> Keyed | None:
+def guard(once: Once | None) -> Guard | None:
+    """What a call's `once` stands for in the file."""
+    return None if once is None else Guard(_digest(once.key), _digest(once.fingerprint))
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=16).digest()
+
+
+_recent: Final = msgspec.msgpack.Decoder(list[Keyed])
+
+
+def known(txn: Transaction, head: Head, guard: Guard) -> Keyed | None:
     """The earlier write of this key.
 
     Raises:
         KeyReused: it had another body.
     """
-    row = txn.execute(
-        "SELECT n, fingerprint, turn_id, number, words_first, words_last, reply_first, reply_last, finished"
-        " FROM keyed WHERE session = ? AND key = ?",
-        (head.id, digest(once.key)),
-    ).fetchone()
-    if row is None or row[0] <= head.keyed - KEYS_REMEMBERED:
+    keyed = _find(txn, head, guard.key)
+    if keyed is None or keyed.n <= head.keyed - KEYS_REMEMBERED:
         return None
-    keyed = Keyed(*row)
-    if keyed.fingerprint != digest(once.fingerprint):
+    if keyed.fingerprint != guard.fingerprint:
         raise KeyReused
     return keyed
 
 
-def remember(
-    txn: Transaction, head: Head, once: Once, turn_id: str, words: tuple[int, int], *, finished: bool
-) -> bytes:
-    """Note a write under its key; returns the key as stored."""
-    key = digest(once.key)
+def note(txn: Transaction, head: Head, guard: Guard, write_id: str, words: tuple[int, int], *, finished: bool) -> None:
+    """Remember a write, the turn's or the batch's `write_id`, under its key."""
     head.keyed += 1
-    txn.execute(
-        "INSERT OR REPLACE INTO keyed VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, -1, ?)",
-        (head.id, key, head.keyed, digest(once.fingerprint), turn_id, head.turns, *words, finished),
-    )
     if head.keyed > KEYS_REMEMBERED and head.keyed % _FORGET_EVERY == 0:
-        forget_oldest(txn, head)
-    return key
+        _forget_oldest(txn, head)
+    fresh = Keyed(guard.key, head.keyed, guard.fingerprint, head.turns, *words, write_id, 0, -1, int(finished))
+    _keep_recent(txn, head, [*_recent_of(head), fresh])
 
 
-def forget_oldest(txn: Transaction, head: Head) -> None:
-    """Remove the keys beyond those that are remembered."""
-    txn.execute("DELETE FROM keyed WHERE session = ? AND n <= ?", (head.id, head.keyed - KEYS_REMEMBERED))
-
-
-def resumed(txn: Transaction, head: Head, key: bytes, turn_id: str) -> None:
+def resume(txn: Transaction, head: Head, key: bytes, turn_id: str) -> None:
     """Another turn takes up the keyed one."""
+    recent = _recent_of(head)
+    for place, keyed in enumerate(recent):
+        if keyed.key == key:
+            recent[place] = keyed._replace(turn_id=turn_id)
+            return _keep_recent(txn, head, recent)
     txn.execute("UPDATE keyed SET turn_id = ? WHERE session = ? AND key = ?", (turn_id, head.id, key))
+    return None
 
 
-def completed(txn: Transaction, head: Head, key: bytes, reply: tuple[int, int]) -> None:
+def complete(txn: Transaction, head: Head, key: bytes, reply: tuple[int, int]) -> None:
     """The keyed turn has its reply."""
+    recent = _recent_of(head)
+    for place, keyed in enumerate(recent):
+        if keyed.key == key:
+            recent[place] = keyed._replace(reply_first=reply[0], reply_last=reply[1], finished=1)
+            return _keep_recent(txn, head, recent)
     txn.execute(
         "UPDATE keyed SET finished = 1, reply_first = ?, reply_last = ? WHERE session = ? AND key = ?",
         (*reply, head.id, key),
     )
+    return None
 
 
 def was_completed(txn: Transaction, head: Head, turn_id: str) -> bool:
     """Whether a keyed turn of this id has its reply."""
+    if any(keyed.finished and keyed.turn_id == turn_id for keyed in _recent_of(head)):
+        return True
     row = txn.execute(
         "SELECT 1 FROM keyed WHERE session = ? AND turn_id = ? AND finished AND n > ?",
         (head.id, turn_id, head.keyed - KEYS_REMEMBERED),
@@ -92,7 +103,8 @@ def was_completed(txn: Transaction, head: Head, turn_id: str) -> bool:
 
 def cut(txn: Transaction, head: Head, after: int) -> None:
     """Forget keys whose words are gone, and open those again whose reply is."""
-    forget_oldest(txn, head)
+    _write_down(txn, head, _recent_of(head))
+    _forget_oldest(txn, head)
     txn.execute("DELETE FROM keyed WHERE session = ? AND words_first > ?", (head.id, after))
     txn.execute(
         "UPDATE keyed SET finished = 0, reply_first = 0, reply_last = -1"
@@ -106,6 +118,47 @@ def forget_all(txn: Transaction, head: Head) -> None:
     """Forget every key."""
     txn.execute("DELETE FROM keyed WHERE session = ?", (head.id,))
     head.keyed = 0
+    head.recent, head.recent_keyed = None, None
+
+
+def _find(txn: Transaction, head: Head, key: bytes) -> Keyed | None:
+    for keyed in _recent_of(head):
+        if keyed.key == key:
+            return keyed
+    row = txn.execute(
+        "SELECT key, n, fingerprint, number, words_first, words_last, turn_id, reply_first, reply_last, finished"
+        " FROM keyed WHERE session = ? AND key = ?",
+        (head.id, key),
+    ).fetchone()
+    return None if row is None else Keyed(*row)
+
+
+def _recent_of(head: Head) -> list[Keyed]:
+    if head.recent is not None:
+        return head.recent
+    if head.recent_keyed is None:
+        return []
+    try:
+        head.recent = _recent.decode(head.recent_keyed)
+        return head.recent
+    except msgspec.DecodeError:
+        raise head.damaged("the recent keys cannot be decoded") from None
+
+
+def _keep_recent(txn: Transaction, head: Head, recent: list[Keyed]) -> None:
+    head.recent, head.recent_keyed = recent, msgspec.msgpack.encode(recent)
+    if len(head.recent_keyed) > _MAX_RECENT_BYTES:
+        _write_down(txn, head, recent)
+
+
+def _write_down(txn: Transaction, head: Head, recent: list[Keyed]) -> None:
+    for keyed in recent:
+        txn.execute("INSERT OR REPLACE INTO keyed VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (head.id, *keyed))
+    head.recent, head.recent_keyed = None, None
+
+
+def _forget_oldest(txn: Transaction, head: Head) -> None:
+    txn.execute("DELETE FROM keyed WHERE session = ? AND n <= ?", (head.id, head.keyed - KEYS_REMEMBERED))
 
 
 def seen(txn: Transaction, head: Head | None, producer: Producer) -> bool:
@@ -126,8 +179,3 @@ def seen(txn: Transaction, head: Head | None, producer: Producer) -> bool:
 def advance(txn: Transaction, head: Head, producer: Producer) -> None:
     """Move the producer's mark."""
     txn.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?)", (head.id, producer.id, producer.seq))
-
-
-def digest(text: str) -> bytes:
-    """A key or fingerprint of any length, in sixteen bytes."""
-    return blake2b(text.encode(), digest_size=16).digest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,12 +20,27 @@ _STATUSES: Final = {status.value: status for status in Status}
 _scopes: Final = msgspec.json.Decoder(Scope)
 
 
-@dataclass(slots=True)
+class Keyed(NamedTuple):
+    """A write that came with an idempotency key: what it stored, and whether it is complete."""
+
+    key: bytes
+    n: int
+    fingerprint: bytes
+    number: int
+    words_first: int
+    words_last: int
+    turn_id: str
+    reply_first: int
+    reply_last: int
+    finished: int
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Head:
     """The columns in their order. A step changes what it likes here, and `save` writes it.
 
     `tail` is no column: the newest messages that are context, where the writer knows them, with the size of their
-    bodies; `whole` when no others stand before them.
+    bodies; `whole` when no others stand before them. `recent` is `recent_keyed`, decoded.
     """
 
     id: int
@@ -57,6 +72,7 @@ class Head:
     lease: str | None
     lease_until: int | None
     lease_key: bytes | None
+    recent_keyed: bytes | None
     closed: str | None
     idle: int | None
     max_messages: int | None
@@ -66,6 +82,7 @@ class Head:
     tail: tuple[Message, ...] | None = None
     tail_bytes: int = 0
     whole: bool = False
+    recent: list[Keyed] | None = None
 
     def damaged(self, reason: str) -> Damaged:
         """The error for a record that cannot be what was written."""
@@ -74,7 +91,7 @@ class Head:
 
 # SQLite itself would let anything stand in a column.
 _NEVER_NULL: Final = (int, *[bytes] * 3, *[int] * 10, str, str, bytes, *[str] * 4, *[bytes] * 3)
-_OR_NULL: Final = (int, int, str, int, bytes, str, int, int, int, str, int)
+_OR_NULL: Final = (int, int, str, int, bytes, bytes, str, int, int, int, str, int)
 _good_shapes: Final[set[tuple[type, ...]]] = set()
 
 

@@ -53,6 +53,7 @@ MIGRATIONS: Final = (
                 lease TEXT,
                 lease_until INTEGER,
                 lease_key BLOB,
+                recent_keyed BLOB,
                 closed TEXT
             )
             """,
@@ -85,22 +86,23 @@ MIGRATIONS: Final = (
                 s.id, s.key, s.space, s.owner, s.created_at, s.updated_at, s.version, s.turns, s.messages,
                 s.last_seq, s.window_start, s.tokens, s.cost_nanos, s.keyed, s.incarnation, p.session_id, p.scope,
                 p.touch, p.title, p.folded_title, p.status, p.context, p.attributes, p.metadata, s.expires_at,
-                s.sweep_at, s.lease, s.lease_until, s.lease_key, s.closed, p.idle, p.max_messages, p.max_turns,
-                p.forked_id, p.forked_seq
+                s.sweep_at, s.lease, s.lease_until, s.lease_key, s.recent_keyed, s.closed, p.idle, p.max_messages,
+                p.max_turns, p.forked_id, p.forked_seq
             FROM session AS s LEFT JOIN profile AS p ON p.session = s.id
             """,
             "CREATE TABLE message (place INTEGER PRIMARY KEY, turn INTEGER NOT NULL, body BLOB NOT NULL)",
-            # Writes that came with an idempotency key; `n` counts them within their session.
+            # Writes that came with an idempotency key; `n` counts them within their session. The latest few wait in
+            # `session.recent_keyed` and come here together: the session's row is written at each turn anyway.
             """
             CREATE TABLE keyed (
                 session INTEGER NOT NULL,
                 key BLOB NOT NULL,
                 n INTEGER NOT NULL,
                 fingerprint BLOB NOT NULL,
-                turn_id TEXT NOT NULL,
                 number INTEGER NOT NULL,
                 words_first INTEGER NOT NULL,
                 words_last INTEGER NOT NULL,
+                turn_id TEXT NOT NULL,
                 reply_first INTEGER NOT NULL,
                 reply_last INTEGER NOT NULL,
                 finished INTEGER NOT NULL,

@@ -19,15 +19,15 @@ _BEHIND_ALL: Final = (2**63 - 1, b"\xff" * 17)
 
 _LIST_SPACE: Final = """
     SELECT * FROM head
-    WHERE space = ?1 AND (updated_at, key) < (?2, ?3) AND (expires_at IS NULL OR expires_at > ?4)
-        AND (?5 IS NULL OR status = ?5) AND (?6 IS NULL OR instr(folded_title, ?6) > 0)
-    ORDER BY updated_at DESC, key DESC LIMIT ?7
+    WHERE space = :shelf AND (updated_at, key) < (:updated_at, :key) AND (expires_at IS NULL OR expires_at > :now)
+        AND (:status IS NULL OR status = :status) AND (:folded IS NULL OR instr(folded_title, :folded) > 0)
+    ORDER BY updated_at DESC, key DESC LIMIT :limit
 """
 _LIST_OWNER: Final = """
     SELECT * FROM head
-    WHERE owner = ?1 AND (updated_at, key) < (?2, ?3) AND (expires_at IS NULL OR expires_at > ?4)
-        AND (?5 IS NULL OR status = ?5) AND (?6 IS NULL OR instr(folded_title, ?6) > 0)
-    ORDER BY updated_at DESC, key DESC LIMIT ?7
+    WHERE owner = :shelf AND (updated_at, key) < (:updated_at, :key) AND (expires_at IS NULL OR expires_at > :now)
+        AND (:status IS NULL OR status = :status) AND (:folded IS NULL OR instr(folded_title, :folded) > 0)
+    ORDER BY updated_at DESC, key DESC LIMIT :limit
 """
 _COUNT_SPACE: Final = """
     SELECT count(*), coalesce(sum(messages), 0), coalesce(sum(tokens), 0), coalesce(sum(cost_nanos), 0)
@@ -41,11 +41,18 @@ _COUNT_OWNER: Final = """
 
 def page_of_sessions(db: sqlite3.Connection, scope: Scope, query: SessionQuery, now: datetime) -> SessionPage:
     """The scope's sessions, latest change first."""
-    behind = _BEHIND_ALL if query.cursor is None else decode_cursor(query.cursor)
     sql, shelf = (_LIST_OWNER, owner_key(scope)) if scope.owner else (_LIST_SPACE, space_key(scope))
-    folded = None if query.title is None else query.title.casefold()
-    status = None if query.status is None else query.status.value
-    rows = _rows(db, sql, (shelf, *behind, to_micros(now), status, folded, query.limit + 1))
+    updated_at, key = _BEHIND_ALL if query.cursor is None else decode_cursor(query.cursor)
+    wanted = {
+        "shelf": shelf,
+        "updated_at": updated_at,
+        "key": key,
+        "now": to_micros(now),
+        "status": None if query.status is None else query.status.value,
+        "folded": None if query.title is None else query.title.casefold(),
+        "limit": query.limit + 1,
+    }
+    rows = _rows(db, sql, wanted)
     heads = [read_head(row, "") for row in rows[: query.limit]]
     return SessionPage(
         sessions=tuple(session_of(head) for head in heads),
@@ -53,13 +60,13 @@ def page_of_sessions(db: sqlite3.Connection, scope: Scope, query: SessionQuery, 
     )
 
 
-def _rows(db: sqlite3.Connection, sql: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+def _rows(db: sqlite3.Connection, sql: str, wanted: dict[str, Any]) -> list[tuple[Any, ...]]:
     try:
-        return db.execute(sql, parameters).fetchall()
+        return db.execute(sql, wanted).fetchall()
     except sqlite3.OperationalError as exc:
         if not is_bad_text(exc):
             raise
-    for (row,) in db.execute(sql.replace("*", "id", 1), parameters).fetchall():
+    for (row,) in db.execute(sql.replace("*", "id", 1), wanted).fetchall():
         _refuse_bad_text(db, row)
     raise AssertionError("a text could not be read and then could")
 

@@ -25,7 +25,7 @@ from tenuto.stores.sqlite._heads import (
     take,
     uproot,
 )
-from tenuto.stores.sqlite._rows import Head, session_of
+from tenuto.stores.sqlite._rows import Head, Keyed, session_of
 from tenuto.stores.sqlite._writer import Transaction
 
 _NOTHING = (0, -1)
@@ -35,7 +35,8 @@ _MICROSECOND = timedelta(microseconds=1)
 def begin(txn: Transaction, ask: Ask, scope: Scope, opening: Opening, bodies: Sequence[bytes]) -> OpenTurn:
     """Find or create the session, append the words, take the lease, bring the window."""
     head, expired = _reach_or_none(txn, ask, opening.create)
-    keyed = _once.known(txn, head, opening.once) if head is not None and opening.once is not None else None
+    guard = _once.guard(opening.once)
+    keyed = _once.known(txn, head, guard) if head is not None and guard is not None else None
     if head is not None and keyed is not None and keyed.finished:
         return _finished(txn, scope, head, keyed)
     if head is not None:
@@ -46,11 +47,16 @@ def begin(txn: Transaction, ask: Ask, scope: Scope, opening: Opening, bodies: Se
     created = head is None
     if head is None:
         head = _planted(txn, ask, scope, opening.create, opening.turn_id, expired)
+    resumed = keyed is not None or (bool(bodies) and doubled)
     if keyed is not None:
         number, words = keyed.number, _log.between(txn.execute, head, keyed.words_first, keyed.words_last)
     else:
         number, words = _opened(txn, head, opening, bodies, doubled)
-    _take_lease(txn, head, opening, ask.now, resumed=keyed is not None)
+        if guard is not None:
+            _once.note(txn, head, guard, opening.turn_id, _span(head, words), finished=False)
+    _take_lease(head, opening, ask.now, guard)
+    if keyed is not None:
+        _once.resume(txn, head, keyed.key, opening.turn_id)
     if opening.keeping is not None and keep(head, opening.keeping):
         save_profile(txn, head)
     _log.trim(txn, head)
@@ -61,7 +67,7 @@ def begin(txn: Transaction, ask: Ask, scope: Scope, opening: Opening, bodies: Se
         number=number,
         scope=scope,
         session=session_of(head),
-        state=TurnState.RESUMED if keyed is not None or (bodies and not words) else TurnState.OPENED,
+        state=TurnState.RESUMED if resumed else TurnState.OPENED,
         words=words,
         window=window,
         lease=opening.lease,
@@ -89,8 +95,7 @@ def finish(txn: Transaction, ask: Ask, turn: OpenTurn, closing: Closing, bodies:
     if not closing.abandoned:
         head.closed = turn.id
         if head.lease_key is not None:
-            span = (head.last_seq - len(reply) + 1, head.last_seq) if reply else _NOTHING
-            _once.completed(txn, head, head.lease_key, span)
+            _once.complete(txn, head, head.lease_key, _span(head, reply) if reply else _NOTHING)
     head.lease = head.lease_until = head.lease_key = None
     head.tokens += closing.usage.tokens
     head.cost_nanos += closing.usage.cost_nanos
@@ -116,8 +121,9 @@ def renew(txn: Transaction, ask: Ask, turn: OpenTurn) -> OpenTurn:
 def append(txn: Transaction, ask: Ask, scope: Scope, batch: Batch, bodies: Sequence[bytes]) -> Appended:
     """Append messages outside a turn."""
     head, expired = _reach_or_none(txn, ask, batch.create)
-    if head is not None and batch.once is not None:
-        keyed = _once.known(txn, head, batch.once)
+    guard = _once.guard(batch.once)
+    if head is not None and guard is not None:
+        keyed = _once.known(txn, head, guard)
         if keyed is not None:
             messages = _log.between(txn.execute, head, keyed.words_first, keyed.words_last)
             return Appended(session=session_of(head), messages=messages, duplicate=True)
@@ -132,8 +138,8 @@ def append(txn: Transaction, ask: Ask, scope: Scope, batch: Batch, bodies: Seque
     number = head.turns + 1
     head.turns = number
     stored = _log.add(txn, head, bodies, [number + offset for offset in turn_offsets(batch.messages)])
-    if batch.once is not None:
-        _once.remember(txn, head, batch.once, batch.id, _span(head, stored), finished=True)
+    if guard is not None:
+        _once.note(txn, head, guard, batch.id, _span(head, stored), finished=True)
     head.tokens += batch.spent.tokens
     head.cost_nanos += batch.spent.cost_nanos
     _log.trim(txn, head)
@@ -187,24 +193,20 @@ def _opened(
     if opening.producer is not None and not doubled:
         _once.advance(txn, head, opening.producer)
     stored = _log.add(txn, head, bodies, [number] * len(bodies)) if bodies and not doubled else ()
-    if opening.once is not None:
-        _once.remember(txn, head, opening.once, opening.turn_id, _span(head, stored), finished=False)
     return number, stored
 
 
-def _take_lease(txn: Transaction, head: Head, opening: Opening, now: int, *, resumed: bool) -> None:
+def _take_lease(head: Head, opening: Opening, now: int, guard: _once.Guard | None) -> None:
     head.lease = opening.turn_id
     head.lease_until = _lease_end(now, opening.lease)
-    head.lease_key = None if opening.once is None else _once.digest(opening.once.key)
-    if resumed and head.lease_key is not None:
-        _once.resumed(txn, head, head.lease_key, opening.turn_id)
+    head.lease_key = None if guard is None else guard.key
 
 
 def _lease_end(now: int, lease: timedelta) -> int:
     return checked_moment(now + lease // _MICROSECOND)
 
 
-def _finished(txn: Transaction, scope: Scope, head: Head, keyed: _once.Keyed) -> OpenTurn:
+def _finished(txn: Transaction, scope: Scope, head: Head, keyed: Keyed) -> OpenTurn:
     return OpenTurn(
         id=keyed.turn_id,
         number=keyed.number,

@@ -16,6 +16,7 @@ from datetime import timedelta
 from queue import Empty, SimpleQueue
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from tenuto.stores.sqlite._faults import is_full
 from tenuto.stores.sqlite._file import insist
 from tenuto.stores.sqlite._hot import Hot
 from tenuto.stores.sqlite._jobs import Job, closed, hand_back
@@ -33,13 +34,11 @@ _PRUNE_EVERY: Final = 128
 class Transaction:
     """What a step sees of the open transaction: SQL, known heads, and where to note the keys of sessions it changed."""
 
-    __slots__ = ("changed", "execute", "executemany", "hot")
+    __slots__ = ("changed", "execute", "hot")
 
     def __init__(self, db: sqlite3.Connection, hot: Hot) -> None:
         self.hot = hot
-        cursor = db.cursor()
-        self.execute = cursor.execute
-        self.executemany = cursor.executemany
+        self.execute = db.cursor().execute
         self.changed: list[bytes] = []
 
 
@@ -128,8 +127,11 @@ class Writer:
                 left = [job for job in left if job.failure is None]
         except Exception as exc:
             self._roll_back()
+            if isinstance(exc, sqlite3.Error) and is_full(exc):
+                self._make_room()
             for job in left:
-                job.fail(exc)
+                if job.failure is None:
+                    job.fail(exc)
 
     def _commit(self, jobs: list[Job[Any]]) -> bool:
         """Run the jobs in one transaction. False: one failed halfway, and nothing at all was stored."""
@@ -159,6 +161,11 @@ class Writer:
         number = txn.execute("INSERT INTO change (writer, keys) VALUES (?, ?)", (self.id, keys)).lastrowid
         if number is not None and number % _PRUNE_EVERY == 0:
             txn.execute("DELETE FROM change WHERE number <= ?", (number - _CHANGES_KEPT,))
+
+    def _make_room(self) -> None:
+        """Move the log into the file now: on a full disk that may leave room for the deletions that help."""
+        with suppress(sqlite3.Error):
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _roll_back(self) -> None:
         self._hot.clear()

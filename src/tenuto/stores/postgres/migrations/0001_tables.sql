@@ -3,6 +3,8 @@
 -- `ref` names a record, `key` a session: one that was set aside as unreadable keeps its ref and its messages,
 -- while a fresh session of the same key starts beside it.
 --
+-- `last_active` is when the session last changed before its newest turn. `first_seq` is where the log begins.
+--
 -- A head changes with every turn, and Postgres spares the indexes only when no indexed column changes. So the
 -- indexes hold coarse times: `shelf` is updated_at in steps of 67 seconds, `due` is expires_at in steps of 4.5
 -- minutes, and queries sort or filter by the exact value within a step.
@@ -21,6 +23,7 @@ CREATE TABLE sessions (
     tokens        bigint NOT NULL DEFAULT 0,
     cost_nanos    bigint NOT NULL DEFAULT 0,
     keyed         bigint NOT NULL DEFAULT 0,
+    last_active   bigint,
     lease_until   bigint,
     lease         text,
     lease_key     bytea,

@@ -1,106 +1,68 @@
--- Changing a session: messages, variables, counters, and the end that every change has.
+-- Changing a session: messages, and the end that every change has.
+local bare = {}
 
-local function turn_of(member)
-  return tonumber(string.match(member, '^{"seq":%d+,"turn":(%d+),'))
-end
-
--- The place of the first message of a turn after `oldest`.
-local function first_after(oldest, count)
-  local at, step = 0, 1
-  while at < count do
-    for i, member in ipairs(redis.call('ZRANGE', LOG, at, at + step - 1)) do
-      if (turn_of(member) or 0) > oldest then return at + i - 1 end
-    end
-    at, step = at + step, math.min(step * 2, 64)
-  end
-  return count
-end
-
--- Drop a beginning of the log. Looks at what goes and one message more, never at all of it.
-local function trim(head)
-  local count = redis.call('ZCARD', LOG)
-  local first = head.max_messages and math.max(0, count - head.max_messages) or 0
-  if head.max_turns and head.turns > head.max_turns then
-    first = math.max(first, first_after(head.turns - head.max_turns, count))
-  end
-  if first > 0 then redis.call('ZREMRANGEBYRANK', LOG, 0, first - 1) end
-  return count - first
-end
-
--- Every change ends here: caps, counters, version, deadline, place on the shelves.
-local function changed(head)
-  local at = math.max(now, head.updated)
-  head.messages = trim(head)
-  head.version = head.version + 1
-  head.updated = at
-  head.expires = deadline(head, at)
-  back(head)
-  index(head)
-  save(head)
-end
-
--- Takes: how many, then a turn offset and a body for each. Returns the first and last sequence number.
-local function append(head, number)
-  local count = tonumber(take())
-  local first, turn = head.seq + 1, number
-  if head.messages == 0 and count > 0 then bare(head, LOG) end
-  local pending = {}
-  for _ = 1, count do
-    head.seq = head.seq + 1
-    turn = number + tonumber(take())
-    pending[#pending + 1] = head.seq
-    pending[#pending + 1] = string.format('{"seq":%.0f,"turn":%.0f,', head.seq, turn) .. take()
+-- Store the bodies in ARGV from `at` on as messages of one turn, or of the turns that `offsets` says.
+-- Returns the first and last sequence number.
+local function append(n, at, count, turn, offsets)
+  local first, last = n[SEQ] + 1, n[SEQ] + count
+  if n[MESSAGES] == 0 and count > 0 then bare[#bare + 1] = LOG end
+  local pending, place = {}, turn
+  for i = 0, count - 1 do
+    if offsets then place = turn + struct.unpack('>d', offsets, 8 * i + 1) end
+    pending[#pending + 1] = first + i
+    pending[#pending + 1] = string.format('{"seq":%.0f,"turn":%.0f,', first + i, place) .. ARGV[at + i]
     if #pending == 1000 then
-      redis.call('ZADD', LOG, unpack(pending))
+      call('ZADD', LOG, unpack(pending))
       pending = {}
     end
   end
-  if #pending > 0 then redis.call('ZADD', LOG, unpack(pending)) end
-  if turn > head.turns then head.turns = turn end
-  return first, head.seq
+  if #pending > 0 then call('ZADD', LOG, unpack(pending)) end
+  n[SEQ], n[MESSAGES] = last, n[MESSAGES] + count
+  if place > n[TURNS] then n[TURNS] = place end
+  return first, last
 end
 
-local function between(first, last)
-  if last < first then return {} end
-  return redis.call('ZRANGE', LOG, first, last, 'BYSCORE')
-end
-
--- Takes: how many, then name and value for each; how many to remove, then their names.
-local function set_vars(head)
-  local count = tonumber(take())
-  for _ = 1, count do
-    local name = take()
-    redis.call('HSET', VARS, name, take())
+-- Drop a beginning of the log. Looks at what goes and little more, never at all of it.
+local function trim(n)
+  local count, oldest = n[MESSAGES], n[TURNS] - n[MAX_TURNS]
+  local first = n[MAX_MESSAGES] >= 0 and math.max(0, count - n[MAX_MESSAGES]) or 0
+  local at, step, found = 0, 1, n[MAX_TURNS] < 0 or oldest <= 0
+  while at < count and not found do
+    local members = call('ZRANGE', LOG, at, at + step - 1)
+    for i = 1, #members do
+      local turn = tonumber(string.match(members[i], '^{"seq":%d+,"turn":(%d+),'))
+      found = (turn or 0) > oldest
+      if found then break end
+      at = at + 1
+    end
+    step = math.min(step * 2, 64)
   end
-  if count > 0 then
-    bare(head, VARS)
-    head.vars = '1'
-  end
-  for _ = 1, tonumber(take()) do redis.call('HDEL', VARS, take()) end
-end
-
--- Takes: whether there are changes; a title or its absence, a status, a window start, and variables.
-local function apply(head)
-  if take() == '0' then return end
-  local titled, title, status, window = take(), take(), take(), take()
-  if titled == '1' then head.title = title end
-  if status ~= '' then head.status = status end
-  if window ~= '' then head.window = tonumber(window) end
-  set_vars(head)
-end
-
--- Totals are added by the server: sums beyond what a Lua number holds stay exact.
-local function spend(head, tokens, cost)
-  if tokens ~= '0' then
-    redis.call('HINCRBY', HEAD, 'tokens', tokens)
-    head.tokens = redis.call('HGET', HEAD, 'tokens')
-  end
-  if cost ~= '0' then
-    redis.call('HINCRBY', HEAD, 'cost', cost)
-    head.cost = redis.call('HGET', HEAD, 'cost')
+  first = math.max(first, at)
+  if first > 0 then
+    call('ZREMRANGEBYRANK', LOG, 0, first - 1)
+    n[MESSAGES] = count - first
   end
 end
 
-local function forget_all()
-  redis.call('UNLINK', unpack(KEYS))
+-- Every change ends here: caps, version, deadline, place on the shelves, and the fields that changed beside.
+-- Shelves and expiry index are derived data: written here where one server holds all keys, by the caller
+-- elsewhere. A failure there must not undo the write, so errors are left to the repair.
+-- Returns the numbers, and 1 when the expiry index is due.
+local function changed(n, owner, ...)
+  if n[MAX_MESSAGES] >= 0 and n[MESSAGES] > n[MAX_MESSAGES] or n[MAX_TURNS] >= 0 then trim(n) end
+  n[VERSION] = n[VERSION] + 1
+  if now > n[UPDATED] then n[UPDATED] = now end
+  n[EXPIRES] = n[IDLE] < 0 and -1 or (n[TOUCH] == NEVER and n[CREATED] or n[UPDATED]) + n[IDLE]
+  back(n, bare)
+  local due = n[EXPIRES] >= 0 and (n[INDEXED] < 0 or n[EXPIRES] < n[INDEXED])
+  if due then n[INDEXED] = n[EXPIRES] end
+  local shelf = ARGV[3]
+  if shelf ~= '' then
+    redis.pcall('ZADD', shelf, n[UPDATED], ARGV[5])
+    if owner ~= '' then redis.pcall('ZADD', string.sub(shelf, 1, -34) .. owner .. '}', n[UPDATED], ARGV[5]) end
+    if due then redis.pcall('ZADD', ARGV[4], n[EXPIRES], call('HGET', HEAD, 'f')) end
+  end
+  local numbers = struct.pack(LAYOUT, unpack(n, 1, 23))
+  call('HSET', HEAD, 's', numbers, ...)
+  return numbers, due and 1 or 0
 end

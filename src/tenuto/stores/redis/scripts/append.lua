@@ -1,24 +1,33 @@
--- needs: head write once create
+-- needs: head lasting write change once once_new producer create
 -- Append messages outside a turn.
-local batch = take()
-local key, fingerprint, producer, number = take(), take(), take(), take()
-local tokens, cost = take(), take()
-local head, why = find_or_create(batch)
-if not head then return why end
-local keyed, clash
-if not head.absent then keyed, clash = known(key, fingerprint) end
+local batch, key, fingerprint, producer, offsets = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local _, sent, number, create, sets, tokens_high, tokens_low, cost_high, cost_low =
+  struct.unpack('>ddddddddd', ARGV[1])
+local new_at = 11 + sent
+local got, n, made = find_or_create(create, new_at)
+if not got then return n end
+local keyed, clash, fresh
+if not made then
+  keyed, clash = known(key, fingerprint)
+  if clash then return clash end
+  if keyed then
+    return { 'duplicate', got[1], got[3], got[4], variables(n), 0,
+      call('ZRANGEBYSCORE', LOG, keyed[FIRST], keyed[LAST]) }
+  end
+end
+fresh, clash = is_new(producer, number, made)
 if clash then return clash end
-if keyed then return { 'duplicate', told(head), between(keyed.first, keyed.last) } end
-local standing
-standing, clash = numbered(head, producer, number)
-if clash then return clash end
-if standing == 'old' then return { 'duplicate', told(head), {} } end
+if not fresh then return { 'duplicate', got[1], got[3], got[4], variables(n), 0, {} } end
 
-settle(head)
-mark(head, producer, number)
-local place = head.turns + 1
-local first, last = append(head, place)
-remember(head, key, { finished = true, turn = batch, fingerprint = fingerprint, first = first, last = last })
-spend(head, tokens, cost)
-changed(head)
-return { 'ok', told(head), first, place, head.absent and 1 or 0, head.replaces and 1 or 0 }
+if made then settle(n, batch, new_at, sets) end
+mark(producer, number)
+local place = n[TURNS] + 1
+local first, last = append(n, 11, sent, place, offsets)
+if n[TURNS] < place then n[TURNS] = place end
+if key ~= '' then
+  remember(n, key, { 1, n[TURNS], first, last, 0, -1, turn = batch, fingerprint = fingerprint })
+end
+add(n, TOKENS, tokens_high, tokens_low)
+add(n, COST, cost_high, cost_low)
+local numbers, due = changed(n, got[2])
+return { 'ok', numbers, got[3], got[4], variables(n), due, first, place, made or '' }

@@ -1,51 +1,52 @@
--- needs: head write once create
+-- needs: head lasting write once once_new producer create
 -- Find or create the session, append the user's words, take the lease, bring the window.
-local turn, lease_until, size = take(), take(), tonumber(take())
-local key, fingerprint, producer, number = take(), take(), take(), take()
-local override = take() == '1' and { take(), take(), take(), take() }
-local head, why = find_or_create(turn)
-if not head then return why end
-local last_active = head.absent and '' or head.updated
+local turn, key, fingerprint, producer = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local _, lease_until, size, sent, number, create, sets, override, idle, touches, messages, turns =
+  struct.unpack('>dddddddddddd', ARGV[1])
+local new_at = 10 + sent
+local got, n, made = find_or_create(create, new_at)
+if not got then return n end
+local last_active = made and '' or n[UPDATED]
 
-local keyed, clash
-if not head.absent then keyed, clash = known(key, fingerprint) end
-if clash then return clash end
-if keyed and keyed.finished then
-  return { 'finished', told(head), keyed.turn, keyed.number, between(keyed.first, keyed.last),
-    between(keyed.reply_first, keyed.reply_last) }
+local keyed, clash, fresh
+if not made then
+  keyed, clash = known(key, fingerprint)
+  if clash then return clash end
+  if keyed and keyed[DONE] == 1 then
+    return { 'finished', got[1], got[3], got[4], variables(n), 0, keyed.turn, keyed[NUMBER],
+      call('ZRANGEBYSCORE', LOG, keyed[FIRST], keyed[LAST]),
+      call('ZRANGEBYSCORE', LOG, keyed[REPLY_FIRST], keyed[REPLY_LAST]) }
+  end
+  if n[LEASE_UNTIL] > now then return { 'busy', n[LEASE_UNTIL] } end
 end
-if head.lease ~= '' and tonumber(head.lease_until) > now then return { 'busy', head.lease_until } end
-local standing
 if not keyed then
-  standing, clash = numbered(head, producer, number)
+  fresh, clash = is_new(producer, number, made)
   if clash then return clash end
 end
 
-settle(head)
-local words, place = {}, keyed and keyed.number or head.turns + 1
-local first = head.seq + 1
+if made then settle(n, turn, new_at, sets) end
+local words, place, first, last = 0, n[TURNS] + 1, n[SEQ] + 1, n[SEQ]
 if keyed then
-  words = between(keyed.first, keyed.last)
+  place, words = keyed[NUMBER], call('ZRANGEBYSCORE', LOG, keyed[FIRST], keyed[LAST])
   keyed.turn = turn
   write_keyed(key, keyed)
 else
-  local last = head.seq
-  if standing == 'new' then
-    mark(head, producer, number)
-    first, last = append(head, place)
+  if fresh then
+    mark(producer, number)
+    first, last = append(n, 10, sent, place)
   end
-  head.turns = place
-  remember(head, key, { finished = false, turn = turn, fingerprint = fingerprint, first = first, last = last })
+  n[TURNS] = place
+  if key ~= '' then
+    remember(n, key, { 0, place, first, last, 0, -1, turn = turn, fingerprint = fingerprint })
+  end
 end
-head.lease, head.lease_until, head.lease_key = turn, lease_until, key
-if override then
-  head.idle, head.touch = tonumber(override[1]), override[2]
-  head.max_messages, head.max_turns = tonumber(override[3]), tonumber(override[4])
+n[LEASE_UNTIL] = lease_until
+if override == 1 then
+  n[IDLE], n[TOUCH], n[MAX_MESSAGES], n[MAX_TURNS] = idle, touches, messages, turns
 end
-changed(head)
+local numbers, due = changed(n, got[2], 'l', turn .. '\0' .. key)
 -- The caller has the new words already: only what stood before them travels.
-local missing = size - (head.seq - first + 1)
-local window = missing > 0
-  and redis.call('ZRANGE', LOG, first - 1, head.window, 'BYSCORE', 'REV', 'LIMIT', 0, missing) or {}
-return { keyed and 'resumed' or 'opened', told(head), place, first, words, window, last_active,
-  head.absent and 1 or 0, head.replaces and 1 or 0, standing == 'old' and 1 or 0 }
+local missing = size - (n[SEQ] - first + 1)
+local window = missing > 0 and call('ZREVRANGEBYSCORE', LOG, first - 1, n[WINDOW], 'LIMIT', 0, missing) or 0
+return { keyed and 'resumed' or fresh and 'opened' or 'repeated', numbers, got[3], got[4], variables(n), due, place,
+  first, last_active, made or '', words, window }

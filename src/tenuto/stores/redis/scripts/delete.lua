@@ -1,6 +1,6 @@
--- needs: head write
+-- needs: head
 -- Remove the session and everything of it.
-local head, why = reach()
-if not head then return why end
-forget_all()
-return { 'ok', head.owner, head.who }
+local got, n = reach()
+if not got then return n end
+call('UNLINK', unpack(KEYS))
+return { 'ok', got[2], got[3] }

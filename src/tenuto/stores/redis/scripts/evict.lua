@@ -1,8 +1,9 @@
--- needs: head write
+-- needs: head
 -- Remove the session if it has not changed since it stood at this place of its shelf.
-local at = tonumber(take())
-local head, why = load()
-if not head then return { why } end
-if head.updated ~= at then return { 'moved', head.updated } end
-forget_all()
-return { 'gone', head.owner, head.who }
+local _, at = struct.unpack('>dd', ARGV[1])
+caller, now = '', -1
+local got, n = reach()
+if not got then return n end
+if n[UPDATED] ~= at then return { 'moved', n[UPDATED] } end
+call('UNLINK', unpack(KEYS))
+return { 'gone', got[2], got[3] }

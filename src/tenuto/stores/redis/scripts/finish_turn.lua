@@ -1,43 +1,50 @@
--- needs: head write once
+-- needs: head lasting write change once producer
 -- Append the reply, add the usage, apply the changes, give the lease back.
-local incarnation, turn, place, abandoned = take(), take(), tonumber(take()), take() == '1'
-local tokens, cost, producer, number = take(), take(), take(), take()
-local head, why = reach()
-if not head then return why end
-if head.incarnation ~= incarnation then return { 'lost' } end
-if head.lease ~= turn then
-  local closed = head.closed == turn
-  if not closed and head.keyed > 0 then
-    for _, raw in ipairs(redis.call('HVALS', KEYED)) do
+local incarnation, turn, producer = ARGV[6], ARGV[7], ARGV[8]
+local _, place, abandoned, sent, number, tokens_high, tokens_low, cost_high, cost_low, titled, status, window, sets,
+  removals = struct.unpack('>dddddddddddddd', ARGV[1])
+local got, n = reach('i', 'l')
+if not got then return n end
+if got[5] ~= incarnation then return { 'lost' } end
+local lease = got[6] or ''
+if n[LEASE_UNTIL] < 0 or string.sub(lease, 1, #turn + 1) ~= turn .. '\0' then
+  local closed = call('HGET', HEAD, 'c') == turn
+  if not closed and n[HAS_KEYS] > 0 then
+    for _, raw in ipairs(call('HVALS', KEYED)) do
       local record = read_keyed(raw)
-      closed = closed or (record ~= nil and record.finished and record.turn == turn)
+      closed = closed or (record and record[DONE] == 1 and record.turn == turn)
     end
   end
-  return closed and { 'duplicate', told(head) } or { 'lost' }
+  return closed and { 'duplicate', got[1], got[3], got[4], variables(n), 0 } or { 'lost' }
 end
 
 local first, last = 0, -1
-local replies = tonumber(ARGV[position + 1])
-local standing, clash = 'new', nil
-if replies > 0 then standing, clash = numbered(head, producer, number) end
-if clash then return clash end
-if replies > 0 and standing == 'new' then
-  mark(head, producer, number)
-  first, last = append(head, place)
-else
-  position = position + 1 + 2 * replies
-end
-if not abandoned then
-  head.closed = turn
-  local raw = head.lease_key ~= '' and redis.call('HGET', KEYED, head.lease_key)
-  local record = raw and read_keyed(raw)
-  if record then
-    record.finished, record.reply_first, record.reply_last = true, first, last
-    write_keyed(head.lease_key, record)
+if sent > 0 then
+  local fresh, clash = is_new(producer, number)
+  if clash then return clash end
+  if fresh then
+    mark(producer, number)
+    first, last = append(n, 9, sent, place)
   end
 end
-head.lease, head.lease_until, head.lease_key = '', '', ''
-spend(head, tokens, cost)
-apply(head)
-changed(head)
-return { 'ok', told(head), first, last }
+local key = string.sub(lease, #turn + 2)
+local keyed = abandoned == 0 and key ~= '' and call('HGET', KEYED, key)
+keyed = keyed and read_keyed(keyed)
+if keyed then
+  keyed[DONE], keyed[REPLY_FIRST], keyed[REPLY_LAST] = 1, first, last
+  write_keyed(key, keyed)
+end
+n[LEASE_UNTIL] = -1
+add(n, TOKENS, tokens_high, tokens_low)
+add(n, COST, cost_high, cost_low)
+local title = got[4]
+if titled == 1 then
+  title = ARGV[9 + sent]
+  call('HSET', HEAD, 't', title)
+end
+if status >= 0 then n[STATUS] = status end
+if window >= 0 then n[WINDOW] = window end
+set_variables(n, 9 + sent + titled, sets, removals)
+-- An abandoned turn is not closed: a retry may take it up again.
+local numbers, due = changed(n, got[2], abandoned == 0 and 'c' or 'l', abandoned == 0 and turn or '')
+return { 'ok', numbers, got[3], title, variables(n), due, first, last }

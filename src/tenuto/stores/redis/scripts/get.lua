@@ -1,6 +1,6 @@
--- needs: head
+-- needs: head lasting read
 -- The head alone.
-local head, why = reach()
-if not head then return why end
-touch(head)
-return { 'ok', told(head) }
+local got, n = reach()
+if not got then return n end
+local numbers = touched(n, got[1])
+return { 'ok', numbers, got[3], got[4], variables(n), 0 }

@@ -1,16 +1,16 @@
--- needs: head
+-- needs: head lasting read
 -- A page of the log: the newest, or those next before or after a sequence number.
-local limit, before, after = tonumber(take()), take(), take()
-local head, why = reach()
-if not head then return why end
-touch(head)
+local _, limit, before, after = struct.unpack('>dddd', ARGV[1])
+local got, n = reach()
+if not got then return n end
+local numbers = touched(n, got[1])
 local found, beyond
-if after ~= '' then
-  found = redis.call('ZRANGE', LOG, '(' .. after, '+inf', 'BYSCORE', 'LIMIT', 0, limit + 1)
-  beyond = redis.call('ZCOUNT', LOG, '-inf', after)
+if after >= 0 then
+  found = call('ZRANGEBYSCORE', LOG, string.format('(%.0f', after), '+inf', 'LIMIT', 0, limit + 1)
+  beyond = call('ZCOUNT', LOG, '-inf', after)
 else
-  local top = before == '' and '+inf' or '(' .. before
-  found = redis.call('ZRANGE', LOG, top, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, limit + 1)
-  beyond = before == '' and 0 or redis.call('ZCOUNT', LOG, before, '+inf')
+  local top = before < 0 and '+inf' or string.format('(%.0f', before)
+  found = call('ZREVRANGEBYSCORE', LOG, top, '-inf', 'LIMIT', 0, limit + 1)
+  beyond = before < 0 and 0 or call('ZCOUNT', LOG, before, '+inf')
 end
-return { 'ok', told(head), found, beyond }
+return { 'ok', numbers, got[3], got[4], variables(n), 0, found, beyond }

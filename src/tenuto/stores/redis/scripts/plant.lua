@@ -1,34 +1,21 @@
--- needs: head write
+-- needs: head lasting write change
 -- Make a session that branched off another, with its messages, unless its id is taken.
-local head, why = load()
-if head and not (head.expires and head.expires <= now) then
-  if caller ~= '' and caller ~= head.owner then return { 'foreign', head.who } end
+-- ARGV: numbers, facts, owner, title, incarnation; variables; sequence number and message in turn.
+local _, sets, count = struct.unpack('>ddd', ARGV[1])
+local asked = caller
+caller = ''
+local got, why = reach()
+if got then
+  if asked ~= '' and asked ~= got[2] then return { 'foreign', got[3] } end
   return { 'exists' }
 end
-if not head and why ~= 'absent' then return { why } end
-forget_all()
-head = {
-  who = take(), owner = take(), incarnation = take(), idle = tonumber(take()), touch = take(),
-  max_messages = tonumber(take()), max_turns = tonumber(take()), title = take(), status = take(), fork = take(),
-  turns = tonumber(take()), seq = tonumber(take()), window = tonumber(take()), messages = tonumber(take()),
-  created = now, updated = now, version = 1, tokens = '0', cost = '0', lease = '', lease_until = '', lease_key = '',
-  closed = '', keyed = 0, vars = '', indexed = '', backed = '',
-}
-head.expires = deadline(head, now)
-redis.call('HSET', HEAD, 'tokens', 0, 'cost', 0)
-set_vars(head)
-local pending = {}
-for _ = 1, head.messages do
-  local seq = take()
-  pending[#pending + 1] = seq
-  pending[#pending + 1] = take()
-  if #pending == 1000 then
-    redis.call('ZADD', LOG, unpack(pending))
-    pending = {}
-  end
+if why[1] ~= 'absent' and why[1] ~= 'expired' then return why end
+local n = numbers_of(ARGV[6])
+call('UNLINK', unpack(KEYS))
+call('HSET', HEAD, 'f', ARGV[7], 'o', ARGV[8], 't', ARGV[9], 'i', ARGV[10])
+local at = set_variables(n, 11, sets, 0)
+for i = at, at + 2 * count - 1, 1000 do
+  call('ZADD', LOG, unpack(ARGV, i, math.min(i + 999, at + 2 * count - 1)))
 end
-if #pending > 0 then redis.call('ZADD', LOG, unpack(pending)) end
-back(head)
-index(head)
-save(head)
-return { 'ok', told(head) }
+local numbers, due = changed(n, ARGV[8])
+return { 'ok', numbers, ARGV[7], ARGV[9], variables(n), due }

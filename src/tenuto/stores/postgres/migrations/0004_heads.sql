@@ -1,27 +1,8 @@
 -- What all changes of a session share: find and lock its head, tell why there is none, make one, write it back.
 -- Outcomes are returned as codes and never raised, so that one call cannot spoil a batch of them.
 
-CREATE TYPE told AS (code text, detail bigint, head sessions);
-
--- Tell caches what changed, once for a batch: each NOTIFY holds a lock of the whole database until its commit.
-CREATE FUNCTION announce(writer text, changed bytea[]) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    hex text := '';
-    key bytea;
-BEGIN
-    FOREACH key IN ARRAY changed LOOP
-        hex := hex || encode(key, 'hex');
-        -- A payload has less than 8000 bytes.
-        IF length(hex) >= 7680 THEN
-            PERFORM pg_notify(current_schema(), writer || hex);
-            hex := '';
-        END IF;
-    END LOOP;
-    IF hex <> '' THEN
-        PERFORM pg_notify(current_schema(), writer || hex);
-    END IF;
-END
-$$;
+-- `news` is the number of a change that caches must have heard of before it is acknowledged.
+CREATE TYPE told AS (code text, detail bigint, head sessions, news int);
 
 -- Whether the head can be read; a damaged one is found before anything is built on it.
 CREATE FUNCTION sound(head sessions) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
@@ -166,6 +147,11 @@ BEGIN
 END
 $$;
 
+-- When a session that is touched now will be gone.
+CREATE FUNCTION deadline(head sessions, now bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT head.idle + CASE WHEN head.touch = 'never' THEN head.created_at ELSE greatest(now, head.updated_at) END
+$$;
+
 -- Every change ends here: caps, counters, version, deadline. Context, attributes and metadata are not written
 -- again, because a large value would be copied with every turn; `apply` changes those.
 CREATE FUNCTION keep(head sessions, now bigint) RETURNS sessions LANGUAGE plpgsql AS $$
@@ -183,16 +169,17 @@ BEGIN
         head.first_seq := cut;
     END IF;
     head.version := head.version + 1;
+    head.expires_at := deadline(head, now);
     head.updated_at := greatest(now, head.updated_at);
-    head.expires_at := head.idle + CASE WHEN head.touch = 'never' THEN head.created_at ELSE head.updated_at END;
     head.shelf := head.updated_at >> 26;
     head.due := head.expires_at >> 28;
     UPDATE sessions SET
         version = head.version, updated_at = head.updated_at, expires_at = head.expires_at, shelf = head.shelf,
         due = head.due, turns = head.turns, messages = head.messages, first_seq = head.first_seq,
         last_seq = head.last_seq, window_start = head.window_start, tokens = head.tokens,
-        cost_nanos = head.cost_nanos, keyed = head.keyed, lease = head.lease, lease_until = head.lease_until,
-        lease_key = head.lease_key, closed = head.closed, idle = head.idle, touch = head.touch,
+        cost_nanos = head.cost_nanos, keyed = head.keyed, last_active = head.last_active,
+        lease = head.lease, lease_until = head.lease_until, lease_key = head.lease_key, closed = head.closed,
+        idle = head.idle, touch = head.touch,
         max_messages = head.max_messages, max_turns = head.max_turns, status = head.status,
         title = head.title, folded = head.folded
      WHERE ref = head.ref;

@@ -1,10 +1,13 @@
 -- Upkeep over many sessions, and the key/value state.
 
+CREATE TYPE removed AS (head sessions, news int);
+
 -- Remove expired sessions of all tenants. Heads are looked up across the walls, then each is removed under its own
 -- space; one that is touched or locked at the moment waits for the next sweep.
-CREATE FUNCTION sweep_sessions(writer text, now bigint, size bigint) RETURNS SETOF sessions LANGUAGE plpgsql AS $$
+CREATE FUNCTION sweep_sessions(writer text, now bigint, size bigint) RETURNS SETOF removed LANGUAGE plpgsql AS $$
 DECLARE
     head sessions;
+    news int;
     changed bytea[] := '{}';
 BEGIN
     PERFORM set_config('tenuto.upkeep', 'on', true);
@@ -15,18 +18,20 @@ BEGIN
         PERFORM set_config('tenuto.space', head.space::text, true);
         PERFORM FROM sessions WHERE ref = head.ref FOR UPDATE SKIP LOCKED;
         IF FOUND AND remove(head.ref, now) THEN
+            news := coalesce(news, next_strict());
             changed := changed || head.key;
-            RETURN NEXT head;
+            RETURN NEXT (head, news)::removed;
         END IF;
     END LOOP;
-    PERFORM announce(writer, changed);
+    PERFORM announce(writer, changed, news);
 END
 $$;
 
 -- Remove a space's least recently changed sessions beyond a number, oldest first.
-CREATE FUNCTION evict_sessions(writer text, a_space bytea, kept bigint) RETURNS SETOF sessions LANGUAGE plpgsql AS $$
+CREATE FUNCTION evict_sessions(writer text, a_space bytea, kept bigint) RETURNS SETOF removed LANGUAGE plpgsql AS $$
 DECLARE
     head sessions;
+    news int;
     changed bytea[] := '{}';
 BEGIN
     PERFORM set_config('tenuto.space', a_space::text, true);
@@ -38,11 +43,12 @@ BEGIN
     LOOP
         PERFORM FROM sessions WHERE ref = head.ref AND version = head.version FOR UPDATE SKIP LOCKED;
         IF FOUND AND remove(head.ref) THEN
+            news := coalesce(news, next_strict());
             changed := changed || head.key;
-            RETURN NEXT head;
+            RETURN NEXT (head, news)::removed;
         END IF;
     END LOOP;
-    PERFORM announce(writer, changed);
+    PERFORM announce(writer, changed, news);
 END
 $$;
 

@@ -49,7 +49,8 @@ BEGIN
     head.closed := NULL;
     answer.code := 'changed';
     answer.head := keep(head, now);
-    PERFORM announce(writer, ARRAY[a_key]);
+    answer.news := next_strict();
+    PERFORM announce(writer, ARRAY[a_key], answer.news);
     RETURN answer;
 END
 $$;
@@ -84,7 +85,8 @@ BEGIN
     head.closed := NULL;
     answer.code := 'changed';
     answer.head := keep(head, now);
-    PERFORM announce(writer, ARRAY[a_key]);
+    answer.news := next_strict();
+    PERFORM announce(writer, ARRAY[a_key], answer.news);
     RETURN answer;
 END
 $$;
@@ -103,7 +105,8 @@ BEGIN
     PERFORM remove(head.ref);
     answer.code := 'changed';
     answer.head := head;
-    PERFORM announce(writer, ARRAY[a_key]);
+    answer.news := next_strict();
+    PERFORM announce(writer, ARRAY[a_key], answer.news);
     RETURN answer;
 END
 $$;

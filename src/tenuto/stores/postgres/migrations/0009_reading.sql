@@ -4,21 +4,29 @@ CREATE TYPE reading AS (
     key bytea, space bytea, owner bytea, whole boolean, now bigint, size bigint, before bigint, after bigint
 );
 
-CREATE TYPE page AS (code text, head sessions, lines bytea, more_before boolean, more_after boolean);
+CREATE TYPE page AS (nth int, code text, head sessions, lines bytea, more_before boolean, more_after boolean);
 
 -- One message more than asked for tells whether the page is the last.
-CREATE FUNCTION lines_before(head sessions, before bigint, size bigint) RETURNS bytea LANGUAGE sql STABLE AS $$
-    SELECT string_agg(body, ',') FROM (
-        SELECT body FROM messages
-         WHERE ref = head.ref AND seq >= head.first_seq AND seq < before ORDER BY seq DESC LIMIT size + 1
-    ) newest
+CREATE FUNCTION lines_before(head sessions, before bigint, size bigint) RETURNS bytea LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (
+        SELECT string_agg(body, ',') FROM (
+            SELECT body FROM messages
+             WHERE ref = head.ref AND seq >= head.first_seq AND seq < before ORDER BY seq DESC LIMIT size + 1
+        ) newest
+    );
+END
 $$;
 
-CREATE FUNCTION lines_after(head sessions, after bigint, size bigint) RETURNS bytea LANGUAGE sql STABLE AS $$
-    SELECT string_agg(body, ',') FROM (
-        SELECT body FROM messages
-         WHERE ref = head.ref AND seq >= greatest(head.first_seq, after + 1) ORDER BY seq LIMIT size + 1
-    ) oldest
+CREATE FUNCTION lines_after(head sessions, after bigint, size bigint) RETURNS bytea LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (
+        SELECT string_agg(body, ',') FROM (
+            SELECT body FROM messages
+             WHERE ref = head.ref AND seq >= greatest(head.first_seq, after + 1) ORDER BY seq LIMIT size + 1
+        ) oldest
+    );
+END
 $$;
 
 -- A page of `size` lines with one line beyond it, if there is one; `size` 0 asks for the head alone.
@@ -53,9 +61,14 @@ $$;
 CREATE FUNCTION read_sessions(ops reading[]) RETURNS SETOF page LANGUAGE plpgsql STABLE AS $$
 DECLARE
     op reading;
+    answer page;
+    place int := 0;
 BEGIN
     FOREACH op IN ARRAY ops LOOP
-        RETURN NEXT read_session(op);
+        place := place + 1;
+        answer := read_session(op);
+        answer.nth := place;
+        RETURN NEXT answer;
     END LOOP;
 END
 $$;

@@ -1,0 +1,131 @@
+"""Who takes part, on which backend, at which lengths of history, and with which operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Final, Literal, cast
+
+from bench.workload import OPERATIONS, Contender, Operation
+
+Backend = Literal["sqlite", "redis", "postgres"]
+Side = Literal["ours", "raw", "peer"]
+BACKENDS: Final[tuple[Backend, ...]] = ("sqlite", "redis", "postgres")
+LENGTH_OF_RATIOS: Final = 100
+LONG_HISTORY: Final = 5000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One contender. `factory` names an async function `(url) -> Contender`; its module is imported in the worker."""
+
+    name: str
+    backend: Backend
+    side: Side
+    factory: str
+    lengths: tuple[int, ...] | None = None
+    """`None`: all that the plan has."""
+    operations: tuple[Operation, ...] = OPERATIONS
+    about: str = ""
+    reference: bool = False
+    """Shown for comparison; no target speaks of it."""
+
+    @property
+    def key(self) -> str:
+        """The name on the worker's command line and in results."""
+        return f"{self.backend}: {self.name}"
+
+
+def _main(backend: Backend, side: Side, name: str, factory: str, about: str = "") -> Entry:
+    return Entry(name=name, backend=backend, side=side, factory=factory, about=about)
+
+
+def _variant(backend: Backend, name: str, factory: str, about: str, *, reference: bool = True) -> Entry:
+    """A raw way beside the main one, looked at where the ratios are taken."""
+    return Entry(
+        name=name,
+        backend=backend,
+        side="raw",
+        factory=factory,
+        lengths=(LENGTH_OF_RATIOS,),
+        operations=("cycle",),
+        about=about,
+        reference=reference,
+    )
+
+
+def _peer(backend: Backend, name: str, factory: str, *, lengths: tuple[int, ...], about: str = "") -> Entry:
+    return Entry(name=name, backend=backend, side="peer", factory=factory, lengths=lengths, about=about)
+
+
+_BOTH: Final = (LENGTH_OF_RATIOS, LONG_HISTORY)
+_SHORT: Final = (LENGTH_OF_RATIOS,)
+
+ENTRIES: Final[tuple[Entry, ...]] = (
+    _main("sqlite", "ours", "tenuto", "bench.ours:open_ours"),
+    _main(
+        "sqlite",
+        "raw",
+        "raw group commit",
+        "bench.raw.sqlite:open_group",
+        "one writer thread that commits what has queued up, synchronous=FULL",
+    ),
+    _variant("sqlite", "raw group commit, bytes", "bench.raw.sqlite:open_group_of_bytes", "the same without JSON"),
+    _variant("sqlite", "raw, one fsync each", "bench.raw.sqlite:open_each", "every statement committed on its own"),
+    _peer("sqlite", "openai-agents SQLiteSession", "bench.peers.openai_agents:open_sqlite", lengths=_BOTH),
+    _peer("sqlite", "openai-agents SQLAlchemySession", "bench.peers.openai_agents:open_sqlalchemy", lengths=_BOTH),
+    _peer("sqlite", "langgraph AsyncSqliteSaver", "bench.peers.langgraph:open_sqlite", lengths=_BOTH),
+    _peer("sqlite", "google-adk DatabaseSessionService", "bench.peers.google_adk:open_service", lengths=_SHORT),
+    _main("redis", "ours", "tenuto", "bench.ours:open_ours"),
+    _main(
+        "redis",
+        "raw",
+        "raw redis-py pool, script",
+        "bench.raw.redis:open_script",
+        "redis-py asyncio and its connection pool: LRANGE, then one script call for each message",
+    ),
+    _variant("redis", "raw redis-py pool, script, bytes", "bench.raw.redis:open_script_of_bytes", "without JSON"),
+    _variant(
+        "redis",
+        "raw redis-py pool, MULTI",
+        "bench.raw.redis:open_multi",
+        "LRANGE, then one pipelined MULTI for each message",
+        reference=False,
+    ),
+    _variant(
+        "redis",
+        "raw redis-py pool, load inside script",
+        "bench.raw.redis:open_script_and_load",
+        "two script calls, the first of which loads as well",
+    ),
+    _peer("redis", "openai-agents RedisSession", "bench.peers.openai_agents:open_redis", lengths=_BOTH),
+    _main("postgres", "ours", "tenuto", "bench.ours:open_ours"),
+    _main(
+        "postgres",
+        "raw",
+        "raw asyncpg pool",
+        "bench.raw.postgres:open_pool",
+        "select, insert, insert, each committed, over asyncpg's pool of ten",
+    ),
+    _variant("postgres", "raw asyncpg pool, bytes", "bench.raw.postgres:open_pool_of_bytes", "without JSON"),
+    _peer("postgres", "openai-agents SQLAlchemySession", "bench.peers.openai_agents:open_sqlalchemy", lengths=_BOTH),
+    _peer("postgres", "langgraph AsyncPostgresSaver", "bench.peers.langgraph:open_postgres", lengths=_BOTH),
+    _peer("postgres", "google-adk DatabaseSessionService", "bench.peers.google_adk:open_service", lengths=_SHORT),
+)
+
+
+def entries(backend: Backend, *, peers: bool) -> Sequence[Entry]:
+    """Who runs on a backend, ours first."""
+    return [entry for entry in ENTRIES if entry.backend == backend and (peers or entry.side != "peer")]
+
+
+def entry(key: str) -> Entry:
+    """The one with this key."""
+    return next(entry for entry in ENTRIES if entry.key == key)
+
+
+async def open_contender(key: str, url: str) -> Contender:
+    """Import and open one, in the process that will be measured."""
+    module, _, factory = entry(key).factory.partition(":")
+    return cast(Contender, await getattr(import_module(module), factory)(url))

@@ -1,0 +1,72 @@
+"""How much is measured: the quick run to look, the full run to publish."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from bench.contenders import LENGTH_OF_RATIOS, LONG_HISTORY, Entry
+
+CONCURRENCIES: Final = (1, 32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Sizes of one run. Times are in seconds."""
+
+    name: str
+    rounds: int
+    slow_rounds: int
+    """For what takes seconds a slice: peers that read and write a long history whole."""
+    slice: float
+    pools: Mapping[int, int]
+    """Sessions for each length of history; more of the short ones, since each turn changes those most."""
+    peer_sessions: int
+    fsync_cycles: int
+    lookups: int
+    hits: int
+    starts: int
+    peer_starts: int
+
+    def sessions(self, entry: Entry, history: int) -> int:
+        """How many sessions of this length a contender keeps."""
+        return min(self.peer_sessions, self.pools[history]) if entry.side == "peer" else self.pools[history]
+
+    def at_most(self, entry: Entry, history: int) -> int:
+        """Operations in a slice, so that the sessions grow by half at most over the whole run."""
+        writing_slices = 2 * len(CONCURRENCIES) * self.rounds
+        return max(64, self.sessions(entry, history) * history // 4 // writing_slices)
+
+    def rounds_of(self, entry: Entry, history: int) -> int:
+        """How often a slice of this kind is repeated."""
+        return self.slow_rounds if entry.side == "peer" and history >= LONG_HISTORY else self.rounds
+
+
+QUICK: Final = Plan(
+    name="quick",
+    rounds=3,
+    slow_rounds=1,
+    slice=0.15,
+    pools={10: 1024, LENGTH_OF_RATIOS: 512, 1000: 64, LONG_HISTORY: 32},
+    peer_sessions=64,
+    fsync_cycles=2000,
+    lookups=200,
+    hits=2000,
+    starts=3,
+    peer_starts=1,
+)
+
+FULL: Final = Plan(
+    name="full",
+    rounds=5,
+    slow_rounds=2,
+    slice=0.4,
+    pools={10: 4096, LENGTH_OF_RATIOS: 1024, 1000: 64, LONG_HISTORY: 32, 10_000: 32},
+    peer_sessions=64,
+    fsync_cycles=5000,
+    lookups=1000,
+    hits=10_000,
+    starts=5,
+    peer_starts=3,
+)

@@ -1,0 +1,65 @@
+"""asyncpg's pool, every statement committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import asyncpg
+
+from bench.raw.bodies import Bodies, JsonBodies, PlainBodies
+from bench.workload import WINDOW, Turn
+
+_SCHEMA: Final = """
+CREATE TABLE message (
+    id bigint GENERATED ALWAYS AS IDENTITY, session text NOT NULL, body bytea NOT NULL, PRIMARY KEY (session, id)
+)
+"""
+_INSERT: Final = "INSERT INTO message (session, body) VALUES ($1, $2)"
+_INSERT_BOTH: Final = "INSERT INTO message (session, body) VALUES ($1, $2), ($1, $3)"
+_NEWEST: Final = f"SELECT body FROM message WHERE session = $1 ORDER BY id DESC LIMIT {WINDOW}"
+
+
+class RawPostgres:
+    """One table and three statements."""
+
+    def __init__(self, pool: Any, bodies: Bodies) -> None:
+        self._pool = pool
+        self._bodies = bodies
+
+    async def seed(self, session: str, turns: Sequence[Turn]) -> None:
+        rows = [(session, body) for turn in turns for body in self._bodies.pair(turn)]
+        await self._pool.copy_records_to_table("message", records=rows, columns=("session", "body"))
+
+    async def append(self, session: str, turn: Turn) -> None:
+        await self._pool.execute(_INSERT_BOTH, session, *self._bodies.pair(turn))
+
+    async def load(self, session: str) -> int:
+        rows = await self._pool.fetch(_NEWEST, session)
+        return self._bodies.read(row[0] for row in reversed(rows))
+
+    async def cycle(self, session: str, turn: Turn) -> int:
+        question, answer = self._bodies.pair(turn)
+        found = await self.load(session)
+        await self._pool.execute(_INSERT, session, question)
+        await self._pool.execute(_INSERT, session, answer)
+        return found
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+
+async def _open(url: str, bodies: Bodies) -> RawPostgres:
+    pool = await asyncpg.create_pool(url)
+    await pool.execute(_SCHEMA)
+    return RawPostgres(pool, bodies)
+
+
+async def open_pool(url: str) -> RawPostgres:
+    """JSON in and out."""
+    return await _open(url, JsonBodies())
+
+
+async def open_pool_of_bytes(url: str) -> RawPostgres:
+    """No JSON."""
+    return await _open(url, PlainBodies())

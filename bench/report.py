@@ -1,0 +1,190 @@
+"""What a run found, and the tables that tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from bench.absence import Absence
+from bench.contenders import LENGTH_OF_RATIOS, LONG_HISTORY, Entry
+from bench.fsyncs import Fsyncs
+from bench.hits import Hits
+from bench.rounds import Results
+from bench.startup import Start
+from bench.tables import Table, exponent, milliseconds, per_second, times
+from bench.workload import OPERATIONS, Operation
+
+MANY: Final = 32
+_TITLES: Final[dict[Operation, str]] = {
+    "append": "append a turn (question and answer)",
+    "load": "load the newest 20 messages",
+    "cycle": "the whole cycle (load 20, append the question, append the answer)",
+}
+
+
+@dataclass(slots=True)
+class Report:
+    """Everything measured in one run."""
+
+    machine: str
+    plan: str
+    results: list[Results] = field(default_factory=list)
+    fsyncs: list[Fsyncs] = field(default_factory=list)
+    hits: list[Hits] = field(default_factory=list)
+    starts: list[Start] = field(default_factory=list)
+    absences: list[Absence] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def tables(self) -> Iterator[Table]:
+        """All tables, backend by backend."""
+        for results in self.results:
+            yield from backend_tables(results)
+        if self.fsyncs:
+            yield fsync_table(self.fsyncs)
+        if self.hits:
+            yield hit_table(self.hits)
+        if self.starts:
+            yield start_table(self.starts)
+        if self.absences:
+            yield absence_table(self.absences)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`: every slice of every round."""
+        return {
+            "machine": self.machine,
+            "plan": self.plan,
+            "backends": [_plain(results) for results in self.results],
+            "fsyncs": [asdict(one) for one in self.fsyncs],
+            "hits": [{**asdict(one), "ratio": one.ratio} for one in self.hits],
+            "starts": [asdict(one) for one in self.starts],
+            "absences": [asdict(one) for one in self.absences],
+            "remarks": self.remarks,
+        }
+
+
+def _plain(results: Results) -> dict[str, Any]:
+    return {
+        "backend": results.backend,
+        "about": results.about,
+        "absent": results.absent,
+        "slices": [
+            {**asdict(cell), "rounds": [one.as_dict() for one in slices]} for cell, slices in results.slices.items()
+        ],
+    }
+
+
+def backend_tables(results: Results) -> Iterator[Table]:
+    """One table for each operation, then the ratios."""
+    for what in OPERATIONS:
+        yield _operation_table(results, what)
+    yield _ratio_table(results)
+
+
+def _operation_table(results: Results, what: Operation) -> Table:
+    histories = sorted({cell.history for cell in results.slices})
+    heads = [f"{history:,}" for history in histories]
+    table = Table(
+        f"{results.about}: {_TITLES[what]}",
+        ["at messages", *heads, "growth alone", f"growth at {MANY}"],
+        note=f"Median time in ms of one caller alone, and operations per second of {MANY} at once.",
+    )
+    for entry in _present(results):
+        if what in entry.operations:
+            cells = [_cell(results, entry, history, what) for history in histories]
+            grows = [exponent(results.growth(entry.key, what, at_once)) for at_once in (1, MANY)]
+            table.add(entry.name, *cells, *grows)
+    return table
+
+
+def _cell(results: Results, entry: Entry, history: int, what: Operation) -> str:
+    alone = milliseconds(results.p50(entry.key, history, what, 1))
+    together = per_second(results.rate(entry.key, history, what, MANY))
+    return f"{alone} / {together}" if (alone, together) != ("–", "–") else "–"
+
+
+def _present(results: Results) -> list[Entry]:
+    measured = {cell.key for cell in results.slices}
+    return [entry for entry in results.entries if entry.key in measured]
+
+
+def _ratio_table(results: Results) -> Table:
+    table = Table(
+        f"{results.backend}: cycles at {MANY} at once, and how many times as many tenuto does",
+        [
+            "contender",
+            f"cycles/s at {LENGTH_OF_RATIOS}",
+            "tenuto does",
+            f"cycles/s at {LONG_HISTORY:,}",
+            "tenuto does",
+            "errors",
+        ],
+    )
+    for entry in _present(results):
+        cells = []
+        for history in (LENGTH_OF_RATIOS, LONG_HISTORY):
+            theirs = results.rate(entry.key, history, "cycle", MANY)
+            cells += [per_second(theirs), times(ratio_to(results, entry, history))]
+        table.add(entry.name, *cells, str(results.errors(entry.key)))
+    table.note = " ".join(f"{why}." for why in results.absent.values())
+    return table
+
+
+def ratio_to(results: Results, entry: Entry, history: int) -> float:
+    """Our cycles for each of theirs."""
+    return results.ratio(results.ours(), entry.key, history, "cycle", MANY)
+
+
+def fsync_table(fsyncs: list[Fsyncs]) -> Table:
+    """Fsyncs a cycle."""
+    table = Table(
+        f"SQLite: fsyncs a cycle, {MANY} at once, synchronous=FULL",
+        ["contender", "fsyncs/cycle", "cycles/s while counting"],
+        note=f"Counted: {fsyncs[0].how}.",
+    )
+    for one in fsyncs:
+        table.add(one.key.partition(": ")[2], f"{one.per_cycle:.3f}", per_second(one.rate))
+    return table
+
+
+def hit_table(hits: list[Hits]) -> Table:
+    """L1 against the store."""
+    table = Table("L1 hit against the store, one caller", ["question", "store us", "hit us", "hit is faster", "missed"])
+    for one in hits:
+        table.add(
+            f"{one.backend}: {one.what}",
+            f"{one.store * 1e6:.1f}",
+            f"{one.hit * 1e6:.2f}",
+            times(one.ratio),
+            str(one.missed),
+        )
+    return table
+
+
+def start_table(starts: list[Start]) -> Table:
+    """A new process."""
+    table = Table("A new process: processor seconds until it is ready", ["process", "CPU s"])
+    for one in starts:
+        table.add(one.name, f"{one.cpu:.2f}")
+    return table
+
+
+def absence_table(absences: list[Absence]) -> Table:
+    """Not found."""
+    table = Table(
+        "Not found: does the time tell why?",
+        ["question", "kind", "L1", "median us", "chance against absent", "p", "told apart"],
+        note="Chance: how often it takes longer than an absent one; 0.5 is a coin. Told apart: p below 0.001 and a "
+        "chance outside 0.4 to 0.6.",
+    )
+    for one in absences:
+        table.add(
+            f"{one.backend}: {one.what}",
+            one.kind,
+            "hot" if one.hot else "cold",
+            f"{one.median * 1e6:.0f}",
+            f"{one.chance:.2f}",
+            f"{one.p:.3f}",
+            "yes" if one.told_apart else "no",
+        )
+    return table

@@ -1,0 +1,191 @@
+"""What everybody is asked to store, and the loop that asks.
+
+Only the standard library is used here, since other projects run this in environments that lack our dependencies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from time import perf_counter
+from typing import Any, Final, Literal, Protocol
+
+WINDOW: Final = 20
+SHORTEST: Final = 200
+LONGEST: Final = 600
+
+Operation = Literal["append", "load", "cycle"]
+OPERATIONS: Final[tuple[Operation, ...]] = ("append", "load", "cycle")
+
+_ENGLISH: Final = (
+    "Could you tell me which of the two routes is open on Sundays?",
+    "The parcel left the depot at noon and should be with you by Thursday.",
+    "I would rather keep the old tariff until the contract ends in March.",
+    "There are three rooms left, and the one on the courtyard is the quietest.",
+    "Please compare both drafts and mark every sentence that changed.",
+    "According to the catalogue the vase was found in 1923, near the river gate.",
+    "If the light blinks twice, hold the button for five seconds and try again.",
+    "My flight was moved to the evening, so dinner has to wait until nine.",
+)
+_CHINESE: Final = (
+    "请问这款耳机支持同时连接两台设备吗？",
+    "您的订单已经出库，预计后天下午送达。",
+    "我想把会议改到下周三上午，大家方便吗？",
+    "这件青铜器出土于城南的一处窖藏，年代约为西周晚期。",
+    "如果合同里没有写明期限，任何一方都可以提前一个月通知终止。",
+    "麻烦再核对一次发票抬头和税号，谢谢。",
+    "展厅二楼的导览每小时一场，最后一场是下午四点。",
+    "上次说的那个方案我又想了想，还是分两步走比较稳妥。",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A question and its answer, of 200 to 600 characters each, in English or Chinese; `number` makes ids unique."""
+
+    number: int
+    user: str
+    assistant: str
+
+
+class Words:
+    """An endless supply of turns, the same for everybody."""
+
+    def __init__(self, seed: int = 2026) -> None:
+        dice = random.Random(seed)
+        self._texts = [_text(dice, _CHINESE if place % 2 else _ENGLISH) for place in range(256)]
+        self._number = 0
+
+    def turn(self) -> Turn:
+        """The next one. Question and answer are in one language."""
+        self._number += 1
+        place = 4 * self._number + self._number % 2
+        return Turn(self._number, self._texts[place % 256], self._texts[(place + 2) % 256])
+
+
+def _text(dice: random.Random, sentences: Sequence[str]) -> str:
+    length = dice.randint(SHORTEST, LONGEST)
+    text = ""
+    while len(text) < length:
+        text += dice.choice(sentences) + " "
+    return text[:length]
+
+
+class Contender(Protocol):
+    """Someone who stores conversations. Each method is one whole action, in the way that party would write it."""
+
+    async def seed(self, session: str, turns: Sequence[Turn]) -> None:
+        """Make the session with these turns in it, as fast as possible; this is not measured."""
+        ...
+
+    async def append(self, session: str, turn: Turn) -> None:
+        """Store a question and its answer."""
+        ...
+
+    async def load(self, session: str) -> int:
+        """Fetch the newest 20 messages and tell how many came."""
+        ...
+
+    async def cycle(self, session: str, turn: Turn) -> int:
+        """Fetch the newest 20, store the question, then the answer; tell how many came."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One slice of time: how many operations ended in it, and how long a usual one took."""
+
+    operations: int
+    errors: int
+    seconds: float
+    p50: float
+    length: float
+    """How many messages the sessions held on average, halfway through."""
+
+    @property
+    def rate(self) -> float:
+        """Operations per second."""
+        return self.operations / self.seconds
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the wire between the processes."""
+        return asdict(self)
+
+
+class Pool:
+    """Sessions of about one length. They are used in turn, so that they grow little and alike."""
+
+    def __init__(self, contender: Contender, prefix: str, count: int, history: int) -> None:
+        self.sessions: Final = [f"{prefix}-{history}-{place}" for place in range(count)]
+        self.history: Final = history
+        self._contender = contender
+        self._messages = 0
+        self._next = 0
+
+    async def fill(self, words: Words, side_by_side: int = 4) -> None:
+        """Store the history, and see that a load finds it."""
+        waiting = list(self.sessions)
+
+        async def worker() -> None:
+            while waiting:
+                await self._contender.seed(waiting.pop(), [words.turn() for _ in range(self.history // 2)])
+
+        await asyncio.gather(*(worker() for _ in range(side_by_side)))
+        found = await self._contender.load(self.sessions[0])
+        if found != min(WINDOW, self.history):
+            raise RuntimeError(f"a load found {found} messages after {self.history} were stored")
+
+    async def measure(self, what: Operation, words: Words, at_once: int, seconds: float, at_most: int) -> Measured:
+        """Keep `at_once` operations going, each on a session of its own, until the time or the count is over."""
+        act = self._act(what, words)
+        before = self._messages
+        took: list[float] = []
+        errors = 0
+        started = perf_counter()
+        deadline = started + seconds
+        # Each task walks through its own share of the sessions, and goes on where the last slice stopped.
+        share = max(1, len(self.sessions) // at_once)
+
+        async def worker(place: int) -> None:
+            nonlocal errors
+            step = self._next
+            begun = perf_counter()
+            while begun < deadline and len(took) + errors < at_most:
+                session = self.sessions[(place + at_once * (step % share)) % len(self.sessions)]
+                step += 1
+                try:
+                    await act(session)
+                except Exception:
+                    # A "database is locked" of somebody is a result, not the end of the run.
+                    errors += 1
+                    begun = perf_counter()
+                else:
+                    ended = perf_counter()
+                    took.append(ended - begun)
+                    begun = ended
+
+        await asyncio.gather(*(worker(place) for place in range(at_once)))
+        spent = perf_counter() - started
+        self._next += len(took) // at_once + 1
+        halfway = (before + self._messages) / 2 / len(self.sessions)
+        return Measured(len(took), errors, spent, median(took) if took else spent, self.history + halfway)
+
+    def _act(self, what: Operation, words: Words) -> Callable[[str], Awaitable[object]]:
+        contender = self._contender
+
+        async def append(session: str) -> None:
+            await contender.append(session, words.turn())
+            self._messages += 2
+
+        async def cycle(session: str) -> None:
+            await contender.cycle(session, words.turn())
+            self._messages += 2
+
+        return {"append": append, "load": contender.load, "cycle": cycle}[what]

@@ -1,0 +1,93 @@
+"""SIGKILL in the middle of writing: what was acknowledged is there, once and in order (promise 1)."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import defaultdict
+from contextlib import closing
+from pathlib import Path
+
+from tenuto.stores.sqlite import SqliteStore
+from tests.samples import ACME, ANN, batch, texts
+
+SESSIONS = 6
+ROUNDS = 4
+
+TALKER = """
+import asyncio, sys
+from datetime import timedelta
+from tenuto.model import Opening, NewSession, Closing, Usage, Once, Scope, Page, Keeping
+from tenuto.stores.sqlite import SqliteStore
+from tests.samples import ANN, says, answers
+
+NEW = NewSession(keeping=Keeping(max_messages=None))
+
+async def talk(store, name, start):
+    for n in range(start, start + 10_000):
+        turn = await store.begin_turn(ANN, Opening(
+            session_id=name, turn_id=f"{name}.{n}.{start}", words=(says(f"q{n}"),), create=NEW,
+            once=Once(key=f"k{n}", fingerprint=f"q{n}"), lease=timedelta(microseconds=1),
+        ))
+        if turn.state == "finished":
+            continue
+        await store.finish_turn(turn, Closing(reply=(answers(f"a{n}"),), usage=Usage(tokens=1)))
+        print(name, n, flush=True)
+
+async def main():
+    store = await SqliteStore.open(sys.argv[1])
+    async with asyncio.TaskGroup() as group:
+        for place in range(int(sys.argv[2])):
+            group.create_task(talk(store, f"s{place}", int(sys.argv[3])))
+
+asyncio.run(main())
+"""
+
+
+def talk_until_killed(path: Path, start: int, acknowledgements: int) -> dict[str, int]:
+    """The last turn each session heard acknowledged before the process was killed."""
+    talker = subprocess.Popen(
+        [sys.executable, "-c", TALKER, str(path), str(SESSIONS), str(start)], stdout=subprocess.PIPE, text=True
+    )
+    assert talker.stdout is not None
+    heard: dict[str, int] = {}
+    try:
+        for _ in range(acknowledgements):
+            name, n = talker.stdout.readline().split()
+            heard[name] = int(n)
+    finally:
+        os.kill(talker.pid, signal.SIGKILL)
+    # What was printed before the kill was acknowledged too.
+    for name, n in re.findall(r"^(\S+) (\d+)\n", talker.stdout.read(), re.MULTILINE):
+        heard[name] = int(n)
+    talker.stdout.close()
+    assert talker.wait(30) == -signal.SIGKILL
+    return heard
+
+
+async def test_what_was_acknowledged_survives_sigkill(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    acknowledged: dict[str, set[int]] = defaultdict(set)
+    for round_ in range(ROUNDS):
+        first = round_ * 10_000
+        for name, last in talk_until_killed(path, first, 40 + 17 * round_).items():
+            acknowledged[name] |= set(range(first, last + 1))
+
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    async with await SqliteStore.open(path) as store:
+        for name in (f"s{place}" for place in range(SESSIONS)):
+            said = await texts(store, ANN, name)
+            session = await store.get(ANN, name)
+            numbers = [int(text[1:]) for text in said]
+            assert len(said) == len(set(said)), "nothing is stored twice"
+            assert numbers == sorted(numbers), "nothing is out of order"
+            assert acknowledged[name] <= {int(text[1:]) for text in said if text.startswith("a")}, "nothing is lost"
+            assert session.messages == session.last_seq == len(said)
+            assert session.tokens == sum(text.startswith("a") for text in said)
+        assert (await store.stats(ACME)).sessions == SESSIONS
+        await store.append(ANN, "s0", batch("after the crash"))

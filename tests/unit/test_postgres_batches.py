@@ -1,0 +1,295 @@
+"""Many calls in one statement: each gets its own answer, and the work does not grow with the history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from tenuto.errors import (
+    KeyReused,
+    SequenceGap,
+    SessionBusy,
+    SessionCorrupt,
+    SessionForeign,
+    SessionNotFound,
+    TurnLost,
+    Unavailable,
+)
+from tenuto.model import Changes, Closing, Keeping, NewSession, Page, Producer, Scope, SessionQuery, TurnState, Usage
+from tenuto.stores.postgres import PostgresStore
+from tenuto.stores.postgres._faults import InDoubt
+from tests.samples import ANN, BOB, EVE, batch, begin, closing, once, talk, texts
+from tests.servers import PostgresDatabase
+
+UNCAPPED = NewSession(keeping=Keeping(max_messages=None))
+
+
+@pytest.fixture
+async def store(database: PostgresDatabase) -> AsyncIterator[PostgresStore]:
+    opened = await PostgresStore.open(database.app_url)
+    yield opened
+    await opened.close()
+
+
+async def _ask(database: PostgresDatabase, statement: str) -> list[tuple[Any, ...]]:
+    connection: asyncpg.Connection[Any] = await asyncpg.connect(database.admin_url)
+    try:
+        return [tuple(row) for row in await connection.fetch(statement)]
+    finally:
+        await connection.close()
+
+
+async def test_turns_of_many_tenants_share_batches_and_nothing_else(store: PostgresStore) -> None:
+    scopes = [Scope(tenant=f"tenant {n}", user="u") for n in range(40)]
+
+    for _ in range(2):
+        turns = await asyncio.gather(*(begin(store, scope, "s", f"of {scope.tenant}") for scope in scopes))
+        await asyncio.gather(*(store.finish_turn(turn, closing(f"to {turn.scope.tenant}")) for turn in turns))
+
+    for scope in scopes:
+        assert await texts(store, scope, "s") == [f"of {scope.tenant}", f"to {scope.tenant}"] * 2
+
+
+async def test_each_call_of_a_batch_gets_its_own_answer(store: PostgresStore) -> None:
+    await talk(store, ANN, "free", "q", "a")
+    await talk(store, BOB, "his", "q", "a")
+    await begin(store, ANN, "busy", "q")
+    await store.append(ANN, "keyed", batch("q", once=once("k", "one body")))
+
+    answers = await asyncio.gather(
+        begin(store, ANN, "free", "q2"),
+        begin(store, ANN, "his", "q"),
+        begin(store, ANN, "busy", "q"),
+        begin(store, ANN, "keyed", "q", once=once("k", "another body")),
+        begin(store, ANN, "absent", "q", create=None),
+        begin(store, ANN, "gap", "q", producer=Producer(id="p", seq=7)),
+        begin(store, ANN, "new", "q"),
+        begin(store, EVE, "free", "q"),
+        return_exceptions=True,
+    )
+
+    kinds = [type(answer) for answer in answers]
+    assert kinds[1:6] == [SessionForeign, SessionBusy, KeyReused, SessionNotFound, SequenceGap]
+    opened = [answer for answer in answers if not isinstance(answer, BaseException)]
+    assert [(turn.number, turn.created) for turn in opened] == [(2, False), (1, True), (1, True)]
+    assert [message.text for message in opened[0].window] == ["q", "a", "q2"]
+
+
+async def test_endings_of_a_batch_get_their_own_answers(store: PostgresStore) -> None:
+    turns = [await begin(store, ANN, f"s{n}", "q") for n in range(6)]
+    await store.finish_turn(turns[0], closing("a"))
+    await store.reset(ANN, "s1")
+
+    done = await asyncio.gather(
+        store.finish_turn(turns[0], closing("a")),
+        store.finish_turn(turns[1], closing("a")),
+        store.finish_turn(turns[2], closing("a", tokens=3)),
+        store.finish_turn(turns[3], closing("a", changes=Changes(title="T", context={"n": 1.0}))),
+        store.finish_turn(turns[4], Closing(abandoned=True, usage=Usage(tokens=1))),
+        store.finish_turn(turns[5], closing("a", "b", "c")),
+        return_exceptions=True,
+    )
+
+    assert isinstance(done[1], TurnLost)
+    told = [answer for answer in done if not isinstance(answer, BaseException)]
+    assert [answer.duplicate for answer in told] == [True, False, False, False, False]
+    assert [len(answer.messages) for answer in told] == [0, 1, 1, 0, 3]
+    assert (told[2].session.title, repr(told[2].session.context)) == ("T", "{'n': 1.0}")
+    assert await texts(store, ANN, "s5") == ["q", "a", "b", "c"]
+
+
+async def test_two_turns_on_one_session_in_one_batch_are_one_turn(store: PostgresStore) -> None:
+    await store.append(ANN, "s", batch())
+
+    answers = await asyncio.gather(*(begin(store, ANN, "s", f"w{n}") for n in range(20)), return_exceptions=True)
+
+    assert sum(not isinstance(answer, BaseException) for answer in answers) == 1
+    assert len(await texts(store, ANN, "s")) == 1
+
+
+async def test_two_processes_that_meet_on_the_same_sessions_lose_nothing(database: PostgresDatabase) -> None:
+    """T3: keyed and plain appends mixed, in batches that hold the same sessions in different company."""
+    stores = [await PostgresStore.open(database.app_url) for _ in range(2)]
+    await asyncio.gather(*(stores[0].append(ANN, f"s{n}", batch(create=UNCAPPED)) for n in range(5)))
+
+    async def work(store: PostgresStore, name: str) -> None:
+        for n in range(10):
+            for session in range(5):
+                guard = {"once": once(f"{name}.{n}")} if (n + session) % 3 == 0 else {}
+                await store.append(ANN, f"s{session}", batch(f"{name}.{n}", usage=Usage(tokens=1), **guard))
+
+    await asyncio.gather(*(work(store, f"{place}.{w}") for place, store in enumerate(stores) for w in range(6)))
+
+    for session in range(5):
+        said = await texts(stores[0], ANN, f"s{session}")
+        assert sorted(said) == sorted(f"{place}.{w}.{n}" for place in range(2) for w in range(6) for n in range(10))
+        assert (await stores[1].get(ANN, f"s{session}")).tokens == 120
+    for store in stores:
+        await store.close()
+
+
+async def test_many_turns_share_few_transactions(store: PostgresStore, database: PostgresDatabase) -> None:
+    """Group commit: a transaction is a flush to disk."""
+    await asyncio.gather(*(store.append(ANN, f"s{n}", batch("hello")) for n in range(64)))
+    count = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+    before = (await _ask(database, count))[0][0]
+
+    turns = await asyncio.gather(*(begin(store, ANN, f"s{n}", "q") for n in range(64)))
+    await asyncio.gather(*(store.finish_turn(turn, closing("a")) for turn in turns))
+
+    assert (await _ask(database, count))[0][0] - before <= 16
+
+
+async def test_a_turn_reads_its_window_and_not_the_history(database: PostgresDatabase) -> None:
+    counted = (
+        "SELECT sum(idx_tup_fetch) FILTER (WHERE relname = 'messages'), "
+        "sum(seq_tup_read) FILTER (WHERE relname IN ('messages', 'sessions')), "
+        "sum(n_tup_upd) FILTER (WHERE relname = 'sessions'), "
+        "sum(n_tup_hot_upd) FILTER (WHERE relname = 'sessions') FROM pg_stat_user_tables"
+    )
+    store = await PostgresStore.open(database.app_url)
+    for _ in range(10):
+        await store.append(ANN, "s", batch(*(f"m{n}" for n in range(500)), create=UNCAPPED))
+    await store.close()
+    before = await _settled(database, counted)
+
+    store = await PostgresStore.open(database.app_url)
+    for _ in range(20):
+        turn = await begin(store, ANN, "s", "q", window=20)
+        await store.finish_turn(turn, closing("a"))
+        await store.messages(ANN, "s", Page(limit=20))
+    await store.close()
+    after = await _settled(database, counted)
+
+    fetched, scanned, changed, in_place = (new - old for new, old in zip(after, before, strict=True))
+    assert fetched <= 20 * (20 + 21 + 2)
+    assert scanned == 0
+    assert changed == 40
+    # A head changes without touching an index, but for the page filling up and the clock's coarse steps.
+    assert in_place >= 30
+
+
+async def _settled(database: PostgresDatabase, counted: str) -> tuple[Any, ...]:
+    """The server's counters once the closed connections have added theirs."""
+    last: tuple[Any, ...] = ()
+    async with asyncio.timeout(20):
+        while True:
+            now = (await _ask(database, counted))[0]
+            if now == last:
+                return now
+            last = now
+            await asyncio.sleep(0.5)
+
+
+async def test_a_damaged_message_sets_its_session_aside_and_loses_nothing(
+    store: PostgresStore, database: PostgresDatabase
+) -> None:
+    """X6: what an attempt added is taken out again; the rest is kept as it was found."""
+    await talk(store, ANN, "s", "q", "a")
+    await _ask(database, "UPDATE tenuto.messages SET body = '{\"seq\":2,' WHERE seq = 2")
+
+    with pytest.raises(SessionCorrupt):
+        await begin(store, ANN, "s", "q2")
+    fresh = await begin(store, ANN, "s", "q3")
+
+    assert fresh.created
+    kept = await _ask(
+        database,
+        "SELECT seq FROM tenuto.messages JOIN tenuto.sessions USING (ref) WHERE set_aside_why = 'a message' ORDER BY 1",
+    )
+    assert kept == [(1,), (2,)]
+
+
+async def test_a_damaged_head_does_not_hide_the_others_of_a_listing(
+    store: PostgresStore, database: PostgresDatabase
+) -> None:
+    await store.append(ANN, "good", batch("hello"))
+    await store.append(ANN, "bad", batch("hello"))
+    await _ask(database, "UPDATE tenuto.sessions SET status = 'nonsense' WHERE id = 'bad'")
+
+    page = await store.list(ANN, SessionQuery())
+
+    assert [session.id for session in page.sessions] == ["good"]
+    with pytest.raises(SessionNotFound):
+        await store.get(ANN, "bad")
+
+
+async def test_keys_that_no_index_could_hold_are_kept_apart(store: PostgresStore) -> None:
+    """T18: ids of 16 KB as idempotency key, producer, state key."""
+    long = "x" * 16_000
+    await store.append(ANN, long, batch("one", once=once(long, long)))
+    again = await store.append(ANN, long, batch("one", once=once(long, long)))
+    await store.append(ANN, long, batch("two", producer=Producer(id=long, seq=1)))
+    for key in (long + "b", long + "a", long):
+        await store.write_state(ANN, long, key, key[-1])
+
+    assert again.duplicate
+    assert await texts(store, ANN, long) == ["one", "two"]
+    assert [entry.value for entry in await store.list_state(ANN, long, after=long)] == ["a", "b"]
+
+
+class _Forgetful:
+    """A connection that is lost right after the server carried out a statement, as often as told."""
+
+    def __init__(self, store: PostgresStore, times: int = 1) -> None:
+        self._fetch = store.link.fetch
+        self.times = times
+
+    async def fetch(self, statement: str, *args: object) -> Any:
+        rows = await self._fetch(statement, *args)
+        if self.times > 0:
+            self.times -= 1
+            raise InDoubt("session store")
+        return rows
+
+
+async def test_a_keyed_turn_whose_answer_was_lost_goes_on(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store.link, "fetch", _Forgetful(store).fetch)
+
+    turn = await begin(store, ANN, "s", "q", once=once("k"))
+    done = await store.finish_turn(turn, closing("a"))
+
+    assert (turn.state, [message.text for message in turn.words]) == (TurnState.RESUMED, ["q"])
+    assert not done.duplicate
+    assert await texts(store, ANN, "s") == ["q", "a"]
+
+
+async def test_a_turn_without_a_key_whose_answer_was_lost_is_not_sent_again(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store.link, "fetch", _Forgetful(store).fetch)
+
+    with pytest.raises(Unavailable):
+        await begin(store, ANN, "s", "q")
+
+    assert await texts(store, ANN, "s") == ["q"]
+
+
+async def test_an_ending_whose_answer_was_lost_is_known_the_second_time(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = await begin(store, ANN, "s", "q")
+    monkeypatch.setattr(store.link, "fetch", _Forgetful(store).fetch)
+
+    done = await store.finish_turn(turn, closing("a", tokens=3))
+
+    assert done.duplicate
+    assert done.session.tokens == 3
+    assert await texts(store, ANN, "s") == ["q", "a"]
+
+
+async def test_a_numbered_append_whose_answer_was_lost_is_stored_once(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store.link, "fetch", _Forgetful(store).fetch)
+
+    done = await store.append(ANN, "s", batch("one", producer=Producer(id="journal", seq=1)))
+
+    assert done.duplicate
+    assert await texts(store, ANN, "s") == ["one"]

@@ -1,0 +1,186 @@
+"""LISTEN/NOTIFY: others' changes are told, silence is doubted, a broken connection drops everything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from tenuto.errors import SessionNotFound
+from tenuto.model import Keeping, NewSession
+from tenuto.model.scope import session_key
+from tenuto.stores.cached import Cached
+from tenuto.stores.postgres import PostgresStore
+from tenuto.stores.postgres._feed import news_in
+from tests.clock import FakeClock
+from tests.samples import ANN, batch, begin, closing
+from tests.servers import PostgresDatabase
+
+
+class Told:
+    """What a feed told, for a test to wait for."""
+
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+        self.calls = 0
+        self.dropped_all = asyncio.Event()
+        self._news = asyncio.Event()
+
+    def __call__(self, keys: Iterable[bytes] | None) -> None:
+        self.calls += 1
+        if keys is None:
+            self.dropped_all.set()
+        else:
+            self.keys += keys
+        self._news.set()
+
+    async def until(self, count: int) -> None:
+        """Wait for so many keys."""
+        async with asyncio.timeout(10):
+            while len(self.keys) < count:
+                self._news.clear()
+                await self._news.wait()
+
+
+@asynccontextmanager
+async def _stores(database: PostgresDatabase, count: int = 2) -> AsyncIterator[list[PostgresStore]]:
+    async with AsyncExitStack() as stack:
+        stores = [await PostgresStore.open(database.app_url) for _ in range(count)]
+        for store in stores:
+            stack.push_async_callback(store.close)
+        yield stores
+
+
+async def _vouching(store: PostgresStore) -> None:
+    """Wait until the feed vouches again; it sends no event when it does."""
+    async with asyncio.timeout(10):
+        while not store.catch_up():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_anothers_changes_are_told_and_ones_own_are_not(database: PostgresDatabase) -> None:
+    async with _stores(database) as (mine, other):
+        told = Told()
+        async with mine.watch(told):
+            assert mine.catch_up()
+            await mine.append(ANN, "mine", batch("hello"))
+            turn = await begin(other, ANN, "his", "hello")
+            await other.finish_turn(turn, closing("hi"))
+            await other.delete(ANN, "his")
+            await told.until(3)
+
+        assert told.keys == [session_key(ANN, "his")] * 3
+
+
+async def test_without_a_watch_nothing_is_vouched_for(database: PostgresDatabase) -> None:
+    async with _stores(database, 1) as (store,):
+        assert not store.catch_up()
+        async with store.watch(Told()):
+            assert store.catch_up()
+        assert not store.catch_up()
+
+
+async def test_a_batch_is_told_in_one_notification(database: PostgresDatabase) -> None:
+    """Each NOTIFY holds a lock of the whole database over its commit: never one for each row."""
+    async with _stores(database) as (mine, other):
+        told = Told()
+        await asyncio.gather(*(other.append(ANN, f"s{n}", batch("hello")) for n in range(100)))
+        async with mine.watch(told):
+            told.calls = 0
+            await asyncio.gather(*(other.append(ANN, f"s{n}", batch("hello")) for n in range(100)))
+            await told.until(100)
+
+        assert told.calls <= 4
+
+
+async def test_more_keys_than_a_notification_holds_are_all_told(database: PostgresDatabase) -> None:
+    clock = FakeClock()
+    mine = await PostgresStore.open(database.app_url, clock=clock)
+    other = await PostgresStore.open(database.app_url, clock=clock)
+    day = NewSession(keeping=Keeping(idle=timedelta(days=1)))
+    await asyncio.gather(*(other.append(ANN, f"s{n}", batch("hello", create=day)) for n in range(600)))
+    clock.advance(timedelta(days=2))
+    told = Told()
+
+    async with mine.watch(told):
+        gone = await other.sweep()
+        await told.until(600)
+
+    assert len(gone) == 600
+    assert set(told.keys) == {session_key(ANN, f"s{n}") for n in range(600)}
+    await mine.close()
+    await other.close()
+
+
+async def test_a_cut_connection_drops_everything_and_is_made_again(database: PostgresDatabase) -> None:
+    async with _stores(database) as (mine, other):
+        told = Told()
+        async with mine.watch(told):
+            told.dropped_all.clear()
+            await other.link.fetch(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tenuto listener'"
+            )
+            async with asyncio.timeout(10):
+                await told.dropped_all.wait()
+            doubted = not mine.catch_up()
+            await _vouching(mine)
+            await other.append(ANN, "s", batch("hello"))
+            await told.until(1)
+
+        assert doubted
+
+
+async def test_a_strange_notification_drops_everything(database: PostgresDatabase) -> None:
+    async with _stores(database) as (mine, other):
+        told = Told()
+        async with mine.watch(told):
+            told.dropped_all.clear()
+            await other.link.fetch("SELECT pg_notify('tenuto', 'what is this')")
+            async with asyncio.timeout(10):
+                await told.dropped_all.wait()
+
+
+async def test_a_write_in_doubt_is_told_to_oneself(database: PostgresDatabase) -> None:
+    """A commit whose answer was lost cannot be told from another's, so it is not passed over."""
+    async with _stores(database, 1) as (store,):
+        told = Told()
+        async with store.watch(told):
+            signature = store.writer
+            store.sign_anew()
+            await store.link.fetch("SELECT announce($1, ARRAY[$2::bytea])", signature, session_key(ANN, "s"))
+            await told.until(1)
+
+        assert told.keys == [session_key(ANN, "s")]
+
+
+async def test_a_deleted_session_is_not_shown_by_a_hot_cache_elsewhere(database: PostgresDatabase) -> None:
+    """T4: two hot L1s; a deletion returns when both have heard of it."""
+    async with (
+        _stores(database) as (one, two),
+        Cached(store=one, feed=one) as here,
+        Cached(store=two, feed=two) as there,
+    ):
+        for n in range(50):
+            await here.append(ANN, f"s{n}", batch("hello"))
+            await _vouching(two)
+            await there.get(ANN, f"s{n}")
+            await there.get(ANN, f"s{n}")
+            await here.delete(ANN, f"s{n}")
+            with pytest.raises(SessionNotFound):
+                await there.get(ANN, f"s{n}")
+
+        assert there.hits > 10
+
+
+def test_a_notification_names_whole_keys() -> None:
+    keys = [bytes(range(16)), bytes(16)]
+    digits = "".join(key.hex() for key in keys)
+
+    assert news_in("writer00" + digits) == ("writer00", None, keys)
+    assert news_in("writer00!000000ff" + digits) == ("writer00", 255, keys)
+    for payload in ("", "writer00", "writer00abc", "writer00" + "zz" * 16, "writer00!" + digits):
+        with pytest.raises(ValueError, match="not a notification of ours"):
+            news_in(payload)

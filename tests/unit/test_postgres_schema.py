@@ -1,0 +1,95 @@
+"""The schema: migrated once by whoever comes first, refused when it is of a later release."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import asyncpg
+import pytest
+
+from tenuto.errors import InvalidSetting, Unavailable
+from tenuto.stores.postgres import PostgresStore
+from tenuto.stores.postgres._schema import migrations
+from tests.samples import ANN, batch, texts
+from tests.servers import PostgresDatabase, PostgresServer
+
+
+async def _ask(url: str, statement: str) -> list[asyncpg.Record]:
+    connection = await asyncpg.connect(url)
+    try:
+        return await connection.fetch(statement)
+    finally:
+        await connection.close()
+
+
+def test_migrations_are_numbered_without_gaps() -> None:
+    assert [migration.number for migration in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+async def test_many_processes_that_start_at_once_migrate_once(database: PostgresDatabase) -> None:
+    stores = await asyncio.gather(*(PostgresStore.open(database.app_url) for _ in range(6)))
+
+    await stores[0].append(ANN, "s", batch("hello"))
+    said = [await texts(store, ANN, "s") for store in stores]
+    for store in stores:
+        await store.close()
+
+    assert said == [["hello"]] * 6
+    applied = await _ask(database.app_url, "SELECT number, name FROM tenuto.migrations ORDER BY number")
+    assert [tuple(row) for row in applied] == [(step.number, step.name) for step in migrations()]
+
+
+async def test_a_schema_of_a_later_release_is_refused_with_a_sentence(database: PostgresDatabase) -> None:
+    await (await PostgresStore.open(database.app_url)).close()
+    await _ask(database.app_url, "INSERT INTO tenuto.migrations (number, name) VALUES (9000, 'of_tomorrow')")
+
+    with pytest.raises(Unavailable, match=r"later release \(schema 9000; this release knows \d+\): upgrade tenuto"):
+        await PostgresStore.open(database.app_url)
+
+
+async def test_two_schemas_of_a_database_do_not_meet(database: PostgresDatabase) -> None:
+    one = await PostgresStore.open(database.app_url, schema="one")
+    other = await PostgresStore.open(database.app_url, schema='the "other"')
+
+    await one.append(ANN, "s", batch("one's"))
+    await other.append(ANN, "s", batch("the other's"))
+
+    assert (await texts(one, ANN, "s"), await texts(other, ANN, "s")) == (["one's"], ["the other's"])
+    await one.close()
+    await other.close()
+
+
+async def test_a_role_that_no_wall_binds_is_warned_about(
+    database: PostgresDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        await (await PostgresStore.open(database.app_url)).close()
+        plain = list(caplog.messages)
+        await (await PostgresStore.open(database.admin_url)).close()
+
+    assert plain == []
+    assert "give tenuto a plain role" in caplog.text
+
+
+async def test_a_database_that_cannot_hold_all_characters_is_refused(postgres: PostgresServer) -> None:
+    postgres.sql("CREATE DATABASE ascii OWNER tenuto_app TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
+
+    with pytest.raises(InvalidSetting, match="needs UTF8"):
+        await PostgresStore.open(postgres.database("ascii").app_url)
+
+
+@pytest.mark.parametrize("schema", ["", "x" * 64])
+async def test_a_schema_name_that_postgres_would_cut_is_refused(database: PostgresDatabase, schema: str) -> None:
+    with pytest.raises(InvalidSetting, match="schema"):
+        await PostgresStore.open(database.app_url, schema=schema)
+
+
+async def test_an_address_without_a_server_is_unavailable() -> None:
+    with pytest.raises(Unavailable):
+        await PostgresStore.open("postgresql://nobody@127.0.0.1:1/none")
+
+
+async def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidSetting):
+        await PostgresStore.open("postgresql://127.0.0.1:port/none")

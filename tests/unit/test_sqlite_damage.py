@@ -1,0 +1,199 @@
+"""A damaged record is set aside, kept, and in nobody's way (X6)."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenuto.errors import Invalid, SessionCorrupt, SessionNotFound, TurnLost, Unavailable
+from tenuto.model import Page, SessionQuery
+from tenuto.stores.sqlite import SqliteStore
+from tests.clock import FakeClock
+from tests.samples import ACME, ANN, batch, begin, talk, texts
+from tests.samples import closing as closed
+
+SCRIBBLES = {
+    "a number that is text": "UPDATE session SET version = 'many'",
+    "a deadline that is text": "UPDATE session SET expires_at = 'never'",
+    "an instant beyond the calendar": "UPDATE session SET created_at = 9000000000000000000",
+    "text that is not UTF-8": "UPDATE profile SET title = CAST(x'ff' AS TEXT)",
+    "a title that is a blob": "UPDATE profile SET title = x'41'",
+    "an unknown status": "UPDATE profile SET status = 'asleep'",
+    "an unknown touch": "UPDATE profile SET touch = 'sometimes'",
+    "a scope of another shape": "UPDATE profile SET scope = CAST('{\"tenant\": 7}' AS BLOB)",
+    "a scope that is none": 'UPDATE profile SET scope = CAST(\'{"tenant": ""}\' AS BLOB)',
+    "half an object": "UPDATE profile SET context = x'7b22'",
+    "a list for an object": "UPDATE profile SET metadata = x'5b5d'",
+    "retention below nothing": "UPDATE profile SET idle = -5",
+    "no profile": "DELETE FROM profile",
+}
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def store(tmp_path: Path, clock: FakeClock) -> AsyncIterator[SqliteStore]:
+    async with await SqliteStore.open(tmp_path / "sessions.db", clock=clock) as store:
+        yield store
+
+
+def rows(store: SqliteStore, sql: str) -> list[Any]:
+    """What another connection finds, or does."""
+    with closing(sqlite3.connect(store.path)) as db, db:
+        return db.execute(sql).fetchall()
+
+
+ACTS: dict[str, Callable[[SqliteStore], Awaitable[object]]] = {
+    "get": lambda store: store.get(ANN, "s"),
+    "begin_turn": lambda store: begin(store, ANN, "s", "hi"),
+    "reset": lambda store: store.reset(ANN, "s"),
+    "delete": lambda store: store.delete(ANN, "s"),
+}
+
+
+@pytest.mark.parametrize("scribble", SCRIBBLES.values(), ids=SCRIBBLES.keys())
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
+async def test_a_damaged_head_is_set_aside_whole(
+    store: SqliteStore, scribble: str, act: Callable[[SqliteStore], Awaitable[object]]
+) -> None:
+    await talk(store, ANN, "s", "secret", "kept")
+    rows(store, scribble)
+
+    with pytest.raises(SessionCorrupt) as corrupt:
+        await act(store)
+
+    assert str(corrupt.value) == "session not found"
+    assert rows(store, "SELECT count(*) FROM message") == [(2,)]
+    assert rows(store, "SELECT key IS NOT NULL FROM quarantine") == [(1,)]
+    with pytest.raises(SessionNotFound):
+        await store.get(ANN, "s")
+    await talk(store, ANN, "s", "again", "fresh")
+    assert await texts(store, ANN, "s") == ["again", "fresh"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x''",
+        "x'7b'",
+        "CAST('{}' AS BLOB)",
+        "CAST('null' AS BLOB)",
+        'CAST(\'{"seq":1,"turn":1,"id":"m","role":"user","sent_at":"x"}\' AS BLOB)',
+        "7",
+    ],
+)
+async def test_a_damaged_message_sets_its_session_aside(store: SqliteStore, body: str) -> None:
+    await talk(store, ANN, "s", "secret", "kept")
+    await talk(store, ANN, "other", "hello", "hi")
+    rows(store, f"UPDATE message SET body = {body} WHERE place = (SELECT min(place) FROM message)")
+
+    with pytest.raises(SessionCorrupt):
+        await begin(store, ANN, "s", "words")
+
+    assert rows(store, "SELECT count(*) FROM message") == [(4,)]
+    with pytest.raises(SessionNotFound):
+        await store.messages(ANN, "s", Page())
+    assert await texts(store, ANN, "other") == ["hello", "hi"]
+
+
+async def test_a_damaged_message_is_met_by_a_reader_too(store: SqliteStore, caplog: pytest.LogCaptureFixture) -> None:
+    await talk(store, ANN, "s", "my secret", "kept")
+    rows(store, "UPDATE message SET body = substr(body, 1, 40)")
+
+    with caplog.at_level(logging.WARNING), pytest.raises(SessionCorrupt) as corrupt:
+        await store.messages(ANN, "s", Page())
+
+    assert rows(store, "SELECT reason FROM quarantine") == [("a message cannot be decoded",)]
+    assert "session s was set aside" in caplog.text
+    assert "secret" not in caplog.text + repr(corrupt.value)
+
+
+async def test_a_turn_whose_session_was_damaged_is_lost(store: SqliteStore) -> None:
+    turn = await begin(store, ANN, "s", "words")
+    rows(store, "UPDATE profile SET context = x'7b22'")
+
+    with pytest.raises(TurnLost):
+        await store.finish_turn(turn, closed("late"))
+    with pytest.raises(TurnLost):
+        await store.renew_turn(turn)
+
+
+async def test_a_listing_shows_the_others(store: SqliteStore) -> None:
+    for name in ("a", "b", "c"):
+        await talk(store, ANN, name, "q", "a")
+    rows(store, "UPDATE profile SET title = CAST(x'ff' AS TEXT) WHERE session_id = 'b'")
+    rows(store, "UPDATE profile SET context = x'00' WHERE session_id = 'c'")
+
+    page = await store.list(ANN, SessionQuery())
+
+    assert [session.id for session in page.sessions] == ["a"]
+    assert rows(store, "SELECT count(*) FROM quarantine") == [(2,)]
+
+
+async def test_a_sweep_sets_aside_what_it_cannot_name(store: SqliteStore, clock: FakeClock) -> None:
+    for name in ("a", "b", "c"):
+        await talk(store, ANN, name, "q", "a")
+    rows(store, "UPDATE profile SET scope = x'00' WHERE session_id = 'b'")
+    rows(store, "UPDATE profile SET title = CAST(x'ff' AS TEXT) WHERE session_id = 'c'")
+    clock.advance(timedelta(days=31))
+
+    gone = await store.sweep()
+
+    assert [item.session_id for item in gone] == ["a"]
+    assert rows(store, "SELECT count(*) FROM quarantine") == [(2,)]
+    assert await store.sweep() == ()
+
+
+async def test_what_was_set_aside_neither_counts_nor_expires(store: SqliteStore, clock: FakeClock) -> None:
+    await talk(store, ANN, "s", "q", "a")
+    rows(store, "UPDATE profile SET context = x'00'")
+    with pytest.raises(SessionCorrupt):
+        await store.get(ANN, "s")
+    clock.advance(timedelta(days=400))
+
+    assert (await store.stats(ACME)).sessions == 0
+    assert await store.evict(ANN, keep=0) == ()
+    assert await store.sweep() == ()
+    assert rows(store, "SELECT count(*) FROM message") == [(2,)]
+
+
+async def test_a_damaged_record_in_a_file_that_cannot_be_written_is_still_corrupt(store: SqliteStore) -> None:
+    await talk(store, ANN, "s", "q", "a")
+    rows(store, "UPDATE profile SET context = x'00'")
+    store._writer._db.execute("PRAGMA query_only = ON")
+
+    with pytest.raises(SessionCorrupt):
+        await store.get(ANN, "s")
+    with pytest.raises(Unavailable):
+        await store.list(ANN, SessionQuery())
+
+
+async def test_damaged_state_is_an_error_and_not_a_value(store: SqliteStore) -> None:
+    await store.write_state(ANN, "prefs", "k", {"a": 1})
+    rows(store, "UPDATE state SET value = x'7b'")
+
+    with pytest.raises(Unavailable):
+        await store.read_state(ANN, "prefs", "k")
+    assert (await store.write_state(ANN, "prefs", "k", 2)).version == 2
+
+
+async def test_a_lease_beyond_reason_is_refused_and_damages_nothing(store: SqliteStore) -> None:
+    await store.append(ANN, "s", batch("hello"))
+
+    with pytest.raises(Invalid, match="a lease lasts"):
+        await begin(store, ANN, "s", "hi", lease=timedelta(days=3_000_000))
+    turn = await begin(store, ANN, "s", "hi")
+
+    assert (turn.number, turn.session.messages, turn.session.last_seq) == (2, 2, 2)
+    assert turn.session == await store.get(ANN, "s")
+    assert await texts(store, ANN, "s") == ["hello", "hi"]

@@ -1,0 +1,215 @@
+"""One file in several hands: what the writer knows by heart, and what a cache is told."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from tenuto.errors import SequenceGap, SessionBusy, TurnLost, VersionConflict
+from tenuto.model import Batch, Changes, Keeping, NewSession, Page, Producer
+from tenuto.model.scope import session_key
+from tenuto.stores.sqlite import SqliteStore, _feed, _hot, _writer
+from tests.clock import FakeClock
+from tests.samples import ANN, batch, begin, once, talk, texts
+from tests.samples import closing as closed
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[tuple[SqliteStore, SqliteStore]]:
+    """Two stores on one file, as two processes would have them."""
+    clock = FakeClock()
+    async with AsyncExitStack() as stack:
+        first, second = [
+            await stack.enter_async_context(await SqliteStore.open(tmp_path / "sessions.db", clock=clock))
+            for _ in range(2)
+        ]
+        yield first, second
+
+
+class Told:
+    """A cache that only listens."""
+
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+        self.flushes = 0
+
+    def __call__(self, keys: Iterable[bytes] | None) -> None:
+        if keys is None:
+            self.flushes += 1
+        else:
+            self.keys += keys
+
+
+async def test_a_window_the_writer_knows_is_the_window_in_the_file(tmp_path: Path) -> None:
+    """The same turns with and without knowing the heads by heart."""
+    windows = []
+    for name, size in (("known", 2000), ("unknown", 0)):
+        clock = FakeClock()
+        async with await SqliteStore.open(tmp_path / f"{name}.db", clock=clock) as store:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(_hot, "_MAX_HEADS", size)
+                seen = []
+                for n, window in enumerate([3, 3, 20, 1, 0, 5, 5, 2, 9, 9, 4]):
+                    new = NewSession(keeping=Keeping(max_messages=7 if n % 2 else None, max_turns=4 if n > 6 else None))
+                    turn = await begin(store, ANN, "s", f"q{n}", window=window, create=new, keeping=new.keeping)
+                    done = await store.finish_turn(turn, closed(f"a{n}", f"b{n}"))
+                    if n == 4:
+                        await store.patch(ANN, "s", Changes(window_start=done.session.last_seq - 1))
+                    if n == 6:
+                        await store.append(ANN, "s", batch("x", "y"))
+                    if n == 8:
+                        await store.truncate(ANN, "s", after=done.session.last_seq - 2)
+                    seen.append([(message.seq, message.turn, message.text) for message in turn.window])
+        windows.append(seen)
+
+    assert windows[0] == windows[1]
+    assert len(windows[0][2]) == 7
+
+
+async def test_what_another_process_wrote_is_in_the_next_window(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    first, second = pair
+    await talk(first, ANN, "s", "one", "1")
+    await talk(second, ANN, "s", "two", "2")
+
+    turn = await begin(first, ANN, "s", "three")
+    with pytest.raises(SessionBusy):
+        await begin(second, ANN, "s", "four")
+    await first.finish_turn(turn, closed("3"))
+
+    assert [message.text for message in turn.window] == ["one", "1", "two", "2", "three"]
+    assert await texts(second, ANN, "s") == ["one", "1", "two", "2", "three", "3"]
+
+
+async def test_what_another_process_deleted_stays_deleted(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    """T4: a head known by heart revives nothing."""
+    first, second = pair
+    turn = await begin(first, ANN, "s", "one")
+    await second.delete(ANN, "s")
+
+    with pytest.raises(TurnLost):
+        await first.finish_turn(turn, closed("late"))
+    fresh = await begin(first, ANN, "s", "new")
+
+    assert fresh.created
+    assert [message.text for message in fresh.window] == ["new"]
+
+
+async def test_a_refused_step_leaves_no_trace_in_what_the_writer_knows(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "sessions.db", clock=FakeClock()) as store:
+        turn = await begin(store, ANN, "s", "one")
+        for _ in range(2):
+            with pytest.raises(SessionBusy):
+                await begin(store, ANN, "s", "two")
+            with pytest.raises(SequenceGap):
+                await store.finish_turn(turn, closed("x", producer=Producer(id="p", seq=7)))
+            with pytest.raises(VersionConflict):
+                await store.patch(ANN, "s", Changes(title="x", if_version=99))
+        done = await store.finish_turn(turn, closed("reply"))
+
+        assert (done.session.messages, done.session.turns, done.session.title) == (2, 1, "")
+        assert done.session == await store.get(ANN, "s")
+
+
+async def test_a_cache_is_told_what_others_changed(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    first, second = pair
+    told = Told()
+    async with first.watch(told):
+        assert first.catch_up()
+        await talk(second, ANN, "theirs", "q", "a")
+        await talk(first, ANN, "mine", "q", "a")
+        assert first.catch_up()
+
+        assert set(told.keys) == {session_key(ANN, "theirs")}
+        assert told.flushes == 0
+        told.keys.clear()
+        assert first.catch_up()
+        assert told.keys == []
+        for act in (second.reset, second.delete):
+            await act(ANN, "theirs")
+            assert first.catch_up()
+            assert told.keys == [session_key(ANN, "theirs")]
+            told.keys.clear()
+
+
+async def test_a_cache_that_fell_too_far_behind_is_flushed(
+    pair: tuple[SqliteStore, SqliteStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_writer, "_CHANGES_KEPT", 4)
+    monkeypatch.setattr(_writer, "_PRUNE_EVERY", 2)
+    first, second = pair
+    told = Told()
+    async with first.watch(told):
+        for n in range(12):
+            await second.append(ANN, f"s{n}", batch("hello"))
+        assert first.catch_up()
+
+        assert told.flushes == 1
+        await second.append(ANN, "again", batch("hello"))
+        assert first.catch_up()
+        assert told.keys == [session_key(ANN, "again")]
+
+
+async def test_a_feed_that_cannot_read_vouches_for_nothing(
+    pair: tuple[SqliteStore, SqliteStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = pair
+    told = Told()
+    assert not first.catch_up()
+    async with first.watch(told):
+        await second.append(ANN, "s", batch("hello"))
+        with monkeypatch.context() as patch:
+            patch.setattr(_feed.Feed, "_report", _out_of_order)
+            assert not first.catch_up()
+        flushed = told.flushes
+        assert first.catch_up()
+
+        assert flushed == 1
+        assert told.flushes == 2, "what came while it was blind cannot be told one by one"
+    assert not first.catch_up()
+
+
+def _out_of_order(*_: object) -> None:
+    raise sqlite3.OperationalError("disk I/O error")
+
+
+async def test_reads_do_not_wait_for_a_writer(pair: tuple[SqliteStore, SqliteStore]) -> None:
+    first, _ = pair
+    await talk(first, ANN, "s", "q", "a")
+    with closing(sqlite3.connect(first.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("DELETE FROM message")
+
+        page = await first.messages(ANN, "s", Page())
+        other.execute("ROLLBACK")
+
+    assert [message.text for message in page.messages] == ["q", "a"]
+
+
+async def test_keys_far_back_are_forgotten_in_the_file_too(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "sessions.db", synchronous="normal") as store:
+        for n in range(1100):
+            await store.append(ANN, "s", batch(once=once(f"k{n}")))
+
+        with closing(sqlite3.connect(store.path)) as db:
+            kept = db.execute("SELECT count(*) FROM keyed").fetchone()[0]
+    # The newest wait in the session's own row until there are enough of them.
+    assert 900 < kept < 1064
+
+
+async def test_a_stored_message_may_be_sent_again(tmp_path: Path) -> None:
+    """A message is a draft too, as when a log is imported: it gets a new place."""
+    async with await SqliteStore.open(tmp_path / "sessions.db") as store:
+        await talk(store, ANN, "s", "q", "a")
+        page = await store.messages(ANN, "s", Page())
+        again = await store.append(ANN, "s", Batch(id="b", messages=page.messages))
+        page = await store.messages(ANN, "s", Page())
+
+        assert [message.seq for message in again.messages] == [3, 4]
+        assert [(message.seq, message.turn, message.text) for message in page.messages[2:]] == [
+            (3, 2, "q"),
+            (4, 2, "a"),
+        ]
