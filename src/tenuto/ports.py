@@ -167,8 +167,11 @@ class StoreUpkeep(Protocol):
         """Remove up to `limit` expired sessions of all tenants and tell which."""
         ...
 
-    async def evict(self, scope: Scope, keep: int) -> tuple[Gone, ...]:
-        """Remove the site's least recently changed sessions beyond `keep`, whoever owns them."""
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+        """Remove the site's least recently changed sessions beyond `keep`, whoever owns them.
+
+        The one called `sparing` stays, however old a wrong clock makes it look.
+        """
         ...
 
     async def stats(self, scope: Scope) -> Stats:

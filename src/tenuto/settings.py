@@ -97,6 +97,9 @@ class Settings(Value, frozen=True, kw_only=True):
             raise InvalidSetting(ways[1], f"contradicts {ways[0]}: tokens are verified in one way")
         if self.jwt_secret is not None and len(self.jwt_secret.encode()) < 32:
             raise InvalidSetting("jwt_secret", "is shorter than 32 bytes and could be guessed")
+        checks = [name for name in ("jwt_algorithm", "jwt_issuer", "jwt_audience") if getattr(self, name)]
+        if checks and not ways:
+            raise InvalidSetting(checks[0], "checks tokens, but none of jwt_secret, jwt_key_file, jwt_jwks_file is set")
         for name in ("jwt_key_file", "jwt_jwks_file"):
             path = getattr(self, name)
             if path is not None and not Path(path).is_file():
@@ -113,7 +116,7 @@ class Settings(Value, frozen=True, kw_only=True):
     def npc_policies(self) -> Preset:
         """The `npc` preset with the MEMORY_ settings on top of it (C12)."""
         base = preset("npc")
-        messages = self.memory_max_messages or base.sessions.keeping.max_messages
+        messages = _capped(self.memory_max_messages, base.sessions.keeping.max_messages)
         keeping = replace(base.sessions.keeping, max_messages=messages)
         if self.memory_ttl_seconds is not None:
             keeping = replace(keeping, idle=timedelta(seconds=self.memory_ttl_seconds))
@@ -123,7 +126,7 @@ class Settings(Value, frozen=True, kw_only=True):
             context=replace(
                 base.context,
                 window_messages=messages,
-                window_characters=self.memory_max_chars or base.context.window_characters,
+                window_characters=_capped(self.memory_max_chars, base.context.window_characters),
             ),
         )
 
@@ -134,8 +137,8 @@ def _overridden(base: Preset, settings: Settings) -> Preset:
         keeping,
         idle=None if settings.retention == timedelta(0) else settings.retention or keeping.idle,
         touch=settings.touch or keeping.touch,
-        max_messages=settings.max_messages or keeping.max_messages,
-        max_turns=settings.max_turns or keeping.max_turns,
+        max_messages=_capped(settings.max_messages, keeping.max_messages),
+        max_turns=_capped(settings.max_turns, keeping.max_turns),
     )
     stale = base.sessions.stale_after if settings.stale_after is None else settings.stale_after
     sessions: SessionPolicy = replace(
@@ -144,12 +147,17 @@ def _overridden(base: Preset, settings: Settings) -> Preset:
         stale_after=stale or None,
         on_missing=settings.on_missing or base.sessions.on_missing,
         on_store_down=settings.on_store_down or base.sessions.on_store_down,
-        max_sessions=settings.max_sessions or base.sessions.max_sessions,
+        max_sessions=_capped(settings.max_sessions, base.sessions.max_sessions),
         max_message_bytes=settings.max_message_bytes,
         lease=settings.lease,
         busy_wait=settings.busy_wait,
     )
     return replace(base, sessions=sessions)
+
+
+def _capped(setting: int | None, preset_cap: int | None) -> int | None:
+    """A cap: the preset's where nothing is set, none at all where it is switched off by 0."""
+    return preset_cap if setting is None else setting or None
 
 
 def read_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Settings:
@@ -172,22 +180,39 @@ def read_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Set
     if "port" not in values and environ.get("PORT"):
         # How hosting platforms name the port.
         values["port"] = _parsed("PORT", environ["PORT"], int)
-    values |= {name: value for name, value in given.items() if value is not None}
+    for name, value in given.items():
+        if value is not None:
+            field = _field(name, kinds, prefix="")
+            values[field] = _given(name, value, kinds[field])
     return Settings(**values)
 
 
-def _field(name: str, kinds: Mapping[str, Any]) -> str:
-    field = name.removeprefix(_PREFIX).lower()
-    if field in kinds and not field.startswith("memory_"):
+def _given(name: str, value: Any, kind: Any) -> Any:
+    """A setting that a program gave: text is read as in the environment, a number of seconds is a duration."""
+    if isinstance(value, str):
+        return _parsed(name, value, kind)
+    if timedelta in (kind, *get_args(kind)) and type(value) in (int, float):
+        return _parsed(name, str(value), kind)
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        raise InvalidSetting(name, f"{_shown(name, repr(value))} does not fit; wanted {_wanted(kind)}") from None
+
+
+def _field(name: str, kinds: Mapping[str, Any], prefix: str = _PREFIX) -> str:
+    field = name.removeprefix(prefix).lower() if prefix else name
+    if field in kinds and not (prefix and field.startswith("memory_")):
         return field
     near = difflib.get_close_matches(field, kinds, n=1)
-    hint = f"; did you mean {_PREFIX}{near[0].upper()}?" if near else ""
+    hint = f"; did you mean {prefix + near[0].upper() if prefix else near[0]}?" if near else ""
     raise InvalidSetting(name, f"there is no such setting{hint}")
 
 
 def _parsed(name: str, text: str, kind: Any) -> Any:
     if timedelta in (kind, *get_args(kind)):
         return parse_duration(name, text)
+    if int in get_args(kind) and text.strip().lower() in _OFF:
+        return 0
     try:
         return msgspec.convert(text.lower() if kind is bool else text, kind, strict=False)
     except msgspec.ValidationError:

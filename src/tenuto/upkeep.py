@@ -27,6 +27,9 @@ class Upkeep:
                 await self.sweep()
             except Unavailable as away:
                 _log.warning("expired sessions were not swept: %s", away)
+            except Exception:
+                # Whatever one round met, the next ones are still needed.
+                _log.exception("expired sessions were not swept")
             await asyncio.sleep(self._sweep_every.total_seconds())
 
     async def sweep(self) -> int:

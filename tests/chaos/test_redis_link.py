@@ -98,7 +98,8 @@ async def test_a_call_that_must_not_be_repeated_is_not(server: RedisServer) -> N
     async with linked(server.url) as link:
         await link.call("PING")
         waiting = asyncio.ensure_future(link.call("BLPOP", "nothing", "5", safe=False, timeout=5))
-        while "cmd=blpop" not in server.call("CLIENT", "LIST"):
+        # The server tells nobody when a client begins to wait.
+        while "cmd=blpop" not in server.call("CLIENT", "LIST"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         server.call("CLIENT", "KILL", "TYPE", "normal")
 

@@ -256,3 +256,28 @@ async def test_a_batch_of_several_turns_numbers_them(store: Store) -> None:
 
     assert [message.turn for message in appended.messages] == [1, 1, 2, 2]
     assert turn.number == 3
+
+
+async def test_a_write_whose_caller_gave_up_is_whole_or_not_at_all(store: Store) -> None:
+    """Cancelled at any point, the write happened or did not, and everybody sees the same, hot or cold."""
+    await store.append(ANN, "s", batch("first"))
+    for wait in (0, 0, 0.001, 0.003, 0.01):
+        writing = asyncio.create_task(store.append(ANN, "s", batch("q", "a")))
+        await asyncio.sleep(wait)
+        writing.cancel()
+        await asyncio.wait([writing])
+        await store.messages(ANN, "s", Page())
+    await asyncio.sleep(0.2)
+    head, page = await store.get(ANN, "s"), await store.messages(ANN, "s", Page())
+
+    settled = await store.append(ANN, "s", batch())
+    assert head.version + 1 == settled.session.version
+    assert len(page.messages) == settled.session.messages
+    assert settled.session.messages % 2 == 1
+
+
+async def test_an_append_of_nothing_is_no_turn(store: Store) -> None:
+    made = await store.append(ANN, "s", batch())
+    turn = await begin(store, ANN, "s", "hello")
+
+    assert (made.session.turns, turn.number) == (0, 1)

@@ -80,6 +80,20 @@ async def test_evicting_removes_the_longest_unchanged_of_the_site(store: Store, 
         await store.get(BOB, "s1")
 
 
+async def test_evicting_spares_the_newest_whatever_the_clock_says(store: Store, clock: FakeClock) -> None:
+    """A clock that went backwards makes the session just created look the oldest."""
+    await store.append(ANN, "a", batch("hello"))
+    await store.append(ANN, "b", batch("hello"))
+    clock.advance(timedelta(hours=-1))
+    await store.append(ANN, "new", batch("hello"))
+
+    gone = await store.evict(ANN, keep=2, sparing="new")
+
+    assert len(gone) == 1
+    assert gone[0].session_id in {"a", "b"}
+    assert await texts(store, ANN, "new") == ["hello"]
+
+
 async def test_stats_count_what_the_scope_reaches(store: Store) -> None:
     turn = await begin(store, ANN, "a", "q")
     await store.finish_turn(turn, closing("a", tokens=10, cost_nanos=7))

@@ -32,7 +32,7 @@ async def test_a_session_is_made_and_found_again(door: Door) -> None:
     assert found.status_code == 200
     assert found.json() == made.json()
     assert found.headers["etag"] == '"1"'
-    assert found.json() | {"id": "", "turns": 0} == {
+    assert found.json() | {"id": ""} == {
         "id": "",
         "tenant": "acme",
         "site": "",

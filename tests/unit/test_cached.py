@@ -24,6 +24,7 @@ class Feed:
     def __init__(self) -> None:
         self.tell: Callable[[Iterable[bytes] | None], None] = lambda keys: None
         self.sure = True
+        self.asked = 0
         self.pending: list[bytes] = []
 
     @asynccontextmanager
@@ -32,6 +33,7 @@ class Feed:
         yield
 
     def catch_up(self) -> bool:
+        self.asked += 1
         keys, self.pending = self.pending, []
         self.tell(keys)
         return self.sure
@@ -78,6 +80,11 @@ async def cached(store: Counting, feed: Feed, clock: FakeClock) -> AsyncIterator
         yield hot
 
 
+async def next_turn_of_the_loop() -> None:
+    """News from another process need a turn of the loop to get here: nobody can have told us in between."""
+    await asyncio.sleep(0)
+
+
 async def test_a_hit_asks_the_store_nothing(cached: Cached, store: Counting) -> None:
     await talk(cached, ANN, "s", "q", "a")
     first = await cached.messages(ANN, "s", Page(limit=20))
@@ -118,6 +125,15 @@ async def test_bytes_are_bounded_too(store: Counting, feed: Feed, clock: FakeClo
         await hot.messages(ANN, "huge", Page())
 
         assert len(hot) == 4
+
+
+async def test_a_large_head_counts_too(store: Counting, feed: Feed, clock: FakeClock) -> None:
+    async with Cached(store=store, feed=feed, clock=clock, max_bytes=50_000) as hot:
+        for n in range(4):
+            await store.append(ANN, f"s{n}", batch(create=NewSession(context={"notes": "x" * 20_000})))
+            await hot.get(ANN, f"s{n}")
+
+        assert len(hot) == 2
 
 
 async def test_many_askers_make_one_load(cached: Cached, store: Counting) -> None:
@@ -168,6 +184,7 @@ async def test_a_change_elsewhere_is_seen_at_the_next_question(cached: Cached, s
     await cached.messages(ANN, "s", Page())
     await store.append(ANN, "s", batch("from elsewhere"))
     feed.pending.append(session_key(ANN, "s"))
+    await next_turn_of_the_loop()
 
     assert await texts(cached, ANN, "s") == ["q", "a", "from elsewhere"]
 
@@ -177,6 +194,7 @@ async def test_a_session_deleted_elsewhere_is_gone_here(cached: Cached, store: C
     await cached.get(ANN, "s")
     await store.delete(ANN, "s")
     feed.pending.append(session_key(ANN, "s"))
+    await next_turn_of_the_loop()
 
     with pytest.raises(SessionNotFound):
         await cached.get(ANN, "s")
@@ -186,9 +204,22 @@ async def test_nothing_is_answered_while_the_feed_is_in_doubt(cached: Cached, st
     await talk(cached, ANN, "s", "q", "a")
     await cached.get(ANN, "s")
     feed.sure = False
+    await next_turn_of_the_loop()
     await store.patch(ANN, "s", Changes(title="elsewhere"))
 
     assert (await cached.get(ANN, "s")).title == "elsewhere"
+
+
+async def test_the_feed_is_asked_once_in_a_turn_of_the_loop(cached: Cached, feed: Feed) -> None:
+    await talk(cached, ANN, "s", "q", "a")
+    await next_turn_of_the_loop()
+    for _ in range(3):
+        await cached.get(ANN, "s")
+    asked = feed.asked
+    await next_turn_of_the_loop()
+    await cached.get(ANN, "s")
+
+    assert feed.asked == asked + 1
 
 
 async def test_a_flush_forgets_everything(cached: Cached, feed: Feed) -> None:

@@ -110,6 +110,41 @@ def test_settings_come_from_the_environment() -> None:
     assert (policy.keeping.max_messages, policy.on_missing) == (200, OnMissing.NEW_ID)
 
 
+def test_a_cap_can_be_switched_off() -> None:
+    for off in ("off", "0"):
+        policy = read_settings({"TENUTO_MAX_MESSAGES": off, "TENUTO_RETENTION": off}).policies().sessions
+
+        assert (policy.keeping.max_messages, policy.keeping.idle) == (None, None)
+    assert read_settings({}).policies().sessions.keeping.max_messages == 500
+
+
+@pytest.mark.parametrize(
+    ("given", "idle"),
+    [("1h", timedelta(hours=1)), (90, timedelta(seconds=90)), (timedelta(days=2), timedelta(days=2))],
+)
+def test_a_program_gives_settings_as_text_or_as_values(given: object, idle: timedelta) -> None:
+    assert read_settings({}, retention=given).policies().sessions.keeping.idle == idle
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"nope": 1}, "nope: there is no such setting"),
+        ({"retenton": "1h"}, "retenton: there is no such setting; did you mean retention?"),
+        ({"max_messages": True}, "max_messages: 'True' does not fit"),
+        ({"retention": "soon"}, "retention: 'soon' is no duration"),
+        ({"retention": [1]}, "retention: '[1]' does not fit"),
+        ({"lease": "999999999d"}, "lease"),
+    ],
+    ids=count(),
+)
+def test_what_a_program_gives_is_checked_too(given: dict[str, object], sentence: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        read_settings({}, **given)
+
+    assert sentence in str(refused.value)
+
+
 def test_what_is_given_by_name_goes_first() -> None:
     settings = read_settings({"TENUTO_PORT": "9000", "TENUTO_HOST": "::1"}, port=9001)
 
@@ -153,7 +188,9 @@ def test_the_variables_of_the_npc_document_are_honoured() -> None:
         ({"TENUTO_JWT_SECRET": "short"}, "jwt_secret: is shorter than 32 bytes"),
         ({"TENUTO_JWT_KEY_FILE": "/does/not/exist.pem"}, "jwt_key_file: there is no such file"),
         ({"TENUTO_LOG_LEVEL": "loud"}, "log_level: 'loud' is not one of"),
-        ({"TENUTO_MAX_MESSAGES": "-5"}, "max_messages: must be at least 1"),
+        ({"TENUTO_MAX_MESSAGES": "-5"}, "max_messages: must be between 1 and"),
+        ({"TENUTO_MAX_MESSAGES": "99999999999999999999"}, "max_messages: must be between 1 and"),
+        ({"TENUTO_JWT_ISSUER": "https://issuer.example"}, "jwt_issuer: checks tokens, but none of"),
         ({"MEMORY_MAX_MESSAGES": "many"}, "MEMORY_MAX_MESSAGES: 'many' does not fit"),
     ],
     ids=count(),

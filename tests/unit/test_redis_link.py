@@ -98,9 +98,9 @@ async def test_a_script_unknown_to_the_server_is_loaded_and_run(link: Link) -> N
 
 async def test_a_big_value_goes_through(link: Link) -> None:
     big = b"x" * (8 * 1024 * 1024)
-    both = await asyncio.gather(link.run(ECHO, [b"k"], [big]), link.run(ECHO, [b"k"], [b"small"]))
+    first, second = await asyncio.gather(link.run(ECHO, [b"k"], [big]), link.run(ECHO, [b"k"], [b"small"]))
 
-    assert both == [[b"k", big], [b"k", b"small"]]
+    assert (first, second) == ([b"k", big], [b"k", b"small"])
 
 
 async def test_callers_wait_while_the_server_takes_no_more_bytes(link: Link) -> None:

@@ -29,8 +29,9 @@ class Cache:
 
 
 async def until(holds: Callable[[], bool], seconds: float = 5) -> None:
+    """Wait for something that sends no event when it comes true."""
     async with asyncio.timeout(seconds):
-        while not holds():
+        while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -56,7 +57,7 @@ async def test_a_change_is_known_as_soon_as_it_is_acknowledged(redis_server: Red
 
 
 async def test_changes_by_scripts_expiry_and_deletion_are_told(redis_server: RedisServer) -> None:
-    async with watched(redis_server.url) as (link, tracking, cache):
+    async with watched(redis_server.url) as (_, tracking, cache):
         redis_server.call("EVAL", "return redis.call('HSET', KEYS[1], 'a', 1)", 1, "track:lua")
         redis_server.call("SET", "track:brief", "x", "PX", 30)
         redis_server.call("DEL", "track:lua")

@@ -19,11 +19,13 @@ from tenuto.errors import (
     SessionExists,
     SessionNotFound,
     TooLarge,
+    Unavailable,
 )
 from tenuto.model import (
     Batch,
     Changes,
     Draft,
+    Gone,
     NewSession,
     Once,
     Opening,
@@ -252,6 +254,23 @@ async def test_the_oldest_sessions_make_room(room: Room) -> None:
 
     assert [session.id for session in listed.sessions] == ["s4", "s3", "s2"]
     assert [event.session_id for event in room.heard if event.kind is EventKind.EVICTED] == ["s0", "s1"]
+
+
+class Forgetful(MemoryStore):
+    """Goes away whenever it is asked to evict."""
+
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+        raise Unavailable("session store")
+
+
+async def test_a_turn_stands_even_if_making_room_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """The words are stored by then: the caller must get its turn."""
+    room = Room(Forgetful(clock=FakeClock()))
+
+    turn = await room.sessions(max_sessions=1).begin(ANN, wish("hello"))
+
+    assert turn.created
+    assert "were not evicted" in caplog.text
 
 
 async def test_expiry_is_announced_once(room: Room, caplog: pytest.LogCaptureFixture) -> None:

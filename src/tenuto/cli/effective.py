@@ -19,8 +19,8 @@ def effective(settings: Settings) -> dict[str, str]:
     shown = {}
     for name in settings.__struct_fields__:
         value = getattr(settings, name)
-        followed = by_default.get(name) if value is None else None
-        shown[name] = _shown(name, value if followed is None else followed)
+        follows = name in by_default and (value is None or name != "requests_per_minute")
+        shown[name] = _shown(name, by_default[name] if follows else value)
     return shown
 
 

@@ -22,6 +22,10 @@ class Role(StrEnum):
     ITEM = "item"
 
 
+# How we call words, and how parts of the Responses API do.
+_WORDS = frozenset({"text", "input_text", "output_text"})
+
+
 class Draft(Value, frozen=True, kw_only=True):
     """A message on its way into a log.
 
@@ -44,7 +48,9 @@ class Draft(Value, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The words alone, without tool calls, tool results and foreign parts."""
-        return "".join(part["text"] for part in self.parts if part.get("type") == "text")
+        return "".join(
+            part["text"] for part in self.parts if part.get("type") in _WORDS and isinstance(part.get("text"), str)
+        )
 
 
 class Message(Draft, frozen=True, kw_only=True):

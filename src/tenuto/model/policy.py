@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tenuto.errors import InvalidSetting
-from tenuto.model.session import Keeping, Touch
+from tenuto.model.session import MAX_CAP, Keeping, Touch
 from tenuto.model.turn import MAX_LEASE
 from tenuto.model.values import Value
 
@@ -55,8 +55,8 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
             raise InvalidSetting("stale_after", "must be longer than nothing; leave it out to switch it off")
         if self.stale_after is not None and idle is not None and self.stale_after >= idle:
             raise InvalidSetting("stale_after", f"{self.stale_after} is not shorter than the retention of {idle}")
-        if self.max_sessions is not None and self.max_sessions < 1:
-            raise InvalidSetting("max_sessions", "must be at least 1")
+        if self.max_sessions is not None and not 1 <= self.max_sessions <= MAX_CAP:
+            raise InvalidSetting("max_sessions", f"must be between 1 and {MAX_CAP}, or off")
         if self.max_message_bytes < 1024:
             raise InvalidSetting("max_message_bytes", "must be at least 1024")
         if not timedelta(seconds=1) <= self.lease <= MAX_LEASE:

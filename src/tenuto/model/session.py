@@ -15,6 +15,7 @@ from tenuto.model.values import Json, JsonObject, Value, checked_id, checked_jso
 NANOS_PER_USD = 10**9
 MAX_TITLE_CHARACTERS = 512
 MAX_RETENTION = timedelta(days=36_500)
+MAX_CAP = 10**9
 
 
 class Status(StrEnum):
@@ -49,8 +50,8 @@ class Keeping(Value, frozen=True, kw_only=True):
         if self.idle is not None and not timedelta(seconds=1) <= self.idle <= MAX_RETENTION:
             raise InvalidSetting("retention", f"must be between one second and {MAX_RETENTION.days} days")
         for what, bound in (("max_messages", self.max_messages), ("max_turns", self.max_turns)):
-            if bound is not None and bound < 1:
-                raise InvalidSetting(what, "must be at least 1")
+            if bound is not None and not 1 <= bound <= MAX_CAP:
+                raise InvalidSetting(what, f"must be between 1 and {MAX_CAP}, or off")
 
     def deadline(self, created_at: datetime, now: datetime) -> datetime | None:
         """When a session that is touched now will be gone."""
@@ -73,8 +74,9 @@ class Usage(Value, frozen=True, kw_only=True):
     cost_nanos: int = 0
 
     def __post_init__(self) -> None:
-        if not (0 <= self.tokens < 2**53 and 0 <= self.cost_nanos < 2**53):
-            raise Invalid("usage is negative or absurdly large")
+        for amount in (self.tokens, self.cost_nanos):
+            if type(amount) is not int or not 0 <= amount < 2**53:
+                raise Invalid("usage is not a whole number from 0 on, or absurdly large")
 
 
 def cost_nanos(usd: Decimal) -> int:

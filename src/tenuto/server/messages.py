@@ -64,7 +64,7 @@ async def append_messages(request: Request) -> Response:
     """Append messages, or one, outside a turn; by a key or a producer's number at most once (then 200)."""
     scope = await asking(request)
     body = await body_of(request, dict)
-    batch = converted(body if "messages" in body else {"messages": [body]}, AppendMessages)
+    batch = converted(_several(body), AppendMessages)
     done = await sessions(request).append(
         scope,
         path_part(request),
@@ -77,6 +77,14 @@ async def append_messages(request: Request) -> Response:
         ),
     )
     return answer(appended_json(done), 200 if done.duplicate else 201)
+
+
+def _several(body: JsonObject) -> JsonObject:
+    """A message alone, beside what else a request may say, as a request of several."""
+    if "messages" in body:
+        return body
+    beside: JsonObject = {name: body[name] for name in ("usage", "producer") if name in body}
+    return {"messages": [{name: value for name, value in body.items() if name not in beside}], **beside}
 
 
 def appended_json(done: Appended) -> JsonObject:

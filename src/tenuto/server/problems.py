@@ -5,6 +5,7 @@ An answer names ids, fields and limits; it repeats nothing the client sent.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from datetime import timedelta
@@ -29,6 +30,7 @@ from tenuto.model.values import JsonObject
 MEDIA_TYPE: Final = "application/problem+json"
 
 # The first that fits counts, so the exception to a family stands above it.
+_log = logging.getLogger(__name__)
 _STATUS: Final[tuple[tuple[type[TenutoError], int], ...]] = (
     (TooLarge, 413),
     (Invalid, 400),
@@ -124,6 +126,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(TenutoError)
     async def _ours(_: Request, error: TenutoError) -> Response:
+        if isinstance(error, Unavailable):
+            _log.warning("%s: %s", error.code, error)
         return of_error(error)
 
     @app.exception_handler(Refused)

@@ -6,6 +6,7 @@ The store decides inside one session; here stands what concerns who may have whi
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from hashlib import blake2b
@@ -14,7 +15,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import SessionBusy, SessionCorrupt, SessionForeign, SessionNotFound, TooLarge
+from tenuto.errors import SessionBusy, SessionCorrupt, SessionForeign, SessionNotFound, TooLarge, Unavailable
 from tenuto.model import (
     Appended,
     Batch,
@@ -49,6 +50,7 @@ from tenuto.sessions.ids import fresh_id, id_for_key
 from tenuto.sessions.transfer import SavedSession
 
 _Seen = TypeVar("_Seen")
+_log = logging.getLogger(__name__)
 
 
 class TurnRequest(Value, frozen=True, kw_only=True):
@@ -343,7 +345,16 @@ class Sessions:
             await self._announce.tell(EventKind.EXPIRED, scope, session.id)
         await self._announce.tell(EventKind.CREATED if created else EventKind.UPDATED, scope, session.id)
         if created and policy.max_sessions is not None:
-            await self._tell_gone(EventKind.EVICTED, await self._store.evict(scope, policy.max_sessions))
+            await self._make_room(scope, session.id, policy.max_sessions)
+
+    async def _make_room(self, scope: Scope, newest: str, keep: int) -> None:
+        """Let the oldest sessions go. The new one is stored, so a store that fails now must not fail its caller."""
+        try:
+            gone = await self._store.evict(scope, keep, sparing=newest)
+        except Unavailable as away:
+            _log.warning("sessions beyond %s were not evicted: %s", keep, away)
+            return
+        await self._tell_gone(EventKind.EVICTED, gone)
 
     async def _tell_gone(self, kind: EventKind, gone: Sequence[Gone]) -> None:
         for item in gone:

@@ -124,7 +124,7 @@ def _instant(body: JsonObject, now: datetime) -> datetime:
 
 
 def _parts(body: JsonObject) -> tuple[JsonObject, ...]:
-    # `parts` says it all; `text` beside it is the reading copy that our own answers carry.
+    # `parts` says it all, then `content`; `text` beside them is a reading copy, as our own answers carry it.
     for name in ("parts", "content", "text"):
         value: Any = body.get(name)
         if value is None:

@@ -1,7 +1,8 @@
 """L1: the hot sessions of this process in front of a store, never staler than the store's change feed.
 
-A hit serves heads and newest pages. Everything that writes goes to the store and forgets the entry. Before each hit the
-feed is caught up; while the feed cannot vouch for anything, nothing is answered from here.
+A hit serves heads and newest pages. Everything that writes goes to the store and forgets the entry. Before a hit the
+feed is caught up, once for each turn of the event loop: within one turn nobody can have told this process of anything
+newer. While the feed cannot vouch for anything, nothing is answered from here.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections.abc import Awaitable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeAlias, TypeVar
+
+import msgspec
 
 from tenuto.model import (
     Appended,
@@ -40,12 +43,14 @@ from tenuto.ports import ChangeFeed, Clock, Store, utc_now
 
 _HEAD_BYTES = 2048
 _Answer = TypeVar("_Answer")
+_Name: TypeAlias = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """A session's head, and its newest messages where a page brought them; `whole` when none stand before them."""
 
+    key: bytes
     session: Session
     tail: tuple[Message, ...]
     whole: bool
@@ -53,13 +58,16 @@ class _Entry:
 
 
 def _entry(session: Session, tail: tuple[Message, ...] = (), *, whole: bool = False) -> _Entry:
-    return _Entry(session, tail, whole, _HEAD_BYTES + sum(size_of(message) for message in tail))
+    key = session_key(session.scope, session.id)
+    values = len(msgspec.json.encode((session.context, session.attributes, session.metadata)))
+    return _Entry(key, session, tail, whole, _HEAD_BYTES + values + sum(size_of(message) for message in tail))
 
 
 class _Flight:
     """A question to the store that is under way, for others to wait for."""
 
-    def __init__(self, wanted: int) -> None:
+    def __init__(self, key: bytes, wanted: int) -> None:
+        self.key = key
         self.wanted = wanted
         self._answer: asyncio.Future[_Entry | None] = asyncio.get_running_loop().create_future()
 
@@ -91,8 +99,11 @@ class Cached:
         self._max_sessions = max_sessions
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
-        self._flights: dict[bytes, _Flight] = {}
+        self._entries: OrderedDict[_Name, _Entry] = OrderedDict()
+        self._flights: dict[_Name, _Flight] = {}
+        # The feed speaks of keys; hits go by name, which costs less than making a key.
+        self._names: dict[bytes, _Name] = {}
+        self._caught_up = False
         self._stack = AsyncExitStack()
         self.hits = 0
         self.misses = 0
@@ -137,36 +148,33 @@ class Cached:
     # Turns
 
     async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
-        key = session_key(scope, opening.session_id)
-        return await self._written(key, self._store.begin_turn(scope, opening))
+        return await self._written(scope, opening.session_id, self._store.begin_turn(scope, opening))
 
     async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
-        key = session_key(turn.scope, turn.session.id)
-        return await self._written(key, self._store.finish_turn(turn, closing))
+        return await self._written(turn.scope, turn.session.id, self._store.finish_turn(turn, closing))
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
         return await self._store.renew_turn(turn)
 
     async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
-        return await self._written(session_key(scope, session_id), self._store.append(scope, session_id, batch))
+        return await self._written(scope, session_id, self._store.append(scope, session_id, batch))
 
     # Changing
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        return await self._written(session_key(scope, session_id), self._store.patch(scope, session_id, changes))
+        return await self._written(scope, session_id, self._store.patch(scope, session_id, changes))
 
     async def reset(self, scope: Scope, session_id: str) -> Session:
-        return await self._written(session_key(scope, session_id), self._store.reset(scope, session_id))
+        return await self._written(scope, session_id, self._store.reset(scope, session_id))
 
     async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
-        key = session_key(scope, forking.new_id)
-        return await self._written(key, self._store.fork(scope, session_id, forking))
+        return await self._written(scope, forking.new_id, self._store.fork(scope, session_id, forking))
 
     async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
-        return await self._written(session_key(scope, session_id), self._store.truncate(scope, session_id, after))
+        return await self._written(scope, session_id, self._store.truncate(scope, session_id, after))
 
     async def delete(self, scope: Scope, session_id: str) -> None:
-        await self._written(session_key(scope, session_id), self._store.delete(scope, session_id))
+        await self._written(scope, session_id, self._store.delete(scope, session_id))
 
     # State and upkeep go straight through
 
@@ -189,8 +197,8 @@ class Cached:
     async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
         return self._forgotten(await self._store.sweep(limit))
 
-    async def evict(self, scope: Scope, keep: int) -> tuple[Gone, ...]:
-        return self._forgotten(await self._store.evict(scope, keep))
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+        return self._forgotten(await self._store.evict(scope, keep, sparing))
 
     async def stats(self, scope: Scope) -> Stats:
         return await self._store.stats(scope)
@@ -205,21 +213,30 @@ class Cached:
 
     async def _look(self, scope: Scope, session_id: str, wanted: int) -> _Entry:
         """The session with at least `wanted` newest messages, from here or from the store."""
-        if not self._feed.catch_up():
+        if not (self._caught_up or self._catch_up()):
             return await self._fetch(scope, session_id, wanted)
-        key = session_key(scope, session_id)
-        entry = self._entries.get(key)
+        name = (scope.tenant, scope.site, session_id)
+        entry = self._entries.get(name)
         if entry is not None and self._may_answer(scope, entry, wanted):
-            self._entries.move_to_end(key)
+            self._entries.move_to_end(name)
             self.hits += 1
             return entry
         self.misses += 1
-        flight = self._flights.get(key)
+        flight = self._flights.get(name)
         if flight is not None and flight.wanted >= wanted:
             joined = await flight.landed()
             if joined is not None and self._may_answer(scope, joined, wanted):
                 return joined
-        return await self._load(scope, session_id, key, wanted)
+        return await self._load(scope, session_id, name, wanted)
+
+    def _catch_up(self) -> bool:
+        self._caught_up = self._feed.catch_up()
+        if self._caught_up:
+            asyncio.get_running_loop().call_soon(self._fall_behind)
+        return self._caught_up
+
+    def _fall_behind(self) -> None:
+        self._caught_up = False
 
     def _may_answer(self, scope: Scope, entry: _Entry, wanted: int) -> bool:
         """Whether the store would say the same. A stranger is sent there too, so that hot and cold take as long."""
@@ -232,19 +249,20 @@ class Cached:
             and (not wanted or entry.whole or len(entry.tail) >= wanted)
         )
 
-    async def _load(self, scope: Scope, session_id: str, key: bytes, wanted: int) -> _Entry:
+    async def _load(self, scope: Scope, session_id: str, name: _Name, wanted: int) -> _Entry:
         """Ask the store, once for all who ask meanwhile; the answer is kept unless the session changed on the way."""
-        flight = self._flights[key] = _Flight(wanted)
+        flight = self._flights[name] = _Flight(session_key(scope, session_id), wanted)
+        self._names[flight.key] = name
         entry: _Entry | None = None
         try:
             entry = await self._fetch(scope, session_id, wanted)
             return entry
         finally:
             # Whoever changes the session takes the flight away: its answer is then out of date and not kept.
-            if self._flights.get(key) is flight:
-                self._forget(key)
+            if self._flights.get(name) is flight:
+                self._forget(name)
                 if entry is not None:
-                    self._keep(key, entry)
+                    self._keep(name, entry)
             flight.land(entry)
 
     async def _fetch(self, scope: Scope, session_id: str, wanted: int) -> _Entry:
@@ -253,40 +271,45 @@ class Cached:
         page = await self._store.messages(scope, session_id, Page(limit=wanted))
         return _entry(page.session, page.messages, whole=not page.more_before)
 
-    async def _written(self, key: bytes, write: Awaitable[_Answer]) -> _Answer:
+    async def _written(self, scope: Scope, session_id: str, write: Awaitable[_Answer]) -> _Answer:
         """Let the store write. Whether it did or failed half-way, what was known of the session is no longer."""
         try:
             return await write
         finally:
-            self._forget(key)
+            self._forget((scope.tenant, scope.site, session_id))
 
     def _forgotten(self, gone: tuple[Gone, ...]) -> tuple[Gone, ...]:
         for item in gone:
-            self._forget(session_key(item.scope, item.session_id))
+            self._forget((item.scope.tenant, item.scope.site, item.session_id))
         return gone
 
-    def _keep(self, key: bytes, entry: _Entry) -> None:
-        self._forget(key)
+    def _keep(self, name: _Name, entry: _Entry) -> None:
         if entry.size > self._max_bytes:
             return
-        self._entries[key] = entry
+        self._names[entry.key] = name
+        self._entries[name] = entry
         self._bytes += entry.size
         while self._bytes > self._max_bytes or len(self._entries) > self._max_sessions:
-            _, oldest = self._entries.popitem(last=False)
-            self._bytes -= oldest.size
+            self._forget(next(iter(self._entries)))
 
-    def _forget(self, key: bytes) -> None:
-        self._flights.pop(key, None)
-        old = self._entries.pop(key, None)
+    def _forget(self, name: _Name) -> None:
+        flight = self._flights.pop(name, None)
+        old = self._entries.pop(name, None)
         if old is not None:
             self._bytes -= old.size
+            self._names.pop(old.key, None)
+        elif flight is not None:
+            self._names.pop(flight.key, None)
 
     def _drop(self, keys: Iterable[bytes] | None) -> None:
         """What the feed tells: these sessions changed elsewhere, or any may have."""
         if keys is None:
             self._entries.clear()
             self._flights.clear()
+            self._names.clear()
             self._bytes = 0
             return
         for key in keys:
-            self._forget(key)
+            name = self._names.get(key)
+            if name is not None:
+                self._forget(name)

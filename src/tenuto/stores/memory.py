@@ -303,14 +303,16 @@ class MemoryStore:
         over = [key for key, record in self._records.items() if record.session.expired(now)]
         return self._remove(over[:limit])
 
-    async def evict(self, scope: Scope, keep: int) -> tuple[Gone, ...]:
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
         space = space_key(scope)
+        spared = session_key(scope, sparing) if sparing is not None else None
         places = sorted(
             (to_micros(record.session.updated_at), key)
             for key, record in self._records.items()
             if space_key(record.session.scope) == space
         )
-        return self._remove([key for _, key in places[: max(0, len(places) - keep)]])
+        beyond = max(0, len(places) - keep)
+        return self._remove([key for _, key in places if key != spared][:beyond])
 
     async def stats(self, scope: Scope) -> Stats:
         heads = [self._records[key].session for _, key in self._places(scope)]
@@ -477,7 +479,7 @@ def _append(
         for place, (draft, offset) in enumerate(zip(drafts, offsets, strict=True), 1)
     )
     record.log.extend(stored)
-    turns = number + offsets[-1] if offsets else number
+    turns = number + offsets[-1] if offsets else 0
     record.session = replace(record.session, last_seq=seq + len(stored), turns=max(record.session.turns, turns))
     return stored
 

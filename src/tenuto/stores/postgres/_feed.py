@@ -22,6 +22,7 @@ from typing import Any, Final, TypeAlias
 
 from tenuto.errors import TenutoError
 from tenuto.stores.postgres._faults import DRIVER_ERRORS
+from tenuto.stores.postgres._lane import Op
 from tenuto.stores.postgres._link import Connection, unread
 
 log = logging.getLogger(__name__)
@@ -43,10 +44,9 @@ _RETRY: Final = 0.2
 class Feed:
     """Listens while somebody watches."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Connection]], schema: str, own: Callable[[str], bool]) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], schema: str) -> None:
         self._connect = connect
         self._schema = schema
-        self._own = own
         self._drop: Drop | None = None
         self._heard = float("-inf")
         self._unread: Callable[[], bool] = lambda: False
@@ -123,13 +123,14 @@ class Feed:
         self._heard = time.monotonic()
         return heard
 
-    def _notified(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
+    def _notified(self, _connection: Any, _pid: int, _channel: str, told: object) -> None:
         try:
-            writer, strict, keys = news_in(str(payload))
+            _, strict, keys = news_in(str(told))
         except ValueError:
             # Somebody else uses the channel; whatever it meant, nothing may be trusted after it.
-            writer, strict, keys = "", None, None
-        if self._drop is not None and not self._own(writer):
+            strict, keys = None, None
+        # Our own changes are told too: a caller that gave up waiting does not know that its write went through.
+        if self._drop is not None:
             self._drop(keys)
         if strict is not None:
             self._strict = strict
@@ -143,13 +144,18 @@ class Feed:
             self._drop(None)
 
 
-def news_in(payload: str) -> tuple[str, int | None, list[bytes]]:
+def payload(writer: str, ops: Iterable[Op]) -> str:
+    """What a batch tells: the server sends it if anything changed. A batch is small enough for one notification."""
+    return writer + "".join({op[0].hex(): None for op in ops})
+
+
+def news_in(told: str) -> tuple[str, int | None, list[bytes]]:
     """Who tells, the number of a strict change, and the keys of the sessions that changed.
 
     Raises:
         ValueError: it is none of our notifications.
     """
-    news = _NEWS.fullmatch(payload)
+    news = _NEWS.fullmatch(told)
     if news is None:
         raise ValueError("not a notification of ours")
     writer, strict, digits = news.groups()

@@ -19,7 +19,8 @@ from tenuto.stores.postgres._link import Row
 
 Op: TypeAlias = tuple[Any, ...]
 
-MAX_OPS: Final = 128
+# Enough to share a flush; few enough that the server works on one batch while we read the answers of another.
+MAX_OPS: Final = 16
 MAX_BYTES: Final = 4 * 1024 * 1024
 
 

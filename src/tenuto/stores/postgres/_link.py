@@ -18,8 +18,9 @@ Connection: TypeAlias = "asyncpg.Connection[Any]"
 
 _SETTINGS: Final = {
     "application_name": "tenuto",
-    # Statements here are short and by key. Tables without statistics yet would lead the planner to scan them, and
-    # compiling a statement costs more than running it.
+    # Statements here are short and by key. Planning or compiling one anew costs more than running it, and tables
+    # without statistics yet would lead the planner to scan them.
+    "plan_cache_mode": "force_generic_plan",
     "jit": "off",
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",

@@ -39,8 +39,7 @@ from tenuto.model.values import Json, checked_id, checked_json
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
 from tenuto.stores.postgres._answers import appended, opened, page_of, refusal
-from tenuto.stores.postgres._faults import InDoubt
-from tenuto.stores.postgres._feed import PATIENCE, WRITER_LENGTH, Feed
+from tenuto.stores.postgres._feed import PATIENCE, WRITER_LENGTH, Feed, payload
 from tenuto.stores.postgres._lane import Lane, Op
 from tenuto.stores.postgres._link import Link, Row
 from tenuto.stores.postgres._ops import (
@@ -79,17 +78,16 @@ class PostgresStore:
     def __init__(self, link: Link, *, clock: Clock, batches: int) -> None:
         self.link = link
         self._clock = clock
-        self.writer = ""
-        self.sign_anew()
-        self._begin = Lane(self._sending("SELECT * FROM begin_turns($1, $2::opening[])"), width=batches)
-        self._finish = Lane(self._sending("SELECT * FROM finish_turns($1, $2::closing[])"), width=batches)
-        self._append = Lane(self._sending("SELECT * FROM append_batches($1, $2::batch[])"), width=batches)
+        self.writer = secrets.token_hex(WRITER_LENGTH // 2)
+        self._begin = Lane(self._sending("SELECT * FROM begin_turns($1, $2, $3::opening[])"), width=batches)
+        self._finish = Lane(self._sending("SELECT * FROM finish_turns($1, $2, $3::closing[])"), width=batches)
+        self._append = Lane(self._sending("SELECT * FROM append_batches($1, $2, $3::batch[])"), width=batches)
         self._renew = Lane(
             self._reading("SELECT nth, until FROM renew_turns($1::renewal[]) WITH ORDINALITY AS t (until, nth)"),
             width=1,
         )
         self._read = Lane(self._reading("SELECT * FROM read_sessions($1::reading[])"), width=batches)
-        self.feed = Feed(link.connect, link.schema, lambda writer: writer == self.writer)
+        self.feed = Feed(link.connect, link.schema)
 
     @classmethod
     async def open(
@@ -284,8 +282,9 @@ class PostgresStore:
         now = to_micros(self._clock())
         return await self._gone("SELECT * FROM sweep_sessions($1, $2, $3)", now, clamped(limit))
 
-    async def evict(self, scope: Scope, keep: int) -> tuple[Gone, ...]:
-        return await self._gone("SELECT * FROM evict_sessions($1, $2, $3)", space_key(scope), clamped(keep))
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+        spared = None if sparing is None else session_key(scope, sparing)
+        return await self._gone("SELECT * FROM evict_sessions($1, $2, $3, $4)", space_key(scope), clamped(keep), spared)
 
     async def stats(self, scope: Scope) -> Stats:
         row = await self.link.row("SELECT * FROM count_sessions($1, $2, $3, $4)", *shelf(scope, self._clock()))
@@ -302,7 +301,7 @@ class PostgresStore:
     # Feed
 
     def watch(self, drop: Callable[[Iterable[bytes] | None], None]) -> AbstractAsyncContextManager[None]:
-        """See `ChangeFeed`. What this object changed itself is not told."""
+        """See `ChangeFeed`. What this object changed itself is told as well."""
         return self.feed.watch(drop)
 
     def catch_up(self) -> bool:
@@ -314,18 +313,10 @@ class PostgresStore:
 
     # What the methods share
 
-    def sign_anew(self) -> None:
-        # Our own notifications are passed over, except those of a write whose end we have not seen: that cannot be
-        # told from another's, so from then on we sign differently.
-        self.writer = secrets.token_hex(WRITER_LENGTH // 2)
-
     def _sending(self, statement: str) -> Callable[[Sequence[Op]], Awaitable[Sequence[Row]]]:
         async def send(ops: Sequence[Op]) -> Sequence[Row]:
-            try:
-                return await self.link.fetch(statement, self.writer, ops)
-            except InDoubt:
-                self.sign_anew()
-                raise
+            spaces = sorted({op[1] for op in ops})
+            return await self.link.fetch(statement, payload(self.writer, ops), spaces, ops)
 
         return send
 
@@ -341,11 +332,7 @@ class PostgresStore:
         statement = f"SELECT * FROM {function}({slots})"  # noqa: S608
         row = None
         while row is None or row["code"] == "appeared":
-            try:
-                row = await self.link.row(statement, self.writer, *asked, *args)
-            except InDoubt:
-                self.sign_anew()
-                raise
+            row = await self.link.row(statement, self.writer, *asked, *args)
         if row["code"] not in ("changed", "version", "taken", "taken_foreign"):
             raise missing(session_id, row["code"], row["head"]) or SessionNotFound(session_id)
         if row["news"] is not None:

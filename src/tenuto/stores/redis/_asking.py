@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from tenuto.errors import (
     KeyReused,
@@ -24,9 +25,9 @@ from tenuto.stores.redis._keys import Keys, shelves_of
 from tenuto.stores.redis._link import Link
 from tenuto.stores.redis._records import Facts, decode_facts, encode_facts
 from tenuto.stores.redis._scripts import Script, script
-from tenuto.stores.redis._turns import Ask, doubles
+from tenuto.stores.redis._turns import Ask, integers
 from tenuto.stores.redis._url import Shape
-from tenuto.stores.redis._wire import Part, Reply
+from tenuto.stores.redis._wire import Part, Reply, pack
 
 WHAT = "session store"
 NOTHING = Ask()
@@ -40,6 +41,7 @@ class Asking:
         self.link = link
         self.keys = keys
         self._clock = clock
+        self._beginning = lru_cache(maxsize=16384)(self._begin)
         self.sharded = link.address.shape is Shape.CLUSTER
         """In a cluster shelves lie in other slots, where a session's script cannot reach them."""
 
@@ -51,16 +53,27 @@ class Asking:
         self, name: str, key: bytes, scope: Scope, ask: Ask = NOTHING, *, safe: bool = True, now: int | None = None
     ) -> Reply:
         """Run a session's script for `scope`. Raises `Undecodable` when the stored record is no session."""
-        keys = self.keys
         numbers, parts = ask
-        row = doubles(len(numbers) + 1).pack(self.now() if now is None else now, *numbers)
-        space, owner = shelves_of(scope)
-        shelf = b"" if self.sharded else keys.shelf(space)
-        args = (row, owner, shelf, keys.expiry(key), key, *parts)
+        row = integers(len(numbers) + 1).pack(self.now() if now is None else now, *numbers)
+        what, head, beginning, count = self._beginning(name, scope, key)
+        rest = pack((row, *parts))
+        packed = b"*%d\r\n%b%b" % (count + len(parts), beginning, rest[rest.index(b"\n") + 1 :])
         try:
-            return await self.link.run(script(name), keys.session(key), args, safe=safe)
+            return await self.link.run_packed(what, head, packed, safe=safe)
         except LinkDown as exc:
             raise failure(exc) from exc
+
+    def _begin(self, name: str, scope: Scope, key: bytes) -> tuple[Script, bytes, bytes, int]:
+        """What a script's calls for one session have in common, packed: it makes up more than half of a call.
+
+        These are digest, keys, and what every script takes: who asks, shelf, expiry index, session key.
+        """
+        space, owner = shelves_of(scope)
+        shelf = b"" if self.sharded else self.keys.shelf(space)
+        what, keys = script(name), self.keys.session(key)
+        parts: tuple[Part, ...] = ("EVALSHA", what.sha, len(keys), *keys, owner, shelf, self.keys.expiry(key), key)
+        packed = pack(parts)
+        return what, keys[0], packed[packed.index(b"\n") + 1 :], len(parts) + 1
 
     async def run(self, what: Script, keys: Sequence[bytes], args: Sequence[Part], *, safe: bool = True) -> Reply:
         """Run a script and return its answer; what the servers refuse becomes our own error."""

@@ -20,6 +20,8 @@ from tenuto.stores.redis._wire import Reply
 
 # Beyond this many bytes not yet taken by the kernel callers wait: a slow server must not fill our memory.
 _HIGH_WATER = 4 * 1024 * 1024
+# Bytes per second that we expect of a server and its network at the least.
+_SLOWEST = 2_000_000
 _TICK = 0.05
 # The reader moves all it still holds after each reply, so it is fed in pieces: a batch of replies would
 # otherwise be copied once for each of them.
@@ -46,7 +48,8 @@ class Connection(asyncio.Protocol):
         self._on_message = on_message
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
         self._transport: asyncio.Transport | None = None
-        self._row: deque[tuple[asyncio.Future[Reply], float]] = deque()
+        self._row: deque[tuple[asyncio.Future[Reply], float, int]] = deque()
+        self._owed = 0
         self._unsent: list[bytes] = []
         self._heard = 0.0
         self._watch: asyncio.TimerHandle | None = None
@@ -88,7 +91,9 @@ class Connection(asyncio.Protocol):
             self._heard = self._loop.time()
             if self._watch is None:
                 self._watch = self._loop.call_later(_TICK, self._look)
-        self._row.append((future, deadline - self._excused))
+        self._owed += len(packed)
+        # What waits before it, and the call itself, must go over the wire first.
+        self._row.append((future, deadline - self._excused + self._owed / _SLOWEST, len(packed)))
         return future
 
     def abort(self) -> None:
@@ -113,7 +118,8 @@ class Connection(asyncio.Protocol):
                     if not row:
                         self._unasked(reply)
                         continue
-                    future = row.popleft()[0]
+                    future, _, length = row.popleft()
+                    self._owed -= length
                     if not future.done():
                         future.set_result(reply)
         except hiredis.HiredisError:
@@ -152,13 +158,13 @@ class Connection(asyncio.Protocol):
         self._excused += late
         self._heard += late
         self._overdue(now - self._excused)
-        if now - self._heard >= self._silence:
+        if now - self._heard >= self._silence + self._owed / _SLOWEST:
             self.abort()
             return
         self._watch = self._loop.call_later(_TICK, self._look)
 
     def _overdue(self, now: float) -> None:
-        for future, deadline in self._row:
+        for future, deadline, _ in self._row:
             if deadline <= now and not future.done():
                 future.set_exception(CallTimeout("no answer in time"))
 
@@ -170,7 +176,7 @@ class Connection(asyncio.Protocol):
         if self._watch is not None:
             self._watch.cancel()
         row, self._row = self._row, deque()
-        for future, _ in row:
+        for future, _, _ in row:
             if not future.done():
                 future.set_exception(ConnectionLost(reason))
         if self._on_lost is not None:

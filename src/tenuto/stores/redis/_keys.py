@@ -1,14 +1,11 @@
 """Every key this store uses, built here and nowhere else.
 
 Keys hold digests, never ids, so nothing a user or a tenant is called can reach into another's data. All keys of
-a session share a hash tag, hence a slot; shelves and the expiry index live wherever their own tags fall.
+a session share a hash tag, hence a slot, and exist as long as it does; shelves and the expiry index live wherever their own tags fall.
 
-    <prefix>:h:{session}  hash    the head; the only key under the prefix that caches listen to
+    <prefix>:h:{session}  hash    the head, with idempotency keys and producers' marks; what caches listen to
     <prefix>:m:{session}  zset    the messages, by sequence number
     <prefix>:v:{session}  hash    context, attributes and metadata, one field per name
-    <prefix>:k:{session}  hash    idempotency keys, and what each stands for
-    <prefix>:o:{session}  list    the same keys, oldest first
-    <prefix>:p:{session}  hash    producers and the last number of each
     <prefix>:w:{shelf}    zset    a site's or an owner's sessions, by last change
     <prefix>:x:<n>        zset    whose retention may be over, by when
     <prefix>:s:{drawer}   hash    values of a scope's state
@@ -28,7 +25,7 @@ from tenuto.model.scope import owner_key, space_key, state_key
 EXPIRY_PARTS = 16
 """The expiry index is cut into this many keys, so that a cluster shares the work."""
 
-_SESSION = (b":h:", b":m:", b":v:", b":k:", b":o:", b":p:")
+_SESSION = (b":h:", b":m:", b":v:")
 
 
 class Keys:
@@ -46,7 +43,7 @@ class Keys:
         self._expiry = tuple(b"%b:x:%d" % (start, part) for part in range(EXPIRY_PARTS))
 
     def session(self, key: bytes) -> tuple[bytes, ...]:
-        """All keys of a session: head, messages, variables, idempotency keys, their order, producers' marks."""
+        """All keys of a session: head, messages, variables."""
         tail = key.hex().encode() + b"}"
         return tuple(family + tail for family in self._families)
 

@@ -19,8 +19,6 @@ from tenuto.stores.redis._wire import Part, Reply, check, error_code, pack
 
 _ASKING = pack(("ASKING",))
 _MOST_ATTEMPTS = 20
-_SLOWEST = 2_000_000
-"""Bytes per second that we expect of a server and its network at the least."""
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.1
 
@@ -83,6 +81,10 @@ class Link:
         packed = pack(("EVALSHA", script.sha, len(keys), *keys, *args))
         return self._send(packed, keys[0], safe, timeout, script)
 
+    def run_packed(self, script: Script, key: bytes, packed: bytes, *, safe: bool) -> Coroutine[None, None, Reply]:
+        """Run a script whose call the caller has packed."""
+        return self._send(packed, key, safe, None, script)
+
     async def call_at(self, endpoint: Endpoint, *parts: Part, timeout: float | None = None) -> Reply:
         """Make one call at one named server, without following redirects."""
         deadline = asyncio.get_running_loop().time() + (timeout or self.policy.call_timeout)
@@ -102,9 +104,7 @@ class Link:
     async def _send(
         self, packed: bytes, key: bytes | None, safe: bool, timeout: float | None, script: Script | None
     ) -> Reply:
-        # what takes long to send may take longer to be answered
-        patience = (timeout or self.policy.call_timeout) + len(packed) / _SLOWEST
-        deadline = asyncio.get_running_loop().time() + patience
+        deadline = asyncio.get_running_loop().time() + (timeout or self.policy.call_timeout)
         slot = self.topology.slot(key)
         node = self.topology.node(slot)
         connection = None if node is None else node.idle_connection

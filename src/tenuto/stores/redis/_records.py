@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from tenuto.errors import Invalid
 from tenuto.model import Draft, ForkPoint, Keeping, Message, Scope, Session, Status, Touch
 from tenuto.model.values import JsonObject, Value
 from tenuto.stores.codec import Undecodable, encode_draft, from_micros, to_micros
@@ -25,14 +27,18 @@ _TOUCHES: Final = (Touch.READ, Touch.WRITE, Touch.NEVER)
 _STATUSES: Final = (Status.ACTIVE, Status.INACTIVE, Status.ARCHIVED)
 # One letter before a variable's name says which of the three it belongs to.
 _KINDS: Final = (b"c", b"a", b"m")
+# Stands where there is nothing else, so that the key exists.
+_MARK: Final = b"-"
 # Totals are kept in two parts, of this and of one, because Lua counts exactly to 2**53 only.
 _PART: Final = 2**40
 
-_numbers: Final = struct.Struct(">23d")
+_numbers: Final = struct.Struct(">24q")
 _encoder: Final = msgspec.json.Encoder()
 _page: Final = msgspec.json.Decoder(tuple[Message, ...])
 _value: Final = msgspec.json.Decoder()
-_BROKEN: Final = (msgspec.MsgspecError, struct.error, ValueError, TypeError, OverflowError, IndexError, KeyError)
+_BROKEN: Final = (
+    msgspec.MsgspecError, Invalid, struct.error, ValueError, TypeError, OverflowError, IndexError, KeyError
+)  # fmt: skip
 
 
 class Facts(Value, frozen=True, kw_only=True):
@@ -88,36 +94,36 @@ def read_session(numbers: Reply, facts: Reply, title: Reply, variables: Reply) -
             updated_at=_instant(updated),
             expires_at=None if expires < 0 else _instant(expires),
             keeping=_keeping(idle, touch, max_messages, max_turns),
-            version=int(version),
+            version=version,
             title=title.decode(),
-            status=_STATUSES[int(status)],
+            status=_STATUSES[status],
             context=context,
             attributes=attributes,
             metadata=metadata,
-            turns=int(turns),
-            messages=int(messages),
-            last_seq=int(seq),
-            window_start=int(window),
-            tokens=int(tokens_high) * _PART + int(tokens_low),
-            cost_nanos=int(cost_high) * _PART + int(cost_low),
+            turns=turns,
+            messages=messages,
+            last_seq=seq,
+            window_start=window,
+            tokens=tokens_high * _PART + tokens_low,
+            cost_nanos=cost_high * _PART + cost_low,
             forked_from=known.forked_from,
         )
     except (*_BROKEN, AttributeError) as exc:
         raise Undecodable("a session's head") from exc
 
 
-def _instant(micros: float) -> datetime:
+def _instant(micros: int) -> datetime:
     # A float of seconds is exact to the microsecond until the year 2106, and three times as fast.
-    return datetime.fromtimestamp(micros / 1e6, UTC) if 0 <= micros < 2**32 * 10**6 else from_micros(int(micros))
+    return datetime.fromtimestamp(micros / 1e6, UTC) if 0 <= micros < 2**32 * 10**6 else from_micros(micros)
 
 
 @lru_cache(maxsize=1024)
-def _keeping(idle: float, touch: float, max_messages: float, max_turns: float) -> Keeping:
+def _keeping(idle: int, touch: int, max_messages: int, max_turns: int) -> Keeping:
     return Keeping(
-        idle=None if idle < 0 else timedelta(microseconds=int(idle)),
-        touch=_TOUCHES[int(touch)],
-        max_messages=None if max_messages < 0 else int(max_messages),
-        max_turns=None if max_turns < 0 else int(max_turns),
+        idle=None if idle < 0 else timedelta(microseconds=idle),
+        touch=_TOUCHES[touch],
+        max_messages=None if max_messages < 0 else max_messages,
+        max_turns=None if max_turns < 0 else max_turns,
     )
 
 
@@ -142,7 +148,18 @@ def write_numbers(session: Session) -> bytes:
         0,
         NONE,
         NONE,
+        new_epoch(),
     )
+
+
+def new_epoch() -> int:
+    """Where a session's count of removals starts: anywhere, so that no two sessions of one id share an epoch."""
+    return random.getrandbits(52)
+
+
+def epoch_of(numbers: bytes) -> int:
+    """The epoch among a head's numbers."""
+    return int.from_bytes(numbers[-8:], "big")
 
 
 @lru_cache(maxsize=1024)
@@ -170,6 +187,8 @@ def _variables(flat: Sequence[bytes]) -> tuple[JsonObject, JsonObject, JsonObjec
     found: dict[bytes, JsonObject] = {kind: {} for kind in _KINDS}
     for place in range(0, len(flat), 2):
         name = flat[place]
+        if name == _MARK:
+            continue
         found[name[:1]][name[1:].decode()] = _value.decode(flat[place + 1])
     context, attributes, metadata = found.values()
     return context, attributes, metadata

@@ -88,13 +88,14 @@ class Shelves:
             cost += session.cost_nanos
         return Stats(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost)
 
-    async def oldest(self, scope: Scope, keep: int) -> list[Place]:
-        """The places beyond `keep` at the end of a site's shelf."""
+    async def oldest(self, scope: Scope, keep: int, spared: bytes | None) -> list[Place]:
+        """The places beyond `keep` at the end of a site's shelf; in the place of a spared one stands the next."""
         shelf = self._keys.shelf(shelves_of(scope)[0])
         beyond = await self._call("ZCARD", shelf) - keep
         if beyond <= 0:
             return []
-        return _places(await self._call("ZRANGE", shelf, 0, beyond - 1, "WITHSCORES"))
+        places = _places(await self._call("ZRANGE", shelf, 0, beyond, "WITHSCORES"))
+        return [place for place in places if place[1] != spared][:beyond]
 
     async def remove_ghost(self, scope: Scope, place: Place) -> None:
         """Take down a place whose session is gone, unless a new one of the same key has taken it."""

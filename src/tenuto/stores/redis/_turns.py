@@ -1,6 +1,6 @@
 """What the scripts take and what they answer, as values: turns, batches, pages, patches and forks.
 
-Numbers travel as one string of doubles in front, the time first; texts and bodies follow.
+Numbers travel as one string in front, the time first; texts and bodies follow.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ from tenuto.model.session import without_nulls
 from tenuto.model.turn import turn_offsets
 from tenuto.stores.codec import from_micros
 from tenuto.stores.redis._keys import shelves_of
-from tenuto.stores.redis._memo import Memo
 from tenuto.stores.redis._records import (
+    FORMAT,
     NONE,
     Facts,
     divided,
     encode_facts,
     facts_of,
     keeping_numbers,
+    new_epoch,
     placed,
     read_messages,
     read_session,
@@ -53,6 +54,7 @@ from tenuto.stores.redis._records import (
     write_numbers,
     write_variables,
 )
+from tenuto.stores.redis._windows import Seen
 from tenuto.stores.redis._wire import Part, Reply
 
 
@@ -64,9 +66,9 @@ class Ask(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def doubles(count: int) -> struct.Struct:
+def integers(count: int) -> struct.Struct:
     """A row of numbers as Lua reads it."""
-    return struct.Struct(f">{count}d")
+    return struct.Struct(f">{count}q")
 
 
 def told_session(reply: Reply) -> Session:
@@ -74,46 +76,58 @@ def told_session(reply: Reply) -> Session:
     return read_session(*reply[1:5])
 
 
-def begin(scope: Scope, opening: Opening, now: int, lease_until: int) -> Ask:
+def begin(scope: Scope, opening: Opening, now: int, lease_until: int, seen: Seen | None) -> Ask:
     """What `begin_turn.lua` takes."""
     keeping = (0, NONE, NONE, NONE, NONE) if opening.keeping is None else (1, *keeping_numbers(opening.keeping))
     create, sets, new = _new(scope, opening.session_id, opening.turn_id, opening.create, now)
     producer, number = _producer(opening.producer)
+    known = (NONE, NONE) if seen is None else (seen.epoch, seen.last)
     return Ask(
-        (lease_until, opening.window, len(opening.words), number, create, sets, *keeping),
+        (lease_until, opening.window, len(opening.words), number, create, sets, *known, *keeping),
         (opening.turn_id, *_once(opening.once), producer, *map(write_draft, opening.words), *new),
     )
 
 
-def opened_turn(memo: Memo, scope: Scope, opening: Opening, reply: Reply, lease_until: int) -> OpenTurn:
-    """A turn begun or taken up again. The words did not travel back: they are the opening's own."""
-    place, first, last_active, made, words, window = reply[6:]
+def opened_turn(
+    scope: Scope, opening: Opening, reply: Reply, lease_until: int, seen: Seen | None
+) -> tuple[OpenTurn, tuple[Message, ...], int]:
+    """A turn begun or taken up again, the end of its log as far as it is known now, and how much of that is new.
+
+    The words did not travel back: they are the opening's own. Of the window came only what `seen` does not hold.
+    """
+    place, first, last_active, made, words, partly, window = reply[6:]
     session = told_session(reply)
     # resumed words stand in the log already, and so in the window that came back
     new = placed(opening.words, first, [place] * len(opening.words)) if reply[0] == b"opened" else ()
-    before = memo.read(window[::-1]) if window else ()
-    return OpenTurn(
+    log = (read_messages(window[::-1]) if window else ()) + new
+    fresh = len(log)
+    if partly and seen is not None and fresh < opening.window:
+        log = seen.messages + log
+    log = log[-session.messages :] if session.messages else ()
+    turn = OpenTurn(
         id=opening.turn_id,
         number=place,
         scope=scope,
         session=session,
         state=TurnState.RESUMED if reply[0] == b"resumed" or (opening.words and not new) else TurnState.OPENED,
         words=read_messages(words) if words else new,
-        window=_window(before, new, session, opening.window),
+        window=_window(log, session, opening.window),
         lease=opening.lease,
         lease_until=from_micros(lease_until),
         created=made != b"",
         expired=made == b"expired",
         last_active_at=None if last_active == b"" else from_micros(last_active),
     )
+    return turn, log, min(fresh, len(log))
 
 
-def _window(before: tuple[Message, ...], new: tuple[Message, ...], session: Session, size: int) -> tuple[Message, ...]:
-    """What stood in the window before, and the new words where caps and window start let them in."""
-    cap = session.keeping.max_messages
-    kept = new if cap is None else new[-cap:]
-    shown = tuple(message for message in kept if message.seq >= session.window_start)
-    return (before + shown)[-size:] if size else ()
+def _window(log: tuple[Message, ...], session: Session, size: int) -> tuple[Message, ...]:
+    """The newest of a log that the window start lets in."""
+    newest = log[-size:] if size else ()
+    start = session.window_start
+    if start > 1 and newest and newest[0].seq < start:
+        return tuple(message for message in newest if message.seq >= start)
+    return newest
 
 
 def finished_turn(scope: Scope, reply: Reply) -> OpenTurn:
@@ -168,7 +182,7 @@ def append(scope: Scope, session_id: str, batch: Batch, now: int) -> Ask:
     producer, number = _producer(batch.producer)
     drafts: tuple[Draft, ...] = batch.messages
     spent = batch.spent
-    offsets = doubles(len(drafts)).pack(*turn_offsets(drafts))
+    offsets = integers(len(drafts)).pack(*turn_offsets(drafts))
     return Ask(
         (len(drafts), number, create, sets, *divided(spent.tokens), *divided(spent.cost_nanos)),
         (batch.id, *_once(batch.once), producer, offsets, *map(write_draft, drafts), *new),
@@ -195,14 +209,14 @@ def pages(page: Page) -> Ask:
     return Ask((page.limit, _or_none(page.before), _or_none(page.after)))
 
 
-def page_of(memo: Memo, page: Page, reply: Reply) -> MessagePage:
+def page_of(page: Page, reply: Reply) -> MessagePage:
     """A page of the log. One message more than asked for tells that there are more."""
     found, beyond = reply[6:]
     kept, more = found[: page.limit], len(found) > page.limit
     forward = page.after is not None
     return MessagePage(
         session=told_session(reply),
-        messages=memo.read(kept if forward else kept[::-1]),
+        messages=read_messages(kept if forward else kept[::-1]),
         more_before=beyond > 0 if forward else more,
         more_after=more if forward else beyond > 0,
     )
@@ -268,9 +282,8 @@ def _new(
     if new.context or new.attributes or new.metadata:
         kept = (without_nulls(part) for part in (new.context, new.attributes, new.metadata))
         sets, _ = write_variables(*kept)
-    numbers = doubles(23).pack(
-        1, 0, now, now, NONE, *keeping_numbers(new.keeping), 0, 0, 0, 0, 1, 0, 0, 0, 0, NONE, 0, 0, NONE, NONE
-    )
+    begun = (0, 0, 0, 0, 1, 0, 0, 0, 0, NONE, 0, 0, NONE, NONE, new_epoch())
+    numbers = integers(24).pack(FORMAT, 0, now, now, NONE, *keeping_numbers(new.keeping), *begun)
     return 1, len(sets) // 2, (numbers, facts, shelves_of(scope)[1], new.title, *sets)
 
 

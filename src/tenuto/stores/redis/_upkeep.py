@@ -12,7 +12,7 @@ from tenuto.stores.codec import Undecodable
 from tenuto.stores.redis._asking import Asking, failure
 from tenuto.stores.redis._faults import LinkDown
 from tenuto.stores.redis._keys import shelves_of
-from tenuto.stores.redis._records import decode_facts
+from tenuto.stores.redis._records import NONE, decode_facts, read_messages
 from tenuto.stores.redis._scripts import script
 from tenuto.stores.redis._shelves import Place, Shelves
 from tenuto.stores.redis._turns import Ask, told_session
@@ -48,12 +48,12 @@ class Upkeep:
         await self._repair()
         return tuple(gone)
 
-    async def evict(self, scope: Scope, keep: int) -> tuple[Gone, ...]:
-        """Remove the site's least recently changed sessions beyond `keep`."""
+    async def evict(self, scope: Scope, keep: int, spared: bytes | None) -> tuple[Gone, ...]:
+        """Remove the site's least recently changed sessions beyond `keep`, but not the spared one."""
         gone: list[Gone] = []
         for _ in range(_ROUNDS):
             # sessions that moved or vanished meanwhile change the count, so look again
-            places = await self._shelves.oldest(scope, keep)
+            places = await self._shelves.oldest(scope, keep, spared)
             if not places:
                 break
             for place in places:
@@ -63,12 +63,26 @@ class Upkeep:
         return tuple(gone)
 
     async def set_aside(self, key: bytes, reason: str) -> None:
-        """Move an unreadable session out of the way, whole and with the reason."""
+        """Move an unreadable session out of the way, whole and with the reason; one that reads well by now stays."""
+        stamp = await self._asking.run(script("stamp"), self._keys.session(key)[:1], ())
+        if await self._reads_well(key):
+            return
         now = self._asking.now()
         keys = (*self._keys.session(key), *self._keys.quarantine(key, now))
-        if await self._asking.run(script("set_aside"), keys, (now, reason)):
+        if await self._asking.run(script("set_aside"), keys, (now, reason, stamp)):
             await self._asking.call("ZADD", self._keys.set_aside, now, key.hex(), key=self._keys.set_aside)
             log.warning("session record %s could not be read and was set aside: %s", key.hex(), reason)
+
+    async def _reads_well(self, key: bytes) -> bool:
+        """Whether everything of the session can be read. Scripts see a site's own scope as one that reaches all."""
+        try:
+            reply = await self._asking.session("snapshot", key, SYSTEM, Ask((NONE,)))
+            if reply[0] == b"ok":
+                told_session(reply)
+                read_messages(reply[6])
+        except Undecodable:
+            return False
+        return bool(reply[0] != b"corrupt")
 
     async def _due(self, part: bytes, count: int) -> list[bytes]:
         now = self._asking.now()
@@ -92,7 +106,7 @@ class Upkeep:
         elif reply[0] == b"gone":
             await self._shelves.clear(key, facts)
             return Gone(scope=told.scope, session_id=told.session_id)
-        else:
+        elif reply[0] != b"newer":
             await self._asking.call("ZREM", part, facts, key=part)
         return None
 
@@ -112,6 +126,9 @@ class Upkeep:
                 await self._asking.call("ZADD", shelf, "XX", reply[1], key, key=shelf)
             case b"absent":
                 await self._shelves.remove_ghost(scope, place)
+            case b"newer":
+                # A newer release wrote it, and is the one to judge it.
+                return None
             case _:
                 await self.set_aside(key, "its head could not be read")
                 await self._shelves.remove_ghost(scope, place)

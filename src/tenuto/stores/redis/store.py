@@ -36,8 +36,7 @@ from tenuto.stores.redis._door import LinkPolicy
 from tenuto.stores.redis._drawers import Drawers
 from tenuto.stores.redis._keys import Keys
 from tenuto.stores.redis._link import Link
-from tenuto.stores.redis._memo import Memo
-from tenuto.stores.redis._records import MICROSECOND
+from tenuto.stores.redis._records import MICROSECOND, epoch_of
 from tenuto.stores.redis._shelves import Shelves
 from tenuto.stores.redis._tracking import Tracking
 from tenuto.stores.redis._turns import (
@@ -57,6 +56,7 @@ from tenuto.stores.redis._turns import (
     told_session,
 )
 from tenuto.stores.redis._upkeep import Upkeep
+from tenuto.stores.redis._windows import Windows
 from tenuto.stores.redis._wire import Reply
 
 
@@ -73,7 +73,7 @@ class RedisStore:
         self.link = Link(url, policy)
         self.keys = Keys(self.link.address.prefix if prefix is None else prefix)
         self._asking = Asking(self.link, self.keys, clock)
-        self._memo = Memo()
+        self._windows = Windows()
         self._shelves = Shelves(self._asking)
         self._upkeep = Upkeep(self._asking, self._shelves)
         self._drawers = Drawers(self._asking)
@@ -103,7 +103,8 @@ class RedisStore:
         now = self._asking.now()
         lease_until = now + opening.lease // MICROSECOND
         key = session_key(scope, opening.session_id)
-        ask = begin(scope, opening, now, lease_until)
+        seen = self._windows.get(key, opening.window)
+        ask = begin(scope, opening, now, lease_until, seen)
         try:
             reply = await self._asking.session("begin_turn", key, scope, ask, safe=False, now=now)
             if reply[0] == b"busy":
@@ -112,29 +113,33 @@ class RedisStore:
                 return finished_turn(scope, reply)
             if reply[0] not in (b"opened", b"resumed", b"repeated"):
                 raise refusal(reply, opening.session_id, opening.producer)
-            turn = opened_turn(self._memo, scope, opening, reply, lease_until)
+            turn, log, fresh = opened_turn(scope, opening, reply, lease_until, seen)
         except Undecodable as damage:
             raise await self._corrupt(key, opening.session_id, damage) from damage
+        self._windows.keep(key, turn.session, epoch_of(reply[1]), log, fresh)
         await self._shelves.put(key, turn.session, reply[5])
         return turn
 
     async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
         # A finished turn knows itself again when it is repeated; an abandoned one does not.
-        reply = await self._of_turn("finish_turn", turn, finish(turn, closing), safe=not closing.abandoned)
+        key = session_key(turn.scope, turn.session.id)
+        reply = await self._of_turn("finish_turn", turn, key, finish(turn, closing), safe=not closing.abandoned)
         if reply[0] == b"gap":
             raise refusal(reply, turn.session.id, closing.producer)
         if reply[0] not in (b"ok", b"duplicate"):
             raise TurnLost(turn.session.id, turn.id)
         appended = finished_reply(turn, closing, reply)
         if not appended.duplicate:
-            await self._shelves.put(session_key(turn.scope, turn.session.id), appended.session, reply[5])
+            self._windows.extend(key, appended.session, epoch_of(reply[1]), appended.messages)
+            await self._shelves.put(key, appended.session, reply[5])
         return appended
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
         now = self._asking.now()
         lease_until = now + turn.lease // MICROSECOND
         ask = Ask((lease_until,), (turn.session.incarnation, turn.id))
-        reply = await self._of_turn("renew_turn", turn, ask, now=now)
+        key = session_key(turn.scope, turn.session.id)
+        reply = await self._of_turn("renew_turn", turn, key, ask, now=now)
         if reply[0] != b"ok":
             raise TurnLost(turn.session.id, turn.id)
         return replace(turn, lease_until=from_micros(lease_until))
@@ -166,7 +171,7 @@ class RedisStore:
             reply = await self._asking.session("messages", key, scope, pages(page))
             if reply[0] != b"ok":
                 raise refusal(reply, session_id)
-            return page_of(self._memo, page, reply)
+            return page_of(page, reply)
         except Undecodable as damage:
             raise await self._corrupt(key, session_id, damage) from damage
 
@@ -177,12 +182,12 @@ class RedisStore:
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         expected = changes.if_version
-        # with an expected version, a repeated write would meet its own first attempt and call it a conflict
-        return await self._head("patch", scope, session_id, patch(changes), expected=expected, safe=expected is None)
+        return await self._head("patch", scope, session_id, patch(changes), expected=expected, safe=False)
 
     async def reset(self, scope: Scope, session_id: str) -> Session:
-        self._memo.forget()
-        return await self._head("reset", scope, session_id)
+        self._windows.clear()
+        # What others wrote between a change and its repetition would be lost: reset, truncate and patch happen once.
+        return await self._head("reset", scope, session_id, safe=False)
 
     async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
         key = session_key(scope, session_id)
@@ -197,12 +202,12 @@ class RedisStore:
         return await self._head("plant", scope, forking.new_id, ask, safe=False)
 
     async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
-        self._memo.forget()
-        return await self._head("truncate", scope, session_id, Ask((after,)))
+        self._windows.drop(session_key(scope, session_id))
+        return await self._head("truncate", scope, session_id, Ask((after,)), safe=False)
 
     async def delete(self, scope: Scope, session_id: str) -> None:
-        self._memo.forget()
         key = session_key(scope, session_id)
+        self._windows.drop(key)
         try:
             reply = await self._asking.session("delete", key, scope, safe=False)
             if reply[0] != b"ok":
@@ -232,12 +237,12 @@ class RedisStore:
     # Upkeep
 
     async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
-        self._memo.forget()
+        self._windows.clear()
         return await self._upkeep.sweep(limit)
 
-    async def evict(self, scope: Scope, keep: int) -> tuple[Gone, ...]:
-        self._memo.forget()
-        return await self._upkeep.evict(scope, keep)
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+        self._windows.clear()
+        return await self._upkeep.evict(scope, keep, None if sparing is None else session_key(scope, sparing))
 
     async def stats(self, scope: Scope) -> Stats:
         return await self._shelves.stats(scope, self._asking.now())
@@ -288,10 +293,9 @@ class RedisStore:
         return session
 
     async def _of_turn(
-        self, name: str, turn: OpenTurn, ask: Ask, *, safe: bool = True, now: int | None = None
+        self, name: str, turn: OpenTurn, key: bytes, ask: Ask, *, safe: bool = True, now: int | None = None
     ) -> Reply:
         """Run a script of a turn under way. A session that cannot be read is lost to its turn as well."""
-        key = session_key(turn.scope, turn.session.id)
         try:
             reply = await self._asking.session(name, key, turn.scope, ask, safe=safe, now=now)
             if reply[0] in (b"corrupt", b"newer"):

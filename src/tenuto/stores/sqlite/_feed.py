@@ -24,9 +24,8 @@ class Feed:
     takes a few microseconds. It waits for no lock; where one is in the way, nothing is vouched for.
     """
 
-    def __init__(self, path: Path, own_writer: int) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._own_writer = own_writer
         self._drops: list[Drop] = []
         self._db: sqlite3.Connection | None = None
         self._version: int | None = None
@@ -78,7 +77,7 @@ class Feed:
             self._start_over(db)
             return
         rows = db.execute(
-            "SELECT number, writer, keys FROM change WHERE number > ? ORDER BY number", (self._number,)
+            "SELECT number, keys FROM change WHERE number > ? ORDER BY number", (self._number,)
         ).fetchall()
         if not rows:
             return
@@ -86,9 +85,9 @@ class Feed:
             self._start_over(db)  # The list was pruned past the last entry we saw.
             return
         self._number = rows[-1][0]
-        for _, writer, keys in rows:
-            if writer != self._own_writer:
-                self._tell([keys[at : at + _KEY_BYTES] for at in range(0, len(keys), _KEY_BYTES)])
+        # Our own commits are told too: a caller that gave up waiting does not know that its write went through.
+        for _, keys in rows:
+            self._tell([keys[at : at + _KEY_BYTES] for at in range(0, len(keys), _KEY_BYTES)])
 
     def _start_over(self, db: sqlite3.Connection) -> None:
         """Take the present as the beginning; whatever was cached before may be stale."""

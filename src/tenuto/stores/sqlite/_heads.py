@@ -25,6 +25,10 @@ from tenuto.stores.sqlite._writer import Transaction
 _MICROSECOND: Final = timedelta(microseconds=1)
 _LAST_MOMENT: Final = to_micros(datetime(MAXYEAR, 12, 31, tzinfo=UTC))
 
+_WITHIN_REACH: Final = """
+    SELECT * FROM head WHERE key = ? AND (expires_at IS NULL OR expires_at > ?) AND (? IS NULL OR owner = ?)
+"""
+
 Execute = Callable[..., sqlite3.Cursor]
 
 
@@ -50,8 +54,12 @@ def _keys(scope: Scope, session_id: str) -> tuple[bytes, bytes | None]:
 
 def find(execute: Execute, ask: Ask) -> Head | None:
     """The session under this key, whoever owns it and however old it is."""
+    return _found(execute, "SELECT * FROM head WHERE key = ?", (ask.key,), ask)
+
+
+def _found(execute: Execute, query: str, values: tuple[object, ...], ask: Ask) -> Head | None:
     try:
-        row = execute("SELECT * FROM head WHERE key = ?", (ask.key,)).fetchone()
+        row = execute(query, values).fetchone()
     except sqlite3.OperationalError as exc:
         if not is_bad_text(exc):
             raise
@@ -64,10 +72,15 @@ def find(execute: Execute, ask: Ask) -> Head | None:
 def reach(execute: Execute, ask: Ask) -> Head:
     """The session, if it exists for the one who asks.
 
+    The row is looked for and judged in SQL, so that a foreign or expired one takes as long as none at all.
+
     Raises:
         SessionNotFound: it does not.
     """
-    return _within_reach(find(execute, ask), ask)
+    head = _found(execute, _WITHIN_REACH, (ask.key, ask.now, ask.owner, ask.owner), ask)
+    if head is None:
+        raise SessionNotFound(ask.session_id)
+    return head
 
 
 def take(txn: Transaction, ask: Ask) -> Head | None:

@@ -105,12 +105,12 @@ def excess(db: sqlite3.Connection, scope: Scope, keep: int) -> int:
     return max(0, _population(db.execute, scope) - keep)
 
 
-def evict(txn: Transaction, scope: Scope, keep: int, limit: int, now: int) -> tuple[Gone, ...]:
-    """Remove up to `limit` of the site's least recently changed sessions beyond `keep`."""
+def evict(txn: Transaction, scope: Scope, keep: int, spared: bytes | None, limit: int, now: int) -> tuple[Gone, ...]:
+    """Remove up to `limit` of the site's least recently changed sessions beyond `keep`, but not the spared one."""
     beyond = _population(txn.execute, scope) - keep
     rows = txn.execute(
-        "SELECT id, key FROM session WHERE space = ? ORDER BY updated_at, key LIMIT ?",
-        (space_key(scope), max(0, min(beyond, limit))),
+        "SELECT id, key FROM session WHERE space = ? AND key IS NOT ? ORDER BY updated_at, key LIMIT ?",
+        (space_key(scope), spared, max(0, min(beyond, limit))),
     ).fetchall()
     return tuple(gone for row, key in rows for gone in _removed(txn, row, key, now))
 

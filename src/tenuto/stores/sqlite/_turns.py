@@ -136,7 +136,6 @@ def append(txn: Transaction, ask: Ask, scope: Scope, batch: Batch, bodies: Seque
     if batch.producer is not None:
         _once.advance(txn, head, batch.producer)
     number = head.turns + 1
-    head.turns = number
     stored = _log.add(txn, head, bodies, [number + offset for offset in turn_offsets(batch.messages)])
     if guard is not None:
         _once.note(txn, head, guard, batch.id, _span(head, stored), finished=True)

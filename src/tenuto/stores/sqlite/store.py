@@ -34,7 +34,7 @@ from tenuto.model import (
     StateEntry,
     Stats,
 )
-from tenuto.model.scope import state_key
+from tenuto.model.scope import session_key, state_key
 from tenuto.model.values import Json, checked_id, checked_json
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.codec import to_micros
@@ -95,7 +95,7 @@ class SqliteStore:
         file = checked_path(path)
         writing, *reading = await asyncio.to_thread(open_file, file, synchronous, readers, patience)
         writer = Writer(writing, patience)
-        return cls(path=file, clock=clock, writer=writer, readers=Readers(reading), feed=Feed(file, writer.id))
+        return cls(path=file, clock=clock, writer=writer, readers=Readers(reading), feed=Feed(file))
 
     async def __aenter__(self) -> SqliteStore:
         return self
@@ -205,11 +205,12 @@ class SqliteStore:
                 break
         return gone
 
-    async def evict(self, scope: Scope, keep: int) -> tuple[Gone, ...]:
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+        spared = None if sparing is None else session_key(scope, sparing)
         gone: tuple[Gone, ...] = ()
         for _ in range(0, await self._readers.run(_shelves.excess, scope, keep), _UPKEEP_STRIDE):
             now = to_micros(self._clock())
-            gone += await self._writer.run(_shelves.evict, scope, keep, _UPKEEP_STRIDE, now)
+            gone += await self._writer.run(_shelves.evict, scope, keep, spared, _UPKEEP_STRIDE, now)
         return gone
 
     async def stats(self, scope: Scope) -> Stats:

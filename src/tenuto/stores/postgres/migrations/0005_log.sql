@@ -23,7 +23,7 @@ $$;
 
 -- A message with its place in the log; the caller sends it without the opening brace.
 CREATE FUNCTION placed(seq bigint, turn bigint, body bytea) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
-    SELECT ('{"seq":' || seq || ',"turn":' || turn || ',')::bytea || body
+    SELECT ('{"seq":' || seq::text || ',"turn":' || turn::text || ',')::bytea || body
 $$;
 
 -- Messages at the end of the log; `numbers` are their turns, or one turn for all.

@@ -161,17 +161,19 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION begin_turns(writer text, ops opening[]) RETURNS SETOF began LANGUAGE plpgsql AS $$
+-- `news` is what caches are told if anything changed, `spaces` whose calls these are, in order.
+CREATE FUNCTION begin_turns(news text, spaces bytea[], ops opening[]) RETURNS SETOF began LANGUAGE plpgsql AS $$
 DECLARE
     here bytea;
     plain opened[];
     op opening;
     answer began;
     place int := 0;
+    count int := 0;
     done int[] := '{}';
-    changed bytea[] := '{}';
+    changed boolean := false;
 BEGIN
-    FOR here IN SELECT DISTINCT space FROM unnest(ops) ORDER BY space LOOP
+    FOREACH here IN ARRAY spaces LOOP
         PERFORM set_config('tenuto.space', here::text, true);
         plain := begin_plain(ops, here);
         CONTINUE WHEN plain IS NULL;
@@ -186,21 +188,24 @@ BEGIN
                  ORDER BY seq DESC LIMIT greatest(size - added, 0)
             ) newest
           ) AS before (past);
-        done := done || ARRAY(SELECT nth FROM unnest(plain));
-        changed := changed || ARRAY(SELECT (head).key FROM unnest(plain));
+        changed := true;
+        count := count + cardinality(plain);
+        IF count < cardinality(ops) THEN
+            done := done || ARRAY(SELECT nth FROM unnest(plain));
+        END IF;
     END LOOP;
-    IF cardinality(done) < cardinality(ops) THEN
+    IF count < cardinality(ops) THEN
         FOREACH op IN ARRAY ops LOOP
             place := place + 1;
             CONTINUE WHEN place = ANY (done);
             answer := begin_turn(op);
             answer.nth := place;
-            IF answer.code IN ('opened', 'resumed') THEN
-                changed := changed || op.key;
-            END IF;
+            changed := changed OR answer.code IN ('opened', 'resumed');
             RETURN NEXT answer;
         END LOOP;
     END IF;
-    PERFORM announce(writer, changed);
+    IF changed THEN
+        PERFORM pg_notify(current_schema(), news);
+    END IF;
 END
 $$;

@@ -75,9 +75,11 @@ END
 $$;
 
 -- Plain endings of one space, all in one statement; every other one is left to `finish_turn`.
-CREATE FUNCTION finish_plain(ops closing[], here bytea) RETURNS SETOF appended LANGUAGE plpgsql AS $$
+CREATE FUNCTION finish_plain(ops closing[], here bytea) RETURNS appended[] LANGUAGE plpgsql AS $$
+DECLARE
+    plain appended[];
 BEGIN
-    RETURN QUERY WITH closed AS (
+    WITH closed AS (
         UPDATE sessions s SET
             version = s.version + 1, updated_at = greatest(o.now, s.updated_at), expires_at = deadline(s, o.now),
             shelf = greatest(o.now, s.updated_at) >> 26, due = deadline(s, o.now) >> 28,
@@ -99,40 +101,48 @@ BEGIN
           FROM closed, unnest(reply) WITH ORDINALITY AS word (body, place),
                LATERAL (SELECT (head).last_seq - cardinality(reply) + place) AS its (seq)
     )
-    SELECT nth, 'appended', NULL::bigint, head, false, false, number, cardinality(reply), NULL::bytea FROM closed;
+    SELECT array_agg(ROW(nth, 'appended', NULL, head, false, false, number, cardinality(reply), NULL)::appended)
+      INTO plain FROM closed;
+    RETURN plain;
 END
 $$;
 
-CREATE FUNCTION finish_turns(writer text, ops closing[]) RETURNS SETOF appended LANGUAGE plpgsql AS $$
+-- `news` is what caches are told if anything changed, `spaces` whose calls these are, in order.
+CREATE FUNCTION finish_turns(news text, spaces bytea[], ops closing[]) RETURNS SETOF appended LANGUAGE plpgsql AS $$
 DECLARE
     here bytea;
+    plain appended[];
     op closing;
     answer appended;
     place int := 0;
+    count int := 0;
     done int[] := '{}';
-    changed bytea[] := '{}';
+    changed boolean := false;
 BEGIN
-    FOR here IN SELECT DISTINCT space FROM unnest(ops) ORDER BY space LOOP
+    FOREACH here IN ARRAY spaces LOOP
         PERFORM set_config('tenuto.space', here::text, true);
-        FOR answer IN SELECT * FROM finish_plain(ops, here) LOOP
-            done := done || answer.nth;
-            changed := changed || (answer.head).key;
-            RETURN NEXT answer;
-        END LOOP;
+        plain := finish_plain(ops, here);
+        CONTINUE WHEN plain IS NULL;
+        RETURN QUERY SELECT * FROM unnest(plain);
+        changed := true;
+        count := count + cardinality(plain);
+        IF count < cardinality(ops) THEN
+            done := done || ARRAY(SELECT nth FROM unnest(plain));
+        END IF;
     END LOOP;
-    IF cardinality(done) < cardinality(ops) THEN
+    IF count < cardinality(ops) THEN
         FOREACH op IN ARRAY ops LOOP
             place := place + 1;
             CONTINUE WHEN place = ANY (done);
             answer := finish_turn(op);
             answer.nth := place;
-            IF answer.code = 'appended' THEN
-                changed := changed || op.key;
-            END IF;
+            changed := changed OR answer.code IN ('appended');
             RETURN NEXT answer;
         END LOOP;
     END IF;
-    PERFORM announce(writer, changed);
+    IF changed THEN
+        PERFORM pg_notify(current_schema(), news);
+    END IF;
 END
 $$;
 

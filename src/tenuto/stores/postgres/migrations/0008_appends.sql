@@ -42,7 +42,7 @@ BEGIN
     done.code := 'appended';
     done.added := cardinality(op.words);
     done.number := head.turns + 1;
-    last_turn := done.number;
+    last_turn := head.turns;
     IF done.added > 0 THEN
         last_turn := done.number + op.offsets[done.added];
         IF last_turn = done.number THEN
@@ -63,9 +63,11 @@ END
 $$;
 
 -- Plain appends of one space, all in one statement; every other one is left to `append_batch`.
-CREATE FUNCTION append_plain(ops batch[], here bytea) RETURNS SETOF appended LANGUAGE plpgsql AS $$
+CREATE FUNCTION append_plain(ops batch[], here bytea) RETURNS appended[] LANGUAGE plpgsql AS $$
+DECLARE
+    plain appended[];
 BEGIN
-    RETURN QUERY WITH grown AS (
+    WITH grown AS (
         UPDATE sessions s SET
             version = s.version + 1, updated_at = greatest(o.now, s.updated_at), expires_at = deadline(s, o.now),
             shelf = greatest(o.now, s.updated_at) >> 26, due = deadline(s, o.now) >> 28,
@@ -73,7 +75,7 @@ BEGIN
             messages = s.messages + cardinality(o.words), last_seq = s.last_seq + cardinality(o.words),
             tokens = s.tokens + o.tokens, cost_nanos = s.cost_nanos + o.cost_nanos
           FROM unnest(ops) WITH ORDINALITY AS o
-         WHERE o.space = here AND o.once IS NULL AND o.producer IS NULL
+         WHERE o.space = here AND o.once IS NULL AND o.producer IS NULL AND cardinality(o.words) > 0
            AND s.key = o.key AND s.set_aside_at IS NULL AND (o.whole OR s.owner = o.owner)
            AND (s.expires_at IS NULL OR s.expires_at > o.now)
            AND s.max_turns IS NULL
@@ -87,39 +89,47 @@ BEGIN
           FROM grown, unnest(words, offsets) WITH ORDINALITY AS word (body, step, place),
                LATERAL (SELECT (head).last_seq - cardinality(words) + place, number + step) AS its (seq, turn)
     )
-    SELECT nth, 'appended', NULL::bigint, head, false, false, number, cardinality(words), NULL::bytea FROM grown;
+    SELECT array_agg(ROW(nth, 'appended', NULL, head, false, false, number, cardinality(words), NULL)::appended)
+      INTO plain FROM grown;
+    RETURN plain;
 END
 $$;
 
-CREATE FUNCTION append_batches(writer text, ops batch[]) RETURNS SETOF appended LANGUAGE plpgsql AS $$
+-- `news` is what caches are told if anything changed, `spaces` whose calls these are, in order.
+CREATE FUNCTION append_batches(news text, spaces bytea[], ops batch[]) RETURNS SETOF appended LANGUAGE plpgsql AS $$
 DECLARE
     here bytea;
+    plain appended[];
     op batch;
     answer appended;
     place int := 0;
+    count int := 0;
     done int[] := '{}';
-    changed bytea[] := '{}';
+    changed boolean := false;
 BEGIN
-    FOR here IN SELECT DISTINCT space FROM unnest(ops) ORDER BY space LOOP
+    FOREACH here IN ARRAY spaces LOOP
         PERFORM set_config('tenuto.space', here::text, true);
-        FOR answer IN SELECT * FROM append_plain(ops, here) LOOP
-            done := done || answer.nth;
-            changed := changed || (answer.head).key;
-            RETURN NEXT answer;
-        END LOOP;
+        plain := append_plain(ops, here);
+        CONTINUE WHEN plain IS NULL;
+        RETURN QUERY SELECT * FROM unnest(plain);
+        changed := true;
+        count := count + cardinality(plain);
+        IF count < cardinality(ops) THEN
+            done := done || ARRAY(SELECT nth FROM unnest(plain));
+        END IF;
     END LOOP;
-    IF cardinality(done) < cardinality(ops) THEN
+    IF count < cardinality(ops) THEN
         FOREACH op IN ARRAY ops LOOP
             place := place + 1;
             CONTINUE WHEN place = ANY (done);
             answer := append_batch(op);
             answer.nth := place;
-            IF answer.code = 'appended' THEN
-                changed := changed || op.key;
-            END IF;
+            changed := changed OR answer.code IN ('appended');
             RETURN NEXT answer;
         END LOOP;
     END IF;
-    PERFORM announce(writer, changed);
+    IF changed THEN
+        PERFORM pg_notify(current_schema(), news);
+    END IF;
 END
 $$;

@@ -27,8 +27,9 @@ BEGIN
 END
 $$;
 
--- Remove a space's least recently changed sessions beyond a number, oldest first.
-CREATE FUNCTION evict_sessions(writer text, a_space bytea, kept bigint) RETURNS SETOF removed LANGUAGE plpgsql AS $$
+-- Remove a space's least recently changed sessions beyond a number, oldest first, but not the spared one.
+CREATE FUNCTION evict_sessions(writer text, a_space bytea, kept bigint, spared bytea) RETURNS SETOF removed
+LANGUAGE plpgsql AS $$
 DECLARE
     head sessions;
     news int;
@@ -38,7 +39,7 @@ BEGIN
     FOR head IN
         SELECT * FROM (
             SELECT * FROM sessions WHERE space = a_space AND set_aside_at IS NULL
-             ORDER BY shelf DESC, updated_at DESC, key DESC OFFSET kept
+             ORDER BY key IS NOT DISTINCT FROM spared DESC, shelf DESC, updated_at DESC, key DESC OFFSET kept
         ) over ORDER BY updated_at, key
     LOOP
         PERFORM FROM sessions WHERE ref = head.ref AND version = head.version FOR UPDATE SKIP LOCKED;

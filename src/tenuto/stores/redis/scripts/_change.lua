@@ -5,10 +5,7 @@ local function set_variables(n, at, sets, removals)
   for i = at, at + 2 * sets - 1, 2 do call('HSET', VARS, ARGV[i], ARGV[i + 1]) end
   at = at + 2 * sets
   for i = at, at + removals - 1 do call('HDEL', VARS, ARGV[i]) end
-  if sets > 0 then
-    bare[#bare + 1] = VARS
-    n[HAS_VARS] = 1
-  end
+  if sets > 0 then n[HAS_VARS] = 1 end
   return at + removals
 end
 

@@ -3,8 +3,8 @@
 
 -- Fields, numbers, and why they are new ('absent' or 'expired'); or nil and an answer.
 -- Nothing is written before `settle`, so that a call refused later leaves everything as it was.
-local function find_or_create(create, at)
-  local got, n = reach()
+local function find_or_create(create, at, key, producer)
+  local got, n = reach('k' .. key, 'p' .. producer)
   if got or create == 0 or (n[1] ~= 'absent' and n[1] ~= 'expired') then return got, n end
   local fresh = numbers_of(ARGV[at])
   return { ARGV[at], ARGV[at + 2], ARGV[at + 1], ARGV[at + 3] }, fresh, n[1]
@@ -12,8 +12,7 @@ end
 
 -- Make a session real that was found to be absent. Leftovers of an earlier one under this id go.
 local function settle(n, incarnation, at, sets)
-  call('UNLINK', unpack(KEYS))
-  call('HSET', HEAD, 'f', ARGV[at + 1], 'o', ARGV[at + 2], 't', ARGV[at + 3], 'i', incarnation)
+  lay(ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], incarnation)
   for i = at + 4, at + 3 + 2 * sets, 2 do call('HSET', VARS, ARGV[i], ARGV[i + 1]) end
   if sets > 0 then n[HAS_VARS] = 1 end
 end

@@ -1,26 +1,27 @@
 -- A session's head: read and checked. Every script of a session begins with this part.
 --
--- KEYS: head, log, vars, keyed, order, marks; all under one hash tag.
--- ARGV: numbers (the first is the time), the caller's owner ('' reaches all), the site's shelf ('' where shelves
---       lie on other servers), the key of the expiry index, the session key; then what the script itself takes.
+-- KEYS: head, log, vars; all under one hash tag.
+-- ARGV: the caller's owner ('' reaches all), the site's shelf ('' where shelves lie on other servers), the key of
+--       the expiry index, the session key; numbers (the first is the time); then what the script itself takes.
 -- The head is a hash: s numbers, f facts that never change, o owner, i incarnation, t title, l lease, c the turn
--- closed last. Instants are microseconds, -1 means none. Bodies are opaque here.
+-- closed last; k<key> what an idempotency key stands for, r<place> which key came when, p<producer> its last
+-- number. Instants are microseconds, -1 means none. Bodies are opaque here.
 --
 -- Counted in instructions, a value that passes between Lua and the server costs 1,500, a table in an answer 5,000
 -- and a local that a function refers to 300. So all numbers travel as one string, answers are flat, and constants
 -- are written in by the loader.
--- const: FORMAT=1 SIZE=184 LAYOUT='>ddddddddddddddddddddddd'
+-- const: FORMAT=1 SIZE=192 LAYOUT='>i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8'
 -- const: VERSION=2 CREATED=3 UPDATED=4 EXPIRES=5 IDLE=6 TOUCH=7 MAX_MESSAGES=8 MAX_TURNS=9 STATUS=10 TURNS=11
--- const: MESSAGES=12 SEQ=13 WINDOW=14 TOKENS=15 COST=17 LEASE_UNTIL=19 HAS_KEYS=20 HAS_VARS=21 INDEXED=22 BACKED=23
+-- const: MESSAGES=12 SEQ=13 WINDOW=14 TOKENS=15 COST=17 LEASE_UNTIL=19 KEYS_SEEN=20 HAS_VARS=21 INDEXED=22 BACKED=23 EPOCH=24
 -- const: ON_READ=0 NEVER=2
 local call, unpack, struct = redis.call, unpack, struct
-local HEAD, LOG, VARS, KEYED, ORDER, MARKS = unpack(KEYS)
-local caller = ARGV[2]
-local now = struct.unpack('>d', ARGV[1])
+local HEAD, LOG, VARS = unpack(KEYS)
+local caller = ARGV[1]
+local now = struct.unpack('>i8', ARGV[5])
 
 -- The numbers of a head, or nil and why not: corrupt, or written by a newer release.
 local function numbers_of(raw)
-  local format = #raw >= 8 and struct.unpack('>d', raw)
+  local format = #raw >= 8 and struct.unpack('>i8', raw)
   if #raw == SIZE and format == FORMAT then return { struct.unpack(LAYOUT, raw) } end
   return nil, format and format > FORMAT and format < 1000 and 'newer' or 'corrupt'
 end

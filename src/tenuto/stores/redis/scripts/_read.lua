@@ -8,8 +8,8 @@ local function touched(n, numbers)
   if step - whole > 0.5 or (step - whole == 0.5 and whole % 2 == 1) then whole = whole + 1 end
   if moved - n[EXPIRES] < whole then return numbers end
   n[EXPIRES] = moved
-  back(n, {})
-  numbers = struct.pack(LAYOUT, unpack(n, 1, 23))
+  back(n)
+  numbers = struct.pack(LAYOUT, unpack(n, 1, 24))
   call('HSET', HEAD, 's', numbers)
   return numbers
 end

@@ -1,14 +1,12 @@
 -- Changing a session: messages, and the end that every change has.
-local bare = {}
 
 -- Store the bodies in ARGV from `at` on as messages of one turn, or of the turns that `offsets` says.
 -- Returns the first and last sequence number.
 local function append(n, at, count, turn, offsets)
   local first, last = n[SEQ] + 1, n[SEQ] + count
-  if n[MESSAGES] == 0 and count > 0 then bare[#bare + 1] = LOG end
   local pending, place = {}, turn
   for i = 0, count - 1 do
-    if offsets then place = turn + struct.unpack('>d', offsets, 8 * i + 1) end
+    if offsets then place = turn + struct.unpack('>i8', offsets, 8 * i + 1) end
     pending[#pending + 1] = first + i
     pending[#pending + 1] = string.format('{"seq":%.0f,"turn":%.0f,', first + i, place) .. ARGV[at + i]
     if #pending == 1000 then
@@ -18,7 +16,7 @@ local function append(n, at, count, turn, offsets)
   end
   if #pending > 0 then call('ZADD', LOG, unpack(pending)) end
   n[SEQ], n[MESSAGES] = last, n[MESSAGES] + count
-  if place > n[TURNS] then n[TURNS] = place end
+  if count > 0 and place > n[TURNS] then n[TURNS] = place end
   return first, last
 end
 
@@ -28,7 +26,7 @@ local function trim(n)
   local first = n[MAX_MESSAGES] >= 0 and math.max(0, count - n[MAX_MESSAGES]) or 0
   local at, step, found = 0, 1, n[MAX_TURNS] < 0 or oldest <= 0
   while at < count and not found do
-    local members = call('ZRANGE', LOG, at, at + step - 1)
+    local members = call('ZRANGE', LOG, at + 1, at + step)
     for i = 1, #members do
       local turn = tonumber(string.match(members[i], '^{"seq":%d+,"turn":(%d+),'))
       found = (turn or 0) > oldest
@@ -39,7 +37,7 @@ local function trim(n)
   end
   first = math.max(first, at)
   if first > 0 then
-    call('ZREMRANGEBYRANK', LOG, 0, first - 1)
+    call('ZREMRANGEBYRANK', LOG, 1, first)
     n[MESSAGES] = count - first
   end
 end
@@ -53,16 +51,16 @@ local function changed(n, owner, ...)
   n[VERSION] = n[VERSION] + 1
   if now > n[UPDATED] then n[UPDATED] = now end
   n[EXPIRES] = n[IDLE] < 0 and -1 or (n[TOUCH] == NEVER and n[CREATED] or n[UPDATED]) + n[IDLE]
-  back(n, bare)
+  back(n)
   local due = n[EXPIRES] >= 0 and (n[INDEXED] < 0 or n[EXPIRES] < n[INDEXED])
   if due then n[INDEXED] = n[EXPIRES] end
-  local shelf = ARGV[3]
+  local shelf = ARGV[2]
   if shelf ~= '' then
-    redis.pcall('ZADD', shelf, n[UPDATED], ARGV[5])
-    if owner ~= '' then redis.pcall('ZADD', string.sub(shelf, 1, -34) .. owner .. '}', n[UPDATED], ARGV[5]) end
-    if due then redis.pcall('ZADD', ARGV[4], n[EXPIRES], call('HGET', HEAD, 'f')) end
+    redis.pcall('ZADD', shelf, n[UPDATED], ARGV[4])
+    if owner ~= '' then redis.pcall('ZADD', string.sub(shelf, 1, -34) .. owner .. '}', n[UPDATED], ARGV[4]) end
+    if due then redis.pcall('ZADD', ARGV[3], n[EXPIRES], call('HGET', HEAD, 'f')) end
   end
-  local numbers = struct.pack(LAYOUT, unpack(n, 1, 23))
+  local numbers = struct.pack(LAYOUT, unpack(n, 1, 24))
   call('HSET', HEAD, 's', numbers, ...)
   return numbers, due and 1 or 0
 end

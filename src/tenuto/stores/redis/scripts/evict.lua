@@ -1,6 +1,6 @@
 -- needs: head
 -- Remove the session if it has not changed since it stood at this place of its shelf.
-local _, at = struct.unpack('>dd', ARGV[1])
+local _, at = struct.unpack('>i8i8', ARGV[5])
 caller, now = '', -1
 local got, n = reach()
 if not got then return n end

@@ -10,5 +10,5 @@ if n[EXPIRES] >= 0 and n[EXPIRES] <= moment then
   return { 'gone', got[2] }
 end
 n[INDEXED] = n[EXPIRES]
-call('HSET', HEAD, 's', struct.pack(LAYOUT, unpack(n, 1, 23)))
+call('HSET', HEAD, 's', struct.pack(LAYOUT, unpack(n, 1, 24)))
 return { 'kept', n[EXPIRES] }

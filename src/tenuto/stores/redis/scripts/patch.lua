@@ -1,6 +1,6 @@
 -- needs: head lasting write change
 -- Change the head.
-local _, expected, titled, status, window, sets, removals = struct.unpack('>ddddddd', ARGV[1])
+local _, expected, titled, status, window, sets, removals = struct.unpack('>i8i8i8i8i8i8i8', ARGV[5])
 local got, n = reach()
 if not got then return n end
 if expected >= 0 and expected ~= n[VERSION] then return { 'version', n[VERSION] } end

@@ -1,7 +1,7 @@
--- needs: head lasting write change
+-- needs: head lasting write change lay
 -- Make a session that branched off another, with its messages, unless its id is taken.
 -- ARGV: numbers, facts, owner, title, incarnation; variables; sequence number and message in turn.
-local _, sets, count = struct.unpack('>ddd', ARGV[1])
+local _, sets, count = struct.unpack('>i8i8i8', ARGV[5])
 local asked = caller
 caller = ''
 local got, why = reach()
@@ -11,8 +11,7 @@ if got then
 end
 if why[1] ~= 'absent' and why[1] ~= 'expired' then return why end
 local n = numbers_of(ARGV[6])
-call('UNLINK', unpack(KEYS))
-call('HSET', HEAD, 'f', ARGV[7], 'o', ARGV[8], 't', ARGV[9], 'i', ARGV[10])
+lay(ARGV[7], ARGV[8], ARGV[9], ARGV[10])
 local at = set_variables(n, 11, sets, 0)
 for i = at, at + 2 * count - 1, 1000 do
   call('ZADD', LOG, unpack(ARGV, i, math.min(i + 999, at + 2 * count - 1)))

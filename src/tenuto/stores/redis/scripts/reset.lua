@@ -2,13 +2,17 @@
 -- Forget messages, context, metadata and idempotency keys; title, attributes, totals and marks stay.
 local got, n = reach()
 if not got then return n end
-call('UNLINK', LOG, KEYED, ORDER)
+call('ZREMRANGEBYSCORE', LOG, 1, '+inf')
 call('HDEL', HEAD, 'l', 'c')
-n[HAS_KEYS], n[LEASE_UNTIL], n[MESSAGES], n[WINDOW] = 0, -1, 0, n[SEQ] + 1
-if n[HAS_VARS] == 1 then
-  for _, name in ipairs(call('HKEYS', VARS)) do
-    if string.sub(name, 1, 1) ~= 'a' then call('HDEL', VARS, name) end
-  end
+for _, name in ipairs(n[KEYS_SEEN] > 0 and call('HKEYS', HEAD) or {}) do
+  local kind = string.sub(name, 1, 1)
+  if kind == 'k' or kind == 'r' then call('HDEL', HEAD, name) end
 end
+for _, name in ipairs(n[HAS_VARS] == 1 and call('HKEYS', VARS) or {}) do
+  local kind = string.sub(name, 1, 1)
+  if kind == 'c' or kind == 'm' then call('HDEL', VARS, name) end
+end
+n[KEYS_SEEN], n[LEASE_UNTIL], n[MESSAGES], n[WINDOW] = 0, -1, 0, n[SEQ] + 1
+n[EPOCH] = n[EPOCH] + 1
 local numbers, due = changed(n, got[2])
 return { 'ok', numbers, got[3], got[4], variables(n), due }

@@ -1,5 +1,8 @@
 -- Move a session that cannot be read out of the way, with the reason; nothing of it is lost.
--- KEYS: the session's keys, as many names to keep them under, and one for the note. ARGV: time, reason.
+-- KEYS: the session's keys, as many names to keep them under, and one for the note. ARGV: time, reason, stamp.
+-- Only what still bears the stamp goes: another process may have done it, and a fresh session may stand here now.
+local seen = redis.pcall('HGET', KEYS[1], 's')
+if (type(seen) == 'string' and seen or '') ~= ARGV[3] then return 0 end
 local count = (#KEYS - 1) / 2
 local kept = 0
 for i = 1, count do

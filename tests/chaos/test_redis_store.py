@@ -1,0 +1,169 @@
+"""Sessions in Redis while servers die, fill up, refuse writes and change places."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tenuto.errors import StoreFull, StoreReadOnly, Unavailable
+from tenuto.model import Page, SessionQuery
+from tenuto.model.scope import session_key
+from tenuto.stores.redis import LinkPolicy, RedisStore
+from tenuto.stores.redis._cluster import slot_of
+from tests.samples import ANN, batch, begin, closing, once, talk, texts
+from tests.servers import RedisServer, start_cluster, start_redis, start_sentinel
+from tests.unit.test_redis_cluster import begin_move, end_move, move_keys
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[RedisStore]:
+    store = await RedisStore.open(url)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    with start_redis() as started:
+        yield started
+
+
+async def answers_again(store: RedisStore, within: float = 10) -> None:
+    async with asyncio.timeout(within):
+        while True:
+            try:
+                await store.ping()
+            except Unavailable:
+                await asyncio.sleep(0.02)
+            else:
+                return
+
+
+async def test_a_turn_outlives_the_server_it_began_on(server: RedisServer) -> None:
+    """The server is killed between the question and the answer; what was acknowledged is there."""
+    async with opened(server.url) as store:
+        turn = await begin(store, ANN, "s", "one")
+        server.kill()
+        with pytest.raises(Unavailable):
+            await store.get(ANN, "s")
+        server.restart()
+        await answers_again(store)
+
+        await store.finish_turn(turn, closing("two"))
+        assert await texts(store, ANN, "s") == ["one", "two"]
+
+
+async def test_no_call_waits_longer_than_its_time_for_a_frozen_server(server: RedisServer) -> None:
+    """T7."""
+    store = await RedisStore.open(server.url, policy=LinkPolicy(call_timeout=0.3, connect_timeout=0.3))
+    await talk(store, ANN, "s", "one", "two")
+    server.freeze()
+    started = asyncio.get_running_loop().time()
+
+    outcomes = await asyncio.gather(
+        *(store.messages(ANN, "s", Page()) for _ in range(10)),
+        *(store.append(ANN, "s", batch("lost")) for _ in range(10)),
+        return_exceptions=True,
+    )
+
+    took = asyncio.get_running_loop().time() - started
+    server.thaw()
+    assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
+    assert took < 1.5
+    await answers_again(store)
+    await store.close()
+
+
+async def test_a_keyed_write_whose_fate_was_unknown_is_stored_once(server: RedisServer) -> None:
+    """The reply to the write is lost; asking again with the key tells that it happened."""
+    async with opened(server.url) as store:
+        await talk(store, ANN, "s", "one", "two")
+        for number in range(20):
+            write = asyncio.ensure_future(store.append(ANN, "s", batch("keyed", once=once(f"k{number}"))))
+            await asyncio.sleep(0)
+            server.call("CLIENT", "KILL", "TYPE", "normal")
+            await write
+        assert (await store.get(ANN, "s")).messages == 22
+
+
+async def test_a_server_without_memory_is_full_and_keeps_nothing_by_halves(server: RedisServer) -> None:
+    async with opened(server.url) as store:
+        await talk(store, ANN, "s", "one", "two")
+        server.call("CONFIG", "SET", "maxmemory", 1)
+        with pytest.raises(StoreFull):
+            await begin(store, ANN, "s", "three")
+        with pytest.raises(StoreFull):
+            await begin(store, ANN, "new", "three")
+        server.call("CONFIG", "SET", "maxmemory", 0)
+
+        assert await texts(store, ANN, "s") == ["one", "two"]
+        assert [session.id for session in (await store.list(ANN, SessionQuery())).sessions] == ["s"]
+        assert (await store.get(ANN, "s")).version == 2
+
+
+async def test_a_replica_can_be_read_and_not_written() -> None:
+    with start_sentinel() as group:
+        async with opened(group.url) as store:
+            await talk(store, ANN, "s", "one", "two")
+            await store.link.call("WAIT", 1, 2000, timeout=3)
+        async with opened(group.replica.url) as store:
+            assert await texts(store, ANN, "s") == ["one", "two"]
+            with pytest.raises(StoreReadOnly):
+                await begin(store, ANN, "s", "three")
+
+
+async def test_a_conversation_goes_on_after_a_failover() -> None:
+    with start_sentinel() as group:
+        async with opened(group.url) as store:
+            turn = await begin(store, ANN, "s", "one")
+            assert await store.link.call("WAIT", 1, 2000, timeout=3) == 1
+            await asyncio.to_thread(group.fail_over)
+            await answers_again(store)
+
+            await store.finish_turn(turn, closing("two"))
+            assert await texts(store, ANN, "s") == ["one", "two"]
+
+
+async def test_a_conversation_goes_on_while_its_slot_moves() -> None:
+    with start_cluster() as cluster:
+        async with opened(cluster.url) as store:
+            await talk(store, ANN, "s", "one", "two")
+            slot = slot_of(store.keys.session(session_key(ANN, "s"))[0])
+            source, target = begin_move(cluster, slot)
+            talking = asyncio.ensure_future(talk(store, ANN, "s", "three", "four"))
+            move_keys(source, target, slot, 10)
+            await talking
+            end_move(cluster, slot, target)
+            await talk(store, ANN, "s", "five", "six")
+
+            assert await texts(store, ANN, "s") == ["one", "two", "three", "four", "five", "six"]
+            assert len((await store.list(ANN, SessionQuery())).sessions) == 1
+
+
+async def test_a_lost_cluster_node_takes_only_its_own_sessions_along() -> None:
+    with start_cluster() as cluster:
+        async with opened(cluster.url) as store:
+            for number in range(12):
+                await talk(store, ANN, f"s{number}", "one", "two")
+            down = cluster.nodes[1]
+            held = {
+                f"s{number}": cluster.owner_of(store.keys.session(session_key(ANN, f"s{number}"))[0].decode())
+                for number in range(12)
+            }
+            down.kill()
+
+            for session_id, node in held.items():
+                if node is down:
+                    with pytest.raises(Unavailable):
+                        await store.get(ANN, session_id)
+                else:
+                    assert (await store.get(ANN, session_id)).messages == 2
+            down.restart()
+            cluster.wait_until_whole()
+            await answers_again(store)
+            assert (await store.stats(ANN)).sessions == 12

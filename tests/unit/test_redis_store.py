@@ -1,0 +1,379 @@
+"""What is particular to sessions in Redis: windows that travel as differences, keys, shelves and their repair."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from tenuto.errors import InvalidSetting, KeyReused, SessionCorrupt, SessionNotFound, Unavailable
+from tenuto.model import Changes, Keeping, NewSession, OpenTurn, Page, Producer, SessionQuery, TurnState, Usage
+from tenuto.model.scope import session_key
+from tenuto.stores.redis import RedisStore
+from tenuto.stores.redis._cluster import slot_of
+from tenuto.stores.redis._keys import Keys, shelves_of
+from tests.clock import FakeClock
+from tests.samples import ACME, ANN, BOB, batch, begin, closing, fresh, once, opening, talk, texts
+from tests.servers import RedisCluster, RedisServer
+
+
+@asynccontextmanager
+async def opened(url: str, prefix: str, clock: FakeClock | None = None) -> AsyncIterator[RedisStore]:
+    store = await RedisStore.open(url, prefix=prefix, clock=clock or FakeClock())
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+async def store(redis_server: RedisServer, fake_clock: FakeClock) -> AsyncIterator[RedisStore]:
+    async with opened(redis_server.url, fresh("store"), fake_clock) as opened_store:
+        yield opened_store
+
+
+@pytest.fixture
+async def pair(redis_server: RedisServer, fake_clock: FakeClock) -> AsyncIterator[tuple[RedisStore, RedisStore]]:
+    """Two processes, as far as the server can tell, with one clock."""
+    prefix = fresh("pair")
+    async with (
+        opened(redis_server.url, prefix, fake_clock) as here,
+        opened(redis_server.url, prefix, fake_clock) as there,
+    ):
+        yield here, there
+
+
+def shown(turn: OpenTurn) -> list[str]:
+    return [message.text for message in turn.window]
+
+
+# Windows
+
+
+async def test_a_window_holds_what_another_process_added(pair: tuple[RedisStore, RedisStore]) -> None:
+    here, there = pair
+    await talk(here, ANN, "s", "one", "two")
+    await there.append(ANN, "s", batch("three", "four"))
+    await talk(there, ANN, "s", "five", "six")
+
+    turn = await begin(here, ANN, "s", "seven")
+
+    assert shown(turn) == ["one", "two", "three", "four", "five", "six", "seven"]
+    assert [message.seq for message in turn.window] == [1, 2, 3, 4, 5, 6, 7]
+
+
+async def test_a_window_forgets_what_another_process_took_away(pair: tuple[RedisStore, RedisStore]) -> None:
+    here, there = pair
+    await talk(here, ANN, "s", "one", "two")
+    await talk(here, ANN, "s", "three", "four")
+    await there.truncate(ANN, "s", 2)
+    await there.append(ANN, "s", batch("other"))
+    turn = await begin(here, ANN, "s", "five")
+    assert shown(turn) == ["one", "two", "other", "five"]
+    await here.finish_turn(turn, closing("six"))
+
+    await there.reset(ANN, "s")
+    turn = await begin(here, ANN, "s", "seven")
+    assert shown(turn) == ["seven"]
+
+
+async def test_a_window_is_not_taken_from_an_earlier_session_of_the_same_id(
+    pair: tuple[RedisStore, RedisStore],
+) -> None:
+    """At the very same instant, and with as many messages."""
+    here, there = pair
+    await talk(here, ANN, "s", "old one", "old two")
+    await there.delete(ANN, "s")
+    await talk(there, ANN, "s", "new one", "new two")
+
+    assert shown(await begin(here, ANN, "s", "three")) == ["new one", "new two", "three"]
+
+
+async def test_a_window_of_any_size_is_whole(pair: tuple[RedisStore, RedisStore]) -> None:
+    here, there = pair
+    for number in range(60):
+        await talk(here, ANN, "s", f"q{number}", f"a{number}")
+    for size in (0, 1, 2, 3, 20, 64, 90, 200):
+        turn = await begin(here, ANN, "s", f"size {size}", window=size)
+        log = await texts(there, ANN, "s")
+        assert shown(turn) == (log[-size:] if size else [])
+        await here.finish_turn(turn, closing("ok"))
+
+
+async def test_a_window_respects_caps_and_its_start_whoever_set_them(pair: tuple[RedisStore, RedisStore]) -> None:
+    here, there = pair
+    capped = NewSession(keeping=Keeping(max_messages=5))
+    for number in range(4):
+        turn = await begin(here, ANN, "s", f"q{number}", create=capped)
+        await here.finish_turn(turn, closing(f"a{number}"))
+    turn = await begin(here, ANN, "s", "q4", create=capped)
+    assert shown(turn) == ["q2", "a2", "q3", "a3", "q4"]
+    await here.finish_turn(turn, closing("a4"))
+
+    await there.patch(ANN, "s", Changes(window_start=10))
+    turn = await begin(here, ANN, "s", "q5")
+    assert shown(turn) == ["a4", "q5"]
+
+
+async def test_a_window_that_grew_by_more_than_itself_is_the_newest_part(pair: tuple[RedisStore, RedisStore]) -> None:
+    here, there = pair
+    await talk(here, ANN, "s", "one", "two")
+    await there.append(ANN, "s", batch(*(f"m{number}" for number in range(50))))
+
+    turn = await begin(here, ANN, "s", "last", window=10)
+
+    assert shown(turn) == [*(f"m{number}" for number in range(41, 50)), "last"]
+    await here.finish_turn(turn, closing("reply"))
+    assert shown(await begin(there, ANN, "s", "again", window=12))[:3] == ["m41", "m42", "m43"]
+
+
+# Totals and keys
+
+
+async def test_totals_are_exact_beyond_what_lua_counts(store: RedisStore) -> None:
+    most = 2**53 - 1
+    for _ in range(3):
+        turn = await begin(store, ANN, "s", "hi")
+        await store.finish_turn(turn, closing(tokens=most, cost_nanos=most - 1))
+
+    session = await store.get(ANN, "s")
+    assert (session.tokens, session.cost_nanos) == (3 * most, 3 * (most - 1))
+
+
+async def test_a_thousand_keys_are_remembered_and_no_more(store: RedisStore) -> None:
+    for number in range(1001):
+        await store.append(ANN, "s", batch("hi", once=once(f"key-{number}"), usage=Usage()))
+
+    assert (await store.append(ANN, "s", batch("hi", once=once("key-1")))).duplicate
+    with pytest.raises(KeyReused):
+        await store.append(ANN, "s", batch("hi", once=once("key-1000", "another")))
+    assert not (await store.append(ANN, "s", batch("hi", once=once("key-0")))).duplicate
+    assert not (await store.append(ANN, "s", batch("hi", once=once("key-1")))).duplicate
+
+
+async def test_a_key_that_was_taken_back_counts_from_when_it_came_again(store: RedisStore) -> None:
+    await store.append(ANN, "s", batch("kept"))
+    await store.append(ANN, "s", batch("gone", once=once("again")))
+    await store.truncate(ANN, "s", 1)
+    for number in range(500):
+        await store.append(ANN, "s", batch("hi", once=once(f"key-{number}")))
+    await store.append(ANN, "s", batch("back", once=once("again")))
+    for number in range(500, 1000):
+        await store.append(ANN, "s", batch("hi", once=once(f"key-{number}")))
+
+    assert (await store.append(ANN, "s", batch("back", once=once("again")))).duplicate
+
+
+async def test_a_finished_turn_is_found_after_others_came(store: RedisStore) -> None:
+    first = await begin(store, ANN, "s", "one", once=once("k1"))
+    await store.finish_turn(first, closing("two"))
+    await talk(store, ANN, "s", "three", "four")
+
+    again = await store.finish_turn(first, closing("two"))
+    resumed = await begin(store, ANN, "s", "one", once=once("k1"))
+
+    assert again.duplicate
+    assert resumed.state is TurnState.FINISHED
+    assert [message.text for message in resumed.reply] == ["two"]
+
+
+# What the server is asked
+
+
+async def test_each_method_is_one_script_and_no_request_searches_keys(redis_server: RedisServer) -> None:
+    async with opened(redis_server.url, fresh("count")) as store:
+        await each_method(store, "warm")
+        redis_server.call("CONFIG", "RESETSTAT")
+
+        await each_method(store, "s")
+        calls = await commands(redis_server)
+        await store.list(ACME, SessionQuery(title="u"))
+        await store.delete(ANN, "s")
+
+        assert calls["evalsha"] == 9
+        assert not calls.keys() & {"keys", "scan", "script|load", "eval"}
+        assert not (await commands(redis_server)).keys() & {"keys", "scan"}
+
+
+async def each_method(store: RedisStore, session_id: str) -> None:
+    first = opening(session_id, "one", once=once("k"), producer=Producer(id="p", seq=1))
+    turn = await store.begin_turn(ANN, first)
+    await store.renew_turn(turn)
+    await store.finish_turn(turn, closing("two", changes=Changes(title="T", context={"a": 1})))
+    await store.append(ANN, session_id, batch("three"))
+    await store.get(ANN, session_id)
+    await store.messages(ANN, session_id, Page())
+    await store.patch(ANN, session_id, Changes(title="U"))
+    await store.truncate(ANN, session_id, 3)
+    await store.reset(ANN, session_id)
+
+
+async def commands(server: RedisServer) -> dict[str, int]:
+    return {name.removeprefix("cmdstat_"): int(stat["calls"]) for name, stat in server.info("commandstats").items()}
+
+
+async def test_the_keys_of_a_session_share_a_slot_and_hold_no_id() -> None:
+    keys = Keys("tenuto")
+    names = keys.session(session_key(ANN, "{odd}*:..\N{GRINNING FACE}"))
+
+    assert len({slot_of(name) for name in names}) == 1
+    assert all(b"odd" not in name and name.isascii() for name in names)
+
+
+@pytest.mark.parametrize("prefix", ["", "a{b", "a}b", "a*", "a b", "\N{LATIN SMALL LETTER E WITH ACUTE}"])
+def test_a_prefix_that_could_reach_elsewhere_is_refused(prefix: str) -> None:
+    """T18, T20."""
+    with pytest.raises(InvalidSetting):
+        Keys(prefix)
+
+
+async def test_two_prefixes_are_two_installations(redis_server: RedisServer) -> None:
+    async with opened(f"{redis_server.url}?prefix={fresh('a')}", fresh("x")) as here:
+        await talk(here, ANN, "s", "one", "two")
+        other = await RedisStore.open(f"{redis_server.url}?prefix={fresh('b')}")
+        with pytest.raises(SessionNotFound):
+            await other.get(ANN, "s")
+        await other.close()
+
+
+async def test_every_key_goes_by_itself_some_time_after_the_deadline(store: RedisStore) -> None:
+    """A5: the store forgets idle sessions even where nobody sweeps."""
+    kept = NewSession(keeping=Keeping(idle=timedelta(minutes=30)), context={"a": 1})
+    turn = await begin(store, ANN, "s", "one", create=kept, once=once("k"))
+    await store.finish_turn(turn, closing("two", changes=Changes(attributes={"b": 2})))
+    await store.reset(ANN, "s")
+    await store.append(ANN, "s", batch("three"))
+
+    for key in store.keys.session(session_key(ANN, "s")):
+        ttl = await store.link.call("PTTL", key, key=key)
+        assert timedelta(hours=1) < timedelta(milliseconds=ttl) <= timedelta(hours=2, minutes=30)
+
+    await begin(store, ANN, "s", "four", keeping=Keeping(idle=None))
+    for key in store.keys.session(session_key(ANN, "s")):
+        assert await store.link.call("PTTL", key, key=key) == -1
+
+
+# Damage
+
+
+@pytest.mark.parametrize(
+    ("family", "command", "words"),
+    [
+        (0, "HSET", ("s", "seven")),
+        (0, "HDEL", ("f",)),
+        (0, "HSET", ("f", "{}")),
+        (1, "ZADD", (2, '{"seq":2,"turn":1,"id":')),
+        (2, "HSET", ("cx", "{")),
+    ],
+)
+async def test_damage_anywhere_sets_the_session_aside_whole(
+    store: RedisStore, family: int, command: str, words: tuple[str | int, ...]
+) -> None:
+    """X6: a corrupt record is kept with the reason, and its id is free again."""
+    await talk(store, ANN, "s", "one", "two")
+    await store.patch(ANN, "s", Changes(context={"x": 1}))
+    key = session_key(ANN, "s")
+    names = store.keys.session(key)
+    await store.link.call(command, names[family], *words, key=names[family])
+
+    with pytest.raises(SessionCorrupt):
+        await store.messages(ANN, "s", Page())
+    with pytest.raises(SessionNotFound):
+        await store.get(ANN, "s")
+
+    note = store.keys.quarantine(key, store._asking.now())
+    assert await store.link.call("EXISTS", *note, key=note[0]) == 4
+    assert await store.link.call("HGET", note[-1], "reason", key=note[-1])
+    assert await store.link.call("ZSCORE", store.keys.set_aside, key.hex(), key=store.keys.set_aside)
+    await talk(store, ANN, "s", "fresh", "start")
+    assert await texts(store, ANN, "s") == ["fresh", "start"]
+
+
+async def test_a_key_of_another_type_is_damage_too(store: RedisStore) -> None:
+    head = store.keys.session(session_key(ANN, "s"))[0]
+    await store.link.call("SET", head, "not a hash", key=head)
+
+    with pytest.raises(SessionCorrupt):
+        await begin(store, ANN, "s", "one")
+    assert (await begin(store, ANN, "s", "one")).created
+
+
+async def test_a_session_of_a_newer_release_is_left_alone(store: RedisStore) -> None:
+    await talk(store, ANN, "s", "one", "two")
+    head = store.keys.session(session_key(ANN, "s"))[0]
+    await store.link.call("HSET", head, "s", (2).to_bytes(8, "big") + bytes(300), key=head)
+
+    with pytest.raises(Unavailable, match="newer format"):
+        await store.get(ANN, "s")
+    with pytest.raises(Unavailable, match="newer format"):
+        await begin(store, ANN, "s", "three")
+    assert await store.link.call("EXISTS", head, key=head) == 1
+
+
+# Shelves
+
+
+async def test_a_listing_tidies_up_after_sessions_that_went_by_themselves(store: RedisStore) -> None:
+    await talk(store, ANN, "gone", "one", "two")
+    await talk(store, ANN, "here", "one", "two")
+    names = store.keys.session(session_key(ANN, "gone"))
+    await store.link.call("DEL", *names, key=names[0])
+
+    listed = await store.list(ANN, SessionQuery())
+
+    assert [session.id for session in listed.sessions] == ["here"]
+    for shelf in shelves_of(ANN):
+        assert await store.link.call("ZCARD", store.keys.shelf(shelf), key=store.keys.shelf(shelf)) == 1
+
+
+async def test_sessions_that_a_crash_left_unlisted_are_put_back(redis_cluster: RedisCluster) -> None:
+    """In a cluster shelves follow in a second step; a process that dies in between leaves it undone."""
+    async with opened(redis_cluster.url, fresh("crash")) as store:
+        for number in range(20):
+            await talk(store, ANN, f"s{number}", "one", "two")
+        for shelf in shelves_of(ANN):
+            key = store.keys.shelf(shelf)
+            await store.link.call("DEL", key, key=key)
+        assert (await store.list(ANN, SessionQuery())).sessions == ()
+
+        await store.sweep()
+
+        assert len((await store.list(ANN, SessionQuery())).sessions) == 20
+        assert len((await store.list(ACME, SessionQuery())).sessions) == 20
+        assert (await store.list(BOB, SessionQuery())).sessions == ()
+
+
+async def test_a_sweep_finds_sessions_whose_deadline_moved(store: RedisStore, fake_clock: FakeClock) -> None:
+    """The index is told of a deadline once; the sweep moves the entry on until it is really over."""
+    kept = NewSession(keeping=Keeping(idle=timedelta(minutes=30)))
+    await store.append(ANN, "s", batch("one", create=kept))
+    for _ in range(3):
+        fake_clock.advance(timedelta(minutes=20))
+        await store.append(ANN, "s", batch("more"))
+        assert await store.sweep() == ()
+    fake_clock.advance(timedelta(minutes=31))
+
+    assert [gone.session_id for gone in await store.sweep()] == ["s"]
+    assert await store.sweep() == ()
+
+
+async def test_many_writers_on_one_session_lose_nothing(redis_cluster: RedisCluster) -> None:
+    """T3: through two links, on a cluster."""
+    prefix = fresh("many")
+    async with opened(redis_cluster.url, prefix) as here, opened(redis_cluster.url, prefix) as there:
+
+        async def write(store: RedisStore, mark: str) -> None:
+            for number in range(20):
+                await store.append(ANN, "s", batch(f"{mark}{number}", usage=Usage(tokens=3, cost_nanos=5)))
+
+        async with asyncio.TaskGroup() as tasks:
+            for worker in range(8):
+                tasks.create_task(write(here, f"h{worker}."))
+                tasks.create_task(write(there, f"t{worker}."))
+
+        session = await here.get(ANN, "s")
+        assert (session.messages, session.last_seq, session.tokens, session.cost_nanos) == (320, 320, 960, 1600)
+        assert len(set(await texts(there, ANN, "s"))) == 320
