@@ -1,0 +1,31 @@
+"""What the model sees: token counts, the window, the budget, layouts and the account of it all. Pure: no I/O."""
+
+from tenuto.context.agent import agent_system, profile_text
+from tenuto.context.assembly import LEAST_QUESTION, assemble, check_budget, materials_of, room_of
+from tenuto.context.cutting import boundary_after, boundary_before, cut
+from tenuto.context.relevance import Similarity, cosine, has_relevant_history, lexical, points_back
+from tenuto.context.tokens import DEFAULT_ENCODING, ENCODINGS, Counter, encoding_for
+from tenuto.context.wording import language_of
+
+__all__ = [
+    "DEFAULT_ENCODING",
+    "ENCODINGS",
+    "LEAST_QUESTION",
+    "Counter",
+    "Similarity",
+    "agent_system",
+    "assemble",
+    "boundary_after",
+    "boundary_before",
+    "check_budget",
+    "cosine",
+    "cut",
+    "encoding_for",
+    "has_relevant_history",
+    "language_of",
+    "lexical",
+    "materials_of",
+    "points_back",
+    "profile_text",
+    "room_of",
+]

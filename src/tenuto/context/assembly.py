@@ -1,0 +1,218 @@
+"""Putting a prompt together: one hard budget over everything, and an account of what became of each candidate.
+
+Who gets room first: the system prompt and the question; the newest turn; the summary; preferences; then evidence and
+memories against older turns. Older turns leave a share of the prompt to what is recalled, whether or not it is used
+this time, so that the window does not breathe with every question; what they do not need, the recalled may have.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenuto.context.account import Account
+from tenuto.context.cutting import cut
+from tenuto.context.layout import Chosen, Layout, Page, layout_for
+from tenuto.context.tokens import Counter
+from tenuto.context.turns import Reader
+from tenuto.context.window import Filling, Window
+from tenuto.errors import InvalidSetting
+from tenuto.model.message import Message, Role
+from tenuto.model.policy import ContextPolicy
+from tenuto.model.prompt import (
+    Fate,
+    Kind,
+    Language,
+    Materials,
+    Piece,
+    Prompt,
+    PromptPolicy,
+    Reason,
+)
+from tenuto.model.turn import OpenTurn
+
+# A budget must leave at least this much for a question; less is a mistake in the settings.
+LEAST_QUESTION: Final = 64
+# A text that would keep fewer tokens than this is dropped instead of cut.
+_LEAST_CUT: Final = 32
+
+
+def room_of(policy: PromptPolicy, counter: Counter) -> int:
+    """The tokens a prompt may take, as the counter counts them."""
+    return int((policy.budget - policy.reply) / counter.margin)
+
+
+def check_budget(policy: PromptPolicy, system: str, counter: Counter, language: Language = Language.ENGLISH) -> None:
+    """Refuse a budget that the system prompt fills, before anybody asks a question.
+
+    Raises:
+        InvalidSetting: beside the system prompt and the layout there is no room for a question.
+    """
+    layout = layout_for(policy.layout, language, counter, {}, policy.recalled)
+    needed = counter.count(system) + layout.reserve() + LEAST_QUESTION
+    if needed > room_of(policy, counter):
+        raise InvalidSetting(
+            "budget",
+            f"{policy.budget} tokens with {policy.reply} for the reply are too few: "
+            f"system prompt, layout and a question of {LEAST_QUESTION} tokens take {needed}",
+        )
+
+
+def materials_of(turn: OpenTurn, system: str, question: str | None = None) -> Materials:
+    """What a begun turn brings along: question, history, speaker. The rest is added with `msgspec.structs.replace`.
+
+    The question is the turn's words, or the live text where that differs from what is stored; a turn without words
+    (an answer made anew) asks what the user said last.
+    """
+    words = turn.words or _last_words(turn.window)
+    asked = {message.seq for message in words}
+    return Materials(
+        question="\n".join(message.text for message in words) if question is None else question,
+        system=system,
+        window_start=turn.session.window_start,
+        history=tuple(message for message in turn.window if message.seq not in asked),
+        persona=turn.scope.persona,
+        speaker=words[-1].speaker if words else None,
+    )
+
+
+def assemble(materials: Materials, policy: PromptPolicy, context: ContextPolicy, counter: Counter) -> Prompt:
+    """The prompt for one turn, within its budget, and its manifest. Pure: the same in, the same out.
+
+    Raises:
+        InvalidSetting: the system prompt alone does not leave room for a question.
+    """
+    layout = layout_for(policy.layout, materials.language, counter, materials.names, policy.recalled)
+    return _Assembly(materials, policy, context, counter, layout).prompt()
+
+
+@dataclass(slots=True)
+class _Assembly:
+    materials: Materials
+    policy: PromptPolicy
+    context: ContextPolicy
+    counter: Counter
+    layout: Layout
+    left: int = 0
+
+    def prompt(self) -> Prompt:
+        room = room_of(self.policy, self.counter)
+        self.left = room - self.layout.reserve(self.materials.speaker)
+        account = Account(self.counter, self.policy, room)
+        system = self._system(account)
+        question = self._question(account)
+        covered, filling = self._history(room)
+        newest = filling.newest(self.left, self.materials.persona if self.materials.isolated else None)
+        self.left -= newest
+        summary = self._text(account, Kind.SUMMARY, self.materials.summary)
+        preferences = self._text(account, Kind.PREFERENCES, self.materials.preferences)
+        window = filling.older(self.left + newest - self._share(room), self.policy.trim)
+        self.left -= window.cost - newest
+        evidence = self._pieces(account, Kind.EVIDENCE, self.materials.evidence or ())
+        memories = self._pieces(account, Kind.MEMORY, self.materials.memories or ())
+        self._tell(account, covered, window, bool(summary))
+        page = Page(self.counter)
+        chosen = Chosen(
+            system=system,
+            preferences=preferences,
+            summary=summary,
+            memories=memories,
+            evidence=evidence,
+            window=window.shown,
+            question=question,
+            speaker=self.materials.speaker,
+        )
+        stable = self.layout.write(page, chosen)
+        account.add(Kind.FRAME, Fate.KEPT, Reason.ALWAYS, page.frame)
+        return Prompt(messages=page.messages(), manifest=account.manifest(), stable=stable)
+
+    def _system(self, account: Account) -> str:
+        text = self.materials.system
+        tokens = self.counter.fixed(text)
+        if tokens + LEAST_QUESTION > self.left:
+            raise InvalidSetting("budget", f"the system prompt's {tokens} tokens leave no room for a question")
+        self.left -= tokens
+        if text:
+            account.add(Kind.SYSTEM, Fate.KEPT, Reason.ALWAYS, tokens)
+        return text
+
+    def _question(self, account: Account) -> str:
+        whole = self.counter.count(self.materials.question)
+        text = cut(self.materials.question, self.left, self.counter.count, whole)
+        tokens = whole if text is self.materials.question else self.counter.count(text)
+        fate, reason = (Fate.KEPT, Reason.ALWAYS) if tokens == whole else (Fate.CUT, Reason.OVER_BUDGET)
+        account.add(Kind.QUESTION, fate, reason, tokens, whole)
+        self.left -= tokens
+        return text
+
+    def _history(self, room: int) -> tuple[Sequence[Message], Filling]:
+        materials = self.materials
+        begins = max(materials.covered + 1 if materials.summary else 1, materials.window_start)
+        first = bisect_left(materials.history, begins, key=lambda message: message.seq)
+        open_talk = materials.history[first:] if materials.relevant else ()
+        reader = Reader(self.layout, self.counter, self.policy.message_tokens or max(16, room // 4))
+        slides = bool(open_talk) and open_talk[0].seq > begins
+        return materials.history[:first], Filling(open_talk, self.context, reader, slides)
+
+    def _share(self, room: int) -> int:
+        recalls = self.materials.evidence is not None or self.materials.memories is not None
+        return int(self.policy.recall_share * room) if recalls else 0
+
+    def _text(self, account: Account, kind: Kind, text: str) -> str:
+        if not text:
+            return ""
+        whole = self.counter.count(text)
+        if kind is Kind.SUMMARY and not self.materials.relevant:
+            account.add(kind, Fate.DROPPED, Reason.IRRELEVANT, 0, whole)
+            return ""
+        if whole > self.left and self.left < _LEAST_CUT:
+            account.add(kind, Fate.DROPPED, Reason.OVER_BUDGET, 0, whole)
+            return ""
+        kept = cut(text, self.left, self.counter.count, whole)
+        tokens = whole if kept is text else self.counter.count(kept)
+        fate, reason = (Fate.KEPT, Reason.FITS) if kept is text else (Fate.CUT, Reason.OVER_BUDGET)
+        account.add(kind, fate, reason, tokens, whole)
+        self.left -= tokens
+        return kept
+
+    def _pieces(self, account: Account, kind: Kind, pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+        kept: list[Piece] = []
+        for piece in pieces:
+            text = self.layout.quoted(piece.text)
+            around = self.layout.around_piece(piece, kind is Kind.EVIDENCE)
+            words = self.counter.text(text, piece.tokens if text == piece.text else 0)
+            room = self.left - around
+            if words > room and (kept or room < _LEAST_CUT):
+                account.add(kind, Fate.DROPPED, Reason.OVER_BUDGET, 0, words + around, piece.id)
+                continue
+            shown = cut(text, room, self.counter.count, words)
+            tokens = around + (words if shown is text else self.counter.count(shown))
+            fate, reason = (Fate.KEPT, Reason.FITS) if shown is text else (Fate.CUT, Reason.OVER_BUDGET)
+            account.add(kind, fate, reason, tokens, words + around, piece.id)
+            self.left -= tokens
+            kept.append(replace(piece, text=shown))
+        return tuple(kept)
+
+    def _tell(self, account: Account, covered: Sequence[Message], window: Window, summarised: bool) -> None:
+        if summarised:
+            account.stretch(covered, Fate.SUMMARISED, Reason.COVERED)
+        elif self.materials.relevant:
+            account.stretch(covered, Fate.DROPPED, Reason.OVER_BUDGET if self.materials.summary else Reason.PAST)
+        else:
+            account.stretch(covered, Fate.DROPPED, Reason.IRRELEVANT)
+        open_talk = self.materials.history[len(covered) :]
+        if self.materials.relevant:
+            account.window(open_talk, window)
+        else:
+            account.stretch(open_talk, Fate.DROPPED, Reason.IRRELEVANT)
+
+
+def _last_words(window: Sequence[Message]) -> tuple[Message, ...]:
+    first = len(window)
+    while first and window[first - 1].role is Role.USER:
+        first -= 1
+    return tuple(window[first:])

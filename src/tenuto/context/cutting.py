@@ -1,0 +1,151 @@
+"""Cutting what is too long, visibly and between characters as people see them.
+
+A cut text keeps its beginning and its end, with a mark between them that says how much is missing. No cut goes through
+a grapheme cluster (a family emoji, a flag, a letter with its accents).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import regex
+
+from tenuto.context.tokens import Counter, as_text
+from tenuto.context.wording import language_of, wording
+from tenuto.model.values import JsonObject
+
+Measure = Callable[[str], int]
+
+# `\X` ends a cluster after the virama that joins Indic consonants; Unicode 15.1 no longer does.
+_CLUSTER: Final = regex.compile(r"(?:\X(?<=[\u094d\u09cd\u0acd\u0b4d\u0c4d\u0d4d]\u200d?))*\X", regex.DOTALL)
+_HEAD_SHARE: Final = 0.7
+_TRIES: Final = 12
+
+
+def cut(text: str, limit: int, measure: Measure, size: int | None = None) -> str:
+    """The text within `limit` as `measure` counts it (tokens, or characters), marked where something is missing.
+
+    Where not even the mark has room the answer is an ellipsis, or nothing. `size` is the text's measure, if known.
+    """
+    whole = measure(text) if size is None else size
+    if whole <= limit:
+        return text
+    mark = _mark(text, whole, measure)
+    share = max(0, limit - measure(mark)) / whole
+    for _ in range(_TRIES):
+        shorter = _ends(text, share, mark)
+        used = measure(shorter)
+        if used <= limit and len(shorter) < len(text):
+            return shorter
+        share *= min(0.9, limit / used)
+    return next((short for short in (mark, "…") if measure(short) <= limit and len(short) < len(text)), "")
+
+
+def _mark(text: str, size: int, measure: Measure) -> str:
+    words = wording(language_of(text))
+    return words.cut.format(size=size, unit=words.characters if measure is len else words.tokens)
+
+
+def level(sizes: Sequence[int], limit: int) -> int:
+    """The greatest height at which all sizes, cut down to it, together stay within the limit."""
+    left = limit
+    for done, size in enumerate(sorted(sizes)):
+        share = left // (len(sizes) - done)
+        if size > share:
+            return max(0, share)
+        left -= size
+    return max(sizes, default=0)
+
+
+def cut_parts(parts: Sequence[JsonObject], limit: int, counter: Counter) -> tuple[JsonObject, ...]:
+    """A message's parts within so many tokens, the longest cut first. Tool calls and results stay pairs."""
+    sizes = [counter.part(part) for part in parts]
+    height = level(sizes, limit)
+    return tuple(
+        part if size <= height else _cut_part(part, height, counter.part, size)
+        for part, size in zip(parts, sizes, strict=True)
+    )
+
+
+def cut_characters(parts: Sequence[JsonObject], limit: int) -> tuple[JsonObject, ...]:
+    """A message's texts within so many characters; tool parts are not counted as talk."""
+    sizes = [len(part["text"]) if part["type"] == "text" else 0 for part in parts]
+    height = level(sizes, limit)
+    return tuple(
+        part if size <= height else {**part, "text": cut(part["text"], height, len)}
+        for part, size in zip(parts, sizes, strict=True)
+    )
+
+
+def _cut_part(part: JsonObject, limit: int, measure: Callable[[JsonObject], int], size: int) -> JsonObject:
+    return _saying(part, cut(_body(part), limit, lambda text: measure(_saying(part, text)), size))
+
+
+def _saying(part: JsonObject, body: str) -> JsonObject:
+    """The part with another body."""
+    match part["type"]:
+        case "text":
+            return {**part, "text": body}
+        case "tool_call":
+            # Arguments stay a JSON object, which providers insist on.
+            return {**part, "arguments": {"cut": body} if body else {}}
+        case _:
+            return {**part, "output": body}
+
+
+def _body(part: JsonObject) -> str:
+    match part["type"]:
+        case "text":
+            text: str = part["text"]
+            return text
+        case "tool_call":
+            return as_text(part.get("arguments"))
+        case "tool_result":
+            return as_text(part.get("output"))
+        case _:
+            return ""
+
+
+def _ends(text: str, share: float, mark: str) -> str:
+    kept = int(len(text) * share)
+    head = boundary_before(text, int(kept * _HEAD_SHARE))
+    tail = boundary_after(text, len(text) - (kept - int(kept * _HEAD_SHARE)))
+    return f"{text[:head]}{mark}{text[tail:]}"
+
+
+def boundary_before(text: str, index: int) -> int:
+    """The last place at or before `index` where a cut goes between two graphemes."""
+    if index >= len(text):
+        return len(text)
+    end = 0
+    for match in _CLUSTER.finditer(text, _plain_before(text, index)):
+        if match.end() > index:
+            return match.start()
+        end = match.end()
+    return end
+
+
+def boundary_after(text: str, index: int) -> int:
+    """The first place at or after `index` where a cut goes between two graphemes."""
+    if index <= 0:
+        return 0
+    if index >= len(text):
+        return len(text)
+    before = boundary_before(text, index)
+    if before == index:
+        return index
+    match = _CLUSTER.match(text, before)
+    return match.end() if match else len(text)
+
+
+def _plain_before(text: str, index: int) -> int:
+    # Between two plain characters there is always a boundary, so that clusters need not be counted from the start.
+    place = index
+    while place > 0 and not (_plain(text[place]) and _plain(text[place - 1])):
+        place -= 1
+    return place
+
+
+def _plain(character: str) -> bool:
+    return " " <= character <= "~" or "\u4e00" <= character <= "\u9fff"

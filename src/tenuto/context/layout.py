@@ -1,0 +1,261 @@
+"""How a prompt is written down: roles and tools as chat models take them, or one text under headings.
+
+Layouts count nothing of what users said. They write a `Page`, which keeps the tokens of the layout's own words apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, Counter
+from tenuto.context.turns import Shown
+from tenuto.context.wording import Wording, wording
+from tenuto.model.message import Message, Role, text_part
+from tenuto.model.prompt import Language, LayoutName, Piece, PromptMessage, RecallPlace
+from tenuto.model.values import JsonObject
+
+_QUOTE: Final = "> "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What goes onto the page; empty parts leave no heading behind."""
+
+    system: str = ""
+    preferences: str = ""
+    summary: str = ""
+    memories: tuple[Piece, ...] = ()
+    evidence: tuple[Piece, ...] = ()
+    window: tuple[Shown, ...] = ()
+    question: str = ""
+    speaker: str | None = None
+
+
+class Page:
+    """A prompt being written; `frame` sums up the tokens that belong to the layout and not to what it shows."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self._written: list[tuple[Role, list[JsonObject], str | None]] = []
+        self.frame = REPLY_TOKENS
+
+    def message(self, role: Role) -> None:
+        """Begin a message of the layout."""
+        self._written.append((role, [], None))
+        self.frame += MESSAGE_TOKENS
+
+    def shown(self, shown: Shown, label: str) -> None:
+        """A stored message as a message of its own."""
+        parts = [text_part(label), *shown.parts] if label else list(shown.parts)
+        self._written.append((shown.message.role, parts, shown.message.id))
+
+    def fixed(self, text: str) -> None:
+        """Words of the layout."""
+        self.words(text)
+        self.frame += self._counter.fixed(text)
+
+    def words(self, text: str) -> None:
+        """Words that are shown, or a label that counts with them."""
+        if text:
+            self._written[-1][1].append(text_part(text))
+
+    def __len__(self) -> int:
+        """How many messages there are so far."""
+        return len(self._written)
+
+    def messages(self) -> tuple[PromptMessage, ...]:
+        """The finished page."""
+        return tuple(
+            PromptMessage(role=role, parts=tuple(parts), source=source) for role, parts, source in self._written
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """The headings of a one-text layout."""
+
+    history: str
+    history_end: str
+    question: str
+    closing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One way of writing prompts, for one language and one cast of names. Without a `sheet` messages have roles."""
+
+    name: LayoutName
+    words: Wording
+    counter: Counter
+    sheet: Sheet | None
+    names: Mapping[str, str] = field(default_factory=dict)
+    recalled: RecallPlace = RecallPlace.BEFORE_QUESTION
+
+    @property
+    def shows_tools(self) -> bool:
+        """Tools are shown where messages have roles."""
+        return self.sheet is None
+
+    def around(self, message: Message) -> int:
+        """A message's label, line end and role."""
+        end = MESSAGE_TOKENS if self.sheet is None else self.counter.fixed("\n")
+        label = self.label(message)
+        return end + self.counter.fixed(label) if label else end
+
+    def around_piece(self, piece: Piece, evidence: bool) -> int:
+        """What a memory or a piece of evidence takes beside its text."""
+        label = self.counter.count(_cited(piece)) if evidence else self.counter.fixed("- ")
+        return label + self.counter.fixed("\n")
+
+    def label(self, message: Message) -> str:
+        """Who speaks, as the line begins."""
+        if self.sheet is None:
+            return self.named(message.speaker, "") if self.names and message.role is Role.USER else ""
+        match message.role:
+            case Role.USER:
+                return self.named(message.speaker, self.words.user)
+            case Role.ASSISTANT:
+                return self.named(message.persona, self.words.assistant)
+            case _:
+                return self.words.system
+
+    def named(self, who: str | None, otherwise: str) -> str:
+        """A label from somebody's name, if it is known."""
+        name = self.names.get(who) if who is not None else None
+        return f"{name}: " if name else otherwise
+
+    def quoted(self, text: str) -> str:
+        """Words whose further lines cannot pass for headings or for another speaker's line."""
+        if self.sheet is None or "\n" not in text:
+            return text
+        first, *lines = text.split("\n")
+        return "\n".join([first, *(_QUOTE + line if line.startswith(self._signs()) else line for line in lines)])
+
+    def _signs(self) -> tuple[str, ...]:
+        words, names = self.words, tuple(f"{name}:" for name in self.names.values())
+        return ("===", "【", "[", words.plain_history.strip(), words.plain_question.strip(), *self._speakers(), *names)
+
+    def _speakers(self) -> tuple[str, ...]:
+        return (self.words.user.strip(), self.words.assistant.strip(), self.words.system.strip())
+
+    def reserve(self, speaker: str | None = None) -> int:
+        """The most the layout itself can take."""
+        page = Page(self.counter)
+        one = (Piece(id="", text=""),)
+        full = Chosen(system="-", preferences="-", summary="-", memories=one, evidence=one, speaker=speaker)
+        self.write(page, full)
+        if self.sheet is not None:
+            page.fixed(self.sheet.history)
+            page.fixed(self.sheet.history_end)
+        return page.frame
+
+    def write(self, page: Page, chosen: Chosen) -> int:
+        """Fill the page; returns how many of its messages open the next turn's prompt as well."""
+        if self.sheet is None:
+            return self._write_chat(page, chosen)
+        return self._write_text(page, chosen, self.sheet)
+
+    def _write_chat(self, page: Page, chosen: Chosen) -> int:
+        for heading, text in (
+            ("", chosen.system),
+            (self.words.preferences, chosen.preferences),
+            (self.words.summary, chosen.summary),
+        ):
+            if text:
+                page.message(Role.SYSTEM)
+                page.fixed(heading)
+                page.words(text)
+        early = self.recalled is RecallPlace.BEFORE_WINDOW
+        stable = len(page)
+        if early and (chosen.memories or chosen.evidence):
+            page.message(Role.SYSTEM)
+            self._write_recalled(page, chosen)
+        for shown in chosen.window:
+            page.shown(shown, self.label(shown.message))
+        stable = stable if early else len(page)
+        page.message(Role.USER)
+        if not early:
+            self._write_recalled(page, chosen)
+        page.fixed(self.named(chosen.speaker, ""))
+        page.words(chosen.question)
+        return stable
+
+    def _write_text(self, page: Page, chosen: Chosen, sheet: Sheet) -> int:
+        if chosen.system or chosen.preferences or chosen.summary:
+            page.message(Role.SYSTEM)
+        for heading, text in (
+            ("", chosen.system),
+            (self.words.preferences, chosen.preferences),
+            (self.words.summary, chosen.summary),
+        ):
+            if text:
+                page.fixed(heading)
+                page.words(text)
+                page.fixed("\n\n")
+        stable = len(page)
+        page.message(Role.USER)
+        if self.recalled is RecallPlace.BEFORE_WINDOW:
+            self._write_recalled(page, chosen)
+        self._write_history(page, chosen.window, sheet)
+        if self.recalled is RecallPlace.BEFORE_QUESTION:
+            self._write_recalled(page, chosen)
+        page.fixed(sheet.question)
+        page.words(chosen.question)
+        page.fixed(sheet.closing)
+        return stable
+
+    def _write_history(self, page: Page, window: tuple[Shown, ...], sheet: Sheet) -> None:
+        if not window:
+            return
+        page.fixed(sheet.history)
+        for shown in window:
+            page.words(self.label(shown.message))
+            for part in shown.parts:
+                page.words(part["text"])
+            page.words("\n")
+        page.fixed(sheet.history_end)
+
+    def _write_recalled(self, page: Page, chosen: Chosen) -> None:
+        words = self.words
+        for heading, pieces, end in (
+            (words.memories, [("- ", piece) for piece in chosen.memories], words.memories_end),
+            (words.evidence, [(_cited(piece), piece) for piece in chosen.evidence], words.evidence_end),
+        ):
+            if pieces:
+                page.fixed(heading)
+                for label, piece in pieces:
+                    page.words(label)
+                    page.words(piece.text)
+                    page.words("\n")
+                page.fixed(end + "\n")
+
+
+def _cited(piece: Piece) -> str:
+    return f"[{piece.id}] "
+
+
+def layout_for(
+    name: LayoutName, language: Language, counter: Counter, names: Mapping[str, str], recalled: RecallPlace
+) -> Layout:
+    """The layout of that name in that language."""
+    words = wording(language)
+    return Layout(name, words, counter, _sheet(name, words), names, recalled)
+
+
+def _sheet(name: LayoutName, words: Wording) -> Sheet | None:
+    match name:
+        case LayoutName.CHAT:
+            return None
+        case LayoutName.GOODS:
+            return Sheet(
+                history=words.goods_history,
+                history_end="\n",
+                question=words.goods_question + words.user,
+                closing="\n" + words.goods_closing,
+            )
+        case LayoutName.QUESTION:
+            return Sheet(history=words.plain_history, history_end="", question=words.plain_question)
+        case LayoutName.MARKED:
+            return Sheet(history=words.marked_history, history_end=words.marked_end, question=words.user)

@@ -1,0 +1,107 @@
+"""Whether earlier talk has anything to do with the question (`hasRelevantHistory`).
+
+The simple gate opens when there is any talk. The other compares: by meaning where somebody brings a similarity, by
+shared words and character pairs otherwise. A question that points back ("the first one", 其中哪个) or is too short to
+stand alone always belongs to what was said before.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from tenuto.model.message import Message, Role
+
+# How related a question is to each of some texts, from 0 (not at all) to 1.
+Similarity: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
+
+DEFAULT_THRESHOLD: Final = 0.15
+
+_WORD: Final = re.compile(r"[a-z0-9]+(?:['-][a-z0-9]+)*|[\u3400-\u9fff]+")
+_COMMON_WORDS: Final = """
+a about am an and any are as at be been but by can could did do does for from get had has have hello hi how i if in into
+is just let like me my no not of on or our please s so some tell thank thanks that the their there they to too us very
+was we were what when where which who why will with would yes you your
+"""
+_COMMON_PAIRS: Final = """
+什么 怎么 怎样 如何 哪个 哪些 哪里 为什 请问 可以 能不 不能 多少 几个 一下 一个 有没 没有 是不 不是
+我想 想要 告诉 诉我 谢谢 你好
+"""
+_COMMON: Final = frozenset((_COMMON_WORDS + _COMMON_PAIRS).split())
+_POINTS_BACK: Final = re.compile(
+    r"\b(it|its|them|those|these|this|that|they|he|she|his|her|same|former|latter|above|previous|earlier|again|else"
+    r"|another|the (first|second|third|last|next|other|best|cheapest)|(first|second|third|last|other) ones?"
+    r"|among|more)\b"
+    r"|[它他她]们?|这|那[个些种条款件台本家位只是么]|其中|其它|其他|刚才|刚刚|上面|上述|前面|之前|上一|前者|后者"
+    r"|第[一二三四五六七八九十\d]|最后一|另外|还有|继续|再来|更[多便好]|具体|详细|呢[？?]?$",
+    re.IGNORECASE,
+)
+_SHORT_WORDS: Final = 2
+_SHORT_CHARACTERS: Final = 4
+
+
+def has_relevant_history(
+    question: str,
+    history: Sequence[Message],
+    similarity: Similarity | None = None,
+    threshold: float = DEFAULT_THRESHOLD,
+) -> bool:
+    """Whether the history belongs into the prompt for this question.
+
+    A threshold of 0 is the simple gate: any talk will do. What is compared is what was said, turn by turn, without
+    tools; the best match decides.
+    """
+    talk = [message.text for message in history if message.role in (Role.USER, Role.ASSISTANT) and message.text]
+    if not talk:
+        return False
+    if threshold <= 0 or points_back(question):
+        return True
+    scores = (similarity or lexical)(question, talk)
+    return max(scores, default=0.0) >= threshold
+
+
+def points_back(question: str) -> bool:
+    """Whether the question cannot be understood alone: it points at something said, or is a mere word or two."""
+    found = _WORD.findall(question.lower())
+    words = sum(1 for run in found if run.isascii())
+    characters = sum(len(run) for run in found if not run.isascii())
+    return (words <= _SHORT_WORDS and characters <= _SHORT_CHARACTERS) or _POINTS_BACK.search(question) is not None
+
+
+def lexical(question: str, texts: Sequence[str]) -> list[float]:
+    """The share of the question's words and character pairs that each text holds."""
+    wanted = _features(question)
+    if not wanted:
+        return [0.0 for _ in texts]
+    return [len(wanted & _features(text)) / len(wanted) for text in texts]
+
+
+def cosine(question: Sequence[float], texts: Sequence[Sequence[float]]) -> list[float]:
+    """How near each text's vector lies to the question's, for gates by meaning."""
+    length = math.hypot(*question)
+    return [_dot(question, text) / (length * math.hypot(*text) or 1.0) for text in texts]
+
+
+def _dot(one: Sequence[float], other: Sequence[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+def _features(text: str) -> frozenset[str]:
+    features: set[str] = set()
+    for run in _WORD.findall(text.lower()):
+        if run.isascii():
+            features.add(_stem(run))
+        else:
+            features |= {run[place : place + 2] for place in range(len(run) - 1)} or {run}
+    return frozenset(features - _COMMON)
+
+
+def _stem(word: str) -> str:
+    if word in _COMMON:
+        return word
+    for ending in ("ies", "ing", "es", "ed", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[: -len(ending)]
+    return word

@@ -1,0 +1,198 @@
+"""How many tokens a text and a message take, counted exactly and offline.
+
+A message is counted once, when it is written (`Counter.counted`), and its count is stored with it. Reading believes a
+stored count unless it cannot be true of the words; only then, and where there is none, are the words counted anew.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from tenuto.context.estimate import estimate
+from tenuto.errors import InvalidSetting
+from tenuto.model.message import Draft
+from tenuto.model.values import Json, JsonObject
+
+DEFAULT_ENCODING: Final = "o200k_base"
+ENCODINGS: Final = ("o200k_base", "cl100k_base")
+ESTIMATE: Final = "estimate"
+
+# What chat formats add: role and separators around each message, the opening of the reply, the frame of a tool part.
+MESSAGE_TOKENS: Final = 4
+REPLY_TOKENS: Final = 3
+TOOL_TOKENS: Final = 8
+
+# Natural text has 1 to 7 characters to a token, and no character has more than 4 bytes, each at most one token.
+_MOST_CHARACTERS_A_TOKEN: Final = 7
+_MOST_TOKENS_A_CHARACTER: Final = 4
+
+_O200K: Final = ("gpt-4o", "gpt-4.1", "gpt-4.5", "gpt-5", "gpt-6", "gpt-oss", "chatgpt-4o", "o1", "o3", "o4")
+_CL100K: Final = ("gpt-4", "gpt-3.5", "gpt-35", "text-embedding")
+
+# Tokenizers we do not have: how many of theirs one token of ours may be, on the safe side. cl100k needs 1.04 times as
+# many tokens as o200k for English and 1.65 for Chinese; a deployment on such a model sets its encoding instead.
+_MARGIN_CL100K: Final = 1.7
+_MARGIN_CLAUDE: Final = 1.5
+_MARGIN_OTHERS: Final = 1.25
+# The estimate falls short of the exact count by a sixth at worst.
+_MARGIN_ESTIMATE: Final = 1.2
+
+D = TypeVar("D", bound=Draft)
+
+
+class Fit(NamedTuple):
+    """Which encoding a model has, and by how much counts must be stretched to be safe for it."""
+
+    encoding: str
+    margin: float
+
+
+def encoding_for(model: str, stored: str = DEFAULT_ENCODING) -> Fit:
+    """How to count for a model, given by name with or without its provider (`openai:gpt-4o`).
+
+    Counts are stored in one encoding per deployment. A model with that very encoding is counted exactly; for others
+    the stored counts stand, stretched by a margin.
+    """
+    name = model.rpartition(":")[2] if model.count(":") == 1 and not model.startswith("ollama:") else model
+    name = name.rpartition("/")[2].lower()
+    if name.startswith(_O200K):
+        return Fit(stored, 1.0 if stored == "o200k_base" else _MARGIN_OTHERS)
+    if name.startswith(_CL100K):
+        return Fit(stored, 1.0 if stored == "cl100k_base" else _MARGIN_CL100K)
+    return Fit(stored, _MARGIN_CLAUDE if "claude" in name else _MARGIN_OTHERS)
+
+
+class Counter:
+    """Counts in one encoding; `exact` tells whether its vocabulary is at hand, which is asked on first use.
+
+    `margin` stretches counts for a model whose tokenizer is another one; it narrows the budget and leaves counts alone.
+    """
+
+    def __init__(self, encoding: str = DEFAULT_ENCODING, margin: float = 1.0) -> None:
+        if encoding not in (*ENCODINGS, ESTIMATE):
+            raise InvalidSetting("encoding", f"there is no {encoding!r}; there are {', '.join(ENCODINGS)}")
+        if margin < 1:
+            raise InvalidSetting("margin", "must be at least 1")
+        self._asked = encoding
+        self._margin = margin
+
+    @property
+    def exact(self) -> bool:
+        """Whether counts are exact for the encoding asked for."""
+        return _counting(self._asked).exact
+
+    @property
+    def encoding(self) -> str:
+        """What counts are made in: the encoding, or `estimate`."""
+        return self._asked if self.exact else ESTIMATE
+
+    @property
+    def margin(self) -> float:
+        """By how much a prompt's room is narrowed, for a tokenizer or a vocabulary that we do not have."""
+        return self._margin if self.exact else self._margin * _MARGIN_ESTIMATE
+
+    def warm(self) -> None:
+        """Load the vocabulary now (about 0.1 s), so that the first turn does not wait for it."""
+        _counting(self._asked)
+
+    def count(self, text: str) -> int:
+        """The tokens of a text; special tokens' names count as the plain text they are."""
+        try:
+            return _counting(self._asked).count(text)
+        except UnicodeEncodeError:
+            return _counting(self._asked).count(text.encode(errors="replace").decode())
+
+    def fixed(self, text: str) -> int:
+        """The tokens of a system prompt, heading or label, remembered. Not for what users say."""
+        return _fixed(self._asked, text)
+
+    def part(self, part: JsonObject) -> int:
+        """The tokens of one part of a message; what no model is shown counts nothing."""
+        match part["type"]:
+            case "text":
+                return self.count(part["text"])
+            case "tool_call":
+                return TOOL_TOKENS + self.count(str(part.get("name", ""))) + self.count(as_text(part.get("arguments")))
+            case "tool_result":
+                return TOOL_TOKENS + self.count(as_text(part.get("output")))
+            case _:
+                return 0
+
+    def text(self, text: str, stored: int) -> int:
+        """The tokens of a text with a stored count: as stored if that can be true, else counted."""
+        believed = stored and len(text) <= stored * _MOST_CHARACTERS_A_TOKEN
+        return stored if believed and stored <= len(text) * _MOST_TOKENS_A_CHARACTER else self.count(text)
+
+    def message(self, draft: Draft) -> int:
+        """A message's tokens without its frame: as stored if that can be true, else counted."""
+        stored = draft.tokens
+        if stored and _believable(stored, draft.parts):
+            return stored
+        return sum(map(self.part, draft.parts))
+
+    def counted(self, draft: D) -> D:
+        """The message with its count, for storing. A count that can be true is left alone."""
+        return msgspec.structs.replace(draft, tokens=self.message(draft))
+
+
+def as_text(value: Json) -> str:
+    """A tool's arguments or output as the model reads them: a text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _believable(tokens: int, parts: tuple[JsonObject, ...]) -> bool:
+    characters = sum(map(_characters, parts))
+    if characters > tokens * _MOST_CHARACTERS_A_TOKEN:
+        return False
+    return tokens <= characters * _MOST_TOKENS_A_CHARACTER + TOOL_TOKENS * len(parts)
+
+
+def _characters(part: JsonObject) -> int:
+    kind = part["type"]
+    if kind == "text":
+        return len(str(part["text"]))
+    match kind:
+        case "tool_call":
+            return len(str(part.get("name", ""))) + len(as_text(part.get("arguments")))
+        case "tool_result":
+            return len(as_text(part.get("output")))
+        case _:
+            return 0
+
+
+class _Counting(NamedTuple):
+    count: Callable[[str], int]
+    exact: bool
+
+
+@cache
+def _counting(encoding: str) -> _Counting:
+    for load in (_rs_bpe, _bpe_openai):
+        try:
+            if encoding != ESTIMATE:
+                return _Counting(load(encoding), True)
+        except ImportError:
+            continue
+    return _Counting(estimate, False)
+
+
+def _rs_bpe(encoding: str) -> Callable[[str], int]:
+    tokenizer = getattr(importlib.import_module("rs_bpe.bpe").openai, encoding)()
+    count: Callable[[str], int] = tokenizer.count
+    return count
+
+
+def _bpe_openai(encoding: str) -> Callable[[str], int]:
+    # Slower to start than rs-bpe, but with wheels for Pythons that the other does not know.
+    tokenizer = importlib.import_module("bpe_openai").get_encoding(encoding)
+    return lambda text: len(tokenizer.encode_ordinary(text))
+
+
+@lru_cache(maxsize=512)
+def _fixed(encoding: str, text: str) -> int:
+    return _counting(encoding).count(text)

@@ -1,0 +1,208 @@
+"""A history read backwards in whole turns, each message as a prompt would show it and with what it would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from tenuto.context.cutting import cut_characters, cut_parts
+from tenuto.context.tokens import Counter
+from tenuto.model.message import Message, Role
+from tenuto.model.prompt import Fate, Reason
+from tenuto.model.values import JsonObject
+
+_TOOLS: Final = ("tool_call", "tool_result")
+
+
+class Face(Protocol):
+    """What reading a history must know of the layout it is for."""
+
+    @property
+    def shows_tools(self) -> bool:
+        """Whether messages have roles, so that tools appear and no words can pass for another's."""
+        ...
+
+    def around(self, message: Message) -> int:
+        """The tokens a message takes beside its words: label, line end, role."""
+        ...
+
+    def quoted(self, text: str) -> str:
+        """The words, kept from passing for the layout's own lines."""
+        ...
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A message as the prompt shows it. `tokens` are its words', `around` its label's; `whole` is its uncut cost.
+
+    `uncut` are its parts before anything was cut, so that a second cut leaves one mark and not two.
+    """
+
+    message: Message
+    uncut: tuple[JsonObject, ...]
+    parts: tuple[JsonObject, ...]
+    tokens: int
+    around: int
+    whole: int
+    fate: Fate = Fate.KEPT
+    reason: Reason = Reason.FITS
+
+    @property
+    def cost(self) -> int:
+        """What it takes in the prompt."""
+        return self.tokens + self.around
+
+    @property
+    def characters(self) -> int:
+        """How much talk it is."""
+        return sum(len(part["text"]) for part in self.parts if part["type"] == "text")
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """A turn's messages, `history[start:end]`: those that can be shown, and those that cannot, with the reason."""
+
+    number: int
+    start: int
+    end: int
+    shown: tuple[Shown, ...]
+    hidden: tuple[tuple[Message, Reason], ...] = ()
+
+    @property
+    def cost(self) -> int:
+        """What the turn takes in the prompt."""
+        return sum([shown.tokens + shown.around for shown in self.shown])
+
+    @property
+    def characters(self) -> int:
+        """How much talk it is."""
+        return sum(shown.characters for shown in self.shown)
+
+
+def spans(history: Sequence[Message]) -> Iterator[tuple[int, int]]:
+    """Where each turn lies in the history, newest first."""
+    end = len(history)
+    while end:
+        start = end - 1
+        number = history[start].turn
+        while start and history[start - 1].turn == number:
+            start -= 1
+        yield start, end
+        end = start
+
+
+class Reader:
+    """Reads turns for one layout, with a cap on each message's tokens."""
+
+    def __init__(self, face: Face, counter: Counter, message_cap: int) -> None:
+        self._face = face
+        self._counter = counter
+        self._cap = message_cap
+
+    def turn(self, history: Sequence[Message], start: int, end: int) -> Turn:
+        """The turn at that place."""
+        messages = history[start:end]
+        shown: list[Shown] = []
+        hidden: list[tuple[Message, Reason]] = []
+        for message, parts in zip(messages, paired(messages), strict=True):
+            found = self._shown(message, parts)
+            if isinstance(found, Shown):
+                shown.append(found)
+            else:
+                hidden.append((message, found))
+        return Turn(messages[0].turn, start, end, tuple(shown), tuple(hidden))
+
+    def _shown(self, message: Message, parts: tuple[JsonObject, ...]) -> Shown | Reason:
+        visible = tuple(filter(self._visible, parts))
+        if message.role is Role.ITEM or not visible:
+            return _why_hidden(message, parts)
+        around = self._face.around(message)
+        quoted = self._quoted(visible)
+        if len(visible) == len(message.parts) and quoted is visible:
+            tokens = self._counter.message(message)
+            shown = Shown(message, visible, visible, tokens, around, tokens + around)
+        else:
+            tokens = sum(map(self._counter.part, quoted))
+            reason = _why_less(message, parts, visible)
+            fate = Fate.KEPT if reason is Reason.FITS else Fate.CUT
+            shown = Shown(message, quoted, quoted, tokens, around, tokens + around, fate, reason)
+        return self.cut(shown, self._cap, Reason.MESSAGE_CAP) if tokens > self._cap else shown
+
+    def cut(self, shown: Shown, limit: int, reason: Reason) -> Shown:
+        """The message with its words cut down to so many tokens, as far as its tools' frames allow."""
+        return self.with_parts(shown, cut_parts(shown.uncut, limit, self._counter), reason)
+
+    def cut_characters(self, shown: Shown, limit: int, reason: Reason) -> Shown:
+        """The message with its words cut down to so many characters."""
+        cut = self.with_parts(shown, cut_characters(shown.uncut, limit), reason)
+        return cut if cut.tokens <= self._cap else self.cut(replace(cut, uncut=cut.parts), self._cap, reason)
+
+    def with_parts(self, shown: Shown, parts: tuple[JsonObject, ...], reason: Reason) -> Shown:
+        """The message with less in it, and why."""
+        parts = tuple(part for part in parts if self._visible(part))
+        tokens = sum(map(self._counter.part, parts))
+        return replace(shown, parts=parts, tokens=tokens, fate=Fate.CUT, reason=reason)
+
+    def _visible(self, part: JsonObject) -> bool:
+        kind = part["type"]
+        return bool(part["text"]) if kind == "text" else kind in _TOOLS and self._face.shows_tools
+
+    def _quoted(self, parts: tuple[JsonObject, ...]) -> tuple[JsonObject, ...]:
+        if self._face.shows_tools:
+            return parts
+        changed = False
+        quoted: list[JsonObject] = []
+        for part in parts:
+            text = part["text"] if part["type"] == "text" else ""
+            safe = self._face.quoted(text)
+            changed = changed or safe != text
+            quoted.append(part if safe == text else {**part, "text": safe})
+        return tuple(quoted) if changed else parts
+
+
+def paired(messages: Sequence[Message]) -> list[tuple[JsonObject, ...]]:
+    """The parts of each message, without tool calls that got no answer and answers nobody asked for.
+
+    An answer counts if it follows its call before anything else is said, as providers demand.
+    """
+    if not any(part["type"] in _TOOLS for message in messages for part in message.parts):
+        return [message.parts for message in messages]
+    sound: set[tuple[int, int]] = set()
+    waiting: dict[str, tuple[int, int]] = {}
+    for place, message in enumerate(messages):
+        asked: dict[str, tuple[int, int]] = {}
+        spoke = False
+        for number, part in enumerate(message.parts):
+            match part["type"]:
+                case "tool_result":
+                    call = waiting.pop(str(part.get("call_id")), None)
+                    if call is not None:
+                        sound |= {call, (place, number)}
+                case "tool_call":
+                    asked[str(part.get("id"))] = (place, number)
+                case "text":
+                    spoke = spoke or bool(part["text"])
+        if spoke or asked:
+            waiting = asked
+    return [_sound_parts(place, message, sound) for place, message in enumerate(messages)]
+
+
+def _sound_parts(place: int, message: Message, sound: set[tuple[int, int]]) -> tuple[JsonObject, ...]:
+    return tuple(
+        part for number, part in enumerate(message.parts) if part["type"] not in _TOOLS or (place, number) in sound
+    )
+
+
+def _why_hidden(message: Message, sound: Sequence[JsonObject]) -> Reason:
+    if message.role is not Role.ITEM and len(sound) < len(message.parts):
+        return Reason.ORPHAN
+    if message.role is Role.ITEM or any(part["type"] != "text" for part in message.parts):
+        return Reason.NOT_SHOWN
+    return Reason.EMPTY
+
+
+def _why_less(message: Message, sound: Sequence[JsonObject], visible: Sequence[JsonObject]) -> Reason:
+    if len(sound) < len(message.parts):
+        return Reason.ORPHAN
+    return Reason.NOT_SHOWN if any(part not in visible and part["type"] != "text" for part in sound) else Reason.FITS

@@ -1,0 +1,221 @@
+"""The window: the newest turns that fit, whole, in order, with a beginning that stays where it is as long as it can.
+
+Limits in messages, turns and characters are exact. The token limit has slack: when it is reached, a few more turns go
+at once, so that the next prompts begin alike. Which ones is decided by turn numbers alone, without a memory of earlier
+prompts: among the turns the window could begin with, it begins with the one whose number is roundest in binary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from tenuto.context.cutting import level
+from tenuto.context.turns import Reader, Shown, Turn, spans
+from tenuto.model.message import Message, Role
+from tenuto.model.policy import ContextPolicy
+from tenuto.model.prompt import Reason
+
+# Less than this many tokens of a message tell nothing: its mark alone takes more.
+_LEAST_WORDS = 16
+
+
+@dataclass(slots=True)
+class Window:
+    """Turns kept, oldest first, and stretches of the history that are not: `(start, end, reason)`."""
+
+    turns: list[Turn] = field(default_factory=list)
+    left_out: list[tuple[int, int, Reason]] = field(default_factory=list)
+
+    @property
+    def shown(self) -> tuple[Shown, ...]:
+        """The messages of the window, oldest first."""
+        return tuple(shown for turn in self.turns for shown in turn.shown)
+
+    @property
+    def cost(self) -> int:
+        """What the window takes in the prompt."""
+        return sum(turn.cost for turn in self.turns)
+
+
+class Filling:
+    """Fills a window from the newest turn backwards: first that turn, whatever it takes, then older ones that fit.
+
+    `history` begins at the first message that no summary covers; `slides` tells that there is older context which was
+    not loaded, so that the history's own beginning moves on with each turn.
+    """
+
+    def __init__(self, history: Sequence[Message], policy: ContextPolicy, reader: Reader, slides: bool) -> None:
+        self._history = history
+        self._policy = policy
+        self._reader = reader
+        self._slides = slides
+        self._window = Window()
+        self._turns: Iterator[Turn] = iter(())
+
+    def newest(self, room: int, persona: str | None = None) -> int:
+        """Take the newest turn, cut down to `room` tokens where it must be; returns its cost.
+
+        With a persona, turns of others are passed over.
+        """
+        self._turns = self._readable(persona)
+        for turn in self._turns:
+            fitting = self._fitted(turn, room)
+            if fitting is None:
+                self._window.left_out.append((0, turn.end, Reason.OVER_BUDGET))
+                self._turns = iter(())
+                return 0
+            self._window.turns.append(fitting)
+            if fitting.shown:
+                return fitting.cost
+        return 0
+
+    def older(self, room: int, trim: float) -> Window:
+        """Add older turns while the whole window stays within `room` tokens."""
+        window = self._window
+        kept, used = list(window.turns), _Tally(self._policy)
+        used.add(kept)
+        stopped: Reason | None = None
+        for turn in self._turns:
+            used.add([turn])
+            stopped = used.over(room)
+            if stopped:
+                window.left_out.append((0, turn.end, stopped))
+                break
+            kept.append(turn)
+        kept.reverse()
+        if stopped is Reason.OVER_BUDGET:
+            kept = self._trimmed(kept, _latest_start(kept, (1 - trim) * room))
+        elif stopped is None and self._slides:
+            kept = self._trimmed(kept, int(trim * len(kept)))
+        window.turns = kept
+        return window
+
+    def _readable(self, persona: str | None) -> Iterator[Turn]:
+        history, left_out = self._history, self._window.left_out
+        for start, end in spans(history):
+            if persona is not None and _belongs_to_others(history[start:end], persona):
+                left_out.append((start, end, Reason.OTHER_PERSONA))
+            elif start == 0 and self._slides and history[0].role is not Role.USER:
+                left_out.append((start, end, Reason.PARTIAL))
+            else:
+                yield self._reader.turn(history, start, end)
+
+    def _trimmed(self, kept: list[Turn], latest: int) -> list[Turn]:
+        newest = max((place for place, turn in enumerate(kept) if turn.shown), default=0)
+        starts = range(min(latest, newest) + 1) if kept else ()
+        start = max(starts, key=lambda place: _roundness(kept[place].number), default=0)
+        if start:
+            self._window.left_out.append((kept[0].start, kept[start - 1].end, Reason.TRIMMED))
+        return kept[start:]
+
+    def _fitted(self, turn: Turn, room: int) -> Turn | None:
+        fitting = self._within_messages(turn)
+        fitting = self._within_characters(fitting)
+        if fitting.cost <= room:
+            return fitting
+        cut = self._within_tokens(fitting, room)
+        if cut is None:
+            cut = self._within_tokens(_talk(fitting, len(fitting.shown), Reason.OVER_BUDGET, self._reader), room)
+        return cut
+
+    def _within_messages(self, turn: Turn) -> Turn:
+        most = self._policy.window_messages
+        if most is None or len(turn.shown) <= most:
+            return turn
+        return _talk(turn, most, Reason.WINDOW_MESSAGES, self._reader)
+
+    def _within_characters(self, turn: Turn) -> Turn:
+        most = self._policy.window_characters
+        if most is None or turn.characters <= most:
+            return turn
+        height = level([shown.characters for shown in turn.shown], most)
+        shown = [
+            one if one.characters <= height else self._reader.cut_characters(one, height, Reason.WINDOW_CHARACTERS)
+            for one in turn.shown
+        ]
+        return _keeping(turn, [one for one in shown if one.parts], Reason.WINDOW_CHARACTERS)
+
+    def _within_tokens(self, turn: Turn, room: int) -> Turn | None:
+        height = level([shown.tokens for shown in turn.shown], room - sum(shown.around for shown in turn.shown))
+        if height < _LEAST_WORDS:
+            return None
+        shown = tuple(
+            one if one.tokens <= height else self._reader.cut(one, height, Reason.OVER_BUDGET) for one in turn.shown
+        )
+        fitting = replace(turn, shown=shown)
+        return fitting if fitting.cost <= room else None
+
+
+class _Tally:
+    """What a growing window holds, and the first limit it breaks."""
+
+    def __init__(self, policy: ContextPolicy) -> None:
+        self._policy = policy
+        self._turns = self._messages = self._characters = self._tokens = 0
+
+    def add(self, turns: Sequence[Turn]) -> None:
+        for turn in turns:
+            self._turns += bool(turn.shown)
+            self._messages += len(turn.shown)
+            self._tokens += turn.cost
+            if self._policy.window_characters is not None:
+                self._characters += turn.characters
+
+    def over(self, room: int) -> Reason | None:
+        policy = self._policy
+        for reason, held, most in (
+            (Reason.WINDOW_TURNS, self._turns, policy.window_turns),
+            (Reason.WINDOW_MESSAGES, self._messages, policy.window_messages),
+            (Reason.WINDOW_CHARACTERS, self._characters, policy.window_characters),
+            (Reason.OVER_BUDGET, self._tokens, room),
+        ):
+            if most is not None and held > most:
+                return reason
+        return None
+
+
+def _belongs_to_others(messages: Sequence[Message], persona: str) -> bool:
+    personas = {message.persona for message in messages} - {None}
+    return bool(personas) and persona not in personas
+
+
+def _talk(turn: Turn, most: int, reason: Reason, reader: Reader) -> Turn:
+    """The turn without its tools, and of that the newest messages: what people said outweighs how it was found."""
+    talk = [_said(shown, reason, reader) for shown in turn.shown]
+    kept = [said for said in talk if said is not None][-most:]
+    return _keeping(turn, kept, reason)
+
+
+def _keeping(turn: Turn, kept: Sequence[Shown], reason: Reason) -> Turn:
+    """The turn with those messages only; the others are hidden, with that reason."""
+    stays = {shown.message.seq for shown in kept}
+    hidden = tuple((shown.message, reason) for shown in turn.shown if shown.message.seq not in stays)
+    return replace(turn, shown=tuple(kept), hidden=(*turn.hidden, *hidden))
+
+
+def _said(shown: Shown, reason: Reason, reader: Reader) -> Shown | None:
+    texts = tuple(part for part in shown.parts if part["type"] == "text")
+    if not texts:
+        return None
+    if len(texts) == len(shown.parts):
+        return shown
+    uncut = tuple(part for part in shown.uncut if part["type"] == "text")
+    return reader.with_parts(replace(shown, uncut=uncut), texts, reason)
+
+
+def _latest_start(kept: Sequence[Turn], least: float) -> int:
+    """The last turn the window may begin with and still hold at least so many tokens."""
+    held = 0
+    for place in range(len(kept) - 1, 0, -1):
+        held += kept[place].cost
+        if held >= least:
+            return place
+    return 0
+
+
+def _roundness(number: int) -> int:
+    """How often two divides it: of any stretch of numbers exactly one is the roundest, and it stays so as it moves."""
+    return (number & -number).bit_length() if number else 64

@@ -1,0 +1,216 @@
+"""What a model is shown, and the account of how it came to be so: `Prompt` and its `Manifest`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+from tenuto.errors import InvalidSetting
+from tenuto.model.message import Message, Role
+from tenuto.model.values import JsonObject, Value
+
+
+class Language(StrEnum):
+    """Which language the prompt's own words are in; the conversation's words stay as they are."""
+
+    ENGLISH = "en"
+    CHINESE = "zh"
+
+
+class LayoutName(StrEnum):
+    """How a prompt is laid out.
+
+    `chat` gives each message its role and shows tools. The others write the history as lines of one text: `goods`
+    under `=== 对话历史 ===` with a closing instruction, `question` under `历史对话:`, `marked` as a block that says it
+    is context and no evidence.
+    """
+
+    CHAT = "chat"
+    GOODS = "goods"
+    QUESTION = "question"
+    MARKED = "marked"
+
+
+class RecallPlace(StrEnum):
+    """Where memories and evidence stand.
+
+    They differ from turn to turn. Next to the question they leave the prompt's beginning as it was, which is what
+    provider caches need; before the window they come earlier in the reading.
+    """
+
+    BEFORE_QUESTION = "before_question"
+    BEFORE_WINDOW = "before_window"
+
+
+class PromptPolicy(Value, frozen=True, kw_only=True):
+    """How a prompt is put together within its budget.
+
+    `budget` bounds the whole prompt and `reply` tokens kept free for the answer. A single message of the window
+    takes at most `message_tokens` (default: a quarter of the prompt). `recall_share` of the prompt is kept free of
+    older turns for memories and evidence. `trim` is how much of the window is let go at once when it is full, so
+    that its beginning then stays where it is for several turns.
+    """
+
+    budget: int = 8192
+    reply: int = 1024
+    message_tokens: int | None = None
+    recall_share: float = 0.25
+    trim: float = 0.25
+    layout: LayoutName = LayoutName.CHAT
+    recalled: RecallPlace = RecallPlace.BEFORE_QUESTION
+
+    def __post_init__(self) -> None:
+        if self.reply < 0:
+            raise InvalidSetting("reply", "must not be negative")
+        if self.budget <= self.reply:
+            raise InvalidSetting("budget", f"{self.budget} tokens leave nothing beside the reply's {self.reply}")
+        if self.message_tokens is not None and self.message_tokens < 16:
+            raise InvalidSetting("message_tokens", "must be at least 16")
+        for what in ("recall_share", "trim"):
+            if not 0 <= getattr(self, what) < 1:
+                raise InvalidSetting(what, "must lie between 0 and 1")
+
+
+class Piece(Value, frozen=True, kw_only=True):
+    """A memory or a piece of evidence; `tokens` is its stored count, 0 if it was never counted."""
+
+    id: str
+    text: str
+    tokens: int = 0
+
+
+class Materials(Value, frozen=True, kw_only=True):
+    """Everything that may enter one prompt.
+
+    `history` is the talk before the question, oldest first; the `summary` covers it up to `covered`, and
+    `window_start` is the first message that belongs to the context at all. `memories` or `evidence` set to `None`
+    say that this assistant has none; an empty tuple, that this time nothing was found. An `isolated` persona sees
+    only its own turns. `names` gives personas and speakers the names they are shown under. With `relevant` false the
+    history has nothing to do with the question and is left out.
+    """
+
+    question: str
+    system: str = ""
+    preferences: str = ""
+    summary: str = ""
+    covered: int = 0
+    window_start: int = 1
+    history: tuple[Message, ...] = ()
+    memories: tuple[Piece, ...] | None = None
+    evidence: tuple[Piece, ...] | None = None
+    persona: str | None = None
+    isolated: bool = False
+    speaker: str | None = None
+    names: Mapping[str, str] = MappingProxyType({})
+    relevant: bool = True
+    language: Language = Language.ENGLISH
+
+
+class Kind(StrEnum):
+    """What a part of a prompt is. `FRAME` is the layout's own: headings, roles, the start of the reply."""
+
+    SYSTEM = "system"
+    PREFERENCES = "preferences"
+    SUMMARY = "summary"
+    MEMORY = "memory"
+    EVIDENCE = "evidence"
+    MESSAGE = "message"
+    QUESTION = "question"
+    FRAME = "frame"
+
+
+class Fate(StrEnum):
+    """What became of a candidate."""
+
+    KEPT = "kept"
+    SUMMARISED = "summarised"
+    CUT = "cut"
+    DROPPED = "dropped"
+
+
+class Reason(StrEnum):
+    """Why."""
+
+    ALWAYS = "always"  # system prompt, question and frame are in every prompt
+    FITS = "fits"
+    COVERED = "covered"  # the summary tells it
+    PAST = "past"  # before the session's window start: kept, but no context any more
+    MESSAGE_CAP = "message_cap"
+    OVER_BUDGET = "over_budget"
+    WINDOW_MESSAGES = "window_messages"
+    WINDOW_TURNS = "window_turns"
+    WINDOW_CHARACTERS = "window_characters"
+    TRIMMED = "trimmed"  # would fit, but goes with its neighbours so that the beginning stays stable
+    PARTIAL = "partial"  # the beginning of its turn was not loaded
+    IRRELEVANT = "irrelevant"
+    OTHER_PERSONA = "other_persona"
+    NOT_SHOWN = "not_shown"  # foreign parts, or tools in a layout without them
+    ORPHAN = "orphan"  # a tool call without its result, or the other way round
+    EMPTY = "empty"
+
+
+class Entry(Value, frozen=True, kw_only=True):
+    """One candidate, or a run of neighbouring messages that met the same end.
+
+    `tokens` is what it takes in the prompt, with its label; `whole` what it would take uncut. `first` and `last` are
+    the sequence numbers of messages, `count` how many they are.
+    """
+
+    kind: Kind
+    fate: Fate
+    reason: Reason
+    tokens: int = 0
+    whole: int = 0
+    id: str | None = None
+    first: int | None = None
+    last: int | None = None
+    count: int = 1
+
+
+class Manifest(Value, frozen=True, kw_only=True):
+    """The account of one prompt, in the prompt's order: every candidate once, and the sums.
+
+    `total` is the sum of all entries' tokens and never exceeds `room`, the budget less the reply's share, divided by
+    the `margin` that stands for a tokenizer we do not have.
+    """
+
+    entries: tuple[Entry, ...]
+    total: int
+    room: int
+    budget: int
+    reply: int
+    encoding: str
+    exact: bool
+    margin: float
+    layout: LayoutName
+
+
+class PromptMessage(Value, frozen=True, kw_only=True):
+    """One message of a prompt: text, tool call and tool result parts as in a `Message`; texts are joined as they are.
+
+    `source` is the id of the stored message it shows.
+    """
+
+    role: Role
+    parts: tuple[JsonObject, ...]
+    source: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The words alone."""
+        return "".join(part["text"] for part in self.parts if part["type"] == "text")
+
+
+class Prompt(Value, frozen=True, kw_only=True):
+    """What the model is shown. The first `stable` messages open the next turn's prompt as well, unless it is trimmed,
+    compressed or given another persona: a provider's cache may keep them."""
+
+    messages: tuple[PromptMessage, ...]
+    manifest: Manifest
+    stable: int = 0
+
+    @property
+    def text(self) -> str:
+        """All words in a row, as the one-text layouts define them."""
+        return "".join(message.text for message in self.messages)
