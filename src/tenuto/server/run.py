@@ -48,6 +48,8 @@ async def _serve(settings: Settings) -> None:
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                # Who asks is the peer itself: no header may say otherwise, least of all where the server is open.
+                proxy_headers=False,
                 timeout_graceful_shutdown=_GRACE_SECONDS,
             )
             await _Server(config).serve(sockets=[listening])

@@ -1,7 +1,8 @@
 """Every key this store uses, built here and nowhere else.
 
 Keys hold digests, never ids, so nothing a user or a tenant is called can reach into another's data. All keys of
-a session share a hash tag, hence a slot, and exist as long as it does; shelves and the expiry index live wherever their own tags fall.
+a session share a hash tag, hence a slot, and exist as long as it does; shelves and the expiry index live wherever
+their own tags fall.
 
     <prefix>:h:{session}  hash    the head, with idempotency keys and producers' marks; what caches listen to
     <prefix>:m:{session}  zset    the messages, by sequence number

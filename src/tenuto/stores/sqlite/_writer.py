@@ -123,8 +123,11 @@ class Writer:
         """Give each job its outcome: a result that is on disk, or a failure that left nothing."""
         left = [job for job in jobs if not job.future.cancelled()]
         try:
-            while left and not self._commit(left):
-                left = [job for job in left if job.failure is None]
+            while left and (broken := self._commit(left)) is not None:
+                left.remove(broken)
+                # What the others were refused may have stood on what is taken back now: each decides anew.
+                for job in left:
+                    job.failure = None
         except Exception as exc:
             self._roll_back()
             if isinstance(exc, sqlite3.Error) and is_full(exc):
@@ -133,8 +136,8 @@ class Writer:
                 if job.failure is None:
                     job.fail(exc)
 
-    def _commit(self, jobs: list[Job[Any]]) -> bool:
-        """Run the jobs in one transaction. False: one failed halfway, and nothing at all was stored."""
+    def _commit(self, jobs: list[Job[Any]]) -> Job[Any] | None:
+        """Run the jobs in one transaction. A job that comes back failed halfway: then nothing at all was stored."""
         db = self._db
         insist(lambda: db.execute("BEGIN IMMEDIATE"), self._patience)
         self._hot.validate(db)
@@ -147,11 +150,11 @@ class Writer:
                 job.fail(exc)
                 if db.total_changes != written or not db.in_transaction:
                     self._roll_back()
-                    return False
+                    return job
                 del txn.changed[noted:]
         self._tell(txn)
         db.execute("COMMIT")
-        return True
+        return None
 
     def _tell(self, txn: Transaction) -> None:
         """Leave word for other processes' caches, in the same transaction."""

@@ -11,6 +11,6 @@ if after >= 0 then
 else
   local top = before < 0 and '+inf' or string.format('(%.0f', before)
   found = call('ZREVRANGEBYSCORE', LOG, top, 1, 'LIMIT', 0, limit + 1)
-  beyond = before < 0 and 0 or call('ZCOUNT', LOG, before, '+inf')
+  beyond = before < 0 and 0 or call('ZCOUNT', LOG, math.max(1, before), '+inf')
 end
 return { 'ok', numbers, got[3], got[4], variables(n), 0, found, beyond }
