@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from queue import Queue
@@ -37,11 +37,13 @@ class Running:
 
     def _read(self) -> None:
         assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.log.append(line)
-            told = re.search(r"listening on (http://\S+:\d+)", line)
-            if told is not None:
-                self._address.put(told[1])
+        # The stream is closed under us when the test ends first.
+        with suppress(ValueError):
+            for line in self.process.stderr:
+                self.log.append(line)
+                told = re.search(r"listening on (http://\S+:\d+)", line)
+                if told is not None:
+                    self._address.put(told[1])
         self._address.put(None)
 
     @cached_property

@@ -122,6 +122,7 @@ def refusal(reply: Reply, session_id: str, producer: Producer | None = None) -> 
 
 def _nothing_there(reply: Reply, session_id: str) -> SessionNotFound:
     """Absent, expired and foreign take the same steps here, so that the time they take does not tell them apart."""
-    owner = ":".join(decode_facts(reply[1] or _NOBODY).scope.owner)
+    # What comes with an absent one is a decoy of the same length.
+    owner = ":".join(decode_facts(_NOBODY if reply[0] == b"absent" else reply[1]).scope.owner)
     outcomes = (SessionNotFound(session_id), SessionExpired(session_id), SessionForeign(session_id, owner))
     return outcomes[(b"absent", b"expired", b"foreign").index(reply[0])]
