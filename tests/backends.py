@@ -19,7 +19,7 @@ from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.sqlite import SqliteStore
 from tests.samples import fresh
-from tests.servers import PostgresServer
+from tests.servers import PostgresServer, redis_programs
 
 
 @dataclass(frozen=True)
@@ -165,3 +165,6 @@ BACKENDS = [
     cached(REDIS_CLUSTER),
     REDIS_SENTINEL,
 ]
+if "redis" in redis_programs():
+    # Another server speaks the protocol here: everything runs on it as well.
+    BACKENDS.append(Backend("redis on path", lambda place: _redis(place, "redis_on_path"), _damage_redis))
