@@ -91,19 +91,21 @@ def checked_drafts(drafts: Sequence[Draft]) -> None:
         if draft.sent_at.tzinfo is None:
             raise Invalid("a message's sent_at has no time zone")
         for part in draft.parts:
-            _check_part(part)
+            checked_part(part)
         if draft.metadata:
             checked_json(draft.metadata, "a message's metadata")
         if draft.extra:
             checked_json(draft.extra, "a message's extra fields")
 
 
-def _check_part(part: Json) -> None:
+def checked_part(part: Json) -> JsonObject:
+    """Return a message part that every store brings back: an object with a type, and words that are text."""
     if not isinstance(part, dict) or type(part.get("type")) is not str:
         raise Invalid("a message part is not an object with a 'type'")
     if part["type"] == "text" and type(part.get("text")) is not str:
         raise Invalid("a text part has no 'text'")
     checked_json(part, "a message part")
+    return part
 
 
 def size_of(draft: Draft) -> int:

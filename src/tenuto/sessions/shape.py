@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from tenuto.errors import Invalid, InvalidJson
 from tenuto.model import Draft, Message, Role, Session, Stats, text_part
+from tenuto.model.message import checked_part
 from tenuto.model.session import NANOS_PER_USD
 from tenuto.model.values import Json, JsonObject
 
@@ -125,16 +126,18 @@ def _instant(body: JsonObject, now: datetime) -> datetime:
 
 def _parts(body: JsonObject) -> tuple[JsonObject, ...]:
     # `parts` says it all, then `content`; `text` beside them is a reading copy, as our own answers carry it.
-    for name in ("parts", "content", "text"):
-        value: Any = body.get(name)
-        if value is None:
-            continue
-        if isinstance(value, str) and name != "parts":
-            return (text_part(value),)
-        if isinstance(value, list) and name != "text":
-            return tuple(value)
-        raise Invalid(f"a message's {name} is of the wrong type")
-    raise Invalid("a message has neither text nor content nor parts")
+    readings = [_read(name, body[name]) for name in ("parts", "content", "text") if body.get(name) is not None]
+    if not readings:
+        raise Invalid("a message has neither text nor content nor parts")
+    return readings[0]
+
+
+def _read(name: str, value: Json) -> tuple[JsonObject, ...]:
+    if isinstance(value, str) and name != "parts":
+        return (text_part(value),)
+    if isinstance(value, list) and name != "text":
+        return tuple(map(checked_part, value))
+    raise Invalid(f"a message's {name} is of the wrong type")
 
 
 def _text(body: JsonObject, name: str) -> str | None:
