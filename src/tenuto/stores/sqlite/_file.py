@@ -77,7 +77,7 @@ def _refusal(path: Path, exc: sqlite3.Error) -> TenutoError:
 
 
 def _bring_up_to_date(db: sqlite3.Connection, patience: timedelta) -> None:
-    current = insist(lambda: is_current(db), patience)
+    current = insist(lambda: _looked_at(db), patience)
     if current and db.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
         return
     # Two processes that open a new file at once meet here, and SQLite does not wait on this switch by itself.
@@ -86,6 +86,15 @@ def _bring_up_to_date(db: sqlite3.Connection, patience: timedelta) -> None:
     if not is_current(db):
         migrate(db)
     db.execute("COMMIT")
+
+
+def _looked_at(db: sqlite3.Connection) -> bool:
+    """Whether the file is current, as of one moment: another process may be making it right now."""
+    db.execute("BEGIN")
+    try:
+        return is_current(db)
+    finally:
+        db.execute("ROLLBACK")
 
 
 def _tune(db: sqlite3.Connection, synchronous: Synchronous) -> None:
