@@ -53,7 +53,7 @@ format: $(dev_ready) ## let ruff order imports and lines
 
 pins: $(dev_ready) ## resolve the dependencies anew and write requirements/*.txt
 	$(install) --upgrade uv
-	$(call compile,run,--extra redis --extra postgres)
+	$(call compile,run,--extra redis --extra postgres --extra models)
 	$(call compile,dev,--extra dev --constraint requirements/run.txt)
 	$(py) -m uv pip compile requirements/peers.in --upgrade --quiet --universal --python-version 3.11 \
 		--no-emit-index-url --no-header --no-annotate --output-file requirements/peers.txt

@@ -107,7 +107,7 @@ async def _postgres(place: Place) -> AsyncIterator[Store]:
     assert isinstance(server, PostgresServer)
     store = await PostgresStore.open(server.app_url, clock=place.clock, schema="contract")
     try:
-        await store.link.fetch("TRUNCATE sessions, messages, keyed, marks, state")
+        await store.link.fetch("TRUNCATE sessions, messages, keyed, marks, state, traces")
         yield store
     finally:
         await store.close()

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from tenuto.model import Closing, Draft, OpenTurn, Role, Scope, Session, Usage, text_part
 from tenuto.model.policy import Preset
-from tenuto.ports import ChangeFeed, Clock, Store, utc_now
+from tenuto.ports import ChangeFeed, ChatModel, Clock, Store, utc_now
 from tenuto.sessions import Announcer, Listener, Sessions, TurnRequest, fresh_id
 from tenuto.settings import Settings, read_settings
 from tenuto.stores.by_url import open_store
 from tenuto.stores.cached import Cached
 from tenuto.upkeep import Upkeep
 
+if TYPE_CHECKING:
+    from tenuto.assistants import Assistant
+    from tenuto.chat import Chat, Reply
+
+_NO_MODELS: Final[Mapping[str, ChatModel]] = MappingProxyType({})
+
 
 class Tenuto:
     """An open installation: its sessions, and the short way to a turn.
 
-    `sessions` has everything; `begin`, `finish` and `scope` are what most programs need.
+    `sessions` has everything; `begin`, `finish` and `scope` are what programs with a model of their own need, `ask`
+    what those need that let an assistant answer.
     """
 
     def __init__(
@@ -33,6 +41,9 @@ class Tenuto:
         announcer: Announcer,
         upkeep: Upkeep,
         clock: Clock,
+        stack: AsyncExitStack,
+        models: Mapping[str, ChatModel],
+        assistants: Sequence[Assistant],
     ) -> None:
         self.settings = settings
         self.store = store
@@ -40,6 +51,35 @@ class Tenuto:
         self.upkeep = upkeep
         self._announcer = announcer
         self._clock = clock
+        self._stack = stack
+        self._models = models
+        self._assistants = assistants
+        self._opening = asyncio.Lock()
+        self._chat: Chat | None = None
+
+    async def chat(self) -> Chat:
+        """Turns with assistants. Opened when first asked for: programs that only keep sessions never load it.
+
+        Raises:
+            InvalidSetting: the model, an assistant or a budget of the settings cannot be had.
+        """
+        async with self._opening:
+            if self._chat is None:
+                # Assistants, tokenizer and models: much to import that keeping sessions does without.
+                from tenuto.talking import open_chat
+
+                self._chat = await self._stack.enter_async_context(
+                    open_chat(
+                        self.settings,
+                        store=self.store,
+                        sessions=self.sessions,
+                        upkeep=self.upkeep,
+                        clock=self._clock,
+                        models=self._models,
+                        assistants=self._assistants,
+                    )
+                )
+        return self._chat
 
     @property
     def policies(self) -> Preset:
@@ -75,6 +115,12 @@ class Tenuto:
         """Give the session free without a reply; the user's words stay stored, and the same key resumes."""
         return (await self.sessions.finish(turn, Closing(abandoned=True))).session
 
+    async def ask(self, scope: Scope, text: str, *, session_id: str | None = None, **rest: Any) -> Reply:
+        """Say something to an assistant and get its answer; `rest` goes into the `ChatRequest`."""
+        from tenuto.chat import ChatRequest
+
+        return await (await self.chat()).take_turn(scope, ChatRequest(text=text, session_id=session_id, **rest))
+
     def draft(self, text: str, *, role: Role = Role.ASSISTANT, speaker: str | None = None) -> Draft:
         """A message of plain words."""
         return Draft(id=fresh_id(), role=role, sent_at=self._clock(), parts=(text_part(text),), speaker=speaker)
@@ -82,17 +128,38 @@ class Tenuto:
 
 @asynccontextmanager
 async def open_app(
-    settings: Settings, *, clock: Clock = utc_now, listeners: Sequence[Listener] = (), sweeping: bool = True
+    settings: Settings,
+    *,
+    clock: Clock = utc_now,
+    listeners: Sequence[Listener] = (),
+    models: Mapping[str, ChatModel] = _NO_MODELS,
+    assistants: Sequence[Assistant] = (),
+    sweeping: bool = True,
+    reading_only: bool = False,
 ) -> AsyncIterator[Tenuto]:
-    """Open everything the settings ask for, and close it in reverse."""
+    """Open everything the settings ask for, and close it in reverse.
+
+    `models` are found by their names here before any provider's; `assistants` stand beside the shipped ones.
+    Whoever is `reading_only` gets at a file as well that lies where nothing can be written.
+    """
     async with AsyncExitStack() as stack:
-        store = await _opened(stack, settings, clock)
+        store = await _opened(stack, settings, clock, reading_only)
         announcer = Announcer(clock=clock, listeners=listeners)
         sessions = Sessions(store=store, policy=settings.policies().sessions, announcer=announcer)
-        upkeep = Upkeep(sessions=sessions, sweep_every=settings.sweep_every)
+        upkeep = Upkeep(sessions=sessions, sweep_every=settings.sweep_every, clock=clock)
         if sweeping:
             await stack.enter_async_context(_running(upkeep))
-        yield Tenuto(settings=settings, store=store, sessions=sessions, announcer=announcer, upkeep=upkeep, clock=clock)
+        yield Tenuto(
+            settings=settings,
+            store=store,
+            sessions=sessions,
+            announcer=announcer,
+            upkeep=upkeep,
+            clock=clock,
+            stack=stack,
+            models=models,
+            assistants=assistants,
+        )
 
 
 @asynccontextmanager
@@ -101,6 +168,8 @@ async def open(  # noqa: A001 - the name people type: tenuto.open(...)
     *,
     clock: Clock = utc_now,
     listeners: Sequence[Listener] = (),
+    models: Mapping[str, ChatModel] = _NO_MODELS,
+    assistants: Sequence[Assistant] = (),
     **settings: Any,
 ) -> AsyncIterator[Tenuto]:
     """Open tenuto on a store: `sqlite:///chat.db`, `redis://…`, `postgresql://…`, `memory://`.
@@ -109,7 +178,7 @@ async def open(  # noqa: A001 - the name people type: tenuto.open(...)
     rest.
     """
     chosen = read_settings(store=store, **settings)
-    async with open_app(chosen, clock=clock, listeners=listeners) as app:
+    async with open_app(chosen, clock=clock, listeners=listeners, models=models, assistants=assistants) as app:
         yield app
 
 
@@ -124,9 +193,11 @@ async def _running(upkeep: Upkeep) -> AsyncIterator[None]:
             await task
 
 
-async def _opened(stack: AsyncExitStack, settings: Settings, clock: Clock) -> Store:
+async def _opened(stack: AsyncExitStack, settings: Settings, clock: Clock, reading_only: bool) -> Store:
     """The store of the settings, with L1 in front of it where it can be kept coherent."""
-    store = await open_store(settings.store, clock=clock, sqlite_synchronous=settings.sqlite_synchronous)
+    store = await open_store(
+        settings.store, clock=clock, sqlite_synchronous=settings.sqlite_synchronous, reading_only=reading_only
+    )
     stack.push_async_callback(store.close)
     if not settings.l1 or not isinstance(store, ChangeFeed):
         return store

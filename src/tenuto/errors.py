@@ -110,6 +110,24 @@ class SessionExpired(SessionNotFound):
     """The session outlived its retention; it looks like any `SessionNotFound`."""
 
 
+class TraceNotFound(NotFound):
+    """No turn that the caller may see has this trace; its session may be gone, or the trace be too old."""
+
+    code: ClassVar[str] = "trace_not_found"
+
+    def __init__(self) -> None:
+        super().__init__("trace not found")
+
+
+class AssistantNotFound(NotFound):
+    """No assistant has this name, or no character of it this one."""
+
+    code: ClassVar[str] = "assistant_not_found"
+
+    def __init__(self, what: str, known: str) -> None:
+        super().__init__(f"there is no such {what}; there are {known}")
+
+
 class KeyNotFound(NotFound):
     """No API key has this id."""
 
@@ -191,6 +209,35 @@ class TooLarge(LimitReached):
     def __init__(self, what: str, limit_bytes: int) -> None:
         super().__init__(f"the {what} is larger than {limit_bytes} bytes")
         self.limit_bytes = limit_bytes
+
+
+class BudgetExhausted(LimitReached):
+    """The session or its tenant has spent what it may."""
+
+    code: ClassVar[str] = "budget_exhausted"
+
+    def __init__(self, whose: str, limit: str) -> None:
+        super().__init__(f"the {whose} has used up its budget of {limit}")
+        self.whose = whose
+
+
+class ModelFailed(Unavailable):
+    """The model did not answer, or not with anything that can be used; the user's words stay stored."""
+
+    code: ClassVar[str] = "model_failed"
+
+    def __init__(self, model: str, why: str = "does not answer") -> None:
+        super().__init__(f"model {model}", why)
+        self.model = model
+
+
+class ModelTimeout(ModelFailed):
+    """The model took longer than it may."""
+
+    code: ClassVar[str] = "model_timeout"
+
+    def __init__(self, model: str) -> None:
+        super().__init__(model, "took too long")
 
 
 class StoreFull(Unavailable):

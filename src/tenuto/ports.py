@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -25,7 +25,10 @@ from tenuto.model import (
     StateEntry,
     Stats,
 )
-from tenuto.model.values import Json
+from tenuto.model.assurance import Assurance
+from tenuto.model.talk import Asking, ModelEvent, ToolOutcome, ToolSpec, ToolTurn
+from tenuto.model.trace import Trace
+from tenuto.model.values import Json, JsonObject
 
 Clock: TypeAlias = Callable[[], datetime]
 
@@ -129,6 +132,30 @@ class SessionStore(Protocol):
         ...
 
 
+class TraceStore(Protocol):
+    """Keeps what `finish_turn` was handed as trace: those of a session's newest turns, by turn number.
+
+    Writing the trace of turn n lets those up to n - 100 go.
+
+    Traces are written with the turn's end or not at all. They go with the session, with a reset, and with a
+    truncation that takes a message of their turn; a fork begins without any. Reading one moves no deadline.
+    """
+
+    async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
+        """The trace of one turn, `None` when there is none.
+
+        Raises:
+            SessionNotFound: as everywhere.
+        """
+        ...
+
+    async def traces(
+        self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
+    ) -> tuple[Trace, ...]:
+        """Traces, newest turn first; those of turns before the number `before`, where it is given."""
+        ...
+
+
 class StateStore(Protocol):
     """Keeps small JSON values by scope, namespace and key: keys, preferences, other frameworks' state.
 
@@ -206,7 +233,79 @@ class ChangeFeed(Protocol):
         ...
 
 
-class Store(SessionStore, StateStore, StoreUpkeep, Protocol):
+class Tool(Protocol):
+    """Something an assistant can look up or do. It sees the turn, and whose it is; it acts in that scope alone.
+
+    It raises `TenutoError` for what the model may be told (by its message) and anything else for a fault of its own;
+    either way the turn goes on, and the failure is in the trace.
+    """
+
+    @property
+    def spec(self) -> ToolSpec:
+        """How models are told of it."""
+        ...
+
+    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+        """Carry it out; the arguments may be anything a model makes up.
+
+        Raises:
+            Invalid: the arguments do not fit.
+        """
+        ...
+
+
+@runtime_checkable
+class SelfServing(Protocol):
+    """A tool that needs no language model: it sees from the question whether it is wanted, and can say what it found.
+
+    It is what the offline model answers with, and how an assistant runs a tool before any model is asked.
+    """
+
+    def guess(self, turn: ToolTurn) -> JsonObject | None:
+        """The arguments this question calls for; `None` when the tool has nothing to do with it. Pure."""
+        ...
+
+    def tell(self, output: Json, turn: ToolTurn) -> str:
+        """An answer in the question's language, out of what `run` brought. Pure."""
+        ...
+
+
+class ChatModel(Protocol):
+    """Answers prompts, piece by piece.
+
+    Events come as they happen: words, tool calls, and one `Ended` at the end. After tool calls the caller runs them
+    and asks again, with their results in `messages` and `results`. Closing the iterator cancels the answer.
+    """
+
+    @property
+    def name(self) -> str:
+        """What settings and traces call it."""
+        ...
+
+    def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+        """Answer; `tools` are those of `asking.tools`, for models that work with them directly.
+
+        Raises:
+            ModelTimeout: it took longer than it may.
+            ModelFailed: it did not answer, or not usably.
+        """
+        ...
+
+
+@runtime_checkable
+class Assuring(Protocol):
+    """A store on a server whose own settings decide how safe is what it acknowledged."""
+
+    async def assurances(self) -> tuple[Assurance, ...]:
+        """What those settings mean, as far as the server lets us ask.
+
+        Raises:
+            Unavailable: the server does not answer.
+        """
+        ...
+
+
+class Store(SessionStore, TraceStore, StateStore, StoreUpkeep, Protocol):
     """Everything a backend keeps, in one place."""
 
     async def close(self) -> None:

@@ -18,8 +18,10 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.errors import InvalidSetting
+from tenuto.model.budget import Budgets
 from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy, preset
-from tenuto.model.session import Touch
+from tenuto.model.prompt import PromptPolicy
+from tenuto.model.session import NANOS_PER_USD, Touch
 from tenuto.model.values import Value
 
 _PREFIX: Final = "TENUTO_"
@@ -55,8 +57,10 @@ class Settings(Value, frozen=True, kw_only=True):
     port: int = 8765
     max_body_bytes: int = 8 * 1024 * 1024
     max_message_bytes: int = 1024 * 1024
+    max_head_bytes: int = 256 * 1024
     # None: 6,000 for each credential, and no limit where none is needed.
     requests_per_minute: int | None = None
+    wrong_credentials_per_minute: int = 60
 
     jwt_secret: str | None = None
     jwt_key_file: str | None = None
@@ -69,7 +73,25 @@ class Settings(Value, frozen=True, kw_only=True):
     jwt_user_claim: str = "sub"
     jwt_role_claim: str = "role"
 
+    assistant: str = "general"
+    assistants: str | None = None
+    npc_corpus: str | None = None
+    model: str = "offline"
+    model_base_url: str | None = None
+    model_api_key: str | None = None
+    model_timeout: timedelta = timedelta(minutes=2)
+    # None: the same as `model`; none at all where that is the offline one.
+    small_model: str | None = None
+    tool_timeout: timedelta = timedelta(seconds=30)
+    prompt_tokens: int = 8192
+    reply_tokens: int = 1024
+    session_budget_tokens: int | None = None
+    session_budget_usd: float | None = None
+    tenant_daily_tokens: int | None = None
+    tenant_daily_usd: float | None = None
+
     log_level: str = "info"
+    telemetry: bool = False
 
     memory_enabled: bool = True
     memory_max_messages: int | None = None
@@ -81,13 +103,19 @@ class Settings(Value, frozen=True, kw_only=True):
         for what in ("l1_sessions", "l1_bytes", "max_body_bytes"):
             _within(what, getattr(self, what), 1, 2**53)
         _within("requests_per_minute", self.requests_per_minute or 0, 0, 2**31)
+        _within("wrong_credentials_per_minute", self.wrong_credentials_per_minute, 0, 2**31)
         _one_of("sqlite_synchronous", self.sqlite_synchronous, ("full", "normal"))
         _one_of("log_level", self.log_level, ("debug", "info", "warning", "error"))
         if self.max_body_bytes < self.max_message_bytes:
             raise InvalidSetting("max_body_bytes", "is smaller than max_message_bytes: no such message could arrive")
         if self.sweep_every < timedelta(seconds=1):
             raise InvalidSetting("sweep_every", "must be at least one second")
+        for what in ("model_timeout", "tool_timeout"):
+            if getattr(self, what) < timedelta(milliseconds=1):
+                raise InvalidSetting(what, "must be longer than nothing")
         self._check_jwt()
+        self.prompt()
+        self.budgets()
         self.policies()
         self.npc_policies()
 
@@ -112,6 +140,28 @@ class Settings(Value, frozen=True, kw_only=True):
             InvalidSetting: the result contradicts itself.
         """
         return _overridden(preset(self.preset), self)
+
+    def prompt(self) -> PromptPolicy:
+        """How much a prompt may hold.
+
+        Raises:
+            InvalidSetting: nothing is left beside the reply.
+        """
+        if self.prompt_tokens <= self.reply_tokens:
+            raise InvalidSetting(
+                "prompt_tokens", f"{self.prompt_tokens} leave nothing beside reply_tokens ({self.reply_tokens})"
+            )
+        _within("reply_tokens", self.reply_tokens, 1, 2**31)
+        return PromptPolicy(budget=self.prompt_tokens, reply=self.reply_tokens)
+
+    def budgets(self) -> Budgets:
+        """What sessions and tenants may spend."""
+        return Budgets(
+            session_tokens=_bound("session_budget_tokens", self.session_budget_tokens),
+            session_cost_nanos=_nanos("session_budget_usd", self.session_budget_usd),
+            tenant_tokens_per_day=_bound("tenant_daily_tokens", self.tenant_daily_tokens),
+            tenant_cost_nanos_per_day=_nanos("tenant_daily_usd", self.tenant_daily_usd),
+        )
 
     def npc_policies(self) -> Preset:
         """The `npc` preset with the MEMORY_ settings on top of it (C12)."""
@@ -149,6 +199,7 @@ def _overridden(base: Preset, settings: Settings) -> Preset:
         on_store_down=settings.on_store_down or base.sessions.on_store_down,
         max_sessions=_capped(settings.max_sessions, base.sessions.max_sessions),
         max_message_bytes=settings.max_message_bytes,
+        max_head_bytes=settings.max_head_bytes,
         lease=settings.lease,
         busy_wait=settings.busy_wait,
     )
@@ -158,6 +209,20 @@ def _overridden(base: Preset, settings: Settings) -> Preset:
 def _capped(setting: int | None, preset_cap: int | None) -> int | None:
     """A cap: the preset's where nothing is set, none at all where it is switched off by 0."""
     return preset_cap if setting is None else setting or None
+
+
+def _bound(setting: str, value: int | None) -> int | None:
+    """A budget in tokens; 0 switches it off."""
+    if value is not None and value < 0:
+        raise InvalidSetting(setting, "must not be negative")
+    return value or None
+
+
+def _nanos(setting: str, usd: float | None) -> int | None:
+    """A budget in US dollars, in whole billionths; 0 switches it off."""
+    if usd is not None and not 0 <= usd < 10**6:
+        raise InvalidSetting(setting, "must lie between 0 and a million")
+    return round(usd * NANOS_PER_USD) or None if usd else None
 
 
 def read_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Settings:
@@ -211,7 +276,7 @@ def _field(name: str, kinds: Mapping[str, Any], prefix: str = _PREFIX) -> str:
 def _parsed(name: str, text: str, kind: Any) -> Any:
     if timedelta in (kind, *get_args(kind)):
         return parse_duration(name, text)
-    if int in get_args(kind) and text.strip().lower() in _OFF:
+    if {int, float} & set(get_args(kind)) and text.strip().lower() in _OFF:
         return 0
     try:
         return msgspec.convert(text.lower() if kind is bool else text, kind, strict=False)
@@ -233,14 +298,18 @@ def parse_duration(name: str, text: str) -> timedelta:
 
 
 def _shown(name: str, text: str) -> str:
-    return "the value" if "SECRET" in name else repr(text)
+    return "the value" if any(word in name.upper() for word in ("SECRET", "API_KEY")) else repr(text)
 
 
 def _wanted(kind: Any) -> str:
     choices = next((part for part in (kind, *get_args(kind)) if hasattr(part, "__members__")), None)
     if choices is not None:
         return " or ".join(choices)
-    return "true or false" if kind is bool else "a whole number" if int in (kind, *get_args(kind)) else "text"
+    kinds = (kind, *get_args(kind))
+    for wanted, words in ((bool, "true or false"), (int, "a whole number"), (float, "a number")):
+        if wanted in kinds:
+            return words
+    return "text"
 
 
 def _within(setting: str, value: int, low: int, high: int) -> None:

@@ -150,9 +150,10 @@ async def test_a_frozen_server_is_given_up_in_time(server: PostgresServer) -> No
 async def test_a_cache_does_not_answer_for_a_frozen_server(server: PostgresServer) -> None:
     async with _opened(server) as store, Cached(store=store, feed=store) as hot:
         await hot.append(ANN, "s", batch("hello"))
-        await hot.get(ANN, "s")
-        await hot.get(ANN, "s")
-        assert hot.hits == 1
+        # News of our own append may come after the first answers, and take them out of the cache again.
+        async with asyncio.timeout(20):
+            while not hot.hits:
+                await hot.get(ANN, "s")
         server.freeze()
         async with asyncio.timeout(10):
             while store.catch_up():  # noqa: ASYNC110

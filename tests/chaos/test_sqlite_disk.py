@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
+import tenuto
+from tenuto.cli import program
 from tenuto.errors import StoreFull, StoreReadOnly
 from tenuto.model import Page
+from tenuto.ports import utc_now
 from tenuto.stores.sqlite import SqliteStore
 from tenuto.stores.sqlite._writer import Transaction
 from tests.samples import ANN, batch, begin, talk, texts
@@ -134,6 +141,103 @@ async def test_a_read_only_file_in_a_writable_folder_can_be_read() -> None:
                 with pytest.raises(StoreReadOnly):
                     await begin(store, ANN, "s", "more")
                 assert await texts(store, ANN, "s") == ["before", "yes"]
+
+
+@contextmanager
+def out_of_reach(*suffixes: str) -> Iterator[Path]:
+    """A file with a talk in it, closed, that nobody can write, in a folder that nobody can write.
+
+    Of the files beside it, as they lie while it is open, those with these suffixes are there too.
+    """
+    with tempfile.TemporaryDirectory() as live, tempfile.TemporaryDirectory() as folder:
+        asyncio.run(_talked(Path(live), Path(folder), suffixes))
+        for name in Path(folder).iterdir():
+            _permit(name, 0o444)
+        _permit(Path(folder), 0o555)
+        try:
+            with without_privileges():
+                yield Path(folder) / "sessions.db"
+        finally:
+            _permit(Path(folder), 0o755)
+
+
+def _minutes_ago() -> datetime:
+    return utc_now() - timedelta(minutes=5)
+
+
+async def _talked(live: Path, folder: Path, suffixes: tuple[str, ...]) -> None:
+    # Some minutes ago, and kept by reading: whoever reads it now would move its deadline.
+    url = f"sqlite:///{live}/sessions.db"
+    async with tenuto.open(url, preset="goods_qa", l1=False, clock=_minutes_ago) as app:
+        await app.finish(await app.begin(app.scope(user="ann"), "before"), "yes")
+        for suffix in suffixes:
+            shutil.copy(live / f"sessions.db{suffix}", folder)
+        if suffixes:
+            shutil.copy(live / "sessions.db", folder)
+    if not suffixes:
+        shutil.copy(live / "sessions.db", folder)
+
+
+def _typed(*command: str, store: Path) -> Result:
+    return CliRunner().invoke(program, [*command, "--json", "--store", f"sqlite:///{store}"], catch_exceptions=False)
+
+
+def _read_whole(file: Path) -> None:
+    """List, show, export and count, as somebody who may only read."""
+    [session] = json.loads(_typed("sessions", "list", store=file).stdout)["sessions"]
+    shown = json.loads(_typed("sessions", "show", session["id"], store=file).stdout)
+    exported = json.loads(_typed("sessions", "export", session["id"], store=file).stdout)
+
+    assert json.loads(_typed("stats", store=file).stdout)["messages"] == 2
+    assert session["message_count"] == 2
+    assert [message["text"] for message in shown["messages"]] == ["before", "yes"]
+    assert [message["text"] for message in exported["messages"]] == ["before", "yes"]
+
+
+def _refused(file: Path, *command: str) -> None:
+    refused = _typed(*command, store=file)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == "store_read_only: the session store is read-only\n"
+
+
+@pytest.mark.parametrize("suffixes", [(), ("-wal", "-shm")], ids=["closed", "left by a process that died"])
+def test_a_file_where_nothing_can_be_written_is_listed_shown_and_exported(suffixes: tuple[str, ...]) -> None:
+    """Under a preset, too, where reading moves deadlines."""
+    with out_of_reach(*suffixes) as file:
+        before = sorted(file.parent.iterdir())
+        _read_whole(file)
+
+        for command in ("rename", "reset", "fork"):
+            words = ("new",) if command == "rename" else ()
+            session = json.loads(_typed("sessions", "list", store=file).stdout)["sessions"][0]["id"]
+            _refused(file, "sessions", command, session, *words)
+
+        assert sorted(file.parent.iterdir()) == before
+
+
+def test_a_log_that_cannot_be_read_is_named_and_not_passed_over() -> None:
+    """Without the shared memory beside it SQLite would show the file as it was before its last changes."""
+    with out_of_reach("-wal") as file:
+        refused = _typed("sessions", "list", store=file)
+
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(
+        "unavailable: the session store is read-only, and its last changes lie in the -wal"
+    )
+
+
+def test_a_file_of_an_older_release_that_cannot_be_brought_up_to_date_is_refused() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "sessions.db"
+        with closing(sqlite3.connect(file)) as db:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA application_id = 0x746e7574")
+        _permit(file, 0o444)
+        _permit(file.parent, 0o555)
+
+        with without_privileges():
+            _refused(file, "sessions", "list")
+        _permit(file.parent, 0o755)
 
 
 def _permit(path: Path, mode: int) -> None:

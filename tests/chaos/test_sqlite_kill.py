@@ -12,6 +12,8 @@ from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
 
+from tenuto.model import Page, Role
+from tenuto.model.trace import TRACES_KEPT
 from tenuto.stores.sqlite import SqliteStore
 from tests.samples import ACME, ANN, batch, texts
 
@@ -22,8 +24,9 @@ TALKER = """
 import asyncio, sys
 from datetime import timedelta
 from tenuto.model import Opening, NewSession, Closing, Usage, Once, Scope, Page, Keeping
+from tenuto.model.trace import Trace
 from tenuto.stores.sqlite import SqliteStore
-from tests.samples import ANN, says, answers
+from tests.samples import ANN, SENT_AT, says, answers
 
 NEW = NewSession(keeping=Keeping(max_messages=None))
 
@@ -35,7 +38,11 @@ async def talk(store, name, start):
         ))
         if turn.state == "finished":
             continue
-        await store.finish_turn(turn, Closing(reply=(answers(f"a{n}"),), usage=Usage(tokens=1)))
+        trace = Trace(
+            id=turn.id, session_id=name, turn_id=turn.id, number=turn.number, began_at=SENT_AT, assistant="general",
+            answer=f"a{n}",
+        )
+        await store.finish_turn(turn, Closing(reply=(answers(f"a{n}"),), usage=Usage(tokens=1), trace=trace))
         print(name, n, flush=True)
 
 async def main():
@@ -69,6 +76,18 @@ def talk_until_killed(path: Path, start: int, acknowledgements: int) -> dict[str
     return heard
 
 
+async def traced(store: SqliteStore, name: str) -> list[str]:
+    """The answers that traces tell of, oldest first."""
+    return [trace.answer for trace in reversed(await store.traces(ANN, name, limit=1000))]
+
+
+async def answered(store: SqliteStore, name: str) -> list[str]:
+    """The answers in the log that are young enough to have a trace."""
+    page = await store.messages(ANN, name, Page(limit=10_000))
+    replies = [message for message in page.messages if message.role is Role.ASSISTANT]
+    return [reply.text for reply in replies if reply.turn > replies[-1].turn - TRACES_KEPT]
+
+
 async def test_what_was_acknowledged_survives_sigkill(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     acknowledged: dict[str, set[int]] = defaultdict(set)
@@ -89,5 +108,6 @@ async def test_what_was_acknowledged_survives_sigkill(tmp_path: Path) -> None:
             assert acknowledged[name] <= {int(text[1:]) for text in said if text.startswith("a")}, "nothing is lost"
             assert session.messages == session.last_seq == len(said)
             assert session.tokens == sum(text.startswith("a") for text in said)
+            assert await traced(store, name) == await answered(store, name), "a trace is stored with its answer"
         assert (await store.stats(ACME)).sessions == SESSIONS
         await store.append(ANN, "s0", batch("after the crash"))

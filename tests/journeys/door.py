@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -13,10 +14,12 @@ from fastapi import FastAPI
 
 from tenuto.access import ApiKeys
 from tenuto.app import Tenuto, open_app
-from tenuto.ports import Clock, utc_now
+from tenuto.assistants import Assistant
+from tenuto.ports import ChatModel, Clock, utc_now
 from tenuto.server import create_app
 from tenuto.settings import Settings
 
+NO_MODELS: Mapping[str, ChatModel] = MappingProxyType({})
 BASE = "http://127.0.0.1:8765"
 PROBLEM = "application/problem+json"
 
@@ -52,11 +55,18 @@ class Door:
 
 
 @asynccontextmanager
-async def served(*, clock: Clock = utc_now, locked: bool = False, **given: Any) -> AsyncIterator[Door]:
+async def served(
+    *,
+    clock: Clock = utc_now,
+    locked: bool = False,
+    models: Mapping[str, ChatModel] = NO_MODELS,
+    assistants: Sequence[Assistant] = (),
+    **given: Any,
+) -> AsyncIterator[Door]:
     """A server on a store in memory, or on the one given. `locked`: a key exists, so requests need one."""
     settings = Settings(**{"store": "memory://", **given})
     ticks = Ticks()
-    async with open_app(settings, clock=clock, sweeping=False) as tenuto:
+    async with open_app(settings, clock=clock, models=models, assistants=assistants, sweeping=False) as tenuto:
         keys = ApiKeys(store=tenuto.store, clock=clock)
         if locked:
             await keys.create(tenant="first")

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import jwt
 import msgspec
 import pytest
@@ -129,6 +130,81 @@ async def test_a_revoked_key_is_out_within_two_seconds() -> None:
         door.ticks.now += 2
 
         assert await status(door, bearer(secret)) == 401
+
+
+# Wrong credentials
+
+
+async def tried(client: httpx.AsyncClient, times: int, headers: dict[str, str]) -> list[int]:
+    return [(await client.get("/v1/sessions", headers=headers)).status_code for _ in range(times)]
+
+
+async def test_an_address_with_many_wrong_credentials_is_told_to_wait() -> None:
+    async with served(locked=True, wrong_credentials_per_minute=3) as door:
+        key, _ = await door.keys.create(tenant="acme")
+        wrong = bearer(f"tnt_{key.id}_{'x' * 43}")
+
+        statuses = await tried(door.http, 4, wrong)
+        refused = await door.http.get("/v1/sessions", headers={"X-API-Key": "nonsense"})
+
+        assert statuses == [401, 401, 401, 429]
+        assert code(refused) == (429, "rate_limited")
+        assert refused.headers["retry-after"] == "20"
+        assert "wrong credentials" in refused.json()["detail"]
+
+        door.ticks.now += 20
+
+        assert await tried(door.http, 2, wrong) == [401, 429]
+
+
+async def test_wrong_credentials_shut_out_no_right_one() -> None:
+    """Neither one that was seen before nor a new one, from the same address or another."""
+    async with served(locked=True, wrong_credentials_per_minute=1) as door, door.from_elsewhere("10.0.0.9") as other:
+        known, new = await door.key(), await door.key()
+        assert await status(door, known) == 200
+
+        assert await tried(door.http, 3, bearer("tnt_0_x")) == [401, 429, 429]
+
+        assert await status(door, known) == 200
+        door.ticks.now += 2
+        assert await status(door, known) == 200
+        assert await status(door, new) == 200
+        assert await tried(other, 2, bearer("tnt_0_x")) == [401, 429]
+        assert await tried(other, 1, new) == [200]
+
+
+async def test_a_token_that_does_not_hold_counts_and_none_at_all_does_not() -> None:
+    async with served(jwt_secret=SECRET, wrong_credentials_per_minute=1) as door:
+        assert await tried(door.http, 3, {}) == [401, 401, 401]
+        assert await tried(door.http, 2, hs(exp=1)) == [401, 429]
+        assert await tried(door.http, 1, hs()) == [200]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "status_of_second"),
+    [
+        ("2001:db8:0:1::1", "2001:db8:0:1:ffff::2", 429),
+        ("2001:db8:0:1::1", "2001:db8:0:2::1", 401),
+        ("10.0.0.1", "::ffff:10.0.0.1", 429),
+        ("10.0.0.1", "10.0.0.2", 401),
+        ("fe80::1%eth0", "fe80::2%eth0", 429),
+    ],
+)
+async def test_whoever_has_a_whole_network_has_it_counted_together(
+    first: str, second: str, status_of_second: int
+) -> None:
+    async with (
+        served(locked=True, wrong_credentials_per_minute=1) as door,
+        door.from_elsewhere(first) as one,
+        door.from_elsewhere(second) as another,
+    ):
+        assert await tried(one, 1, bearer("tnt_0_x")) == [401]
+        assert await tried(another, 1, bearer("tnt_0_x")) == [status_of_second]
+
+
+async def test_the_limit_on_wrong_credentials_can_be_switched_off() -> None:
+    async with served(locked=True, wrong_credentials_per_minute=0) as door:
+        assert set(await tried(door.http, 100, bearer("tnt_0_x"))) == {401}
 
 
 # The open door

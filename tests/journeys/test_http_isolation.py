@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
-from pathlib import Path
 
 import httpx
 import pytest
 
 from tenuto.model import Scope
-from tests.backends import SQLITE, cached
 from tests.clock import FakeClock
+from tests.journeys.conftest import GROUNDS, Ground
 from tests.journeys.door import ANN, BOB, EVE, Door, at, code, says, served, user
 
 Ask = Callable[[httpx.AsyncClient, str, dict[str, str]], Awaitable[httpx.Response]]
@@ -35,14 +34,19 @@ ASKING: dict[str, Ask] = {
 }
 
 
+# With an L1 and with records that can be damaged, so that hot and cold, whole and damaged can be told apart, if at all.
+pytestmark = pytest.mark.parametrize(
+    "ground", [ground for ground in GROUNDS if ground.backend], ids=lambda ground: ground.name, indirect=True
+)
+
+
 @pytest.fixture
-async def door(fake_clock: FakeClock, tmp_path: Path) -> AsyncIterator[Door]:
-    """On SQLite with an L1, so that hot and cold, whole and damaged can be told apart, if at all."""
-    async with served(clock=fake_clock, store=f"sqlite:///{tmp_path / 'sessions.db'}") as door:
+async def door(fake_clock: FakeClock, store_url: str) -> AsyncIterator[Door]:
+    async with served(clock=fake_clock, store=store_url) as door:
         yield door
 
 
-async def _secrets(door: Door, fake_clock: FakeClock) -> list[tuple[str, dict[str, str]]]:
+async def _secrets(door: Door, ground: Ground, fake_clock: FakeClock) -> list[tuple[str, dict[str, str]]]:
     """Sessions that are there in one way or another, and who asks for them in vain."""
     for name in ("expired", "deleted", "corrupt", "hot", "cold"):
         await door.http.post("/v1/sessions", headers=ANN, json={"id": name, "title": "secret"})
@@ -50,9 +54,9 @@ async def _secrets(door: Door, fake_clock: FakeClock) -> list[tuple[str, dict[st
             fake_clock.advance(timedelta(days=31))
     await door.http.delete(at("deleted"), headers=ANN)
     await door.http.get(at("hot"), headers=ANN)
-    damage = cached(SQLITE).damage
-    assert damage is not None
-    await damage(door.tenuto.store, Scope(tenant="acme", user="ann"), "corrupt")
+    assert ground.backend is not None
+    assert ground.backend.damage is not None
+    await ground.backend.damage(door.tenuto.store, Scope(tenant="acme", user="ann"), "corrupt")
     return [
         ("absent", ANN),
         ("expired", ANN),
@@ -68,10 +72,10 @@ async def _secrets(door: Door, fake_clock: FakeClock) -> list[tuple[str, dict[st
 
 @pytest.mark.parametrize("ask", ASKING.values(), ids=ASKING)
 async def test_absent_foreign_expired_deleted_and_corrupt_are_one_answer(
-    door: Door, fake_clock: FakeClock, ask: Ask
+    door: Door, ground: Ground, fake_clock: FakeClock, ask: Ask
 ) -> None:
     """A7, T1: byte for byte."""
-    in_vain = await _secrets(door, fake_clock)
+    in_vain = await _secrets(door, ground, fake_clock)
 
     answers = [await ask(door.http, at(name), who) for name, who in in_vain]
 

@@ -12,8 +12,8 @@ from tests.journeys.door import ANN, Door, at, code, says, served
 
 
 @pytest.fixture
-async def door() -> AsyncIterator[Door]:
-    async with served() as door:
+async def door(store_url: str) -> AsyncIterator[Door]:
+    async with served(store=store_url) as door:
         await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
         yield door
 

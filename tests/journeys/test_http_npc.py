@@ -15,8 +15,8 @@ PATH = "/api/v1/npc/sessions/session-def456"
 
 
 @pytest.fixture
-async def door(fake_clock: FakeClock) -> AsyncIterator[Door]:
-    async with served(clock=fake_clock, preset="npc") as door:
+async def door(fake_clock: FakeClock, store_url: str) -> AsyncIterator[Door]:
+    async with served(clock=fake_clock, preset="npc", store=store_url) as door:
         await door.http.post("/v1/sessions", headers=MUSEUM, json={"id": "session-def456"})
         yield door
 

@@ -13,8 +13,8 @@ TRICKY = "a --> b <!-- tenuto {} --> \u2028 end\n\n# not a heading"
 
 
 @pytest.fixture
-async def door() -> AsyncIterator[Door]:
-    async with served() as door:
+async def door(store_url: str) -> AsyncIterator[Door]:
+    async with served(store=store_url) as door:
         await door.http.post(
             "/v1/sessions", headers=ANN, json={"id": "s", "title": "Lisbon -- 你好", "attributes": {"n": 1.0}}
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -13,8 +14,8 @@ from tests.journeys.door import ANN, BOB, Door, at, code, says, served
 
 
 @pytest.fixture
-async def door(fake_clock: FakeClock) -> AsyncIterator[Door]:
-    async with served(clock=fake_clock) as door:
+async def door(fake_clock: FakeClock, store_url: str) -> AsyncIterator[Door]:
+    async with served(clock=fake_clock, store=store_url) as door:
         yield door
 
 
@@ -144,6 +145,25 @@ async def test_attributes_are_set_read_and_removed_one_by_one(door: Door) -> Non
     assert every.json() == {"attributes": {"kept": 1, "a/b 你": {"deep": [1, None]}}}
     assert removed.status_code == 204
     assert gone.json() == {"name": "a/b 你", "value": None}
+
+
+async def test_a_head_does_not_grow_beyond_its_limit_however_many_patch_it(
+    fake_clock: FakeClock, store_url: str
+) -> None:
+    """Twelve at once, of which eight fit: each of those is stored whole, and the others leave no trace."""
+    async with served(clock=fake_clock, store=store_url, max_head_bytes=2048) as door:
+        await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+        bodies = [{("context", "attributes", "metadata")[n % 3]: {f"k{n}": "x" * 230}} for n in range(12)]
+
+        answers = await asyncio.gather(*(door.http.patch(at("s"), headers=ANN, json=body) for body in bodies))
+        one_more = await door.http.put(at("s", "attributes", "more"), headers=ANN, json={"value": "x" * 230})
+        head = (await door.http.get(at("s"), headers=ANN)).json()
+
+    stored = {name for what in ("context", "attributes", "metadata") for name in head[what]}
+    assert stored == {f"k{n}" for n, answer in enumerate(answers) if answer.status_code == 200}
+    assert len(stored) == 8
+    assert {code(answer) for answer in answers if answer.status_code != 200} == {(413, "too_large")}
+    assert code(one_more) == (413, "too_large")
 
 
 async def test_a_reset_forgets_the_talk_and_keeps_the_session(door: Door) -> None:

@@ -14,8 +14,8 @@ from tests.journeys.door import ANN, BOB, EVE, Door, at, code, says, served
 
 
 @pytest.fixture
-async def door(fake_clock: FakeClock) -> AsyncIterator[Door]:
-    async with served(clock=fake_clock, busy_wait=timedelta(0)) as door:
+async def door(fake_clock: FakeClock, store_url: str) -> AsyncIterator[Door]:
+    async with served(clock=fake_clock, busy_wait=timedelta(0), store=store_url) as door:
         yield door
 
 
@@ -55,6 +55,18 @@ async def test_finishing_again_stores_nothing_more(door: Door) -> None:
 
     assert (first.json()["duplicate"], again.json()["duplicate"]) == (False, True)
     assert again.json()["session"]["message_count"] == 2
+
+
+async def test_changes_that_are_too_large_are_refused_and_the_turn_goes_on(door: Door) -> None:
+    turn = (await begin(door, "Hello!")).json()
+    reply = says("Hi", "assistant")
+
+    refused = await end(door, turn, message=reply, changes={"context": {"a": "x" * 300_000}})
+    finished = await end(door, turn, message=reply, changes={"context": {"a": "x"}})
+
+    assert code(refused) == (413, "too_large")
+    assert finished.json()["session"]["context"] == {"a": "x"}
+    assert finished.json()["session"]["message_count"] == 2
 
 
 async def test_a_second_turn_waits_its_turn(door: Door) -> None:
@@ -153,9 +165,9 @@ async def test_a_turn_in_an_unknown_session_is_refused(door: Door) -> None:
     assert code(await begin(door, "Hello?", at("none", "turns"))) == (404, "session_not_found")
 
 
-async def test_where_the_preset_says_so_an_unknown_session_begins_anew() -> None:
+async def test_where_the_preset_says_so_an_unknown_session_begins_anew(store_url: str) -> None:
     """B6: an unknown id is never an error there; a new one comes back."""
-    async with served(preset="goods_qa") as door:
+    async with served(preset="goods_qa", store=store_url) as door:
         turn = await begin(door, "cheap phones?", at("none", "turns"))
 
     assert turn.status_code == 201

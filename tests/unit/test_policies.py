@@ -67,6 +67,7 @@ def test_an_unknown_preset_is_refused_with_those_there_are() -> None:
         ("lease", lambda: SessionPolicy(lease=timedelta(milliseconds=1))),
         ("busy_wait", lambda: SessionPolicy(busy_wait=timedelta(seconds=-1))),
         ("max_message_bytes", lambda: SessionPolicy(max_message_bytes=1)),
+        ("max_head_bytes", lambda: SessionPolicy(max_head_bytes=1)),
         ("compress_at", lambda: ContextPolicy(compress_at=1.5)),
         ("keep_verbatim", lambda: ContextPolicy(compress_over=20, keep_verbatim=20)),
         ("window_messages", lambda: ContextPolicy(window_messages=0)),

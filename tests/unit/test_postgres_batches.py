@@ -20,8 +20,10 @@ from tenuto.errors import (
     Unavailable,
 )
 from tenuto.model import Changes, Closing, Keeping, NewSession, Page, Producer, Scope, SessionQuery, TurnState, Usage
+from tenuto.ports import utc_now
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._faults import InDoubt
+from tenuto.stores.postgres._ops import batch_op
 from tests.samples import ANN, BOB, EVE, batch, begin, closing, once, talk, texts
 from tests.servers import PostgresDatabase
 
@@ -132,6 +134,69 @@ async def test_two_processes_that_meet_on_the_same_sessions_lose_nothing(databas
         await store.close()
 
 
+async def test_a_key_that_is_taken_while_a_turn_waits_for_the_session_is_known(
+    store: PostgresStore, database: PostgresDatabase
+) -> None:
+    """The turn's statement began before the other writer was done, and must not trust what it saw then."""
+    await talk(store, ANN, "s", "q", "a")
+    await store.append(ANN, "s", batch("keyed", once=once("older")))
+    op, _ = batch_op(ANN, "s", batch("first", once=once("k")), utc_now())
+    other = await store.link.connect()
+
+    async with other.transaction():
+        await other.fetch("SELECT * FROM append_batches('other000', $1, $2::batch[])", [op[1]], [op])
+        waiting = asyncio.create_task(begin(store, ANN, "s", "first", once=once("k")))
+        await _until_blocked(database)
+    turn = await waiting
+    await other.close()
+
+    assert turn.state is TurnState.FINISHED
+    assert await texts(store, ANN, "s") == ["q", "a", "keyed", "first"]
+
+
+async def _until_blocked(database: PostgresDatabase) -> None:
+    async with asyncio.timeout(20):
+        while not await _ask(database, "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+async def test_keyed_turns_of_one_batch_are_new_known_resumed_or_finished(store: PostgresStore) -> None:
+    """T3 for keys: what is decided for all at once is decided for each by its own session."""
+    for session in ("finished", "unfinished", "reused"):
+        turn = await begin(store, ANN, session, "q", once=once("k"))
+        if session != "unfinished":
+            await store.finish_turn(turn, closing("a"))
+        else:
+            await store.finish_turn(turn, Closing(abandoned=True))
+
+    answers = await asyncio.gather(
+        *(begin(store, ANN, f"new {n}", "q", once=once("k")) for n in range(3)),
+        begin(store, ANN, "finished", "q", once=once("k")),
+        begin(store, ANN, "unfinished", "q", once=once("k")),
+        begin(store, ANN, "finished", "q2", once=once("another")),
+        begin(store, ANN, "reused", "q", once=once("k", "another body")),
+        return_exceptions=True,
+    )
+
+    states = [answer.state for answer in answers if not isinstance(answer, BaseException)]
+    assert states == [TurnState.OPENED] * 3 + [TurnState.FINISHED, TurnState.RESUMED, TurnState.OPENED]
+    assert isinstance(answers[-1], KeyReused)
+
+
+async def test_a_finished_keyed_turn_is_told_again_with_its_answer(store: PostgresStore) -> None:
+    for replies in (("a", "b"), ()):
+        session = f"with {len(replies)}"
+        await store.append(ANN, session, batch("before"))
+        turn = await begin(store, ANN, session, "q", once=once("k"))
+        await store.finish_turn(turn, closing(*replies))
+
+        again = await begin(store, ANN, session, "q", once=once("k"))
+
+        assert (again.state, again.id) == (TurnState.FINISHED, turn.id)
+        assert [message.text for message in again.words] == ["q"]
+        assert [message.text for message in again.reply] == list(replies)
+
+
 async def test_many_turns_share_few_transactions(store: PostgresStore, database: PostgresDatabase) -> None:
     """Group commit: a transaction is a flush to disk."""
     await asyncio.gather(*(store.append(ANN, f"s{n}", batch("hello")) for n in range(64)))
@@ -171,6 +236,40 @@ async def test_a_turn_reads_its_window_and_not_the_history(database: PostgresDat
     assert changed == 40
     # A head changes without touching an index, but for the page filling up and the clock's coarse steps.
     assert in_place >= 30
+
+
+async def test_a_turn_looks_its_session_up_among_any_number_of_them(database: PostgresDatabase) -> None:
+    """Also where the server knows nothing of a table yet, or remembers it as small."""
+    store = await PostgresStore.open(database.app_url)
+    await begin(store, ANN, "first", "q", once=once("k"))
+    await _ask(database, "VACUUM ANALYZE")
+    await asyncio.gather(*(store.append(ANN, f"s{n}", batch("hello", once=once("k"))) for n in range(300)))
+    await store.close()
+
+    store = await PostgresStore.open(database.app_url, connections=1)
+    before = await _rows_read(store)
+    for n in range(20):
+        guard = once("turn") if n % 2 else None
+        turn = await begin(store, ANN, f"s{n}", "q", once=guard)
+        await store.finish_turn(turn, closing("a"))
+        await store.append(ANN, f"s{n}", batch("more"))
+        await store.get(ANN, f"s{n}")
+        with pytest.raises(SessionNotFound):
+            await store.get(BOB, f"s{n}")
+        await store.patch(ANN, f"s{n}", Changes(title="T"))
+    after = await _rows_read(store)
+    await store.close()
+
+    read = {table: after[table] - before[table] for table in after}
+    assert read["sessions"] <= 20 * 10
+    assert read["keyed"] <= 20 * 3
+
+
+async def _rows_read(store: PostgresStore) -> dict[str, int]:
+    """How many rows of each table the store's only connection has fetched, by any kind of scan."""
+    await store.link.fetch("SELECT pg_stat_force_next_flush()")
+    counted = "SELECT relname, seq_tup_read + coalesce(idx_tup_fetch, 0) AS read FROM pg_stat_user_tables"
+    return {row["relname"]: row["read"] for row in await store.link.fetch(counted)}
 
 
 async def _settled(database: PostgresDatabase, counted: str) -> tuple[Any, ...]:

@@ -8,13 +8,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tenuto.model import Producer, Scope
+from tenuto.model import Closing, Producer, Scope
 from tenuto.model.scope import space_key
 from tenuto.stores.postgres import PostgresStore
-from tests.samples import ANN, ANN_ELSEWHERE, EVE, batch, once, texts
+from tests.samples import ANN, ANN_ELSEWHERE, EVE, batch, begin, once, texts
 from tests.servers import PostgresDatabase
+from tests.unit.test_postgres_traces import told_of
 
-KEPT = ["sessions", "messages", "keyed", "marks", "state"]
+KEPT = ["sessions", "messages", "keyed", "marks", "state", "traces"]
 
 
 @pytest.fixture
@@ -25,6 +26,8 @@ async def filled(database: PostgresDatabase) -> AsyncIterator[PostgresStore]:
         await store.append(scope, "s", batch("secret", once=once("k")))
         await store.append(scope, "s", batch("secret", producer=Producer(id="p", seq=1)))
         await store.write_state(scope, "prefs", "k", "secret")
+        turn = await begin(store, scope, "s")
+        await store.finish_turn(turn, Closing(trace=told_of(turn)))
     yield store
     await store.close()
 
@@ -50,7 +53,7 @@ async def test_with_one_tenants_space_only_its_rows_are_visible(
 ) -> None:
     counts = await _counts(database.app_url, ANN)
 
-    assert counts == {"sessions": 1, "messages": 2, "keyed": 1, "marks": 1, "state": 1}
+    assert counts == {"sessions": 1, "messages": 2, "keyed": 1, "marks": 1, "state": 1, "traces": 1}
 
 
 async def test_another_site_of_the_tenant_sees_nothing(filled: PostgresStore, database: PostgresDatabase) -> None:

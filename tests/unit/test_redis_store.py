@@ -285,7 +285,7 @@ async def test_damage_anywhere_sets_the_session_aside_whole(
         await store.get(ANN, "s")
 
     note = store.keys.quarantine(key, store._asking.now())
-    assert await store.link.call("EXISTS", *note, key=note[0]) == 4
+    assert await store.link.call("EXISTS", *note, key=note[0]) == 5
     assert await store.link.call("HGET", note[-1], "reason", key=note[-1])
     assert await store.link.call("ZSCORE", store.keys.set_aside, key.hex(), key=store.keys.set_aside)
     await talk(store, ANN, "s", "fresh", "start")

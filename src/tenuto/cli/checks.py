@@ -22,9 +22,10 @@ from tenuto.cli.effective import without_password
 from tenuto.cli.screen import counted, moment
 from tenuto.errors import InvalidSetting, SessionNotFound, StoreFull, StoreReadOnly, TenutoError, Unavailable
 from tenuto.model import Batch, Draft, Keeping, NewSession, Page, Role, Scope, SessionQuery, text_part
+from tenuto.model.assurance import Assurance
 from tenuto.model.scope import SYSTEM
 from tenuto.model.values import Value
-from tenuto.ports import Store, utc_now
+from tenuto.ports import Assuring, Store, utc_now
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
 
@@ -128,6 +129,17 @@ async def round_trip(store: Store) -> Finding:
     if await _still_there(store, session_id):
         return _wrong("round trip", "a deleted session is still there", "restore the store from a backup")
     return _ok("round trip", f"written, read and deleted in {_since(started)}")
+
+
+async def assured(store: Store) -> list[Finding]:
+    """How safely a server keeps what it acknowledged; of a file `sqlite_facts` tells."""
+    return [_assured(told) for told in await store.assurances()] if isinstance(store, Assuring) else []
+
+
+def _assured(told: Assurance) -> Finding:
+    if told.advice is None:
+        return _ok(told.about, told.says)
+    return (_wrong if told.loses else _note)(told.about, told.says, told.advice)
 
 
 async def _still_there(store: Store, session_id: str) -> bool:

@@ -68,6 +68,7 @@ async def _store_findings(settings: Settings, scope: Scope) -> list[Finding]:
         ):
             findings.append(await checks.answers(app))
             findings.append(await checks.round_trip(app.store))
+            findings += await checks.assured(app.store)
             findings.append(await checks.holdings(app, scope))
             findings.append(await checks.clock(app, scope))
             findings.append(await checks.credentials(app))

@@ -46,7 +46,7 @@ def _by_default(settings: Settings) -> dict[str, object]:
 def _shown(name: str, value: object) -> str:
     if name == "store":
         return without_password(str(value))
-    if "secret" in name and value is not None:
+    if ("secret" in name or "api_key" in name) and value is not None:
         return _HIDDEN
     if isinstance(value, timedelta):
         return duration(value)

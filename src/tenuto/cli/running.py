@@ -45,7 +45,13 @@ def failed(error: TenutoError) -> typer.Exit:
     return typer.Exit(1)
 
 
-def run(story: Callable[[Tenuto], Awaitable[_Answer]], *, store: str | None, making: bool = False) -> _Answer:
+def run(
+    story: Callable[[Tenuto], Awaitable[_Answer]],
+    *,
+    store: str | None,
+    making: bool = False,
+    reading_only: bool = False,
+) -> _Answer:
     """Open what the settings name, let the story use it, close it.
 
     With `making`, a SQLite file and its folder come into being. Without, a missing file is refused: a command that
@@ -56,7 +62,7 @@ def run(story: Callable[[Tenuto], Awaitable[_Answer]], *, store: str | None, mak
         make_folder(settings)
     else:
         _refuse_missing(settings)
-    return asyncio.run(_within(settings, story))
+    return asyncio.run(_within(settings, story, reading_only))
 
 
 def _refuse_missing(settings: Settings) -> None:
@@ -65,9 +71,9 @@ def _refuse_missing(settings: Settings) -> None:
         raise InvalidSetting("store", f"there is no file {file.absolute()}; name the right one by --store")
 
 
-async def _within(settings: Settings, story: Callable[[Tenuto], Awaitable[_Answer]]) -> _Answer:
+async def _within(settings: Settings, story: Callable[[Tenuto], Awaitable[_Answer]], reading_only: bool) -> _Answer:
     # A command reads everything once, so a cache in front of the store would only cost connections.
-    async with open_app(replace(settings, l1=False), sweeping=False) as app:
+    async with open_app(replace(settings, l1=False), sweeping=False, reading_only=reading_only) as app:
         return await story(app)
 
 

@@ -45,7 +45,7 @@ def list_sessions(
     """List sessions, latest change first."""
     scope = caller(tenant, site, user)
     query = SessionQuery(title=search, status=status, cursor=cursor)
-    page = run(lambda app: _listed(app, scope, query, None if everything else limit), store=store)
+    page = run(lambda app: _listed(app, scope, query, None if everything else limit), store=store, reading_only=True)
     if as_json:
         show_json({"sessions": [session_json(session) for session in page.sessions], "cursor": page.cursor})
     else:
@@ -105,7 +105,8 @@ def show_session(
 ) -> None:
     """Show a session and its newest messages."""
     scope = caller(tenant, site, user)
-    page = run(lambda app: app.sessions.messages(scope, session_id, Page(limit=limit, before=before)), store=store)
+    wanted = Page(limit=limit, before=before)
+    page = run(lambda app: app.sessions.messages(scope, session_id, wanted), store=store, reading_only=True)
     if as_json:
         show_json(
             {

@@ -52,9 +52,9 @@ def export_session(
         raise typer.BadParameter("--json prints JSON; leave it out, or write the export to a file", param_hint="--json")
     written_as = chosen or _SUFFIXES.get(file.suffix.lower() if file else "", ExportFormat.JSON)
     if file is None:
-        run(lambda app: _print(app, scope, session_id, written_as), store=store)
+        run(lambda app: _print(app, scope, session_id, written_as), store=store, reading_only=True)
         return
-    session, size = run(lambda app: _save(app, scope, session_id, written_as, file), store=store)
+    session, size = run(lambda app: _save(app, scope, session_id, written_as, file), store=store, reading_only=True)
     if as_json:
         show_json({"id": session.id, "format": written_as, "file": str(file), "bytes": size})
     else:

@@ -15,7 +15,7 @@ def stats(
 ) -> None:
     """Count sessions, messages, tokens and cost."""
     scope = caller(tenant, site, user)
-    held = stats_json(run(lambda app: app.sessions.stats(scope), store=store))
+    held = stats_json(run(lambda app: app.sessions.stats(scope), store=store, reading_only=True))
     if as_json:
         show_json(held)
     else:

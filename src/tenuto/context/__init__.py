@@ -2,10 +2,11 @@
 
 from tenuto.context.agent import agent_system, profile_text
 from tenuto.context.assembly import LEAST_QUESTION, assemble, check_budget, materials_of, room_of
-from tenuto.context.cutting import boundary_after, boundary_before, cut
+from tenuto.context.cutting import cut
 from tenuto.context.relevance import Similarity, cosine, has_relevant_history, lexical, points_back
 from tenuto.context.tokens import DEFAULT_ENCODING, ENCODINGS, Counter, encoding_for
 from tenuto.context.wording import language_of
+from tenuto.model.graphemes import boundary_after, boundary_before
 
 __all__ = [
     "DEFAULT_ENCODING",

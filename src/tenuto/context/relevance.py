@@ -72,10 +72,10 @@ def points_back(question: str) -> bool:
 
 def lexical(question: str, texts: Sequence[str]) -> list[float]:
     """The share of the question's words and character pairs that each text holds."""
-    wanted = _features(question)
+    wanted = features(question)
     if not wanted:
         return [0.0 for _ in texts]
-    return [len(wanted & _features(text)) / len(wanted) for text in texts]
+    return [len(wanted & features(text)) / len(wanted) for text in texts]
 
 
 def cosine(question: Sequence[float], texts: Sequence[Sequence[float]]) -> list[float]:
@@ -88,14 +88,15 @@ def _dot(one: Sequence[float], other: Sequence[float]) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
-def _features(text: str) -> frozenset[str]:
-    features: set[str] = set()
+def features(text: str) -> frozenset[str]:
+    """What a text is about: its words, stemmed, and pairs of Chinese characters, without those that say nothing."""
+    found: set[str] = set()
     for run in _WORD.findall(text.lower()):
         if run.isascii():
-            features.add(_stem(run))
+            found.add(_stem(run))
         else:
-            features |= {run[place : place + 2] for place in range(len(run) - 1)} or {run}
-    return frozenset(features - _COMMON)
+            found |= {run[place : place + 2] for place in range(len(run) - 1)} or {run}
+    return frozenset(found - _COMMON)
 
 
 def _stem(word: str) -> str:

@@ -60,6 +60,9 @@ def encoding_for(model: str, stored: str = DEFAULT_ENCODING) -> Fit:
     """
     name = model.rpartition(":")[2] if model.count(":") == 1 and not model.startswith("ollama:") else model
     name = name.rpartition("/")[2].lower()
+    if name == "offline":
+        # It reads no tokens: what it is shown is counted for people to see.
+        return Fit(stored, 1.0)
     if name.startswith(_O200K):
         return Fit(stored, 1.0 if stored == "o200k_base" else _MARGIN_OTHERS)
     if name.startswith(_CL100K):

@@ -9,7 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from tenuto.errors import Invalid
-from tenuto.model.values import Json, JsonObject, Value, checked_id, checked_json
+from tenuto.model.values import Json, JsonObject, Value, checked_id, checked_json, checked_text
 
 
 class Role(StrEnum):
@@ -102,8 +102,13 @@ def checked_part(part: Json) -> JsonObject:
     """Return a message part that every store brings back: an object with a type, and words that are text."""
     if not isinstance(part, dict) or type(part.get("type")) is not str:
         raise Invalid("a message part is not an object with a 'type'")
-    if part["type"] == "text" and type(part.get("text")) is not str:
-        raise Invalid("a text part has no 'text'")
+    if part["type"] == "text":
+        text = part.get("text")
+        if type(text) is not str:
+            raise Invalid("a text part has no 'text'")
+        if len(part) == 2:  # Nearly every part of every message: words, and nothing else to look at.
+            checked_text(text, "a message part")
+            return part
     checked_json(part, "a message part")
     return part
 

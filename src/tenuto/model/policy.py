@@ -46,6 +46,7 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
     on_store_down: OnStoreDown = OnStoreDown.JOURNAL
     max_sessions: int | None = None
     max_message_bytes: int = 1024 * 1024
+    max_head_bytes: int = 256 * 1024
     lease: timedelta = timedelta(minutes=2)
     busy_wait: timedelta = timedelta(seconds=10)
 
@@ -59,6 +60,8 @@ class SessionPolicy(Value, frozen=True, kw_only=True):
             raise InvalidSetting("max_sessions", f"must be between 1 and {MAX_CAP}, or off")
         if self.max_message_bytes < 1024:
             raise InvalidSetting("max_message_bytes", "must be at least 1024")
+        if self.max_head_bytes < 1024:
+            raise InvalidSetting("max_head_bytes", "must be at least 1024")
         if not timedelta(seconds=1) <= self.lease <= MAX_LEASE:
             raise InvalidSetting("lease", f"must be between one second and {MAX_LEASE.days} days")
         if self.busy_wait < timedelta(0):
@@ -69,7 +72,8 @@ class ContextPolicy(Value, frozen=True, kw_only=True):
     """What a prompt shows of a session: at most so many messages, turns and characters, and when to compress.
 
     Compression starts when the prompt passes `compress_at` of its token budget or the log passes `compress_over`
-    messages, whichever comes first, and leaves `keep_verbatim` messages as they are.
+    messages, whichever comes first, and leaves `keep_verbatim` messages as they are. The summary takes at most
+    `summary_tokens`, and `summary_characters` where they are set.
     """
 
     window_messages: int | None = None
@@ -79,12 +83,15 @@ class ContextPolicy(Value, frozen=True, kw_only=True):
     compress_over: int | None = None
     keep_verbatim: int = 20
     summary_characters: int | None = None
+    summary_tokens: int = 500
 
     def __post_init__(self) -> None:
         for what in ("window_messages", "window_turns", "window_characters", "compress_over", "summary_characters"):
             value = getattr(self, what)
             if value is not None and value < 1:
                 raise InvalidSetting(what, "must be at least 1")
+        if self.summary_tokens < 16:
+            raise InvalidSetting("summary_tokens", "must be at least 16")
         if self.compress_at is not None and not 0 < self.compress_at < 1:
             raise InvalidSetting("compress_at", "must lie between 0 and 1")
         if self.compress_over is not None and self.keep_verbatim >= self.compress_over:
@@ -125,6 +132,10 @@ def _refuse_wider(setting: str, window: int | None, stored: int | None) -> None:
         raise InvalidSetting(setting, f"the window of {window} is wider than the stored cap of {stored}")
 
 
+# Many short messages never fill a token budget, but a turn has to load all that no summary covers: with a count beside
+# the ratio, what a turn loads stays the same however long the conversation gets.
+_COMPRESS_OVER: Final = 30
+
 PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
     {
         "platform": Preset(
@@ -133,7 +144,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
                 on_missing=OnMissing.ERROR,
                 on_store_down=OnStoreDown.JOURNAL,
             ),
-            context=ContextPolicy(compress_at=0.75),
+            context=ContextPolicy(compress_at=0.75, compress_over=_COMPRESS_OVER),
         ),
         "goods_qa": Preset(
             sessions=SessionPolicy(
@@ -159,7 +170,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
                 on_missing=OnMissing.ADOPT,
                 on_store_down=OnStoreDown.STATELESS,
             ),
-            context=ContextPolicy(compress_at=0.70),
+            context=ContextPolicy(compress_at=0.70, compress_over=_COMPRESS_OVER),
         ),
         "multi_agent": Preset(
             sessions=SessionPolicy(
@@ -168,7 +179,11 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
                 on_store_down=OnStoreDown.RAISE,
             ),
             context=ContextPolicy(
-                compress_at=0.70, compress_over=30, keep_verbatim=20, summary_characters=200, window_messages=500
+                compress_at=0.70,
+                compress_over=_COMPRESS_OVER,
+                keep_verbatim=20,
+                summary_characters=200,
+                window_messages=500,
             ),
         ),
     }

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from tenuto.errors import Invalid, InvalidSetting
@@ -177,6 +178,12 @@ class Changes(Value, frozen=True, kw_only=True):
         for what in ("context", "attributes", "metadata"):
             checked_json(getattr(self, what), f"the session's {what}")
 
+    @property
+    def sets_values(self) -> bool:
+        """Whether context, attributes or metadata may grow by it."""
+        parts = (self.context, self.attributes, self.metadata)
+        return any(value is not None for part in parts for value in part.values())
+
 
 def merged(old: JsonObject, patch: JsonObject) -> JsonObject:
     """Apply a patch by key: `None` removes."""
@@ -184,6 +191,15 @@ def merged(old: JsonObject, patch: JsonObject) -> JsonObject:
         return old
     result = {**old, **patch}
     return {name: value for name, value in result.items() if value is not None}
+
+
+def head_bytes(head: Session | NewSession, changes: Changes | None = None) -> int:
+    """The size of context, attributes and metadata together, as the size limit counts it, with changes applied."""
+    values = [
+        merged(getattr(head, what), getattr(changes, what) if changes else {})
+        for what in ("context", "attributes", "metadata")
+    ]
+    return len(msgspec.json.encode(values))
 
 
 def without_nulls(values: JsonObject) -> JsonObject:

@@ -10,6 +10,7 @@ from tenuto.errors import Invalid
 from tenuto.model.message import Draft, Message, Role, checked_drafts
 from tenuto.model.scope import Scope
 from tenuto.model.session import Changes, Keeping, NewSession, Session, Usage
+from tenuto.model.trace import Trace
 from tenuto.model.values import Value, checked_id
 
 MAX_WINDOW = 10_000
@@ -106,11 +107,15 @@ class OpenTurn(Value, frozen=True, kw_only=True):
 
 
 class Closing(Value, frozen=True, kw_only=True):
-    """How a turn ends. `abandoned` gives the lease back without an answer; a retry then resumes the turn."""
+    """How a turn ends. `abandoned` gives the lease back without an answer; a retry then resumes the turn.
+
+    The `trace` is kept under the turn's number; a later one of the same turn replaces it.
+    """
 
     reply: tuple[Draft, ...] = ()
     usage: Usage = Usage()
     changes: Changes | None = None
+    trace: Trace | None = None
     producer: Producer | None = None
     abandoned: bool = False
 

@@ -148,6 +148,168 @@ class NpcCleared(msgspec.Struct, kw_only=True):
     session_id: str
 
 
+class UsageView(msgspec.Struct, kw_only=True):
+    """What a turn cost."""
+
+    input_tokens: int
+    output_tokens: int
+    cost_usd: str
+
+
+class EntryView(msgspec.Struct, kw_only=True):
+    """One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages."""
+
+    kind: str
+    fate: Literal["kept", "summarised", "cut", "dropped"]
+    reason: str
+    tokens: int
+    whole: int
+    id: str | None
+    first: int | None
+    last: int | None
+    count: int
+
+
+class ContextView(msgspec.Struct, kw_only=True):
+    """What the model saw: `total` of `room` tokens, part by part."""
+
+    total: int
+    room: int
+    budget: int
+    reply: int
+    encoding: str
+    exact: bool
+    layout: str
+    entries: list[EntryView]
+
+
+class ReplyView(msgspec.Struct, kw_only=True):
+    """An answer and how it came to be. `degraded` names what it had to do without; `steps` are milliseconds."""
+
+    session_id: str
+    trace_id: str
+    turn: int
+    assistant: str
+    answer: str
+    model: str
+    offline: bool
+    degraded: list[str]
+    title: str
+    created: bool
+    repeated: bool
+    usage: UsageView
+    data: dict[str, Any]
+    context: ContextView | None
+    steps: dict[str, float]
+
+
+class ToolRunView(msgspec.Struct, kw_only=True):
+    """One call of a tool."""
+
+    name: str
+    arguments: dict[str, Any]
+    output: Any
+    milliseconds: float
+    error: str | None
+
+
+class TraceView(msgspec.Struct, kw_only=True):
+    """Everything about one turn; `error` is the code of what ended it without an answer."""
+
+    trace_id: str
+    session_id: str
+    turn: int
+    began_at: str
+    assistant: str
+    persona: str | None
+    request: str
+    answer: str
+    model: str
+    offline: bool
+    degraded: list[str]
+    error: str | None
+    usage: UsageView
+    tools: list[ToolRunView]
+    steps: dict[str, float]
+    data: dict[str, Any]
+    context: ContextView | None
+
+
+class TraceList(msgspec.Struct, kw_only=True):
+    """Traces, newest first."""
+
+    traces: list[TraceView]
+
+
+class PersonaView(msgspec.Struct, kw_only=True):
+    """A character an assistant speaks as."""
+
+    id: str
+    names: dict[str, str]
+
+
+class AssistantView(msgspec.Struct, kw_only=True):
+    """Somebody to talk to."""
+
+    name: str
+    default: bool
+    titles: dict[str, str]
+    about: dict[str, str]
+    model: str
+    personas: list[PersonaView]
+    tools: list[str]
+
+
+class AssistantList(msgspec.Struct, kw_only=True):
+    """Who can be talked to."""
+
+    assistants: list[AssistantView]
+
+
+class NpcAnswer(msgspec.Struct, kw_only=True):
+    """A character's answer."""
+
+    trace_id: str
+    session_id: str
+    policy_mode: str
+    answer_text: str
+    evidence: list[Any]
+    offline: bool
+
+
+class NpcSummary(msgspec.Struct, kw_only=True):
+    """The talk a trace belongs to."""
+
+    session_id: str
+    message_count: int
+    recent_messages: list[NpcMessage]
+
+
+class NpcTraceView(msgspec.Struct, kw_only=True):
+    """What a character was asked and looked up; the talk around it where it was asked for."""
+
+    trace_id: str
+    session_id: str
+    request_input: dict[str, Any]
+    tool_calls: list[ToolRunView]
+    policy_mode: str
+    answer_text: str
+    session_summary: NpcSummary | None = None
+
+
+class GoodsAnswer(msgspec.Struct, kw_only=True, rename="camel"):
+    """The shop's answer; `queryTime` is in milliseconds."""
+
+    code: int
+    message: str
+    answer: str
+    goods: list[dict[str, Any]]
+    session_id: str
+    query_time: int
+    trace_id: str
+    offline: bool
+
+
 class Health(msgspec.Struct, kw_only=True):
     """The process lives."""
 

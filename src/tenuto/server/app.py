@@ -12,7 +12,8 @@ from fastapi import FastAPI
 from tenuto.access import ApiKeys, TokenPolicy, Tokens
 from tenuto.app import Tenuto, open_app
 from tenuto.ports import Clock, utc_now
-from tenuto.server import health, messages, npc, openapi, page, papers, problems, sessions, turns
+from tenuto.server import chat as talks
+from tenuto.server import goods, health, messages, npc, openapi, page, papers, problems, sessions, turns
 from tenuto.server.auth import Gate, is_loopback
 from tenuto.server.envelope import Envelope
 from tenuto.server.limits import Rates
@@ -44,8 +45,11 @@ def create_app(
 
     async def begin(app: FastAPI, tenuto: Tenuto) -> None:
         gate = _gate(settings, tokens, tenuto, clock, ticks)
-        app.state.service = Service(settings=settings, tenuto=tenuto, gate=gate, clock=clock)
+        # Opened now: a model or an assistant that cannot be had stops the start, not the first question.
+        chat = await tenuto.chat()
+        app.state.service = Service(settings=settings, tenuto=tenuto, chat=chat, gate=gate, clock=clock)
         tenuto.listen(meters.happened)
+        chat.observe(meters.turned)
         meters.watch(tenuto.store)
         _log.info("store %s, %s", settings.store.split(":", 1)[0], await gate.mode())
 
@@ -66,7 +70,7 @@ def create_app(
     app.state.meters = meters
     app.add_middleware(Envelope, meters=meters)
     problems.install(app)
-    for room in (turns, messages, sessions, papers, npc, health, page):
+    for room in (talks, turns, messages, sessions, papers, npc, goods, health, page):
         # Not include_router: FastAPI would match each request against the rooms one by one, which costs as much again.
         app.router.routes.extend(room.routes.routes)
     openapi.install(app)
@@ -81,6 +85,7 @@ def _gate(settings: Settings, tokens: Tokens | None, tenuto: Tenuto, clock: Cloc
         may_be_open=is_loopback(settings.host),
         rates=Rates(_PER_MINUTE if per_minute is None else per_minute, now=ticks),
         open_rates=Rates(per_minute or 0, now=ticks),
+        wrong_rates=Rates(settings.wrong_credentials_per_minute, what="wrong credentials", now=ticks),
         now=ticks,
     )
 

@@ -15,6 +15,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from fastapi import Request
+from msgspec.structs import replace
 
 from tenuto.access import ApiKeys, Caller, Tokens
 from tenuto.errors import InvalidText
@@ -89,6 +90,7 @@ class Gate:
         may_be_open: bool,
         rates: Rates,
         open_rates: Rates,
+        wrong_rates: Rates,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._keys = keys
@@ -96,6 +98,7 @@ class Gate:
         self._may_be_open = may_be_open
         self._rates = rates
         self._open_rates = open_rates
+        self._wrong_rates = wrong_rates
         self._now = now
         self._callers: OrderedDict[str, tuple[Caller, float]] = OrderedDict()
         self._closed = tokens is not None
@@ -107,14 +110,20 @@ class Gate:
         Raises:
             CredentialRefused: a credential is needed and none holds.
             HostRefused: the server is open, and this request does not come from this machine.
-            RateReached: the caller asks too often.
+            RateReached: the caller asks too often, or too many wrong credentials came from its address.
         """
+        address = request.client.host if request.client else ""
         if await self.is_open():
             _refuse_strangers(request)
-            self._open_rates.take(request.client.host if request.client else "")
+            self._open_rates.take(address)
             return _admission(None, request)
-        caller = await self._caller(_credential(request))
+        credential = _credential(request)
+        caller = await self._caller(credential)
         if caller is None:
+            # Counted after the look, and never held against a right one: many share an address, behind a proxy all
+            # do, and one of them must not shut out the others. Secrets are too long to be found by trying.
+            if credential is not None:
+                self._wrong_rates.take(_neighbourhood(address))
             raise CredentialRefused
         self._rates.take(caller.key_id or (caller.tenant, caller.user))
         return _admission(caller, request)
@@ -162,6 +171,18 @@ def is_loopback(host: str) -> bool:
     except ValueError:
         name = host.lower().rstrip(".")
         return name == "localhost" or name.endswith(".localhost")
+
+
+@lru_cache(maxsize=1024)
+def _neighbourhood(address: str) -> str:
+    """Whose wrong credentials count together: an IPv4 address, or the IPv6 network that one customer gets."""
+    try:
+        host = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(host, ipaddress.IPv4Address):
+        return address
+    return str(host.ipv4_mapped or ipaddress.ip_network((host, 64), strict=False))
 
 
 def _refuse_strangers(request: Request) -> None:
@@ -218,6 +239,15 @@ def _agreed(what: str, *named: str | None) -> str | None:
     if len(values) > 1:
         raise ScopeMismatch(what)
     return values.pop() if values else None
+
+
+def naming_user(admission: Admission, user: str | None) -> Admission:
+    """The same request where its body names the user as well.
+
+    Raises:
+        ScopeMismatch: headers and body name different ones.
+    """
+    return replace(admission, user=_agreed("user", admission.user, user))
 
 
 async def admitted(request: Request) -> Admission:

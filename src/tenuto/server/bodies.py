@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tenuto.errors import Invalid
 from tenuto.model import Changes, NewSession, Producer, Status, Usage
+from tenuto.model.prompt import Language
 from tenuto.model.session import cost_nanos
 from tenuto.model.turn import MAX_WINDOW
 from tenuto.model.values import MAX_ID_BYTES, JsonObject
@@ -220,3 +221,58 @@ class FinishTurn(_Sent, frozen=True, kw_only=True):
     def reply(self) -> list[JsonObject]:
         """All messages it brings."""
         return [*([self.message] if self.message is not None else []), *self.messages]
+
+
+class ChatBody(_Sent, frozen=True, kw_only=True):
+    """Something to say to an assistant.
+
+    Without a session a new one begins; without an assistant the session's own goes on, or the default one begins.
+    `regenerate` answers the last words anew; `edit` says `message` instead of the message of that sequence number, and
+    forgets what came after it. `profile` is what is known of the user.
+    """
+
+    message: Text = ""
+    session_id: Name | None = None
+    assistant: Name | None = None
+    persona: Name | None = None
+    stream: bool = False
+    regenerate: bool = False
+    edit: Annotated[int, Meta(ge=1, le=_MOST)] | None = None
+    language: Language | None = None
+    profile: Annotated[dict[str, Any], Meta(description="Any JSON; `response_style` says how to answer.")] = {}
+
+    def meaning(self) -> list[Any]:
+        """What an idempotency key stands for: everything but the way the answer travels."""
+        return [getattr(self, name) for name in self.__struct_fields__ if name != "stream"]
+
+
+class Traces(msgspec.Struct, kw_only=True, frozen=True):
+    """Which traces to bring."""
+
+    session_id: Name | None = None
+    limit: Annotated[int, Meta(ge=1, le=100)] = 20
+    before: Annotated[int, Meta(ge=1, le=_MOST, description="Only turns before this number.")] | None = None
+
+
+class NpcQuestion(_Sent, frozen=True, kw_only=True):
+    """Something to ask a character."""
+
+    query: Text
+    npc_id: Name | None = None
+    session_id: Name | None = None
+    tenant_id: Tenant | None = None
+    site_id: Text | None = None
+
+
+class NpcTrace(msgspec.Struct, kw_only=True, frozen=True):
+    """How much of a trace to bring."""
+
+    include_session: bool = False
+
+
+class GoodsQuestion(_Sent, frozen=True, kw_only=True):
+    """A shopper's question; a session and a user may be named. The names are those of the shop's clients."""
+
+    question: Text
+    sessionId: Text | None = None  # noqa: N815
+    userId: Annotated[int, Meta(ge=0, le=_MOST)] | None = None  # noqa: N815

@@ -17,7 +17,7 @@ from tenuto.server.problems import internal
 
 _log = logging.getLogger("tenuto.server.requests")
 _SOUND_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_ALIAS: Final = "/api/v1/"
+_ALIASED: Final = ("/api/v1/", "/api/goods/")
 _CLIENT_GONE: Final = 499
 
 
@@ -88,4 +88,4 @@ def _as_sent(scope: Scope) -> str:
     """The path before decoding, so that an encoded slash within an id is no separator; `/api/v1` is `/v1` (X13)."""
     raw: bytes | None = scope.get("raw_path")
     path = str(raw, "latin-1") if raw is not None else scope["path"]
-    return path.removeprefix("/api") if path.startswith(_ALIAS) else path
+    return path.removeprefix("/api") if path.startswith(_ALIASED) else path

@@ -20,16 +20,17 @@ class RateReached(LimitReached):
 
     code: ClassVar[str] = "rate_limited"
 
-    def __init__(self, per_minute: int, retry_after: timedelta) -> None:
-        super().__init__(f"more than {per_minute} requests per minute")
+    def __init__(self, per_minute: int, retry_after: timedelta, what: str = "requests") -> None:
+        super().__init__(f"more than {per_minute} {what} per minute")
         self.retry_after = retry_after
 
 
 class Rates:
-    """A bucket per caller: it holds a minute's worth of requests and fills again evenly."""
+    """A bucket per caller: it holds a minute's worth of requests (or of `what` else) and fills again evenly."""
 
-    def __init__(self, per_minute: int, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, per_minute: int, *, what: str = "requests", now: Callable[[], float] = time.monotonic) -> None:
         self._per_minute = per_minute
+        self._what = what
         self._per_second = per_minute / 60
         self._now = now
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
@@ -50,7 +51,7 @@ class Rates:
             # Whoever was quiet the longest has a full bucket or the nearest to one: forgetting it gives least away.
             self._buckets.popitem(last=False)
         if left < 1:
-            raise RateReached(self._per_minute, timedelta(seconds=(1 - left) / self._per_second))
+            raise RateReached(self._per_minute, timedelta(seconds=(1 - left) / self._per_second), self._what)
 
 
 async def read_body(request: Request, limit: int) -> bytes:

@@ -18,6 +18,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from tenuto.logs import about
+
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 _Raised: TypeAlias = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
@@ -37,6 +39,7 @@ class OneLine(logging.Formatter):
         }
         if request_id.get():
             fields["request"] = request_id.get()
+        fields |= about()
         fields["msg"] = record.getMessage()
         fields |= getattr(record, "fields", {})
         if record.exc_info:

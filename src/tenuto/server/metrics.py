@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tenuto.model.trace import Trace
 from tenuto.ports import Store
 from tenuto.sessions import SessionEvent
 from tenuto.stores.cached import Cached
@@ -33,6 +34,20 @@ class Meters:
         )
         self._by_route: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._events = Counter("tenuto_session_events", "What happened to sessions", ["kind"], registry=self._registry)
+        self._turns = Counter("tenuto_turns", "Turns that ended", ["assistant", "outcome"], registry=self._registry)
+        self._degraded = Counter(
+            "tenuto_turns_degraded", "Answers that had to do without something", ["what"], registry=self._registry
+        )
+        self._tokens = Counter(
+            "tenuto_model_tokens", "Tokens that models read and wrote", ["model", "direction"], registry=self._registry
+        )
+        self._steps = Histogram(
+            "tenuto_turn_step_seconds",
+            "Time of a turn's steps",
+            ["step"],
+            buckets=(*_SECONDS, 30, 120),
+            registry=self._registry,
+        )
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""
@@ -48,6 +63,17 @@ class Meters:
     async def happened(self, event: SessionEvent) -> None:
         """Count what happened to a session."""
         self._events.labels(event.kind.value).inc()
+
+    def turned(self, trace: Trace) -> None:
+        """Count a turn that ended."""
+        self._turns.labels(trace.assistant, trace.error or "answered").inc()
+        for what in trace.degraded:
+            self._degraded.labels(what).inc()
+        if trace.error is None:
+            self._tokens.labels(trace.model, "in").inc(trace.input_tokens)
+            self._tokens.labels(trace.model, "out").inc(trace.output_tokens)
+        for step, milliseconds in trace.steps.items():
+            self._steps.labels(step).observe(milliseconds / 1000)
 
     def watch(self, store: Store) -> None:
         """Show the L1 of this store, where it has one."""

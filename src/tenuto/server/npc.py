@@ -2,43 +2,130 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from fastapi import Request
 from fastapi.responses import Response
 
-from tenuto.model import Message, Page
-from tenuto.server.answers import NpcCleared, NpcSession
-from tenuto.server.auth import asking
+from tenuto.chat import ChatRequest
+from tenuto.chat.shape import tool_json
+from tenuto.errors import SessionNotFound
+from tenuto.model import Message, Page, Role, Scope
+from tenuto.model.values import JsonObject
+from tenuto.server.answers import NpcAnswer, NpcCleared, NpcSession, NpcTraceView
+from tenuto.server.auth import admitted, asking
+from tenuto.server.bodies import NpcQuestion, NpcTrace
+from tenuto.server.chat import trace_of
 from tenuto.server.openapi import room, tells
 from tenuto.server.service import service, sessions
-from tenuto.server.wire import answer, path_part
+from tenuto.server.streams import unless_gone
+from tenuto.server.wire import answer, body_of, fingerprint, idempotency_key, path_part, query_of
 from tenuto.sessions.shape import instant
 
 routes = room("npc", prefix="/v1/npc")
+
+_EXAMPLE: Final = {
+    "tenant_id": "yantian",
+    "site_id": "yantian-main",
+    "npc_id": "ancestor_yan",
+    "query": "严氏家训有哪些?",
+}
+_UNKNOWN: Final = "normal"
+
+
+@routes.post(
+    "/chat",
+    **tells(
+        (200, NpcAnswer),
+        body=NpcQuestion,
+        example=_EXAMPLE,
+        required=True,
+        headers=("Idempotency-Key",),
+        problems=(409,),
+    ),
+)
+async def npc_chat(request: Request) -> Response:
+    """Ask a character; facts come from the evidence store, and the answer names them (C1, C6)."""
+    admission = await admitted(request)
+    body = await body_of(request, NpcQuestion)
+    scope = admission.scope(body.tenant_id, body.site_id)
+    asked = ChatRequest(
+        text=body.query,
+        session_id=body.session_id,
+        assistant="npc",
+        persona=body.npc_id,
+        key=idempotency_key(request),
+        fingerprint=fingerprint([body.query, body.npc_id, body.session_id]),
+    )
+    reply = await unless_gone(request, service(request).chat.take_turn(scope, asked))
+    return answer(
+        {
+            "trace_id": reply.trace_id,
+            "session_id": reply.session_id,
+            "policy_mode": reply.data.get("policy_mode", _UNKNOWN),
+            "answer_text": reply.text,
+            "evidence": reply.data.get("evidence", []),
+            "offline": reply.offline,
+        }
+    )
+
+
+@routes.get("/traces/{trace_id}", **tells((200, NpcTraceView), query=NpcTrace))
+async def get_npc_trace(request: Request) -> Response:
+    """What a character was asked and what it looked up, with the talk around it where `include_session` asks (C9)."""
+    scope = await asking(request)
+    trace = await trace_of(request, scope)
+    told: JsonObject = {
+        "trace_id": trace.id,
+        "session_id": trace.session_id,
+        "request_input": {
+            "tenant_id": scope.tenant,
+            "site_id": scope.site,
+            "npc_id": trace.persona,
+            "query": trace.request,
+            "session_id": trace.session_id,
+        },
+        "tool_calls": [tool_json(run) for run in trace.tools],
+        "policy_mode": trace.data.get("policy_mode", _UNKNOWN),
+        "answer_text": trace.answer,
+    }
+    if query_of(request, NpcTrace).include_session:
+        told["session_summary"] = await _summary(request, scope, trace.session_id)
+    return answer(told)
+
+
+async def _summary(request: Request, scope: Scope, session_id: str) -> JsonObject | None:
+    try:
+        talk = await _talk(request, scope, session_id)
+    except SessionNotFound:
+        return None
+    return {name: talk[name] for name in ("session_id", "message_count", "recent_messages")}
 
 
 @routes.get("/sessions/{session_id}", **tells((200, NpcSession)))
 async def get_npc_session(request: Request) -> Response:
     """A talk in short: how many messages, when the first and the last, and the most recent ones."""
-    scope = await asking(request)
-    session_id = path_part(request)
+    return answer(await _talk(request, await asking(request), path_part(request)))
+
+
+async def _talk(request: Request, scope: Scope, session_id: str) -> JsonObject:
     context = service(request).settings.npc_policies().context
     page = await sessions(request).messages(scope, session_id, Page(limit=context.window_messages or 10))
     recent = _newest_within(page.messages, context.window_characters)
     first = page.messages[:1]
     if page.more_before:
         first = (await sessions(request).messages(scope, session_id, Page(limit=1, after=0))).messages
-    return answer(
-        {
-            "session_id": session_id,
-            "message_count": page.session.messages,
-            "recent_messages": [
-                {"role": message.role, "content": message.text, "timestamp": instant(message.sent_at)}
-                for message in recent
-            ],
-            "first_message_at": instant(first[0].sent_at) if first else None,
-            "last_message_at": instant(page.messages[-1].sent_at) if page.messages else None,
-        }
-    )
+    return {
+        "session_id": session_id,
+        "message_count": page.session.messages,
+        "recent_messages": [
+            {"role": message.role, "content": message.text, "timestamp": instant(message.sent_at)}
+            for message in recent
+            if message.text and message.role is not Role.ITEM
+        ],
+        "first_message_at": instant(first[0].sent_at) if first else None,
+        "last_message_at": instant(page.messages[-1].sent_at) if page.messages else None,
+    }
 
 
 @routes.delete("/sessions/{session_id}", **tells((200, NpcCleared)))

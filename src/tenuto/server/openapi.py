@@ -57,6 +57,7 @@ _PART_OF_PATH: Final = re.compile(r"{(\w+)}")
 _PARTS_OF_PATHS: Final = {
     "session_id": "The session's id, percent-encoded where it holds a slash or other odd characters.",
     "turn_id": "The `turn_id` that the turn's beginning answered.",
+    "trace_id": "The `trace_id` that the turn's answer named.",
     "name": "The attribute's name, percent-encoded where it holds odd characters.",
 }
 
@@ -211,7 +212,7 @@ def _complete(document: JsonObject) -> None:
     document["security"] = [{"key": []}, {"key_header": []}]
     for path, operations in document["paths"].items():
         parts = [_path_part(name) for name in _PART_OF_PATH.findall(path)]
-        named = _named(_WHO) if path.startswith("/v1/") else []
+        named = _named(_WHO) if path.startswith(("/v1/", "/goods/")) else []
         for operation in operations.values():
             operation["parameters"] = [*parts, *operation.get("parameters", []), *named]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from tenuto.app import Tenuto
+from tenuto.chat import Chat
 from tenuto.ports import Clock
 from tenuto.server.auth import Gate
 from tenuto.sessions import Sessions
@@ -19,6 +20,7 @@ class Service:
 
     settings: Settings
     tenuto: Tenuto
+    chat: Chat
     gate: Gate
     clock: Clock
 

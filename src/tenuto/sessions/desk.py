@@ -15,7 +15,15 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import SessionBusy, SessionCorrupt, SessionForeign, SessionNotFound, TooLarge, Unavailable
+from tenuto.errors import (
+    SessionBusy,
+    SessionCorrupt,
+    SessionForeign,
+    SessionNotFound,
+    TooLarge,
+    Unavailable,
+    VersionConflict,
+)
 from tenuto.model import (
     Appended,
     Batch,
@@ -41,7 +49,7 @@ from tenuto.model import (
 )
 from tenuto.model.message import checked_drafts, size_of
 from tenuto.model.policy import OnMissing, SessionPolicy
-from tenuto.model.session import checked_name
+from tenuto.model.session import checked_name, head_bytes
 from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, Value
 from tenuto.ports import Store
@@ -51,6 +59,7 @@ from tenuto.sessions.transfer import SavedSession
 
 _Seen = TypeVar("_Seen")
 _log = logging.getLogger(__name__)
+_HEAD = "session's head (context, attributes and metadata together)"
 
 
 class TurnRequest(Value, frozen=True, kw_only=True):
@@ -96,7 +105,7 @@ class Sessions:
         Raises:
             SessionNotFound: there is no such session for this caller, and the policy makes none.
             SessionBusy: another turn still ran when the wait was over.
-            TooLarge: a message is above the size limit.
+            TooLarge: a message, or what a new session starts with, is above the size limit.
         """
         policy = request.policy or self._policy
         _refuse_unsound(request.words, policy)
@@ -118,8 +127,11 @@ class Sessions:
 
         Raises:
             TurnLost: another turn took over; the user's words stay stored.
+            TooLarge: a message, or the head with the turn's changes, is above the size limit; the turn goes on.
         """
         _refuse_unsound(closing.reply, self._policy)
+        if closing.changes is not None and closing.changes.sets_values:
+            await self._refuse_growth(turn, closing.changes)
         done = await self._store.finish_turn(turn, closing)
         if not done.duplicate:
             await self._announce.tell(EventKind.UPDATED, done.session.scope, done.session.id)
@@ -210,8 +222,12 @@ class Sessions:
         return await self._store.list(scope, query or SessionQuery())
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        """Change title, status, context, attributes or metadata."""
-        session = await self._seeing(scope, session_id, self._store.patch(scope, session_id, changes))
+        """Change title, status, context, attributes or metadata.
+
+        Raises:
+            TooLarge: context, attributes and metadata would grow beyond the size limit.
+        """
+        session = await self._seeing(scope, session_id, self._patched(scope, session_id, changes))
         await self._announce.tell(EventKind.UPDATED, scope, session_id)
         return session
 
@@ -324,6 +340,38 @@ class Sessions:
             await asyncio.sleep(wait)
             pause = min(pause * 2, 0.25)
 
+    async def _patched(self, scope: Scope, session_id: str, changes: Changes) -> Session:
+        """Patch the head if it stays within its size.
+
+        The size is judged on the head as read, and the patch then applies to that version alone: whoever changes the
+        session in between makes us look again. So the limit holds on every store, and none has to know of it.
+        """
+        if not changes.sets_values:
+            return await self._store.patch(scope, session_id, changes)
+        while True:
+            head = await self._store.get(scope, session_id)
+            _refuse_large(head, changes, self._policy)
+            expected = head.version if changes.if_version is None else changes.if_version
+            try:
+                return await self._store.patch(scope, session_id, replace(changes, if_version=expected))
+            except VersionConflict:
+                if changes.if_version is not None:
+                    raise
+
+    async def _refuse_growth(self, turn: OpenTurn, changes: Changes) -> None:
+        """Refuse a turn's changes that would make the head too large, judged by the head that the turn began with.
+
+        The turn's end is guarded by its lease and not by a version, so patches that came meanwhile can add their own:
+        the head then outgrows the limit once, by less than another limit, and takes nothing more.
+        """
+        head = turn.session
+        if not head.version:  # A turn by its ticket alone, as doors bring it back: its head has to be looked up.
+            try:
+                head = await self._store.get(turn.scope, turn.session.id)
+            except SessionNotFound:
+                return  # What became of the turn, the store tells.
+        _refuse_large(head, changes, self._policy)
+
     async def _seeing(self, scope: Scope, session_id: str, asked: Awaitable[_Seen]) -> _Seen:
         """Wait for an answer about one session; what was found damaged is announced."""
         try:
@@ -368,8 +416,17 @@ def _refuse_unsound(drafts: Sequence[Draft], policy: SessionPolicy) -> None:
             raise TooLarge("message", policy.max_message_bytes)
 
 
+def _refuse_large(head: Session, changes: Changes, policy: SessionPolicy) -> None:
+    """Refuse changes that make a head larger than it may be. One that is too large already may still shrink."""
+    size = head_bytes(head, changes)
+    if size > policy.max_head_bytes and size > head_bytes(head):
+        raise TooLarge(_HEAD, policy.max_head_bytes)
+
+
 def _new(new: NewSession | None, policy: SessionPolicy) -> NewSession:
     """What a session starts with: the caller's values, kept as the policy says."""
+    if new is not None and head_bytes(new) > policy.max_head_bytes:
+        raise TooLarge(_HEAD, policy.max_head_bytes)
     return replace(new or NewSession(), keeping=policy.keeping)
 
 

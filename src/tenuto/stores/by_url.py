@@ -22,9 +22,11 @@ _BACKENDS: Final = {
 }
 
 
-async def open_store(url: str, *, clock: Clock = utc_now, sqlite_synchronous: str = "full") -> Store:
+async def open_store(
+    url: str, *, clock: Clock = utc_now, sqlite_synchronous: str = "full", reading_only: bool = False
+) -> Store:
     """Open a backend: `memory://`, `sqlite:///file.db`, `redis://…` (also `redis+cluster://`, `redis+sentinel://`),
-    `postgresql://…`.
+    `postgresql://…`. Only a SQLite file that lies where nothing can be written asks for `reading_only`.
 
     Raises:
         InvalidSetting: no backend has such a URL, or its driver is not installed.
@@ -40,7 +42,11 @@ async def open_store(url: str, *, clock: Clock = utc_now, sqlite_synchronous: st
     if room == "memory":
         return cast(Store, backend(clock=clock))
     if room == "sqlite":
-        return cast(Store, await backend.open(sqlite_path(url), clock=clock, synchronous=sqlite_synchronous))
+        path = sqlite_path(url)
+        return cast(
+            Store,
+            await backend.open(path, clock=clock, synchronous=sqlite_synchronous, reading_only=reading_only),
+        )
     return cast(Store, await backend.open(url, clock=clock))
 
 

@@ -38,6 +38,7 @@ from tenuto.model import (
 )
 from tenuto.model.message import size_of
 from tenuto.model.scope import session_key
+from tenuto.model.trace import Trace
 from tenuto.model.values import Json
 from tenuto.ports import ChangeFeed, Clock, Store, utc_now
 
@@ -177,6 +178,14 @@ class Cached:
         await self._written(scope, session_id, self._store.delete(scope, session_id))
 
     # State and upkeep go straight through
+
+    async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
+        return await self._store.trace(scope, session_id, number)
+
+    async def traces(
+        self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
+    ) -> tuple[Trace, ...]:
+        return await self._store.traces(scope, session_id, limit, before)
 
     async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
         return await self._store.read_state(scope, namespace, key)

@@ -14,8 +14,9 @@ from typing import Final
 
 import msgspec
 
-from tenuto.errors import InvalidCursor
+from tenuto.errors import Invalid, InvalidCursor
 from tenuto.model import Draft, Message
+from tenuto.model.trace import Trace
 from tenuto.model.values import JsonObject
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -67,6 +68,23 @@ def decode_object(raw: bytes) -> JsonObject:
         raise Undecodable("an object") from exc
 
 
+def encode_trace(trace: Trace) -> bytes:
+    """A trace's body."""
+    return _encoder.encode(trace)
+
+
+def decode_trace(raw: bytes) -> Trace:
+    """The trace back.
+
+    Raises:
+        Undecodable: it is damaged.
+    """
+    try:
+        return msgspec.json.decode(raw, type=Trace)
+    except (ValueError, TypeError, RecursionError, Invalid) as exc:
+        raise Undecodable("a trace") from exc
+
+
 def to_micros(instant: datetime) -> int:
     """Whole microseconds since 1970, exactly."""
     return (instant - _EPOCH) // _MICROSECOND
@@ -79,7 +97,7 @@ def from_micros(micros: int) -> datetime:
         Undecodable: there is no such instant.
     """
     try:
-        return _EPOCH + timedelta(microseconds=micros)
+        return _EPOCH + micros * _MICROSECOND
     except (OverflowError, TypeError) as exc:
         raise Undecodable("an instant") from exc
 

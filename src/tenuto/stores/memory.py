@@ -52,6 +52,7 @@ from tenuto.model import (
 )
 from tenuto.model.scope import session_key, space_key, state_key
 from tenuto.model.session import merged, without_nulls
+from tenuto.model.trace import TRACES_KEPT, Trace
 from tenuto.model.turn import KEYS_REMEMBERED, turn_offsets
 from tenuto.model.values import Json, checked_id, checked_json
 from tenuto.ports import Clock, utc_now
@@ -82,6 +83,7 @@ class _Record:
     lease_until: datetime | None = None
     lease_key: str | None = None
     closed: str | None = None
+    traces: dict[int, Trace] = field(default_factory=dict)
 
     def between(self, span: tuple[int, int]) -> tuple[Message, ...]:
         first, last = span
@@ -143,6 +145,8 @@ class MemoryStore:
         _spend(record, closing.usage.tokens, closing.usage.cost_nanos)
         if closing.changes is not None:
             _apply(record, closing.changes)
+        if closing.trace is not None:
+            _trace(record, turn.number, closing.trace)
         self._changed(record, now)
         return Appended(session=record.session, messages=reply)
 
@@ -217,6 +221,7 @@ class MemoryStore:
         record = self._reach(scope, session_id)
         record.log.clear()
         record.keyed.clear()
+        record.traces.clear()
         record.lease = record.lease_until = record.lease_key = record.closed = None
         start = record.session.last_seq + 1
         record.session = replace(record.session, messages=0, window_start=start, context={}, metadata={})
@@ -255,7 +260,10 @@ class MemoryStore:
 
     async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
         record = self._reach(scope, session_id)
-        del record.log[_index(record.log, after + 1) :]
+        cut = _index(record.log, after + 1)
+        first_gone = min((message.turn for message in record.log[cut:]), default=record.session.turns + 1)
+        del record.log[cut:]
+        record.traces = {number: trace for number, trace in record.traces.items() if number < first_gone}
         for key, keyed in list(record.keyed.items()):
             if keyed.words[0] > after:
                 del record.keyed[key]
@@ -269,6 +277,18 @@ class MemoryStore:
     async def delete(self, scope: Scope, session_id: str) -> None:
         self._reach(scope, session_id)
         del self._records[session_key(scope, session_id)]
+
+    # Traces
+
+    async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
+        return self._reach(scope, session_id).traces.get(number)
+
+    async def traces(
+        self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
+    ) -> tuple[Trace, ...]:
+        kept = self._reach(scope, session_id).traces
+        numbers = sorted((number for number in kept if before is None or number < before), reverse=True)
+        return tuple(kept[number] for number in numbers[:limit])
 
     # State
 
@@ -517,6 +537,12 @@ def _close(record: _Record, turn: OpenTurn, reply: tuple[Message, ...]) -> None:
     if keyed is not None:
         keyed.finished = True
         keyed.reply = (reply[0].seq, reply[-1].seq) if reply else (0, -1)
+
+
+def _trace(record: _Record, number: int, trace: Trace) -> None:
+    record.traces[number] = trace
+    for old in [kept for kept in record.traces if kept <= number - TRACES_KEPT]:
+        del record.traces[old]
 
 
 def _spend(record: _Record, tokens: int, cost_nanos: int) -> None:

@@ -9,7 +9,7 @@ from tenuto.errors import KeyReused, SequenceGap, SessionBusy, TenutoError
 from tenuto.model import Appended, Draft, MessagePage, Opening, OpenTurn, Producer, Scope, TurnState
 from tenuto.stores.codec import from_micros
 from tenuto.stores.postgres._link import Row
-from tenuto.stores.postgres._rows import messages_of, missing, session_of, stored
+from tenuto.stores.postgres._rows import messages_of, missing, owner_in, session_of, stored
 
 
 def refusal(row: Row, session_id: str, producer: Producer | None) -> TenutoError | None:
@@ -23,7 +23,7 @@ def refusal(row: Row, session_id: str, producer: Producer | None) -> TenutoError
             assert producer is not None
             return SequenceGap(producer.id, row["detail"])
         case code:
-            return missing(session_id, code, row["head"])
+            return missing(session_id, code, owner_in(row))
 
 
 def opened(scope: Scope, opening: Opening, row: Row) -> OpenTurn:

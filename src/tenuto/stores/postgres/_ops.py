@@ -20,7 +20,7 @@ from tenuto.model.scope import owner_key, session_key, space_key
 from tenuto.model.session import without_nulls
 from tenuto.model.turn import turn_offsets
 from tenuto.model.values import JsonObject
-from tenuto.stores.codec import encode_draft, to_micros
+from tenuto.stores.codec import encode_draft, encode_trace, to_micros
 from tenuto.stores.postgres._lane import Op
 
 MAX_NUMBER: Final = 2**62
@@ -71,6 +71,7 @@ def opening_op(scope: Scope, opening: Opening, now: datetime) -> tuple[Op, int]:
 def closing_op(turn: OpenTurn, closing: Closing, now: datetime) -> tuple[Op, int]:
     """A `closing`, and its size in bytes."""
     reply = _bodies(closing.reply)
+    trace = None if closing.trace is None else encode_trace(closing.trace)
     op = (
         *place(turn.scope, turn.session.id, now),
         turn.session.incarnation,
@@ -82,8 +83,9 @@ def closing_op(turn: OpenTurn, closing: Closing, now: datetime) -> tuple[Op, int
         closing.usage.cost_nanos,
         closing.abandoned,
         None if closing.changes is None else changes_doc(closing.changes),
+        trace,
     )
-    return op, sum(map(len, reply))
+    return op, sum(map(len, reply)) + len(trace or b"")
 
 
 def batch_op(scope: Scope, session_id: str, batch: Batch, now: datetime) -> tuple[Op, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
@@ -12,9 +13,12 @@ import msgspec
 
 from tenuto.errors import Invalid, SessionCorrupt, SessionExpired, SessionForeign, SessionNotFound
 from tenuto.model import Draft, ForkPoint, Gone, Keeping, Message, Scope, Session, Status, Touch
+from tenuto.model.trace import Trace
 from tenuto.model.values import JsonObject
-from tenuto.stores.codec import Undecodable, decode_object, from_micros
+from tenuto.stores.codec import Undecodable, decode_object, decode_trace, from_micros
 from tenuto.stores.postgres._link import Row
+
+log = logging.getLogger(__name__)
 
 _scope: Final = msgspec.json.Decoder(Scope)
 _messages: Final = msgspec.json.Decoder(tuple[Message, ...])
@@ -70,6 +74,17 @@ def messages_of(joined: bytes | None) -> tuple[Message, ...]:
         raise Undecodable("a message") from exc
 
 
+def traces_of(bodies: Sequence[bytes]) -> tuple[Trace, ...]:
+    """Traces that can be read: a damaged one is as good as none, and no reason to lose its session."""
+    read = []
+    for body in bodies:
+        try:
+            read.append(decode_trace(body))
+        except Undecodable as exc:
+            log.warning("left out what could not be read: %s", exc)
+    return tuple(read)
+
+
 def stored(drafts: Sequence[Draft], last_seq: int, turns: Sequence[int]) -> tuple[Message, ...]:
     """Drafts as the messages they became, at the end of the log."""
     first = last_seq - len(drafts) + 1
@@ -79,17 +94,23 @@ def stored(drafts: Sequence[Draft], last_seq: int, turns: Sequence[int]) -> tupl
     )
 
 
-def missing(session_id: str, code: str, head: Row | None) -> SessionNotFound | None:
-    """The error for a session that was not reached; None when the code tells of something else."""
+def missing(session_id: str, code: str, scope: str | None) -> SessionNotFound | None:
+    """The error for a session that was not reached, with its scope; None when the code tells of something else."""
     if code == "absent":
         return SessionNotFound(session_id)
     if code == "expired":
         return SessionExpired(session_id)
     if code in ("foreign", "taken_foreign"):
-        return SessionForeign(session_id, _owner_of(head))
+        return SessionForeign(session_id, _owner_of(scope))
     if code == "corrupt":
         return SessionCorrupt(session_id)
     return None
+
+
+def owner_in(row: Row) -> str | None:
+    """The scope of the head that an answer holds, if it holds one."""
+    head = row["head"]
+    return None if head is None else head["scope"]
 
 
 def gone_of(head: Row) -> Gone:
@@ -104,9 +125,9 @@ def gone_of(head: Row) -> Gone:
         raise Undecodable("a scope") from exc
 
 
-def _owner_of(head: Row | None) -> str:
+def _owner_of(scope: str | None) -> str:
     try:
-        return "" if head is None else ":".join(_scope_of(head["scope"]).owner)
+        return "" if scope is None else ":".join(_scope_of(scope).owner)
     except (msgspec.DecodeError, Invalid):
         # The owner of a damaged record is not known; it is somebody else's all the same.
         return ""

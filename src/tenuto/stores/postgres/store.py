@@ -33,12 +33,15 @@ from tenuto.model import (
     StateEntry,
     Stats,
 )
+from tenuto.model.assurance import Assurance
 from tenuto.model.scope import session_key, space_key, state_key
+from tenuto.model.trace import Trace
 from tenuto.model.turn import turn_offsets
 from tenuto.model.values import Json, checked_id, checked_json
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
 from tenuto.stores.postgres._answers import appended, opened, page_of, refusal
+from tenuto.stores.postgres._durability import assurances
 from tenuto.stores.postgres._feed import PATIENCE, WRITER_LENGTH, Feed, payload
 from tenuto.stores.postgres._lane import Lane, Op
 from tenuto.stores.postgres._link import Link, Row
@@ -55,7 +58,7 @@ from tenuto.stores.postgres._ops import (
     renewal_op,
     shelf,
 )
-from tenuto.stores.postgres._rows import gone_of, missing, session_of
+from tenuto.stores.postgres._rows import gone_of, missing, owner_in, session_of, traces_of
 from tenuto.stores.postgres._schema import migrate, warn_if_unwalled
 
 log = logging.getLogger(__name__)
@@ -80,7 +83,7 @@ class PostgresStore:
         self._clock = clock
         self.writer = secrets.token_hex(WRITER_LENGTH // 2)
         self._begin = Lane(self._sending("SELECT * FROM begin_turns($1, $2, $3::opening[])"), width=batches)
-        self._finish = Lane(self._sending("SELECT * FROM finish_turns($1, $2, $3::closing[])"), width=batches)
+        self._finish = Lane(self._end_turns, width=batches)
         self._append = Lane(self._sending("SELECT * FROM append_batches($1, $2, $3::batch[])"), width=batches)
         self._renew = Lane(
             self._reading("SELECT nth, until FROM renew_turns($1::renewal[]) WITH ORDINALITY AS t (until, nth)"),
@@ -219,7 +222,7 @@ class PostgresStore:
         if row["code"] == "taken":
             raise SessionExists(forking.new_id)
         if row["code"] == "taken_foreign":
-            raise missing(forking.new_id, row["code"], row["head"]) or SessionExists(forking.new_id)
+            raise missing(forking.new_id, row["code"], owner_in(row)) or SessionExists(forking.new_id)
         return await self._session(asked, row)
 
     async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
@@ -230,6 +233,18 @@ class PostgresStore:
     async def delete(self, scope: Scope, session_id: str) -> None:
         asked = place(scope, session_id, self._clock())
         await self._told("delete_session", asked, session_id)
+
+    # Traces
+
+    async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
+        found = await self._traces(scope, session_id, clamped(number), clamped(number + 1), 1)
+        return found[0] if found else None
+
+    async def traces(
+        self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
+    ) -> tuple[Trace, ...]:
+        last = MAX_NUMBER if before is None else clamped(before)
+        return await self._traces(scope, session_id, 0, last, clamped(limit))
 
     # State
 
@@ -293,6 +308,9 @@ class PostgresStore:
     async def ping(self) -> None:
         await self.link.fetch("SELECT 1")
 
+    async def assurances(self) -> tuple[Assurance, ...]:
+        return await assurances(self.link)
+
     async def close(self) -> None:
         for lane in (self._begin, self._finish, self._append, self._renew, self._read):
             await lane.close()
@@ -320,6 +338,12 @@ class PostgresStore:
 
         return send
 
+    async def _end_turns(self, ops: Sequence[Op]) -> Sequence[Row]:
+        spaces = sorted({op[1] for op in ops})
+        traced = any(op[-1] is not None for op in ops)
+        statement = "SELECT * FROM finish_turns($1, $2, $3::closing[], $4)"
+        return await self.link.fetch(statement, payload(self.writer, ops), spaces, ops, traced)
+
     def _reading(self, statement: str) -> Callable[[Sequence[Op]], Awaitable[Sequence[Row]]]:
         async def send(ops: Sequence[Op]) -> Sequence[Row]:
             return await self.link.fetch(statement, ops)
@@ -334,7 +358,7 @@ class PostgresStore:
         while row is None or row["code"] == "appeared":
             row = await self.link.row(statement, self.writer, *asked, *args)
         if row["code"] not in ("changed", "version", "taken", "taken_foreign"):
-            raise missing(session_id, row["code"], row["head"]) or SessionNotFound(session_id)
+            raise missing(session_id, row["code"], owner_in(row)) or SessionNotFound(session_id)
         if row["news"] is not None:
             await self._heard_by_all(row["news"])
         return row
@@ -378,7 +402,7 @@ class PostgresStore:
         now = self._clock()
         op = (*place(scope, session_id, now), size, before, after)
         row = await self._read.call(op, again=op)
-        if error := missing(session_id, row["code"], row["head"]):
+        if error := missing(session_id, row["code"], row["owner"]):
             raise error
         try:
             page = page_of(row, size, forwards=after is not None)
@@ -392,6 +416,16 @@ class PostgresStore:
         if row["moved"] is None:
             raise SessionNotFound(page.session.id)
         return replace(page, session=replace(page.session, expires_at=from_micros(row["moved"])))
+
+    async def _traces(self, scope: Scope, session_id: str, first: int, before: int, size: int) -> tuple[Trace, ...]:
+        asked = place(scope, session_id, self._clock())
+        row = await self.link.row(
+            "SELECT * FROM read_traces($1, $2, $3, $4, $5, $6, $7, $8)", *asked, first, before, size
+        )
+        if error := missing(session_id, row["code"], row["owner"]):
+            raise error
+        await self._session(asked, row)
+        return traces_of(row["bodies"])
 
     async def _readable(self, head: Row, now: int) -> Session | None:
         try:

@@ -23,6 +23,8 @@ _HIGH_WATER = 4 * 1024 * 1024
 # Bytes per second that we expect of a server and its network at the least.
 _SLOWEST = 2_000_000
 _TICK = 0.05
+# So many calls go at once, without waiting for the rest of the loop's turn: the server works on them meanwhile.
+_HANDFUL = 8
 # The reader moves all it still holds after each reply, so it is fed in pieces: a batch of replies would
 # otherwise be copied once for each of them.
 _MORSEL = 16384
@@ -86,6 +88,8 @@ class Connection(asyncio.Protocol):
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent.append(packed)
+        if len(self._unsent) >= _HANDFUL:
+            self._flush()
         future = self._loop.create_future()
         if not self._row:
             self._heard = self._loop.time()
@@ -138,7 +142,7 @@ class Connection(asyncio.Protocol):
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []
-        if self._transport is not None and not self.closed:
+        if unsent and self._transport is not None and not self.closed:
             self._transport.write(b"".join(unsent))
 
     def _unasked(self, reply: Reply) -> None:

@@ -7,6 +7,7 @@ their own tags fall.
     <prefix>:h:{session}  hash    the head, with idempotency keys and producers' marks; what caches listen to
     <prefix>:m:{session}  zset    the messages, by sequence number
     <prefix>:v:{session}  hash    context, attributes and metadata, one field per name
+    <prefix>:t:{session}  zset    traces, by their turn's number
     <prefix>:w:{shelf}    zset    a site's or an owner's sessions, by last change
     <prefix>:x:<n>        zset    whose retention may be over, by when
     <prefix>:s:{drawer}   hash    values of a scope's state
@@ -26,7 +27,7 @@ from tenuto.model.scope import owner_key, space_key, state_key
 EXPIRY_PARTS = 16
 """The expiry index is cut into this many keys, so that a cluster shares the work."""
 
-_SESSION = (b":h:", b":m:", b":v:")
+_SESSION = (b":h:", b":m:", b":v:", b":t:")
 
 
 class Keys:
@@ -44,7 +45,7 @@ class Keys:
         self._expiry = tuple(b"%b:x:%d" % (start, part) for part in range(EXPIRY_PARTS))
 
     def session(self, key: bytes) -> tuple[bytes, ...]:
-        """All keys of a session: head, messages, variables."""
+        """All keys of a session: head, messages, variables, traces."""
         tail = key.hex().encode() + b"}"
         return tuple(family + tail for family in self._families)
 

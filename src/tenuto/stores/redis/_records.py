@@ -84,7 +84,7 @@ def read_session(numbers: Reply, facts: Reply, title: Reply, variables: Reply) -
         (
             _, version, created, updated, expires, idle, touch, max_messages, max_turns, status, turns, messages, seq,
             window, tokens_high, tokens_low, cost_high, cost_low, *_,
-        ) = _numbers.unpack(numbers)  # fmt: skip
+        ) = _numbers.unpack_from(numbers)  # fmt: skip
         context, attributes, metadata = _variables(variables) if variables else ({}, {}, {})
         return Session(
             id=known.session_id,
@@ -112,6 +112,36 @@ def read_session(numbers: Reply, facts: Reply, title: Reply, variables: Reply) -
         raise Undecodable("a session's head") from exc
 
 
+def renewed(session: Session, numbers: bytes) -> Session:
+    """A session of which nothing but the numbers has changed, and that has no variables. Raises `Undecodable`."""
+    try:
+        (
+            _, version, _, updated, expires, idle, touch, max_messages, max_turns, status, turns, messages, seq,
+            window, tokens_high, tokens_low, cost_high, cost_low, *_,
+        ) = _numbers.unpack_from(numbers)  # fmt: skip
+        return Session(
+            id=session.id,
+            scope=session.scope,
+            incarnation=session.incarnation,
+            created_at=session.created_at,
+            updated_at=_instant(updated),
+            expires_at=None if expires < 0 else _instant(expires),
+            keeping=_keeping(idle, touch, max_messages, max_turns),
+            version=version,
+            title=session.title,
+            status=_STATUSES[status],
+            turns=turns,
+            messages=messages,
+            last_seq=seq,
+            window_start=window,
+            tokens=tokens_high * _PART + tokens_low,
+            cost_nanos=cost_high * _PART + cost_low,
+            forked_from=session.forked_from,
+        )
+    except _BROKEN as exc:
+        raise Undecodable("a session's head") from exc
+
+
 def _instant(micros: int) -> datetime:
     # A float of seconds is exact to the microsecond until the year 2106, and three times as fast.
     return datetime.fromtimestamp(micros / 1e6, UTC) if 0 <= micros < 2**32 * 10**6 else from_micros(micros)
@@ -127,9 +157,9 @@ def _keeping(idle: int, touch: int, max_messages: int, max_turns: int) -> Keepin
     )
 
 
-def write_numbers(session: Session) -> bytes:
-    """The numbers of a session as they begin; what the scripts count for themselves starts at nothing."""
-    return _numbers.pack(
+def write_numbers(session: Session, owner: str) -> bytes:
+    """The numbers of a session as they begin, and its owner; what the scripts count themselves starts at nothing."""
+    numbers = _numbers.pack(
         FORMAT,
         session.version,
         to_micros(session.created_at),
@@ -150,6 +180,13 @@ def write_numbers(session: Session) -> bytes:
         NONE,
         new_epoch(),
     )
+    return numbers + owner.encode()
+
+
+def begun_numbers(now: int, keeping: Keeping, owner: str) -> bytes:
+    """The numbers of a session that begins now, and its owner."""
+    begun = (0, 0, 0, 0, 1, 0, 0, 0, 0, NONE, 0, 0, NONE, NONE, new_epoch())
+    return _numbers.pack(FORMAT, 0, now, now, NONE, *keeping_numbers(keeping), *begun) + owner.encode()
 
 
 def new_epoch() -> int:
@@ -159,7 +196,12 @@ def new_epoch() -> int:
 
 def epoch_of(numbers: bytes) -> int:
     """The epoch among a head's numbers."""
-    return int.from_bytes(numbers[-8:], "big")
+    return int.from_bytes(numbers[184:192], "big")
+
+
+def index_due(numbers: bytes) -> bool:
+    """Whether the expiry index has to follow: the script has just noted this deadline as the indexed one."""
+    return numbers[32:40] == numbers[168:176]
 
 
 @lru_cache(maxsize=1024)
@@ -216,9 +258,14 @@ def read_messages(members: Iterable[bytes]) -> tuple[Message, ...]:
         raise Undecodable("a message") from exc
 
 
-def write_draft(draft: Draft) -> bytes:
-    """A message's body. Its place is not known yet: the script opens the brace and writes it there."""
-    return encode_draft(draft)[1:]
+def write_draft(draft: Draft, seq: int = 0, turn: int = 0) -> bytes:
+    """A message as it is stored: its place, as far as it can be foreseen, before its body."""
+    return b'{"seq":%d,"turn":%d,%b' % (seq, turn, encode_draft(draft)[1:])
+
+
+def write_drafts(drafts: Sequence[Draft], first: int, turn: int) -> list[bytes]:
+    """Messages of one turn, from a sequence number on."""
+    return [write_draft(draft, seq, turn) for seq, draft in enumerate(drafts, first)]
 
 
 def placed(drafts: Iterable[Draft], first: int, turns: Iterable[int]) -> tuple[Message, ...]:

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from tenuto.stores.redis._wire import pack
 
-_NEEDS = "-- needs:"
+_INCLUDES = re.compile(r"^ *-- include: (\w+)$", re.MULTILINE)
 _CONSTANTS = re.compile(r"^-- const:(.*)$", re.MULTILINE)
 
 
@@ -31,11 +31,8 @@ class Script:
 
 @cache
 def script(name: str) -> Script:
-    """The script of this name, behind the parts that its first line says it needs."""
-    own = _source(name)
-    first = own.partition("\n")[0]
-    parts = first.removeprefix(_NEEDS).split() if first.startswith(_NEEDS) else []
-    return Script(_with_constants("\n".join([*(_source(f"_{part}") for part in parts), own])))
+    """The script of this name, with the parts that it includes written in."""
+    return Script(_with_constants(_source(name)))
 
 
 def _with_constants(source: str) -> str:
@@ -48,4 +45,5 @@ def _with_constants(source: str) -> str:
 
 @cache
 def _source(name: str) -> str:
-    return files("tenuto.stores.redis").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
+    own = files("tenuto.stores.redis").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
+    return _INCLUDES.sub(lambda line: _source(f"_{line[1]}"), own)

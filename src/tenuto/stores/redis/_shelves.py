@@ -15,7 +15,7 @@ from tenuto.model import Scope, Session, SessionPage, SessionQuery, Stats
 from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
 from tenuto.stores.redis._asking import Asking
 from tenuto.stores.redis._keys import shelves_of
-from tenuto.stores.redis._records import decode_facts, encode_facts, facts_of
+from tenuto.stores.redis._records import decode_facts, encode_facts, facts_of, index_due
 from tenuto.stores.redis._scripts import script
 from tenuto.stores.redis._turns import told_session
 from tenuto.stores.redis._wire import Part, Reply
@@ -35,14 +35,14 @@ class Shelves:
         self._asking = asking
         self._keys = asking.keys
 
-    async def put(self, key: bytes, session: Session, due: int) -> None:
-        """After a write in a cluster: let the shelves follow; `due` says that the expiry index has to as well.
+    async def put(self, key: bytes, session: Session, numbers: bytes) -> None:
+        """After a write in a cluster: let the shelves follow, and the expiry index where it is due.
 
         The write has happened, so a failure is no error: the next write or the repair makes up for it.
         """
         if self._asking.sharded:
             try:
-                await self.set_right(key, session, expiry=bool(due))
+                await self.set_right(key, session, expiry=index_due(numbers))
             except Unavailable:
                 log.warning("a shelf could not be reached; its repair is left to the next sweep")
 

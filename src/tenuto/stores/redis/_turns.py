@@ -38,22 +38,25 @@ from tenuto.model.turn import turn_offsets
 from tenuto.stores.codec import from_micros
 from tenuto.stores.redis._keys import shelves_of
 from tenuto.stores.redis._records import (
-    FORMAT,
     NONE,
     Facts,
+    begun_numbers,
     divided,
     encode_facts,
+    epoch_of,
     facts_of,
     keeping_numbers,
-    new_epoch,
     placed,
     read_messages,
     read_session,
+    renewed,
     status_number,
     write_draft,
+    write_drafts,
     write_numbers,
     write_variables,
 )
+from tenuto.stores.redis._traces import write_trace
 from tenuto.stores.redis._windows import Seen
 from tenuto.stores.redis._wire import Part, Reply
 
@@ -76,15 +79,28 @@ def told_session(reply: Reply) -> Session:
     return read_session(*reply[1:5])
 
 
+def numbers_of(reply: Reply) -> bytes:
+    """The numbers of an answer: all of it where nothing else was to be told."""
+    numbers: bytes = reply if type(reply) is bytes else reply[1]
+    return numbers
+
+
 def begin(scope: Scope, opening: Opening, now: int, lease_until: int, seen: Seen | None) -> Ask:
-    """What `begin_turn.lua` takes."""
-    keeping = (0, NONE, NONE, NONE, NONE) if opening.keeping is None else (1, *keeping_numbers(opening.keeping))
-    create, sets, new = _new(scope, opening.session_id, opening.turn_id, opening.create, now)
+    """What `begin_turn.lua` takes. Of a session that was `seen` no beginning is sent along."""
+    words, numbers = opening.words, (NONE, NONE, NONE)
+    create, sets, new = 0, 0, ()
+    if seen is not None:
+        session = seen.session
+        numbers = (seen.epoch, session.version, session.last_seq)
+        bodies = write_drafts(words, session.last_seq + 1, session.turns + 1)
+    else:
+        bodies = write_drafts(words, 0, 0)
+        create, sets, new = _new(scope, opening.session_id, opening.turn_id, opening.create, now)
+    kept = () if opening.keeping is None else (integers(4).pack(*keeping_numbers(opening.keeping)),)
     producer, number = _producer(opening.producer)
-    known = (NONE, NONE) if seen is None else (seen.epoch, seen.last)
     return Ask(
-        (lease_until, opening.window, len(opening.words), number, create, sets, *known, *keeping),
-        (opening.turn_id, *_once(opening.once), producer, *map(write_draft, opening.words), *new),
+        (lease_until, opening.window, len(words), number, create, sets, len(kept), *numbers),
+        (opening.turn_id, *_once(opening.once), producer, *bodies, *kept, *new),
     )
 
 
@@ -95,13 +111,15 @@ def opened_turn(
 
     The words did not travel back: they are the opening's own. Of the window came only what `seen` does not hold.
     """
-    place, first, last_active, made, words, partly, window = reply[6:]
+    if seen is not None and type(reply) is bytes:
+        return _foreseen_turn(scope, opening, reply, lease_until, seen)
+    place, first, last_active, made, words, window = reply[5:]
     session = told_session(reply)
     # resumed words stand in the log already, and so in the window that came back
     new = placed(opening.words, first, [place] * len(opening.words)) if reply[0] == b"opened" else ()
     log = (read_messages(window[::-1]) if window else ()) + new
     fresh = len(log)
-    if partly and seen is not None and fresh < opening.window:
+    if seen is not None and seen.epoch == epoch_of(reply[1]) and fresh < opening.window:
         log = seen.messages + log
     log = log[-session.messages :] if session.messages else ()
     turn = OpenTurn(
@@ -121,6 +139,28 @@ def opened_turn(
     return turn, log, min(fresh, len(log))
 
 
+def _foreseen_turn(
+    scope: Scope, opening: Opening, numbers: bytes, lease_until: int, seen: Seen
+) -> tuple[OpenTurn, tuple[Message, ...], int]:
+    """A turn begun on a session that has not changed since it was seen."""
+    session, count = renewed(seen.session, numbers), len(opening.words)
+    new = placed(opening.words, session.last_seq - count + 1, [session.turns] * count)
+    log = (seen.messages + new)[-session.messages :] if session.messages else ()
+    turn = OpenTurn(
+        id=opening.turn_id,
+        number=session.turns,
+        scope=scope,
+        session=session,
+        state=TurnState.OPENED,
+        words=new,
+        window=_window(log, session, opening.window),
+        lease=opening.lease,
+        lease_until=from_micros(lease_until),
+        last_active_at=seen.session.updated_at,
+    )
+    return turn, log, min(count, len(log))
+
+
 def _window(log: tuple[Message, ...], session: Session, size: int) -> tuple[Message, ...]:
     """The newest of a log that the window start lets in."""
     newest = log[-size:] if size else ()
@@ -132,7 +172,7 @@ def _window(log: tuple[Message, ...], session: Session, size: int) -> tuple[Mess
 
 def finished_turn(scope: Scope, reply: Reply) -> OpenTurn:
     """A turn that its idempotency key found finished."""
-    turn_id, number, words, answer = reply[6:]
+    turn_id, number, words, answer = reply[5:]
     session = told_session(reply)
     return OpenTurn(
         id=turn_id.decode(),
@@ -147,31 +187,45 @@ def finished_turn(scope: Scope, reply: Reply) -> OpenTurn:
     )
 
 
-def finish(turn: OpenTurn, closing: Closing) -> Ask:
+def finish(turn: OpenTurn, closing: Closing, seen: Seen | None) -> Ask:
     """What `finish_turn.lua` takes."""
     producer, number = _producer(closing.producer)
-    usage = closing.usage
-    changes, named = _changes(closing.changes)
+    usage, reply = closing.usage, closing.reply
+    known, first = (
+        ((NONE, NONE), 0) if seen is None else ((seen.epoch, seen.session.version), seen.session.last_seq + 1)
+    )
+    changes = () if closing.changes is None else _changes(closing.changes)
+    traced = () if closing.trace is None else (write_trace(turn.number, closing.trace),)
     return Ask(
         (
             turn.number,
             int(closing.abandoned),
-            len(closing.reply),
+            len(reply),
             number,
             *divided(usage.tokens),
             *divided(usage.cost_nanos),
-            *changes,
+            int(closing.changes is not None),
+            len(traced),
+            *known,
         ),
-        (turn.session.incarnation, turn.id, producer, *map(write_draft, closing.reply), *named),
+        (turn.session.incarnation, turn.id, producer, *write_drafts(reply, first, turn.number), *changes, *traced),
     )
 
 
-def finished_reply(turn: OpenTurn, closing: Closing, reply: Reply) -> Appended:
+def finished_reply(turn: OpenTurn, closing: Closing, reply: Reply, seen: Seen | None) -> Appended:
     """What became of a turn's reply."""
+    count = len(closing.reply)
+    if seen is not None and type(reply) is bytes:
+        session = renewed(seen.session, reply)
+        # a producer's number that came before stored nothing
+        stored = closing.reply if session.last_seq > seen.session.last_seq else ()
+        return Appended(
+            session=session, messages=placed(stored, session.last_seq - count + 1, [turn.number] * len(stored))
+        )
     session = told_session(reply)
     if reply[0] == b"duplicate":
         return Appended(session=session, duplicate=True)
-    first, last = reply[6:]
+    first, last = reply[5:]
     stored = closing.reply if last >= first else ()
     return Appended(session=session, messages=placed(stored, first, [turn.number] * len(stored)))
 
@@ -193,8 +247,8 @@ def appended_batch(batch: Batch, reply: Reply) -> Appended:
     """Messages that were stored now, or came before."""
     session = told_session(reply)
     if reply[0] == b"duplicate":
-        return Appended(session=session, messages=read_messages(reply[6]), duplicate=True)
-    first, place, made = reply[6:]
+        return Appended(session=session, messages=read_messages(reply[5]), duplicate=True)
+    first, place, made = reply[5:]
     turns = [place + offset for offset in turn_offsets(batch.messages)]
     return Appended(
         session=session,
@@ -211,7 +265,7 @@ def pages(page: Page) -> Ask:
 
 def page_of(page: Page, reply: Reply) -> MessagePage:
     """A page of the log. One message more than asked for tells that there are more."""
-    found, beyond = reply[6:]
+    found, beyond = reply[5:]
     kept, more = found[: page.limit], len(found) > page.limit
     forward = page.after is not None
     return MessagePage(
@@ -224,8 +278,7 @@ def page_of(page: Page, reply: Reply) -> MessagePage:
 
 def patch(changes: Changes) -> Ask:
     """What `patch.lua` takes."""
-    numbers, named = _changes(changes)
-    return Ask((_or_none(changes.if_version), *numbers), named)
+    return Ask((_or_none(changes.if_version),), _changes(changes))
 
 
 def snapshot(forking: Forking) -> Ask:
@@ -235,17 +288,17 @@ def snapshot(forking: Forking) -> Ask:
 
 def plant(forking: Forking, reply: Reply, now: int) -> Ask:
     """What `plant.lua` takes, from a snapshot of the source. Messages go over byte by byte."""
-    source, log = told_session(reply), read_messages(reply[6])
+    source, log = told_session(reply), read_messages(reply[5])
     session = _branch(source, forking, log, now)
     sets, _ = write_variables(session.context, session.attributes, session.metadata)
     lines: list[Part] = []
-    for message, member in zip(log, reply[6], strict=True):
+    for message, member in zip(log, reply[5], strict=True):
         lines += (message.seq, member)
     facts = encode_facts(facts_of(session))
     owner = shelves_of(session.scope)[1]
     return Ask(
         (len(sets) // 2, len(log)),
-        (write_numbers(session), facts, owner, session.title, session.incarnation, *sets, *lines),
+        (write_numbers(session, owner), facts, session.title, session.incarnation, *sets, *lines),
     )
 
 
@@ -282,9 +335,8 @@ def _new(
     if new.context or new.attributes or new.metadata:
         kept = (without_nulls(part) for part in (new.context, new.attributes, new.metadata))
         sets, _ = write_variables(*kept)
-    begun = (0, 0, 0, 0, 1, 0, 0, 0, 0, NONE, 0, 0, NONE, NONE, new_epoch())
-    numbers = integers(24).pack(FORMAT, 0, now, now, NONE, *keeping_numbers(new.keeping), *begun)
-    return 1, len(sets) // 2, (numbers, facts, shelves_of(scope)[1], new.title, *sets)
+    numbers = begun_numbers(now, new.keeping, shelves_of(scope)[1])
+    return 1, len(sets) // 2, (numbers, facts, new.title, *sets)
 
 
 def _once(once: Once | None) -> tuple[Part, Part]:
@@ -298,19 +350,18 @@ def _producer(producer: Producer | None) -> tuple[Part, int]:
     return (b"", NONE) if producer is None else (producer.id, producer.seq)
 
 
-def _changes(changes: Changes | None) -> tuple[tuple[int, ...], tuple[Part, ...]]:
-    """A patch: whether there is a title, status, window start, how many variables to set and to remove."""
-    if changes is None:
-        return (0, NONE, NONE, 0, 0), ()
+def _changes(changes: Changes) -> tuple[Part, ...]:
+    """A patch: whether there is a title, status, window start, how many variables to set and to remove; then those."""
     sets, removals = write_variables(changes.context, changes.attributes, changes.metadata)
     title = () if changes.title is UNSET else (changes.title,)
-    return (
+    numbers = integers(5).pack(
         len(title),
         NONE if changes.status is UNSET else status_number(changes.status),
         NONE if changes.window_start is UNSET else changes.window_start,
         len(sets) // 2,
         len(removals),
-    ), (*title, *sets, *removals)
+    )
+    return (numbers, *title, *sets, *removals)
 
 
 def _or_none(number: int | None) -> int:

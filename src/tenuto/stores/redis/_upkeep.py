@@ -79,7 +79,8 @@ class Upkeep:
             reply = await self._asking.session("snapshot", key, SYSTEM, Ask((NONE,)))
             if reply[0] == b"ok":
                 told_session(reply)
-                read_messages(reply[6])
+                read_messages(reply[5])
+                await self._asking.session("traces", key, SYSTEM, Ask((0, 1, 1)))
         except Undecodable:
             return False
         return bool(reply[0] != b"corrupt")

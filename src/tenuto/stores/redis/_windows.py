@@ -1,8 +1,9 @@
-"""Windows that this process has seen, so that only what is new has to travel.
+"""Sessions as this process has seen them last, so that only what is new has to travel.
 
 Stored messages never change under their sequence number; they are only added at the end, or removed. The head
-counts removals other than by caps (`epoch`), and a begin that names the epoch and the last message it knows gets
-the messages after it. Nothing here is ever believed without the store's word for it.
+counts changes (`version`) and removals other than by caps (`epoch`). A call that names both gets nothing but numbers
+back where nothing has changed, and one that names the epoch and the last message it knows gets the messages after it.
+Nothing here is ever believed without the store's word for it.
 """
 
 from __future__ import annotations
@@ -18,16 +19,20 @@ _MOST_CHARACTERS = 16 * 1024 * 1024
 _LARGEST = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Seen:
-    """The end of a log: all of it from the first message here up to `last`; `whole` when none stood before."""
+    """A session and the end of its log: all of it from the first message here up to the session's last."""
 
     epoch: int
-    last: int
+    session: Session
     messages: tuple[Message, ...]
-    whole: bool
     size: int
     """In characters of the messages' words."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether no message stood before the first one here."""
+        return len(self.messages) >= self.session.messages
 
 
 class Windows:
@@ -37,10 +42,10 @@ class Windows:
         self._seen: OrderedDict[bytes, Seen] = OrderedDict()
         self._size = 0
 
-    def get(self, key: bytes, window: int) -> Seen | None:
+    def get(self, key: bytes, window: int = 0) -> Seen | None:
         """What was seen last, if a window of this many messages can be built on it."""
         seen = self._seen.get(key)
-        return seen if seen is not None and (seen.whole or len(seen.messages) >= window) else None
+        return seen if seen is not None and (len(seen.messages) >= window or seen.whole) else None
 
     def keep(self, key: bytes, session: Session, epoch: int, log: tuple[Message, ...], fresh: int) -> None:
         """Remember the end of a log, up to the session's last message; before the `fresh` ones stand those seen."""
@@ -49,22 +54,23 @@ class Windows:
         if seen is not None:
             self._size -= seen.size
             size += seen.size if fresh < len(log) else 0
-        kept = log[-_MOST_MESSAGES:]
-        if not kept or size > _LARGEST:
+        if len(log) > _MOST_MESSAGES:
+            # what falls off the beginning takes its share of the size along
+            size = size * _MOST_MESSAGES // len(log)
+            log = log[-_MOST_MESSAGES:]
+        if not log or size > _LARGEST:
             return
-        # what falls off the beginning takes its share of the size along
-        size = size * len(kept) // len(log)
-        whole = len(kept) >= session.messages
-        self._seen[key] = Seen(epoch=epoch, last=session.last_seq, messages=kept, whole=whole, size=size)
+        self._seen[key] = Seen(epoch, session, log, size)
         self._size += size
         while len(self._seen) > _MOST_SESSIONS or self._size > _MOST_CHARACTERS:
             self._size -= self._seen.popitem(last=False)[1].size
 
-    def extend(self, key: bytes, session: Session, epoch: int, messages: tuple[Message, ...]) -> None:
-        """Remember what was added since, where it follows on what was seen."""
+    def extend(self, key: bytes, session: Session, epoch: int, messages: tuple[Message, ...] = ()) -> None:
+        """Remember what was changed and added since, where it follows on what was seen."""
         seen = self._seen.get(key)
-        if seen is not None and messages and seen.epoch == epoch and seen.last + 1 == messages[0].seq:
-            self.keep(key, session, epoch, seen.messages + messages, len(messages))
+        if seen is not None and seen.epoch == epoch and seen.session.last_seq + len(messages) == session.last_seq:
+            log = seen.messages + messages
+            self.keep(key, session, epoch, log[-session.messages :] if session.messages else (), len(messages))
 
     def drop(self, key: bytes) -> None:
         """Forget a session."""

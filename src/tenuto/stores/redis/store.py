@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Self
 
@@ -27,17 +27,22 @@ from tenuto.model import (
     StateEntry,
     Stats,
 )
+from tenuto.model.assurance import Assurance
 from tenuto.model.scope import session_key
+from tenuto.model.trace import Trace
 from tenuto.model.values import Json
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.codec import Undecodable, from_micros
-from tenuto.stores.redis._asking import NOTHING, Asking, refusal
+from tenuto.stores.redis._asking import NOTHING, Asking, failure, refusal
 from tenuto.stores.redis._door import LinkPolicy
 from tenuto.stores.redis._drawers import Drawers
+from tenuto.stores.redis._durability import assurances
+from tenuto.stores.redis._faults import LinkDown
 from tenuto.stores.redis._keys import Keys
 from tenuto.stores.redis._link import Link
 from tenuto.stores.redis._records import MICROSECOND, epoch_of
 from tenuto.stores.redis._shelves import Shelves
+from tenuto.stores.redis._traces import NEWEST, read_traces, span
 from tenuto.stores.redis._tracking import Tracking
 from tenuto.stores.redis._turns import (
     Ask,
@@ -47,6 +52,7 @@ from tenuto.stores.redis._turns import (
     finish,
     finished_reply,
     finished_turn,
+    numbers_of,
     opened_turn,
     page_of,
     pages,
@@ -56,7 +62,7 @@ from tenuto.stores.redis._turns import (
     told_session,
 )
 from tenuto.stores.redis._upkeep import Upkeep
-from tenuto.stores.redis._windows import Windows
+from tenuto.stores.redis._windows import Seen, Windows
 from tenuto.stores.redis._wire import Reply
 
 
@@ -104,34 +110,40 @@ class RedisStore:
         lease_until = now + opening.lease // MICROSECOND
         key = session_key(scope, opening.session_id)
         seen = self._windows.get(key, opening.window)
-        ask = begin(scope, opening, now, lease_until, seen)
         try:
-            reply = await self._asking.session("begin_turn", key, scope, ask, safe=False, now=now)
+            reply = await self._begin(scope, opening, key, now, lease_until, seen)
+            if seen is not None and reply[0] in (b"absent", b"expired"):
+                # it is gone since; what a new one would be has not been said yet
+                self._windows.drop(key)
+                seen = None
+                reply = await self._begin(scope, opening, key, now, lease_until, seen)
             if reply[0] == b"busy":
                 raise SessionBusy(opening.session_id, (int(reply[1]) - now) * MICROSECOND)
             if reply[0] == b"finished":
                 return finished_turn(scope, reply)
-            if reply[0] not in (b"opened", b"resumed", b"repeated"):
+            if type(reply) is not bytes and reply[0] not in (b"opened", b"resumed", b"repeated"):
                 raise refusal(reply, opening.session_id, opening.producer)
             turn, log, fresh = opened_turn(scope, opening, reply, lease_until, seen)
         except Undecodable as damage:
             raise await self._corrupt(key, opening.session_id, damage) from damage
-        self._windows.keep(key, turn.session, epoch_of(reply[1]), log, fresh)
-        await self._shelves.put(key, turn.session, reply[5])
+        numbers = numbers_of(reply)
+        self._windows.keep(key, turn.session, epoch_of(numbers), log, fresh)
+        if self._asking.sharded:
+            await self._shelves.put(key, turn.session, numbers)
         return turn
 
     async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
         # A finished turn knows itself again when it is repeated; an abandoned one does not.
         key = session_key(turn.scope, turn.session.id)
-        reply = await self._of_turn("finish_turn", turn, key, finish(turn, closing), safe=not closing.abandoned)
+        seen = self._windows.get(key)
+        reply = await self._of_turn("finish_turn", turn, key, finish(turn, closing, seen), safe=not closing.abandoned)
         if reply[0] == b"gap":
             raise refusal(reply, turn.session.id, closing.producer)
-        if reply[0] not in (b"ok", b"duplicate"):
+        if type(reply) is not bytes and reply[0] not in (b"ok", b"duplicate"):
             raise TurnLost(turn.session.id, turn.id)
-        appended = finished_reply(turn, closing, reply)
+        appended = finished_reply(turn, closing, reply, seen)
         if not appended.duplicate:
-            self._windows.extend(key, appended.session, epoch_of(reply[1]), appended.messages)
-            await self._shelves.put(key, appended.session, reply[5])
+            await self._follow(key, appended, numbers_of(reply))
         return appended
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
@@ -157,7 +169,7 @@ class RedisStore:
         except Undecodable as damage:
             raise await self._corrupt(key, session_id, damage) from damage
         if not appended.duplicate:
-            await self._shelves.put(key, appended.session, reply[5])
+            await self._follow(key, appended, reply[1])
         return appended
 
     # Reading
@@ -216,6 +228,18 @@ class RedisStore:
             raise await self._corrupt(key, session_id, damage) from damage
         await self._shelves.clear(key, reply[2])
 
+    # Traces
+
+    async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
+        found = await self._traces(scope, session_id, Ask(span(1, number, number)))
+        return found[0] if found else None
+
+    async def traces(
+        self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
+    ) -> tuple[Trace, ...]:
+        highest = NEWEST if before is None else before - 1
+        return await self._traces(scope, session_id, Ask(span(limit, 1, highest)))
+
     # State
 
     async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
@@ -250,6 +274,12 @@ class RedisStore:
     async def ping(self) -> None:
         await self._asking.call("PING")
 
+    async def assurances(self) -> tuple[Assurance, ...]:
+        try:
+            return await assurances(self.link)
+        except LinkDown as exc:
+            raise failure(exc) from exc
+
     async def close(self) -> None:
         self._tracking.close()
         await self.link.aclose()
@@ -266,6 +296,12 @@ class RedisStore:
         return self._tracking.catch_up()
 
     # What the methods share
+
+    def _begin(
+        self, scope: Scope, opening: Opening, key: bytes, now: int, lease_until: int, seen: Seen | None
+    ) -> Coroutine[None, None, Reply]:
+        ask = begin(scope, opening, now, lease_until, seen)
+        return self._asking.session("begin_turn", key, scope, ask, safe=False, now=now)
 
     async def _head(
         self,
@@ -289,8 +325,25 @@ class RedisStore:
         except Undecodable as damage:
             raise await self._corrupt(key, session_id, damage) from damage
         if name != "get":
-            await self._shelves.put(key, session, reply[5])
+            self._windows.extend(key, session, epoch_of(reply[1]))
+            await self._shelves.put(key, session, reply[1])
         return session
+
+    async def _follow(self, key: bytes, appended: Appended, numbers: bytes) -> None:
+        """After messages were added: what was seen of the session, and shelves elsewhere, follow."""
+        self._windows.extend(key, appended.session, epoch_of(numbers), appended.messages)
+        if self._asking.sharded:
+            await self._shelves.put(key, appended.session, numbers)
+
+    async def _traces(self, scope: Scope, session_id: str, ask: Ask) -> tuple[Trace, ...]:
+        key = session_key(scope, session_id)
+        try:
+            reply = await self._asking.session("traces", key, scope, ask)
+            if reply[0] != b"ok":
+                raise refusal(reply, session_id)
+        except Undecodable as damage:
+            raise await self._corrupt(key, session_id, damage) from damage
+        return tuple(read_traces(reply[1]))
 
     async def _of_turn(
         self, name: str, turn: OpenTurn, key: bytes, ask: Ask, *, safe: bool = True, now: int | None = None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from tenuto.errors import SessionExists, SessionForeign, VersionConflict
 from tenuto.model import Changes, Forking, Session
-from tenuto.stores.sqlite import _log, _once
+from tenuto.stores.sqlite import _log, _once, _traces
 from tenuto.stores.sqlite._heads import (
     Ask,
     apply,
@@ -39,6 +40,7 @@ def reset(txn: Transaction, ask: Ask) -> Session:
     """Forget the talk, keep the session."""
     head = _reach_readable(txn, ask)
     _log.clear(txn, head.id)
+    _traces.clear(txn, head.id)
     _once.forget_all(txn, head)
     _lose_turn(head)
     head.messages, head.window_start = 0, head.last_seq + 1
@@ -51,6 +53,9 @@ def truncate(txn: Transaction, ask: Ask, after: int) -> Session:
     """Forget the messages after a sequence number."""
     head = reach_to_write(txn, ask)
     after = min(max(after, 0), MAX_SEQ)
+    cut_turn = _log.first_turn(txn, head, after)
+    if cut_turn is not None:
+        _traces.clear(txn, head.id, cut_turn)
     head.messages -= _log.clear(txn, head.id, after)
     _once.cut(txn, head, after)
     _lose_turn(head)
@@ -84,6 +89,7 @@ def delete(txn: Transaction, ask: Ask) -> None:
 def remove(txn: Transaction, row: int, key: bytes) -> None:
     """Remove all rows of a session."""
     _log.clear(txn, row)
+    _traces.clear(txn, row)
     uproot(txn, row, key)
 
 

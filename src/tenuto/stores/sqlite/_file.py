@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
-from tenuto.errors import InvalidSetting, StoreReadOnly, TenutoError
+from tenuto.errors import InvalidSetting, StoreReadOnly, TenutoError, Unavailable
 from tenuto.stores.sqlite._faults import is_busy, is_foreign_file, translated
 from tenuto.stores.sqlite._schema import is_current, migrate
 
@@ -22,7 +22,9 @@ Synchronous = Literal["full", "normal"]
 
 _OWNER_ONLY: Final = 0o600
 _STATEMENTS_KEPT: Final = 128
-_CACHE_KIB: Final = 64 * 1024
+# Room for the pages that turns write to, and no more: a commit that has split a page walks through the whole cache,
+# and what is not in it comes from the system's cache in a microsecond or two.
+_CACHE_KIB: Final = 8 * 1024
 # Larger than SQLite's 1,000 pages: a checkpoint costs two more fsyncs, and recovery of 16 MiB is still a blink.
 _CHECKPOINT_PAGES: Final = 4000
 _WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
@@ -45,9 +47,11 @@ def checked_path(path: str | Path) -> Path:
 
 
 def open_file(
-    path: Path, synchronous: Synchronous, readers: int, patience: timedelta
+    path: Path, synchronous: Synchronous, readers: int, patience: timedelta, reading_only: bool = False
 ) -> tuple[sqlite3.Connection, ...]:
     """Create the file, for its owner alone, or bring it up to date; returns the writer's connection and the readers'.
+
+    With `reading_only` a file is opened as well that lies where nothing can be written; writing there is refused.
 
     Raises:
         InvalidSetting: it is no database, another program's, or a newer release's.
@@ -62,18 +66,51 @@ def open_file(
             _tune(writer, synchronous)
             others = [stack.enter_context(closing(open_reader(path, patience))) for _ in range(readers)]
         except sqlite3.Error as exc:
-            raise _refusal(path, exc) from exc
+            refusal = _refusal(path, exc)
+            if reading_only and isinstance(refusal, StoreReadOnly):
+                return _open_to_read(path, readers, patience)
+            raise refusal from exc
         stack.pop_all()
     return writer, *others
+
+
+def _open_to_read(path: Path, readers: int, patience: timedelta) -> tuple[sqlite3.Connection, ...]:
+    """Connections to a file beside which SQLite cannot put what it needs to share it.
+
+    Without a log nobody has it open, so it is read as one that does not change. With a log it would be read without
+    its last changes, and is refused.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and log.stat().st_size:
+        raise Unavailable(
+            "session store",
+            "is read-only, and its last changes lie in the -wal file beside it: copy both to a folder you may write",
+        )
+    with ExitStack() as stack:
+        try:
+            opened = [
+                stack.enter_context(closing(_connect(f"{path.as_uri()}?immutable=1", patience)))
+                for _ in range(1 + readers)
+            ]
+            if not is_current(opened[0]):
+                raise StoreReadOnly  # An older release's; it would have to be brought up to date.
+        except sqlite3.Error as exc:
+            raise _refusal(path, exc) from exc
+        stack.pop_all()
+    return tuple(opened)
 
 
 def _refusal(path: Path, exc: sqlite3.Error) -> TenutoError:
     if is_foreign_file(exc):
         return InvalidSetting("SQLite file", f"{path} is not a SQLite database")
     # Without the right to write SQLite cannot even lay out the shared memory that readers need.
-    if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+    if not (_may_write(path) and _may_write(path.parent)):
         return StoreReadOnly()
     return translated(exc)
+
+
+def _may_write(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _bring_up_to_date(db: sqlite3.Connection, patience: timedelta) -> None:
@@ -128,9 +165,10 @@ def insist(step: Callable[[], T], patience: timedelta) -> T:
         time.sleep(random.uniform(0.0002, 0.003))
 
 
-def _connect(path: Path, patience: timedelta) -> sqlite3.Connection:
+def _connect(file: Path | str, patience: timedelta) -> sqlite3.Connection:
     return sqlite3.connect(
-        path,
+        file,
+        uri=isinstance(file, str),
         timeout=patience.total_seconds(),
         isolation_level=None,
         check_same_thread=False,

@@ -20,7 +20,7 @@ from tenuto.stores.codec import encode_object, to_micros
 from tenuto.stores.sqlite._faults import Damaged, is_bad_text
 from tenuto.stores.sqlite._rows import Head, object_of, read_head, scope_of
 from tenuto.stores.sqlite._schema import MAX_ROW
-from tenuto.stores.sqlite._writer import Transaction
+from tenuto.stores.sqlite._writer import Transaction, quick
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _LAST_MOMENT: Final = to_micros(datetime(MAXYEAR, 12, 31, tzinfo=UTC))
@@ -28,6 +28,15 @@ _LAST_MOMENT: Final = to_micros(datetime(MAXYEAR, 12, 31, tzinfo=UTC))
 _WITHIN_REACH: Final = """
     SELECT * FROM head WHERE key = ? AND (expires_at IS NULL OR expires_at > ?) AND (? IS NULL OR owner = ?)
 """
+
+_SAVE_FREE: Final = """
+    UPDATE session SET
+        version = ?, updated_at = ?, expires_at = ?, turns = ?, messages = ?, last_seq = ?, window_start = ?,
+        tokens = ?, cost_nanos = ?, keyed = ?, recent_keyed = ?, closed = ?,
+        lease = NULL, lease_until = NULL, lease_key = NULL
+    WHERE id = ?
+"""
+_SAVE_LEASED: Final = _SAVE_FREE.replace("= NULL", "= ?")
 
 Execute = Callable[..., sqlite3.Cursor]
 
@@ -142,7 +151,7 @@ def plant(txn: Transaction, ask: Ask, scope: Scope, new: NewSession, token: str)
         max_turns=None,
         forked_id=None,
         forked_seq=None,
-        tail=(),
+        tail=[],
         whole=True,
     )
     keep(head, new.keeping)
@@ -186,20 +195,16 @@ def save(txn: Transaction, head: Head, now: int) -> None:
     head.version += 1
     head.updated_at = max(now, head.updated_at)
     head.expires_at = deadline(head, head.updated_at)
-    txn.execute(
-        """
-        UPDATE session SET
-            version = ?, updated_at = ?, expires_at = ?, turns = ?, messages = ?, last_seq = ?, window_start = ?,
-            tokens = ?, cost_nanos = ?, keyed = ?, lease = ?, lease_until = ?, lease_key = ?,
-            recent_keyed = ?, closed = ?
-        WHERE id = ?
-        """,
-        (
-            head.version, head.updated_at, head.expires_at, head.turns, head.messages, head.last_seq,
-            head.window_start, head.tokens, head.cost_nanos, head.keyed, head.lease, head.lease_until,
-            head.lease_key, head.recent_keyed, head.closed, head.id,
-        ),
+    counted = (
+        head.version, head.updated_at, head.expires_at, head.turns, head.messages, head.last_seq, head.window_start,
+        head.tokens, head.cost_nanos, head.keyed, head.recent_keyed and quick(head.recent_keyed), head.closed,
     )  # fmt: skip
+    if head.lease is None:
+        txn.execute(_SAVE_FREE, (*counted, head.id))
+    else:
+        txn.execute(
+            _SAVE_LEASED, (*counted, head.lease, head.lease_until, head.lease_key and quick(head.lease_key), head.id)
+        )
     if head.expires_at is not None and (head.sweep_at is None or head.expires_at < head.sweep_at):
         head.sweep_at = head.expires_at
         txn.execute("UPDATE session SET sweep_at = ? WHERE id = ?", (head.sweep_at, head.id))
@@ -224,7 +229,7 @@ def save_profile(txn: Transaction, head: Head) -> None:
 
 
 def uproot(txn: Transaction, head_id: int, key: bytes) -> None:
-    """Remove a session and everything of it but its log, which `_log.clear` removes."""
+    """Remove a session and everything of it but its log and traces, which `_log` and `_traces` clear."""
     txn.execute("DELETE FROM session WHERE id = ?", (head_id,))
     txn.execute("DELETE FROM profile WHERE session = ?", (head_id,))
     txn.execute("DELETE FROM keyed WHERE session = ?", (head_id,))

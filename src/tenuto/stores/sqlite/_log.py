@@ -18,8 +18,9 @@ from tenuto.stores.codec import Undecodable, encode_draft
 from tenuto.stores.sqlite._heads import Execute
 from tenuto.stores.sqlite._rows import Head, session_of
 from tenuto.stores.sqlite._schema import MAX_SEQ, SEQ_BITS
-from tenuto.stores.sqlite._writer import Transaction
+from tenuto.stores.sqlite._writer import Transaction, quick
 
+_INSERT: Final = "INSERT INTO message (place, turn, body) VALUES (?, ?, ?)"
 _messages: Final = msgspec.json.Decoder(tuple[Message, ...])
 
 
@@ -35,12 +36,13 @@ def add(txn: Transaction, head: Head, bodies: Sequence[bytes], turns: Sequence[i
         raise StoreFull
     if seq + 1 < head.window_start:
         head.tail = None
-    stored = []
+    stored, rows = [], []
     for turn, body in zip(turns, bodies, strict=True):
         seq += 1
         placed = b'{"seq":%d,"turn":%d,%b' % (seq, turn, body[1:])
-        txn.execute("INSERT INTO message VALUES (?, ?, ?)", (base + seq, turn, placed))
         stored.append(placed)
+        rows.append((base + seq, turn, quick(placed)))
+    _insert(txn, rows)
     head.last_seq = seq
     head.messages += len(stored)
     if turns and turns[-1] > head.turns:
@@ -56,6 +58,14 @@ def add(txn: Transaction, head: Head, bodies: Sequence[bytes], turns: Sequence[i
     return messages
 
 
+def _insert(txn: Transaction, rows: Sequence[tuple[int, int, bytearray]]) -> None:
+    # One row is the rule, and for it the plain call is quicker.
+    if len(rows) == 1:
+        txn.execute(_INSERT, rows[0])
+    else:
+        txn.executemany(_INSERT, rows)
+
+
 def trim(txn: Transaction, head: Head) -> None:
     """Drop the beginning of the log that the session's caps leave no room for."""
     if head.max_messages is not None and head.messages > head.max_messages:
@@ -63,7 +73,7 @@ def trim(txn: Transaction, head: Head) -> None:
     if head.max_turns is not None and head.turns > head.max_turns and head.messages:
         _drop_turns(txn, head, head.turns - head.max_turns)
     if head.tail is not None and len(head.tail) > head.messages:
-        head.tail = head.tail[len(head.tail) - head.messages :]
+        del head.tail[: len(head.tail) - head.messages]
 
 
 def _drop_oldest(txn: Transaction, head: Head, count: int) -> None:
@@ -92,12 +102,21 @@ def clear(txn: Transaction, head_id: int, after: int = 0) -> int:
     return txn.execute("DELETE FROM message WHERE place > ? AND place <= ?", (first, last)).rowcount
 
 
+def first_turn(txn: Transaction, head: Head, after: int) -> int | None:
+    """The lowest turn number among the messages after a sequence number."""
+    found: int | None = txn.execute(
+        "SELECT min(turn) FROM message WHERE place BETWEEN ? AND ?", _span(head, first=after + 1)
+    ).fetchone()[0]
+    return found
+
+
 def copy(txn: Transaction, source: Head, target: int, at: int) -> tuple[int, int]:
     """Copy the log up to a sequence number under another session; tells how many messages, and the last one's turn."""
     shift = (target - source.id) << SEQ_BITS
     first, last = _span(source, last=at)
     copied = txn.execute(
-        "INSERT INTO message SELECT place + ?, turn, body FROM message WHERE place BETWEEN ? AND ?",
+        "INSERT INTO message (place, turn, body)"
+        " SELECT place + ?, turn, body FROM message WHERE place BETWEEN ? AND ? ORDER BY place",
         (shift, first, last),
     ).rowcount
     newest = txn.execute(
@@ -112,11 +131,14 @@ def window(execute: Execute, head: Head, size: int) -> tuple[Message, ...]:
         return ()
     if head.tail is None or (len(head.tail) < size and not head.whole):
         found, head.tail_bytes = _newest(execute, head, _span(head, first=head.window_start), size)
-        head.tail, head.whole = found, len(found) < size
-    elif len(head.tail) > size:
+        head.tail, head.whole = list(found), len(found) < size
+        return found
+    spare = len(head.tail) - size
+    if spare > 0:
         head.tail_bytes = head.tail_bytes * size // len(head.tail)
-        head.tail, head.whole = head.tail[-size:], False
-    return head.tail
+        del head.tail[:spare]
+        head.whole = False
+    return tuple(head.tail)
 
 
 def between(execute: Execute, head: Head, first: int, last: int) -> tuple[Message, ...]:

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import astuple
 
 from tenuto.errors import KeyReused, SequenceGap
 from tenuto.model import Once, Producer
@@ -40,6 +41,7 @@ def _digest(text: str) -> bytes:
 
 
 _recent: Final = msgspec.msgpack.Decoder(list[Keyed])
+_encoded: Final = msgspec.msgpack.Encoder().encode
 
 
 def known(txn: Transaction, head: Head, guard: Guard) -> Keyed | None:
@@ -61,16 +63,17 @@ def note(txn: Transaction, head: Head, guard: Guard, write_id: str, words: tuple
     head.keyed += 1
     if head.keyed > KEYS_REMEMBERED and head.keyed % _FORGET_EVERY == 0:
         _forget_oldest(txn, head)
-    fresh = Keyed(guard.key, head.keyed, guard.fingerprint, head.turns, *words, write_id, 0, -1, int(finished))
-    _keep_recent(txn, head, [*_recent_of(head), fresh])
+    recent = _recent_of(head)
+    recent.append(Keyed(guard.key, head.keyed, guard.fingerprint, head.turns, *words, write_id, 0, -1, int(finished)))
+    _keep_recent(txn, head, recent)
 
 
 def resume(txn: Transaction, head: Head, key: bytes, turn_id: str) -> None:
     """Another turn takes up the keyed one."""
     recent = _recent_of(head)
-    for place, keyed in enumerate(recent):
+    for keyed in recent:
         if keyed.key == key:
-            recent[place] = keyed._replace(turn_id=turn_id)
+            keyed.turn_id = turn_id
             return _keep_recent(txn, head, recent)
     txn.execute("UPDATE keyed SET turn_id = ? WHERE session = ? AND key = ?", (turn_id, head.id, key))
     return None
@@ -79,9 +82,9 @@ def resume(txn: Transaction, head: Head, key: bytes, turn_id: str) -> None:
 def complete(txn: Transaction, head: Head, key: bytes, reply: tuple[int, int]) -> None:
     """The keyed turn has its reply."""
     recent = _recent_of(head)
-    for place, keyed in enumerate(recent):
+    for keyed in recent:
         if keyed.key == key:
-            recent[place] = keyed._replace(reply_first=reply[0], reply_last=reply[1], finished=1)
+            keyed.reply_first, keyed.reply_last, keyed.finished = *reply, 1
             return _keep_recent(txn, head, recent)
     txn.execute(
         "UPDATE keyed SET finished = 1, reply_first = ?, reply_last = ? WHERE session = ? AND key = ?",
@@ -122,9 +125,12 @@ def forget_all(txn: Transaction, head: Head) -> None:
 
 
 def _find(txn: Transaction, head: Head, key: bytes) -> Keyed | None:
-    for keyed in _recent_of(head):
+    recent = _recent_of(head)
+    for keyed in recent:
         if keyed.key == key:
             return keyed
+    if len(recent) == head.keyed:
+        return None  # Every key there is waits in the row.
     row = txn.execute(
         "SELECT key, n, fingerprint, number, words_first, words_last, turn_id, reply_first, reply_last, finished"
         " FROM keyed WHERE session = ? AND key = ?",
@@ -146,14 +152,16 @@ def _recent_of(head: Head) -> list[Keyed]:
 
 
 def _keep_recent(txn: Transaction, head: Head, recent: list[Keyed]) -> None:
-    head.recent, head.recent_keyed = recent, msgspec.msgpack.encode(recent)
+    head.recent, head.recent_keyed = recent, _encoded(recent)
     if len(head.recent_keyed) > _MAX_RECENT_BYTES:
         _write_down(txn, head, recent)
 
 
 def _write_down(txn: Transaction, head: Head, recent: list[Keyed]) -> None:
-    for keyed in recent:
-        txn.execute("INSERT OR REPLACE INTO keyed VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (head.id, *keyed))
+    txn.executemany(
+        "INSERT OR REPLACE INTO keyed VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(head.id, *astuple(keyed)) for keyed in recent],
+    )
     head.recent, head.recent_keyed = None, None
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -20,7 +19,7 @@ _STATUSES: Final = {status.value: status for status in Status}
 _scopes: Final = msgspec.json.Decoder(Scope)
 
 
-class Keyed(NamedTuple):
+class Keyed(msgspec.Struct, array_like=True):
     """A write that came with an idempotency key: what it stored, and whether it is complete."""
 
     key: bytes
@@ -35,8 +34,7 @@ class Keyed(NamedTuple):
     finished: int
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Head:
+class Head(msgspec.Struct, eq=False):
     """The columns in their order. A step changes what it likes here, and `save` writes it.
 
     `tail` is no column: the newest messages that are context, where the writer knows them, with the size of their
@@ -79,10 +77,14 @@ class Head:
     max_turns: int | None
     forked_id: str | None
     forked_seq: int | None
-    tail: tuple[Message, ...] | None = None
+    tail: list[Message] | None = None
     tail_bytes: int = 0
     whole: bool = False
     recent: list[Keyed] | None = None
+
+    def __repr__(self) -> str:
+        # What people wrote is in here, and a traceback shows what it likes.
+        return f"Head(id={self.id})"
 
     def damaged(self, reason: str) -> Damaged:
         """The error for a record that cannot be what was written."""

@@ -10,8 +10,8 @@ from tenuto.errors import InvalidSetting
 # "tnut": tells our files from other programs' databases.
 APPLICATION_ID: Final = 0x746E7574
 
-# A message's place is its session's row number and its sequence number in one integer: SQLite's fastest key, and a
-# session's log lies together. 2**33 sessions and 2**30 messages in each fit into its 63 bits.
+# A message's place is its session's row number and its sequence number in one integer: SQLite's fastest key, by which
+# a session's log is one stretch. 2**33 sessions and 2**30 messages in each fit into its 63 bits.
 SEQ_BITS: Final = 30
 MAX_SEQ: Final = (1 << SEQ_BITS) - 1
 MAX_ROW: Final = (1 << 63 - SEQ_BITS) - 1
@@ -90,7 +90,16 @@ MIGRATIONS: Final = (
                 p.max_turns, p.forked_id, p.forked_seq
             FROM session AS s LEFT JOIN profile AS p ON p.session = s.id
             """,
-            "CREATE TABLE message (place INTEGER PRIMARY KEY, turn INTEGER NOT NULL, body BLOB NOT NULL)",
+            # Bodies lie in the order they came, so that what many sessions say at once fills few pages; in the order
+            # of places each append would touch pages of its own.
+            """
+            CREATE TABLE message (
+                id INTEGER PRIMARY KEY,
+                place INTEGER NOT NULL UNIQUE,
+                turn INTEGER NOT NULL,
+                body BLOB NOT NULL
+            )
+            """,
             # Writes that came with an idempotency key; `n` counts them within their session. The latest few wait in
             # `session.recent_keyed` and come here together: the session's row is written at each turn anyway.
             """
@@ -140,6 +149,8 @@ MIGRATIONS: Final = (
             "CREATE TABLE change (number INTEGER PRIMARY KEY, writer INTEGER NOT NULL, keys BLOB NOT NULL)",
         ),
     ),
+    # A trace's place is its session's row number and its turn's number, as a message's.
+    Migration("traces", ("CREATE TABLE trace (place INTEGER PRIMARY KEY, body BLOB NOT NULL)",)),
 )
 
 

@@ -11,7 +11,8 @@ from tenuto.errors import SessionBusy, SessionExpired, SessionForeign, SessionNo
 from tenuto.model import Appended, Batch, Closing, Message, NewSession, Opening, OpenTurn, Scope, TurnState
 from tenuto.model.turn import turn_offsets
 from tenuto.stores.codec import from_micros
-from tenuto.stores.sqlite import _log, _once
+from tenuto.stores.sqlite import _log, _once, _traces
+from tenuto.stores.sqlite._edits import remove
 from tenuto.stores.sqlite._faults import Damaged
 from tenuto.stores.sqlite._heads import (
     Ask,
@@ -23,7 +24,6 @@ from tenuto.stores.sqlite._heads import (
     save,
     save_profile,
     take,
-    uproot,
 )
 from tenuto.stores.sqlite._rows import Head, Keyed, session_of
 from tenuto.stores.sqlite._writer import Transaction
@@ -78,8 +78,10 @@ def begin(txn: Transaction, ask: Ask, scope: Scope, opening: Opening, bodies: Se
     )
 
 
-def finish(txn: Transaction, ask: Ask, turn: OpenTurn, closing: Closing, bodies: Sequence[bytes]) -> Appended:
-    """Append the reply, add the usage, apply the changes, give the lease back."""
+def finish(
+    txn: Transaction, ask: Ask, turn: OpenTurn, closing: Closing, bodies: Sequence[bytes], trace: bytes | None
+) -> Appended:
+    """Append the reply, add the usage, apply the changes, keep the trace, give the lease back."""
     head = _leased(txn, ask, turn)
     if head.lease != turn.id:
         if head.closed == turn.id or _once.was_completed(txn, head, turn.id):
@@ -102,6 +104,8 @@ def finish(txn: Transaction, ask: Ask, turn: OpenTurn, closing: Closing, bodies:
     if closing.changes is not None:
         apply(head, closing.changes)
         save_profile(txn, head)
+    if trace is not None:
+        _traces.keep(txn, head, turn.number, trace)
     _log.trim(txn, head)
     save(txn, head, ask.now)
     return Appended(session=session_of(head), messages=reply)
@@ -162,8 +166,7 @@ def _planted(txn: Transaction, ask: Ask, scope: Scope, create: NewSession | None
     assert create is not None, "without it an absent session was refused"
     old = take(txn, ask) if expired else None
     if old is not None:
-        _log.clear(txn, old.id)
-        uproot(txn, old.id, old.key)
+        remove(txn, old.id, old.key)
     return plant(txn, ask, scope, create, token)
 
 

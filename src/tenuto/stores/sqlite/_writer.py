@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 from queue import Empty, SimpleQueue
@@ -31,14 +31,22 @@ _CHANGES_KEPT: Final = 1000
 _PRUNE_EVERY: Final = 128
 
 
+quick: Final = bytearray
+"""A blob on its way into a statement that every turn runs.
+
+The driver takes a bytearray as it is, while for bytes it first looks, in vain and for a microsecond, for an adapter.
+"""
+
+
 class Transaction:
     """What a step sees of the open transaction: SQL, known heads, and where to note the keys of sessions it changed."""
 
-    __slots__ = ("changed", "execute", "hot")
+    __slots__ = ("changed", "execute", "executemany", "hot")
 
     def __init__(self, db: sqlite3.Connection, hot: Hot) -> None:
         self.hot = hot
-        self.execute = db.cursor().execute
+        cursor = db.cursor()
+        self.execute, self.executemany = cursor.execute, cursor.executemany
         self.changed: list[bytes] = []
 
 
@@ -59,24 +67,30 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name="tenuto-sqlite-writer", daemon=True)
         self._thread.start()
 
-    async def run(self, step: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def run(self, step: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
         """Run a step in the next transaction and return its result once that is committed.
 
         A caller that is cancelled before its step began is left out; after that the step stands.
         """
         assert not kwargs, "steps take positional arguments"
-        while self._waiting >= _MAX_WAITING:
-            self._room.clear()
-            await self._room.wait()
+        job: Job[T] = Job(self._loop.create_future(), step, args)
+        return self._queued(job) if self._waiting < _MAX_WAITING else self._queued_later(job)
+
+    def _queued(self, job: Job[T]) -> asyncio.Future[T]:
         if self._closing:
             raise closed()
-        job: Job[T] = Job(self._loop.create_future(), step, args)
         self._waiting += 1
         # Everything asked for within one turn of the loop goes over together.
         if not self._gathered:
             self._loop.call_soon(self._hand_over)
         self._gathered.append(job)
-        return await job.future
+        return job.future
+
+    async def _queued_later(self, job: Job[T]) -> T:
+        while self._waiting >= _MAX_WAITING:
+            self._room.clear()
+            await self._room.wait()
+        return await self._queued(job)
 
     async def close(self) -> None:
         """Finish what is queued and close the connection."""

@@ -15,7 +15,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import InvalidSetting, SessionCorrupt, TurnLost, Unavailable
+from tenuto.errors import InvalidSetting, SessionCorrupt, StoreReadOnly, TurnLost, Unavailable
 from tenuto.model import (
     Appended,
     Batch,
@@ -35,10 +35,11 @@ from tenuto.model import (
     Stats,
 )
 from tenuto.model.scope import session_key, state_key
+from tenuto.model.trace import Trace
 from tenuto.model.values import Json, checked_id, checked_json
 from tenuto.ports import Clock, utc_now
-from tenuto.stores.codec import to_micros
-from tenuto.stores.sqlite import _edits, _shelves, _state, _turns
+from tenuto.stores.codec import encode_trace, to_micros
+from tenuto.stores.sqlite import _edits, _shelves, _state, _traces, _turns
 from tenuto.stores.sqlite._faults import Damaged
 from tenuto.stores.sqlite._feed import Feed
 from tenuto.stores.sqlite._file import Synchronous, checked_path, open_file
@@ -79,10 +80,12 @@ class SqliteStore:
         synchronous: Synchronous = "full",
         readers: int = 2,
         patience: timedelta = timedelta(seconds=5),
+        reading_only: bool = False,
     ) -> SqliteStore:
         """Open the file, and create it, for its owner alone, where there is none.
 
-        `patience` is how long a call waits for other processes' locks before it is `Unavailable`.
+        `patience` is how long a call waits for other processes' locks before it is `Unavailable`. Whoever is
+        `reading_only`, and for a moment, may also open a file that lies where nothing can be written.
 
         Raises:
             InvalidSetting: the path or another setting cannot be right, or the file is not ours to read.
@@ -93,7 +96,7 @@ class SqliteStore:
         if readers < 1:
             raise InvalidSetting("readers", "it is below 1")
         file = checked_path(path)
-        writing, *reading = await asyncio.to_thread(open_file, file, synchronous, readers, patience)
+        writing, *reading = await asyncio.to_thread(open_file, file, synchronous, readers, patience, reading_only)
         writer = Writer(writing, patience)
         return cls(path=file, clock=clock, writer=writer, readers=Readers(reading), feed=Feed(file))
 
@@ -119,8 +122,9 @@ class SqliteStore:
 
     async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
         ask = self._ask(turn.scope, turn.session.id)
+        trace = None if closing.trace is None else encode_trace(closing.trace)
         try:
-            return await self._write(_turns.finish, ask, turn, closing, encoded(closing.reply))
+            return await self._write(_turns.finish, ask, turn, closing, encoded(closing.reply), trace)
         except SessionCorrupt:
             raise TurnLost(turn.session.id, turn.id) from None
 
@@ -170,6 +174,16 @@ class SqliteStore:
 
     async def delete(self, scope: Scope, session_id: str) -> None:
         await self._write(_edits.delete, self._ask(scope, session_id))
+
+    # Traces
+
+    async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
+        return await self._read(_traces.one, self._ask(scope, session_id), number)
+
+    async def traces(
+        self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
+    ) -> tuple[Trace, ...]:
+        return await self._read(_traces.newest, self._ask(scope, session_id), limit, before)
 
     # State
 
@@ -262,7 +276,12 @@ class SqliteStore:
 
     async def _touched(self, ask: Ask, session: Session) -> Session:
         moved = session.read_deadline(self._clock())
-        return session if moved is None else await self._write(_edits.touch, ask, to_micros(moved))
+        if moved is None:
+            return session
+        try:
+            return await self._write(_edits.touch, ask, to_micros(moved))
+        except StoreReadOnly:
+            return session  # What can only be read is still read; its deadline stays.
 
 
 def _session(db: sqlite3.Connection, ask: Ask) -> Session:

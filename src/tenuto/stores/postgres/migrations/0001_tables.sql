@@ -1,13 +1,17 @@
 -- What is kept. Times are microseconds since 1970; keys are digests, so ids of any length fit an index.
 
--- `ref` names a record, `key` a session: one that was set aside as unreadable keeps its ref and its messages,
--- while a fresh session of the same key starts beside it.
+-- `ref` names a record, `key` a session: one that was set aside as unreadable keeps its ref and its messages and
+-- loses its key, so that a fresh session of the same key starts beside it.
 --
--- `last_active` is when the session last changed before its newest turn. `first_seq` is where the log begins.
+-- `last_active` is when the session last changed before its newest turn. `first_seq` is where the log begins. While
+-- `lease` names a turn, `lease_key` is the key it came with.
 --
 -- A head changes with every turn, and Postgres spares the indexes only when no indexed column changes. So the
 -- indexes hold coarse times: `shelf` is updated_at in steps of 67 seconds, `due` is expires_at in steps of 4.5
 -- minutes, and queries sort or filter by the exact value within a step.
+--
+-- Those that a query by key could fulfil the condition of are not partial: of a table without statistics the planner
+-- thinks that walking through all of such an index costs no more than looking up a key in another one.
 CREATE TABLE sessions (
     ref           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     version       bigint NOT NULL,
@@ -36,7 +40,7 @@ CREATE TABLE sessions (
     set_aside_at  bigint,
     touch         text NOT NULL,
     status        text NOT NULL DEFAULT 'active',
-    key           bytea NOT NULL,
+    key           bytea,
     space         bytea NOT NULL,
     owner         bytea NOT NULL,
     incarnation   text NOT NULL,
@@ -52,9 +56,9 @@ CREATE TABLE sessions (
     set_aside_why text
 ) WITH (fillfactor = 60);
 
-CREATE UNIQUE INDEX sessions_key ON sessions (key) WHERE set_aside_at IS NULL;
-CREATE INDEX sessions_of_space ON sessions (space, shelf) WHERE set_aside_at IS NULL;
-CREATE INDEX sessions_of_owner ON sessions (owner, shelf) WHERE set_aside_at IS NULL;
+CREATE UNIQUE INDEX sessions_key ON sessions (key);
+CREATE INDEX sessions_of_space ON sessions (space, shelf);
+CREATE INDEX sessions_of_owner ON sessions (owner, shelf);
 CREATE INDEX sessions_due ON sessions (due) WHERE set_aside_at IS NULL AND due IS NOT NULL;
 
 -- The log. A body is a whole message as JSON, seq and turn included, so that a page is bodies joined by commas.

@@ -19,11 +19,11 @@ DECLARE
 BEGIN
     PERFORM set_config('tenuto.space', a_space::text, true);
     SELECT * INTO head FROM sessions
-     WHERE key = a_key AND set_aside_at IS NULL
+     WHERE key = a_key
        AND (whole OR owner = an_owner) AND (expires_at IS NULL OR expires_at > now)
        FOR UPDATE;
     IF head.ref IS NOT NULL AND NOT sound(head) THEN
-        UPDATE sessions SET set_aside_at = now, set_aside_why = 'head' WHERE ref = head.ref;
+        UPDATE sessions SET key = NULL, set_aside_at = now, set_aside_why = 'head' WHERE ref = head.ref;
         PERFORM announce('--------', ARRAY[a_key]);
         head.ref := NULL;
         head.set_aside_at := now;
@@ -39,7 +39,7 @@ DECLARE
     why told;
     head sessions;
 BEGIN
-    SELECT * INTO head FROM sessions WHERE key = a_key AND set_aside_at IS NULL;
+    SELECT * INTO head FROM sessions WHERE key = a_key;
     why.head := head;
     why.code := CASE
         WHEN missed.set_aside_at IS NOT NULL THEN 'corrupt'
@@ -62,6 +62,7 @@ BEGIN
     DELETE FROM messages WHERE ref = a_ref;
     DELETE FROM keyed WHERE ref = a_ref;
     DELETE FROM marks WHERE ref = a_ref;
+    DELETE FROM traces WHERE ref = a_ref;
     RETURN true;
 END
 $$;
@@ -80,7 +81,7 @@ BEGIN
         0, now, now >> 26, now, a_key, a_space, an_owner, an_incarnation, an_id,
         given->'scope', given->>'title', given->>'folded', given->'context', given->'attributes', given->'metadata',
         given->>'touch', (given->>'idle')::bigint, (given->>'max_messages')::bigint, (given->>'max_turns')::bigint
-    ) ON CONFLICT (key) WHERE set_aside_at IS NULL DO NOTHING
+    ) ON CONFLICT (key) DO NOTHING
     RETURNING * INTO head;
     RETURN head;
 END

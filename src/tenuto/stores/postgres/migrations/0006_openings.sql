@@ -124,13 +124,18 @@ BEGIN
 END
 $$;
 
--- Plain turns of one space, all in one statement: the session is there and free, no key and no producer came along,
--- and no cap is met. Every other turn is left to `begin_turn`.
+-- Plain turns of one space, all in one statement: the session is there and free, the key is new, no producer came
+-- along, and no cap is met. Every other turn is left to `begin_turn`.
+--
+-- A statement that waited for a lock sees the head as it became meanwhile, and the keys as they were before. So the
+-- head's last key must be among them; otherwise there may be newer ones, and the turn is not plain. (Not by EXISTS: of a
+-- table that was small when it was vacuumed, the planner would read all of it.)
 CREATE TYPE opened AS (head sessions, nth int, added int, size bigint);
 
 CREATE FUNCTION begin_plain(ops opening[], here bytea) RETURNS opened[] LANGUAGE plpgsql AS $$
 DECLARE
     plain opened[];
+    last_key bigint;
 BEGIN
     WITH opened AS (
         UPDATE sessions s SET
@@ -139,24 +144,37 @@ BEGIN
             shelf = greatest(o.now, s.updated_at) >> 26, due = deadline(s, o.now) >> 28,
             turns = s.turns + 1, messages = s.messages + cardinality(o.words),
             last_seq = s.last_seq + cardinality(o.words),
-            lease = o.turn, lease_until = o.now + o.lease, lease_key = NULL
+            keyed = s.keyed + CASE WHEN o.once IS NULL THEN 0 ELSE 1 END,
+            lease = o.turn, lease_until = o.now + o.lease, lease_key = o.once
           FROM unnest(ops) WITH ORDINALITY AS o
-         WHERE o.space = here AND o.once IS NULL AND o.producer IS NULL
-           AND s.key = o.key AND s.set_aside_at IS NULL AND (o.whole OR s.owner = o.owner)
+         WHERE o.space = here AND o.producer IS NULL
+           AND s.key = o.key AND (o.whole OR s.owner = o.owner)
            AND (s.expires_at IS NULL OR s.expires_at > o.now) AND (s.lease IS NULL OR s.lease_until <= o.now)
            AND s.max_turns IS NULL
            AND (s.max_messages IS NULL OR s.messages + cardinality(o.words) <= s.max_messages)
            AND (NOT o.rekeep OR (s.idle, s.touch, s.max_messages, s.max_turns)
                 IS NOT DISTINCT FROM (o.idle, o.touch, o.max_messages, o.max_turns))
            AND sound(s)
-        RETURNING s AS head, o.ordinality::int AS nth, o.words, o.size
+           AND (o.once IS NULL OR (SELECT k.nth FROM keyed k WHERE k.ref = s.ref AND k.key = o.once) IS NULL)
+           AND (o.once IS NULL OR s.keyed = 0
+                OR (SELECT k.nth FROM keyed k WHERE k.ref = s.ref AND k.nth = s.keyed) IS NOT NULL)
+        RETURNING s AS head, o.ordinality::int AS nth, o.words, o.size, o.once, o.fingerprint
     ), said AS (
         INSERT INTO messages (ref, seq, turn, space, body)
         SELECT (head).ref, seq, (head).turns, (head).space, placed(seq, (head).turns, body)
           FROM opened, unnest(words) WITH ORDINALITY AS word (body, place),
                LATERAL (SELECT (head).last_seq - cardinality(words) + place) AS its (seq)
+    ), noted AS (
+        INSERT INTO keyed (ref, nth, space, key, fingerprint, turn, number, words_first, words_last, finished)
+        SELECT (head).ref, (head).keyed, (head).space, once, fingerprint, (head).lease, (head).turns,
+               (head).last_seq - cardinality(words) + 1, (head).last_seq, false
+          FROM opened WHERE once IS NOT NULL
     )
-    SELECT array_agg(ROW(head, nth, cardinality(words), size)::opened) INTO plain FROM opened;
+    SELECT array_agg(ROW(head, nth, cardinality(words), size)::opened), max((head).keyed)
+      INTO plain, last_key FROM opened;
+    IF last_key > 1000 THEN
+        DELETE FROM keyed USING unnest(plain) WHERE keyed.ref = (head).ref AND keyed.nth <= (head).keyed - 1000;
+    END IF;
     RETURN plain;
 END
 $$;

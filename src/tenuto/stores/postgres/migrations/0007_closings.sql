@@ -3,7 +3,7 @@
 CREATE TYPE closing AS (
     key bytea, space bytea, owner bytea, whole boolean, now bigint,
     incarnation text, turn text, number bigint, reply bytea[], producer bytea, producer_seq bigint,
-    tokens bigint, cost_nanos bigint, abandoned boolean, changes json
+    tokens bigint, cost_nanos bigint, abandoned boolean, changes json, trace bytea
 );
 
 CREATE TYPE appended AS (
@@ -61,11 +61,13 @@ BEGIN
     END IF;
     head.lease := NULL;
     head.lease_until := NULL;
-    head.lease_key := NULL;
     head.tokens := head.tokens + op.tokens;
     head.cost_nanos := head.cost_nanos + op.cost_nanos;
     IF op.changes IS NOT NULL THEN
         head := apply(head, op.changes);
+    END IF;
+    IF op.trace IS NOT NULL THEN
+        PERFORM keep_traces(ARRAY[(head.ref, op.number, head.space, op.trace)::traces]);
     END IF;
     done.code := 'appended';
     done.number := op.number;
@@ -88,9 +90,9 @@ BEGIN
             lease = NULL, lease_until = NULL, closed = o.turn
           FROM unnest(ops) WITH ORDINALITY AS o
          WHERE o.space = here AND o.producer IS NULL AND o.changes IS NULL AND NOT o.abandoned
-           AND s.key = o.key AND s.set_aside_at IS NULL AND (o.whole OR s.owner = o.owner)
+           AND s.key = o.key AND (o.whole OR s.owner = o.owner)
            AND (s.expires_at IS NULL OR s.expires_at > o.now)
-           AND s.incarnation = o.incarnation AND s.lease = o.turn AND s.lease_key IS NULL AND s.turns >= o.number
+           AND s.incarnation = o.incarnation AND s.lease = o.turn AND s.turns >= o.number
            AND s.max_turns IS NULL
            AND (s.max_messages IS NULL OR s.messages + cardinality(o.reply) <= s.max_messages)
            AND sound(s)
@@ -100,6 +102,12 @@ BEGIN
         SELECT (head).ref, seq, number, (head).space, placed(seq, number, body)
           FROM closed, unnest(reply) WITH ORDINALITY AS word (body, place),
                LATERAL (SELECT (head).last_seq - cardinality(reply) + place) AS its (seq)
+    ), noted AS (
+        UPDATE keyed SET
+            finished = true,
+            reply_first = CASE WHEN reply = '{}' THEN 0 ELSE (head).last_seq - cardinality(reply) + 1 END,
+            reply_last = CASE WHEN reply = '{}' THEN -1 ELSE (head).last_seq END
+          FROM closed WHERE keyed.ref = (head).ref AND keyed.key = (head).lease_key
     )
     SELECT array_agg(ROW(nth, 'appended', NULL, head, false, false, number, cardinality(reply), NULL)::appended)
       INTO plain FROM closed;
@@ -107,8 +115,10 @@ BEGIN
 END
 $$;
 
--- `news` is what caches are told if anything changed, `spaces` whose calls these are, in order.
-CREATE FUNCTION finish_turns(news text, spaces bytea[], ops closing[]) RETURNS SETOF appended LANGUAGE plpgsql AS $$
+-- `news` is what caches are told if anything changed, `spaces` whose calls these are, in order; `traced` tells whether
+-- any of them brought a trace.
+CREATE FUNCTION finish_turns(news text, spaces bytea[], ops closing[], traced boolean) RETURNS SETOF appended
+LANGUAGE plpgsql AS $$
 DECLARE
     here bytea;
     plain appended[];
@@ -124,6 +134,12 @@ BEGIN
         plain := finish_plain(ops, here);
         CONTINUE WHEN plain IS NULL;
         RETURN QUERY SELECT * FROM unnest(plain);
+        IF traced THEN
+            PERFORM keep_traces(ARRAY(
+                SELECT ROW((head).ref, number, here, trace)::traces
+                  FROM unnest(plain), LATERAL (SELECT (ops[nth]).trace) AS its (trace) WHERE trace IS NOT NULL
+            ));
+        END IF;
         changed := true;
         count := count + cardinality(plain);
         IF count < cardinality(ops) THEN
@@ -159,7 +175,7 @@ BEGIN
     FOREACH op IN ARRAY ops LOOP
         PERFORM set_config('tenuto.space', op.space::text, true);
         UPDATE sessions SET lease_until = op.now + op.lease
-         WHERE key = op.key AND set_aside_at IS NULL AND incarnation = op.incarnation AND lease = op.turn
+         WHERE key = op.key AND incarnation = op.incarnation AND lease = op.turn
            AND (op.whole OR owner = op.owner) AND (expires_at IS NULL OR expires_at > op.now)
         RETURNING lease_until INTO until;
         RETURN NEXT until;

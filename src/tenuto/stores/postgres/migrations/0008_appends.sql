@@ -76,7 +76,7 @@ BEGIN
             tokens = s.tokens + o.tokens, cost_nanos = s.cost_nanos + o.cost_nanos
           FROM unnest(ops) WITH ORDINALITY AS o
          WHERE o.space = here AND o.once IS NULL AND o.producer IS NULL AND cardinality(o.words) > 0
-           AND s.key = o.key AND s.set_aside_at IS NULL AND (o.whole OR s.owner = o.owner)
+           AND s.key = o.key AND (o.whole OR s.owner = o.owner)
            AND (s.expires_at IS NULL OR s.expires_at > o.now)
            AND s.max_turns IS NULL
            AND (s.max_messages IS NULL OR s.messages + cardinality(o.words) <= s.max_messages)

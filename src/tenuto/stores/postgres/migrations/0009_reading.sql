@@ -4,7 +4,10 @@ CREATE TYPE reading AS (
     key bytea, space bytea, owner bytea, whole boolean, now bigint, size bigint, before bigint, after bigint
 );
 
-CREATE TYPE page AS (nth int, code text, head sessions, lines bytea, more_before boolean, more_after boolean);
+-- A session that is not reached leaves its scope in `owner`, for the hijack guard.
+CREATE TYPE page AS (
+    nth int, code text, head sessions, owner json, lines bytea, more_before boolean, more_after boolean
+);
 
 -- One message more than asked for tells whether the page is the last.
 CREATE FUNCTION lines_before(head sessions, before bigint, size bigint) RETURNS bytea LANGUAGE plpgsql STABLE AS $$
@@ -29,6 +32,24 @@ BEGIN
 END
 $$;
 
+-- Why a session was not there to be read, for a caller that does not own it or comes too late. All cases take the same
+-- steps, lest the time tell them apart: a head's other columns stay where they are, and where there is no row, some
+-- other one is fetched.
+CREATE FUNCTION unread(a_key bytea, a_space bytea, now bigint) RETURNS page LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    answer page;
+BEGIN
+    SELECT code, owner INTO answer.code, answer.owner FROM (
+        SELECT CASE WHEN expires_at <= now THEN 'expired' ELSE 'foreign' END AS code, scope AS owner
+          FROM sessions WHERE key = a_key
+        UNION ALL
+        (SELECT 'absent', scope FROM sessions WHERE space = a_space ORDER BY shelf DESC LIMIT 1)
+    ) met LIMIT 1;
+    answer.code := coalesce(answer.code, 'absent');
+    RETURN answer;
+END
+$$;
+
 -- A page of `size` lines with one line beyond it, if there is one; `size` 0 asks for the head alone.
 CREATE FUNCTION read_session(op reading) RETURNS page LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -36,15 +57,14 @@ DECLARE
     head sessions;
 BEGIN
     PERFORM set_config('tenuto.space', op.space::text, true);
-    SELECT * INTO head FROM sessions WHERE key = op.key AND set_aside_at IS NULL;
+    SELECT * INTO head FROM sessions
+     WHERE key = op.key AND (op.whole OR owner = op.owner) AND (expires_at IS NULL OR expires_at > op.now);
+    IF head.ref IS NULL THEN
+        RETURN unread(op.key, op.space, op.now);
+    END IF;
+    answer.code := 'read';
     answer.head := head;
-    answer.code := CASE
-        WHEN head.ref IS NULL THEN 'absent'
-        WHEN head.expires_at <= op.now THEN 'expired'
-        WHEN NOT op.whole AND head.owner <> op.owner THEN 'foreign'
-        ELSE 'read'
-    END;
-    IF answer.code <> 'read' OR op.size = 0 OR head.messages = 0 THEN
+    IF op.size = 0 OR head.messages = 0 THEN
         answer.more_before := false;
         answer.more_after := false;
     ELSIF op.after IS NOT NULL THEN

@@ -36,6 +36,7 @@ BEGIN
     END IF;
     DELETE FROM messages WHERE ref = head.ref;
     DELETE FROM keyed WHERE ref = head.ref;
+    DELETE FROM traces WHERE ref = head.ref;
     UPDATE sessions SET context = '{}', metadata = '{}' WHERE ref = head.ref;
     head.context := '{}';
     head.metadata := '{}';
@@ -62,13 +63,15 @@ DECLARE
     answer told;
     head sessions;
     gone bigint;
+    first_gone bigint;
 BEGIN
     head := reach(a_key, a_space, an_owner, whole, now);
     IF head.ref IS NULL THEN
         RETURN unreached(head, a_key, an_owner, whole, now);
     END IF;
-    DELETE FROM messages WHERE ref = head.ref AND seq > after;
-    GET DIAGNOSTICS gone = ROW_COUNT;
+    WITH cut AS (DELETE FROM messages WHERE ref = head.ref AND seq > after RETURNING turn)
+    SELECT count(*), min(turn) INTO gone, first_gone FROM cut;
+    DELETE FROM traces WHERE ref = head.ref AND number >= first_gone;
     head.messages := head.messages - gone;
     IF head.messages = 0 THEN
         head.first_seq := head.last_seq + 1;
@@ -127,7 +130,7 @@ BEGIN
     IF head.ref IS NULL THEN
         RETURN unreached(head, a_key, an_owner, whole, now);
     END IF;
-    SELECT * INTO branch FROM sessions WHERE key = new_key AND set_aside_at IS NULL FOR UPDATE;
+    SELECT * INTO branch FROM sessions WHERE key = new_key FOR UPDATE;
     IF branch.expires_at <= now THEN
         PERFORM remove(branch.ref);
     ELSIF branch.ref IS NOT NULL THEN
@@ -184,7 +187,7 @@ CREATE FUNCTION set_aside(
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('tenuto.space', a_space::text, true);
-    UPDATE sessions SET set_aside_at = now, set_aside_why = why WHERE ref = a_ref AND set_aside_at IS NULL;
+    UPDATE sessions SET key = NULL, set_aside_at = now, set_aside_why = why WHERE ref = a_ref AND set_aside_at IS NULL;
     IF FOUND THEN
         DELETE FROM messages WHERE ref = a_ref AND seq >= without_from;
         PERFORM announce(writer, ARRAY[a_key]);

@@ -1,18 +1,10 @@
--- Finding a session, or making it where the call allows.
--- The caller brings what a new head would be: numbers, facts, owner, title, then variables.
-
--- Fields, numbers, and why they are new ('absent' or 'expired'); or nil and an answer.
--- Nothing is written before `settle`, so that a call refused later leaves everything as it was.
-local function find_or_create(create, at, key, producer)
-  local got, n = reach('k' .. key, 'p' .. producer)
-  if got or create == 0 or (n[1] ~= 'absent' and n[1] ~= 'expired') then return got, n end
-  local fresh = numbers_of(ARGV[at])
-  return { ARGV[at], ARGV[at + 2], ARGV[at + 1], ARGV[at + 3] }, fresh, n[1]
-end
-
--- Make a session real that was found to be absent. Leftovers of an earlier one under this id go.
-local function settle(n, incarnation, at, sets)
-  lay(ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], incarnation)
-  for i = at + 4, at + 3 + 2 * sets, 2 do call('HSET', VARS, ARGV[i], ARGV[i + 1]) end
-  if sets > 0 then n[HAS_VARS] = 1 end
+-- Make up a session where there is none and the call allows it. What a new head would be stands in ARGV from
+-- `new_at` on: numbers, facts, title, then variables. Returns to the caller at once where it may not.
+-- Gives why it is `made`, '' when it was there. Nothing is written before the call is sure to succeed.
+local made = ''
+if answer then
+  if create == 0 or (answer[1] ~= 'absent' and answer[1] ~= 'expired') then return answer end
+  raw, made, came, mark = ARGV[new_at], answer[1], false, false
+  n, owner = { struct.unpack(LAYOUT, raw) }, string.sub(raw, SIZE + 1)
+  facts, title = ARGV[new_at + 1], ARGV[new_at + 2]
 end

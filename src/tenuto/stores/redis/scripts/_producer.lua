@@ -1,10 +1,9 @@
--- Producers number what they send.
-
--- Whether a number is new after the last one known; the second result is an answer when numbers were skipped.
-local function is_new(producer, number, mark)
-  if producer == '' then return true end
+-- Producers number what they send. Takes the last number known as `mark`; says whether this one is `fresh`, and
+-- returns to the caller at once when numbers were skipped.
+local fresh = true
+if producer ~= '' then
   mark = tonumber(mark or 0)
-  if not mark then return nil, { 'corrupt', '' } end
-  if number > mark + 1 then return nil, { 'gap', mark + 1 } end
-  return number > mark
+  if not mark then return { 'corrupt', '' } end
+  if number > mark + 1 then return { 'gap', mark + 1 } end
+  fresh = number > mark
 end

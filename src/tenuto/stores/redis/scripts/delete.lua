@@ -1,6 +1,5 @@
--- needs: head
 -- Remove the session and everything of it.
-local got, n = reach()
-if not got then return n end
+-- include: head
+-- include: reach
 call('UNLINK', unpack(KEYS))
-return { 'ok', got[2], got[3] }
+return { 'ok', owner, facts }

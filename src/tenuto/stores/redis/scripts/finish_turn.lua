@@ -1,48 +1,58 @@
--- needs: head lasting write change once producer
--- Append the reply, add the usage, apply the changes, give the lease back.
+-- Append the reply, add the usage, apply the changes, keep the trace, give the lease back.
+-- const: TRACES_KEPT=100
+-- include: head
 local incarnation, turn, producer = ARGV[6], ARGV[7], ARGV[8]
-local _, place, abandoned, sent, number, tokens_high, tokens_low, cost_high, cost_low, titled, status, window, sets,
-  removals = struct.unpack('>i8i8i8i8i8i8i8i8i8i8i8i8i8i8', ARGV[5])
-local got, n = reach('i', 'l', 'p' .. producer)
-if not got then return n end
-if got[5] ~= incarnation then return { 'lost' } end
-local lease = got[6] or ''
-if n[LEASE_UNTIL] < 0 or string.sub(lease, 1, #turn + 1) ~= turn .. '\0' then
-  local closed = call('HGET', HEAD, 'c') == turn
-  local fields = not closed and n[KEYS_SEEN] > 0 and call('HGETALL', HEAD) or {}
-  for i = 1, #fields, 2 do
-    local record = string.sub(fields[i], 1, 1) == 'k' and read_keyed(fields[i + 1])
-    closed = closed or (record and record[DONE] == 1 and record.turn == turn)
-  end
-  return closed and { 'duplicate', got[1], got[3], got[4], variables(n), 0 } or { 'lost' }
+local _, place, abandoned, sent, number, tokens_high, tokens_low, cost_high, cost_low, changes, traced, epoch, version =
+  struct.unpack('>i8i8i8i8i8i8i8i8i8i8i8i8i8', ARGV[5])
+local bodies_at, at = 9, 9 + sent
+local raw, born, lease, mark = unpack(call('HMGET', HEAD, 's', 'i', 'l', 'p' .. producer))
+-- include: check
+if answer then return answer end
+if born ~= incarnation then return { 'lost' } end
+local foreseen = epoch == n[EPOCH] and version == n[VERSION]
+local brief = foreseen and changes == 0 and n[HAS_VARS] == 0
+local facts, title
+if not brief then
+  facts, title = unpack(call('HMGET', HEAD, 'f', 't'))
+  if not (facts and title) then return { 'corrupt', '' } end
 end
+if n[LEASE_UNTIL] < 0 or not lease or string.sub(lease, 1, #turn + 1) ~= turn .. '\0' then
+  -- include: closed
+end
+-- Asked before anything is written: a key of another type must stop the whole step.
+local replaced = traced == 1 and call('ZCOUNT', TRACES, place, place)
 
-local first, last, more = 0, -1, {}
+local first, last, more, offsets = 0, -1, { 'c', turn }
 if sent > 0 then
-  local fresh, clash = is_new(producer, number, got[7])
-  if clash then return clash end
+  -- include: producer
   if fresh then
-    first, last = append(n, 9, sent, place)
-    if producer ~= '' then more[1], more[2] = 'p' .. producer, number end
+    -- include: store
+    if producer ~= '' then more[3], more[4] = 'p' .. producer, number end
   end
 end
-local keyed = abandoned == 0 and read_keyed(string.sub(lease, #turn + 18))
-if keyed and n[KEYS_SEEN] - keyed[CAME] <= REMEMBERED then
-  keyed[DONE], keyed[REPLY_FIRST], keyed[REPLY_LAST] = 1, first, last
-  more[#more + 1] = 'k' .. string.sub(lease, #turn + 2, #turn + 17)
-  more[#more + 1] = write_keyed(keyed)
+-- An abandoned turn is not closed: a retry may take it up again.
+if abandoned == 1 then
+  more[1], more[2] = 'l', ''
+elseif #lease >= #turn + 74 then
+  -- behind turn and key stands what the key remembers; it is finished now, with this reply
+  local record = string.sub(lease, #turn + 18)
+  if n[KEYS_SEEN] - struct.unpack('>i8', record, 49) <= REMEMBERED then
+    more[#more + 1] = 'k' .. string.sub(lease, #turn + 2, #turn + 17)
+    more[#more + 1] = struct.pack('>i8', 1) .. string.sub(record, 9, 32) .. struct.pack('>i8i8', first, last)
+      .. string.sub(record, 49)
+  end
 end
 n[LEASE_UNTIL] = -1
-add(n, TOKENS, tokens_high, tokens_low)
-add(n, COST, cost_high, cost_low)
-local title = got[4]
-if titled == 1 then
-  title = ARGV[9 + sent]
-  call('HSET', HEAD, 't', title)
+-- include: spend
+if changes == 1 then
+  -- include: patch
 end
-if status >= 0 then n[STATUS] = status end
-if window >= 0 then n[WINDOW] = window end
-set_variables(n, 9 + sent + titled, sets, removals)
--- An abandoned turn is not closed: a retry may take it up again.
-local numbers, due = changed(n, got[2], abandoned == 0 and 'c' or 'l', abandoned == 0 and turn or '', unpack(more))
-return { 'ok', numbers, got[3], title, variables(n), due, first, last }
+-- include: changed
+if traced == 1 then
+  if replaced > 0 then call('ZREMRANGEBYSCORE', TRACES, place, place) end
+  call('ZADD', TRACES, place, ARGV[at])
+  if place > TRACES_KEPT then call('ZREMRANGEBYSCORE', TRACES, 1, place - TRACES_KEPT) end
+end
+if brief then return numbers end
+-- include: variables
+return { 'ok', numbers, facts, title, variables, first, last }

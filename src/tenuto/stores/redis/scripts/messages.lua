@@ -1,9 +1,8 @@
--- needs: head lasting read
 -- A page of the log: the newest, or those next before or after a sequence number.
+-- include: head
 local _, limit, before, after = struct.unpack('>i8i8i8i8', ARGV[5])
-local got, n = reach()
-if not got then return n end
-local numbers = touched(n, got[1])
+-- include: reach
+-- include: touch
 local found, beyond
 if after >= 0 then
   found = call('ZRANGEBYSCORE', LOG, string.format('(%.0f', after), '+inf', 'LIMIT', 0, limit + 1)
@@ -13,4 +12,5 @@ else
   found = call('ZREVRANGEBYSCORE', LOG, top, 1, 'LIMIT', 0, limit + 1)
   beyond = before < 0 and 0 or call('ZCOUNT', LOG, math.max(1, before), '+inf')
 end
-return { 'ok', numbers, got[3], got[4], variables(n), 0, found, beyond }
+-- include: variables
+return { 'ok', numbers, facts, title, variables, found, beyond }

@@ -1,6 +1,6 @@
--- needs: head
 -- The head as it stands, for listings, which check scope and deadline themselves.
+-- include: head
 caller, now = '', -1
-local got, n = reach()
-if not got then return n end
-return { 'ok', got[1], got[3], got[4], variables(n), 0 }
+-- include: reach
+-- include: variables
+return { 'ok', raw, facts, title, variables }

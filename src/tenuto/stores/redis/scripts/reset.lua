@@ -1,8 +1,8 @@
--- needs: head lasting write
--- Forget messages, context, metadata and idempotency keys; title, attributes, totals and marks stay.
-local got, n = reach()
-if not got then return n end
+-- Forget messages, traces, context, metadata and idempotency keys; title, attributes, totals and marks stay.
+-- include: head
+-- include: reach
 call('ZREMRANGEBYSCORE', LOG, 1, '+inf')
+call('ZREMRANGEBYSCORE', TRACES, 1, '+inf')
 call('HDEL', HEAD, 'l', 'c')
 for _, name in ipairs(n[KEYS_SEEN] > 0 and call('HKEYS', HEAD) or {}) do
   local kind = string.sub(name, 1, 1)
@@ -14,5 +14,7 @@ for _, name in ipairs(n[HAS_VARS] == 1 and call('HKEYS', VARS) or {}) do
 end
 n[KEYS_SEEN], n[LEASE_UNTIL], n[MESSAGES], n[WINDOW] = 0, -1, 0, n[SEQ] + 1
 n[EPOCH] = n[EPOCH] + 1
-local numbers, due = changed(n, got[2])
-return { 'ok', numbers, got[3], got[4], variables(n), due }
+local more = {}
+-- include: changed
+-- include: variables
+return { 'ok', numbers, facts, title, variables }

@@ -1,9 +1,18 @@
--- needs: head lasting write once
--- Forget the messages after a sequence number, and what idempotency keys remember of them.
+-- Forget the messages after a sequence number, what idempotency keys remember of them, and their turns' traces.
+-- include: head
+-- include: once
 local _, after = struct.unpack('>i8i8', ARGV[5])
-local got, n = reach()
-if not got then return n end
-n[MESSAGES] = n[MESSAGES] - call('ZREMRANGEBYSCORE', LOG, string.format('(%.0f', math.max(0, after)), '+inf')
+-- include: reach
+local from = string.format('(%.0f', math.max(0, after))
+if call('ZCARD', TRACES) > 1 then
+  -- A resumed turn's reply stands after later turns, so the lowest number may be that of any message.
+  local lowest = n[TURNS] + 1
+  for _, member in ipairs(call('ZRANGEBYSCORE', LOG, from, '+inf')) do
+    lowest = math.min(lowest, tonumber(string.match(member, '^{"seq":%d+,"turn":(%d+),')) or 1)
+  end
+  call('ZREMRANGEBYSCORE', TRACES, math.max(1, lowest), '+inf')
+end
+n[MESSAGES] = n[MESSAGES] - call('ZREMRANGEBYSCORE', LOG, from, '+inf')
 local fields = n[KEYS_SEEN] > 0 and call('HGETALL', HEAD) or {}
 for i = 1, #fields, 2 do
   if string.sub(fields[i], 1, 1) == 'k' then
@@ -12,12 +21,14 @@ for i = 1, #fields, 2 do
       call('HDEL', HEAD, fields[i])
     elseif record[DONE] == 1 and record[REPLY_LAST] > after then
       record[DONE], record[REPLY_FIRST], record[REPLY_LAST] = 0, 0, -1
-      call('HSET', HEAD, fields[i], write_keyed(record))
+      call('HSET', HEAD, fields[i], struct.pack(ROW, unpack(record)) .. record.turn .. '\0' .. record.fingerprint)
     end
   end
 end
 call('HDEL', HEAD, 'l', 'c')
 n[LEASE_UNTIL] = -1
 n[EPOCH] = n[EPOCH] + 1
-local numbers, due = changed(n, got[2])
-return { 'ok', numbers, got[3], got[4], variables(n), due }
+local more = {}
+-- include: changed
+-- include: variables
+return { 'ok', numbers, facts, title, variables }

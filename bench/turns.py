@@ -1,0 +1,199 @@
+"""What a whole turn costs beside its model: the chat with a model that answers at once, against the bare cycle.
+
+Both run in this process, in turn, with 32 callers on sessions of their own. The chat does everything it does for users:
+it finds the assistant, begins, assembles within the budget, streams, finishes with a trace, and has titles and
+summaries made behind the turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from statistics import median
+from time import perf_counter
+from typing import Final
+
+from msgspec.structs import replace
+from rich.console import Console
+
+from bench.contenders import LENGTH_OF_RATIOS
+from bench.grounds import ground, machine, working_folder
+from bench.ours import Ours, drafts_of, scope_of
+from bench.tables import Table
+from bench.workload import Turn, Words
+from tenuto.assistants import Assistants
+from tenuto.assistants.general import general_assistant
+from tenuto.chat import Chat, ChatRequest, Spending
+from tenuto.context import Counter
+from tenuto.model import Batch, Keeping, NewSession
+from tenuto.model.budget import Budgets
+from tenuto.model.policy import preset
+from tenuto.model.talk import Asking, Ended, ModelEvent, Said
+from tenuto.ports import Store, Tool, utc_now
+from tenuto.sessions import Announcer, Sessions
+from tenuto.stores.by_url import open_store
+from tenuto.upkeep import Upkeep
+
+MANY: Final = 32
+# Long histories take long to store first, so there are fewer of them.
+FEW: Final = 8
+LONG: Final = 10_000
+_ROUNDS: Final = 7
+_TURNS: Final = 4
+_SEEDED_AT_ONCE: Final = 250
+_UNCAPPED: Final = NewSession(keeping=Keeping(max_messages=None))
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Milliseconds at the median: of the bare cycle, of a whole turn, and of its steps."""
+
+    backend: str
+    history: int
+    callers: int
+    cycle: float
+    turn: float
+    steps: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def ratio(self) -> float:
+        """How many cycles a turn costs."""
+        return self.turn / self.cycle
+
+
+class _AtOnce:
+    """A model that has its answer ready."""
+
+    name = "at once"
+
+    def __init__(self, words: Words) -> None:
+        self._answers = [words.turn().assistant for _ in range(64)]
+        self._numbers = count()
+
+    async def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+        yield Said(text=self._answers[next(self._numbers) % len(self._answers)])
+        yield Ended(model=self.name, input_tokens=300, output_tokens=100)
+
+
+async def measure_turns(backend: str, url: str) -> list[Turns]:
+    """Cycle and turn side by side: of many callers, and of a few with short and with long histories."""
+    store = await open_store(url)
+    try:
+        cases = ((LENGTH_OF_RATIOS, MANY), (LENGTH_OF_RATIOS, FEW), (LONG, FEW))
+        return [await _measured(backend, store, history, callers) for history, callers in cases]
+    finally:
+        await store.close()
+
+
+async def _measured(backend: str, store: Store, history: int, callers: int) -> Turns:
+    words = Words()
+    bare = [f"bare-{history}-{callers}-{place}" for place in range(callers)]
+    talks = [f"talk-{history}-{callers}-{place}" for place in range(callers)]
+    for session in (*bare, *talks):
+        await _seed(store, session, [words.turn() for _ in range(history // 2)])
+    ours = Ours(store)
+    chat, upkeep = _chat(store, words)
+    steps: dict[str, list[float]] = {}
+
+    async def cycle(session: str) -> None:
+        await ours.cycle(session, words.turn())
+
+    async def turn(session: str) -> None:
+        reply = await chat.take_turn(scope_of(session), ChatRequest(text=words.turn().user, session_id=session))
+        for name, taken in reply.steps.items():
+            steps.setdefault(name, []).append(taken)
+
+    # A history that was never compressed is compressed once; that is no turn's cost.
+    await _together(turn, talks)
+    await upkeep.drain()
+    steps.clear()
+    cycles: list[float] = []
+    turns: list[float] = []
+    for _ in range(_ROUNDS):
+        cycles += await _together(cycle, bare)
+        turns += await _together(turn, talks)
+    await upkeep.drain()
+    return Turns(
+        backend,
+        history,
+        callers,
+        cycle=median(cycles) * 1000,
+        turn=median(turns) * 1000,
+        steps={name: median(taken) for name, taken in steps.items()},
+    )
+
+
+async def _together(do: Callable[[str], Awaitable[None]], sessions: Sequence[str]) -> list[float]:
+    """Seconds of each call, all sessions at once, several calls each."""
+
+    async def several(session: str) -> list[float]:
+        took = []
+        for _ in range(_TURNS):
+            began = perf_counter()
+            await do(session)
+            took.append(perf_counter() - began)
+        return took
+
+    return [one for took in await asyncio.gather(*map(several, sessions)) for one in took]
+
+
+async def _seed(store: Store, session: str, turns: Sequence[Turn]) -> None:
+    """A history whose messages were counted when they were written, as the chat's are."""
+    counter = Counter()
+    for first in range(0, len(turns), _SEEDED_AT_ONCE):
+        some = turns[first : first + _SEEDED_AT_ONCE]
+        drafts = tuple(counter.counted(draft) for turn in some for draft in drafts_of(turn))
+        batch = Batch(id=f"seed-{some[0].number}", messages=drafts, create=_UNCAPPED)
+        await store.append(scope_of(session), session, batch)
+
+
+def _chat(store: Store, words: Words) -> tuple[Chat, Upkeep]:
+    platform = preset("platform")
+    policies = replace(platform, sessions=replace(platform.sessions, keeping=_UNCAPPED.keeping))
+    sessions = Sessions(store=store, policy=policies.sessions, announcer=Announcer(clock=utc_now))
+    upkeep = Upkeep(sessions=sessions, sweep_every=policies.sessions.lease)
+    model = _AtOnce(words)
+    general = general_assistant(policies)
+    chat = Chat(
+        sessions=sessions,
+        traces=store,
+        assistants=Assistants([general], general.name),
+        models=lambda _: model,
+        spending=Spending(state=store, budgets=Budgets(), clock=utc_now),
+        clock=utc_now,
+        afterwards=upkeep,
+    )
+    return chat, upkeep
+
+
+def turn_table(found: Sequence[Turns]) -> Table:
+    """A row for each backend and length of history."""
+    names = list(dict.fromkeys(name for one in found for name in one.steps))
+    table = Table(
+        "A whole turn beside its model (median ms)",
+        ["backend", "messages", "at once", "bare cycle", "turn", "turn / cycle", *names],
+    )
+    for one in found:
+        steps = [f"{one.steps.get(name, 0):.2f}" for name in names]
+        table.add(one.backend, f"{one.history:,}", f"{one.cycle:.2f}", f"{one.turn:.2f}", f"{one.ratio:.2f} x", *steps)
+    return table
+
+
+def main() -> None:
+    """`python -m bench.turns [sqlite redis postgres]`."""
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    backends = sys.argv[1:] or ["sqlite", "redis"]
+    with working_folder(None) as folder:
+        console.print(machine(folder))
+        found: list[Turns] = []
+        for backend in backends:
+            with ground(backend, folder) as up:  # type: ignore[arg-type]  # checked by the ground itself
+                found += asyncio.run(measure_turns(backend, up.new_url()))
+        turn_table(found).show(console)
+
+
+if __name__ == "__main__":
+    main()

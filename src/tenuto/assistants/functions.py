@@ -1,0 +1,128 @@
+"""Plain functions as tools: the name is the tool's, the docstring tells the model, the types are the schema."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar, get_type_hints
+
+import msgspec
+
+from tenuto.errors import Invalid, InvalidSetting
+from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
+from tenuto.model.values import Json, JsonObject
+from tenuto.ports import SelfServing, Tool
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+Guess = Callable[[ToolTurn], JsonObject | None]
+Tell = Callable[[Json, ToolTurn], str]
+
+_OFFLINE: Final = "__tenuto_offline__"
+
+
+def offline(*, guess: Guess, tell: Tell) -> Callable[[_Function], _Function]:
+    """Let a function serve without a language model too: `guess` reads its arguments out of a question (`None` when it
+    is not wanted), `tell` says what it found."""
+
+    def mark(function: _Function) -> _Function:
+        setattr(function, _OFFLINE, (guess, tell))
+        return function
+
+    return mark
+
+
+def tool_of(function: Callable[..., Any]) -> Tool:
+    """The function as a tool. A parameter called `turn` is handed the turn, and no model sees it.
+
+    Raises:
+        InvalidSetting: a parameter has no type, or one that no model can fill in.
+    """
+    if hasattr(function, "spec") and hasattr(function, "run"):
+        ready: Tool = function
+        return ready
+    serving: tuple[Guess, Tell] | None = getattr(function, _OFFLINE, None)
+    return _FunctionTool(function) if serving is None else _ServingTool(function, *serving)
+
+
+class _FunctionTool:
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._fields = _fields(function)
+        self._takes_turn = "turn" in inspect.signature(function).parameters
+        self._arguments = msgspec.defstruct(
+            "Arguments",
+            [(name, *rest) for name, rest in self._fields.items()],
+            kw_only=True,
+            forbid_unknown_fields=True,
+        )
+        self.spec = ToolSpec(
+            name=function.__name__,
+            description=inspect.getdoc(function) or function.__name__,
+            parameters=_schema(self._arguments),
+        )
+
+    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+        """Call it; a plain function runs in a thread, so that it may wait."""
+        try:
+            fitting = msgspec.convert(arguments, self._arguments)
+        except msgspec.ValidationError as unfit:
+            raise Invalid(str(unfit)) from None
+        given = {name: getattr(fitting, name) for name in self._fields}
+        if self._takes_turn:
+            given["turn"] = turn
+        if inspect.iscoroutinefunction(self._function):
+            answer = await self._function(**given)
+        else:
+            answer = await asyncio.to_thread(self._function, **given)
+        if isinstance(answer, ToolOutcome):
+            return answer
+        return ToolOutcome(output=msgspec.to_builtins(answer))
+
+
+class _ServingTool(_FunctionTool):
+    def __init__(self, function: Callable[..., Any], guess: Guess, tell: Tell) -> None:
+        super().__init__(function)
+        self._guess = guess
+        self._tell = tell
+
+    def guess(self, turn: ToolTurn) -> JsonObject | None:
+        """What this question calls for."""
+        return self._guess(turn)
+
+    def tell(self, output: Json, turn: ToolTurn) -> str:
+        """What was found, in words."""
+        return self._tell(output, turn)
+
+
+def _fields(function: Callable[..., Any]) -> Mapping[str, tuple[Any, ...]]:
+    """The parameters a model fills in, as fields: type, and default where there is one."""
+    try:
+        hints = get_type_hints(function)
+    except (NameError, TypeError) as unknown:
+        raise InvalidSetting(function.__name__, f"its types cannot be read ({unknown})") from None
+    fields: dict[str, tuple[Any, ...]] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name == "turn":
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise InvalidSetting(function.__name__, f"{name} cannot be given by name")
+        if name not in hints:
+            raise InvalidSetting(function.__name__, f"{name} has no type")
+        default = () if parameter.default is parameter.empty else (parameter.default,)
+        fields[name] = (hints[name], *default)
+    return fields
+
+
+def _schema(arguments: type[msgspec.Struct]) -> JsonObject:
+    try:
+        schema = msgspec.json.schema(arguments)
+    except TypeError as unfit:
+        raise InvalidSetting("tools", f"a parameter's type has no JSON schema ({unfit})") from None
+    # One object, spelled out: models take no references at the top.
+    found: JsonObject = {**schema["$defs"].pop("Arguments")}
+    found.pop("title", None)
+    return {**found, "$defs": schema["$defs"]} if schema["$defs"] else found
+
+
+__all__ = ["SelfServing", "offline", "tool_of"]

@@ -1,0 +1,122 @@
+"""What tools hand on: goods and orders as plain JSON, for models, for clients and for the answer's own words.
+
+They are written out whole: a model that reads `"found": 0` invents less than one that reads nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+
+from tenuto.assistants.goods.intent import QueryIntent
+from tenuto.assistants.goods.item import Item, Order, OrderStatus
+from tenuto.model.prompt import Language
+from tenuto.model.values import Value
+
+
+class Card(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """An item with its name in the question's language."""
+
+    id: str
+    name: str
+    category: str
+    brand: str
+    price: float
+    currency: str
+    rating: float
+    sales: int
+    stock: int
+    attributes: dict[str, str]
+    tags: tuple[str, ...]
+
+
+class SearchAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """What `search_goods` found. With `near`, nothing fitted, and these came up when that condition was let go.
+
+    The averages are over all that fitted. `categories` are there when nothing particular was asked for.
+    """
+
+    goods: tuple[Card, ...] = ()
+    found: int = 0
+    query: QueryIntent = QueryIntent()
+    near: str | None = None
+    unknown: tuple[str, ...] = ()
+    average_price: float = 0.0
+    average_rating: float = 0.0
+    categories: tuple[str, ...] = ()
+    nothing_shown_before: bool = False
+
+
+class DetailsAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """What `goods_details` found; `which` are goods among which the question does not decide.
+
+    `fact` answers a question that no attribute does ("is it waterproof?"): noted, or not noted. `list_length` is
+    there when a place was named that the list shown last does not have.
+    """
+
+    goods: tuple[Card, ...] = ()
+    which: tuple[Card, ...] = ()
+    about: str | None = None
+    fact: bool | None = None
+    best_value: str | None = None
+    list_length: int | None = None
+    nothing_shown_before: bool = False
+
+
+class OrderCard(Value, frozen=True, kw_only=True):
+    """An order with its item's name in the question's language."""
+
+    id: str
+    name: str
+    quantity: int
+    total: float
+    currency: str
+    status: OrderStatus
+    ordered_on: date
+    tracking: str | None = None
+    expected_on: date | None = None
+    delivered_on: date | None = None
+
+
+class OrdersAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """What `my_orders` found; `shared` says that others in this chat would read the answer."""
+
+    orders: tuple[OrderCard, ...] = ()
+    more: int = 0
+    signed_in: bool = True
+    shared: bool = False
+    asked_for: bool = False
+    complaint: bool = False
+
+
+def card(item: Item, language: Language) -> Card:
+    """The item as shown."""
+    brand = item.brand_zh or item.brand if language is Language.CHINESE else item.brand or item.brand_zh
+    return Card(
+        id=item.id,
+        name=item.called(language),
+        category=item.category,
+        brand=brand,
+        price=item.price,
+        currency=item.currency,
+        rating=item.rating,
+        sales=item.sales,
+        stock=item.stock,
+        attributes=item.attributes,
+        tags=item.tags,
+    )
+
+
+def order_card(order: Order, language: Language) -> OrderCard:
+    """The order as shown."""
+    return OrderCard(
+        id=order.id,
+        name=order.called(language),
+        quantity=order.quantity,
+        total=order.total,
+        currency=order.currency,
+        status=order.status,
+        ordered_on=order.ordered_on,
+        tracking=order.tracking,
+        expected_on=order.expected_on,
+        delivered_on=order.delivered_on,
+    )

@@ -1,0 +1,146 @@
+"""What a question asks of the catalogue, and what the conversation has shown so far."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from tenuto.errors import Invalid
+from tenuto.model.values import JsonObject, Value
+
+Sort: TypeAlias = Literal["price", "price_desc", "rating", "sales", "value"]
+
+PREVIOUS: Final = "previous"  # in place of ids: the goods shown last
+MAX_LIMIT: Final = 20
+MAX_TERMS: Final = 8
+MAX_TERM_CHARACTERS: Final = 40
+MAX_KEPT: Final = 60
+
+_PLACE: Final = re.compile(r"at `\$\.?([a-z_]*)")
+_T = TypeVar("_T")
+
+
+class QueryIntent(Value, frozen=True, kw_only=True):
+    """A question put as a query. Everything given must hold; `among` narrows it to goods already shown."""
+
+    category: Annotated[
+        str | None,
+        Meta(
+            description="One of phones, laptops, tablets, headphones, watches, cameras, accessories, home, kitchen, "
+            "appliances, clothes, shoes, books, toys, food, beauty, sports, pets, or what this shop calls it"
+        ),
+    ] = None
+    terms: Annotated[
+        tuple[str, ...], Meta(description="Words that must fit: kind, feature, use or name, such as waterproof, 降噪")
+    ] = ()
+    without: Annotated[tuple[str, ...], Meta(description="Words that must not fit")] = ()
+    brand: Annotated[str | None, Meta(description="The brand, in any language")] = None
+    attributes: Annotated[
+        dict[str, str], Meta(description='Facts that must hold, such as {"color": "red", "storage": "256 GB"}')
+    ] = {}
+    min_price: Annotated[float | None, Meta(description="Lowest price in CNY")] = None
+    max_price: Annotated[float | None, Meta(description="Highest price in CNY")] = None
+    above: Annotated[float | None, Meta(description="More expensive than this, for 'a better one than that'")] = None
+    below: Annotated[float | None, Meta(description="Cheaper than this, for 'cheaper ones' than those shown")] = None
+    min_rating: Annotated[float | None, Meta(description="Lowest rating, from 0 to 5")] = None
+    in_stock: Annotated[bool, Meta(description="Only what can be had now")] = False
+    sort: Annotated[
+        Sort | None, Meta(description="Best first by: price (cheapest), price_desc, rating, sales, value (for money)")
+    ] = None
+    limit: Annotated[int, Meta(description="How many to show; 1 for a superlative such as 'the cheapest'")] = 5
+    rank: Annotated[int, Meta(description="Where to start in that order: 2 for 'the second cheapest'")] = 1
+    among: Annotated[
+        tuple[str, ...],
+        Meta(description='Ids to choose among; ["previous"] for the goods shown last ("which of them ...")'),
+    ] = ()
+    beyond: Annotated[tuple[str, ...], Meta(description="Ids to leave out, because they were shown already")] = ()
+
+
+class Details(Value, frozen=True, kw_only=True):
+    """A question about particular goods: by id, by place in what was shown last, or by name."""
+
+    ids: Annotated[tuple[str, ...], Meta(description="Ids of the goods")] = ()
+    places: Annotated[
+        tuple[int, ...], Meta(description="Places in the list shown last: 1 for the first one, -1 for the last one")
+    ] = ()
+    names: Annotated[tuple[str, ...], Meta(description="Names, or parts of names; two of them to compare")] = ()
+    about: Annotated[
+        str | None, Meta(description="What exactly is asked: price, stock, rating, or an attribute such as battery")
+    ] = None
+
+
+class OrderQuestion(Value, frozen=True, kw_only=True):
+    """A question about the asker's own orders; whose they are is never an argument."""
+
+    order: Annotated[str | None, Meta(description="The order number, if one was named")] = None
+    complaint: Annotated[bool, Meta(description="Whether the user complains about an order")] = False
+
+
+class Talk(Value, frozen=True, kw_only=True):
+    """What the conversation has shown: the last list with its prices, the item spoken of last, the last query."""
+
+    items: tuple[str, ...] = ()
+    prices: tuple[float, ...] = ()
+    focus: str | None = None
+    intent: QueryIntent | None = None
+
+    def price_of(self, item: str) -> float | None:
+        """What the item was shown at."""
+        return dict(zip(self.items, self.prices, strict=False)).get(item)
+
+
+def talk_in(state: JsonObject) -> Talk:
+    """What the tools left in the session. Clients may write there as well, so that anything unfit counts as nothing."""
+    try:
+        return msgspec.convert(state, Talk)
+    except (msgspec.ValidationError, Invalid):
+        return Talk()
+
+
+def state_of(talk: Talk) -> JsonObject:
+    """The state to leave behind: every key, so that none of an earlier turn shines through."""
+    return {
+        "items": list(talk.items[:MAX_KEPT]),
+        "prices": list(talk.prices[:MAX_KEPT]),
+        "focus": talk.focus,
+        "intent": None if talk.intent is None else as_json(talk.intent),
+    }
+
+
+def as_json(value: Value) -> JsonObject:
+    """A value as plain JSON: a tool's arguments, output or state."""
+    plain: JsonObject = msgspec.json.decode(msgspec.json.encode(value))
+    return plain
+
+
+def read_arguments(arguments: JsonObject, kind: type[_T]) -> _T:
+    """Arguments as a model makes them up: numbers as text and `null` for what is left out will do.
+
+    Raises:
+        Invalid: they do not fit; the message tells where, not what.
+    """
+    given = {name: value for name, value in arguments.items() if value is not None}
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as exc:
+        place = _PLACE.search(str(exc))
+        raise Invalid(f"the argument {place[1] or 'list' if place else 'list'} does not fit the schema") from None
+
+
+def schema_of(kind: type) -> JsonObject:
+    """The JSON schema of arguments, without references, as models take it."""
+    _, components = msgspec.json.schema_components((kind,))
+    properties = {name: _plain(field) for name, field in components[kind.__name__]["properties"].items()}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _plain(field: JsonObject) -> JsonObject:
+    """A field without its `null`: what is not wanted is left out."""
+    kept = {name: value for name, value in field.items() if name not in ("anyOf", "default")}
+    for option in field.get("anyOf", ()):
+        if option != {"type": "null"}:
+            kept |= option
+    return kept

@@ -1,0 +1,190 @@
+"""A `QueryIntent` put to a shelf: plain comparisons, in which no text can be anything but text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from statistics import fmean
+from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from tenuto.assistants.goods.intent import MAX_LIMIT, MAX_TERMS, PREVIOUS, QueryIntent, Sort, Talk
+from tenuto.assistants.goods.item import Item
+from tenuto.assistants.goods.shelf import Entry, Shelf
+from tenuto.assistants.goods.words import COLOR_WORDS, fold
+from tenuto.model.values import Value
+
+_Key: TypeAlias = Callable[[Item], float]
+_NEAR: Final = 3
+
+
+class Found(Value, frozen=True, kw_only=True):
+    """What a query brought.
+
+    `ranked` are the ids of the whole answer in order, as far as they are kept; `goods` those to show. Where nothing
+    fits, `near` names the condition that was let go to find something after all. `unknown` are words that this
+    catalogue does not know. The averages are those of everything that fits.
+    """
+
+    query: QueryIntent
+    goods: tuple[Item, ...] = ()
+    ranked: tuple[Item, ...] = ()
+    total: int = 0
+    near: str | None = None
+    unknown: tuple[str, ...] = ()
+    average_price: float = 0.0
+    average_rating: float = 0.0
+
+
+def search(shelf: Shelf, intent: QueryIntent, talk: Talk) -> Found:
+    """Everything that fits, best first."""
+    query, unknown = settled(shelf, intent, talk)
+    if _hopeless(query, unknown):
+        return Found(query=query, unknown=tuple(unknown))
+    found = _found(shelf, query, unknown)
+    if not found.total and query.category and query.terms:
+        found = _reworded(shelf, query, unknown, found)
+    if found.total or query.beyond:
+        return found
+    return next(_near(shelf, query, unknown), found)
+
+
+def settled(shelf: Shelf, intent: QueryIntent, talk: Talk) -> tuple[QueryIntent, list[str]]:
+    """The intent in the catalogue's own words, and the words that it does not have."""
+    category = shelf.category(intent.category) if intent.category else None
+    texts = (
+        intent.terms[:MAX_TERMS] if category or not intent.category else (*intent.terms[:MAX_TERMS], intent.category)
+    )
+    terms, unknown = shelf.known(texts)
+    brands = {term: brand for term in terms if (brand := shelf.brand(term)) is not None}
+    brand = shelf.brand(intent.brand) if intent.brand else next(iter(brands.values()), None)
+    if intent.brand and brand is None:
+        unknown.append(fold(intent.brand, 40))
+    query = replace(
+        intent,
+        category=category,
+        brand=brand,
+        terms=tuple(term for term in terms if term not in brands),
+        without=tuple(word for text in intent.without[:MAX_TERMS] for word in shelf.known((text,))[0]),
+        attributes=dict(_attribute(name, value) for name, value in list(intent.attributes.items())[:MAX_TERMS]),
+        among=talk.items if PREVIOUS in intent.among else intent.among,
+        limit=min(max(intent.limit, 1), MAX_LIMIT),
+        rank=min(max(intent.rank, 1), MAX_LIMIT),
+    )
+    return query, unknown
+
+
+def _attribute(name: str, value: str) -> tuple[str, str]:
+    key = fold(name, 40).replace("colour", "color").replace("颜色", "color")
+    folded = fold(value, 40).strip()
+    return key, COLOR_WORDS.get(folded.removesuffix("色"), folded) if key == "color" else folded
+
+
+def _hopeless(query: QueryIntent, unknown: list[str]) -> bool:
+    """Whether nothing the question named exists here; what is left of it would fit anything."""
+    named = query.category or query.terms or query.brand or query.among
+    return bool(unknown) and not named
+
+
+def _found(shelf: Shelf, query: QueryIntent, unknown: list[str], near: str | None = None) -> Found:
+    fitting = [entry.item for entry in _pool(shelf, query) if _fits(entry, query)]
+    ranked = sorted(fitting, key=_order(shelf, query.sort))
+    start = query.rank - 1
+    return Found(
+        query=query,
+        goods=tuple(ranked[start : start + query.limit]),
+        ranked=tuple(ranked[:MAX_LIMIT]),
+        total=len(ranked),
+        near=near,
+        unknown=tuple(unknown),
+        average_price=round(fmean(item.price for item in ranked), 2) if ranked else 0.0,
+        average_rating=round(fmean(item.rating for item in ranked), 2) if ranked else 0.0,
+    )
+
+
+def _reworded(shelf: Shelf, query: QueryIntent, unknown: list[str], found: Found) -> Found:
+    """The category taken as a mere word: "cat food" is no food, but it is called so."""
+    again = _found(shelf, replace(query, category=None, terms=(*query.terms, query.category or "")), unknown)
+    return again if again.total else found
+
+
+def _pool(shelf: Shelf, query: QueryIntent) -> Iterable[Entry]:
+    if query.among:
+        return [shelf.by_id[id_] for id_ in dict.fromkeys(query.among) if id_ in shelf.by_id]
+    return shelf.entries
+
+
+def _fits(entry: Entry, query: QueryIntent) -> bool:
+    item = entry.item
+    return (
+        (query.category is None or item.category == query.category)
+        and (query.brand is None or query.brand in (item.brand, item.brand_zh))
+        and (query.min_price is None or item.price >= query.min_price)
+        and (query.max_price is None or item.price <= query.max_price)
+        and (query.above is None or item.price > query.above)
+        and (query.below is None or item.price < query.below)
+        and (query.min_rating is None or item.rating >= query.min_rating)
+        and (not query.in_stock or item.stock > 0)
+        and item.id not in query.beyond
+        and all(_has(entry, name, value) for name, value in query.attributes.items())
+        and all(map(entry.fits, query.terms))
+        and not any(map(entry.fits, query.without))
+    )
+
+
+def _has(entry: Entry, name: str, value: str) -> bool:
+    """By the attribute itself or, as in "green tea", by the item's words."""
+    held = fold(entry.item.attributes.get(name, ""), 80)
+    return value == held or value.replace(" ", "") in held.replace(" ", "").split("-") or entry.fits(value)
+
+
+def _order(shelf: Shelf, sort: Sort | None) -> Callable[[Item], tuple[bool, float, float, str]]:
+    """What is sold out comes last in any order; ties go to the better value."""
+    keys: dict[Sort | None, _Key] = {
+        "price": lambda item: item.price,
+        "price_desc": lambda item: -item.price,
+        "rating": lambda item: -item.rating,
+        "sales": lambda item: -item.sales,
+        "value": lambda item: -shelf.value(item),
+        None: lambda item: -item.rating * (1 + item.sales) ** 0.1,
+    }
+    key = keys[sort]
+    return lambda item: (item.stock == 0, key(item), -shelf.value(item), item.id)
+
+
+def _near(shelf: Shelf, query: QueryIntent, unknown: list[str]) -> Iterator[Found]:
+    """Answers to the query with one condition let go, the dearest to the asker last."""
+    for name, without in _looser(shelf, query):
+        found = _found(shelf, replace(query, **without, limit=_NEAR, rank=1), unknown, name)
+        if found.total:
+            yield replace(found, query=query)
+
+
+def _looser(shelf: Shelf, query: QueryIntent) -> Iterator[tuple[str, dict[str, Any]]]:
+    scoped = query.category is not None or bool(query.among)
+    if (kind := _kind(shelf, query)) is not None:
+        yield "among", {"among": (), "category": kind}
+    if query.without:
+        yield "without", {"without": ()}
+    if query.attributes and (scoped or query.terms or query.brand):
+        yield "attributes", {"attributes": {}}
+    if query.terms and (scoped or query.brand):
+        yield "terms", {"terms": ()}
+    for term in query.terms if len(query.terms) > 1 else ():
+        yield "terms", {"terms": (term,)}
+    free = {"min_price": None, "max_price": None, "above": None, "below": None}
+    if query.max_price is not None or query.below is not None:
+        yield "price", {**free, "sort": "price"}
+    if query.min_price is not None or query.above is not None:
+        yield "price", {**free, "sort": "price_desc"}
+    if query.min_rating is not None:
+        yield "rating", {"min_rating": None, "sort": "rating"}
+    if query.brand is not None and (scoped or query.terms):
+        yield "brand", {"brand": None}
+    if query.in_stock:
+        yield "stock", {"in_stock": False}
+
+
+def _kind(shelf: Shelf, query: QueryIntent) -> str | None:
+    """The category of the goods that the query chooses among."""
+    return next((item.category for item in shelf.items(query.among)), None)

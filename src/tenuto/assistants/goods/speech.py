@@ -1,0 +1,210 @@
+"""How people ask: what is best, which number, and the small words that mean nothing to a catalogue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from tenuto.assistants.goods.intent import Sort
+from tenuto.assistants.goods.words import either
+from tenuto.model.values import Value
+
+_SMALL_WORDS: Final = """
+a about above actually all also am among an and another any anybody anyone anything are around as at available be
+been before below best better between bit brand brands bucks budget but buy buying by can carry catalogue cheap
+cheaper check choice choose cny color colors colour colours compare comparison cost costs could currently deal
+describe description details did difference do does doing dollars don't each either else ever find for from get
+getting give go goes good goods got great had has have having hello help here hey hi how i i'd i'll i'm i've if in
+info information instead into is it item items its just kind kinds know less let like list little look looking lot
+made make many may maybe me memory mine model models money more most much must my need needs new nice no not now of
+off ok okay on one ones only option options or other others our out over own perhaps please prefer price priced
+prices product products purchase ram rated rating ratings really recommend recommendation recommendations
+recommended right rmb roughly s screen search see sell selling shall she shop should show size so some somebody
+someone something sort sorts spec specs star stars stock storage stuff such suggest suggestion suggestions sure t
+tell than thank thanks that that's the their them then there these they thing things think this those to today too
+try type types under up us use used using versus very vs want wanted wants was we well were what what's when where
+which who whose why will wish with within without work works worth would wouldn't yes yet you your yuan
+"""
+_SMALL_PHRASES: Final = """
+有没有 有什么 有哪些 有木有 有啥 还有没有 还有什么 还有哪些 推荐一下 推荐 介绍一下 介绍 给我 帮我 帮忙 我想要 我想买
+我想 想要 想买 我要 我需要 需要 请问 请 看看 看一下 看一看 看下 找一下 找找 查一下 查找 查询 搜索 搜一下 来一 一下
+一些 一点 有点 几款 几个 几种 几台 哪些 哪个 哪款 哪种 哪一款 哪一个 哪里 什么样 什么 怎么样 怎么 如何 多少钱 多少
+可以 能不能 能否 是否 是不是 适合 合适 比较 一款 一个 一台 一部 一双 一本 一件 一种 这种 那种 这样 那样 你们 你们店
+我们 店里 这里 这儿 现在 目前 今天 最近 商品 产品 东西 牌子 品牌 款式 价格 价位 价钱 预算 左右 以内 以下 以上 之间
+人民币 块钱 内存 存储 屏幕 颜色 用的 穿的 使用 以及 或者 还是 而且 并且 但是 不过 因为 所以 都不要 那款 这款 那个
+这个 那台 这台 那双 这双 那本 这本 那件 这件 算了 谢谢 你好 您好 麻烦 好吗 行吗 可以吗 吗 呢 吧 啊 呀 嘛 的 了 和 与
+或 跟 、 帮 您
+"""
+
+
+class Goodness(Value, frozen=True, kw_only=True):
+    """A way to be first; `most` tells superlatives from mere wishes."""
+
+    sort: Sort
+    pattern: re.Pattern[str]
+    most: bool
+
+
+def _good(sort: Sort, most: bool, english: str, chinese: str) -> Goodness:
+    return Goodness(sort=sort, most=most, pattern=re.compile(rf"\b(?:{english})\b|{chinese}"))
+
+
+# Superlatives first, the more special before the more general: "best value" is not just "best".
+GOODNESS: Final = (
+    _good(
+        "value",
+        True,
+        r"best (?:value|deal|buy|bang)(?: for (?:the |your |my )?(?:money|price|buck))?"
+        r"|(?:most|best) (?:cost[- ]effective|value for money|bang for (?:the|your) buck|worth(?: it| buying)?)"
+        r"|(?:greatest|highest|most) value|best price[- ](?:performance|quality)(?: ratio)?",
+        r"性价比(?:是)?最[高好强大]|最(?:有|具)性价比|性价比之王|最划算|最值得?买?|最超值|最物有所值",
+    ),
+    _good(
+        "price",
+        True,
+        r"cheapest|lowest[- ]price[ds]?|lowest prices?|least expensive|most affordable|lowest cost",
+        r"最便宜|最低价|价格最低|价钱最低|最实惠|最平价|最省钱|最不贵",
+    ),
+    _good(
+        "price_desc",
+        True,
+        r"most expensive|priciest|dearest|highest[- ]priced?|most luxurious|most premium",
+        r"最贵|价格最高|最高端|最高档|最豪华",
+    ),
+    _good(
+        "sales",
+        True,
+        r"best[- ]?sell(?:ing|ers?)|most popular|most sold|most bought|top[- ]sell(?:ing|ers?)|hottest",
+        r"销量(?:是)?最[高好大多]|卖[得的]最[好火多]|最畅销|最热[门销]?|最火爆?|最受欢迎|买[得的]?最多|人气最[高旺]|销量(?:第一|冠军)",
+    ),
+    _good(
+        "rating",
+        True,
+        r"(?:best|highest|top)[- ](?:rated|reviewed|ratings?|quality)|best reviews?|best|finest|top[- ]notch",
+        r"评[价分](?:是)?最[高好]|口碑最[好佳]|质量最[好佳]|最好评|最好用?|最佳|最优质|好评最多",
+    ),
+    _good(
+        "value",
+        False,
+        r"good value|value for money|cost[- ]effective|worth (?:the money|buying|it)|bang for (?:the|your) buck"
+        r"|good deals?|price[- ](?:performance|quality)(?: ratio)?",
+        r"性价比(?:比?较|更|很|要)?[高好]?|划算|超值|物有所值|值得买",
+    ),
+    _good(
+        "price",
+        False,
+        r"cheap|affordable|inexpensive|low[- ](?:cost|priced?)|budget|economical|not (?:too |very |so )?expensive",
+        r"便宜|实惠|平价|低价|省钱|经济型|不(?:太|要太)?贵|价格低",
+    ),
+    _good("price_desc", False, r"expensive|premium|high[- ]end|luxury|pricey|flagship", r"高端|高档|豪华|贵[一]?点"),
+    _good(
+        "sales",
+        False,
+        r"popular|trending|hot[- ]selling|hot",
+        r"热销|热门|畅销|爆款|受欢迎|销量[高好]|人气",
+    ),
+    _good(
+        "rating",
+        False,
+        r"(?:well|highly)[- ](?:rated|reviewed)|good reviews?|good|great|nice|better|high[- ]quality|decent",
+        r"口碑好|评[价分][高好]|质量好|好评|好用|不错|靠谱|更好|好一?[点些]",
+    ),
+)
+
+ORDINALS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        name: place
+        for place, names in enumerate(
+            (
+                "first 1st",
+                "second 2nd",
+                "third 3rd",
+                "fourth 4th",
+                "fifth 5th",
+                "sixth 6th",
+                "seventh 7th",
+                "eighth 8th",
+                "ninth 9th",
+                "tenth 10th",
+            ),
+            1,
+        )
+        for name in names.split()
+    }
+)
+_COUNT_WORDS: Final = "one two three four five six seven eight nine ten"
+_COUNTS: Final = {word: number for number, word in enumerate(_COUNT_WORDS.split(), 1)}
+_DIGITS: Final = {digit: number for number, digit in enumerate("零一二三四五六七八九")} | {"两": 2, "〇": 0}
+_POWERS: Final = {"十": 10, "百": 100, "千": 1000, "万": 10_000, "k": 1000}
+
+
+def number(text: str) -> float:
+    """A number written in digits (`2,000`, `1.5k`, `3千`), in English or in Chinese words (两千五)."""
+    text = text.strip().replace(",", "").replace(" ", "")
+    if text in _COUNTS:
+        return float(_COUNTS[text])
+    if text[:1].isdecimal():
+        bare = text.rstrip("k千万百")
+        return float(bare) * (_POWERS[text[len(bare)]] if len(bare) < len(text) else 1)
+    return _chinese_number(text)
+
+
+def _chinese_number(text: str) -> float:
+    total, section, digit, power = 0, 0, 0, 1
+    for character in text:
+        if character in _DIGITS:
+            digit = _DIGITS[character]
+        else:
+            power = _POWERS[character]
+            if power == 10_000:
+                total, section = (section + digit or 1) * power, 0
+            else:
+                section += (digit or 1) * power
+            digit = 0
+    if digit and power > 10 and text[-2:-1] != "零":  # 两千五 is 2500
+        digit *= power // 10
+    return float(total + section + digit)
+
+
+# Words of people for words of the catalogue; any of them will do.
+SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        word: tuple(meant.split())
+        for words, meant in (
+            ("child children boy girl son daughter baby toddler", "kid baby"),
+            ("elderly grandma grandpa grandmother grandfather parents", "senior"),
+            ("girlfriend wife mother mom mum woman lady ladies", "women"),
+            ("boyfriend husband father dad man", "men"),
+            ("present birthday", "gift"),
+            ("game games gamer", "gaming"),
+            ("run runner jogging", "running"),
+            ("sport", "sports"),
+            ("anc noise-canceling canceling", "noise-cancelling cancelling"),
+            ("pants", "trousers jeans"),
+            ("jumper pullover", "sweater"),
+            ("bike cycling", "bike bicycle"),
+            ("study studying school", "student"),
+            ("work", "office business"),
+            ("sci-fi scifi", "科幻"),
+            ("画画 绘图 画图", "画画 绘画"),
+            ("photo photos photography", "camera 拍照"),
+            ("孩子 小孩 小孩子 小朋友 宝宝 儿子 女儿", "儿童 宝宝"),
+            ("老年人 爷爷 奶奶 爸妈 父母 长辈", "老人"),
+            ("女朋友 女友 老婆 妻子 妈妈 女生 女孩子 女性", "女士 女装"),
+            ("男朋友 男友 老公 丈夫 爸爸 男生 男性", "男士 男装"),
+            ("礼物 送人 生日礼物 礼品", "礼物 送礼 礼盒"),
+            ("玩游戏 打游戏", "游戏"),
+            ("锻炼", "健身"),
+            ("上班 工作", "办公"),
+            ("上学 大学生", "学生"),
+            ("拍照片 照相", "拍照"),
+        )
+        for word in words.split()
+    }
+)
+
+STOP_WORDS: Final = frozenset(_SMALL_WORDS.split())
+# Longest first, so that no piece of one is left behind.
+STOP_PHRASES: Final = re.compile(either(_SMALL_PHRASES))

@@ -1,0 +1,184 @@
+"""What a visitor wants to know: which rule, its meaning or a story, what was listed before, or anything else.
+
+Talk before the question tells what "the first one" and "it" are; it is never taken for a fact (C1).
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Final
+
+from tenuto.assistants.npc.corpus import Corpus, Evidence
+from tenuto.model.talk import ToolTurn
+from tenuto.model.values import JsonObject, Value
+
+
+class Wish(StrEnum):
+    """What kind of answer is wanted."""
+
+    LIST = "list"
+    MEANING = "meaning"
+    STORY = "story"
+    ORIGIN = "origin"
+    ABOUT = "about"
+    SEARCH = "search"
+
+
+class Wanted(Value, frozen=True, kw_only=True):
+    """A question, understood as far as rules go: the wish, the rule it is about, and words to search by."""
+
+    wish: Wish
+    query: str
+    rule: int | None = None
+
+
+class Focus(Value, frozen=True, kw_only=True):
+    """What a character and its visitor were talking about."""
+
+    rule: int | None = None
+    listed: bool = False
+    evidence: tuple[str, ...] = ()
+
+
+_NUMBERS: Final = {character: place for place, character in enumerate("一二三四五六七八九十", 1)}
+_ORDINALS: Final = {
+    word: place
+    for place, words in enumerate(
+        (
+            ("first", "one", "1st"),
+            ("second", "two", "2nd"),
+            ("third", "three", "3rd"),
+            ("fourth", "four", "4th"),
+            ("fifth", "five", "5th"),
+            ("sixth", "six", "6th"),
+            ("seventh", "seven", "7th"),
+            ("eighth", "eight", "8th"),
+            ("ninth", "nine", "9th"),
+            ("tenth", "ten", "10th"),
+        ),
+        1,
+    )
+    for word in words
+}
+_PLACE: Final = re.compile(
+    r"第\s*(?P<zh>[一二三四五六七八九十]|\d{1,2})\s*[条则个点句项]?"
+    r"|\b(?P<en>first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|\d{1,2}(?:st|nd|rd|th))\b"
+    r"|\b(?:rule|number|no\.?)\s*(?P<num>\d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten)\b",
+    re.IGNORECASE,
+)
+_LAST: Final = re.compile(r"最后一[条则个]|\bthe last (?:one|rule)?\b", re.IGNORECASE)
+_NEXT: Final = re.compile(r"下一[条则个]|\bthe next (?:one|rule)?\b", re.IGNORECASE)
+_STORY: Final = re.compile(r"故事|事迹|例子|典故|传说|\b(stor(?:y|ies)|tales?|examples?|anecdotes?)\b", re.IGNORECASE)
+_MEANING: Final = re.compile(
+    r"意思|含义|何意|怎么理解|如何理解|解释|什么道理|\b(mean(?:s|ing)?|explain|understand|sense)\b", re.IGNORECASE
+)
+_RULES: Final = re.compile(r"家训|家规|族规|祖训|规矩|\b(?:family |house |ten )?(?:rules|precepts)\b", re.IGNORECASE)
+_ALL: Final = re.compile(
+    r"有哪些|哪几|哪十|几条|几则|多少|全部|所有|列|是什么[?？]?$|讲讲|介绍|说说"
+    r"|\b(what are|which|list|all|tell me|how many|name)\b",
+    re.IGNORECASE,
+)
+_ORIGIN: Final = re.compile(r"谁|何时|什么时候|哪年|来历|由来|年代|\b(who|when|wrote|origin|year)\b", re.IGNORECASE)
+_BACK: Final = re.compile(
+    r"[它这那]|其中|刚才|上面|具体|详细|还有|再|呢[?？]?$|\b(it|its|this|that|them|those|these|more|concrete|detail)\b",
+    re.IGNORECASE,
+)
+_WHO_ARE_YOU: Final = re.compile(
+    r"你是谁|您是谁|你叫什么|您叫什么|自我介绍|\bwho are you\b|\byour name\b", re.IGNORECASE
+)
+_SMALL_TALK: Final = re.compile(
+    r"\W*(?:(?:你好|您好|嗨|哈喽|早上好|晚上好|谢谢|多谢|感谢|再见|拜拜|好的|好|嗯|哦|明白了?|知道了"
+    r"|hi|hello|hey|thanks?|thank you|good (?:morning|evening|day)|bye|goodbye|ok|okay|great|i see)"
+    r"[啊呀了吧哦,，!！.。~ ]*){1,4}(?:very much|a lot)?\W*",
+    re.IGNORECASE,
+)
+_OURSELVES: Final = re.compile(
+    r"我叫|我的名字|我是谁|我姓|我来自|我喜欢|我刚才|我问|你还?记得我|我们刚才|聊了什么"
+    r"|\b(my name|i am|i'm|who am i|call me|i like|i love|i come from|did i|do you remember me|we talked"
+    r"|i (?:just )?(?:asked|said))\b",
+    re.IGNORECASE,
+)
+_LOOKED_AT: Final = 2000
+
+
+def understand(turn: ToolTurn, corpus: Corpus) -> Wanted | None:
+    """What is asked for, `None` for small talk and for what only the conversation knows."""
+    question = turn.question[:_LOOKED_AT].strip()
+    if _WHO_ARE_YOU.search(question):
+        return Wanted(wish=Wish.ABOUT, query=question)
+    if _SMALL_TALK.fullmatch(question) or _OURSELVES.search(question):
+        return None
+    focus = focus_of(turn)
+    rule = _rule(question, focus, corpus)
+    if _lists(question, rule):
+        return Wanted(wish=Wish.LIST, query=question)
+    if rule is None and focus.rule is not None and _points_back(question, corpus):
+        rule = focus.rule
+    if _ORIGIN.search(question) and (_RULES.search(question) or (rule is not None and rule == focus.rule)):
+        return Wanted(wish=Wish.ORIGIN, query=question, rule=rule)
+    if rule is not None and _STORY.search(question):
+        return Wanted(wish=Wish.STORY, query=question, rule=rule)
+    if rule is not None:
+        return Wanted(wish=Wish.MEANING, query=question, rule=rule)
+    return Wanted(wish=Wish.SEARCH, query=question, rule=rule)
+
+
+def focus_of(turn: ToolTurn) -> Focus:
+    """What this character and its visitor were talking about; anybody may have written the state, so it is checked."""
+    kept = turn.state.get(turn.persona or "")
+    if not isinstance(kept, dict):
+        return Focus()
+    rule, listed, evidence = kept.get("rule"), kept.get("listed"), kept.get("evidence")
+    return Focus(
+        rule=rule if type(rule) is int else None,
+        listed=listed is True,
+        evidence=tuple(map(str, evidence)) if isinstance(evidence, list) else (),
+    )
+
+
+def kept(turn: ToolTurn, focus: Focus) -> JsonObject:
+    """The focus as the session keeps it, apart for each character."""
+    return {turn.persona or "": {"rule": focus.rule, "listed": focus.listed, "evidence": list(focus.evidence)}}
+
+
+def _rule(question: str, focus: Focus, corpus: Corpus) -> int | None:
+    """The rule a question names, by its place or by its words."""
+    rules = corpus.of("rule")
+    known = {piece.rule for piece in rules}
+    place = _PLACE.search(question)
+    if place is not None and (focus.listed or focus.rule is not None or _RULES.search(question) or place["zh"]):
+        number = _number(place)
+        return number if number in known else None
+    if _LAST.search(question) and (focus.listed or _RULES.search(question)):
+        return max((rule for rule in known if rule is not None), default=None)
+    if _NEXT.search(question) and focus.rule is not None:
+        return focus.rule + 1 if focus.rule + 1 in known else None
+    return next((piece.rule for piece in rules if _names(question, piece)), None)
+
+
+def _number(place: re.Match[str]) -> int:
+    word = (place["zh"] or place["en"] or place["num"]).lower()
+    if word in _NUMBERS:
+        return _NUMBERS[word]
+    return _ORDINALS.get(word) or int(re.sub(r"\D", "", word))
+
+
+def _names(question: str, rule: Evidence) -> bool:
+    folded = question.lower()
+    names = [title.lower() for title in rule.title.values()]
+    # Of four Chinese characters the first two are what people say.
+    return any(name in folded or (not name.isascii() and name[:2] in folded) for name in names)
+
+
+def _lists(question: str, rule: int | None) -> bool:
+    about_all = _RULES.search(question) and _ALL.search(question)
+    return rule is None and bool(about_all) and not _ORIGIN.search(question)
+
+
+def _points_back(question: str, corpus: Corpus) -> bool:
+    """Whether the question leans on what was said: it says so, or asks for nothing of its own."""
+    if _BACK.search(question) or _STORY.search(question) or _MEANING.search(question):
+        best = corpus.search(question, limit=1)
+        return not best or best[0].cover < 0.75 or best[0].piece.kind in ("meaning", "story", "rule")
+    return False

@@ -1,0 +1,75 @@
+"""How a character answers out of the evidence itself, and how an answer of a model is held to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from tenuto.assistants.assistant import in_language
+from tenuto.assistants.npc.characters import PLAIN, Character
+from tenuto.assistants.npc.corpus import ID
+from tenuto.model.prompt import Language
+from tenuto.model.talk import ToolResult, ToolTurn
+
+_CITED: Final = re.compile(rf"[ \t]*[\[【(（]({ID.pattern}(?:\s*[,，、;；]\s*{ID.pattern})*)[\]】)）]")
+_SPLIT: Final = re.compile(r"\s*[,，、;；]\s*")
+_LISTED: Final = {
+    Language.ENGLISH: "The family has {count} rules:",
+    Language.CHINESE: "家训共有{count}则：",
+}
+_BASED_ON: Final = {Language.ENGLISH: " (Evidence: {ids})", Language.CHINESE: "（依据：{ids}）"}
+
+
+def told(
+    lines: Sequence[tuple[str, str, str, str]],
+    character: Character,
+    language: Language,
+    careful: bool,
+    listing: bool,
+) -> str:
+    """Pieces as (id, kind, title, text), in the character's voice, each with its id."""
+    voice = character.careful if careful else character.opening
+    opening = in_language(voice, language)
+    gap = "" if language is Language.CHINESE or not opening else " "
+    if listing:
+        heading = _LISTED[language].format(count=len(lines))
+        rows = [f"{place}. {title} [{name}]" for place, (name, _, title, _) in enumerate(lines, 1)]
+        return f"{opening}{gap}{heading}\n" + "\n".join(rows)
+    colon = "：" if language is Language.CHINESE else ": "
+    shown = [line for line in lines if line[1] != "rule" or len(lines) == 1]
+    rows = [
+        f"{'' if len(lines) == 1 and kind != 'story' else title + colon}{text} [{name}]"
+        for name, kind, title, text in shown
+    ]
+    return f"{opening}{gap}" + "\n".join(rows)
+
+
+def refusal(character: Character, language: Language) -> str:
+    """What a character says when the records hold nothing."""
+    return in_language(character.refusal, language) or in_language(PLAIN.refusal, language)
+
+
+def held_to_evidence(answer: str, results: tuple[ToolResult, ...], turn: ToolTurn) -> str:
+    """The answer with citations that are true: invented ids go, and where none is left the evidence is named (C1)."""
+    given = _given(results)
+    text = _CITED.sub(lambda match: _kept(match, given), answer)
+    if not given or any(name in text for name in given):
+        return text
+    named = ", ".join(f"[{name}]" for name in given[:3])
+    return text.rstrip() + _BASED_ON[turn.language].format(ids=named)
+
+
+def _given(results: tuple[ToolResult, ...]) -> list[str]:
+    """The ids the model was given in this turn."""
+    found: list[str] = []
+    for result in results:
+        evidence = result.output.get("evidence") if isinstance(result.output, dict) else None
+        if isinstance(evidence, (list, tuple)):
+            found += [piece["id"] for piece in evidence if isinstance(piece, dict) and isinstance(piece.get("id"), str)]
+    return found
+
+
+def _kept(match: re.Match[str], given: list[str]) -> str:
+    true = [name for name in _SPLIT.split(match[1]) if name in given]
+    return match[0].replace(match[1], ", ".join(true)) if true else ""

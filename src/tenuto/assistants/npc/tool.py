@@ -1,0 +1,176 @@
+"""The tool that looks up evidence: it runs before any model for every factual question, and decides how to answer."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from tenuto.assistants.npc.characters import PLAIN, Character
+from tenuto.assistants.npc.corpus import Corpus, Evidence
+from tenuto.assistants.npc.reading import Focus, Wanted, Wish, focus_of, kept, understand
+from tenuto.assistants.npc.telling import refusal, told
+from tenuto.errors import Invalid
+from tenuto.model.prompt import Piece
+from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
+from tenuto.model.values import Json, JsonObject, Value
+
+NAME: Final = "retrieve_evidence"
+# Of the question's weight: from here on the evidence is about it, and from here on it says something at least.
+_SURE: Final = 0.5
+_SOMETHING: Final = 0.3
+_SHOWN: Final = 4
+# A model may weigh more pieces than a visitor wants to hear.
+_TOLD: Final = 2
+
+
+class PolicyMode(StrEnum):
+    """How far the evidence carries an answer (C1)."""
+
+    NORMAL = "normal"
+    CONSERVATIVE = "conservative"
+    REFUSE = "refuse"
+
+
+class Shown(Value, frozen=True, kw_only=True):
+    """A piece of evidence, in the question's language."""
+
+    id: str
+    kind: str
+    title: str
+    text: str
+
+
+class Found(Value, frozen=True, kw_only=True):
+    """What the tool answers."""
+
+    policy_mode: PolicyMode
+    wish: Wish
+    evidence: tuple[Shown, ...] = ()
+
+
+class RetrieveEvidence:
+    """Finds the pieces of evidence a question is about."""
+
+    def __init__(self, corpus: Corpus, characters: dict[str, Character]) -> None:
+        self._corpus = corpus
+        self._characters = characters
+        self.spec = ToolSpec(
+            name=NAME,
+            description=(
+                "Look up facts in the evidence store of the site. The only source of facts about rules, people, "
+                "places, stories and visits."
+            ),
+            parameters={
+                "type": "object",
+                "properties": {
+                    "query": {"type": "string", "description": "What to look up, in full words."},
+                    "rule": {"type": "integer", "minimum": 1, "description": "The number of a family rule."},
+                    "wish": {"type": "string", "enum": [wish.value for wish in Wish]},
+                },
+                "required": ["query"],
+            },
+        )
+
+    def guess(self, turn: ToolTurn) -> JsonObject | None:
+        """Wanted by every question but small talk and what only the conversation knows."""
+        wanted = understand(turn, self._corpus)
+        if wanted is None:
+            return None
+        arguments: JsonObject = {"query": wanted.query, "wish": wanted.wish.value}
+        if wanted.rule is not None:
+            arguments["rule"] = wanted.rule
+        return arguments
+
+    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+        """Look it up."""
+        wanted = _wanted(arguments)
+        pieces, mode = self._found(wanted, turn)
+        found = Found(policy_mode=mode, wish=wanted.wish, evidence=tuple(_shown(piece, turn) for piece in pieces))
+        focus = _focus(wanted, pieces, focus_of(turn))
+        named = [{"id": piece.id, "title": piece.title} for piece in found.evidence]
+        return ToolOutcome(
+            output={
+                "policy_mode": mode.value,
+                "wish": found.wish.value,
+                "evidence": msgspec.to_builtins(found.evidence),
+            },
+            pieces=tuple(Piece(id=piece.id, text=f"{piece.title}: {piece.text}") for piece in found.evidence),
+            data={"policy_mode": mode.value, "evidence": named},
+            state=kept(turn, focus),
+            reply=refusal(self.character(turn), turn.language) if mode is PolicyMode.REFUSE else None,
+        )
+
+    def tell(self, output: Json, turn: ToolTurn) -> str:
+        """The evidence itself, in the character's voice."""
+        try:
+            found = msgspec.convert(output, Found)
+        except msgspec.ValidationError:
+            return refusal(self.character(turn), turn.language)
+        careful = found.policy_mode is PolicyMode.CONSERVATIVE
+        lines = [(piece.id, piece.kind, piece.title, piece.text) for piece in found.evidence]
+        if found.wish is Wish.SEARCH:
+            lines = lines[:_TOLD]
+        return told(lines, self.character(turn), turn.language, careful, listing=found.wish is Wish.LIST)
+
+    def character(self, turn: ToolTurn) -> Character:
+        """Who is asked."""
+        return self._characters.get(turn.persona or "", PLAIN)
+
+    def _found(self, wanted: Wanted, turn: ToolTurn) -> tuple[tuple[Evidence, ...], PolicyMode]:
+        exact = self._exact(wanted, turn)
+        if exact:
+            return exact, PolicyMode.NORMAL
+        hits = self._corpus.search(wanted.query, turn.persona, _SHOWN)
+        best = hits[0].cover if hits else 0.0
+        if best < _SOMETHING:
+            return (), PolicyMode.REFUSE
+        enough = tuple(hit.piece for hit in hits if hit.cover >= max(_SOMETHING, best * 0.8))
+        # A search that leads to one thing is answered with that thing, not with its neighbours.
+        shown = enough[:1] if len(enough) > 1 and hits[0].score > 1.6 * hits[1].score else enough
+        return shown, PolicyMode.NORMAL if best >= _SURE else PolicyMode.CONSERVATIVE
+
+    def _exact(self, wanted: Wanted, turn: ToolTurn) -> tuple[Evidence, ...]:
+        """What a question names outright: the list, a rule's meaning, its story, the character itself."""
+        corpus, persona = self._corpus, turn.persona
+        match wanted.wish:
+            case Wish.LIST:
+                return corpus.of("rule", persona=persona)
+            case Wish.STORY:
+                return corpus.of("story", wanted.rule, persona)[:2] if wanted.rule is not None else ()
+            case Wish.MEANING:
+                if wanted.rule is None:
+                    return ()
+                return (*corpus.of("rule", wanted.rule, persona), *corpus.of("meaning", wanted.rule, persona))
+            case Wish.ORIGIN:
+                return corpus.of("origin", persona=persona)
+            case Wish.ABOUT:
+                about = corpus.by_id.get(self.character(turn).introduces or "")
+                return (about,) if about is not None else ()
+            case Wish.SEARCH:
+                return ()
+
+
+def _wanted(arguments: JsonObject) -> Wanted:
+    """The arguments, whoever made them up."""
+    try:
+        return msgspec.convert({"wish": Wish.SEARCH.value, **arguments}, Wanted)
+    except msgspec.ValidationError as unfit:
+        raise Invalid(str(unfit)) from None
+
+
+def _shown(piece: Evidence, turn: ToolTurn) -> Shown:
+    return Shown(id=piece.id, kind=piece.kind, title=piece.titled(turn.language), text=piece.said(turn.language))
+
+
+def _focus(wanted: Wanted, pieces: tuple[Evidence, ...], before: Focus) -> Focus:
+    """What the talk is about now: a rule stays in focus until another one comes."""
+    if not pieces:
+        return before
+    ids = tuple(piece.id for piece in pieces[:12])
+    if wanted.wish is Wish.LIST:
+        return Focus(rule=None, listed=True, evidence=ids)
+    numbers = [piece.rule for piece in pieces if piece.rule is not None]
+    rule = wanted.rule or (numbers[0] if numbers else before.rule)
+    return Focus(rule=rule, listed=before.listed, evidence=ids)

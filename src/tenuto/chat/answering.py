@@ -1,0 +1,144 @@
+"""Asking the model until it has answered: words go out as they come, tools it calls for are run in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenuto.chat.timing import Steps
+from tenuto.chat.toolbox import Emit, Toolbox
+from tenuto.context import Counter, cut
+from tenuto.context.tokens import as_text
+from tenuto.errors import ModelFailed, ModelTimeout
+from tenuto.model import Role, text_part, tool_call, tool_result
+from tenuto.model.prompt import PromptMessage
+from tenuto.model.talk import Asking, Called, Ended, Said, ToolCall, ToolResult
+from tenuto.model.values import JsonObject
+from tenuto.ports import ChatModel, Tool
+
+# What is left of a tool's output when the prompt is full.
+_LEAST_OUTPUT: Final = 16
+
+
+@dataclass(slots=True)
+class Answer:
+    """What the model said and did, as far as it came."""
+
+    text: str = ""
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_nanos: int = 0
+    offline: bool = False
+    fell_back: bool = False
+    # The calls and results of the rounds before the last words, as they will be stored: (role, parts).
+    exchanges: list[tuple[Role, tuple[JsonObject, ...]]] = field(default_factory=list)
+
+    def add(self, ended: Ended) -> None:
+        """Add up what a round cost."""
+        self.model = ended.model
+        self.input_tokens += ended.input_tokens
+        self.output_tokens += ended.output_tokens
+        self.cost_nanos += ended.cost_nanos
+        self.offline = ended.offline
+        self.fell_back = self.fell_back or ended.fell_back
+
+
+@dataclass(slots=True, kw_only=True)
+class Answering:
+    """One model, asked for one answer. `room` is what the prompt may still grow by, in tokens."""
+
+    model: ChatModel
+    tools: Sequence[Tool]
+    toolbox: Toolbox
+    counter: Counter
+    steps: Steps
+    emit: Emit
+    rounds: int
+    timeout: timedelta
+    room: int
+    answer: Answer = field(default_factory=Answer)
+
+    async def run(self, asking: Asking) -> Answer:
+        """Ask until there is an answer. What came so far stays in `answer`, also when this raises.
+
+        Raises:
+            ModelFailed: the model failed, said nothing, or would not stop calling tools.
+        """
+        for left in range(self.rounds, -1, -1):
+            said, calls = await self._round(asking if left else replace(asking, tools=()))
+            if not calls:
+                break
+            if not left:
+                raise ModelFailed(self.model.name, "calls for tools again and again")
+            asking = await self._serve(asking, said, calls)
+        if not self.answer.text.strip():
+            raise ModelFailed(self.model.name, "answered nothing")
+        return self.answer
+
+    async def _round(self, asking: Asking) -> tuple[str, list[ToolCall]]:
+        """One request: its words and the tools it calls for."""
+        said: list[str] = []
+        calls: list[ToolCall] = []
+        with self.steps.step("model"):
+            try:
+                async with (
+                    asyncio.timeout(self.timeout.total_seconds()),
+                    aclosing(self.model.answer(asking, self.tools)) as events,  # type: ignore[type-var]
+                ):
+                    async for event in events:
+                        match event:
+                            case Said(text=text):
+                                said.append(await self._say(text))
+                            case Called(call=call):
+                                calls.append(call)
+                            case Ended():
+                                self.answer.add(event)
+            except TimeoutError:
+                raise ModelTimeout(self.model.name) from None
+        return "".join(said), calls
+
+    async def _say(self, text: str) -> str:
+        text = sound(text)
+        if text:
+            self.answer.text += text
+            await self.emit(Said(text=text))
+        return text
+
+    async def _serve(self, asking: Asking, said: str, calls: list[ToolCall]) -> Asking:
+        """Run the tools, and put calls and results behind the prompt."""
+        with self.steps.step("tools"):
+            results = [await self.toolbox.run(call) for call in calls]
+        words = (text_part(said),) if said else ()
+        asked = (*words, *(tool_call(call.id, call.name, call.arguments) for call in calls))
+        told = tuple(tool_result(result.call.id, self._fitting(result)) for result in results)
+        self.answer.exchanges += [(Role.ASSISTANT, asked), (Role.TOOL, told)]
+        if said:
+            # The words before a call are kept with it; the answer is what comes after.
+            self.answer.text = ""
+        behind = (PromptMessage(role=Role.ASSISTANT, parts=asked), PromptMessage(role=Role.TOOL, parts=told))
+        return replace(asking, messages=(*asking.messages, *behind), results=tuple(self.toolbox.results))
+
+    def _fitting(self, result: ToolResult) -> object:
+        """The tool's output, cut visibly when the prompt has no room for all of it."""
+        text = as_text(result.output)
+        tokens = self.counter.count(text)
+        if tokens <= self.room:
+            self.room -= tokens
+            return result.output
+        shown = cut(text, max(self.room, _LEAST_OUTPUT), self.counter.count, tokens)
+        self.room = max(0, self.room - self.counter.count(shown))
+        return shown
+
+
+def sound(text: str) -> str:
+    """What a model said, without what no store can keep."""
+    if "\0" in text:
+        text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return text if text.isascii() else text.encode(errors="replace").decode()

@@ -1,0 +1,99 @@
+"""What a turn is asked for, and what it gives back: whole, or event by event."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from tenuto.errors import Invalid
+from tenuto.model.prompt import Language, Manifest
+from tenuto.model.talk import Said
+from tenuto.model.values import JsonObject, Value, checked_text
+
+
+class ChatRequest(Value, frozen=True, kw_only=True):
+    """Somebody's words for an assistant.
+
+    Without a session id a talk begins, the same one for the same `key`; without an assistant the session's own goes
+    on, or the default one begins. `regenerate` answers the last words anew, `edit` takes back everything from the
+    message of that sequence number on and says `text` instead. `profile` tells what is known of the user.
+    """
+
+    text: str = ""
+    session_id: str | None = None
+    assistant: str | None = None
+    persona: str | None = None
+    key: str | None = None
+    fingerprint: str | None = None
+    language: Language | None = None
+    regenerate: bool = False
+    edit: int | None = None
+    profile: JsonObject = {}
+
+    def __post_init__(self) -> None:
+        checked_text(self.text, "the message")
+        if self.regenerate and self.edit is not None:
+            raise Invalid("answer anew or edit, not both")
+        if (self.regenerate or self.edit is not None) and self.session_id is None:
+            raise Invalid("to answer anew or to edit, name the session")
+        if self.regenerate and self.text:
+            raise Invalid("an answer made anew takes no message: the last one is answered again")
+        if not self.regenerate and not self.text.strip():
+            raise Invalid("the message is empty")
+
+
+class Reply(Value, frozen=True, kw_only=True):
+    """The answer, and how it came to be.
+
+    `repeated` says that this key was answered before and nothing was done again. `degraded` names what the answer had
+    to do without: `store` (it is not kept), `fallback_model`, `tools`.
+    """
+
+    session_id: str
+    trace_id: str
+    turn: int
+    assistant: str
+    text: str
+    model: str = ""
+    offline: bool = False
+    title: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_nanos: int = 0
+    manifest: Manifest | None = None
+    degraded: tuple[str, ...] = ()
+    data: JsonObject = {}
+    steps: dict[str, float] = {}
+    repeated: bool = False
+    created: bool = False
+
+
+class Started(Value, frozen=True, kw_only=True):
+    """The words are stored and the turn is under way."""
+
+    session_id: str
+    trace_id: str
+    turn: int
+    created: bool
+
+
+class ToolStarted(Value, frozen=True, kw_only=True):
+    """A tool is being run."""
+
+    name: str
+
+
+class ToolEnded(Value, frozen=True, kw_only=True):
+    """A tool is done; `failed` names the error."""
+
+    name: str
+    milliseconds: float
+    failed: str | None = None
+
+
+class Answered(Value, frozen=True, kw_only=True):
+    """The turn is finished and stored. Its text is the whole answer, also where it differs from the words streamed."""
+
+    reply: Reply
+
+
+ChatEvent: TypeAlias = Started | Said | ToolStarted | ToolEnded | Answered

@@ -1,0 +1,83 @@
+"""What was spent: kept per tenant and day, and held against the budgets before a model is asked (A6)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+from weakref import WeakValueDictionary
+
+from tenuto.errors import TenutoError, VersionConflict
+from tenuto.model import Scope, Session, StateEntry, Usage
+from tenuto.model.budget import Budgets
+from tenuto.ports import Clock, StateStore
+
+_NAMESPACE: Final = "spent"
+_TRIES: Final = 20
+_log = logging.getLogger(__name__)
+
+
+class Spending:
+    """Keeps what each tenant spent today, beside the sessions, so that deleting a session gives nothing back.
+
+    It is added after a turn was stored: a process that dies in between forgets that one turn.
+    """
+
+    def __init__(self, *, state: StateStore, budgets: Budgets, clock: Clock) -> None:
+        self.budgets = budgets
+        self._state = state
+        self._clock = clock
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def check(self, scope: Scope, head: Callable[[], Awaitable[Session | None]]) -> None:
+        """Refuse a turn that may not be paid for; `head` brings its session, if there is one.
+
+        Raises:
+            BudgetExhausted: nothing was stored and no model asked.
+        """
+        if self.budgets.per_tenant:
+            self.budgets.check_tenant(_usage(await self._today(scope)))
+        if self.budgets.per_session:
+            session = await head()
+            if session is not None:
+                self.budgets.check_session(session)
+
+    async def add(self, scope: Scope, usage: Usage) -> None:
+        """Add what a turn cost to its tenant's day; a store that is away costs the tenant nothing."""
+        if not self.budgets.per_tenant or usage == Usage():
+            return
+        lock = self._locks.setdefault(scope.tenant, asyncio.Lock())
+        async with lock:
+            try:
+                await self._added(scope, usage)
+            except TenutoError as failed:
+                _log.warning("a turn was not added to its tenant's spending: %s", failed.code)
+
+    async def _added(self, scope: Scope, usage: Usage) -> None:
+        for _ in range(_TRIES):
+            entry = await self._today(scope)
+            spent = _usage(entry)
+            value = {"tokens": spent.tokens + usage.tokens, "cost_nanos": spent.cost_nanos + usage.cost_nanos}
+            try:
+                await self._state.write_state(
+                    _tenant(scope), _NAMESPACE, self._day(), value, if_version=entry.version if entry else 0
+                )
+            except VersionConflict:
+                continue
+            return
+        _log.warning("a turn was not added to its tenant's spending: too many writers")
+
+    async def _today(self, scope: Scope) -> StateEntry | None:
+        return await self._state.read_state(_tenant(scope), _NAMESPACE, self._day())
+
+    def _day(self) -> str:
+        return self._clock().date().isoformat()
+
+
+def _tenant(scope: Scope) -> Scope:
+    return Scope(tenant=scope.tenant)
+
+
+def _usage(entry: StateEntry | None) -> Usage:
+    return Usage(**entry.value) if entry is not None else Usage()

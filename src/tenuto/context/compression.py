@@ -1,0 +1,254 @@
+"""When talk is compressed, and which part of it: whole turns from the beginning, the newest stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tenuto.context.assembly import room_of
+from tenuto.context.summaries import is_summary, summary_draft, summary_in, talk_in
+from tenuto.context.tokens import MESSAGE_TOKENS, Counter
+from tenuto.model.message import Message, Role
+from tenuto.model.policy import ContextPolicy
+from tenuto.model.prompt import PromptPolicy
+from tenuto.model.session import Keeping, Session
+from tenuto.model.talk import Summary
+from tenuto.model.values import Value
+
+__all__ = [
+    "Due",
+    "Limits",
+    "compresses",
+    "due",
+    "is_summary",
+    "limits_of",
+    "slides_out",
+    "summary_draft",
+    "summary_in",
+    "talk_in",
+]
+
+# A compression leaves room to grow: the next one is due when the prompt has doubled, not with the next turn.
+_AFTER: Final = 0.7
+# However much the system prompt and its like take, a third of what they leave is the talk's own.
+_LEAST_SHARE: Final = 1 / 3
+# Uncovered talk must not come near the stored cap, beyond which messages make room for new ones.
+_NEAR_CAP: Final = 0.8
+# A summary takes no more of the prompt than this.
+_SUMMARY_SHARE: Final = 6
+
+
+class Limits(Value, frozen=True, kw_only=True):
+    """How long a summary may be."""
+
+    tokens: int
+    characters: int | None = None
+
+
+class Due(Value, frozen=True, kw_only=True):
+    """A compression to be made: `cover` goes into the summary, together with the `previous` one.
+
+    `seen` is the newest message that was there, `since` the first that is context.
+    """
+
+    cover: tuple[Message, ...]
+    previous: Summary | None
+    seen: int
+    since: int
+
+
+def compresses(context: ContextPolicy) -> bool:
+    """Whether sessions under this policy are compressed at all."""
+    return context.compress_at is not None or context.compress_over is not None
+
+
+def limits_of(prompt: PromptPolicy, context: ContextPolicy, counter: Counter) -> Limits:
+    """How long summaries are for prompts of that size."""
+    share = max(16, room_of(prompt, counter) // _SUMMARY_SHARE)
+    return Limits(tokens=min(context.summary_tokens, share), characters=context.summary_characters)
+
+
+def slides_out(session: Session, covered: int, adding: int) -> bool:
+    """Whether storing so many more entries could push out messages that no summary covers yet."""
+    cap = session.keeping.max_messages
+    open_from = max(covered + 1, session.window_start)
+    return cap is not None and session.last_seq - open_from + 1 + adding > cap
+
+
+def due(
+    session: Session,
+    messages: Sequence[Message],
+    counter: Counter,
+    prompt: PromptPolicy,
+    context: ContextPolicy,
+    *,
+    previous: Summary | None = None,
+    taken: int = 0,
+    adding: int = 0,
+    more: bool = False,
+) -> Due | None:
+    """What to cover now, `None` when nothing is to be done.
+
+    `messages` are the end of the session's log, from the first uncovered message on or from further back; `more`
+    tells that newer ones were not loaded, and `previous` is the summary where it may not be among them. `taken` are the
+    prompt's tokens that talk cannot have (system prompt, preferences, the share of recall), `adding` the entries about
+    to be stored. Tool calls and results count like words.
+    """
+    if not compresses(context):
+        return None
+    previous = previous or summary_in(messages, session.window_start)
+    begins = max(previous.through + 1 if previous is not None else 1, session.window_start)
+    log = [message for message in messages if message.seq >= begins]
+    talk = talk_in(log)
+    if not talk:
+        return None
+    measured = _measured(talk, counter, prompt, context, taken, previous)
+    pressed = _pressed(session.keeping, len(log) + adding, session.turns - talk[0].turn + 1)
+    if not (more or pressed or measured.over()):
+        return None
+    between = _between(talk)
+    if more:
+        cut = (between.turns or between.runs or between.pairs or [0])[-1]
+    else:
+        room = _room_under(session.keeping, adding) if pressed else None
+        cut = _cut(between, measured, len(talk) - room if room is not None else 0)
+    if not cut:
+        return None
+    return Due(cover=talk[:cut], previous=previous, seen=talk[-1].seq, since=session.window_start)
+
+
+def _pressed(keeping: Keeping, entries: int, turns: int) -> bool:
+    """Whether uncovered talk comes near the stored caps."""
+    near = [(entries, keeping.max_messages), (turns, keeping.max_turns)]
+    return any(cap is not None and held >= _NEAR_CAP * cap for held, cap in near)
+
+
+def _room_under(keeping: Keeping, adding: int) -> int | None:
+    """How many messages may stay uncovered under the stored cap: half of it, or what is left beside new ones."""
+    cap = keeping.max_messages
+    return None if cap is None else max(1, min(cap // 2, cap - adding))
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """Open talk against its limits: `tokens[p]` and `shown[p]` are what is left of it when `p` messages are covered."""
+
+    tokens: list[int]
+    shown: list[int]
+    most_tokens: float | None
+    most_messages: int | None
+    keep_tokens: float | None
+    keep_messages: int
+
+    def over(self) -> bool:
+        """Whether the talk has grown past one of its limits."""
+        by_tokens = self.most_tokens is not None and self.tokens[0] > self.most_tokens
+        return by_tokens or (self.most_messages is not None and self.shown[0] > self.most_messages)
+
+    def small_enough(self, cut: int) -> bool:
+        """Whether what a cut leaves has room to grow."""
+        by_tokens = self.keep_tokens is None or self.tokens[cut] <= self.keep_tokens
+        return by_tokens and self.shown[cut] <= self.keep_messages
+
+
+def _measured(
+    talk: Sequence[Message],
+    counter: Counter,
+    prompt: PromptPolicy,
+    context: ContextPolicy,
+    taken: int,
+    previous: Summary | None,
+) -> _Measured:
+    room = room_of(prompt, counter)
+    cap = prompt.message_tokens or max(16, room // 4)
+    shown = [int(message.role is not Role.ITEM) for message in talk]
+    costs = [
+        min(counter.message(message), cap) + MESSAGE_TOKENS if counts else 0
+        for message, counts in zip(talk, shown, strict=True)
+    ]
+    most = _most_tokens(room, taken, context.compress_at)
+    held = counter.text(previous.text, previous.tokens) if previous is not None else 0
+    return _Measured(
+        tokens=_sums(costs, held),
+        shown=_sums(shown, 0),
+        most_tokens=most,
+        most_messages=context.compress_over,
+        # The next summary may be as long as its limit, whatever the previous one takes.
+        keep_tokens=None if most is None else _AFTER * most - limits_of(prompt, context, counter).tokens + held,
+        keep_messages=context.keep_verbatim,
+    )
+
+
+def _most_tokens(room: int, taken: int, ratio: float | None) -> float | None:
+    return None if ratio is None else max(ratio * room - taken, _LEAST_SHARE * (room - taken))
+
+
+def _sums(values: Sequence[int], above: int) -> list[int]:
+    """The sums from each place to the end."""
+    sums = [above]
+    for value in reversed(values):
+        sums.append(sums[-1] + value)
+    sums.reverse()
+    return sums
+
+
+def _cut(between: _Between, measured: _Measured, least: int) -> int:
+    """How many messages to cover: as few as leave a small enough rest, between whole turns if that is possible.
+
+    The newest turn stays whole however long it is, unless the stored cap would take it apart: `least` must go.
+    """
+    for allowed in (between.turns, between.runs):
+        fitting = next((cut for cut in allowed if cut >= least and measured.small_enough(cut)), None)
+        if fitting is not None:
+            return fitting
+    newest = between.runs[-1] if between.runs else 0
+    if newest >= least:
+        return newest
+    return next((cut for cut in between.pairs if cut >= least), (between.pairs or [0])[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Between:
+    """Places where talk can be cut, from strict to lax.
+
+    At `turns` no turn is on both sides. At `runs` the turn changes, though an earlier one may come back later: the
+    answer of a turn that was resumed. At `pairs` only tool calls keep their results.
+    """
+
+    turns: list[int]
+    runs: list[int]
+    pairs: list[int]
+
+
+def _between(talk: Sequence[Message]) -> _Between:
+    last = {message.turn: place for place, message in enumerate(talk)}
+    answered = _answers(talk)
+    pairs = [cut for cut, reach in _reaches(talk, lambda place: answered.get(place, place)) if reach < cut]
+    runs = [cut for cut in pairs if talk[cut - 1].turn != talk[cut].turn]
+    whole = {cut for cut, reach in _reaches(talk, lambda place: last[talk[place].turn]) if reach < cut}
+    return _Between(turns=[cut for cut in runs if cut in whole], runs=runs, pairs=pairs)
+
+
+def _reaches(talk: Sequence[Message], ends: Callable[[int], int]) -> Iterator[tuple[int, int]]:
+    """For each cut, how far something that begins before it reaches."""
+    furthest = 0
+    for place in range(len(talk) - 1):
+        furthest = max(furthest, ends(place))
+        yield place + 1, furthest
+
+
+def _answers(talk: Sequence[Message]) -> dict[int, int]:
+    """Where the last result of each message's tool calls stands. It follows before anything else is said."""
+    answered: dict[int, int] = {}
+    waiting: dict[str, int] = {}
+    for place, message in enumerate(talk):
+        asked = {str(part.get("id")): place for part in message.parts if part["type"] == "tool_call"}
+        for part in message.parts:
+            if part["type"] == "tool_result":
+                call = waiting.pop(str(part.get("call_id")), None)
+                if call is not None:
+                    answered[call] = place
+        if asked or any(part["type"] == "text" and part["text"] for part in message.parts):
+            waiting = asked
+    return answered

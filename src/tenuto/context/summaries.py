@@ -1,0 +1,117 @@
+"""Summaries as entries of a session's log: what they look like there, and which of them may be believed.
+
+An entry speaks for the talk up to one message, and stays true for as long as that talk is the session's own. It is
+believed if the last message it covers stands before it in the log. Where that message was not loaded, or has made room
+under the stored cap, there must be a witness: the first message that was loaded lies behind the covered one and was
+seen by the summary's maker. Sequence numbers are never given twice, and a truncation or a reset that takes the covered
+message takes all that was said after it; so a witness that still stands proves that the words were not taken back while
+their summary was being made. An entry with neither is passed over, and the raw messages speak for themselves.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from tenuto.model.message import Draft, Message, Role
+from tenuto.model.talk import Summary
+
+_TYPE: Final = "summary"
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """What the log holds: besides the summary, how far its maker saw, and where the context began then."""
+
+    text: str
+    through: int
+    through_id: str
+    seen: int = 0
+    since: int = 1
+    tokens: int = 0
+    made_by: str = ""
+
+
+def is_summary(message: Draft) -> bool:
+    """Whether this entry of the log is a summary, and nothing anybody said."""
+    return message.role is Role.ITEM and any(part["type"] == _TYPE for part in message.parts)
+
+
+def talk_in(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The log without summaries: a summary written while a turn ran stands between its question and its answer."""
+    return tuple(message for message in messages if not is_summary(message))
+
+
+def summary_in(messages: Sequence[Message], window_start: int = 1) -> Summary | None:
+    """The summary that covers most, of those in this end of a log that may be believed.
+
+    Its `through` reaches up to the message that follows the covered ones, so that nothing lies between the two. What
+    lies before `window_start` is no context any more, and neither is a summary of it.
+    """
+    found = [
+        (entry, place)
+        for place, message in enumerate(messages)
+        if message.role is Role.ITEM
+        for entry in _entries(message)
+    ]
+    for entry, place in sorted(found, key=lambda one: (one[0].through, one[1]), reverse=True):
+        through = _covered(entry, place, messages)
+        if through is not None and min(through, entry.through) >= window_start and entry.since >= window_start:
+            return Summary(
+                text=entry.text,
+                through=through,
+                through_id=entry.through_id,
+                tokens=entry.tokens,
+                made_by=entry.made_by,
+            )
+    return None
+
+
+def summary_draft(summary: Summary, *, message_id: str, sent_at: datetime, seen: int, since: int) -> Draft:
+    """The summary on its way into the log; `seen` is the newest message its maker saw, `since` the context's first."""
+    part = {
+        "type": _TYPE,
+        "text": summary.text,
+        "through": summary.through,
+        "through_id": summary.through_id,
+        "seen": seen,
+        "since": since,
+        "tokens": summary.tokens,
+        "made_by": summary.made_by,
+    }
+    return Draft(id=message_id, role=Role.ITEM, sent_at=sent_at, parts=(part,))
+
+
+def _entries(message: Message) -> list[_Entry]:
+    entries = []
+    for part in message.parts:
+        if part["type"] == _TYPE:
+            try:
+                entry = msgspec.convert(part, _Entry)
+            except msgspec.ValidationError:
+                # Anybody may write items into a log; what is not of our form is not ours.
+                continue
+            if entry.text.strip() and entry.through >= 1:
+                entries.append(entry)
+    return entries
+
+
+def _covered(entry: _Entry, place: int, messages: Sequence[Message]) -> int | None:
+    """Up to which number the entry at that place covers the log; `None` if it is not to be believed."""
+    last = _place_of(entry, messages, place)
+    if last is not None:
+        following = next((message for message in messages[last + 1 :] if not is_summary(message)), None)
+        return following.seq - 1 if following is not None else messages[-1].seq
+    witnessed = place > 0 and entry.through < messages[0].seq <= entry.seen
+    return entry.through if witnessed else None
+
+
+def _place_of(entry: _Entry, messages: Sequence[Message], before: int) -> int | None:
+    """Where the last covered message stands, by its id: an import gives other numbers."""
+    near = bisect_left(messages, entry.through, key=lambda message: message.seq)
+    if near < before and messages[near].id == entry.through_id:
+        return near
+    return next((place for place in range(before - 1, -1, -1) if messages[place].id == entry.through_id), None)

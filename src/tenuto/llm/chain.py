@@ -1,0 +1,50 @@
+"""Models in a row: the next one answers when the one before it cannot."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import cast
+
+from msgspec.structs import replace
+
+from tenuto.errors import ModelFailed
+from tenuto.model.talk import Asking, Ended, ModelEvent
+from tenuto.ports import ChatModel, Tool
+
+_log = logging.getLogger(__name__)
+
+
+class Chain:
+    """Asks its models in order until one begins to answer.
+
+    Once there are words or calls, a failure is a failure: another model would say it all again. `Ended` names the
+    model that answered, and tells that it was not the first.
+    """
+
+    def __init__(self, models: Sequence[ChatModel]) -> None:
+        assert models
+        self._models = tuple(models)
+
+    @property
+    def name(self) -> str:
+        """All names, in order."""
+        return ", ".join(model.name for model in self._models)
+
+    async def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+        """The answer of the first model that has one."""
+        for place, model in enumerate(self._models):
+            begun = False
+            # The port promises an iterator; those of models are generators, which must be closed at once.
+            events = cast(AsyncGenerator[ModelEvent, None], model.answer(asking, tools))
+            async with aclosing(events):
+                try:
+                    async for event in events:
+                        begun = True
+                        yield replace(event, fell_back=True) if place and isinstance(event, Ended) else event
+                    return
+                except ModelFailed as failed:
+                    if begun or model is self._models[-1]:
+                        raise
+                    _log.warning("model %s could not answer, trying the next: %s", model.name, failed.code)

@@ -1,0 +1,93 @@
+"""How a question is put: the patterns by which the offline model knows what is wanted."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_I: Final = re.IGNORECASE
+
+GREETING: Final = re.compile(
+    r"\W*(?:(?:hi+|hello+|hey+|hiya|howdy|yo|greetings|good (?:morning|afternoon|evening|day)|how are you"
+    r"|how's it going)\b"
+    r"|你好|您好|嗨|哈喽|早上好|上午好|中午好|下午好|晚上好|早安|大家好|在吗)(?P<rest>.*)",
+    _I | re.DOTALL,
+)
+THANKS: Final = re.compile(
+    r"\W*(?:(?:ok(?:ay)?|great|cool|perfect|nice)\b|好的?|太好了)?\W*(?:many )?"
+    r"(?:(?:thanks?|thx|cheers)\b|谢谢[您你]?|多谢|感谢|谢了|辛苦了)(?P<rest>.*)",
+    _I | re.DOTALL,
+)
+BYE: Final = re.compile(
+    r"\W*(?:(?:good ?bye|bye(?:[ -]?bye)?|see you|good night)\b.{0,10}|再见|拜拜|晚安|回头见)\W*$", _I
+)
+WHO_ARE_YOU: Final = re.compile(
+    r"\b(?:who|what) are you\b|\bwhat can you do\b|\bhow (?:do|can) (?:you|i use you) (?:work|help)"
+    r"|^\W*(?:can you )?help(?: me)?\W*$|\bwhat(?:'s| is) your name\b"
+    r"|\bare you (?:an? )?(?:ai|bot|robot|human|llm|gpt|chatgpt|real|language model)\b"
+    r"|你是谁|你是什么|你叫什么|你能(?:做|干|帮).{0,4}(?:什么|啥|哪些)|你会(?:做)?(?:什么|啥)|怎么用你|^\W*帮助\W*$"
+    r"|你是(?:不是)?.{0,4}(?:机器人|人工智能|AI|真人)",
+    _I,
+)
+AGAIN: Final = re.compile(
+    r"^\W*(?:please |can you |could you )*(?:repeat(?: (?:that|it|this|yourself|your (?:last )?answer))?"
+    r"|say (?:that|it) again|come again|pardon(?: me)?)\b.{0,20}$"
+    r"|\bwhat did you (?:just )?(?:say|answer|tell me)\s*[?.!]*$|\bwhat was your (?:last |previous )?(?:answer|reply)\b"
+    r"|^.{0,6}再说一[遍次]|^.{0,6}重复一[遍下次]|没听清|没看清"
+    r"|你(?:刚才|刚刚|刚|上次|之前)?(?:说|回答)(?:了|的)?(?:是)?(?:什么|啥)[\s?？。]*$",
+    _I,
+)
+WHAT_I_SAID: Final = re.compile(
+    r"\bwhat did i (?:just )?(?:say|ask|write|tell you)(?: you)?(?: (?:just now|before|last|earlier|first))?\s*[?.!]*$"
+    r"|\bwhat(?:'s| is| was) (?:my|the) (?P<which>first|last|previous) "
+    r"(?:question|message|thing i (?:said|asked|told you|wrote))\b"
+    r"|\bwhat was (?:my|the) (?:question|message)\b|\bwhat i just (?:said|asked)\b"
+    r"|^\W*我(?:刚才|刚刚|刚|上次|之前|前面)?(?:说|问|讲)(?:了|过|的)?(?:是)?(?:什么|啥|哪些)(?:话|问题)?[\s?？。]*$"
+    r"|我的?(?P<who>第一|最后一|上一?|刚才的?|前一)[个句条]?(?:问题|话|消息)",
+    _I,
+)
+_BEFORE: Final = r"(?:刚才|刚刚|之前|前面|以前)?"
+_SPOKE: Final = r"(?:说|提|聊|讲|谈|讨论|决定)"
+TOPICS: Final = tuple(
+    re.compile(pattern + r"[\s?？.。!！]*$", _I)
+    for pattern in (
+        r"\bwhat (?:did|have|had) (?:i|we|you)(?: just| ever| already)? (?:say|said|tell|told|mention(?:ed)?"
+        r"|talk(?:ed)?|discuss(?:ed)?|write|written|decide[d]?|agree[d]?)(?: you| me)?(?: something| anything)?"
+        r"(?: about| regarding| on| of| for| concerning)? (.{1,80}?)(?: before| earlier| so far| again)?",
+        r"\b(?:did|have) (?:i|we|you) (?:ever |already )?(?:mention(?:ed)?|say|said|talk(?:ed)?|discuss(?:ed)?"
+        r"|tell you|told you)(?: anything about| something about| about)? (.{1,80}?)(?: before| earlier| already)?",
+        r"\bwhat do you (?:know|remember) (?:about|of) (.{1,80}?)",
+        r"\b(?:remind me|tell me again)(?: about| of| what (?:i|we) said about| what) (.{1,80}?)",
+        rf"关于(.{{1,30}}?)(?:的(?:事|事情|话题|内容)?)?[，,]?(?:我们?|你|咱们)?{_BEFORE}(?:都)?{_SPOKE}(?:过|了|到|的)*"
+        r"(?:是)?(?:什么|啥|哪些|吗|没有|怎么说的)?",
+        rf"(?:我们?|你|咱们){_BEFORE}(?:都)?{_SPOKE}(?:过|了|到)*(?:什么|哪些|啥)?关于(.{{1,30}}?)"
+        r"(?:的(?:什么|事|内容|话)?)?(?:吗|呢)?",
+        rf"(?:我们?|你|咱们){_BEFORE}(?:有没有)?(?:说|提|聊|讲|谈)(?:过|到过?)(.{{1,30}}?)(?:吗|没有|没|么|的什么|什么)",
+        rf"(?:我们?|你){_BEFORE}(?:是)?怎么说(.{{1,30}}?)的",
+    )
+)
+SUM_UP: Final = re.compile(
+    r"\b(?:summari[sz]e|sum (?:(?:it|this|that|things) )?up|recap|tl;?dr|(?:a|the|short) summary)\b"
+    r"|\bwhat (?:have|did) we (?:talk(?:ed)?|discuss(?:ed)?|sa(?:y|id))(?: about)?(?: so far| today)?\s*[?.!]*$"
+    r"|总结|概括|小结|归纳|回顾一下|我们(?:都|刚才|今天|之前)*(?:聊|说|谈|讨论)(?:了|过)*(?:些)?(?:什么|啥|哪些)",
+    _I,
+)
+# Whoever begins so wants something done, and tells nothing.
+ORDER: Final = re.compile(
+    r"\W*(?:(?:please|tell|write|give|explain|show|list|make|create|translate|help|find|compare|describe|suggest"
+    r"|recommend|generate|draft|compose|calculate|compute|solve|sing|draw|let's|continue|go on|more|why|and|or|add"
+    r"|search|look|open|send|book|buy|order|play|set|stop)\b"
+    r"|请|帮|给我|写|告诉|解释|翻译|推荐|介绍|列|画|算|计算|查|找|继续|讲|说说|来|做|生成|再)",
+    _I,
+)
+TELLS: Final = re.compile(
+    r"\b(?:is|are|was|were|am|will|has|have|had|must|need|needs|want|wants|went|bought|booked|costs?|starts?|ends?"
+    r"|begins?|got|met|saw|made|took|plan|planned|decided|agreed|meets?|arrives?|leaves?)\b|'(?:s|m|re|ve|ll)\b"
+    r"|[是在有了要会将于去定]",
+    _I,
+)
+# Words around "the second one" that ask nothing more than which it is.
+AROUND_ITEMS: Final = re.compile(
+    r"\b(?:mean(?:s|ing)?|detail(?:s|ed)?|explain|about|list|tell|more|repeat|again|name|number)\b"
+    r"|意思|具体|内容|解释|详细|说明|介绍|讲讲|说说|一下|刚才|说的|提到|上面|里面|列表|那[个条点]"
+)

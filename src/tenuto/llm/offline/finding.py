@@ -1,0 +1,134 @@
+"""Finding again what was said: the sentences that share a question's words, and the ones that carry a talk.
+
+Words are compared without their endings, Chinese by pairs of characters; how much a shared one counts depends on how
+rare it is in this talk.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tenuto.llm.offline.talk import Line, Talk
+
+# How much of a question a sentence must share to pass for an answer to it.
+_ENOUGH: Final = 0.6
+
+_WORD: Final = re.compile(r"[a-z0-9]+(?:['’][a-z]+)?|[\u00c0-\u024f\u0370-\u1fff]+|[\u3400-\u9fff]+", re.IGNORECASE)
+_ENDING: Final = re.compile(r"(?:'s|’s|ies|ing|ed|es|s|e|y)$")
+_COMMON_WORDS: Final = """
+a about actually again ago all also am an and any anything are as ask asked at be been before being but by can could
+did do does doing done earlier else for from get give had has have he hello her here hers hi him his how i i'm if in
+into is it it's its just know let like main many may me mean mention mentioned more most much my no not now of off ok
+on one or our out please question really regarding remember remind s said same say saying says she should so some
+something still talk talked tell than thank thanks that that's the their them then there these they thing things this
+those to told too up us very was we were what what's when where where's which while who who's whom whose why will
+with would yes yet you your
+"""
+_COMMON: Final = frozenset(_COMMON_WORDS.split())
+# Characters that hold a Chinese sentence together, and the words one asks with: what stands between them counts.
+_GLUE: Final = re.compile(
+    "什么时候|什么|怎么样|怎么|怎样|如何|为什么|哪里|哪儿|哪些|哪个|哪一|多少|几点|几号|多久|是不是|有没有|能不能|请问|告诉"
+    "|记得|知道|刚才|刚刚|之前|以前|关于|我们|你们|他们|一下|这个|那个|这些|那些|可以|还有|已经|现在"
+    "|[我你您他她它谁哪的了吗呢吧啊呀是在有和与跟就都也还很请把被这那个们着]"
+)
+_ASKS: Final = re.compile(
+    r"[?？]\s*$|[吗呢么]\s*[。.!！]?$|什么|怎么|如何|为什么|哪[里儿个些]|多少|几[点号]|是不是|有没有"
+    r"|^(?:what|who|whom|whose|when|where|which|why|how|is|are|am|was|were|do|does|did|can|could|will|would|should"
+    r"|may|shall|tell me|do you)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A sentence, who said it, and how well it fits; `place` orders it in the talk."""
+
+    line: Line
+    sentence: str
+    score: float
+    place: int
+
+
+def is_question(sentence: str) -> bool:
+    """Whether a sentence asks for something rather than telling it."""
+    return _ASKS.search(sentence.strip()) is not None
+
+
+def features(text: str) -> set[str]:
+    """What is worth comparing in a text."""
+    found: set[str] = set()
+    for word in _WORD.findall(text.lower()):
+        if "\u3400" <= word[0] <= "\u9fff":
+            for run in filter(None, _GLUE.split(word)):
+                found.update(run[at : at + 2] for at in range(len(run) - 1)) if len(run) > 1 else found.add(run)
+        elif word not in _COMMON:
+            stem = _ENDING.sub("", word) if len(word) > 3 else word
+            found.add(stem if len(stem) > 1 else word)
+    return found
+
+
+def matches(talk: Talk, wanted: set[str], lines: Iterable[Line] | None = None) -> list[Found]:
+    """Sentences that tell something with those features, best first; of equals the newest."""
+    if not wanted:
+        return []
+    told = [
+        (place, line, sentence, features(sentence))
+        for place, line in enumerate(talk.sources if lines is None else lines)
+        for sentence in line.sentences()
+        if not is_question(sentence)
+    ]
+    seen = Counter(feature for *_, has in told for feature in has & wanted)
+    weights = {feature: math.log(1 + (1 + len(told)) / (1 + seen[feature])) for feature in wanted}
+    whole = sum(weights.values())
+    found = [
+        Found(line, sentence, sum(weights[feature] for feature in has & wanted) / whole, place)
+        for place, line, sentence, has in told
+    ]
+    return sorted((one for one in found if one.score > 0), key=lambda one: (-round(one.score, 3), -one.place))
+
+
+def answers(talk: Talk, question: str) -> list[Found]:
+    """The one or two sentences that seem to answer the question; empty when none does."""
+    found = distinct(one for one in matches(talk, features(question)) if one.score >= _ENOUGH)
+    return [one for one in found[:2] if one.score >= 0.9 * found[0].score]
+
+
+def distinct(found: Iterable[Found]) -> list[Found]:
+    """Each sentence once."""
+    return list({one.sentence.casefold().strip(" .!。！"): one for one in reversed(list(found))}.values())[::-1]
+
+
+def key_sentences(talk: Talk, limit: int) -> list[Found]:
+    """The sentences that carry most of the talk's recurring words, in the order they were said.
+
+    Each one picked lowers the worth of what it already tells, so that the next brings something new. What users tell
+    and ask weighs more than what they were answered.
+    """
+    told = [
+        (place, line, sentence, features(sentence))
+        for place, line in enumerate(talk.sources)
+        for sentence in line.sentences()
+        if not (line.idle and is_question(sentence))
+    ]
+    weights = Counter(feature for *_, has in told for feature in has)
+    picked: list[Found] = []
+    rest = [one for one in told if len(one[3]) > 1 or (one[3] and len(told) <= limit)]
+    while rest and len(picked) < limit:
+        best = max(rest, key=lambda one: (_worth(one[3], weights, one[1]), one[0]))
+        rest.remove(best)
+        if _worth(best[3], weights, best[1]) <= 0:
+            break
+        picked.append(Found(best[1], best[2], 1.0, best[0]))
+        for feature in best[3]:
+            weights[feature] = 0
+    return sorted(picked, key=lambda one: one.place)
+
+
+def _worth(has: Sequence[str] | set[str], weights: Counter[str], line: Line) -> float:
+    worth = sum(math.sqrt(weights[feature]) for feature in has) / math.sqrt(len(has) + 2)
+    return worth if line.model else 1.5 * worth

@@ -1,0 +1,116 @@
+"""Lists in what was said, and which of their items "the second one" is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from tenuto.llm.offline.talk import Line
+
+_ITEM: Final = re.compile(
+    r"^[ \t]*(?:\(?\d{1,3}[.)、:：]|（\d{1,3}）|[-*•·][ \t]|[①-⑳]"
+    r"|[一二三四五六七八九十]{1,3}[、.]|第[一二三四五六七八九十]{1,3}[，、:：])[ \t]*(\S[^\n]*)",
+    re.MULTILINE,
+)
+_HAN_LIST: Final = re.compile(r"[^，。！？、\s:：]{1,30}(?:、[^，。！？、\s:：]{1,30}){1,20}")
+_HAN_LEAD: Final = re.compile(r"^.*?(?:分别是|包括|例如|比如|需要买|要买|有|是|买|去|：|:)(?=.)")
+_HAN_LAST: Final = re.compile(r"[和与及跟]")
+_LIST: Final = re.compile(r"([\w' -]{1,40}(?:, [\w' -]{1,40}){1,20},? (?:and|or) [\w' -]{1,40})")
+_LEAD: Final = re.compile(
+    r"^.*\b(?:are|is|were|was|buy|get|need|like|love|want|have|visit|include|includes|including|take|bring|namely|to|of)\s+",
+    re.IGNORECASE,
+)
+_ORDINALS: Final = {
+    word: number
+    for number, words in enumerate(
+        ("first 1st one 1", "second 2nd two 2", "third 3rd three 3", "fourth 4th four 4", "fifth 5th five 5",
+         "sixth 6th six 6", "seventh 7th seven 7", "eighth 8th eight 8", "ninth 9th nine 9", "tenth 10th ten 10"),
+        start=1,
+    )
+    for word in words.split()
+}  # fmt: skip
+_THINGS: Final = (
+    r"(?:ones?|points?|items?|things?|options?|suggestions?|steps?|rules?|ideas?|entry|entries|choice|example|bullet|reason"
+    r"|product|result|place|answer)"
+)
+_NTH: Final = re.compile(
+    r"\b(first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|last|final|[1-9]\d?(?:st|nd|rd|th))"
+    rf"(?: {_THINGS}\b|\s*[?.!]*$| of (?:them|these|those)\b)"
+    rf"|\b(?:{_THINGS}|number|no\.?|#)\s*(\d{{1,2}}|one|two|three|four|five|six|seven|eight|nine|ten)\b|#(\d{{1,2}})\b",
+    re.IGNORECASE,
+)
+_HAN_NUMBERS: Final = {sign: number for number, sign in enumerate("一二三四五六七八九十", start=1)} | {"两": 2}
+_UNITS: Final = "个点条项种款件本位家步句道只台部篇段座张首样"
+_HAN_NTH: Final = re.compile(
+    rf"(倒数)?第([一二三四五六七八九十两]{{1,3}}|\d{{1,2}})([{_UNITS}])?|最后(?:的)?(?:一|那)([{_UNITS}])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which item is meant, from 1; counted from the end if negative. `words` names it, `found` is how it was put."""
+
+    number: int
+    words: str
+    found: str
+
+
+def place_in(question: str) -> Place | None:
+    """Which item of a list a question points at."""
+    if found := _HAN_NTH.search(question):
+        if found[2] is None:
+            return Place(-1, found[0], found[0])
+        number = int(found[2]) if found[2].isdigit() else _han(found[2])
+        return Place(-number if found[1] else number, found[0], found[0]) if number else None
+    if found := _NTH.search(question):
+        word = (found[1] or found[2] or found[3]).lower()
+        if word in ("last", "final"):
+            return Place(-1, f"the {word} one", found[0])
+        number = _ORDINALS.get(word) or int(re.sub(r"\D", "", word) or 0)
+        words = f"the {word} one" if found[1] else f"number {number}"
+        return Place(number, words, found[0]) if number else None
+    return None
+
+
+def _han(signs: str) -> int:
+    """Numbers up to 99 as they are written: 三, 十, 十二, 二十, 二十一."""
+    before, ten, after = signs.partition("十")
+    if not ten:
+        return _HAN_NUMBERS.get(signs, 0)
+    return 10 * (_HAN_NUMBERS.get(before, 1) if before else 1) + (_HAN_NUMBERS.get(after, 0) if after else 0)
+
+
+def newest_list(lines: Iterable[Line]) -> list[str]:
+    """The items of the list that was named last: one item a line, or several in a sentence."""
+    for line in reversed(list(lines)):
+        if items := items_in(line.text):
+            return items
+    return []
+
+
+def items_in(text: str) -> list[str]:
+    """The items of the longest list in a text, empty when there is none."""
+    rows = [row.strip() for row in _ITEM.findall(text)]
+    if len(rows) > 1:
+        return rows
+    return _named_in_chinese(text) or _named(text)
+
+
+def _named_in_chinese(text: str) -> list[str]:
+    if not (found := _HAN_LIST.search(text)):
+        return []
+    first, *rest = found[0].split("、")
+    last = _HAN_LAST.split(rest.pop(), maxsplit=1) if rest else []
+    items = [_HAN_LEAD.sub("", first), *rest, *last]
+    return [item.strip() for item in items if item.strip()]
+
+
+def _named(text: str) -> list[str]:
+    if not (found := _LIST.search(text)):
+        return []
+    parts = re.split(r",? (?:and|or) |, ", found[0])
+    parts[0] = _LEAD.sub("", parts[0])
+    items = [part.strip() for part in parts if part.strip()]
+    return items if len(items) > 2 else []

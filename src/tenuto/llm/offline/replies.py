@@ -1,0 +1,226 @@
+"""What the offline model answers out of the talk: one rule after the other, the first that applies.
+
+It quotes, and claims nothing that was not said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from tenuto.llm.offline import asks
+from tenuto.llm.offline.facts import About, Fact
+from tenuto.llm.offline.finding import Found, answers, distinct, features, is_question, key_sentences, matches
+from tenuto.llm.offline.knowing import current, facts_in, known, replaced, told, wanted, wants_all
+from tenuto.llm.offline.lists import Place, newest_list, place_in
+from tenuto.llm.offline.phrases import CHINESE, ENGLISH, Phrases, fact_words, turned
+from tenuto.llm.offline.talk import Line, Talk
+
+# How much is quoted of one utterance, how many sentences tell what was said, and how far back a list may lie.
+_QUOTE: Final = 600
+_SENTENCES: Final = 5
+_LISTS_WITHIN: Final = 12
+_SHARED: Final = 0.5
+
+Rule: TypeAlias = Callable[[Talk, Phrases], str | None]
+
+
+def reply_to(talk: Talk, stand_in: bool = False) -> str:
+    """An answer in the language of the talk; there always is one."""
+    phrases = CHINESE if talk.chinese else ENGLISH
+    for rule in _RULES:
+        if answer := rule(talk, phrases):
+            return answer
+    return _cannot(talk, phrases, stand_in)
+
+
+def _empty(talk: Talk, phrases: Phrases) -> str | None:
+    return None if any(sign.isalnum() for sign in talk.question) else phrases.empty
+
+
+def _greet(talk: Talk, phrases: Phrases) -> str | None:
+    """Greet back, by name where it is known; the first time with a word on who is speaking."""
+    found = asks.GREETING.match(talk.question)
+    facts = facts_in(talk.question)
+    if found is None or not (facts or _is_polite(found["rest"])) or wanted(talk.question):
+        return None
+    names = [fact.value for fact in told([*talk.lines, _own(talk.question)]) if fact.about is About.NAME]
+    hello = phrases.hello_name.format(name=names[-1]) if names else phrases.hello
+    if facts:
+        return _paragraph(talk, [hello, _noted_facts(facts, talk, phrases)])
+    if talk.models():
+        return hello
+    return _paragraph(talk, [hello, phrases.about, phrases.can_tools if talk.tools else ""])
+
+
+def _is_polite(rest: str) -> bool:
+    return len(rest) < 40 and features(rest) <= features("everyone morning assistant friend bot tenuto today help lot")
+
+
+def _thank(talk: Talk, phrases: Phrases) -> str | None:
+    found = asks.THANKS.match(talk.question)
+    if found and _is_polite(found["rest"]) and not is_question(found["rest"]):
+        return phrases.welcome
+    return phrases.bye if asks.BYE.match(talk.question) else None
+
+
+def _introduce(talk: Talk, phrases: Phrases) -> str | None:
+    if not asks.WHO_ARE_YOU.search(talk.question):
+        return None
+    return _paragraph(talk, [phrases.about, phrases.can_tools if talk.tools else "", phrases.connect])
+
+
+def _personal(talk: Talk, phrases: Phrases) -> str | None:
+    """Facts about the asker."""
+    everything, asked = wants_all(talk.question), wanted(talk.question)
+    if not everything and asked is None:
+        return None
+    facts = told([*talk.lines, _own(talk.question)])
+    if everything or asked is None:
+        rows = [f"- {_sentence(fact_words(fact, talk.chinese), phrases)}" for fact in current(facts)]
+        return "\n".join([phrases.all_facts, *rows]) if rows else phrases.no_facts
+    if found := known(facts, asked):
+        return _known(found, facts, talk, phrases)
+    if About.OWN in asked.about and (said := answers(talk, asked.label)):
+        return _quoted(said, phrases)
+    return phrases.not_told
+
+
+def _known(found: list[Fact], facts: list[Fact], talk: Talk, phrases: Phrases) -> str:
+    first, *more = found
+    words = phrases.also.join([fact_words(first, talk.chinese), *(turned(fact.value) for fact in more)])
+    before = replaced(facts, first)
+    return _sentence(words + (phrases.before.format(value=turned(before.value)) if before else ""), phrases)
+
+
+def _repeat(talk: Talk, phrases: Phrases) -> str | None:
+    """What either side said last, or first."""
+    if asks.AGAIN.search(talk.question):
+        said = talk.models()
+        return said[-1].text if said else phrases.nothing_yet
+    if (found := asks.WHAT_I_SAID.search(talk.question)) is None:
+        return None
+    own = talk.own()
+    if not own:
+        return phrases.nothing_yet
+    if (found["which"] or "").lower() == "first" or found["who"] == "第一":
+        return phrases.you_asked_first.format(text=_cut(own[0].text))
+    return phrases.you_said.format(text=_cut(own[-1].text))
+
+
+def _item(talk: Talk, phrases: Phrases) -> str | None:
+    """The second one of the list that was named last."""
+    place = place_in(talk.question)
+    if place is None:
+        return None
+    items = newest_list(talk.lines[-_LISTS_WITHIN:])
+    extra = _beside(place, talk.question)
+    if not items or not extra <= features(" ".join(items)):
+        return phrases.no_list if talk.lines and not extra else None
+    if abs(place.number) > len(items):
+        return phrases.item_missing.format(count=len(items))
+    item = items[place.number - 1 if place.number > 0 else place.number]
+    return _sentence(phrases.item.format(place=_capital(place.words), item=_cut(item)), phrases)
+
+
+def _beside(place: Place, question: str) -> set[str]:
+    """What else a question talks of: "the first rule of thermodynamics" is no item of a list of phones."""
+    rest = asks.AROUND_ITEMS.sub(" ", question.replace(place.found, " "))
+    return features(rest)
+
+
+def _topic(talk: Talk, phrases: Phrases) -> str | None:
+    """What was said about something."""
+    topic = next((found[1].strip() for pattern in asks.TOPICS if (found := pattern.search(talk.question))), None)
+    if not topic or not (about := features(topic)):
+        return None
+    said = [one for one in distinct(matches(talk, about)) if one.score >= _SHARED][:3]
+    if not said:
+        return phrases.nothing_about.format(topic=topic)
+    return _quoted(sorted(said, key=lambda one: one.place), phrases)
+
+
+def _sum_up(talk: Talk, phrases: Phrases) -> str | None:
+    if not asks.SUM_UP.search(talk.question) or len(talk.question) > _QUOTE:
+        return None
+    found = key_sentences(talk, _SENTENCES)
+    return "\n".join([phrases.summary, *(f"- {_who(one, phrases)}" for one in found)]) if found else phrases.nothing_yet
+
+
+def _noted(talk: Talk, phrases: Phrases) -> str | None:
+    """The user tells something; it is in the log already."""
+    if is_question(talk.question):
+        return None
+    if facts := facts_in(talk.question):
+        return _noted_facts(facts, talk, phrases)
+    return phrases.noted if asks.TELLS.search(talk.question) and not asks.ORDER.match(talk.question) else None
+
+
+def _noted_facts(facts: list[Fact], talk: Talk, phrases: Phrases) -> str:
+    clauses = phrases.comma.join(fact_words(fact, talk.chinese) for fact in current(facts))
+    return phrases.noted_facts.format(facts=clauses)
+
+
+def _said_before(talk: Talk, phrases: Phrases) -> str | None:
+    """Any question at all, if a sentence of the talk seems to answer it."""
+    if len(talk.question) > _QUOTE or asks.ORDER.match(talk.question):
+        return None
+    found = answers(talk, talk.question)
+    return _quoted(found, phrases) if found else None
+
+
+def _cannot(talk: Talk, phrases: Phrases, stand_in: bool) -> str:
+    if stand_in:
+        return _paragraph(talk, [phrases.away, phrases.cannot_again])
+    lately = [line.text for line in talk.models()[-2:]]
+    if any(phrases.connect in text or phrases.cannot_again in text for text in lately):
+        return phrases.cannot_again
+    return _paragraph(talk, [phrases.cannot, phrases.can_tools if talk.tools else "", phrases.connect])
+
+
+_RULES: Final[Sequence[Rule]] = (
+    _empty,
+    _greet,
+    _thank,
+    _introduce,
+    _personal,
+    _topic,
+    _repeat,
+    _item,
+    _sum_up,
+    _noted,
+    _said_before,
+)
+
+
+def _own(text: str) -> Line:
+    return Line(text=text, own=True)
+
+
+def _quoted(found: Sequence[Found], phrases: Phrases) -> str:
+    if len(found) == 1:
+        said = phrases.i_said if found[0].line.model else phrases.you_said
+        return said.format(text=_cut(found[0].sentence))
+    return "\n".join([phrases.found, *(f"- {_who(one, phrases)}" for one in found)])
+
+
+def _who(one: Found, phrases: Phrases) -> str:
+    return (phrases.me if one.line.model else phrases.you).format(text=_cut(one.sentence))
+
+
+def _paragraph(talk: Talk, sentences: Sequence[str]) -> str:
+    return ("" if talk.chinese else " ").join(filter(None, sentences))
+
+
+def _sentence(clause: str, phrases: Phrases) -> str:
+    clause = _capital(clause.rstrip())
+    return clause if clause.endswith((".", "!", "?", "。", "！", "？")) else clause + phrases.stop
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _cut(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= _QUOTE else text[:_QUOTE].rstrip() + "…"

@@ -1,0 +1,137 @@
+"""The talk as the offline model reads it: who said what, in sentences, and never more than it can read in a moment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tenuto.model.message import Message, Role
+from tenuto.model.prompt import Language, PromptMessage
+from tenuto.model.talk import Asking
+
+# What is read of one message, of the question, and of the whole talk, in characters; the newest of it counts.
+_MESSAGE: Final = 4_000
+_QUESTION: Final = 2_000
+_TALK: Final = 100_000
+_SENTENCE: Final = 400
+
+_BREAK: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？；])|\s*\n\s*")
+_LABEL: Final = re.compile(r"^\s*(?:[-*•]\s*)?(user|用户|assistant|助手)\s*[:：]\s*", re.IGNORECASE)
+_HAN: Final = re.compile(r"[\u3400-\u9fff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One utterance. `own` are the words of whoever asks now.
+
+    `chatter` is what the offline model said of itself or quoted, which is no source for another answer; `idle` are
+    the words that it was the answer to.
+    """
+
+    text: str
+    own: bool = False
+    model: bool = False
+    chatter: bool = False
+    idle: bool = False
+
+    def sentences(self) -> list[str]:
+        """What was said, piece by piece; overlong ones are cut."""
+        return [piece.strip()[:_SENTENCE] for piece in _BREAK.split(self.text) if piece.strip()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talk:
+    """A question and what was said before it, oldest first. `chinese` is the language to answer in."""
+
+    question: str
+    chinese: bool
+    lines: tuple[Line, ...] = ()
+    tools: bool = False
+
+    @property
+    def sources(self) -> Iterator[Line]:
+        """What an answer may rest on."""
+        return (line for line in self.lines if not line.chatter)
+
+    def own(self) -> list[Line]:
+        """What the person who asks has said."""
+        return [line for line in self.lines if line.own]
+
+    def models(self) -> list[Line]:
+        """What was answered."""
+        return [line for line in self.lines if line.model]
+
+
+def talk_of(asking: Asking) -> Talk:
+    """The talk behind an asking: the turn's own history where there is one, else what the prompt shows."""
+    turn, tools = asking.turn, bool(asking.tools)
+    if turn is not None:
+        notes = [] if any(map(_summary, turn.history)) else _notes(asking.messages)
+        lines = [*notes, *_lines(turn.history, turn.scope.user)]
+        chinese = turn.language is Language.CHINESE
+        return Talk(question=_start(turn.question, _QUESTION), chinese=chinese, lines=_newest(lines), tools=tools)
+    said = [message for message in asking.messages if message.role in (Role.USER, Role.ASSISTANT)]
+    question = said.pop().text if said and said[-1].role is Role.USER else ""
+    lines = [*_notes(asking.messages), *(_shown(message) for message in said)]
+    chinese = _HAN.search(question[:_QUESTION]) is not None
+    return Talk(question=_start(question, _QUESTION), chinese=chinese, lines=_newest(lines), tools=tools)
+
+
+def _start(text: str, limit: int) -> str:
+    """A text, or of a long one its beginning and its end, where the question often stands."""
+    return text if len(text) <= limit else text[: limit - limit // 4] + "\n" + text[-limit // 4 :]
+
+
+def _lines(history: Sequence[Message], asker: str | None) -> Iterator[Line]:
+    served = {message.turn for message in history if message.role is Role.TOOL}
+    chat = {message.turn for message in history if _is_chatter(message)} - served
+    for message in history:
+        if summary := _summary(message):
+            yield from _covered(summary)
+        elif message.role is Role.USER and message.text:
+            foreign = asker is not None and message.speaker is not None and message.speaker != asker
+            yield Line(text=_start(message.text, _MESSAGE), own=not foreign, idle=message.turn in chat)
+        elif message.role is Role.ASSISTANT and message.text:
+            yield Line(text=_start(message.text, _MESSAGE), model=True, chatter=message.turn in chat)
+
+
+def _is_chatter(message: Message) -> bool:
+    """Whether the offline model spoke on its own: no tool brought anything into that turn."""
+    marks = message.metadata
+    return message.role is Role.ASSISTANT and bool(marks.get("offline")) and not marks.get("data")
+
+
+def _summary(message: Message) -> str:
+    if message.role is not Role.ITEM:
+        return ""
+    return "\n".join(str(part.get("text", "")) for part in message.parts if part.get("type") == "summary")
+
+
+def _covered(summary: str) -> Iterator[Line]:
+    """What a summary tells, line by line; where it names no speaker, they are taken for the user's words."""
+    for text in summary[: 5 * _MESSAGE].splitlines():
+        label = _LABEL.match(text)
+        model = label is not None and label[1].lower() in ("assistant", "助手")
+        if words := (text[label.end() :] if label else text).strip():
+            yield Line(text=words[:_MESSAGE], own=not model, model=model)
+
+
+def _notes(messages: Sequence[PromptMessage]) -> list[Line]:
+    """What the prompt brings of the talk beyond its window: system messages after the assistant's own."""
+    notes = [message.text for message in messages if message.role is Role.SYSTEM][1:]
+    return [line for note in notes for line in _covered(note) if not line.text.endswith((":", "："))]
+
+
+def _shown(message: PromptMessage) -> Line:
+    model = message.role is Role.ASSISTANT
+    return Line(text=_start(message.text, _MESSAGE), own=not model, model=model)
+
+
+def _newest(lines: Sequence[Line]) -> tuple[Line, ...]:
+    room, first = _TALK, len(lines)
+    while first and room > 0:
+        first -= 1
+        room -= len(lines[first].text)
+    return tuple(lines[first:])

@@ -1,0 +1,126 @@
+"""A model that plays a script, for tests and examples: it says what it is told to, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tenuto.errors import ModelFailed
+from tenuto.model.message import Role
+from tenuto.model.talk import Asking, Called, Ended, ModelEvent, Said, ToolCall
+from tenuto.model.values import JsonObject
+from tenuto.ports import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Words, in as many pieces as there are arguments; a piece may be anything, a lone surrogate included."""
+
+    chunks: tuple[str, ...]
+
+    def __init__(self, *chunks: str) -> None:
+        object.__setattr__(self, "chunks", chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Ask for a tool, which may be one that does not exist. Without an `id` it gets one of its own."""
+
+    name: str
+    arguments: JsonObject = field(default_factory=dict)
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Raise `error`; without one, the failure that a provider's would become."""
+
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """Say nothing more until somebody sets `release`; `reached` tells that the model waits here."""
+
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """Say what the prompt ends with, and the results of the tools that ran in this turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Break off without `Ended`, as a stream that just closes."""
+
+
+Step: TypeAlias = Say | Call | Fail | Hang | Echo | Stop
+Script: TypeAlias = str | Step | Sequence[Step]
+
+
+class ScriptedModel:
+    """Plays one script per answer, in order; the last one is played again and again.
+
+    `askings` is what it was given, and `cut_short` counts the answers whose listener went away before their end.
+    """
+
+    def __init__(self, *scripts: Script, name: str = "scripted", ended: Ended | None = None) -> None:
+        self._scripts = [_steps(script) for script in scripts or (Echo(),)]
+        self._ended = ended or Ended(model=name)
+        self._name = name
+        self.askings: list[Asking] = []
+        self.cut_short = 0
+
+    @property
+    def name(self) -> str:
+        """What traces call it."""
+        return self._name
+
+    async def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+        """Play the next script."""
+        number = len(self.askings)
+        self.askings.append(asking)
+        steps = self._scripts[min(number, len(self._scripts) - 1)]
+        try:
+            for place, step in enumerate(steps):
+                if isinstance(step, Stop):
+                    return
+                if isinstance(step, Hang):
+                    step.reached.set()
+                    await step.release.wait()
+                for event in self._events(step, asking, f"call_{number}_{place}"):
+                    yield event
+            yield self._ended
+        except (GeneratorExit, asyncio.CancelledError):
+            self.cut_short += 1
+            raise
+
+    def _events(self, step: Step, asking: Asking, call_id: str) -> list[ModelEvent]:
+        match step:
+            case Say(chunks):
+                return [Said(text=chunk) for chunk in chunks]
+            case Call(name, arguments, given):
+                return [Called(call=ToolCall(id=given or call_id, name=name, arguments=arguments))]
+            case Fail(error):
+                raise error or ModelFailed(self._name)
+            case Echo():
+                return [Said(text=_seen(asking))]
+            case Hang() | Stop():
+                return []
+
+
+def _steps(script: Script) -> tuple[Step, ...]:
+    if isinstance(script, str):
+        return (Say(script),)
+    return (script,) if isinstance(script, Step) else tuple(script)
+
+
+def _seen(asking: Asking) -> str:
+    """The words of the prompt's last message that somebody said, then what the tools of this turn brought."""
+    said = [message.text for message in asking.messages if message.role is Role.USER]
+    results = [f"{result.call.name}: {result.failed or result.output}" for result in asking.results]
+    return "\n".join([*said[-1:], *results])

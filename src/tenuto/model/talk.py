@@ -1,0 +1,153 @@
+"""What passes between a turn, its model and its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import TypeAlias
+
+from tenuto.model.message import Message
+from tenuto.model.policy import Preset
+from tenuto.model.prompt import Language, Piece, PromptMessage, PromptPolicy
+from tenuto.model.scope import Scope
+from tenuto.model.session import Session
+from tenuto.model.values import Json, JsonObject, Value
+
+
+class ToolSpec(Value, frozen=True, kw_only=True):
+    """A tool as a model is told of it; `parameters` is a JSON schema of an object."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+
+
+class ToolCall(Value, frozen=True, kw_only=True):
+    """A model asks for a tool."""
+
+    id: str
+    name: str
+    arguments: JsonObject = {}
+
+
+class ToolTurn(Value, frozen=True, kw_only=True):
+    """What a tool may know of the turn it is called in.
+
+    `scope` is the caller's, from the credential: whose orders, whose records. `state` is what the assistant's tools
+    left in the session before (the previous result set), so that "the first one" can be found again. `history` is the
+    talk before the question, oldest first, as far as it was loaded; an isolated persona gets its own turns only.
+    """
+
+    scope: Scope
+    session: Session | None
+    question: str
+    language: Language
+    now: datetime
+    state: JsonObject = {}
+    history: tuple[Message, ...] = ()
+    persona: str | None = None
+
+
+class ToolOutcome(Value, frozen=True, kw_only=True):
+    """What a tool answers.
+
+    `output` is for the model, `pieces` is evidence for the prompt, `data` goes into the reply beside the words, and
+    `state` replaces the named keys of the assistant's session state when the turn is finished. A `reply` answers the
+    user at once: the model is not asked (a refusal, a form to fill in).
+    """
+
+    output: Json
+    pieces: tuple[Piece, ...] | None = None
+    data: JsonObject = {}
+    state: JsonObject = {}
+    reply: str | None = None
+
+
+class ToolResult(Value, frozen=True, kw_only=True):
+    """A tool that was run in this turn, before the model was asked or because it asked; `failed` names the error."""
+
+    call: ToolCall
+    output: Json = None
+    failed: str | None = None
+
+
+class Asking(Value, frozen=True, kw_only=True):
+    """Everything a model is given for one answer.
+
+    `messages` is the prompt; `results` are the tools that ran in this turn, those before the model included. The rest
+    is for models that do not read prompts (the offline one): the question, its language, the talk and the state.
+    """
+
+    messages: tuple[PromptMessage, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    reply_tokens: int = 1024
+    stable: int = 0
+    results: tuple[ToolResult, ...] = ()
+    turn: ToolTurn | None = None
+
+
+class Said(Value, frozen=True, kw_only=True):
+    """Some words of the answer."""
+
+    text: str
+
+
+class Called(Value, frozen=True, kw_only=True):
+    """The model asks for a tool before it goes on."""
+
+    call: ToolCall
+
+
+class Ended(Value, frozen=True, kw_only=True):
+    """The model is done; `model` is the one that really answered, `fell_back` that it was not the first choice."""
+
+    model: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_nanos: int = 0
+    offline: bool = False
+    fell_back: bool = False
+
+
+ModelEvent: TypeAlias = Said | Called | Ended
+
+
+class Persona(Value, frozen=True, kw_only=True):
+    """A character an assistant speaks as: its names and its own words for the system prompt, by language."""
+
+    id: str
+    names: Mapping[Language, str] = MappingProxyType({})
+    system: Mapping[Language, str] = MappingProxyType({})
+
+
+class Summary(Value, frozen=True, kw_only=True):
+    """The talk up to a message, in short. `through` and `through_id` name the last message it covers."""
+
+    text: str
+    through: int
+    through_id: str
+    tokens: int = 0
+    made_by: str = ""
+
+
+class TurnEnded(Value, frozen=True, kw_only=True):
+    """A turn that was finished and stored, for what follows it: title and compression.
+
+    `session` is its head as the turn left it. `titles` says that this turn claimed the title and so is the one to have
+    a better one made. `loaded` is the end of the log as the turn knows it, its own messages included: with it a look at
+    the store is spared where nothing is due. `taken` are the tokens of the prompt that talk cannot have: system prompt,
+    preferences, and the share of recall.
+    """
+
+    scope: Scope
+    session: Session
+    assistant: str
+    language: Language
+    policies: Preset
+    prompt: PromptPolicy
+    question: str
+    answer: str = ""
+    titles: bool = False
+    loaded: tuple[Message, ...] = ()
+    taken: int = 0

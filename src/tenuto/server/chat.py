@@ -1,0 +1,115 @@
+"""Routes for talking: a turn with an assistant, whole or streamed; which assistants there are; what a turn was like."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from tenuto.chat import ChatRequest
+from tenuto.chat.shape import assistant_json, reply_json, trace_json
+from tenuto.errors import SessionNotFound, TraceNotFound
+from tenuto.model import Scope, SessionQuery
+from tenuto.model.trace import Trace, place_of
+from tenuto.server.answers import AssistantList, ReplyView, TraceList, TraceView
+from tenuto.server.auth import admitted, asking
+from tenuto.server.bodies import ChatBody, Traces
+from tenuto.server.openapi import room, tells
+from tenuto.server.service import service, sessions
+from tenuto.server.streams import event_stream, unless_gone
+from tenuto.server.wire import answer, body_of, fingerprint, idempotency_key, path_part, query_of
+
+routes = room("chat", prefix="/v1")
+
+_EXAMPLE: Final = {"message": "Which phones are cheap?", "assistant": "goods"}
+# Sessions looked through when traces are asked for without naming one.
+_LATEST: Final = 20
+
+_told = tells(
+    (200, ReplyView), body=ChatBody, example=_EXAMPLE, required=True, headers=("Idempotency-Key",), problems=(409,)
+)
+_told["responses"][200]["content"]["text/event-stream"] = {
+    "schema": {"type": "string"},
+    "example": 'event: delta\ndata: {"text":"The "}\n\n',
+}
+
+
+@routes.post("/chat", **_told)
+async def chat(request: Request) -> Response:
+    """Say something and get the answer; with `stream`, as server-sent events: start, delta, tool, done or error."""
+    scope = (await admitted(request)).scope()
+    body = await body_of(request, ChatBody)
+    asked = ChatRequest(
+        text=body.message,
+        session_id=body.session_id,
+        assistant=body.assistant,
+        persona=body.persona,
+        key=idempotency_key(request),
+        fingerprint=fingerprint(body.meaning()),
+        language=body.language,
+        regenerate=body.regenerate,
+        edit=body.edit,
+        profile=body.profile,
+    )
+    talk = service(request).chat
+    if body.stream:
+        return await event_stream(request, talk.stream(scope, asked))
+    return answer(reply_json(await unless_gone(request, talk.take_turn(scope, asked))))
+
+
+@routes.get("/assistants", **tells((200, AssistantList)))
+async def list_assistants(request: Request) -> Response:
+    """Who can be talked to."""
+    await asking(request)
+    talk = service(request).chat
+    known = talk.assistants
+    return answer(
+        {"assistants": [assistant_json(each, talk.model_of(each).name, each.name == known.default) for each in known]}
+    )
+
+
+@routes.get("/traces", **tells((200, TraceList), query=Traces))
+async def list_traces(request: Request) -> Response:
+    """Traces of a session's turns, newest first; without a session, of the sessions changed last."""
+    scope = await asking(request)
+    asked = query_of(request, Traces)
+    if asked.session_id is not None:
+        found = await service(request).tenuto.store.traces(scope, asked.session_id, asked.limit, asked.before)
+    else:
+        found = await _latest(request, scope, asked.limit)
+    return answer({"traces": [trace_json(trace) for trace in found]})
+
+
+@routes.get("/traces/{trace_id}", **tells((200, TraceView)))
+async def get_trace(request: Request) -> Response:
+    """Everything about one turn."""
+    return answer(trace_json(await trace_of(request, await asking(request))))
+
+
+async def trace_of(request: Request, scope: Scope) -> Trace:
+    """The trace that the path names.
+
+    Raises:
+        TraceNotFound: there is none for this caller.
+    """
+    name = path_part(request, "trace_id")
+    session_id, number = place_of(name)
+    try:
+        trace = await service(request).tenuto.store.trace(scope, session_id, number)
+    except SessionNotFound:
+        raise TraceNotFound from None
+    if trace is None or trace.id != name:
+        raise TraceNotFound
+    return trace
+
+
+async def _latest(request: Request, scope: Scope, limit: int) -> tuple[Trace, ...]:
+    store = service(request).tenuto.store
+    found: list[Trace] = []
+    for session in (await sessions(request).list(scope, SessionQuery(limit=_LATEST))).sessions:
+        try:
+            found += await store.traces(scope, session.id, limit)
+        except SessionNotFound:
+            continue
+    return tuple(sorted(found, key=lambda trace: trace.began_at, reverse=True)[:limit])

@@ -1,0 +1,62 @@
+"""The shop's route, in the shape its clients know (B5)."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from tenuto.chat import ChatRequest
+from tenuto.chat.timing import milliseconds_since
+from tenuto.server.answers import GoodsAnswer
+from tenuto.server.auth import admitted, naming_user
+from tenuto.server.bodies import GoodsQuestion
+from tenuto.server.openapi import room, tells
+from tenuto.server.service import service
+from tenuto.server.streams import unless_gone
+from tenuto.server.wire import answer, body_of, fingerprint, idempotency_key
+
+routes = room("goods")
+
+_EXAMPLE: Final = {"question": "有什么便宜的手机?"}
+
+
+@routes.post(
+    "/goods/qa",
+    **tells(
+        (200, GoodsAnswer),
+        body=GoodsQuestion,
+        example=_EXAMPLE,
+        required=True,
+        headers=("Idempotency-Key",),
+        problems=(409,),
+    ),
+)
+async def goods_qa(request: Request) -> Response:
+    """Ask about goods, or about one's own orders; an unknown or expired session becomes a new one (B6)."""
+    began = time.perf_counter()
+    admission = await admitted(request)
+    body = await body_of(request, GoodsQuestion)
+    scope = naming_user(admission, str(body.userId) if body.userId is not None else None).scope()
+    asked = ChatRequest(
+        text=body.question,
+        session_id=body.sessionId or None,
+        assistant="goods",
+        key=idempotency_key(request),
+        fingerprint=fingerprint([body.question, body.sessionId, body.userId]),
+    )
+    reply = await unless_gone(request, service(request).chat.take_turn(scope, asked))
+    return answer(
+        {
+            "code": 200,
+            "message": "success",
+            "answer": reply.text,
+            "goods": reply.data.get("goods", []),
+            "sessionId": reply.session_id,
+            "queryTime": round(milliseconds_since(began)),
+            "traceId": reply.trace_id,
+            "offline": reply.offline,
+        }
+    )

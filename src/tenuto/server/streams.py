@@ -1,0 +1,106 @@
+"""Answers that take a while: given up when the client goes, or told event by event as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Final, TypeVar
+
+import msgspec
+from fastapi import Request
+from fastapi.responses import Response, StreamingResponse
+from starlette.requests import ClientDisconnect
+
+from tenuto.chat import ChatEvent
+from tenuto.chat.shape import event_json
+from tenuto.errors import TenutoError
+from tenuto.model.values import JsonObject
+from tenuto.server.problems import internal, of_error
+
+_Answer = TypeVar("_Answer")
+_HEADERS: Final = {"X-Accel-Buffering": "no"}
+# A line nobody reads, so that what stands between us and the client does not take silence for an end.
+_PING: Final = b": still here\n\n"
+_PING_EVERY: Final = 15.0
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, _Answer]) -> _Answer:
+    """Do the work; when the client goes meanwhile, cancel it.
+
+    Raises:
+        ClientDisconnect: nobody is left to answer.
+    """
+    task = asyncio.create_task(work)
+    gone = asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        await _end(gone)
+        await _end(task)
+
+
+async def event_stream(request: Request, events: AsyncIterator[ChatEvent]) -> Response:
+    """Server-sent events. What fails before the first one is an ordinary error."""
+    first = await unless_gone(request, _next(events))
+    return StreamingResponse(
+        _lines(request, first, events), media_type="text/event-stream; charset=utf-8", headers=_HEADERS
+    )
+
+
+async def _next(events: AsyncIterator[ChatEvent]) -> ChatEvent:
+    return await anext(events)
+
+
+async def _lines(request: Request, first: ChatEvent, events: AsyncIterator[ChatEvent]) -> AsyncIterator[bytes]:
+    gone = asyncio.create_task(_gone(request))
+    step: asyncio.Task[ChatEvent] | None = None
+    try:
+        yield _line(*event_json(first))
+        while True:
+            step = step or asyncio.create_task(_next(events))
+            await asyncio.wait((step, gone), timeout=_PING_EVERY, return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                return
+            if not step.done():
+                yield _PING
+                continue
+            event, step = step.result(), None
+            yield _line(*event_json(event))
+    except StopAsyncIteration:
+        return
+    except TenutoError as error:
+        yield _line("error", msgspec.json.decode(of_error(error).body))
+    except Exception:
+        yield _line("error", msgspec.json.decode(internal().body))
+        raise
+    finally:
+        await _end(gone)
+        if step is not None:
+            await _end(step)
+        await _closed(events)
+
+
+def _line(name: str, told: JsonObject) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(told))
+
+
+async def _gone(request: Request) -> None:
+    """Return when the client has hung up."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _end(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, Exception):
+        await task
+
+
+async def _closed(events: AsyncIterator[ChatEvent]) -> None:
+    close = getattr(events, "aclose", None)
+    if close is not None:
+        await close()

@@ -1,0 +1,149 @@
+"""A title without a model: the phrase of the question that says most, as far as its words allow the rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import regex
+
+from tenuto.model.prompt import Language
+from tenuto.sessions.title_rules import CHARACTERS, SMALL, WORDS, length, tidy, title_case
+
+_LOOK_AT: Final = 1000
+_ARTICLES: Final = frozenset(["a", "an", "the", "some", "any", "my", "our", "your", "this", "that", "these", "those"])
+_EMPTY_WORDS: Final = """
+i me we us you he she it they them am be been being was were do does did have has had can could will would should shall
+may might must not no yes so if then else when where who whom whose which what why how there here just also very really
+please thanks thank hi hello hey dear want need like know think let tell give show help find get go make say ask about
+more most much many good best better new all every each other another one two first s t re ve ll d m don isn doesn didn
+"""
+# Words that a title neither begins nor ends with, and that say nothing about its subject.
+_EMPTY: Final = SMALL | frozenset(_EMPTY_WORDS.split())
+_OPENERS: Final = regex.compile(
+    r"^(?:(?:hi|hello|hey|please|so|ok|okay|well|and|also|now)[,!. ]+|(?:can|could|would|will) you (?:please )?"
+    r"|(?:help|tell|show|give|teach|explain to) (?:me|us)(?: with| about| how to| the| to| a)? "
+    r"|i(?:'d| would) (?:like|love)(?: to)? |i(?:'m| am) (?:looking for|trying to|planning|going to|interested in) "
+    r"|i (?:want|need|have|think)(?: to)? |(?:we|i) (?:want|need) to |what(?:'s| is| are| does| do) (?:the )?"
+    r"|how (?:do|can|should|to|does) (?:i |we |you |one )?|how much (?:is|are|does) |where (?:is|are|can i) "
+    r"|why (?:is|are|does|do) |who (?:is|are|was) |when (?:is|are|was|does) |do you (?:have|know)(?: about| of)? "
+    r"|is there |are there |explain |recommend(?: me)? |my )+",
+    regex.IGNORECASE,
+)
+_CHINESE_OPENERS: Final = regex.compile(
+    r"^(?:你好|您好|请问|请你?|麻烦你?|那么?|嗯|好的|我想(?:要|知道|了解|问|买|找|学)?|我要|我们?想|我需要|我打算|能不能|能否|可不可以"
+    r"|可以|帮(?:我|忙)|给我|告诉我|介绍|推荐|解释|说说|讲讲|了解|一下|一些|几个|一个|一款|关于|有没有|你们?有|什么是|如何用?|怎么用|怎么样?|怎样"
+    r"|为什么|有哪些|哪些|哪个|下|[，,。！!\s])+"
+)
+_CHINESE_ENDINGS: Final = regex.compile(
+    r"(?:吗|呢|吧|啊|呀|了|的|是什么(?:意思)?|有哪些|有什么|怎么办|怎么样|如何|是谁|在哪里?|多少钱?|好不好|可以|什么|哪些|哪个|好)+$"
+)
+_CLAUSES: Final = regex.compile(r"[，,。！!？?；;：:、…\n]+")
+_JOINTS: Final = regex.compile(r"(?<=的)|(?=以及)|(?<!以)(?=[和与及并在从把被给对])")
+_WORD: Final = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\'’.+#-]*[\p{L}\p{N}+#]|[\p{L}\p{N}]")
+_SENTENCE: Final = regex.compile(r"[.!?;:\n]+(?:\s|$)|[()]")
+
+
+def from_talk(question: str, answer: str, language: Language) -> str | None:
+    """A title of words that were said; `None` where there are too few to keep the rules."""
+    asked, told = question[:_LOOK_AT], answer[:_LOOK_AT]
+    found = _chinese(asked, told) if language is Language.CHINESE else _english(asked, told)
+    return tidy(found, language) if found is not None else None
+
+
+def _english(question: str, answer: str) -> str | None:
+    """Of all runs of three to five words, the one whose words carry most; small words count only between others."""
+    weights = _weights(question, answer)
+    best: tuple[float, list[str]] | None = None
+    for number, sentence in enumerate(_SENTENCE.split(question)):
+        words = [word for word in _WORD.findall(_OPENERS.sub("", sentence.strip())) if word.lower() not in _ARTICLES]
+        for run in _runs(words):
+            score = sum(weights[word.lower()] for word in run) / len(run) ** 0.5 - 0.3 * number
+            if best is None or score > best[0]:
+                best = score, run
+    if best is not None:
+        return title_case(best[1])
+    return _gathered(question, answer, weights)
+
+
+def _runs(words: Sequence[str]) -> list[list[str]]:
+    fewest, most = WORDS
+    spans = [
+        list(words[start : start + size])
+        for start in range(len(words))
+        for size in range(fewest, most + 1)
+        if start + size <= len(words)
+    ]
+    return [run for run in spans if run[0].lower() not in _EMPTY and run[-1].lower() not in _EMPTY and _tells(run)]
+
+
+def _tells(run: Sequence[str]) -> bool:
+    return sum(word.lower() not in _EMPTY for word in run) >= 2
+
+
+def _weights(question: str, answer: str) -> Counter[str]:
+    """What a word is worth: what the answer takes up again is what the question is about; names are worth more."""
+    weights: Counter[str] = Counter()
+    said = Counter(word.lower() for word in _WORD.findall(answer))
+    for word in _WORD.findall(question):
+        low = word.lower()
+        if low not in _EMPTY and low not in _ARTICLES:
+            weights[low] = 2 + min(said[low], 3) + (1 if any(map(str.isupper, word)) else 0) + (len(low) > 6)
+    return weights
+
+
+def _gathered(question: str, answer: str, weights: Counter[str]) -> str | None:
+    """The telling words of a question that has no run of them, with some of the answer's if they are too few."""
+    fewest, most = WORDS
+    words = list(dict.fromkeys(word for word in _WORD.findall(question) if word.lower() in weights))
+    if not words:
+        return None
+    names = [
+        word
+        for word in _WORD.findall(answer)
+        if word.lower() not in _EMPTY | _ARTICLES and len(word) > 3 and word.isalpha()
+    ]
+    known = {*weights, *_EMPTY, *_ARTICLES}
+    spare = [word for word, _ in Counter(names).most_common() if word.lower() not in known]
+    words += spare[: max(0, fewest - len(words))]
+    return title_case(words[:most]) if len(words) >= fewest else None
+
+
+def _chinese(question: str, answer: str) -> str | None:
+    """The clause of the question that the answer takes up most, cut where words join if it is too long."""
+    fewest, most = CHARACTERS
+    clauses = [_CHINESE_ENDINGS.sub("", _CHINESE_OPENERS.sub("", part.strip())) for part in _CLAUSES.split(question)]
+    wanted = [clause for clause in clauses if length(clause) >= 2]
+    fitting = [short for clause in wanted for short in _within(clause)]
+    pairs = Counter(answer[place : place + 2] for place in range(len(answer) - 1))
+
+    def score(clause: str) -> tuple[float, int]:
+        shared = sum(min(pairs[clause[place : place + 2]], 2) for place in range(len(clause) - 1))
+        return shared + length(clause) / 2, -question.find(clause)
+
+    if fitting:
+        return max(fitting, key=score)
+    joined = "".join(wanted)
+    if fewest <= length(joined) <= most:
+        return joined
+    lent = _borrowed(joined, answer) if wanted else None
+    return lent if lent is not None and fewest <= length(lent) <= most else None
+
+
+def _within(clause: str) -> list[str]:
+    """The clause, or its parts between places where words join, of the right length."""
+    fewest, most = CHARACTERS
+    if length(clause) <= most:
+        return [clause] if length(clause) >= fewest else []
+    cuts = [0, *(match.start() for match in _JOINTS.finditer(clause)), len(clause)]
+    parts = [clause[start:end].strip("的以和与及并 ") for start in cuts for end in cuts if start < end]
+    return [part for part in parts if fewest <= length(part) <= most]
+
+
+def _borrowed(subject: str, answer: str) -> str | None:
+    """A subject of two or three characters, as the answer says it at greater length."""
+    for clause in _CLAUSES.split(answer):
+        if subject in clause:
+            return next(iter(_within(clause)), None)
+    return None

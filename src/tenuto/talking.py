@@ -1,0 +1,122 @@
+"""The wiring of the chat: which assistants there are, which models answer, what follows a turn.
+
+Apart from `app`, and loaded when the first turn is asked for, so that a program that only keeps sessions starts fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from tenuto.assistants import Assistant, Assistants
+from tenuto.assistants.general import general_assistant
+from tenuto.assistants.goods import goods_assistant
+from tenuto.assistants.npc import npc_assistant
+from tenuto.assistants.own import load_folder
+from tenuto.chat import Chat, ChatLimits, Spending
+from tenuto.chat.timing import Span, no_span
+from tenuto.context import Counter, check_budget, encoding_for
+from tenuto.errors import InvalidSetting
+from tenuto.llm import OFFLINE, complete, open_model
+from tenuto.model.prompt import Language
+from tenuto.ports import ChatModel, Clock, Store
+from tenuto.sessions import Sessions
+from tenuto.settings import Settings
+from tenuto.telemetry import open_spans
+from tenuto.upkeep import Small, Upkeep
+
+# How long closing waits for titles and summaries under way; what is cut off is found due again.
+_LAST_WORK: Final = timedelta(seconds=10)
+
+
+@asynccontextmanager
+async def open_chat(
+    settings: Settings,
+    *,
+    store: Store,
+    sessions: Sessions,
+    upkeep: Upkeep,
+    clock: Clock,
+    models: Mapping[str, ChatModel],
+    assistants: Sequence[Assistant],
+) -> AsyncIterator[Chat]:
+    """Turns with the assistants of the settings and those given here, as long as their models are open.
+
+    Raises:
+        InvalidSetting: a model, an assistant or a budget of the settings cannot be had.
+    """
+    known = Assistants([*_shipped(settings, store), *_own(settings), *assistants], settings.assistant)
+    async with AsyncExitStack() as stack:
+        shelf = dict(models)
+        small = settings.small_model or settings.model
+        for name in {settings.model, small, *(each.model for each in known if each.model is not None)} - set(models):
+            shelf[name] = await stack.enter_async_context(_opened(settings, name))
+        for assistant in known:
+            _check(assistant, shelf[assistant.model or settings.model])
+        # The offline model would make neither titles nor summaries better than extraction does.
+        retelling = _small(shelf[small], settings.model_timeout) if small != OFFLINE else None
+        upkeep.equip(small=retelling)
+        # Before the models close: what was started for finished turns may still ask them.
+        stack.push_async_callback(upkeep.drain, _LAST_WORK)
+        span: Span = await stack.enter_async_context(open_spans()) if settings.telemetry else no_span
+        yield Chat(
+            sessions=sessions,
+            traces=store,
+            assistants=known,
+            models=lambda name: shelf[name or settings.model],
+            spending=Spending(state=store, budgets=settings.budgets(), clock=clock),
+            clock=clock,
+            afterwards=upkeep,
+            titles_by_model=retelling is not None,
+            limits=ChatLimits(model_timeout=settings.model_timeout, tool_timeout=settings.tool_timeout),
+            span=span,
+        )
+
+
+def _opened(settings: Settings, name: str) -> AbstractAsyncContextManager[ChatModel]:
+    # Address and key belong to the provider of the main model; another one finds its own in the environment.
+    same = name.partition(":")[0] == settings.model.partition(":")[0]
+    return open_model(
+        name,
+        base_url=settings.model_base_url if same else None,
+        api_key=settings.model_api_key if same else None,
+        timeout=settings.model_timeout,
+    )
+
+
+def _small(model: ChatModel, timeout: timedelta) -> Small:
+    """The model for titles and summaries."""
+
+    async def small(instructions: str, text: str, tokens: int) -> str:
+        said, _ = await complete(model, instructions, text, tokens, timeout)
+        return said
+
+    return small
+
+
+def _shipped(settings: Settings, store: Store) -> Iterator[Assistant]:
+    yield general_assistant(settings.policies(), settings.prompt())
+    yield goods_assistant(store)
+    yield npc_assistant(
+        settings.npc_policies(),
+        remembers=settings.memory_enabled,
+        corpus=Path(settings.npc_corpus) if settings.npc_corpus else None,
+    )
+
+
+def _own(settings: Settings) -> tuple[Assistant, ...]:
+    return load_folder(Path(settings.assistants)) if settings.assistants else ()
+
+
+def _check(assistant: Assistant, model: ChatModel) -> None:
+    """Refuse a budget that a system prompt fills, before anybody asks a question."""
+    counter = Counter(*encoding_for(model.name))
+    for language in Language:
+        for persona in (None, *assistant.personas.values()):
+            try:
+                check_budget(assistant.prompt, assistant.system_for(persona, language), counter, language)
+            except InvalidSetting as unfit:
+                raise InvalidSetting(unfit.setting, f"{unfit} (assistant {assistant.name})") from None

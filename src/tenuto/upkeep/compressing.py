@@ -1,0 +1,208 @@
+"""Compressing a session: read what no summary covers, tell it in short, append that to the log.
+
+The entry is appended under a key made of the range it adds, so that two processes that compress the same range store
+one entry. Nothing is locked while a model thinks. If words are taken back meanwhile (a truncation, a reset), the look
+just before the entry is stored gives it up; should they go in the very last moment, readers pass the entry over
+(`tenuto.context.summaries` has the law).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenuto.context import Counter
+from tenuto.context.compression import (
+    Due,
+    Limits,
+    compresses,
+    due,
+    limits_of,
+    slides_out,
+    summary_draft,
+    summary_in,
+)
+from tenuto.context.extract import summarise
+from tenuto.context.retelling import Retelling, portions, retelling_of, usable
+from tenuto.errors import SessionNotFound
+from tenuto.model import Message, Page, Session, Usage
+from tenuto.model.talk import Summary, TurnEnded
+from tenuto.ports import Clock
+from tenuto.sessions import AppendRequest, Sessions, derived_id, fresh_id
+from tenuto.upkeep.story import Redact, Small
+
+_TIMEOUT_SECONDS: Final = 60.0
+# One look brings what a compressed session has open, and more.
+_LOOK: Final = 100
+_PAGE: Final = 500
+# A log that was never compressed is worked off in steps of so many messages.
+_STEP: Final = 5000
+_STEPS: Final = 1000
+# How many portions of the talk a model is asked to retell; what lies before them is extracted.
+_ASKED: Final = 3
+# Beside the answer itself: its summary's entry, and the words the next turn begins with.
+_SPARE: Final = 4
+_ENTRY_BYTES: Final = 600
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A session's head with its uncovered talk; `more` says that newer talk was not loaded."""
+
+    session: Session
+    messages: tuple[Message, ...]
+    previous: Summary | None
+    more: bool
+
+
+class Compressor:
+    """Compresses sessions when they are due."""
+
+    def __init__(
+        self, *, sessions: Sessions, small: Small | None, redact: Redact, counter: Counter, clock: Clock
+    ) -> None:
+        self._sessions = sessions
+        self._small = small
+        self._redact = redact
+        self._counter = counter
+        self._clock = clock
+
+    def may_be_due(self, ended: TurnEnded) -> bool:
+        """Whether to look at the stored session: judged by what the turn had loaded, where it says so."""
+        context = ended.policies.context
+        if not ended.loaded:
+            return compresses(context)
+        found = due(ended.session, ended.loaded, self._counter, ended.prompt, context, taken=ended.taken)
+        return found is not None
+
+    def in_danger(self, ended: TurnEnded, covered: int, adding: int) -> bool:
+        """Whether storing so many messages could push out some that no summary covers."""
+        return compresses(ended.policies.context) and slides_out(ended.session, covered, adding + _SPARE)
+
+    async def compress(self, ended: TurnEnded, *, adding: int = 0, at_once: bool = False) -> None:
+        """Cover what is due; `at_once` asks no model."""
+        for _ in range(_STEPS):
+            try:
+                talk = await self._open_talk(ended)
+            except SessionNotFound:
+                return
+            if talk.session.incarnation != ended.session.incarnation:
+                return
+            found = due(
+                talk.session,
+                talk.messages,
+                self._counter,
+                ended.prompt,
+                ended.policies.context,
+                previous=talk.previous,
+                taken=ended.taken,
+                adding=adding + _SPARE if adding else 0,
+                more=talk.more,
+            )
+            if found is None or not await self._covered(ended, talk.session, found, at_once) or not talk.more:
+                return
+
+    async def _open_talk(self, ended: TurnEnded) -> _Open:
+        """What no summary covers: looked for from the newest message backwards, until the summary is found."""
+        page = await self._sessions.messages(ended.scope, ended.session.id, Page(limit=_LOOK))
+        session, messages = page.session, page.messages
+        while True:
+            previous = summary_in(messages, session.window_start)
+            begins = max(previous.through + 1 if previous is not None else 1, session.window_start)
+            if not page.more_before or messages[0].seq <= begins:
+                return _Open(session, messages, previous, more=False)
+            if len(messages) >= _STEP:
+                return await self._oldest(ended, session, previous, begins)
+            before = Page(limit=_PAGE, before=messages[0].seq)
+            page = await self._sessions.messages(ended.scope, ended.session.id, before)
+            messages = (*page.messages, *messages)
+
+    async def _oldest(self, ended: TurnEnded, session: Session, previous: Summary | None, begins: int) -> _Open:
+        """The first step of a long log that was never compressed."""
+        page = await self._sessions.messages(ended.scope, session.id, Page(limit=_STEP, after=begins - 1))
+        return _Open(page.session, page.messages, previous, page.more_after)
+
+    async def _covered(self, ended: TurnEnded, session: Session, found: Due, at_once: bool) -> bool:
+        """Store the summary; tells whether it was stored, now or by somebody else before."""
+        limits = self._limits(ended)
+        text, made_by = await self._told(ended, found, limits, at_once)
+        last = found.cover[-1]
+        summary = Summary(
+            text=text, through=last.seq, through_id=last.id, tokens=self._counter.count(text), made_by=made_by
+        )
+        if not await self._still_there(ended, session, last):
+            _log.info("session %s: what was summarised has been taken back", session.id)
+            return False
+        base = found.previous.through if found.previous is not None else 0
+        draft = summary_draft(summary, message_id=fresh_id(), sent_at=self._clock(), seen=found.seen, since=found.since)
+        key = derived_id("summary:", str(base), last.id)
+        request = AppendRequest(messages=(draft,), usage=Usage(), key=key, fingerprint="summary")
+        try:
+            await self._sessions.append(ended.scope, session.id, request)
+        except SessionNotFound:
+            return False
+        return True
+
+    async def _still_there(self, ended: TurnEnded, session: Session, last: Message) -> bool:
+        try:
+            page = await self._sessions.messages(ended.scope, session.id, Page(limit=1, after=last.seq - 1))
+        except SessionNotFound:
+            return False
+        unchanged = (session.incarnation, session.window_start) == (page.session.incarnation, page.session.window_start)
+        return unchanged and bool(page.messages) and page.messages[0].id == last.id
+
+    def _limits(self, ended: TurnEnded) -> Limits:
+        """How long the summary may be; a small limit on messages holds for it too."""
+        limits = limits_of(ended.prompt, ended.policies.context, self._counter)
+        storable = max(16, (self._sessions.policy.max_message_bytes - _ENTRY_BYTES) // 4)
+        return replace(limits, characters=min(limits.characters or storable, storable))
+
+    async def _told(self, ended: TurnEnded, found: Due, limits: Limits, at_once: bool) -> tuple[str, str]:
+        """The summary and who made it: a model where there is one and it says something usable, else extraction."""
+        previous = found.previous.text if found.previous is not None else ""
+        if self._small is None or at_once:
+            return await self._extracted(found.cover, previous, ended, limits), "extract"
+        parts = portions(found.cover, self._counter)
+        skipped = [message for part in parts[:-_ASKED] for message in part]
+        if skipped:
+            previous = await self._extracted(skipped, previous, ended, limits)
+        made_by = "extract"
+        for part in parts[-_ASKED:]:
+            told = await self._retold(retelling_of(part, previous, ended.language, limits, self._redact, self._counter))
+            made_by = "extract" if told is None else "model"
+            previous = told or await self._extracted(part, previous, ended, limits)
+        return previous, made_by
+
+    async def _retold(self, asked: Retelling) -> str | None:
+        assert self._small is not None
+        try:
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                said = await self._small(asked.system, asked.text, asked.limits.tokens)
+        except Exception as failure:
+            # Extraction stands in for whatever the model fails with; its message may quote the talk.
+            _log.warning("a summary is extracted, the model failed: %s", type(failure).__name__)
+            return None
+        told = usable(said, asked, self._counter)
+        if told is None:
+            _log.warning("a summary is extracted, the model's answer was of no use")
+            return None
+        return self._redact(told)
+
+    async def _extracted(self, messages: Sequence[Message], previous: str, ended: TurnEnded, limits: Limits) -> str:
+        # Hundreds of long messages take a while, which other turns need not wait for.
+        return await asyncio.to_thread(
+            summarise,
+            messages,
+            previous,
+            tokens=limits.tokens,
+            characters=limits.characters,
+            language=ended.language,
+            counter=self._counter,
+            redact=self._redact,
+        )

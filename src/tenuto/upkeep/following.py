@@ -1,0 +1,45 @@
+"""What a finished turn is followed by: a title for the session, and a summary of what no longer fits."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from tenuto.context import Counter
+from tenuto.model.scope import session_key
+from tenuto.model.talk import TurnEnded
+from tenuto.ports import Clock
+from tenuto.sessions import Sessions
+from tenuto.upkeep.compressing import Compressor
+from tenuto.upkeep.jobs import Jobs, safely
+from tenuto.upkeep.story import Redact, Small
+from tenuto.upkeep.titling import Titler
+
+
+class Following:
+    """Decides what a turn calls for, and has it done in the background."""
+
+    def __init__(self, *, sessions: Sessions, small: Small | None, redact: Redact, clock: Clock) -> None:
+        counter = Counter()
+        self._jobs = Jobs()
+        self._titler = Titler(sessions=sessions, small=small, redact=redact)
+        self._compressor = Compressor(sessions=sessions, small=small, redact=redact, counter=counter, clock=clock)
+
+    def follow(self, ended: TurnEnded) -> None:
+        """Start what is due."""
+        subject = session_key(ended.scope, ended.session.id)
+        if ended.titles:
+            self._jobs.start("title", subject, lambda: self._titler.title(ended))
+        if self._compressor.may_be_due(ended):
+            bare = replace(ended, loaded=())
+            self._jobs.start("summary", subject, lambda: self._compressor.compress(bare))
+
+    async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
+        """See `Upkeep.secure`."""
+        if self._compressor.in_danger(ended, covered, adding):
+            await safely("summary", lambda: self._compressor.compress(ended, adding=adding, at_once=True))
+
+    async def drain(self, within: timedelta | None) -> None:
+        """Wait for what was started."""
+        await self._jobs.drain(within)

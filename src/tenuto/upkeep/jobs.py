@@ -1,0 +1,71 @@
+"""Work that outlives the call that started it, and still has an owner: one job per subject, a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from datetime import timedelta
+from traceback import extract_tb
+from typing import Final, TypeAlias
+
+Work: TypeAlias = Callable[[], Awaitable[None]]
+
+_AT_ONCE: Final = 4
+_MOST: Final = 1000
+_log = logging.getLogger(__name__)
+
+
+class Jobs:
+    """Runs jobs in the background. A job that fails is logged, by its kind and where it failed, and harms nobody.
+
+    What is started for a subject whose job is still running runs after it; of several, the last.
+    """
+
+    def __init__(self, *, at_once: int = _AT_ONCE, most: int = _MOST) -> None:
+        self._slots = asyncio.Semaphore(at_once)
+        self._most = most
+        self._tasks: dict[Hashable, asyncio.Task[None]] = {}
+        self._next: dict[Hashable, Work] = {}
+
+    def start(self, kind: str, subject: Hashable, work: Work) -> None:
+        """Run the work soon. With too many jobs waiting it is left out: it will be found due again."""
+        key = (kind, subject)
+        if key in self._tasks:
+            self._next[key] = work
+        elif len(self._tasks) >= self._most:
+            _log.warning("%s jobs are waiting: a %s was put off", len(self._tasks), kind)
+        else:
+            self._next[key] = work
+            self._tasks[key] = asyncio.create_task(self._run(kind, key), name=f"tenuto {kind}")
+
+    async def drain(self, within: timedelta | None = None) -> None:
+        """Wait until no job is left; those that take longer than `within` are cancelled."""
+        try:
+            async with asyncio.timeout(within.total_seconds() if within is not None else None):
+                while self._tasks:
+                    await asyncio.wait(self._tasks.values())
+        except TimeoutError:
+            _log.warning("%s jobs were cancelled: they are found due again", len(self._tasks))
+            for task in self._tasks.values():
+                task.cancel()
+            while self._tasks:
+                await asyncio.wait(self._tasks.values())
+
+    async def _run(self, kind: str, key: Hashable) -> None:
+        try:
+            while (work := self._next.pop(key, None)) is not None:
+                async with self._slots:
+                    await safely(kind, work)
+        finally:
+            self._next.pop(key, None)
+            del self._tasks[key]
+
+
+async def safely(kind: str, work: Work) -> None:
+    """Do the work; what goes wrong is logged without its message, which may hold what a user said."""
+    try:
+        await work()
+    except Exception as failure:
+        place = extract_tb(failure.__traceback__)[-1]
+        _log.warning("a %s was put off: %s in %s", kind, type(failure).__name__, f"{place.name}, line {place.lineno}")

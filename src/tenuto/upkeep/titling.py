@@ -1,0 +1,62 @@
+"""Finding a session its title: a small model's, or a phrase of the talk where there is no model."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from tenuto.errors import ModelFailed, SessionNotFound, VersionConflict
+from tenuto.model.talk import TurnEnded
+from tenuto.sessions import Sessions
+from tenuto.sessions.titles import By, from_talk, tidy, title_request, titled
+from tenuto.upkeep.story import Redact, Small
+
+_TIMEOUT_SECONDS: Final = 30.0
+_TITLE_TOKENS: Final = 64
+
+
+class Titler:
+    """Gives titles; a name that somebody gave meanwhile stays."""
+
+    def __init__(self, *, sessions: Sessions, small: Small | None, redact: Redact) -> None:
+        self._sessions = sessions
+        self._small = small
+        self._redact = redact
+
+    async def title(self, ended: TurnEnded) -> None:
+        """Find a title and give it. When none is found the fallback stays, and a later turn tries again."""
+        text: str | None = None
+        try:
+            text = await self._found(ended)
+        finally:
+            # Whatever became of the search, a session without any title gets the fallback.
+            await self._give(ended, text)
+
+    async def _found(self, ended: TurnEnded) -> str | None:
+        question, answer = self._redact(ended.question), self._redact(ended.answer)
+        if self._small is None:
+            return from_talk(question, answer, ended.language)
+        system, text = title_request(question, answer, ended.language)
+        try:
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                said = await self._small(system, text, _TITLE_TOKENS)
+        except TimeoutError:
+            raise ModelFailed("for titles", "took too long") from None
+        return tidy(self._redact(said), ended.language)
+
+    async def _give(self, ended: TurnEnded, text: str | None) -> None:
+        by = By.EXTRACT if self._small is None else By.MODEL
+        while True:
+            try:
+                session = await self._sessions.get(ended.scope, ended.session.id)
+                if session.incarnation != ended.session.incarnation:
+                    return
+                changes = titled(session, text, by)
+                if changes is not None:
+                    await self._sessions.patch(ended.scope, session.id, changes)
+            except VersionConflict:
+                # Somebody changed the session in this moment; look again whether the title is still ours to give.
+                continue
+            except SessionNotFound:
+                return
+            return

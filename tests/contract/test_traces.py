@@ -1,0 +1,223 @@
+"""Traces: written with a turn's end, found by its number, gone with the words they are about (C9)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tenuto.errors import SessionNotFound, TurnLost
+from tenuto.model import Forking, Keeping, NewSession, Once, OpenTurn, Usage
+from tenuto.model.prompt import Entry, Fate, Kind, LayoutName, Manifest, Reason
+from tenuto.model.trace import TRACES_KEPT, ToolRun, Trace, trace_id
+from tenuto.model.turn import Closing
+from tenuto.ports import Store
+from tests.clock import FakeClock
+from tests.samples import ANN, BOB, EVE, SENT_AT, batch, begin, closing, fresh, opening
+
+MANIFEST = Manifest(
+    entries=(
+        Entry(kind=Kind.SYSTEM, fate=Fate.KEPT, reason=Reason.ALWAYS, tokens=40),
+        Entry(kind=Kind.MESSAGE, fate=Fate.SUMMARISED, reason=Reason.COVERED, first=1, last=9, count=9),
+    ),
+    total=40,
+    room=100,
+    budget=120,
+    reply=20,
+    encoding="o200k_base",
+    exact=True,
+    margin=1.0,
+    layout=LayoutName.CHAT,
+)
+
+
+def trace_of(turn: OpenTurn, **fields: object) -> Trace:
+    """What is told of a turn, with something in every field."""
+    given = {
+        "id": trace_id(turn.session.id, turn.number, turn.id),
+        "session_id": turn.session.id,
+        "turn_id": turn.id,
+        "number": turn.number,
+        "began_at": SENT_AT,
+        "assistant": "npc",
+        "persona": "老祖",
+        "request": "家训是什么? 🎎",
+        "answer": "孝悌为本",
+        "model": "offline",
+        "offline": True,
+        "manifest": MANIFEST,
+        "tools": (
+            ToolRun(name="retrieve_evidence", arguments={"query": "家训"}, output=[{"id": "E1"}], milliseconds=1.5),
+            ToolRun(name="broken", error="tool_failed"),
+        ),
+        "steps": {"begin": 1.25, "model": 20.0},
+        "input_tokens": 40,
+        "output_tokens": 7,
+        "cost_nanos": 12_345,
+        "degraded": ("recall",),
+        "data": {"policy_mode": "normal", "deep": [1, {"x": None}]},
+        **fields,
+    }
+    return Trace(**given)  # type: ignore[arg-type]  # fields are named by tests
+
+
+async def told(store: Store, session_id: str, *words: str) -> OpenTurn:
+    """One whole turn with a trace."""
+    turn = await begin(store, ANN, session_id, *(words or ("hello",)))
+    await store.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+    return turn
+
+
+async def test_a_trace_comes_back_as_it_was_written(store: Store) -> None:
+    turn = await told(store, "s")
+
+    assert await store.trace(ANN, "s", turn.number) == trace_of(turn)
+
+
+async def test_a_turn_without_a_trace_has_none(store: Store) -> None:
+    turn = await begin(store, ANN, "s", "hello")
+    await store.finish_turn(turn, closing("hi"))
+
+    assert await store.trace(ANN, "s", turn.number) is None
+    assert await store.trace(ANN, "s", 99) is None
+    assert await store.traces(ANN, "s") == ()
+
+
+async def test_traces_come_newest_first_and_page_backwards(store: Store) -> None:
+    turns = [await told(store, "s") for _ in range(5)]
+
+    first = await store.traces(ANN, "s", limit=2)
+    rest = await store.traces(ANN, "s", limit=10, before=first[-1].number)
+
+    assert [trace.number for trace in (*first, *rest)] == [turn.number for turn in reversed(turns)]
+
+
+async def test_only_the_newest_turns_keep_their_traces(store: Store) -> None:
+    """A session of any length keeps the traces of a hundred turns."""
+    uncapped = NewSession(keeping=Keeping(max_messages=None))
+    turns = []
+    for _ in range(TRACES_KEPT + 3):
+        turn = await store.begin_turn(ANN, opening("s", "hello", create=uncapped, window=0))
+        await store.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+        turns.append(turn)
+
+    kept = await store.traces(ANN, "s", limit=1000)
+
+    assert [trace.number for trace in kept] == [turn.number for turn in reversed(turns[3:])]
+
+
+async def test_an_abandoned_turn_may_leave_a_trace_and_its_retry_replaces_it(store: Store) -> None:
+    turn = await begin(store, ANN, "s", "hello", once=Once(key="k", fingerprint="f"))
+    failed = trace_of(turn, error="model_failed", answer="")
+    await store.finish_turn(turn, Closing(abandoned=True, trace=failed))
+    assert await store.trace(ANN, "s", turn.number) == failed
+
+    again = await begin(store, ANN, "s", "hello", once=Once(key="k", fingerprint="f"))
+    await store.finish_turn(again, closing("hi", trace=trace_of(again)))
+
+    assert again.number == turn.number
+    assert await store.traces(ANN, "s") == (trace_of(again),)
+
+
+async def test_a_lost_or_repeated_end_of_a_turn_changes_no_trace(store: Store, clock: FakeClock) -> None:
+    lost = await begin(store, ANN, "s", "hello", lease=timedelta(seconds=1))
+    clock.advance(timedelta(seconds=2))
+    turn = await told(store, "s")
+
+    with pytest.raises(TurnLost):
+        await store.finish_turn(lost, closing("late", trace=trace_of(lost)))
+    repeated = await store.finish_turn(turn, closing("again", trace=trace_of(turn, answer="other")))
+
+    assert repeated.duplicate
+    assert await store.traces(ANN, "s") == (trace_of(turn),)
+
+
+async def test_a_trace_exists_for_nobody_but_the_session_s_owner(store: Store, clock: FakeClock) -> None:
+    """T1 for traces: foreign, absent, expired and deleted are one answer."""
+    turn = await told(store, "s")
+
+    for stranger in (BOB, EVE):
+        with pytest.raises(SessionNotFound):
+            await store.trace(stranger, "s", turn.number)
+        with pytest.raises(SessionNotFound):
+            await store.traces(stranger, "s")
+    with pytest.raises(SessionNotFound):
+        await store.traces(ANN, "absent")
+    await store.delete(ANN, "s")
+    with pytest.raises(SessionNotFound):
+        await store.trace(ANN, "s", turn.number)
+    await store.append(ANN, "s", batch("anew"))
+    assert await store.traces(ANN, "s") == ()
+
+
+async def test_a_session_made_anew_after_expiry_has_no_old_traces(store: Store, clock: FakeClock) -> None:
+    day = NewSession(keeping=Keeping(idle=timedelta(days=1)))
+    turn = await store.begin_turn(ANN, opening("s", "hello", create=day))
+    await store.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+    clock.advance(timedelta(days=2))
+
+    with pytest.raises(SessionNotFound):
+        await store.traces(ANN, "s")
+    await store.append(ANN, "s", batch("anew", create=day))
+
+    assert await store.traces(ANN, "s") == ()
+    assert await store.trace(ANN, "s", turn.number) is None
+
+
+async def test_a_swept_session_leaves_no_traces_behind(store: Store, clock: FakeClock) -> None:
+    day = NewSession(keeping=Keeping(idle=timedelta(days=1)))
+    turn = await store.begin_turn(ANN, opening("s", "hello", create=day))
+    await store.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+    clock.advance(timedelta(days=2))
+    await store.sweep()
+
+    await store.append(ANN, "s", batch("anew"))
+
+    assert await store.traces(ANN, "s") == ()
+
+
+async def test_a_reset_forgets_the_traces(store: Store) -> None:
+    turn = await told(store, "s")
+
+    await store.reset(ANN, "s")
+
+    assert await store.trace(ANN, "s", turn.number) is None
+
+
+async def test_a_truncation_takes_the_traces_of_the_turns_it_touches(store: Store) -> None:
+    """A turn of which any message goes loses its trace, and so do all later ones."""
+    first, second, third = [await told(store, "s") for _ in range(3)]
+    words_of_second = second.words[-1].seq
+
+    await store.truncate(ANN, "s", words_of_second)
+
+    assert [trace.number for trace in await store.traces(ANN, "s")] == [first.number]
+    assert await store.trace(ANN, "s", third.number) is None
+
+
+async def test_a_fork_begins_without_traces(store: Store) -> None:
+    turn = await told(store, "s")
+
+    await store.fork(ANN, "s", Forking(new_id="branch"))
+
+    assert await store.traces(ANN, "branch") == ()
+    assert await store.trace(ANN, "s", turn.number) == trace_of(turn)
+
+
+async def test_reading_a_trace_moves_no_deadline(store: Store, clock: FakeClock) -> None:
+    turn = await told(store, fresh("s"))
+    before = (await store.get(ANN, turn.session.id)).expires_at
+    clock.advance(timedelta(days=10))
+
+    await store.trace(ANN, turn.session.id, turn.number)
+    await store.traces(ANN, turn.session.id)
+
+    assert (await store.get(ANN, turn.session.id)).expires_at == before
+
+
+async def test_a_trace_counts_as_nothing_but_a_trace(store: Store) -> None:
+    turn = await begin(store, ANN, "s", "hello")
+    done = await store.finish_turn(turn, closing("hi", tokens=5, cost_nanos=7, trace=trace_of(turn)))
+
+    assert (done.session.messages, done.session.tokens, done.session.cost_nanos) == (2, 5, 7)
+    assert Usage(tokens=5, cost_nanos=7) == Usage(tokens=done.session.tokens, cost_nanos=done.session.cost_nanos)

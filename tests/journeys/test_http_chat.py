@@ -1,0 +1,236 @@
+"""Talking over HTTP: whole and streamed, again and anew, and every way it can go wrong (C6, C9, A6)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from tenuto.llm import Call, Fail, Hang, Say, ScriptedModel
+from tenuto.llm.scripted import Script
+from tests.journeys.door import ANN, BOB, EVE, PROBLEM, Door, served
+from tests.talking import Adder, helper, patient
+
+
+@asynccontextmanager
+async def talking(
+    *scripts: Script, tools: Sequence[Any] = (), **given: Any
+) -> AsyncIterator[tuple[Door, ScriptedModel]]:
+    """A server whose default assistant is a scripted model's."""
+    model = ScriptedModel(*scripts)
+    assistant = helper(tools=tuple(tools), policies=patient(busy_wait=timedelta(milliseconds=50)))
+    async with served(
+        models={"scripted": model},
+        model="scripted",
+        small_model="offline",
+        assistants=[assistant],
+        assistant="helper",
+        **given,
+    ) as door:
+        yield door, model
+
+
+def events_of(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Server-sent events, as a client reads them."""
+    found = []
+    for block in text.strip().split("\n\n"):
+        lines = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+        if lines:
+            found.append((lines["event"], json.loads(lines["data"])))
+    return found
+
+
+def lasting(reply: dict[str, Any]) -> dict[str, Any]:
+    """A reply without what tells one call from its repetition; titles get better behind the turn."""
+    return {name: value for name, value in reply.items() if name not in ("repeated", "created", "steps", "title")}
+
+
+async def say(door: Door, message: str, who: dict[str, str] = ANN, **body: Any) -> httpx.Response:
+    return await door.http.post("/v1/chat", json={"message": message, **body}, headers=who)
+
+
+async def test_a_conversation_over_http() -> None:
+    async with talking("Hello Ann.", "You are Ann.") as (door, model):
+        first = (await say(door, "I am Ann.")).json()
+        second = (await say(door, "Who am I?", session_id=first["session_id"])).json()
+
+        assert second["answer"] == "You are Ann."
+        assert second["turn"] == 2
+        assert second["context"]["total"] == sum(entry["tokens"] for entry in second["context"]["entries"])
+        shown = [message.text for message in model.askings[-1].messages]
+        assert shown == ["You help.", "I am Ann.", "Hello Ann.", "Who am I?"]
+        listed = (await door.http.get("/v1/sessions", headers=ANN)).json()["sessions"]
+        assert [session["id"] for session in listed] == [first["session_id"]]
+
+
+async def test_the_same_answer_streams() -> None:
+    async with talking(
+        [Call("add", {"a": 1, "b": 2}), Say("Let me see. ")], [Say("It ", "is ", "3.")], tools=[Adder()]
+    ) as (
+        door,
+        _,
+    ):
+        response = await say(door, "1+2?", stream=True)
+
+        assert response.headers["content-type"].startswith("text/event-stream")
+        events = events_of(response.text)
+        assert [name for name, _ in events] == [
+            "start", "delta", "tool", "tool", "delta", "delta", "delta", "done"
+        ]  # fmt: skip
+        assert events[-1][1]["answer"] == "It is 3."
+        assert events[-1][1]["data"] == {"sum": 3}
+        assert events[0][1]["trace_id"] == events[-1][1]["trace_id"]
+
+
+async def test_what_fails_before_the_first_event_is_an_ordinary_error() -> None:
+    async with talking("Hi.") as (door, _):
+        response = await say(door, "Hi", stream=True, assistant="nobody")
+
+        assert (response.status_code, response.headers["content-type"]) == (404, PROBLEM)
+        assert response.json()["code"] == "assistant_not_found"
+
+
+async def test_what_fails_in_the_middle_is_an_event_and_a_retry_resumes() -> None:
+    async with talking([Say("Half"), Fail()], "Whole.") as (door, _):
+        headers = {**ANN, "Idempotency-Key": "k"}
+        broken = await door.http.post("/v1/chat", json={"message": "Go", "stream": True}, headers=headers)
+        again = await door.http.post("/v1/chat", json={"message": "Go"}, headers=headers)
+
+        events = events_of(broken.text)
+        assert [name for name, _ in events] == ["start", "delta", "error"]
+        assert events[-1][1]["code"] == "model_failed"
+        assert again.json()["answer"] == "Whole."
+        assert again.json()["session_id"] == events[0][1]["session_id"]
+        messages = await door.http.get(f"/v1/sessions/{again.json()['session_id']}/messages", headers=ANN)
+        assert [message["text"] for message in messages.json()["messages"]] == ["Go", "Whole."]
+
+
+async def test_an_idempotent_retry_returns_the_same_reply_streamed_or_not() -> None:
+    async with talking("Once.") as (door, model):
+        headers = {**ANN, "Idempotency-Key": "k"}
+        first = (await door.http.post("/v1/chat", json={"message": "Go"}, headers=headers)).json()
+        again = (await door.http.post("/v1/chat", json={"message": "Go"}, headers=headers)).json()
+        streamed = await door.http.post("/v1/chat", json={"message": "Go", "stream": True}, headers=headers)
+        other = await door.http.post("/v1/chat", json={"message": "Stop"}, headers=headers)
+
+        assert len(model.askings) == 1
+        assert lasting(again) == lasting(first)
+        assert lasting(events_of(streamed.text)[-1][1]) == lasting(first)
+        assert (other.status_code, other.json()["code"]) == (409, "idempotency_key_reused")
+
+
+async def test_a_busy_session_is_a_conflict_with_a_code() -> None:
+    hang = Hang()
+    async with talking([hang, Say("Done.")]) as (door, _):
+        first = asyncio.create_task(say(door, "Long", session_id="s"))
+        await hang.reached.wait()
+        second = await say(door, "Me too", session_id="s")
+        hang.release.set()
+
+        assert (second.status_code, second.json()["code"]) == (409, "session_busy")
+        assert (await first).json()["answer"] == "Done."
+
+
+async def test_answers_are_made_anew_and_words_edited() -> None:
+    async with talking("One.", "Two.", "Three.") as (door, _):
+        session = (await say(door, "Q")).json()["session_id"]
+        anew = await door.http.post("/v1/chat", json={"session_id": session, "regenerate": True}, headers=ANN)
+        edited = await say(door, "Q edited", session_id=session, edit=1)
+
+        assert anew.json()["answer"] == "Two."
+        assert edited.json()["answer"] == "Three."
+        messages = await door.http.get(f"/v1/sessions/{session}/messages", headers=ANN)
+        assert [message["text"] for message in messages.json()["messages"]] == ["Q edited", "Three."]
+
+
+async def test_a_spent_budget_is_429_before_the_model_is_asked() -> None:
+    """A6."""
+    async with talking("Costly.", session_budget_tokens=5) as (door, model):
+        await say(door, "Spend it", session_id="s")
+        refused = await say(door, "More", session_id="s")
+
+        assert (refused.status_code, refused.json()["code"]) == (429, "budget_exhausted")
+        assert len(model.askings) == 1
+
+
+async def test_a_trace_tells_everything_to_its_owner_alone() -> None:
+    async with talking([Call("add", {"a": 1, "b": 2})], "3.", tools=[Adder()]) as (door, _):
+        reply = (await say(door, "1+2?")).json()
+        trace = (await door.http.get(f"/v1/traces/{reply['trace_id']}", headers=ANN)).json()
+
+        assert (trace["request"], trace["answer"]) == ("1+2?", "3.")
+        assert [(run["name"], run["output"]) for run in trace["tools"]] == [("add", {"sum": 3})]
+        assert trace["context"] == reply["context"]
+        listed = (await door.http.get("/v1/traces", headers=ANN)).json()["traces"]
+        one = (await door.http.get(f"/v1/traces?session_id={reply['session_id']}", headers=ANN)).json()["traces"]
+        assert listed == one == [trace]
+        for stranger in (BOB, EVE):
+            hidden = await door.http.get(f"/v1/traces/{reply['trace_id']}", headers=stranger)
+            assert (hidden.status_code, hidden.json()["code"]) == (404, "trace_not_found")
+        for odd in ("x", "%00", "e30", "WyJzIiwwLCJ0Il0"):
+            assert (await door.http.get(f"/v1/traces/{odd}", headers=ANN)).status_code in (400, 404)
+
+
+async def test_a_failed_turn_can_be_looked_at() -> None:
+    async with talking([Fail()]) as (door, _):
+        failed = await say(door, "Go", session_id="s")
+        traces = (await door.http.get("/v1/traces?session_id=s", headers=ANN)).json()["traces"]
+
+        assert (failed.status_code, failed.json()["code"]) == (503, "model_failed")
+        assert [(trace["error"], trace["request"]) for trace in traces] == [("model_failed", "Go")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"message": ""},
+        {"message": "  \n"},
+        {"message": 5},
+        {"message": "a", "unknown": 1},
+        {"message": "a", "edit": 0, "session_id": "s"},
+        {"message": "a", "regenerate": True, "session_id": "s"},
+        {"regenerate": True},
+        {"message": "a\x00b"},
+        {"message": "a", "language": "fr"},
+        {"message": "a", "profile": []},
+    ],
+)
+async def test_bad_questions_are_refused_with_a_sentence(body: dict[str, Any]) -> None:
+    async with talking("Hi.") as (door, model):
+        response = await door.http.post("/v1/chat", json=body, headers=ANN)
+
+        assert response.status_code == 400
+        assert response.json()["detail"]
+        assert model.askings == []
+
+
+async def test_a_question_of_a_megabyte_is_answered_and_a_larger_one_refused() -> None:
+    async with talking("Long.") as (door, _):
+        fits = await say(door, "words " * 150_000)
+        large = await say(door, "words " * 200_000)
+
+        assert fits.status_code == 200
+        assert fits.json()["context"]["total"] <= fits.json()["context"]["room"]
+        assert (large.status_code, large.json()["code"]) == (413, "too_large")
+
+
+async def test_assistants_are_listed() -> None:
+    async with served() as door:
+        listed = (await door.http.get("/v1/assistants", headers=ANN)).json()["assistants"]
+
+        assert {one["name"] for one in listed} >= {"general", "goods", "npc"}
+        assert [one["name"] for one in listed if one["default"]] == ["general"]
+        assert {one["model"] for one in listed} == {"offline"}
+
+
+async def test_chat_answers_under_api_as_well() -> None:
+    """X13."""
+    async with talking("Hi.") as (door, _):
+        assert (await door.http.post("/api/v1/chat", json={"message": "Hi"}, headers=ANN)).json()["answer"] == "Hi."

@@ -1,0 +1,193 @@
+"""The documents' dialogues over HTTP with the offline model, in both languages, with a restart between the turns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.journeys.door import Door, code, served
+
+NPC = {"tenant_id": "yantian", "site_id": "yantian-main", "npc_id": "ancestor_yan"}
+SITE = {"X-Tenant-ID": "yantian", "X-Site-ID": "yantian-main"}
+
+
+async def ask_npc(door: Door, query: str, session_id: str | None = None, **body: Any) -> dict[str, Any]:
+    asked = {**NPC, "query": query, **body}
+    answer = await door.http.post("/api/v1/npc/chat", json=asked | ({"session_id": session_id} if session_id else {}))
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+async def ask_shop(door: Door, question: str, session_id: str | None = None, **body: Any) -> dict[str, Any]:
+    answer = await door.http.post("/goods/qa", json={"question": question, "sessionId": session_id, **body})
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+@pytest.mark.parametrize(
+    ("questions", "words"),
+    [
+        (("请问严氏家训有哪些？", "第一条是什么意思？", "有没有具体的故事？"), ("孝悌为本", "孝顺父母", "严承孝")),
+        (
+            ("What are the family rules?", "What does the first one mean?", "Any concrete story?"),
+            ("Honour parents", "care for one's parents", "Chengxiao"),
+        ),
+    ],
+    ids=["zh", "en"],
+)
+async def test_three_turns_with_a_character_and_a_restart_after_each(
+    tmp_path: Path, questions: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    """C10, C6: one session id throughout, each answer with its evidence."""
+    session: str | None = None
+    for question, word in zip(questions, words, strict=True):
+        async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
+            told = await ask_npc(door, question, session)
+        assert session in (None, told["session_id"])
+        session = told["session_id"]
+        assert word in told["answer_text"]
+        assert told["policy_mode"] == "normal"
+        assert all(piece["id"] in told["answer_text"] for piece in told["evidence"] if "MEAN" in piece["id"])
+        assert told["offline"]
+
+
+async def test_a_trace_of_a_character_s_answer_shows_question_tools_and_talk() -> None:
+    """C9."""
+    async with served() as door:
+        told = await ask_npc(door, "家训有哪些？", "session-1")
+        address = f"/api/v1/npc/traces/{told['trace_id']}"
+        trace = (await door.http.get(f"{address}?include_session=true", headers=SITE)).json()
+        bare = (await door.http.get(address, headers=SITE)).json()
+        elsewhere = await door.http.get(address, headers={**SITE, "X-Site-ID": "other"})
+
+    assert trace["request_input"]["query"] == "家训有哪些？"
+    assert [call["name"] for call in trace["tool_calls"]] == ["retrieve_evidence"]
+    assert trace["session_summary"]["message_count"] == 2
+    assert [line["role"] for line in trace["session_summary"]["recent_messages"]] == ["user", "assistant"]
+    assert "session_summary" not in bare
+    assert code(elsewhere) == (404, "trace_not_found")
+
+
+async def test_sessions_of_characters_can_be_seen_and_cleared() -> None:
+    """C7, C8 on a talk that the chat made."""
+    async with served() as door:
+        await ask_npc(door, "家训有哪些？", "session-1")
+        seen = (await door.http.get("/api/v1/npc/sessions/session-1", headers=SITE)).json()
+        cleared = (await door.http.delete("/api/v1/npc/sessions/session-1", headers=SITE)).json()
+        gone = await door.http.get("/api/v1/npc/sessions/session-1", headers=SITE)
+
+    assert seen["message_count"] == 2
+    assert seen["recent_messages"][0]["content"] == "家训有哪些？"
+    assert cleared == {"success": True, "session_id": "session-1"}
+    assert gone.status_code == 404
+
+
+async def test_a_question_without_evidence_is_declined_and_characters_keep_apart() -> None:
+    """C1, C13."""
+    async with served() as door:
+        declined = await ask_npc(door, "谁发明了电灯？", "s")
+        await ask_npc(door, "第一条家训是什么意思？", "s")
+        other = await ask_npc(door, "有没有具体的故事？", "s", npc_id="craftsman_fu")
+        unknown = await door.http.post("/v1/npc/chat", json={**NPC, "npc_id": "nobody", "query": "你好"})
+
+    assert (declined["policy_mode"], declined["evidence"]) == ("refuse", [])
+    assert "E-STORY-01" not in other["answer_text"]
+    assert code(unknown) == (404, "assistant_not_found")
+
+
+async def test_without_memory_a_character_still_answers_and_nothing_is_kept() -> None:
+    """C12: MEMORY_ENABLED=false."""
+    async with served(memory_enabled=False) as door:
+        told = await ask_npc(door, "家训有哪些？", "session-1")
+        seen = await door.http.get("/v1/npc/sessions/session-1", headers=SITE)
+
+    assert "孝悌为本" in told["answer_text"]
+    assert seen.status_code == 404
+
+
+async def test_the_stored_cap_of_characters_follows_the_memory_settings() -> None:
+    """C3, C12."""
+    async with served(memory_max_messages=4) as door:
+        for _ in range(4):
+            await ask_npc(door, "家训有哪些？", "s")
+        seen = (await door.http.get("/v1/npc/sessions/s", headers=SITE)).json()
+
+    assert seen["message_count"] == 4
+
+
+@pytest.mark.parametrize(
+    "questions",
+    [
+        ("cheap phones?", "the best value among them", "the second one"),
+        ("有什么便宜的手机？", "其中性价比最高的", "第二个怎么样"),
+    ],
+    ids=["en", "zh"],
+)
+async def test_shopping_goes_on_from_what_was_shown_also_after_a_restart(
+    tmp_path: Path, questions: tuple[str, ...]
+) -> None:
+    """B16, B5, B6."""
+    session: str | None = None
+    shown: list[list[str]] = []
+    for question in questions:
+        async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
+            told = await ask_shop(door, question, session)
+        assert (told["code"], told["message"]) == (200, "success")
+        assert session in (None, told["sessionId"])
+        session = told["sessionId"]
+        shown.append([item["id"] for item in told["goods"]])
+    assert len(shown[0]) >= 3
+    assert set(shown[1]) <= set(shown[0])
+    assert len(shown[2]) == 1
+
+
+async def test_an_unknown_shop_session_becomes_a_new_one() -> None:
+    """B6: never an error."""
+    async with served() as door:
+        told = await ask_shop(door, "cheap phones?", "long-gone")
+
+    assert told["sessionId"] != "long-gone"
+    assert told["goods"]
+
+
+async def test_orders_are_shown_to_their_owner_alone() -> None:
+    """B16, A30."""
+    async with served() as door:
+        mine = await ask_shop(door, "What is my order status?", userId=1001)
+        stranger = await ask_shop(door, "What is my order status?", userId=987654)
+        nobody = await ask_shop(door, "What is my order status?")
+        mismatch = await door.http.post(
+            "/goods/qa", json={"question": "my orders", "userId": 1001}, headers={"X-User-ID": "1002"}
+        )
+
+    assert mine["answer"] != stranger["answer"]
+    assert "sign in" in nobody["answer"].lower()
+    assert code(mismatch) == (403, "scope_mismatch")
+
+
+async def test_a_bound_key_cannot_ask_for_another_user_s_orders() -> None:
+    """A30: the identity comes from the credential."""
+    async with served(locked=True) as door:
+        key = await door.key(tenant="acme", user="1002")
+        refused = await door.http.post("/goods/qa", json={"question": "my orders", "userId": 1001}, headers=key)
+
+    assert refused.status_code == 403
+
+
+async def test_a_general_talk_remembers_after_a_restart_and_gets_a_title(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/t.db"
+    async with served(store=store) as door:
+        first = (await door.http.post("/v1/chat", json={"message": "Hello, my name is Ann and I like tea."})).json()
+    async with served(store=store) as door:
+        again = (
+            await door.http.post("/v1/chat", json={"message": "What is my name?", "session_id": first["session_id"]})
+        ).json()
+        session = (await door.http.get(f"/v1/sessions/{first['session_id']}")).json()
+
+    assert "Ann" in again["answer"]
+    assert again["offline"]
+    assert session["title"]

@@ -1,0 +1,426 @@
+"""Laws of compression (T12, E13, U4, U6): whatever is said, at all times every message is raw in the log or covered."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tenuto.context import Counter, assemble, room_of
+from tenuto.context.compression import due, limits_of
+from tenuto.context.summaries import is_summary, summary_in, talk_in
+from tenuto.context.turns import paired
+from tenuto.errors import ModelFailed, TurnLost
+from tenuto.model import (
+    Appended,
+    Closing,
+    Draft,
+    Keeping,
+    Message,
+    NewSession,
+    OpenTurn,
+    Page,
+    Role,
+    Scope,
+    Session,
+    text_part,
+    tool_call,
+    tool_result,
+)
+from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
+from tenuto.model.prompt import Language, Materials, PromptPolicy
+from tenuto.model.talk import TurnEnded
+from tenuto.ports import Store
+from tenuto.sessions import Announcer, AppendRequest, Sessions, TurnRequest
+from tenuto.stores.memory import MemoryStore
+from tenuto.stores.sqlite import SqliteStore
+from tenuto.upkeep import Upkeep
+from tests.clock import FakeClock
+from tests.samples import ANN, SENT_AT, fresh
+
+COUNTER = Counter()
+MARK = re.compile(r"word\d+x")
+FILLING = ("we talk about the house rules. ", "关于家训的内容，孝悌为本。", "x")
+
+Opened = Callable[[FakeClock], AbstractAsyncContextManager[Store]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a session lives through: its policies, and steps of `(what, number)`."""
+
+    cap: int | None
+    over: int | None
+    ratio: float | None
+    budget: int
+    model: str
+    patience: int
+    meddling: str
+    steps: list[tuple[str, int]]
+
+
+plans = st.builds(
+    Plan,
+    cap=st.sampled_from([14, 24, 60, 500, None]),
+    over=st.sampled_from([30, 12, None]),
+    ratio=st.sampled_from([0.7, 0.3]),
+    budget=st.sampled_from([600, 2000, 8000]),
+    model=st.sampled_from(["none", "good", "fails", "garbage"]),
+    patience=st.sampled_from([0, 1, 3, 8]),
+    meddling=st.sampled_from(["", "", "while the model thinks", "in the last moment"]),
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["turn"] * 14
+                + ["unfinished", "slow turn", "tools", "drain", "drain", "reset", "truncate", "truncate", "restart"]
+            ),
+            st.integers(0, 10_000),
+        ),
+        min_size=1,
+        max_size=30,
+    ),
+)
+
+
+async def model_that(life: Life, text: str) -> str:
+    """A small model that answers, fails, or talks of something else; meanwhile the conversation goes on."""
+    for _ in range(life.plan.patience):
+        await asyncio.sleep(0)
+    await life.meddle("while the model thinks")
+    match life.plan.model:
+        case "fails":
+            raise ModelFailed("small")
+        case "garbage":
+            return "Lorem ipsum dolor sit amet consectetur " * 50
+        case _:
+            return "We talk about the house rules. " + " ".join(MARK.findall(text)[:5])
+
+
+class Watched(Sessions):
+    """Sessions where somebody may take words back just before a summary of them is stored."""
+
+    meddle: Callable[[], Awaitable[None]] | None = None
+
+    async def append(self, scope: Scope, session_id: str, request: AppendRequest) -> Appended:
+        if self.meddle is not None and is_summary(request.messages[0]):
+            await self.meddle()
+        return await super().append(scope, session_id, request)
+
+
+@dataclass
+class Life:
+    """A session, what was said in it by number, and what must still be found."""
+
+    plan: Plan
+    sessions: Sessions
+    id: str = field(default_factory=lambda: fresh("talk"))
+    said: dict[int, Message] = field(default_factory=dict)
+    pairs: list[tuple[int, int]] = field(default_factory=list)
+    forgotten: set[str] = field(default_factory=set)
+    marks: int = 0
+    upkeep: list[Upkeep] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.upkeep = [self.opened(), self.opened()]
+
+    def opened(self) -> Upkeep:
+        """What follows the turns, in one process."""
+        small = None if self.plan.model == "none" else (lambda system, text, most: model_that(self, text))
+        return Upkeep(sessions=self.sessions, sweep_every=timedelta(minutes=5), small=small)
+
+    @property
+    def policies(self) -> Preset:
+        context = ContextPolicy(
+            compress_at=self.plan.ratio, compress_over=self.plan.over, keep_verbatim=min(20, (self.plan.over or 30) - 4)
+        )
+        return Preset(sessions=self.sessions.policy, context=context)
+
+    @property
+    def prompt(self) -> PromptPolicy:
+        return PromptPolicy(budget=self.plan.budget, reply=100)
+
+    def words(self, role: Role, number: int) -> Draft:
+        self.marks += 1
+        text = f"word{self.marks}x " + FILLING[number % 3] * [1, 3, 5, 40, 400][number % 5]
+        return COUNTER.counted(Draft(id=fresh("m"), role=role, sent_at=SENT_AT, parts=(text_part(text),)))
+
+    def reply(self, number: int) -> tuple[Draft, ...]:
+        drafts: list[Draft] = []
+        for step in range(number % 4):
+            call = tool_call(f"call-{step}", "search", {"query": "rules " * (number % 50)})
+            result = tool_result(f"call-{step}", {"hits": [{"name": "rule " * (number % 400)}]})
+            drafts += [
+                Draft(id=fresh("m"), role=role, sent_at=SENT_AT, parts=(part,))
+                for role, part in ((Role.ASSISTANT, call), (Role.TOOL, result))
+            ]
+        return (*drafts, self.words(Role.ASSISTANT, number // 7))
+
+    # What happens
+
+    async def do(self, what: str, number: int) -> None:
+        match what:
+            case "turn":
+                await self.finish(await self.begin(number), number)
+            case "unfinished":
+                turn = await self.begin(number)
+                await self.sessions.finish(turn, Closing(abandoned=True))
+            case "slow turn":
+                turn = await self.begin(number)
+                await self.drain()
+                await self.finish(turn, number)
+            case "tools":
+                await self.tools()
+            case "drain":
+                await self.drain()
+            case "restart":
+                await self.upkeep[0].drain(timedelta(0))
+                self.upkeep[0] = self.opened()
+            case "reset" | "truncate":
+                await self.take_back(what, number)
+        await asyncio.sleep(0)
+
+    async def begin(self, number: int) -> OpenTurn:
+        words = tuple(self.words(Role.USER, number + place) for place in range(1 + number % 2))
+        turn = await self.sessions.begin(ANN, TurnRequest(words=words, session_id=self.id, window=100))
+        self.note(turn.words)
+        return turn
+
+    async def finish(self, turn: OpenTurn, number: int) -> None:
+        reply = self.reply(number)
+        summary = summary_in(turn.window, turn.session.window_start)
+        await self.upkeep[0].secure(
+            self.ended(turn.session), covered=summary.through if summary else 0, adding=len(reply)
+        )
+        try:
+            done = await self.sessions.finish(turn, Closing(reply=reply))
+        except TurnLost:
+            return
+        self.note(done.messages)
+        for upkeep in self.upkeep[: 1 + number % 2]:
+            upkeep.follow(self.ended(done.session, (*turn.window, *done.messages) if number % 3 else ()))
+
+    async def tools(self) -> None:
+        """Calls and results that a client appends one by one; without turns nothing keeps them from the stored cap."""
+        if self.plan.cap is None or self.plan.cap >= 500:
+            for role, part in ((Role.ASSISTANT, tool_call("a", "f", {})), (Role.TOOL, tool_result("a", 1))):
+                draft = Draft(id=fresh("m"), role=role, sent_at=SENT_AT, parts=(part,))
+                self.note((await self.sessions.append(ANN, self.id, AppendRequest(messages=(draft,)))).messages)
+
+    async def meddle(self, when: str) -> None:
+        self.marks += 1
+        if self.plan.meddling == when and self.marks % 3 == 0:
+            await self.take_back("reset" if self.marks % 5 == 0 else "truncate", self.marks * 7)
+
+    async def take_back(self, what: str, number: int) -> None:
+        page = await self.log()
+        if what == "reset":
+            await self.sessions.reset(ANN, self.id)
+            after = 0
+        else:
+            after = page.messages[number % len(page.messages)].seq if page.messages else 0
+            await self.sessions.truncate(ANN, self.id, after)
+        gone = [message for message in page.messages if message.seq > after]
+        self.forgotten |= {mark for message in gone for mark in MARK.findall(message.text)}
+        # A summary goes with what stood before it when it was written. Where the stored cap had taken messages that
+        # only it covered, they are gone with it: the one way to lose words is to ask for words to be lost.
+        raw = {message.seq for message in page.messages}
+        self.said = {seq: message for seq, message in self.said.items() if seq <= after and seq in raw}
+
+    async def drain(self) -> None:
+        for upkeep in self.upkeep:
+            await upkeep.drain()
+
+    def ended(self, session: Session, loaded: tuple[Message, ...] = ()) -> TurnEnded:
+        return TurnEnded(
+            scope=ANN,
+            session=session,
+            assistant="general",
+            language=Language.ENGLISH,
+            policies=self.policies,
+            prompt=self.prompt,
+            question="",
+            loaded=loaded,
+        )
+
+    def note(self, messages: tuple[Message, ...]) -> None:
+        for message in messages:
+            self.said[message.seq] = message
+            if message.role is Role.TOOL:
+                call = max(seq for seq in self.said if seq < message.seq)
+                self.pairs.append((call, message.seq))
+
+    async def log(self) -> Any:
+        return await self.sessions.messages(ANN, self.id, Page(limit=10_000))
+
+    # What must hold
+
+    async def check(self) -> None:
+        page = await self.log()
+        session, log = page.session, page.messages
+        summary = summary_in(log, session.window_start)
+        through = summary.through if summary is not None else 0
+        raw = {message.seq for message in log}
+        lost = [seq for seq in self.said if seq not in raw and seq > through and seq >= session.window_start]
+        assert lost == [], f"neither raw nor covered: {lost}, covered up to {through}"
+        if summary is not None:
+            self.check_summary(summary.text, summary.tokens)
+        self.check_pairs(through)
+        self.check_prompt(session, log)
+        self.check_reach(log, session, through)
+
+    def check_summary(self, text: str, tokens: int) -> None:
+        limits = limits_of(self.prompt, self.policies.context, COUNTER)
+        assert tokens == COUNTER.count(text) <= limits.tokens
+        assert not self.forgotten & set(MARK.findall(text)), "a summary tells what was taken back"
+
+    def check_pairs(self, through: int) -> None:
+        """A call and its result are both covered, or neither is (U4)."""
+        for call, result in self.pairs:
+            if result in self.said:
+                assert (call <= through) == (result <= through)
+
+    def check_prompt(self, session: Session, log: tuple[Message, ...]) -> None:
+        summary = summary_in(log, session.window_start)
+        materials = Materials(
+            question="and now?",
+            summary=summary.text if summary else "",
+            covered=summary.through if summary else 0,
+            window_start=session.window_start,
+            history=talk_in(log),
+        )
+        manifest = assemble(materials, self.prompt, self.policies.context, COUNTER).manifest
+        assert manifest.total <= room_of(self.prompt, COUNTER)
+
+    def check_reach(self, log: tuple[Message, ...], session: Session, through: int) -> None:
+        """However little of the log is loaded, no summary is believed that tells more or what was taken back."""
+        for start in range(0, len(log), 5):
+            found = summary_in(log[start:], session.window_start)
+            if found is not None:
+                assert found.through <= through
+                self.check_summary(found.text, found.tokens)
+
+
+async def live(plan: Plan, opened: Opened) -> None:
+    note(repr(plan))
+    clock = FakeClock()
+    async with opened(clock) as store:
+        policy = SessionPolicy(keeping=Keeping(max_messages=plan.cap))
+        sessions = Watched(store=store, policy=policy, announcer=Announcer(clock=clock))
+        life = Life(plan, sessions)
+        sessions.meddle = lambda: life.meddle("in the last moment")
+        await sessions.create(ANN, NewSession(), life.id)
+        for what, number in plan.steps:
+            await life.do(what, number)
+            await life.check()
+        await life.drain()
+        await life.check()
+        await at_rest(life)
+
+
+async def at_rest(life: Life) -> None:
+    """Nothing is made anew while nothing changes (T12)."""
+    before = await life.log()
+    for upkeep in life.upkeep:
+        upkeep.follow(life.ended(before.session))
+    await life.drain()
+    once = await life.log()
+    for upkeep in life.upkeep:
+        upkeep.follow(life.ended(once.session))
+    await life.drain()
+    assert (await life.log()).messages == once.messages
+
+
+@asynccontextmanager
+async def memory(clock: FakeClock) -> AsyncIterator[Store]:
+    yield MemoryStore(clock=clock)
+
+
+@asynccontextmanager
+async def sqlite(clock: FakeClock) -> AsyncIterator[Store]:
+    with TemporaryDirectory() as folder:
+        async with await SqliteStore.open(Path(folder) / "talk.db", clock=clock) as store:
+            yield store
+
+
+# Where a cut may lie, by itself
+
+kinds = st.sampled_from(["user", "assistant", "call", "result", "other result", "item"])
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.tuples(kinds, st.sampled_from([0, 0, 0, 1])), min_size=8, max_size=60),
+    st.sampled_from([None, 20, 40]),
+    st.sampled_from([2, 6, 20]),
+)
+def test_a_cut_leaves_every_call_with_its_results(entries: list[tuple[str, int]], cap: int | None, keep: int) -> None:
+    """U4: also where results come as turns of their own, and where the stored cap cuts a long turn apart."""
+    log, turn = [], 1
+    for seq, (kind, step) in enumerate(entries, 1):
+        turn += step
+        log.append(entry_of(kind, seq, turn))
+    session = replace(HEAD, keeping=Keeping(max_messages=cap), last_seq=len(log), turns=turn)
+    context = ContextPolicy(compress_at=0.9, compress_over=keep + 1, keep_verbatim=keep)
+
+    found = due(session, log, COUNTER, PromptPolicy(), context)
+
+    if found is not None:
+        cut = len(found.cover)
+        assert list(found.cover) == log[:cut]
+        assert 0 < cut < len(log)
+        assert len(paired_parts(log[:cut])) + len(paired_parts(log[cut:])) == len(paired_parts(log))
+
+
+def paired_parts(messages: list[Message]) -> list[Any]:
+    """The tool parts that providers accept: calls with their results."""
+    return [part for parts in paired(messages) for part in parts if part["type"] in ("tool_call", "tool_result")]
+
+
+def entry_of(kind: str, seq: int, turn: int) -> Message:
+    roles = {"user": Role.USER, "item": Role.ITEM, "result": Role.TOOL, "other result": Role.TOOL}
+    parts = {
+        "call": (tool_call("a", "f", {}), tool_call("b", "f", {})),
+        "result": (tool_result("a", "found"),),
+        "other result": (tool_result("b", "found"),),
+        "item": ({"type": "reasoning"},),
+    }
+    role = roles.get(kind, Role.ASSISTANT)
+    words = (text_part("words"),)
+    return Message(id=f"m{seq}", role=role, sent_at=SENT_AT, parts=parts.get(kind, words), seq=seq, turn=turn)
+
+
+HEAD = Session(
+    id="s",
+    scope=ANN,
+    incarnation="i",
+    created_at=SENT_AT,
+    updated_at=SENT_AT,
+    expires_at=None,
+    keeping=Keeping(),
+    version=1,
+)
+
+
+@pytest.mark.timeout(300)
+@settings(max_examples=120)
+@given(plans)
+def test_every_message_is_raw_or_covered_at_all_times(plan: Plan) -> None:
+    asyncio.run(live(plan, memory))
+
+
+@pytest.mark.timeout(300)
+@settings(max_examples=8)
+@given(plans)
+def test_every_message_is_raw_or_covered_on_disk_too(plan: Plan) -> None:
+    asyncio.run(live(plan, sqlite))

@@ -1,0 +1,76 @@
+"""A session's head stays within its size, whatever patches come."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tenuto.errors import TooLarge
+from tenuto.model import Changes, Closing
+from tenuto.model.policy import SessionPolicy
+from tenuto.model.session import head_bytes, merged
+from tenuto.model.values import JsonObject
+from tenuto.sessions import Announcer, Sessions, TurnRequest
+from tenuto.stores.memory import MemoryStore
+from tests.clock import FakeClock
+from tests.samples import ANN, says
+
+LIMIT = 1024
+names = st.sampled_from("abcdefgh")
+# By length: Hypothesis likes texts short, and then nothing would ever be too large.
+values = st.none() | st.integers(0, 9) | st.builds(lambda letter, length: letter * length, names, st.integers(0, 700))
+objects = st.dictionaries(names, values, max_size=3)
+patches = st.builds(Changes, context=objects, attributes=objects, metadata=objects)
+
+
+def _desk() -> Sessions:
+    clock = FakeClock()
+    return Sessions(
+        store=MemoryStore(clock=clock),
+        policy=SessionPolicy(max_head_bytes=LIMIT, busy_wait=timedelta(0)),
+        announcer=Announcer(clock=clock),
+    )
+
+
+async def _changed(desk: Sessions, session_id: str, changes: Changes, in_turn: bool) -> None:
+    if not in_turn:
+        await desk.patch(ANN, session_id, changes)
+        return
+    turn = await desk.begin(ANN, TurnRequest(words=(says("hi"),), session_id=session_id))
+    try:
+        await desk.finish(turn, Closing(changes=changes))
+    except TooLarge:
+        await desk.finish(turn, Closing())
+        raise
+
+
+@given(steps=st.lists(st.tuples(patches, st.booleans()), max_size=8))
+def test_a_patch_applies_whole_or_is_refused_and_the_head_never_outgrows_its_limit(
+    steps: list[tuple[Changes, bool]],
+) -> None:
+    async def story() -> None:
+        desk = _desk()
+        session, _ = await desk.create(ANN)
+        expected: tuple[JsonObject, JsonObject, JsonObject] = ({}, {}, {})
+        for changes, in_turn in steps:
+            wanted = (
+                merged(expected[0], changes.context),
+                merged(expected[1], changes.attributes),
+                merged(expected[2], changes.metadata),
+            )
+            try:
+                await _changed(desk, session.id, changes, in_turn)
+            except TooLarge:
+                full = replace(session, context=wanted[0], attributes=wanted[1], metadata=wanted[2])
+                assert head_bytes(full) > LIMIT
+            else:
+                expected = wanted
+            head = await desk.get(ANN, session.id)
+            assert (head.context, head.attributes, head.metadata) == expected
+            assert head_bytes(head) <= LIMIT
+
+    asyncio.run(story())

@@ -1,0 +1,119 @@
+"""A chat for tests: assistants of the test's own, a scripted model, and any store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from tenuto.assistants import Assistant, Assistants
+from tenuto.chat import Chat, ChatLimits, ChatRequest, Spending
+from tenuto.llm import ScriptedModel
+from tenuto.llm.scripted import Script
+from tenuto.model.budget import Budgets
+from tenuto.model.policy import OnMissing, Preset, preset
+from tenuto.model.prompt import Language, PromptPolicy
+from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn, TurnEnded
+from tenuto.model.values import JsonObject
+from tenuto.ports import Clock, Store
+from tenuto.sessions import Announcer, Sessions
+from tenuto.stores.memory import MemoryStore
+from tests.clock import FakeClock
+
+
+def patient(**fields: Any) -> Preset:
+    """The platform's policies, adopting any id and hardly waiting for a busy session."""
+    base = preset("platform")
+    sessions = replace(base.sessions, on_missing=OnMissing.ADOPT, busy_wait=timedelta(milliseconds=20))
+    return replace(base, sessions=replace(sessions, **fields))
+
+
+def helper(**fields: Any) -> Assistant:
+    """An assistant that says it helps."""
+    given: dict[str, Any] = {"name": "helper", "system": {Language.ENGLISH: "You help."}, "policies": patient()}
+    return Assistant(**{**given, **fields})
+
+
+@dataclass
+class Adder:
+    """A tool that adds two numbers, refuses what are none, and remembers the sum."""
+
+    calls: list[ToolTurn] = field(default_factory=list)
+    fault: Exception | None = None
+
+    spec = ToolSpec(
+        name="add",
+        description="Add two numbers.",
+        parameters={"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}},
+    )
+
+    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+        self.calls.append(turn)
+        if self.fault is not None:
+            raise self.fault
+        total = arguments["a"] + arguments["b"]
+        return ToolOutcome(output={"sum": total}, data={"sum": total}, state={"last": total})
+
+
+@dataclass
+class Noted:
+    """What would follow a turn, noted instead of done."""
+
+    ended: list[TurnEnded] = field(default_factory=list)
+
+    def follow(self, ended: TurnEnded) -> None:
+        self.ended.append(ended)
+
+    async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
+        pass
+
+
+@dataclass
+class Talk:
+    """A chat and everything behind it."""
+
+    chat: Chat
+    store: Store
+    sessions: Sessions
+    model: ScriptedModel
+    ended: list[TurnEnded]
+
+
+def talk(
+    *scripts: Script,
+    store: Store | None = None,
+    clock: Clock | None = None,
+    assistants: Sequence[Assistant] = (),
+    budgets: Budgets | None = None,
+    limits: ChatLimits | None = None,
+    model: ScriptedModel | None = None,
+) -> Talk:
+    """A chat in which a scripted model answers."""
+    clock = clock or FakeClock()
+    store = store or MemoryStore(clock=clock)
+    sessions = Sessions(store=store, policy=patient().sessions, announcer=Announcer(clock=clock))
+    known = list(assistants) or [helper()]
+    script = model or ScriptedModel(*scripts)
+    noted = Noted()
+    chat = Chat(
+        sessions=sessions,
+        traces=store,
+        assistants=Assistants(known, known[0].name),
+        models=lambda _: script,
+        spending=Spending(state=store, budgets=budgets or Budgets(), clock=clock),
+        clock=clock,
+        afterwards=noted,
+        limits=limits,
+    )
+    return Talk(chat, store, sessions, script, noted.ended)
+
+
+def ask(text: str, session_id: str | None = None, **fields: Any) -> ChatRequest:
+    """Somebody's words."""
+    return ChatRequest(text=text, session_id=session_id, **fields)
+
+
+SMALL = PromptPolicy(budget=600, reply=100)

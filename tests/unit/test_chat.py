@@ -1,0 +1,506 @@
+"""One turn, from words to answer: what is stored, what the model sees, and what happens when something goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tenuto.chat import Answered, ChatLimits, ChatRequest, Reply, Started, ToolEnded
+from tenuto.errors import (
+    AssistantNotFound,
+    BudgetExhausted,
+    Invalid,
+    KeyReused,
+    ModelFailed,
+    ModelTimeout,
+    SessionBusy,
+    SessionNotFound,
+    TurnLost,
+    Unavailable,
+)
+from tenuto.llm import UNREADABLE, Call, Fail, Hang, Say, Stop
+from tenuto.model import NewSession, Page, Role, Scope
+from tenuto.model.budget import Budgets
+from tenuto.model.policy import OnMissing, OnStoreDown
+from tenuto.model.prompt import Kind, Language
+from tenuto.model.talk import Ended, Said
+from tenuto.model.trace import Trace, place_of
+from tenuto.stores.memory import MemoryStore
+from tests.clock import FakeClock
+from tests.samples import ANN, BOB
+from tests.talking import SMALL, Adder, Talk, ask, helper, patient, talk
+
+
+async def log_of(of: Talk, session_id: str, scope: Scope = ANN) -> list[tuple[str, str]]:
+    """Who said what."""
+    page = await of.sessions.messages(scope, session_id, Page(limit=1000))
+    return [(message.role.value, message.text) for message in page.messages]
+
+
+async def trace_of(of: Talk, reply: Reply) -> Trace:
+    """What is told of a turn."""
+    session_id, number = place_of(reply.trace_id)
+    trace = await of.store.trace(ANN, session_id, number)
+    assert trace is not None
+    return trace
+
+
+async def test_a_turn_stores_words_and_answer_and_tells_how_it_went() -> None:
+    t = talk("Hello Ann.")
+
+    reply = await t.chat.take_turn(ANN, ask("Hello, I am Ann."))
+
+    assert reply.text == "Hello Ann."
+    assert reply.created
+    assert await log_of(t, reply.session_id) == [("user", "Hello, I am Ann."), ("assistant", "Hello Ann.")]
+    trace = await trace_of(t, reply)
+    assert (trace.request, trace.answer, trace.model, trace.error) == (
+        "Hello, I am Ann.",
+        "Hello Ann.",
+        "scripted",
+        None,
+    )
+    assert trace.manifest == reply.manifest
+    assert {"begin", "assemble", "model"} <= set(trace.steps)
+    assert [ended.session.id for ended in t.ended] == [reply.session_id]
+
+
+async def test_the_model_sees_what_was_said_before() -> None:
+    t = talk("First.", "Second.")
+    first = await t.chat.take_turn(ANN, ask("One?"))
+
+    await t.chat.take_turn(ANN, ask("Two?", first.session_id))
+
+    seen = [(message.role.value, message.text) for message in t.model.askings[-1].messages]
+    assert seen == [("system", "You help."), ("user", "One?"), ("assistant", "First."), ("user", "Two?")]
+
+
+async def test_what_is_streamed_is_what_is_stored() -> None:
+    t = talk([Say("Hel", "lo ", "Ann.")])
+
+    events = [event async for event in t.chat.stream(ANN, ask("Hi"))]
+
+    assert isinstance(events[0], Started)
+    assert [event.text for event in events if isinstance(event, Said)] == ["Hel", "lo ", "Ann."]
+    assert isinstance(events[-1], Answered)
+    assert await log_of(t, events[0].session_id) == [("user", "Hi"), ("assistant", "Hello Ann.")]
+    assert events[-1].reply.trace_id == events[0].trace_id
+
+
+async def test_a_listener_that_goes_cancels_the_model_and_keeps_the_words() -> None:
+    hang = Hang()
+    t = talk([Say("Half"), hang], "Whole.")
+    events = t.chat.stream(ANN, ask("Tell me", "s", key="k"))
+    started = await anext(events)
+    assert isinstance(started, Started)
+    assert await anext(events) == Said(text="Half")
+    await hang.reached.wait()
+
+    await events.aclose()  # type: ignore[attr-defined]  # a generator by nature
+
+    assert t.model.cut_short == 1
+    assert await log_of(t, "s") == [("user", "Tell me")]
+    again = await t.chat.take_turn(ANN, ask("Tell me", "s", key="k"))
+    assert again.text == "Whole."
+    assert await log_of(t, "s") == [("user", "Tell me"), ("assistant", "Whole.")]
+
+
+async def test_a_retry_with_the_same_key_brings_the_same_reply_and_asks_no_model() -> None:
+    adder = Adder()
+    t = talk([Call("add", {"a": 1, "b": 2})], "Three.", assistants=[helper(tools=(adder,))])
+    first = await t.chat.take_turn(ANN, ask("1+2?", key="k"))
+
+    again = await t.chat.take_turn(ANN, ask("1+2?", key="k"))
+
+    assert len(t.model.askings) == 2
+    assert again.repeated
+    assert replace(again, repeated=False, created=True, steps=first.steps) == first
+    with pytest.raises(KeyReused):
+        await t.chat.take_turn(ANN, ask("2+2?", key="k"))
+
+
+async def test_a_second_request_on_a_busy_session_waits_and_then_gives_up() -> None:
+    hang = Hang()
+    t = talk([hang, Say("Done.")])
+    first = asyncio.create_task(t.chat.take_turn(ANN, ask("Long?", "s")))
+    await hang.reached.wait()
+
+    with pytest.raises(SessionBusy):
+        await t.chat.take_turn(ANN, ask("Me too?", "s"))
+
+    hang.release.set()
+    assert (await first).text == "Done."
+    assert await log_of(t, "s") == [("user", "Long?"), ("assistant", "Done.")]
+
+
+async def test_an_answer_can_be_made_anew() -> None:
+    t = talk("Poor.", "Better.", "Best.")
+    first = await t.chat.take_turn(ANN, ask("Why?"))
+
+    again = await t.chat.take_turn(ANN, ChatRequest(session_id=first.session_id, regenerate=True, key="r"))
+    repeated = await t.chat.take_turn(ANN, ChatRequest(session_id=first.session_id, regenerate=True, key="r"))
+
+    assert again.text == repeated.text == "Better."
+    assert await log_of(t, first.session_id) == [("user", "Why?"), ("assistant", "Better.")]
+    assert [message.text for message in t.model.askings[-1].messages] == ["You help.", "Why?"]
+
+
+async def test_words_can_be_edited_and_sent_again() -> None:
+    t = talk("A1.", "A2.", "A2 anew.")
+    session = (await t.chat.take_turn(ANN, ask("Q1"))).session_id
+    await t.chat.take_turn(ANN, ask("Q2", session))
+    seq = next(m.seq for m in (await t.sessions.messages(ANN, session)).messages if m.text == "Q2")
+
+    await t.chat.take_turn(ANN, ask("Q2 edited", session, edit=seq, key="e"))
+    repeated = await t.chat.take_turn(ANN, ask("Q2 edited", session, edit=seq, key="e"))
+
+    assert repeated.repeated
+    expected = [("user", "Q1"), ("assistant", "A1."), ("user", "Q2 edited"), ("assistant", "A2 anew.")]
+    assert await log_of(t, session) == expected
+
+
+async def test_what_cannot_be_edited_or_answered_anew_is_said() -> None:
+    t = talk("A.")
+    session = (await t.chat.take_turn(ANN, ask("Q"))).session_id
+    for wrong in (99, 2):
+        with pytest.raises(Invalid, match="edit"):
+            await t.chat.take_turn(ANN, ask("other", session, edit=wrong))
+    await t.sessions.reset(ANN, session)
+
+    with pytest.raises(Invalid, match="nothing to answer"):
+        await t.chat.take_turn(ANN, ChatRequest(session_id=session, regenerate=True))
+    assert (await t.chat.take_turn(ANN, ask("Still there?", session))).text == "A."
+
+
+async def test_tools_run_between_question_and_answer_and_are_stored_as_pairs() -> None:
+    adder = Adder()
+    t = talk([Call("add", {"a": 1, "b": 2}, id="c1")], "It is 3.", assistants=[helper(tools=(adder,))])
+
+    events = [event async for event in t.chat.stream(ANN, ask("1+2?", "s"))]
+
+    page = await t.sessions.messages(ANN, "s")
+    assert [message.role for message in page.messages] == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
+    assert page.messages[2].parts[0]["output"] == {"sum": 3}
+    assert page.session.context["helper"] == {"last": 3}
+    assert [event.name for event in events if isinstance(event, ToolEnded)] == ["add"]
+    reply = events[-1]
+    assert isinstance(reply, Answered)
+    assert reply.reply.data == {"sum": 3}
+    trace = await trace_of(t, reply.reply)
+    assert [(run.name, run.error) for run in trace.tools] == [("add", None)]
+    await t.chat.take_turn(ANN, ask("And more?", "s"))
+    assert adder.calls[0].state == {}
+    assert t.model.askings[-1].turn is not None
+    assert t.model.askings[-1].turn.state == {"last": 3}
+
+
+@pytest.mark.parametrize(
+    ("call", "fault", "code"),
+    [
+        (Call("subtract"), None, "no_such_tool"),
+        (Call("add", {"a": "x"}), None, "tool_failed"),
+        (Call("add", {UNREADABLE: "{"}), None, "invalid"),
+        (Call("add", {"a": 1, "b": 2}), Invalid("a is odd"), "invalid"),
+        (Call("add", {"a": 1, "b": 2}), Unavailable("abacus"), "unavailable"),
+    ],
+)
+async def test_a_tool_that_fails_is_told_to_the_model_and_the_turn_goes_on(
+    call: Call, fault: Exception | None, code: str
+) -> None:
+    t = talk([call], "I could not.", assistants=[helper(tools=(Adder(fault=fault),))])
+
+    reply = await t.chat.take_turn(ANN, ask("1+2?", "s"))
+
+    assert reply.text == "I could not."
+    assert reply.degraded == ("tools",)
+    assert [run.error for run in (await trace_of(t, reply)).tools] == [code]
+    assert t.model.askings[-1].results[0].failed == code
+
+
+async def test_a_model_that_calls_for_tools_for_ever_is_stopped() -> None:
+    t = talk([Call("add", {"a": 1, "b": 2})], assistants=[helper(tools=(Adder(),))], limits=ChatLimits(tool_rounds=3))
+
+    with pytest.raises(ModelFailed):
+        await t.chat.take_turn(ANN, ask("1+2?", "s"))
+
+    assert len(t.model.askings) == 4
+    assert t.model.askings[-1].tools == ()
+    assert await log_of(t, "s") == [("user", "1+2?")]
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ([Fail()], ModelFailed),
+        ([Say("Half of it"), Fail()], ModelFailed),
+        ([Say("  ")], ModelFailed),
+        ([Stop()], ModelFailed),
+        ([Hang()], ModelTimeout),
+    ],
+    ids=["fails", "streams half and dies", "says nothing", "ends at once", "hangs"],
+)
+async def test_a_model_that_fails_leaves_the_words_stored_once_and_the_session_usable(
+    script: Any, error: type[Exception]
+) -> None:
+    """Issue: model times out, returns garbage, streams half and dies."""
+    t = talk(script, "Now.", limits=ChatLimits(model_timeout=timedelta(milliseconds=20)))
+
+    with pytest.raises(error):
+        await t.chat.take_turn(ANN, ask("Well?", "s", key="k"))
+
+    assert await log_of(t, "s") == [("user", "Well?")]
+    assert [trace.error for trace in await t.store.traces(ANN, "s")] == [error("m").code]  # type: ignore[attr-defined]
+    assert (await t.chat.take_turn(ANN, ask("Well?", "s", key="k"))).text == "Now."
+    assert await log_of(t, "s") == [("user", "Well?"), ("assistant", "Now.")]
+    assert [trace.error for trace in await t.store.traces(ANN, "s")] == [None]
+
+
+async def test_garbage_from_a_model_is_stored_as_sound_text() -> None:
+    t = talk([Say("a\0b", "\ud800", "c")])
+
+    reply = await t.chat.take_turn(ANN, ask("?!"))
+
+    assert reply.text == "a\N{REPLACEMENT CHARACTER}b?c"
+
+
+async def test_a_session_that_has_spent_its_budget_is_refused_before_the_model_is_asked() -> None:
+    """A6."""
+    t = talk("Costly.", budgets=Budgets(session_tokens=50), model=None)
+    t.model._ended = Ended(model="m", input_tokens=40, output_tokens=20, cost_nanos=5)
+    await t.chat.take_turn(ANN, ask("One?", "s"))
+
+    with pytest.raises(BudgetExhausted, match="50 tokens"):
+        await t.chat.take_turn(ANN, ask("Two?", "s"))
+
+    assert len(t.model.askings) == 1
+    assert await log_of(t, "s") == [("user", "One?"), ("assistant", "Costly.")]
+    assert (await t.sessions.get(ANN, "s")).tokens == 60
+    assert (await t.chat.take_turn(ANN, ask("Another session", "other"))).text == "Costly."
+
+
+async def test_a_tenant_that_has_spent_its_day_is_refused() -> None:
+    t = talk("Costly.", budgets=Budgets(tenant_cost_nanos_per_day=10))
+    t.model._ended = Ended(model="m", cost_nanos=10)
+    await t.chat.take_turn(ANN, ask("One?"))
+
+    with pytest.raises(BudgetExhausted, match="tenant"):
+        await t.chat.take_turn(BOB, ask("Two?"))
+
+
+async def test_unknown_assistants_and_characters_are_said_and_nothing_is_stored() -> None:
+    t = talk("Hi.")
+
+    with pytest.raises(AssistantNotFound, match="helper"):
+        await t.chat.take_turn(ANN, ask("Hi", "s", assistant="nobody"))
+    with pytest.raises(AssistantNotFound, match="character"):
+        await t.chat.take_turn(ANN, ask("Hi", "s", persona="nobody"))
+    with pytest.raises(SessionNotFound):
+        await t.sessions.get(ANN, "s")
+
+
+async def test_a_session_goes_on_with_its_own_assistant() -> None:
+    t = talk("Hi.", assistants=[helper(), helper(name="other", system={Language.ENGLISH: "You are other."})])
+    first = await t.chat.take_turn(ANN, ask("Hi", assistant="other"))
+
+    second = await t.chat.take_turn(ANN, ask("Again", first.session_id))
+
+    assert second.assistant == "other"
+    assert t.model.askings[-1].messages[0].text == "You are other."
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n"])
+def test_an_empty_question_is_refused(text: str) -> None:
+    with pytest.raises(Invalid, match="empty"):
+        ask(text)
+
+
+async def test_a_message_above_the_budget_is_cut_in_the_prompt_and_whole_in_the_log() -> None:
+    t = talk("Long.", assistants=[helper(prompt=SMALL)])
+    words = "many words " * 2000
+
+    reply = await t.chat.take_turn(ANN, ask(words, "s"))
+
+    assert reply.manifest is not None
+    assert reply.manifest.total <= reply.manifest.room
+    cut = next(entry for entry in reply.manifest.entries if entry.kind is Kind.QUESTION)
+    assert cut.fate == "cut"
+    assert (await log_of(t, "s"))[0] == ("user", words)
+
+
+async def test_a_tool_s_output_above_the_budget_is_cut_for_the_model_and_the_prompt_stays_within_it() -> None:
+    class Loud(Adder):
+        async def run(self, arguments: Any, turn: Any) -> Any:
+            return replace(await super().run({"a": 1, "b": 1}, turn), output="loud " * 5000)
+
+    t = talk([Call("add")], "Ok.", assistants=[helper(tools=(Loud(),), prompt=SMALL)])
+
+    await t.chat.take_turn(ANN, ask("Shout", "s"))
+
+    shown = t.model.askings[-1].messages[-1].parts[0]["output"]
+    assert "left out" in shown
+    assert len(shown) < 3000
+
+
+class _Away(MemoryStore):
+    """A store that does not answer while `away` is set."""
+
+    away = True
+
+    async def begin_turn(self, *args: Any) -> Any:
+        if self.away:
+            raise Unavailable("session store")
+        return await super().begin_turn(*args)
+
+    async def get(self, *args: Any) -> Any:
+        if self.away:
+            raise Unavailable("session store")
+        return await super().get(*args)
+
+    async def finish_turn(self, *args: Any) -> Any:
+        if self.away:
+            raise Unavailable("session store")
+        return await super().finish_turn(*args)
+
+
+async def test_without_its_store_an_assistant_answers_or_not_as_its_policy_says() -> None:
+    """C13: a dead Redis must not block the chat; X5."""
+    stateless = helper(policies=patient(on_store_down=OnStoreDown.STATELESS))
+    strict = helper(name="strict", policies=patient(on_store_down=OnStoreDown.RAISE))
+    t = talk("Here I am.", store=_Away(), assistants=[stateless, strict])
+
+    reply = await t.chat.take_turn(ANN, ask("Are you there?", "s"))
+
+    assert (reply.text, reply.degraded) == ("Here I am.", ("store",))
+    with pytest.raises(Unavailable):
+        await t.chat.take_turn(ANN, ask("Are you there?", "s", assistant="strict"))
+
+
+async def test_a_store_that_dies_under_the_answer_is_told() -> None:
+    store = _Away()
+    store.away = False
+    hang = Hang()
+    t = talk(
+        [hang, Say("Late.")], store=store, assistants=[helper(policies=patient(on_store_down=OnStoreDown.STATELESS))]
+    )
+    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s")))
+    await hang.reached.wait()
+    store.away = True
+    hang.release.set()
+
+    reply = await turn
+
+    assert (reply.text, reply.degraded) == ("Late.", ("store",))
+
+
+async def test_a_reset_during_a_turn_wins() -> None:
+    hang = Hang()
+    t = talk([hang, Say("Late.")])
+    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s")))
+    await hang.reached.wait()
+    await t.sessions.reset(ANN, "s")
+    hang.release.set()
+
+    with pytest.raises(TurnLost):
+        await turn
+
+    assert await log_of(t, "s") == []
+
+
+async def test_a_long_answer_keeps_its_lease() -> None:
+    """The lease is renewed while the model works, by real time; here it is half a second long and outlived twice."""
+    hang = Hang()
+    policies = patient(lease=timedelta(seconds=1))
+    t = talk([hang, Say("At last.")], store=MemoryStore(), assistants=[helper(policies=policies)])
+    renewed = asyncio.Event()
+    renew = t.sessions.renew
+
+    async def noted(turn: Any) -> Any:
+        renewed.set()
+        return await renew(turn)
+
+    t.sessions.renew = noted  # type: ignore[method-assign]  # to see it happen
+    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s")))
+
+    await renewed.wait()
+    hang.release.set()
+
+    assert (await turn).text == "At last."
+
+
+async def test_stale_talk_is_no_context_any_more_but_stays_stored() -> None:
+    """D9: staleness and retention are two things."""
+    clock = FakeClock()
+    policies = patient(stale_after=timedelta(hours=48))
+    t = talk("A.", clock=clock, assistants=[helper(policies=policies)])
+    await t.chat.take_turn(ANN, ask("Old", "s"))
+    clock.advance(timedelta(hours=49))
+
+    await t.chat.take_turn(ANN, ask("New", "s"))
+    await t.chat.take_turn(ANN, ask("Newer", "s"))
+
+    assert [message.text for message in t.model.askings[1].messages] == ["You help.", "New"]
+    assert [message.text for message in t.model.askings[2].messages] == ["You help.", "New", "A.", "Newer"]
+    assert len(await log_of(t, "s")) == 6
+
+
+async def test_a_profile_and_style_reach_the_prompt_and_are_kept() -> None:
+    """E12."""
+    t = talk("Hi.")
+    reply = await t.chat.take_turn(ANN, ask("Hi", profile={"name": "Ann", "response_style": "brief"}))
+
+    await t.chat.take_turn(ANN, ask("Again", reply.session_id))
+
+    for asking in t.model.askings:
+        words = "\n".join(message.text for message in asking.messages)
+        assert "Ann" in words
+        assert "brief" in words
+
+
+async def test_an_unknown_session_is_refused_made_or_adopted_as_the_policy_says() -> None:
+    """X4."""
+    names = {policy: helper(name=policy.value, policies=patient(on_missing=policy)) for policy in OnMissing}
+    t = talk("Hi.", assistants=list(names.values()))
+
+    with pytest.raises(SessionNotFound):
+        await t.chat.take_turn(ANN, ask("Hi", "gone", assistant="error"))
+    new = await t.chat.take_turn(ANN, ask("Hi", "gone", assistant="new_id"))
+    adopted = await t.chat.take_turn(ANN, ask("Hi", "gone", assistant="adopt"))
+
+    assert new.session_id != "gone"
+    assert adopted.session_id == "gone"
+
+
+async def test_a_long_session_brings_no_more_than_it_needs() -> None:
+    """10,000 messages cost what 100 do: the window that is loaded does not grow."""
+    t = talk("Short answer.", assistants=[helper(prompt=SMALL, policies=patient())])
+    asked: list[Page] = []
+    messages = t.sessions.messages
+
+    async def noted(scope: Scope, session_id: str, page: Page | None = None) -> Any:
+        asked.append(page or Page())
+        return await messages(scope, session_id, page)
+
+    t.sessions.messages = noted  # type: ignore[method-assign]  # to see it happen
+    for n in range(60):
+        await t.chat.take_turn(
+            ANN, ask(f"Question number {n}, with some words to fill the budget, and then some more of them", "s")
+        )
+
+    assert asked == []
+
+
+async def test_a_head_that_others_filled_costs_the_tools_state_and_not_the_answer() -> None:
+    policies = patient(max_head_bytes=1024)
+    t = talk([Call("add", {"a": 1, "b": 2})], "3.", assistants=[helper(tools=(Adder(),), policies=policies)])
+    t.sessions._policy = policies.sessions
+    await t.sessions.create(ANN, NewSession(attributes={"full": "x" * 950}), "s")
+
+    reply = await t.chat.take_turn(ANN, ask("1+2?", "s"))
+
+    assert reply.text == "3."
+    assert (await log_of(t, "s"))[-1] == ("assistant", "3.")
+    assert "helper" not in (await t.sessions.get(ANN, "s")).context

@@ -1,0 +1,79 @@
+"""Budgets: checked before a model is asked, added to after a turn is stored (A6)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from tenuto.chat.spending import Spending
+from tenuto.errors import BudgetExhausted, InvalidSetting
+from tenuto.model import Scope, Session, Usage
+from tenuto.model.budget import Budgets
+from tenuto.settings import Settings
+from tenuto.stores.memory import MemoryStore
+from tests.clock import FakeClock
+from tests.samples import ANN, BOB, EVE
+
+
+async def _no_session() -> Session | None:
+    return None
+
+
+def spending(clock: FakeClock, store: MemoryStore | None = None, **budgets: int) -> Spending:
+    return Spending(state=store or MemoryStore(clock=clock), budgets=Budgets(**budgets), clock=clock)
+
+
+async def test_a_tenant_is_refused_when_its_day_is_spent_and_served_again_tomorrow() -> None:
+    clock = FakeClock()
+    today = spending(clock, tenant_tokens_per_day=100)
+    await today.add(ANN, Usage(tokens=60))
+    await today.check(BOB, _no_session)
+    await today.add(BOB, Usage(tokens=40))
+
+    with pytest.raises(BudgetExhausted, match="100 tokens"):
+        await today.check(ANN, _no_session)
+    await today.check(EVE, _no_session)
+    clock.advance(timedelta(days=1))
+    await today.check(ANN, _no_session)
+
+
+async def test_sites_of_one_tenant_share_its_budget() -> None:
+    both = spending(FakeClock(), tenant_cost_nanos_per_day=10)
+    await both.add(Scope(tenant="acme", site="museum"), Usage(cost_nanos=10))
+
+    with pytest.raises(BudgetExhausted):
+        await both.check(ANN, _no_session)
+
+
+async def test_turns_that_end_together_are_all_counted() -> None:
+    clock, store = FakeClock(), MemoryStore()
+    counters = [spending(clock, store, tenant_tokens_per_day=1000) for _ in range(2)]
+
+    await asyncio.gather(*(counters[n % 2].add(ANN, Usage(tokens=10)) for n in range(100)))
+
+    with pytest.raises(BudgetExhausted):
+        await counters[0].check(ANN, _no_session)
+    entry = await store.read_state(Scope(tenant="acme"), "spent", clock().date().isoformat())
+    assert entry is not None
+    assert entry.value == {"tokens": 1000, "cost_nanos": 0}
+
+
+async def test_without_a_tenant_budget_nothing_is_written() -> None:
+    clock, store = FakeClock(), MemoryStore()
+
+    await spending(clock, store).add(ANN, Usage(tokens=10))
+
+    assert await store.list_state(Scope(tenant="acme"), "spent") == ()
+
+
+def test_budgets_come_from_the_settings_and_0_is_off() -> None:
+    """T20: stated settings change behaviour, contradictory ones are refused."""
+    assert Settings(session_budget_usd=0.5, tenant_daily_tokens=7).budgets() == Budgets(
+        session_cost_nanos=500_000_000, tenant_tokens_per_day=7
+    )
+    assert Settings(session_budget_tokens=0, session_budget_usd=0.0).budgets() == Budgets()
+    for wrong in ({"session_budget_tokens": -1}, {"tenant_daily_usd": -0.1}, {"reply_tokens": 9000}):
+        with pytest.raises(InvalidSetting):
+            Settings(**wrong)

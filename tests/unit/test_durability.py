@@ -1,0 +1,209 @@
+"""What the doctor says of servers that keep data more or less safely: asked of real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tenuto.cli import program
+from tenuto.errors import Unavailable
+from tenuto.ports import Assuring
+from tenuto.stores.memory import MemoryStore
+from tenuto.stores.redis import RedisStore
+from tests.clock import FakeClock
+from tests.servers import (
+    PostgresServer,
+    RedisCluster,
+    RedisSentinel,
+    RedisServer,
+    start_postgres,
+    start_redis,
+)
+
+SETTINGS = ("appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy")
+ROOMY = "1000000000"
+
+Change = Callable[..., str]
+Checks = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings but the defaults."""
+    for name in os.environ:
+        if name.startswith(("TENUTO_", "MEMORY_")) or name in ("PORT", "REDIS_URL"):
+            monkeypatch.delenv(name)
+
+
+def examined(url: str) -> tuple[int, Checks]:
+    """The doctor's exit code and findings by name."""
+    result = CliRunner().invoke(program, ["doctor", "--json", "--store", url], catch_exceptions=False)
+    return result.exit_code, {check["name"]: check for check in json.loads(result.stdout)["checks"]}
+
+
+def finding(url: str, name: str) -> tuple[str, str, str]:
+    """How a check came out, what it says and what it advises."""
+    check = examined(url)[1][name]
+    return check["state"], check["says"], check["advice"] or ""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    """A server whose settings tests may change."""
+    with start_redis(fsync="always") as server:
+        yield server
+
+
+@pytest.fixture
+def change(server: RedisServer) -> Iterator[Change]:
+    """Changes settings of the server, which are as before after the test."""
+    before = {name: server.call("CONFIG", "GET", name)[1] for name in SETTINGS}
+
+    def changed(**settings: str) -> str:
+        for name, value in settings.items():
+            server.call("CONFIG", "SET", name.replace("_", "-"), value)
+        return server.url
+
+    yield changed
+    for name, value in before.items():
+        server.call("CONFIG", "SET", name, value)
+
+
+def test_a_server_that_writes_before_it_answers_and_evicts_nothing_is_well(change: Change) -> None:
+    code, checks = examined(change(maxmemory=ROOMY, maxmemory_policy="noeviction"))
+
+    assert code == 0
+    assert (checks["durability"]["state"], checks["eviction"]["state"]) == ("ok", "ok")
+    assert "appendfsync always" in checks["durability"]["says"]
+    assert "writes are refused" in checks["eviction"]["says"]
+    assert "replication" not in checks
+
+
+@pytest.mark.parametrize(
+    ("settings", "says", "advises"),
+    [
+        ({"appendfsync": "everysec"}, "appendfsync everysec", "appendfsync always"),
+        ({"appendfsync": "no"}, "appendfsync no", "everysec"),
+        ({"appendonly": "no", "save": "3600 1"}, "snapshots only", "appendonly yes"),
+        ({"appendonly": "no", "save": ""}, "no snapshots", "appendonly yes"),
+    ],
+    ids=["every second", "some time", "snapshots", "nothing"],
+)
+def test_less_safety_is_a_note_that_says_what_may_be_lost(
+    change: Change, settings: dict[str, str], says: str, advises: str
+) -> None:
+    url = change(**settings)
+
+    code, _ = examined(url)
+    state, said, advised = finding(url, "durability")
+
+    assert (code, state) == (0, "note")
+    assert says in said
+    assert advises in advised
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
+def test_a_server_that_evicts_is_wrong_once_it_has_a_limit(change: Change, policy: str) -> None:
+    """Sessions carry an expiry of their own on the server, so both kinds of policy take them."""
+    harmless = finding(change(maxmemory_policy=policy), "eviction")
+    url = change(maxmemory=ROOMY)
+
+    code, _ = examined(url)
+    state, says, advice = finding(url, "eviction")
+
+    assert harmless[0] == "ok"
+    assert (code, state) == (1, "wrong")
+    assert policy in says
+    assert advice == "set maxmemory-policy noeviction"
+
+
+@pytest.mark.parametrize(
+    ("denied", "about", "says"),
+    [
+        ("-config", "durability", "appendfsync cannot be asked (CONFIG is denied)"),
+        ("-info", "durability", "INFO is denied"),
+    ],
+)
+def test_what_the_server_does_not_tell_is_said(server: RedisServer, denied: str, about: str, says: str) -> None:
+    server.call("ACL", "SETUSER", "plain", "reset", "on", ">pass", "~*", "&*", "+@all", denied)
+    url = server.url.replace("redis://", "redis://plain:pass@")
+
+    code, _ = examined(url)
+    state, said, advice = finding(url, about)
+
+    assert (code, state) == (0, "note")
+    assert says in said
+    assert "see to it" in advice
+
+
+def test_a_server_without_log_that_does_not_tell_of_snapshots(server: RedisServer, change: Change) -> None:
+    change(appendonly="no")
+    server.call("ACL", "SETUSER", "plain", "reset", "on", ">pass", "~*", "&*", "+@all", "-config")
+
+    state, says, advice = finding(server.url.replace("redis://", "redis://plain:pass@"), "durability")
+
+    assert state == "note"
+    assert "snapshots cannot be asked" in says
+    assert "appendonly yes" in advice
+
+
+def test_one_server_of_a_cluster_that_evicts_is_named(redis_cluster: RedisCluster) -> None:
+    odd = redis_cluster.nodes[1]
+    whole = finding(redis_cluster.url, "eviction")
+    before = {name: odd.call("CONFIG", "GET", name)[1] for name in ("maxmemory", "maxmemory-policy")}
+    try:
+        odd.call("CONFIG", "SET", "maxmemory", ROOMY)
+        odd.call("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
+        result = CliRunner().invoke(program, ["doctor", "--json", "--store", redis_cluster.url])
+    finally:
+        for name, value in before.items():
+            odd.call("CONFIG", "SET", name, value)
+
+    evictions = [check for check in json.loads(result.stdout)["checks"] if check["name"] == "eviction"]
+    assert whole[0] == "ok"
+    assert sorted(check["state"] for check in evictions) == ["ok", "wrong"]
+    wrong = next(check for check in evictions if check["state"] == "wrong")
+    assert wrong["says"].startswith(f"127.0.0.1:{odd.port}: ")
+
+
+def test_a_primary_that_needs_no_replica_to_write_is_a_note(redis_sentinel: RedisSentinel) -> None:
+    state, says, advice = finding(redis_sentinel.url, "replication")
+
+    assert (state, says) == ("note", "connected replicas: 1, min-replicas-to-write 0")
+    assert "min-replicas-to-write 1" in advice
+
+
+@pytest.fixture(scope="module")
+def safe_postgres() -> Iterator[PostgresServer]:
+    with start_postgres(fsync=True) as server:
+        yield server
+
+
+def test_postgres_tells_as_well(postgres: PostgresServer, safe_postgres: PostgresServer) -> None:
+    safe = finding(safe_postgres.app_url, "durability")
+    safe_postgres.sql("ALTER DATABASE main SET synchronous_commit = off")
+    late = finding(safe_postgres.app_url, "durability")
+    unsafe = finding(postgres.app_url, "durability")
+
+    assert safe[:2] == ("ok", "fsync on, synchronous_commit on: what was acknowledged has reached the disk")
+    assert (late[0], "synchronous_commit on" in late[2]) == ("note", True)
+    assert (unsafe[0], "set fsync on" in unsafe[2]) == ("note", True)
+
+
+async def test_a_server_that_is_away_cannot_be_asked() -> None:
+    with start_redis() as server:
+        store = await RedisStore.open(server.url)
+        server.kill()
+
+        with pytest.raises(Unavailable):
+            await store.assurances()
+        await store.close()
+
+
+def test_only_stores_on_a_server_have_settings_to_tell() -> None:
+    assert not isinstance(MemoryStore(clock=FakeClock()), Assuring)

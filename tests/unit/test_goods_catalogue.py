@@ -1,0 +1,279 @@
+"""The catalogue in the store: laid once, replaced as a whole, kept in this process, the same on every backend."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from tenuto.assistants.goods import Catalogue, Item, Order, OrderStatus, replace_catalogue, replace_orders
+from tenuto.assistants.goods.catalogue import NAMESPACE
+from tenuto.assistants.goods.shelf import Shelf
+from tenuto.assistants.goods.shipped import shipped_items, shipped_orders
+from tenuto.assistants.goods.words import CATEGORIES
+from tenuto.errors import Invalid, Unavailable
+from tenuto.model import Scope, StateEntry
+from tenuto.model.values import Json
+from tenuto.ports import StateStore
+from tenuto.stores.memory import MemoryStore
+from tests.backends import POSTGRES, REDIS, SQLITE, Backend, Place
+from tests.clock import FakeClock
+
+SHOP = Scope(tenant="acme")
+ANN = Scope(tenant="acme", user="1001")
+LUTE = Item(id="L1", name="Lute", category="instruments", price=900, stock=2)
+
+
+def harps(count: int) -> list[Item]:
+    return [
+        Item(id=f"H{number}", name=f"Harp {number}", category="instruments", price=number) for number in range(count)
+    ]
+
+
+def ids(shelf: Shelf) -> set[str]:
+    return set(shelf.by_id)
+
+
+class Watched:
+    """A store that counts what is asked of it, and fails at one write when told to."""
+
+    def __init__(self, store: StateStore, fail_at_write: int | None = None) -> None:
+        self.store = store
+        self.calls: Counter[str] = Counter()
+        self.fail_at_write = fail_at_write
+
+    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
+        self.calls["read"] += 1
+        return await self.store.read_state(scope, namespace, key)
+
+    async def write_state(
+        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
+    ) -> StateEntry:
+        if self.calls["write"] == self.fail_at_write:
+            raise Unavailable("session store")
+        self.calls["write"] += 1
+        return await self.store.write_state(scope, namespace, key, value, if_version)
+
+    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
+        self.calls["delete"] += 1
+        return await self.store.delete_state(scope, namespace, key)
+
+    async def list_state(
+        self, scope: Scope, namespace: str, after: str = "", limit: int = 100
+    ) -> tuple[StateEntry, ...]:
+        self.calls["list"] += 1
+        return await self.store.list_state(scope, namespace, after, limit)
+
+
+@pytest.fixture(params=[SQLITE, POSTGRES, REDIS, None], ids=lambda backend: backend.name if backend else "memory")
+async def store(request: pytest.FixtureRequest, fake_clock: FakeClock, tmp_path: Path) -> AsyncIterator[StateStore]:
+    backend: Backend | None = request.param
+    if backend is None:
+        yield MemoryStore(clock=fake_clock)
+        return
+    async with backend.open(Place(clock=fake_clock, folder=tmp_path, server=request.getfixturevalue)) as opened:
+        yield opened
+
+
+async def test_the_first_question_lays_the_shipped_catalogue(store: StateStore) -> None:
+    shelf = await Catalogue(store).shelf(ANN)
+
+    assert ids(shelf) == {item.id for item in shipped_items()}
+    assert [entry.item for entry in shelf.entries] == list(shipped_items())
+    keys = [entry.key for entry in await store.list_state(SHOP, NAMESPACE)]
+    assert len(keys) == 3  # the head and two chunks
+
+
+async def test_a_hundred_first_questions_at_once_lay_one_catalogue(store: StateStore) -> None:
+    """Ten processes, ten questions each."""
+    catalogues = [Catalogue(store) for _ in range(10)]
+
+    shelves = await asyncio.gather(*(catalogue.shelf(ANN) for catalogue in catalogues for _ in range(10)))
+
+    assert all(len(shelf.entries) == len(shipped_items()) for shelf in shelves)
+    entries = await store.list_state(SHOP, NAMESPACE)
+    assert len(entries) == 3
+    assert next(entry for entry in entries if entry.key == "catalogue").version == 1
+
+
+async def test_a_replaced_catalogue_is_seen_at_the_next_question(store: StateStore) -> None:
+    here, there = Catalogue(store), Catalogue(store)
+    await here.shelf(ANN)
+    await there.shelf(ANN)
+
+    await replace_catalogue(store, ANN, [LUTE])
+
+    assert ids(await here.shelf(ANN)) == {"L1"}
+    assert ids(await there.shelf(ANN)) == {"L1"}
+    assert len(await store.list_state(SHOP, NAMESPACE)) == 2
+
+
+async def test_catalogues_that_race_leave_one_whole_one(store: StateStore) -> None:
+    catalogue = Catalogue(store)
+    sizes = [1, 150, 250, 450]
+
+    results = await asyncio.gather(
+        *(replace_catalogue(store, SHOP, harps(size)) for size in sizes),
+        *(Catalogue(store).shelf(SHOP) for _ in range(4)),
+        return_exceptions=True,
+    )
+
+    shelf = await catalogue.shelf(SHOP)
+    assert not [result for result in results if isinstance(result, Exception) and not isinstance(result, Unavailable)]
+    assert len(shelf.entries) in sizes
+    chunks = -(-len(shelf.entries) // 200)
+    assert len(await store.list_state(SHOP, NAMESPACE)) == 1 + chunks
+
+
+async def test_tenants_and_sites_have_their_own_catalogues(store: StateStore) -> None:
+    catalogue = Catalogue(store)
+    await replace_catalogue(store, SHOP, [LUTE])
+
+    for scope in (Scope(tenant="other"), Scope(tenant="acme", site="museum")):
+        assert "L1" not in (await catalogue.shelf(scope)).by_id
+    assert ids(await catalogue.shelf(ANN)) == {"L1"}
+
+
+async def test_orders_live_with_their_buyer(store: StateStore) -> None:
+    """A30: an order is in nobody's state but its buyer's."""
+    catalogue = Catalogue(store)
+    order = Order(id="X-1", item="L1", name="Lute", status=OrderStatus.SHIPPED, ordered_on=date(2026, 11, 1))
+    await replace_orders(store, ANN, [order])
+
+    assert await catalogue.orders(ANN) == (order,)
+    assert await catalogue.orders(Scope(tenant="acme", user="zoe")) == ()
+    assert await catalogue.orders(SHOP) == ()
+    assert all(entry.key != "orders" for entry in await store.list_state(SHOP, NAMESPACE))
+
+
+async def test_demonstration_orders_vanish_with_the_shipped_goods() -> None:
+    store = MemoryStore()
+    catalogue = Catalogue(store)
+    shipped = await catalogue.orders(ANN)
+
+    await replace_catalogue(store, SHOP, [LUTE])
+
+    assert sorted(order.id for order in shipped) == sorted(order.id for order in shipped_orders()["1001"])
+    assert await catalogue.orders(ANN) == ()
+
+
+async def test_orders_that_are_there_are_not_overwritten_by_demonstration() -> None:
+    store = MemoryStore()
+    order = Order(id="X-1", item="L1", name="Lute", status=OrderStatus.PAID, ordered_on=date(2026, 11, 1))
+    await replace_orders(store, ANN, [order])
+
+    await Catalogue(store).shelf(ANN)
+
+    assert await Catalogue(store).orders(ANN) == (order,)
+
+
+async def test_a_warm_catalogue_costs_one_small_read() -> None:
+    store = Watched(MemoryStore())
+    catalogue = Catalogue(store)
+    first = await catalogue.shelf(ANN)
+    store.calls.clear()
+
+    again = await catalogue.shelf(ANN)
+
+    assert again is first
+    assert store.calls == {"read": 1}
+
+
+async def test_laying_takes_few_big_writes() -> None:
+    store = Watched(MemoryStore())
+
+    await Catalogue(store).shelf(ANN)
+
+    assert store.calls["write"] == 3 + len(shipped_orders())
+    assert store.calls["list"] == 1
+
+
+@pytest.mark.parametrize("fail_at", range(3 + len(shipped_orders())))
+async def test_laying_that_broke_off_anywhere_is_made_good(fail_at: int) -> None:
+    inner = MemoryStore()
+    with pytest.raises(Unavailable):
+        await Catalogue(Watched(inner, fail_at_write=fail_at)).shelf(ANN)
+
+    shelf = await Catalogue(inner).shelf(ANN)
+
+    assert len(shelf.entries) == len(shipped_items())
+    assert len(await Catalogue(inner).orders(ANN)) == len(shipped_orders()["1001"])
+    assert len(await inner.list_state(SHOP, NAMESPACE)) == 3
+
+
+async def test_an_older_shipped_edition_gives_way_and_an_operators_catalogue_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    own = Scope(tenant="own")
+    await Catalogue(store).shelf(SHOP)
+    await replace_catalogue(store, own, [LUTE])
+    monkeypatch.setattr("tenuto.assistants.goods.catalogue.EDITION", 2)
+    monkeypatch.setattr("tenuto.assistants.goods.catalogue.shipped_items", lambda: tuple(harps(3)))
+
+    assert len((await Catalogue(store).shelf(SHOP)).entries) == 3
+    assert ids(await Catalogue(store).shelf(own)) == {"L1"}
+    assert len(await store.list_state(SHOP, NAMESPACE)) == 2
+
+
+async def test_an_empty_catalogue_is_a_catalogue() -> None:
+    store = MemoryStore()
+    await replace_catalogue(store, SHOP, [])
+
+    assert (await Catalogue(store).shelf(SHOP)).entries == ()
+
+
+async def test_a_catalogue_that_cannot_be_read_says_so_and_quotes_nothing() -> None:
+    store = MemoryStore()
+    await store.write_state(SHOP, NAMESPACE, "catalogue", {"name": "secret", "chunks": "many"})
+
+    with pytest.raises(Unavailable) as raised:
+        await Catalogue(store).shelf(SHOP)
+
+    assert "secret" not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+async def test_a_catalogue_with_two_items_of_one_id_is_refused() -> None:
+    store = MemoryStore()
+
+    with pytest.raises(Invalid):
+        await replace_catalogue(store, SHOP, [LUTE, LUTE])
+    with pytest.raises(Invalid):
+        await replace_orders(store, SHOP, [])
+
+    assert await store.list_state(SHOP, NAMESPACE) == ()
+
+
+@pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])
+def test_an_item_has_a_price_that_is_one(price: float) -> None:
+    with pytest.raises(Invalid):
+        Item(id="A", name="A", category="b", price=price)
+
+
+def test_the_shipped_goods_are_complete_in_both_languages() -> None:
+    items = shipped_items()
+
+    assert len(items) >= 300
+    assert len({item.id for item in items}) == len(items)
+    assert {item.category for item in items} == set(CATEGORIES)
+    for item in items:
+        assert item.name.isascii()
+        assert not item.name_zh.isascii()
+        assert item.brand.isascii()
+        assert not item.brand_zh.isascii()
+        assert item.price > 0
+        assert 3 <= item.rating <= 5
+
+
+def test_the_shipped_orders_name_shipped_goods() -> None:
+    known = {item.id for item in shipped_items()}
+    orders = [order for own in shipped_orders().values() for order in own]
+
+    assert {"1001", "1002", "12345"} <= shipped_orders().keys()
+    assert len({order.id for order in orders}) == len(orders)
+    assert all(order.item in known for order in orders)

@@ -1,0 +1,158 @@
+"""Chains, the scripted model, one-shot calls, and what importing the room costs."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from contextlib import aclosing
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from tenuto.errors import ModelFailed, ModelTimeout
+from tenuto.llm import Call, Chain, Echo, Fail, Hang, OfflineModel, Say, ScriptedModel, Stop, complete
+from tenuto.model import Role, text_part
+from tenuto.model.prompt import PromptMessage
+from tenuto.model.talk import Asking, Called, Ended, ModelEvent, Said, ToolCall, ToolResult
+from tenuto.ports import ChatModel
+
+ASKING = Asking(messages=(PromptMessage(role=Role.USER, parts=(text_part("hi"),)),))
+SOON = timedelta(seconds=30)
+
+
+async def answer(model: ChatModel, asking: Asking = ASKING) -> list[ModelEvent]:
+    return [event async for event in model.answer(asking, ())]
+
+
+async def heard_until_failure(model: ChatModel) -> tuple[list[ModelEvent], str]:
+    """What was said before the model failed, and how it did."""
+    heard: list[ModelEvent] = []
+    events = aiter(model.answer(ASKING, ()))
+    while True:
+        try:
+            heard.append(await anext(events))
+        except ModelFailed as failed:
+            return heard, str(failed)
+
+
+async def test_the_next_model_answers_when_one_fails_before_its_first_word() -> None:
+    broken, slow = ScriptedModel(Fail(), name="a"), ScriptedModel(Fail(ModelTimeout("b")), name="b")
+    spare = ScriptedModel("hello", name="c")
+
+    said = await answer(Chain([broken, slow, spare]))
+
+    assert said == [Said(text="hello"), Ended(model="c", fell_back=True)]
+    assert [len(model.askings) for model in (broken, slow, spare)] == [1, 1, 1]
+
+
+async def test_the_first_model_that_answers_is_the_only_one_asked() -> None:
+    spare = ScriptedModel("no")
+
+    assert await answer(Chain([ScriptedModel("yes", name="a"), spare])) == [Said(text="yes"), Ended(model="a")]
+    assert spare.askings == []
+
+
+@pytest.mark.parametrize("begun", [Say("Once "), Call("look")], ids=["a word", "a call"])
+async def test_after_the_first_word_or_call_a_failure_is_a_failure(begun: Say | Call) -> None:
+    spare = ScriptedModel("no")
+
+    heard, why = await heard_until_failure(Chain([ScriptedModel([begun, Fail()], name="a"), spare]))
+
+    assert len(heard) == 1
+    assert why == "the model a does not answer"
+    assert spare.askings == []
+
+
+async def test_the_last_failure_is_the_chains() -> None:
+    with pytest.raises(ModelTimeout):
+        await answer(Chain([ScriptedModel(Fail(), name="a"), ScriptedModel(Fail(ModelTimeout("b")), name="b")]))
+
+
+async def test_a_fault_of_ours_is_not_papered_over() -> None:
+    with pytest.raises(KeyError):
+        await answer(Chain([ScriptedModel(Fail(KeyError("a bug"))), ScriptedModel("no")]))
+
+
+async def test_the_offline_model_stands_in() -> None:
+    said = await answer(Chain([ScriptedModel(Fail()), OfflineModel(stand_in=True)]))
+
+    assert said[-1] == Ended(model="offline", offline=True, fell_back=True)
+
+
+async def test_closing_a_chain_cancels_the_model_that_speaks() -> None:
+    talker = ScriptedModel(Say("a", "b", "c"))
+
+    async with aclosing(cast(Any, Chain([talker, ScriptedModel("no")]).answer(ASKING, ()))) as events:
+        await anext(events)
+
+    assert talker.cut_short == 1
+
+
+async def test_a_script_is_played_answer_by_answer_and_its_end_again() -> None:
+    model = ScriptedModel([Say("look", "ing"), Call("look", {"q": 1})], Echo(), ended=Ended(model="x", cost_nanos=3))
+    result = ToolResult(call=ToolCall(id="1", name="look"), output=[1])
+
+    first = await answer(model)
+    second = await answer(model, Asking(messages=ASKING.messages, results=(result,)))
+
+    assert first == [
+        Said(text="look"),
+        Said(text="ing"),
+        Called(call=ToolCall(id="call_0_1", name="look", arguments={"q": 1})),
+        Ended(model="x", cost_nanos=3),
+    ]
+    assert second[0] == Said(text="hi\nlook: [1]")
+    assert (await answer(model))[0] == Said(text="hi")
+    assert model.askings[1].results == (result,)
+
+
+async def test_a_script_waits_until_it_is_let_go_on() -> None:
+    hang = Hang()
+    model = ScriptedModel([Say("a"), hang, Say("b")])
+
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(answer(model))
+        await hang.reached.wait()
+        assert not task.done()
+        hang.release.set()
+
+    assert [event.text for event in task.result() if isinstance(event, Said)] == ["a", "b"]
+
+
+async def test_a_cancelled_script_counts_as_cut_short() -> None:
+    hang = Hang()
+    model = ScriptedModel(hang)
+    task = asyncio.create_task(answer(model))
+    await hang.reached.wait()
+
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert model.cut_short == 1
+
+
+async def test_a_one_shot_call_that_takes_too_long_is_a_timeout() -> None:
+    with pytest.raises(ModelTimeout):
+        await complete(ScriptedModel(Hang()), "system", "text", 10, timedelta(milliseconds=20))
+
+
+@pytest.mark.parametrize("script", [[], [Stop()], [Say(" ")], [Say("half"), Stop()], [Call("look")]])
+async def test_a_one_shot_call_without_words_or_end_is_a_failure(script: list[Any]) -> None:
+    with pytest.raises(ModelFailed):
+        await complete(ScriptedModel(script), "system", "text", 10, SOON)
+
+
+async def test_a_one_shot_call_takes_no_words_of_the_offline_model() -> None:
+    with pytest.raises(ModelFailed, match="offline"):
+        await complete(Chain([ScriptedModel(Fail()), OfflineModel(stand_in=True)]), "Give a title.", "Kyoto", 10, SOON)
+
+
+def test_importing_the_room_does_not_import_a_providers_library() -> None:
+    probe = "import sys, tenuto.llm; print(*sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=50, check=True)
+
+    assert not {"pydantic_ai", "pydantic", "openai", "anthropic", "httpx"} & set(done.stdout.split())

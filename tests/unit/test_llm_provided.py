@@ -1,0 +1,369 @@
+"""Providers' models through the real client, against a server on loopback that speaks their protocols."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from tenuto.errors import InvalidSetting, ModelFailed, ModelTimeout
+from tenuto.llm import UNREADABLE, Access, OfflineModel, complete, open_model
+from tenuto.llm.provided import open_provided
+from tenuto.model import Role, text_part, tool_call, tool_result
+from tenuto.model.prompt import PromptMessage
+from tenuto.model.talk import Asking, Called, Ended, ModelEvent, Said, ToolCall, ToolSpec
+from tenuto.model.values import JsonObject
+from tenuto.ports import ChatModel
+from tests.servers.openai_server import (
+    A_PAGE,
+    GARBAGE,
+    SILENCE,
+    ModelServer,
+    Reply,
+    anthropic_words,
+    calls,
+    refusal,
+    start_model_server,
+    words,
+)
+
+SECRET = "my password is hunter2"
+SOON = timedelta(seconds=30)
+
+
+def shown(role: Role, *parts: JsonObject) -> PromptMessage:
+    return PromptMessage(role=role, parts=parts)
+
+
+LOOK = ToolSpec(
+    name="look",
+    description="Looks it up.",
+    parameters={"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]},
+)
+PROMPT = (
+    shown(Role.SYSTEM, text_part("You are a guide.")),
+    shown(Role.SYSTEM, text_part("Summary: "), text_part("none")),
+    shown(Role.USER, text_part("Look!")),
+    shown(Role.ASSISTANT, text_part("I look."), tool_call("c1", "look", {"q": "门"})),
+    shown(Role.TOOL, tool_result("c1", {"found": ["门", 1]})),
+    shown(Role.ASSISTANT, text_part("A gate.")),
+    shown(Role.USER, text_part(SECRET)),
+)
+ASKING = Asking(messages=PROMPT, tools=(LOOK,), reply_tokens=77, stable=6)
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests may have keys; no test may use them."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "OLLAMA_BASE_URL", "VLLM_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with start_model_server() as running:
+        yield running
+
+
+@pytest.fixture
+async def model(server: ModelServer) -> AsyncIterator[ChatModel]:
+    access = Access(base_url=f"{server.url}/v1", timeout=SOON, first_word=SOON, retries=0)
+    async with open_provided("openai:local", access) as opened:
+        yield opened
+
+
+async def answer(model: ChatModel, asking: Asking = ASKING) -> list[ModelEvent]:
+    return [event async for event in model.answer(asking, ())]
+
+
+async def heard_until_failure(model: ChatModel) -> tuple[list[ModelEvent], str]:
+    """What was said before the model failed, and how it did."""
+    heard: list[ModelEvent] = []
+    events = aiter(model.answer(ASKING, ()))
+    while True:
+        try:
+            heard.append(await anext(events))
+        except ModelFailed as failed:
+            return heard, str(failed)
+
+
+async def test_words_come_piece_by_piece_with_what_they_used(server: ModelServer, model: ChatModel) -> None:
+    server.answers(words("Hel", "lo, ", "世界"))
+
+    assert await answer(model) == [
+        Said(text="Hel"),
+        Said(text="lo, "),
+        Said(text="世界"),
+        Ended(model="openai:local", input_tokens=11, output_tokens=5),
+    ]
+
+
+async def test_the_provider_sees_the_prompt_as_it_was_assembled(server: ModelServer, model: ChatModel) -> None:
+    server.answers(words("ok"))
+
+    await answer(model)
+
+    [asked] = server.asked
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"q":"门"}'}}
+    assert asked["messages"] == [
+        {"role": "system", "content": "You are a guide."},
+        {"role": "system", "content": "Summary: none"},
+        {"role": "user", "content": "Look!"},
+        {"role": "assistant", "content": "I look.", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": '{"found":["门",1]}'},
+        {"role": "assistant", "content": "A gate."},
+        {"role": "user", "content": SECRET},
+    ]
+    assert asked["max_tokens"] == 77
+    function = asked["tools"][0]["function"]
+    assert (function["name"], function["parameters"]) == ("look", LOOK.parameters)
+
+
+async def test_a_system_message_in_the_middle_stays_there(server: ModelServer, model: ChatModel) -> None:
+    server.answers(words("ok"))
+    prompt = (*PROMPT[:1], *PROMPT[2:3], PROMPT[5], shown(Role.SYSTEM, text_part("Be brief.")), PROMPT[-1])
+
+    await answer(model, Asking(messages=prompt))
+
+    assert [message["role"] for message in server.asked[0]["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "system",
+        "user",
+    ]
+
+
+async def test_tool_calls_come_whole(server: ModelServer, model: ChatModel) -> None:
+    server.answers(calls(("a", "look", '{"q": "x"}'), ("b", "jump", "")))
+
+    assert await answer(model) == [
+        Called(call=ToolCall(id="a", name="look", arguments={"q": "x"})),
+        Called(call=ToolCall(id="b", name="jump")),
+        Ended(model="openai:local", input_tokens=20, output_tokens=8),
+    ]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"q": "x',
+        '["q"]',
+        '"q"',
+        "NaN",
+        '{"q": "\\ud800"}',
+        '{"q": "\\u0000"}',
+        '{"q": 1e999}',
+        '{"q":' * 70 + "1" + "}" * 70,
+    ],
+    ids=["cut", "list", "text", "nan", "surrogate", "nul", "infinite", "deep"],
+)
+async def test_arguments_that_cannot_be_read_are_handed_on_as_such(
+    server: ModelServer, model: ChatModel, written: str
+) -> None:
+    """The tool refuses them, and the model may try again: no half-read call is run."""
+    server.answers(calls(("a", "look", written)))
+
+    [called, _] = await answer(model)
+
+    assert isinstance(called, Called)
+    assert set(called.call.arguments) == {UNREADABLE}
+    assert called.call.arguments[UNREADABLE].encode()
+
+
+BROKEN: dict[str, tuple[Reply, str]] = {
+    "500": (refusal(500, SECRET), "failed at its provider (500)"),
+    "503": (refusal(503, SECRET), "failed at its provider (503)"),
+    "429": (refusal(429, SECRET, "rate_limit_exceeded"), "asked more often than its provider allows (429)"),
+    "401": (refusal(401, SECRET, "invalid_api_key"), "refuses our key (401)"),
+    "404": (refusal(404, SECRET, "model_not_found"), "is not known to its provider (404)"),
+    "400": (refusal(400, SECRET), "refused the request (400)"),
+    "too long": (refusal(400, SECRET, "context_length_exceeded"), "cannot take a prompt this long (400)"),
+    "garbage": (GARBAGE, "failed"),
+    "a page": (A_PAGE, "answered with something that cannot be used"),
+    "nothing": (words(), "gave an empty answer"),
+    "blank": (words(" ", "\n"), "gave an empty answer"),
+    "only thoughts": (words("<think>", "hm", finish="length"), "used up its tokens before its first word"),
+    "declined": (words(finish="content_filter"), "declined to answer"),
+}
+
+
+@pytest.mark.parametrize(("reply", "why"), BROKEN.values(), ids=BROKEN)
+async def test_a_failure_is_told_without_the_users_words(
+    server: ModelServer, model: ChatModel, reply: Reply, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="tenuto")
+    server.answers(reply)
+
+    with pytest.raises(ModelFailed, match="the model openai:local ") as failed:
+        await answer(model)
+
+    assert why in str(failed.value)
+    assert SECRET not in "".join(traceback.format_exception(failed.value))
+    assert SECRET not in caplog.text
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("cut", [True, False], ids=["connection lost", "no end mark"])
+async def test_half_an_answer_is_a_failure_after_its_words(server: ModelServer, model: ChatModel, cut: bool) -> None:
+    server.answers(words("Once upon", finish=None, cut=cut))
+
+    heard, why = await heard_until_failure(model)
+
+    assert heard == [Said(text="Once upon")]
+    assert "broke off" in why
+
+
+async def test_silence_ends_at_the_deadline(server: ModelServer) -> None:
+    server.answers(SILENCE)
+    moment = timedelta(milliseconds=50)
+
+    for waits in (Access(base_url=server.url, first_word=moment), Access(base_url=server.url, timeout=moment)):
+        async with open_provided("openai:local", waits) as model:
+            with pytest.raises(ModelTimeout, match="the model openai:local took too long"):
+                await answer(model)
+
+
+async def test_a_server_that_is_not_there_cannot_be_reached() -> None:
+    with start_model_server() as gone:
+        address = gone.url
+
+    async with open_provided("openai:local", Access(base_url=address, retries=0)) as model:
+        with pytest.raises(ModelFailed, match="cannot be reached"):
+            await answer(model)
+
+
+async def test_closing_the_iterator_ends_the_request(server: ModelServer, model: ChatModel) -> None:
+    server.answers(words(*["word "] * 1000))
+
+    async with aclosing(cast(Any, model.answer(ASKING, ()))) as events:
+        assert await anext(events) == Said(text="word ")
+    server.answers(words("again"))
+
+    assert (await answer(model))[0] == Said(text="again")
+
+
+async def test_words_no_store_can_keep_are_mended(server: ModelServer, model: ChatModel) -> None:
+    server.answers(words("a\0b", "\ud83d"))
+
+    said = [event.text for event in await answer(model) if isinstance(event, Said)]
+
+    assert "".join(said).encode()
+    assert "".join(said)[:2] == "ab"
+
+
+async def test_a_price_is_known_for_known_models_and_else_nothing(
+    server: ModelServer, model: ChatModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="tenuto")
+    server.answers(words("ok"))
+
+    first, second = (await answer(model))[-1], (await answer(model))[-1]
+
+    assert isinstance(first, Ended)
+    assert isinstance(second, Ended)
+    assert (first.cost_nanos, second.cost_nanos) == (0, 0)
+    assert caplog.text.count("the price of openai:local is not known") == 1
+    server.answers(anthropic_words("ok"))
+    async with open_provided("anthropic:claude-sonnet-5-5", Access(base_url=server.url, api_key="k")) as priced:
+        ended = (await answer(priced))[-1]
+    assert isinstance(ended, Ended)
+    assert 0 < ended.cost_nanos < 1_000_000
+
+
+async def test_anthropic_speaks_its_own_protocol_and_is_told_what_to_cache(server: ModelServer) -> None:
+    server.answers(anthropic_words("Salut"))
+
+    async with open_model("anthropic:claude-sonnet-5-5", base_url=server.url, api_key="k") as model:
+        said = await answer(model)
+
+    [asked] = server.asked
+    assert said[0] == Said(text="Salut")
+    assert asked["system"][0]["text"] == "You are a guide.\n\nSummary: none"
+    assert asked["system"][0]["cache_control"]["type"] == "ephemeral"
+    assert [message["role"] for message in asked["messages"]] == ["user", "assistant", "user", "assistant", "user"]
+
+
+async def test_any_server_takes_a_bare_model_name_and_ollama_needs_no_more_than_its_own(server: ModelServer) -> None:
+    server.answers(words("ok"))
+
+    for name in ("Qwen/Qwen3-8B", "ollama:qwen3:8b", "vllm:Qwen/Qwen3-8B", "openai-chat:gpt-4o"):
+        async with open_model(name, base_url=f"{server.url}/v1") as model:
+            assert (await answer(model))[0] == Said(text="ok")
+
+    assert [asked["model"] for asked in server.asked] == ["Qwen/Qwen3-8B", "qwen3:8b", "Qwen/Qwen3-8B", "gpt-4o"]
+    async with open_model("ollama:qwen3") as local:
+        assert local.name == "ollama:qwen3"
+
+
+async def test_openais_own_models_get_room_to_think(server: ModelServer) -> None:
+    server.answers(words("ok"))
+
+    async with open_model("openai:gpt-5", base_url=server.url) as model:
+        await answer(model)
+
+    assert server.asked[0]["max_completion_tokens"] > 77
+
+
+async def test_a_chain_goes_on_at_once_with_the_next_model(server: ModelServer) -> None:
+    server.answers(refusal(500, SECRET), words("from the second"))
+
+    async with open_model("openai:one, openai:two, offline", base_url=server.url) as model:
+        said = await answer(model)
+
+    assert model.name == "openai:one, openai:two, offline"
+    assert said[0] == Said(text="from the second")
+    assert said[-1] == Ended(model="openai:two", input_tokens=11, output_tokens=5, fell_back=True)
+    assert [asked["model"] for asked in server.asked] == ["one", "two"]
+
+
+async def test_address_and_key_are_for_the_first_provider_alone(server: ModelServer) -> None:
+    with pytest.raises(InvalidSetting, match="anthropic:claude-sonnet-5-5 needs ANTHROPIC_API_KEY"):
+        async with open_model("openai:one, anthropic:claude-sonnet-5-5", base_url=server.url, api_key="k"):
+            pass
+
+
+async def test_a_one_shot_call_brings_the_whole_answer(server: ModelServer, model: ChatModel) -> None:
+    server.answers(words(" Kyoto", " Trip \n"))
+
+    text, ended = await complete(model, "Give a title.", "We go to Kyoto.", 20, SOON)
+
+    assert text == "Kyoto Trip"
+    assert ended.input_tokens == 11
+    assert [message["content"] for message in server.asked[0]["messages"]] == ["Give a title.", "We go to Kyoto."]
+    assert server.asked[0]["max_tokens"] == 20
+
+
+REFUSED = {
+    "no provider": ("gpt-4o", {}, "'gpt-4o' names no provider"),
+    "unknown provider": ("opnai:gpt-4o", {}, "no provider is called 'opnai'"),
+    "unknown provider, with an address": ("opnai:gpt-4o", {"base_url": "http://x"}, "no provider is called 'opnai'"),
+    "no key": ("openai:gpt-4o", {}, "openai:gpt-4o needs OPENAI_API_KEY, or TENUTO_MODEL_API_KEY"),
+    "no package": ("cohere:command-r", {}, r"cohere:command-r needs a package .* 'pydantic-ai-slim\[cohere\]'"),
+    "no such address": ("deepseek:deepseek-chat", {"base_url": "http://x"}, "deepseek has an address of its own"),
+    "an address that is none": ("openai:x", {"base_url": "localhost"}, "begins with http"),
+    "no time": ("openai:x", {"base_url": "http://x", "timeout": timedelta(0)}, "must be longer than nothing"),
+    "nothing": ("", {}, "names no model"),
+    "a gap": ("offline,", {}, "names no model"),
+    "twice": ("openai:x, openai:x", {}, "names a model twice"),
+    "behind offline": ("offline, openai:x", {}, "behind offline"),
+    "the library's own test model": ("test", {}, "'test' names no provider"),
+}
+
+
+@pytest.mark.parametrize(("names", "given", "why"), REFUSED.values(), ids=REFUSED)
+async def test_what_cannot_work_is_refused_at_the_start(names: str, given: dict[str, Any], why: str) -> None:
+    """T20: and with what to install or to set."""
+    with pytest.raises(InvalidSetting, match=why):
+        async with open_model(names, **given):
+            pass
+
+
+async def test_without_a_name_it_is_the_offline_model() -> None:
+    async with open_model() as model:
+        assert isinstance(model, OfflineModel)

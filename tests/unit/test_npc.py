@@ -1,0 +1,261 @@
+"""Characters speak from evidence alone: what they look up, how sure they are, and what they cite (C1, C10, C13)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenuto.assistants.npc import Corpus, Evidence, PolicyMode, RetrieveEvidence, npc_assistant
+from tenuto.assistants.npc.corpus import ID
+from tenuto.assistants.npc.telling import held_to_evidence
+from tenuto.context import language_of
+from tenuto.errors import Invalid, InvalidSetting
+from tenuto.model.prompt import Language
+from tenuto.model.talk import ToolCall, ToolOutcome, ToolResult, ToolTurn
+from tests.samples import ANN
+
+NPC = npc_assistant()
+TOOL = NPC.tools[0]
+assert isinstance(TOOL, RetrieveEvidence)
+
+
+def turn(question: str, state: dict[str, Any] | None = None, persona: str | None = "ancestor_yan") -> ToolTurn:
+    return ToolTurn(
+        scope=ANN,
+        session=None,
+        question=question,
+        language=language_of(question),
+        now=datetime(2026, 11, 1, tzinfo=UTC),
+        state=state or {},
+        persona=persona,
+    )
+
+
+async def looked_up(question: str, state: dict[str, Any] | None = None, persona: str = "ancestor_yan") -> ToolOutcome:
+    assert isinstance(TOOL, RetrieveEvidence)
+    asked = turn(question, state, persona)
+    arguments = TOOL.guess(asked)
+    assert arguments is not None, question
+    return await TOOL.run(arguments, asked)
+
+
+def ids(outcome: ToolOutcome) -> list[str]:
+    return [piece["id"] for piece in outcome.output["evidence"]]
+
+
+@pytest.mark.parametrize(
+    "questions",
+    [
+        ("请问严氏家训有哪些？", "第一条是什么意思？", "有没有具体的故事？"),
+        ("What are the family rules?", "What does the first one mean?", "Is there any concrete story?"),
+    ],
+    ids=["zh", "en"],
+)
+async def test_the_three_turns_of_the_documents(questions: tuple[str, str, str]) -> None:
+    """C10: what is left out is found in what was talked about; each factual question looks up evidence anew."""
+    rules = await looked_up(questions[0])
+    meaning = await looked_up(questions[1], rules.state)
+    story = await looked_up(questions[2], meaning.state)
+
+    assert ids(rules) == [f"E-RULE-{n:02d}" for n in range(1, 11)]
+    assert ids(meaning) == ["E-RULE-01", "E-MEAN-01"]
+    assert ids(story) == ["E-STORY-01"]
+    assert {outcome.data["policy_mode"] for outcome in (rules, meaning, story)} == {"normal"}
+    assert isinstance(TOOL, RetrieveEvidence)
+    told = TOOL.tell(story.output, turn(questions[2]))
+    assert "[E-STORY-01]" in told
+    assert language_of(told) is language_of(questions[2])
+
+
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        ("那第三条呢？", "E-MEAN-03"),
+        ("第10则呢", "E-MEAN-10"),
+        ("最后一条是什么意思", "E-MEAN-10"),
+        ("耕读是什么意思", "E-MEAN-02"),
+        ("耕读传家有什么故事吗", "E-STORY-02"),
+        ("and the third?", "E-MEAN-03"),
+        ("tell me about rule seven", "E-MEAN-07"),
+        ("what is the 8th one about?", "E-MEAN-08"),
+        ("the last one?", "E-MEAN-10"),
+    ],
+)
+async def test_a_rule_is_found_by_its_place_or_its_words(question: str, found: str) -> None:
+    listed = (await looked_up("家规有哪些")).state
+
+    assert found in ids(await looked_up(question, listed))
+
+
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        ("家训是谁写的？", "E-HIST-01"),
+        ("Who wrote the rules?", "E-HIST-01"),
+        ("祠堂在哪里？", "E-PLACE-01"),
+        ("几点开放？", "E-VISIT-01"),
+        ("How is salt dried?", "E-CRAFT-01"),
+        ("古法晒盐怎么做", "E-CRAFT-01"),
+        ("让渠是怎么来的", "E-PLACE-03"),
+        ("Tell me about the Yielding Channel", "E-PLACE-03"),
+        ("婚礼上为什么撒盐", "E-CUSTOM-02"),
+        ("你是谁？", "E-PERSON-01"),
+    ],
+)
+async def test_other_facts_are_found_by_search(question: str, found: str) -> None:
+    outcome = await looked_up(question)
+
+    assert found in ids(outcome)
+    assert outcome.data["policy_mode"] in ("normal", "conservative")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "谁发明了电灯？",
+        "Who invented the light bulb?",
+        "量子力学是什么",
+        "What is the capital of France?",
+        "明天股票会涨吗",
+    ],
+)
+async def test_what_the_records_do_not_hold_is_declined_without_asking_a_model(question: str) -> None:
+    outcome = await looked_up(question)
+
+    assert outcome.data == {"policy_mode": "refuse", "evidence": []}
+    assert outcome.reply is not None
+    assert language_of(outcome.reply) is language_of(question)
+
+
+@pytest.mark.parametrize(
+    "words", ["你好", "谢谢！", "好的，再见", "Hello!", "thanks a lot", "我叫小明", "我叫什么名字？", "What did I ask?"]
+)
+def test_small_talk_and_what_only_the_talk_knows_need_no_evidence(words: str) -> None:
+    assert isinstance(TOOL, RetrieveEvidence)
+
+    assert TOOL.guess(turn(words)) is None
+
+
+async def test_characters_do_not_share_what_they_were_talking_about() -> None:
+    """C13: switching the character within a session mixes nothing up."""
+    listed = await looked_up("家训有哪些", persona="ancestor_yan")
+
+    other = await looked_up("有没有具体的故事？", listed.state, persona="craftsman_fu")
+
+    assert "E-STORY-01" not in ids(other)
+    assert set(other.state) == {"craftsman_fu"}
+
+
+async def test_some_evidence_is_known_to_some_characters_only() -> None:
+    knows = await looked_up("莲子是做什么用的？", persona="craftsman_fu")
+    does_not = await looked_up("莲子是做什么用的？", persona="ancestor_yan")
+
+    assert ids(knows) == ["E-CRAFT-02"]
+    assert does_not.data["policy_mode"] == "refuse"
+
+
+async def test_weak_evidence_makes_an_answer_careful() -> None:
+    outcome = await looked_up("祠堂里的石柱有多高")
+
+    assert outcome.data["policy_mode"] == PolicyMode.CONSERVATIVE
+    assert isinstance(TOOL, RetrieveEvidence)
+    assert TOOL.tell(outcome.output, turn("祠堂里的石柱有多高")).startswith("此事老夫只记得大概")
+
+
+def results(*named: str) -> tuple[ToolResult, ...]:
+    output = {"evidence": [{"id": name} for name in named]}
+    return (ToolResult(call=ToolCall(id="c", name="retrieve_evidence"), output=output),)
+
+
+@pytest.mark.parametrize(
+    ("answer", "mended"),
+    [
+        ("孝为先 [E-RULE-01]。", "孝为先 [E-RULE-01]。"),
+        ("孝为先。", "孝为先。（依据：[E-RULE-01], [E-MEAN-01]）"),
+        ("孝为先 [E-RULE-99]。", "孝为先。（依据：[E-RULE-01], [E-MEAN-01]）"),
+        ("孝为先 [E-RULE-01, E-RULE-99]。", "孝为先 [E-RULE-01]。"),
+        ("孝为先（E-MEAN-01）。", "孝为先（E-MEAN-01）。"),
+    ],
+)
+def test_an_answer_cites_the_evidence_it_was_given_and_no_other(answer: str, mended: str) -> None:
+    assert held_to_evidence(answer, results("E-RULE-01", "E-MEAN-01"), turn("第一条?")) == mended
+
+
+def test_without_evidence_nothing_is_added() -> None:
+    assert held_to_evidence("你好！", (), turn("你好")) == "你好！"
+
+
+@pytest.mark.parametrize("arguments", [{}, {"query": 5}, {"query": "x", "wish": "all"}, {"query": "x", "rule": "one"}])
+async def test_arguments_that_a_model_makes_up_are_refused_with_a_sentence(arguments: dict[str, Any]) -> None:
+    with pytest.raises(Invalid):
+        await TOOL.run(arguments, turn("?"))
+
+
+@given(text=st.text(max_size=300), kept=st.dictionaries(st.text(max_size=12), st.integers() | st.text() | st.none()))
+def test_any_text_and_any_state_are_read_without_stumbling(text: str, kept: dict[str, Any]) -> None:
+    assert isinstance(TOOL, RetrieveEvidence)
+    TOOL.guess(turn(text, {"ancestor_yan": kept, **kept}))
+
+
+async def test_a_question_of_a_megabyte_is_read_in_part() -> None:
+    outcome = await looked_up("祠堂在哪里" + "啊" * 1_000_000)
+
+    assert outcome.output["evidence"] == [] or len(outcome.output["evidence"]) <= 4
+
+
+def test_the_shipped_evidence_is_whole() -> None:
+    assert isinstance(TOOL, RetrieveEvidence)
+    corpus = TOOL._corpus
+    for piece in corpus.pieces:
+        assert ID.fullmatch(piece.id)
+        for language in Language:
+            assert piece.title[language]
+            assert piece.text[language]
+            assert set(piece.personas) <= set(NPC.personas)
+    for number in range(1, 11):
+        assert [len(corpus.of(kind, number)) for kind in ("rule", "meaning", "story")] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "line 1"),
+        ('{"id": "x", "kind": "a", "title": {}, "text": {}}', "E-RULE-01"),
+        ('{"id": "E-1", "kind": "a", "title": {"fr": "x"}, "text": {}}', "line 1"),
+        ('{"id": "E-1", "kind": "a", "title": {}, "text": {}}\n' * 2, "one id"),
+    ],
+)
+def test_evidence_that_does_not_fit_is_refused_with_its_line(tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "evidence.jsonl").write_text(line)
+
+    with pytest.raises(InvalidSetting, match=said):
+        Corpus.load(tmp_path / "evidence.jsonl")
+
+
+async def test_a_site_brings_its_own_evidence_and_characters(tmp_path: Path) -> None:
+    (tmp_path / "evidence.jsonl").write_text(
+        '{"id": "M-1", "kind": "place", "title": {"en": "The mill"}, "text": {"en": "The mill was built in 1820."}}\n'
+    )
+    (tmp_path / "characters.toml").write_text('[miller]\nname.en = "The miller"\nsystem.en = "You are the miller."\n')
+    own = npc_assistant(corpus=tmp_path)
+    tool = own.tools[0]
+    assert isinstance(tool, RetrieveEvidence)
+    asked = turn("When was the mill built?", persona="miller")
+
+    outcome = await tool.run(tool.guess(asked) or {}, asked)
+
+    assert ids(outcome) == ["M-1"]
+    assert own.persona(None) == own.personas["miller"]
+    with pytest.raises(InvalidSetting, match="cannot be read"):
+        npc_assistant(corpus=tmp_path / "nowhere")
+
+
+def test_a_piece_in_one_language_is_told_in_that_one() -> None:
+    piece = Evidence(id="M-1", kind="place", title={Language.ENGLISH: "Mill"}, text={Language.ENGLISH: "Old."})
+
+    assert (piece.titled(Language.CHINESE), piece.said(Language.CHINESE)) == ("Mill", "Old.")

@@ -1,0 +1,161 @@
+"""Assistants of one's own: files in a folder, tools that are plain functions, and errors that name file and field."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from tenuto.assistants.functions import offline, tool_of
+from tenuto.assistants.own import load_folder
+from tenuto.errors import Invalid, InvalidSetting
+from tenuto.model.policy import OnMissing
+from tenuto.model.prompt import Language, LayoutName
+from tenuto.model.talk import ToolOutcome, ToolTurn
+from tenuto.ports import SelfServing
+from tests.samples import ANN
+
+TURN = ToolTurn(scope=ANN, session=None, question="?", language=Language.ENGLISH, now=datetime(2026, 11, 1, tzinfo=UTC))
+WEATHER = '''
+"""Weather, made up."""
+
+
+def weather(city: str, days: int = 1) -> dict[str, object]:
+    """The weather in a city for some days."""
+    return {"city": city, "days": days, "sky": "clear"}
+'''
+TOML = """
+title.en = "Weather"
+about.en = "Knows the sky."
+system.en = "You tell the weather."
+system.zh = "你预报天气。"
+preset = "channel"
+tools = ["weather"]
+sessions.on_missing = "new_id"
+context.compress_over = 40
+prompt.budget = 4000
+prompt.layout = "question"
+
+[personas.ann]
+name.en = "Ann"
+system.en = "You are Ann."
+"""
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        stem, _, suffix = name.rpartition("_")
+        (folder / f"{stem}.{suffix}").write_text(text)
+    return folder
+
+
+async def test_a_toml_file_is_an_assistant(tmp_path: Path) -> None:
+    (weather,) = load_folder(write(tmp_path, weather_toml=TOML, weather_py=WEATHER))
+
+    assert weather.name == "weather"
+    assert weather.system_for(weather.persona("ann"), Language.ENGLISH) == "You tell the weather.\n\nYou are Ann."
+    assert weather.policies.sessions.on_missing is OnMissing.NEW_ID
+    assert weather.policies.sessions.stale_after is not None
+    assert weather.policies.context.compress_over == 40
+    assert (weather.prompt.budget, weather.prompt.layout) == (4000, LayoutName.QUESTION)
+    (tool,) = weather.tools
+    assert tool.spec.parameters["required"] == ["city"]
+    assert (await tool.run({"city": "Rome"}, TURN)).output == {"city": "Rome", "days": 1, "sky": "clear"}
+
+
+def test_a_python_file_is_an_assistant(tmp_path: Path) -> None:
+    source = (
+        "from tenuto.assistants import Assistant\n"
+        "def assistant():\n    return Assistant(name='mine', system={'en': 'Mine.'})\n"
+    )
+
+    (mine,) = load_folder(write(tmp_path, mine_py=source))
+
+    assert mine.name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"a_toml": "system = "}, "a.toml: is not TOML"),
+        ({"a_toml": "sytem.en = 'x'"}, "a.toml: sytem is unknown; did you mean system"),
+        ({"a_toml": "title.en = 'x'"}, "a.toml: .*system"),
+        ({"a_toml": "system.en = 'x'\npreset = 'none'"}, "a.toml: preset: there is no 'none'"),
+        ({"a_toml": "system.fr = 'x'"}, "a.toml: "),
+        ({"a_toml": "system.en = 'x'\nsessions.lease = 'soon'"}, "a.toml: "),
+        ({"a_toml": "system.en = 'x'\ncontext.windows = 3"}, "a.toml: windows is unknown"),
+        ({"a_toml": "system.en = 'x'\nprompt.budget = 10"}, "a.toml: budget"),
+        ({"a_toml": "system.en = 'x'\ntools = ['none']"}, "a.toml: tools: there is no function none in a.py"),
+        ({"a_toml": "system.en = 'x'\ntools = ['no.such:f']"}, "a.toml: tools: no.such cannot be imported"),
+        ({"a_toml": "system.en = 'x'\ntools = ['f']", "a_py": "def f(x): ..."}, "a.toml: f: x has no type"),
+        ({"a_toml": "system.en = 'x'\ntools = ['f']", "a_py": "1/0"}, "a.py: raises ZeroDivisionError"),
+        ({"a_py": "x = 1"}, "a.py: defines no function assistant"),
+        ({"a_py": "def assistant(): return 1"}, "a.py: assistant.. returns no Assistant"),
+        ({"a_py": "def assistant(): 1/0"}, "a.py: assistant.. raises ZeroDivisionError"),
+    ],
+)
+def test_what_does_not_fit_is_said_with_file_and_field(tmp_path: Path, files: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidSetting, match=said) as refused:
+        load_folder(write(tmp_path, **files))
+
+    assert refused.value.setting == "assistants"
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match="no such folder"):
+        load_folder(tmp_path / "none")
+
+
+class Size(StrEnum):
+    SMALL = "small"
+    LARGE = "large"
+
+
+def order(name: str, size: Size, extras: list[str], spicy: bool = False, note: str | None = None) -> str:
+    """Order a dish."""
+    return f"{size.value} {name} {extras} {spicy} {note}"
+
+
+async def test_types_become_the_schema_and_check_the_arguments() -> None:
+    tool = tool_of(order)
+
+    assert tool.spec.description == "Order a dish."
+    assert set(tool.spec.parameters["required"]) == {"name", "size", "extras"}
+    assert (await tool.run({"name": "soup", "size": "small", "extras": []}, TURN)).output == "small soup [] False None"
+    for wrong in ({}, {"name": 1}, {"name": "soup", "size": "huge", "extras": []}, {"other": 1}):
+        with pytest.raises(Invalid):
+            await tool.run(wrong, TURN)
+
+
+async def test_a_function_may_ask_for_the_turn_wait_and_answer_as_it_likes() -> None:
+    async def mine(topic: Literal["orders"], turn: ToolTurn) -> ToolOutcome:
+        return ToolOutcome(output=f"{topic} of {turn.scope.user}", data={"user": turn.scope.user})
+
+    tool = tool_of(mine)
+
+    assert "turn" not in tool.spec.parameters["properties"]
+    assert (await tool.run({"topic": "orders"}, TURN)).data == {"user": "ann"}
+
+
+def test_a_function_can_serve_without_a_model() -> None:
+    @offline(
+        guess=lambda turn: {"city": "Rome"} if "Rome" in turn.question else None, tell=lambda output, _: str(output)
+    )
+    def weather(city: str) -> str:
+        """The weather."""
+        return f"clear in {city}"
+
+    tool = tool_of(weather)
+
+    assert isinstance(tool, SelfServing)
+    assert tool.guess(TURN) is None
+    assert not isinstance(tool_of(order), SelfServing)
+
+
+@pytest.mark.parametrize("function", [lambda *words: 1, lambda word: 1])
+def test_a_function_no_model_could_call_is_refused(function: object) -> None:
+    with pytest.raises(InvalidSetting):
+        tool_of(function)  # type: ignore[arg-type]  # a function of any shape

@@ -1,0 +1,121 @@
+"""Traces in Postgres: kept in the step that ends their turn, at no cost for turns without one (C9)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from tenuto.model import Changes, Closing, OpenTurn
+from tenuto.model.trace import TRACES_KEPT, Trace, trace_id
+from tenuto.stores.postgres import PostgresStore
+from tests.samples import ANN, SENT_AT, begin, closing, once, texts
+from tests.servers import PostgresDatabase
+
+
+def told_of(turn: OpenTurn, request: str = "") -> Trace:
+    """The least that a trace can tell."""
+    return Trace(
+        id=trace_id(turn.session.id, turn.number, turn.id),
+        session_id=turn.session.id,
+        turn_id=turn.id,
+        number=turn.number,
+        began_at=SENT_AT,
+        assistant="npc",
+        request=request,
+    )
+
+
+@pytest.fixture
+async def store(database: PostgresDatabase) -> AsyncIterator[PostgresStore]:
+    opened = await PostgresStore.open(database.app_url)
+    yield opened
+    await opened.close()
+
+
+async def _ask(database: PostgresDatabase, statement: str, *args: object) -> list[tuple[Any, ...]]:
+    connection: asyncpg.Connection[Any] = await asyncpg.connect(database.admin_url)
+    try:
+        return [tuple(row) for row in await connection.fetch(statement, *args)]
+    finally:
+        await connection.close()
+
+
+async def test_endings_of_one_batch_keep_each_its_own_trace(store: PostgresStore) -> None:
+    """Plain, keyed, changing and abandoned ones, and those that have nothing to tell."""
+    sessions = [f"s{n}" for n in range(12)]
+    turns = [
+        await begin(store, ANN, session, "q", once=once("k") if n % 2 else None) for n, session in enumerate(sessions)
+    ]
+
+    def ending(n: int, turn: OpenTurn) -> Closing:
+        trace = told_of(turn, request=turn.session.id) if n % 3 else None
+        if n == 4:
+            return Closing(abandoned=True, trace=trace)
+        return closing("a", trace=trace, changes=Changes(title="T") if n == 5 else None)
+
+    await asyncio.gather(*(store.finish_turn(turn, ending(n, turn)) for n, turn in enumerate(turns)))
+
+    kept = [[trace.request for trace in await store.traces(ANN, session)] for session in sessions]
+    assert kept == [[session] if n % 3 else [] for n, session in enumerate(sessions)]
+
+
+async def test_a_damaged_trace_is_as_good_as_none_and_its_session_stays(
+    store: PostgresStore, database: PostgresDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    for request in ("one", "two"):
+        turn = await begin(store, ANN, "s", "q")
+        await store.finish_turn(turn, closing("a", trace=told_of(turn, request)))
+    await _ask(database, 'UPDATE tenuto.traces SET body = \'{"request":"secret\' WHERE number = 1')
+
+    with caplog.at_level(logging.WARNING):
+        assert await store.trace(ANN, "s", 1) is None
+        assert [trace.request for trace in await store.traces(ANN, "s")] == ["two"]
+
+    assert "a trace" in caplog.text
+    assert "secret" not in caplog.text
+    assert await texts(store, ANN, "s") == ["q", "a", "q", "a"]
+
+
+async def test_old_traces_go_also_where_turns_between_had_none(
+    store: PostgresStore, database: PostgresDatabase
+) -> None:
+    turn = await begin(store, ANN, "s", "q")
+    await store.finish_turn(turn, closing("a", trace=told_of(turn)))
+    await _ask(database, "UPDATE tenuto.sessions SET turns = $1", TRACES_KEPT)
+    last = await begin(store, ANN, "s", "q")
+
+    await store.finish_turn(last, closing("a", trace=told_of(last)))
+
+    assert await _ask(database, "SELECT number FROM tenuto.traces") == [(TRACES_KEPT + 1,)]
+
+
+async def test_no_row_outlives_its_session(store: PostgresStore, database: PostgresDatabase) -> None:
+    for session in ("deleted", "evicted"):
+        turn = await begin(store, ANN, session, "q")
+        await store.finish_turn(turn, closing("a", trace=told_of(turn)))
+
+    await store.delete(ANN, "deleted")
+    await store.evict(ANN, 0)
+
+    assert await _ask(database, "SELECT * FROM tenuto.traces") == []
+
+
+async def test_a_turn_without_a_trace_does_not_touch_the_traces(database: PostgresDatabase) -> None:
+    store = await PostgresStore.open(database.app_url, connections=1)
+    for guard in (None, once("k")):
+        turn = await begin(store, ANN, "s", "q", once=guard)
+        await store.finish_turn(turn, closing("a"))
+
+    # The one connection hands in what it has counted.
+    await store.link.fetch("SELECT pg_stat_force_next_flush()")
+    counted = "SELECT relname, idx_scan > 0 AS read, n_tup_ins > 0 AS written FROM pg_stat_user_tables"
+    touched = {row["relname"]: (row["read"], row["written"]) for row in await store.link.fetch(counted)}
+    await store.close()
+
+    assert touched["traces"] == (False, False)
+    assert touched["keyed"] == touched["sessions"] == (True, True)

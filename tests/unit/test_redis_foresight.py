@@ -1,0 +1,191 @@
+"""What a process believes of a session it has seen, and how it learns that somebody else changed it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from tenuto.errors import SessionNotFound
+from tenuto.model import Changes, Keeping, NewSession, OpenTurn, Page, Producer
+from tenuto.stores.redis import RedisStore
+from tests.clock import FakeClock
+from tests.samples import ANN, batch, begin, closing, fresh, once, talk, texts
+from tests.servers import RedisServer
+
+Pair = tuple[RedisStore, RedisStore]
+
+
+@asynccontextmanager
+async def opened(url: str, prefix: str, clock: FakeClock) -> AsyncIterator[RedisStore]:
+    store = await RedisStore.open(url, prefix=prefix, clock=clock)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+async def pair(redis_server: RedisServer, fake_clock: FakeClock) -> AsyncIterator[Pair]:
+    """Two processes, as far as the server can tell, with one clock."""
+    prefix = fresh("foresight")
+    async with (
+        opened(redis_server.url, prefix, fake_clock) as here,
+        opened(redis_server.url, prefix, fake_clock) as there,
+    ):
+        yield here, there
+
+
+def shown(turn: OpenTurn) -> list[str]:
+    return [message.text for message in turn.window]
+
+
+async def numbered(store: RedisStore, session_id: str) -> list[tuple[int, int, str]]:
+    page = await store.messages(ANN, session_id, Page(limit=100))
+    return [(message.seq, message.turn, message.text) for message in page.messages]
+
+
+async def test_what_another_process_appends_within_a_turn_moves_the_reply(pair: Pair) -> None:
+    """The reply was sent with a place that is taken by now."""
+    here, there = pair
+    turn = await begin(here, ANN, "s", "one")
+    await there.append(ANN, "s", batch("two"))
+
+    done = await here.finish_turn(turn, closing("three"))
+
+    assert [(message.seq, message.turn) for message in done.messages] == [(3, 1)]
+    assert (done.session.messages, done.session.last_seq, done.session.version) == (3, 3, 3)
+    assert await numbered(there, "s") == [(1, 1, "one"), (2, 2, "two"), (3, 1, "three")]
+
+
+async def test_what_another_process_appends_between_turns_moves_the_words(pair: Pair) -> None:
+    here, there = pair
+    await talk(here, ANN, "s", "one", "two")
+    await there.append(ANN, "s", batch("three"))
+
+    turn = await begin(here, ANN, "s", "four")
+
+    assert shown(turn) == ["one", "two", "three", "four"]
+    assert [(message.seq, message.turn) for message in turn.words] == [(4, 3)]
+    assert await numbered(there, "s") == [(1, 1, "one"), (2, 1, "two"), (3, 2, "three"), (4, 3, "four")]
+
+
+async def test_a_change_of_the_head_elsewhere_shows_at_the_end_of_a_turn(pair: Pair) -> None:
+    here, there = pair
+    turn = await begin(here, ANN, "s", "one")
+    await there.patch(ANN, "s", Changes(title="Named", context={"city": "Xi'an"}))
+
+    done = await here.finish_turn(turn, closing("two"))
+
+    assert (done.session.title, done.session.context) == ("Named", {"city": "Xi'an"})
+    assert done.session == await there.get(ANN, "s")
+
+
+async def test_a_change_of_the_head_elsewhere_shows_at_the_next_turn(pair: Pair) -> None:
+    here, there = pair
+    await talk(here, ANN, "s", "one", "two")
+    await there.patch(ANN, "s", Changes(title="Named", attributes={"vip": True}))
+
+    turn = await begin(here, ANN, "s", "three")
+
+    assert (turn.session.title, turn.session.attributes) == ("Named", {"vip": True})
+    assert turn.session == await there.get(ANN, "s")
+
+
+async def test_an_unchanged_session_is_told_as_it_is_stored(pair: Pair) -> None:
+    here, there = pair
+    await talk(here, ANN, "s", "one", "two")
+    await here.patch(ANN, "s", Changes(title="Named"))
+    await here.append(ANN, "s", batch("aside"))
+
+    turn = await begin(here, ANN, "s", "three", keeping=Keeping(idle=timedelta(days=2), max_messages=4))
+    assert turn.session == await there.get(ANN, "s")
+    assert (shown(turn), turn.number, turn.created) == (["one", "two", "aside", "three"], 3, False)
+    done = await here.finish_turn(turn, closing("four", "five", tokens=2**50, cost_nanos=7))
+
+    assert done.session == await there.get(ANN, "s")
+    assert await numbered(there, "s") == [(3, 2, "aside"), (4, 3, "three"), (5, 3, "four"), (6, 3, "five")]
+
+
+async def test_a_session_made_anew_elsewhere_is_not_taken_for_the_one_seen(pair: Pair) -> None:
+    """Its counts are those of the old one; only the beginning of its epoch tells them apart."""
+    here, there = pair
+    await talk(here, ANN, "s", "one", "two")
+    await there.delete(ANN, "s")
+    await talk(there, ANN, "s", "new", "other")
+
+    turn = await begin(here, ANN, "s", "three")
+
+    assert shown(turn) == ["new", "other", "three"]
+    assert turn.session == await there.get(ANN, "s")
+
+
+async def test_a_session_that_is_gone_is_made_anew_or_not_found(pair: Pair) -> None:
+    here, there = pair
+    await talk(here, ANN, "s", "one", "two")
+    await there.delete(ANN, "s")
+
+    with pytest.raises(SessionNotFound):
+        await begin(here, ANN, "s", "three", create=None)
+    turn = await begin(here, ANN, "s", "four")
+
+    assert (turn.created, turn.expired, shown(turn)) == (True, False, ["four"])
+
+
+async def test_a_session_that_expired_since_it_was_seen_is_made_anew(pair: Pair, fake_clock: FakeClock) -> None:
+    here, _ = pair
+    day = NewSession(keeping=Keeping(idle=timedelta(days=1)))
+    await here.finish_turn(await begin(here, ANN, "s", "one", create=day), closing("two"))
+    fake_clock.advance(timedelta(days=2))
+
+    turn = await begin(here, ANN, "s", "three", create=day)
+
+    assert (turn.created, turn.expired, shown(turn)) == (True, True, ["three"])
+
+
+async def test_a_caller_who_alters_what_it_was_told_alters_nothing_here(pair: Pair) -> None:
+    here, _ = pair
+    await talk(here, ANN, "s", "one", "two")
+    told = await here.patch(ANN, "s", Changes(context={"city": "Xi'an"}))
+    told.context["city"] = "elsewhere"
+    turn = await begin(here, ANN, "s", "three")
+    turn.session.context["city"] = "nowhere"
+    turn.session.metadata["mark"] = 1
+
+    done = await here.finish_turn(turn, closing("four"))
+
+    assert (done.session.context, done.session.metadata) == ({"city": "Xi'an"}, {})
+
+
+async def test_numbers_of_a_producer_count_on_a_seen_session_too(pair: Pair) -> None:
+    here, there = pair
+    turn = await begin(here, ANN, "s", "one", producer=Producer(id="p", seq=1))
+    done = await here.finish_turn(turn, closing("two", producer=Producer(id="p", seq=1)))
+    assert done.messages == ()
+    again = await begin(here, ANN, "s", "one", producer=Producer(id="p", seq=1))
+    assert (again.words, shown(again)) == ((), ["one"])
+    done = await here.finish_turn(again, closing("two", producer=Producer(id="p", seq=2)))
+
+    assert [message.seq for message in done.messages] == [2]
+    assert await texts(there, ANN, "s") == ["one", "two"]
+
+
+async def test_a_turn_that_nobody_disturbs_takes_ten_commands(pair: Pair, redis_server: RedisServer) -> None:
+    """Read the head, store the message, two places on shelves, write the head: twice, however long the history."""
+    here, _ = pair
+    await talk(here, ANN, "s", "one", "two")
+    before = commands(redis_server)
+
+    turn = await begin(here, ANN, "s", "three", once=once("k"))
+    await here.finish_turn(turn, closing("four", tokens=5))
+
+    after = commands(redis_server)
+    ran = {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)}
+    ran.pop("cmdstat_info", None)
+    assert ran == {"cmdstat_evalsha": 2, "cmdstat_hmget": 2, "cmdstat_zadd": 6, "cmdstat_hset": 2}
+
+
+def commands(server: RedisServer) -> dict[str, int]:
+    return {name: told["calls"] for name, told in server.info("commandstats").items() if "|" not in name}
