@@ -37,6 +37,7 @@ lint: $(dev_ready) ## ruff, mypy and the import rules
 	$(venv)/bin/lint-imports --no-cache --no-logo
 
 check: $(dev_ready) ## the tests alone; ARGS="-k redis" picks some
+	@$(py) -m tests.browser
 	$(py) -m pytest -n $(WORKERS) $(ARGS)
 
 bench: $(dev_ready) ## measure the stores and print a table

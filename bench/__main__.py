@@ -25,6 +25,7 @@ from bench.report import Report
 from bench.rounds import run_rounds
 from bench.startup import measure_starts
 from bench.targets import target_table, targets
+from bench.turns import measure_assembling, measure_turns
 from tenuto.errors import TenutoError
 
 _PEERS: Final = Path(".venv-peers/bin/python")
@@ -85,6 +86,7 @@ def _run(args: argparse.Namespace, plan: Plan, say: Callable[[str], None]) -> Re
                     report.fsyncs = count_fsyncs(up.new_url, sys.executable, plan, folder)
                     say("sqlite: starting new processes")
                     report.starts = measure_starts(up.new_url, who, python, plan)
+                    report.assembling = measure_assembling()
     return report
 
 
@@ -95,6 +97,8 @@ def _our_own(report: Report, up: Ground, plan: Plan, say: Callable[[str], None])
         report.hits += asyncio.run(measure_hits(up.backend, up.new_url(), plan))
         say(f"{up.backend}: not-found answers")
         report.absences += asyncio.run(measure_absence(up.backend, up.new_url(), plan))
+        say(f"{up.backend}: whole turns")
+        report.turns += asyncio.run(measure_turns(up.backend, up.new_url()))
     except (TenutoError, ImportError, AttributeError) as exc:
         report.remarks.append(f"{up.backend}: our store did not run ({type(exc).__name__}: {exc}).")
 

@@ -13,6 +13,7 @@ from bench.hits import Hits
 from bench.rounds import Results
 from bench.startup import Start
 from bench.tables import Table, exponent, milliseconds, per_second, times
+from bench.turns import Turns, turn_table
 from bench.workload import OPERATIONS, Operation
 
 MANY: Final = 32
@@ -34,6 +35,9 @@ class Report:
     hits: list[Hits] = field(default_factory=list)
     starts: list[Start] = field(default_factory=list)
     absences: list[Absence] = field(default_factory=list)
+    turns: list[Turns] = field(default_factory=list)
+    assembling: tuple[float, float] | None = None
+    """Milliseconds to assemble 500 messages, and to count them anew."""
     remarks: list[str] = field(default_factory=list)
 
     def tables(self) -> Iterator[Table]:
@@ -48,6 +52,8 @@ class Report:
             yield start_table(self.starts)
         if self.absences:
             yield absence_table(self.absences)
+        if self.turns:
+            yield turn_table(self.turns)
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`: every slice of every round."""
@@ -59,6 +65,8 @@ class Report:
             "hits": [{**asdict(one), "ratio": one.ratio} for one in self.hits],
             "starts": [asdict(one) for one in self.starts],
             "absences": [asdict(one) for one in self.absences],
+            "turns": [{**asdict(one), "ratio": one.ratio} for one in self.turns],
+            "assembling": self.assembling,
             "remarks": self.remarks,
         }
 

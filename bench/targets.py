@@ -12,6 +12,7 @@ from bench.contenders import LENGTH_OF_RATIOS, LONG_HISTORY, Backend, Entry
 from bench.report import MANY, Report, ratio_to
 from bench.rounds import Results
 from bench.tables import Table, times
+from bench.turns import FEW, LONG
 from bench.workload import Operation
 
 _TIMES_FASTEST_PEER: Final[dict[Backend, float]] = {"sqlite": 4, "redis": 5, "postgres": 8}
@@ -21,6 +22,10 @@ _GROWTH: Final = 0.1
 _FSYNCS: Final = 0.25
 _HIT: Final = 20.0
 _START: Final = 0.3
+_TURN: Final = 3.0
+_ASSEMBLING: Final = 20.0
+# Medians of one run scatter by some tenths on a busy machine.
+_SAME: Final = 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,7 @@ def targets(report: Report) -> list[Target]:
     found += _hits(report)
     found += _start(report)
     found += _absences(report)
+    found += _turns(report)
     return found
 
 
@@ -158,3 +164,34 @@ def _absences(report: Report) -> Iterator[Target]:
                 names or "none told apart",
                 not told,
             )
+
+
+def _turns(report: Report) -> Iterator[Target]:
+    for one in report.turns:
+        if one.callers == MANY and one.backend in ("sqlite", "redis"):
+            yield Target(
+                f"{one.backend}: a whole turn beside its model, {MANY} at once, against the bare cycle",
+                f"at most {_TURN:g} times",
+                times(one.ratio),
+                one.ratio <= _TURN,
+            )
+    few = {(one.backend, one.history): one for one in report.turns if one.callers == FEW}
+    for (backend, history), one in few.items():
+        short = few.get((backend, LENGTH_OF_RATIOS))
+        if history == LONG and short is not None:
+            grown = one.turn / short.turn
+            yield Target(
+                f"{backend}: a turn in a session of {LONG:,} messages against one of {LENGTH_OF_RATIOS}",
+                "the same",
+                times(grown),
+                grown <= _SAME,
+            )
+    if report.assembling is not None:
+        assembling, counting = report.assembling
+        ratio = counting / assembling
+        yield Target(
+            "assembling 500 messages within 8k tokens against counting them anew",
+            f"at least {_ASSEMBLING:g} times faster",
+            times(ratio),
+            ratio >= _ASSEMBLING,
+        )

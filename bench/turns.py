@@ -26,11 +26,12 @@ from bench.tables import Table
 from bench.workload import Turn, Words
 from tenuto.assistants import Assistants
 from tenuto.assistants.general import general_assistant
-from tenuto.chat import Chat, ChatRequest, Spending
-from tenuto.context import Counter
-from tenuto.model import Batch, Keeping, NewSession
+from tenuto.chat import Chat, ChatRequest, Means, Spending
+from tenuto.context import Counter, assemble
+from tenuto.model import Batch, Keeping, Message, NewSession
 from tenuto.model.budget import Budgets
-from tenuto.model.policy import preset
+from tenuto.model.policy import ContextPolicy, preset
+from tenuto.model.prompt import Materials, PromptPolicy
 from tenuto.model.talk import Asking, Ended, ModelEvent, Said
 from tenuto.ports import Store, Tool, utc_now
 from tenuto.sessions import Announcer, Sessions
@@ -126,6 +127,31 @@ async def _measured(backend: str, store: Store, history: int, callers: int) -> T
     )
 
 
+def measure_assembling(messages: int = 500, budget: int = 8192, rounds: int = 15) -> tuple[float, float]:
+    """Milliseconds to assemble a long history within a budget, and to count its tokens anew, interleaved."""
+    counter, when, words = Counter(), utc_now(), Words()
+    drafts = [draft for _ in range(messages // 2) for draft in drafts_of(words.turn())]
+    history = tuple(
+        counter.counted(
+            Message(id=draft.id, role=draft.role, sent_at=when, parts=draft.parts, seq=n + 1, turn=n // 2 + 1)
+        )
+        for n, draft in enumerate(drafts)
+    )
+    materials = Materials(system="You help.", history=history, question="And then?")
+    policy, context = PromptPolicy(budget=budget), ContextPolicy()
+    assembling: list[float] = []
+    counting: list[float] = []
+    for _ in range(rounds):
+        began = perf_counter()
+        assemble(materials, policy, context, counter)
+        between = perf_counter()
+        for message in history:
+            counter.count(message.text)
+        assembling.append(between - began)
+        counting.append(perf_counter() - between)
+    return median(assembling) * 1000, median(counting) * 1000
+
+
 async def _together(do: Callable[[str], Awaitable[None]], sessions: Sequence[str]) -> list[float]:
     """Seconds of each call, all sessions at once, several calls each."""
 
@@ -158,13 +184,15 @@ def _chat(store: Store, words: Words) -> tuple[Chat, Upkeep]:
     model = _AtOnce(words)
     general = general_assistant(policies)
     chat = Chat(
-        sessions=sessions,
-        traces=store,
-        assistants=Assistants([general], general.name),
-        models=lambda _: model,
-        spending=Spending(state=store, budgets=Budgets(), clock=utc_now),
-        clock=utc_now,
-        afterwards=upkeep,
+        Means(
+            sessions=sessions,
+            traces=store,
+            assistants=Assistants([general], general.name),
+            models=lambda _: model,
+            spending=Spending(state=store, budgets=Budgets(), clock=utc_now),
+            clock=utc_now,
+            afterwards=upkeep,
+        )
     )
     return chat, upkeep
 
@@ -193,6 +221,11 @@ def main() -> None:
             with ground(backend, folder) as up:  # type: ignore[arg-type]  # checked by the ground itself
                 found += asyncio.run(measure_turns(backend, up.new_url()))
         turn_table(found).show(console)
+        assembling, counting = measure_assembling()
+        console.print(
+            f"Assembling 500 messages within 8k tokens: {assembling:.2f} ms; counting them anew: {counting:.2f} ms "
+            f"({counting / assembling:.0f} x)"
+        )
 
 
 if __name__ == "__main__":

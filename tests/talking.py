@@ -10,7 +10,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, Assistants
-from tenuto.chat import Chat, ChatLimits, ChatRequest, Spending
+from tenuto.chat import Chat, ChatLimits, ChatRequest, Means, Spending
+from tenuto.chat.timing import Span, no_span
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model.budget import Budgets
@@ -90,6 +91,7 @@ def talk(
     budgets: Budgets | None = None,
     limits: ChatLimits | None = None,
     model: ScriptedModel | None = None,
+    span: Span = no_span,
 ) -> Talk:
     """A chat in which a scripted model answers."""
     clock = clock or FakeClock()
@@ -99,14 +101,17 @@ def talk(
     script = model or ScriptedModel(*scripts)
     noted = Noted()
     chat = Chat(
-        sessions=sessions,
-        traces=store,
-        assistants=Assistants(known, known[0].name),
-        models=lambda _: script,
-        spending=Spending(state=store, budgets=budgets or Budgets(), clock=clock),
-        clock=clock,
-        afterwards=noted,
-        limits=limits,
+        Means(
+            sessions=sessions,
+            traces=store,
+            assistants=Assistants(known, known[0].name),
+            models=lambda _: script,
+            spending=Spending(state=store, budgets=budgets or Budgets(), clock=clock),
+            clock=clock,
+            afterwards=noted,
+            limits=limits or ChatLimits(),
+            span=span,
+        )
     )
     return Talk(chat, store, sessions, script, noted.ended)
 

@@ -6,6 +6,7 @@ limits, never what a user said.
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from datetime import timedelta
 from typing import ClassVar
 
@@ -256,3 +257,10 @@ class StoreReadOnly(Unavailable):
 
     def __init__(self) -> None:
         super().__init__("session store", "is read-only")
+
+
+def code_of(ended: BaseException) -> str:
+    """What ended something, in a word that quotes nobody: the code of an error of ours, the kind of any other."""
+    if isinstance(ended, TenutoError):
+        return ended.code
+    return "cancelled" if isinstance(ended, CancelledError) else type(ended).__name__.lower()

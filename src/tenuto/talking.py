@@ -16,7 +16,7 @@ from tenuto.assistants.general import general_assistant
 from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.npc import npc_assistant
 from tenuto.assistants.own import load_folder
-from tenuto.chat import Chat, ChatLimits, Spending
+from tenuto.chat import Chat, ChatLimits, Means, Spending
 from tenuto.chat.timing import Span, no_span
 from tenuto.context import Counter, check_budget, encoding_for
 from tenuto.errors import InvalidSetting
@@ -63,16 +63,18 @@ async def open_chat(
         stack.push_async_callback(upkeep.drain, _LAST_WORK)
         span: Span = await stack.enter_async_context(open_spans()) if settings.telemetry else no_span
         yield Chat(
-            sessions=sessions,
-            traces=store,
-            assistants=known,
-            models=lambda name: shelf[name or settings.model],
-            spending=Spending(state=store, budgets=settings.budgets(), clock=clock),
-            clock=clock,
-            afterwards=upkeep,
-            titles_by_model=retelling is not None,
-            limits=ChatLimits(model_timeout=settings.model_timeout, tool_timeout=settings.tool_timeout),
-            span=span,
+            Means(
+                sessions=sessions,
+                traces=store,
+                assistants=known,
+                models=lambda name: shelf[name or settings.model],
+                spending=Spending(state=store, budgets=settings.budgets(), clock=clock),
+                clock=clock,
+                afterwards=upkeep,
+                titles_by_model=retelling is not None,
+                limits=ChatLimits(model_timeout=settings.model_timeout, tool_timeout=settings.tool_timeout),
+                span=span,
+            )
         )
 
 

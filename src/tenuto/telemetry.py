@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final
 
-from tenuto.errors import InvalidSetting, TenutoError
+from tenuto.errors import InvalidSetting, code_of
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -60,7 +60,7 @@ class Facts:
 def _mark(span: Span, ended: BaseException) -> None:
     from opentelemetry.trace import StatusCode
 
-    code = ended.code if isinstance(ended, TenutoError) else type(ended).__name__.lower()
+    code = code_of(ended)
     span.set_attribute("error.type", code)
     # Whoever cancels a turn has left on purpose: that is no error of ours.
     if not isinstance(ended, asyncio.CancelledError):

@@ -9,7 +9,7 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -18,13 +18,15 @@ from typing import Any
 class Reply:
     """One answer: a status, and a body in pieces.
 
-    `silent` sends nothing at all until the server closes. `cut` drops the connection where the body should end.
+    `silent` sends nothing at all until the server closes, `stalls` nothing more once the body was sent. `cut` drops the
+    connection where the body should end.
     """
 
     pieces: tuple[bytes, ...] = ()
     status: int = 200
     kind: str = "text/event-stream"
     silent: bool = False
+    stalls: bool = False
     cut: bool = False
 
 
@@ -53,6 +55,11 @@ def words(
     """Words, piece by piece; without `finish` the stream just ends."""
     events = [_delta({"role": "assistant", "content": ""}), *(_delta({"content": piece}) for piece in pieces)]
     return _stream(events, usage, finish, cut)
+
+
+def stalling(*pieces: str) -> Reply:
+    """Words, and then silence."""
+    return replace(words(*pieces, finish=None), stalls=True)
 
 
 def calls(*wanted: tuple[str, str, str], usage: tuple[int, int] | None = (20, 8), finish: str = "tool_calls") -> Reply:
@@ -133,6 +140,8 @@ class _Handler(BaseHTTPRequestHandler):
         for piece in reply.pieces:
             self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             self.wfile.flush()
+        if reply.stalls:
+            self.model.closing.wait(50)
         if not reply.cut:
             self.wfile.write(b"0\r\n\r\n")
 

@@ -504,3 +504,37 @@ async def test_a_head_that_others_filled_costs_the_tools_state_and_not_the_answe
     assert reply.text == "3."
     assert (await log_of(t, "s"))[-1] == ("assistant", "3.")
     assert "helper" not in (await t.sessions.get(ANN, "s")).context
+
+
+async def test_a_caller_who_goes_while_the_turn_begins_leaves_the_session_free() -> None:
+    """The words may be stored by the time the caller is gone; the lease must not stay with nobody."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(MemoryStore):
+        async def begin_turn(self, *args: Any) -> Any:
+            turn = await super().begin_turn(*args)
+            begun.set()
+            await go_on.wait()
+            return turn
+
+    t = talk("Hi.", store=Slow())
+    gone = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s", key="k")))
+    await begun.wait()
+    gone.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+
+    assert (await t.chat.take_turn(ANN, ask("Hello", "s", key="k"))).text == "Hi."
+    assert await log_of(t, "s") == [("user", "Hello"), ("assistant", "Hi.")]
+
+
+async def test_what_a_failed_answer_has_cost_is_counted() -> None:
+    t = talk([Call("add", {"a": 1, "b": 2})], [Fail()], assistants=[helper(tools=(Adder(),))])
+    t.model._ended = Ended(model="m", input_tokens=30, output_tokens=10, cost_nanos=7)
+
+    with pytest.raises(ModelFailed):
+        await t.chat.take_turn(ANN, ask("1+2?", "s"))
+
+    session = await t.sessions.get(ANN, "s")
+    assert (session.tokens, session.cost_nanos) == (40, 7)

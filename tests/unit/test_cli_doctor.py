@@ -114,6 +114,43 @@ def test_the_lines_say_what_to_do() -> None:
     assert "Something is wrong" in result.stdout
 
 
+def test_the_doctor_tells_who_answers_and_how() -> None:
+    _, checks, _ = examined()
+    _, chosen, _ = examined(
+        env={
+            "TENUTO_MODEL": "openai:gpt-5",
+            "TENUTO_MODEL_BASE_URL": "http://ann:hunter2@127.0.0.1:1/v1",
+            "TENUTO_ASSISTANT": "goods",
+            "TENUTO_PROMPT_TOKENS": "4096",
+        }
+    )
+
+    assert checks["model"]["says"].startswith("offline: it needs no key")
+    assert checks["assistants"]["says"] == "general (default), goods, npc"
+    assert checks["prompt"]["says"] == "8,192 tokens: 7,168 to show, 1,024 for the reply"
+    assert chosen["model"]["says"] == "openai:gpt-5 at http://ann:***@127.0.0.1:1/v1, without a key"
+    assert chosen["assistants"]["says"] == "general, goods (default), npc"
+    assert chosen["prompt"]["says"].startswith("4,096 tokens: 3,072 to show")
+
+
+@pytest.mark.parametrize(
+    ("env", "says"),
+    [
+        ({"TENUTO_MODEL": "openai:gpt-5", "OPENAI_API_KEY": ""}, "openai:gpt-5 needs OPENAI_API_KEY"),
+        ({"TENUTO_MODEL": "nobody:gpt-5"}, "nobody"),
+        ({"TENUTO_ASSISTANT": "butler"}, "there is no 'butler'"),
+        ({"TENUTO_ASSISTANTS": "nowhere"}, "there is no such folder"),
+        ({"TENUTO_PROMPT_TOKENS": "90", "TENUTO_REPLY_TOKENS": "60"}, "(assistant general)"),
+    ],
+)
+def test_what_would_stop_the_chat_is_red(env: dict[str, str], says: str) -> None:
+    code, checks, _ = examined(env=env)
+
+    assert (code, checks["chat"]["state"]) == (1, "wrong")
+    assert says in checks["chat"]["says"]
+    assert checks["store"]["state"] == "ok"
+
+
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
@@ -133,11 +170,14 @@ def test_a_stores_password_is_never_shown(url: str, shown: str) -> None:
 
 
 def test_secrets_are_hidden_and_presets_filled_in() -> None:
-    shown = effective(Settings(preset="goods_qa", jwt_secret="s" * 40, retention=timedelta(0)))
+    shown = effective(
+        Settings(preset="goods_qa", jwt_secret="s" * 40, model_base_url="http://a:sss@h/v1", retention=timedelta(0))
+    )
 
     assert shown["jwt_secret"] == "(hidden)"
     assert (shown["max_turns"], shown["max_sessions"], shown["retention"]) == ("10", "1000", "off")
-    assert "s" * 40 not in str(shown)
+    assert shown["model_base_url"] == "http://a:***@h/v1"
+    assert "sss" not in str(shown)
 
 
 def test_durations_read_as_settings_write_them() -> None:

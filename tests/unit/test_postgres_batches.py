@@ -20,11 +20,12 @@ from tenuto.errors import (
     Unavailable,
 )
 from tenuto.model import Changes, Closing, Keeping, NewSession, Page, Producer, Scope, SessionQuery, TurnState, Usage
-from tenuto.ports import utc_now
+from tenuto.ports import Store, utc_now
+from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._faults import InDoubt
 from tenuto.stores.postgres._ops import batch_op
-from tests.samples import ANN, BOB, EVE, batch, begin, closing, once, talk, texts
+from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, once, talk, texts
 from tests.servers import PostgresDatabase
 
 UNCAPPED = NewSession(keeping=Keeping(max_messages=None))
@@ -195,6 +196,32 @@ async def test_a_finished_keyed_turn_is_told_again_with_its_answer(store: Postgr
         assert (again.state, again.id) == (TurnState.FINISHED, turn.id)
         assert [message.text for message in again.words] == ["q"]
         assert [message.text for message in again.reply] == list(replies)
+
+
+async def test_logs_at_their_cap_slide_together_and_leave_nothing_behind(
+    store: PostgresStore, database: PostgresDatabase
+) -> None:
+    """Below, at and beyond the cap, with a gap that a truncation left, and with more words than the cap takes."""
+    capped = NewSession(keeping=Keeping(max_messages=4))
+    sessions = [f"s{n}" for n in range(7)]
+    kept = MemoryStore()
+
+    async def live(store: Store) -> list[tuple[list[str], int, int]]:
+        for n, session in enumerate(sessions):
+            await store.append(ANN, session, batch(*(f"m{place}" for place in range(n)), create=capped))
+        await store.truncate(ANN, "s4", 3)
+        for _ in range(3):
+            turns = await asyncio.gather(*(begin(store, ANN, name, "q", once=once(fresh("k"))) for name in sessions))
+            await asyncio.gather(*(store.finish_turn(turn, closing("a", "b")) for turn in turns))
+            await asyncio.gather(*(store.append(ANN, name, batch("more")) for name in sessions))
+        await asyncio.gather(*(store.append(ANN, name, batch(*"vwxyz"[: 2 + n])) for n, name in enumerate(sessions)))
+        heads = [await store.get(ANN, name) for name in sessions]
+        return [(await texts(store, ANN, head.id), head.messages, head.last_seq) for head in heads]
+
+    assert await live(store) == await live(kept)
+    counted = "SELECT count(*), min(seq - first_seq) FROM tenuto.messages JOIN tenuto.sessions USING (ref)"
+    stored = await _ask(database, counted)
+    assert stored == [(4 * len(sessions), 0)]
 
 
 async def test_many_turns_share_few_transactions(store: PostgresStore, database: PostgresDatabase) -> None:

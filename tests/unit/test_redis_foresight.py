@@ -10,9 +10,11 @@ import pytest
 
 from tenuto.errors import SessionNotFound
 from tenuto.model import Changes, Keeping, NewSession, OpenTurn, Page, Producer
+from tenuto.model.scope import session_key
 from tenuto.stores.redis import RedisStore
+from tenuto.stores.redis._turns import begin as begin_ask
 from tests.clock import FakeClock
-from tests.samples import ANN, batch, begin, closing, fresh, once, talk, texts
+from tests.samples import ANN, batch, begin, closing, fresh, once, opening, talk, texts
 from tests.servers import RedisServer
 
 Pair = tuple[RedisStore, RedisStore]
@@ -189,3 +191,19 @@ async def test_a_turn_that_nobody_disturbs_takes_ten_commands(pair: Pair, redis_
 
 def commands(server: RedisServer) -> dict[str, int]:
     return {name: told["calls"] for name, told in server.info("commandstats").items() if "|" not in name}
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_window_brings_no_more_than_was_asked_for(pair: Pair, known: bool) -> None:
+    """Only what is asked for and not known travels, however long the log."""
+    here, there = pair
+    await here.append(ANN, "s", batch(*(f"word {number}" for number in range(50))))
+    await talk(here, ANN, "s", "one", "two")
+    await there.append(ANN, "s", batch("aside"))
+    key, now = session_key(ANN, "s"), here._asking.now()
+    asked = opening("s", "three", window=10)
+    seen = here._windows.get(key, 10) if known else None
+
+    reply = await here._asking.session("begin_turn", key, ANN, begin_ask(ANN, asked, now, now + 1, seen))
+
+    assert len(reply[-1]) == (1 if known else 9)

@@ -1,8 +1,10 @@
 """The main story: one turn between a caller and an assistant."""
 
+from tenuto.chat.means import ChatLimits, Means
 from tenuto.chat.request import Answered, ChatEvent, ChatRequest, Reply, Started, ToolEnded, ToolStarted
 from tenuto.chat.spending import Spending
-from tenuto.chat.story import Chat, ChatLimits, reply_of
+from tenuto.chat.story import Chat
+from tenuto.chat.turn import reply_of
 
 __all__ = [
     "Answered",
@@ -10,6 +12,7 @@ __all__ = [
     "ChatEvent",
     "ChatLimits",
     "ChatRequest",
+    "Means",
     "Reply",
     "Spending",
     "Started",

@@ -16,7 +16,7 @@ from tenuto.chat.toolbox import Emit, Toolbox
 from tenuto.context import Counter, cut
 from tenuto.context.tokens import as_text
 from tenuto.errors import ModelFailed, ModelTimeout
-from tenuto.model import Role, text_part, tool_call, tool_result
+from tenuto.model import Role, Usage, text_part, tool_call, tool_result
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.talk import Asking, Called, Ended, Said, ToolCall, ToolResult
 from tenuto.model.values import JsonObject
@@ -39,6 +39,11 @@ class Answer:
     fell_back: bool = False
     # The calls and results of the rounds before the last words, as they will be stored: (role, parts).
     exchanges: list[tuple[Role, tuple[JsonObject, ...]]] = field(default_factory=list)
+
+    @property
+    def usage(self) -> Usage:
+        """What it cost."""
+        return Usage(tokens=self.input_tokens + self.output_tokens, cost_nanos=self.cost_nanos)
 
     def add(self, ended: Ended) -> None:
         """Add up what a round cost."""

@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.assistants import Assistant, Assistants, in_language
+from tenuto.assistants import Assistant, in_language
+from tenuto.chat.means import Means
 from tenuto.chat.request import ChatRequest
-from tenuto.chat.spending import Spending
 from tenuto.context import Counter, has_relevant_history, language_of, materials_of, profile_text
 from tenuto.context.summaries import summary_in, talk_in
 from tenuto.errors import BudgetExhausted, Invalid, SessionNotFound, Unavailable
@@ -32,8 +32,7 @@ from tenuto.model.prompt import Language, Materials
 from tenuto.model.talk import Persona, ToolTurn, TurnEnded
 from tenuto.model.trace import trace_id
 from tenuto.model.values import JsonObject
-from tenuto.ports import Clock
-from tenuto.sessions import Sessions, TurnRequest, fresh_id
+from tenuto.sessions import TurnRequest, fresh_id
 from tenuto.sessions.titles import named
 
 # Brought along with the turn: what a compressed session shows, and some more. Older talk is fetched where it is needed.
@@ -89,11 +88,11 @@ class Begun:
 class Opener:
     """Begins turns."""
 
-    def __init__(self, *, sessions: Sessions, assistants: Assistants, spending: Spending, clock: Clock) -> None:
-        self._sessions = sessions
-        self._assistants = assistants
-        self._spending = spending
-        self._clock = clock
+    def __init__(self, means: Means) -> None:
+        self._sessions = means.sessions
+        self._assistants = means.assistants
+        self._spending = means.spending
+        self._clock = means.clock
         self._counter = Counter()
 
     async def begin(self, scope: Scope, request: ChatRequest) -> Begun:

@@ -1,106 +1,48 @@
-"""One turn: begin, look things up, assemble, ask the model, finish.
-
-Two trips to the store, and no lock or transaction while the model thinks: the turn's lease covers that time, is
-renewed while the model works, and ends by itself when this process dies.
-"""
+"""The story of a turn: begin, look things up, assemble, ask the model, finish. Whole, or event by event."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from datetime import timedelta
-from typing import Final, Protocol, TypeAlias
+from collections.abc import AsyncIterator
+from typing import Final
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, Assistants
-from tenuto.chat.answering import Answer, Answering
+from tenuto.chat.means import Means, Observer
 from tenuto.chat.opening import Begun, Opener
 from tenuto.chat.request import Answered, ChatEvent, ChatRequest, Reply, Started
-from tenuto.chat.spending import Spending
-from tenuto.chat.timing import Span, Steps, no_span
-from tenuto.chat.toolbox import Emit, Toolbox, wanted
-from tenuto.context import Counter, assemble, encoding_for, room_of
-from tenuto.errors import TenutoError, TooLarge, TurnLost, Unavailable
+from tenuto.chat.timing import Steps
+from tenuto.chat.toolbox import Emit
+from tenuto.chat.turn import Turn, reply_of
+from tenuto.errors import TenutoError
 from tenuto.logs import bound
-from tenuto.model import Appended, Changes, Closing, Draft, OpenTurn, Role, Scope, Session, TurnState, Usage, text_part
-from tenuto.model.policy import OnStoreDown
-from tenuto.model.prompt import Kind, Piece, Prompt
-from tenuto.model.talk import Asking, ToolCall, TurnEnded
-from tenuto.model.trace import Trace
-from tenuto.model.values import JsonObject, Value
-from tenuto.ports import ChatModel, Clock, SelfServing, TraceStore
-from tenuto.sessions import Sessions, fresh_id
-from tenuto.sessions.titles import opening_changes
-
-Models: TypeAlias = Callable[[str | None], ChatModel]
-Observer: TypeAlias = Callable[[Trace], None]
+from tenuto.model import Closing, Scope, TurnState
+from tenuto.ports import ChatModel
 
 _QUEUED: Final = 64
-_log = logging.getLogger(__name__)
-
-
-class Afterwards(Protocol):
-    """What follows a turn: titles and summaries."""
-
-    def follow(self, ended: TurnEnded) -> None:
-        """Start it, and return at once."""
-        ...
-
-    async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
-        """Wait until so many messages can be stored without pushing out any that no summary covers."""
-        ...
-
-
-class ChatLimits(Value, frozen=True, kw_only=True):
-    """How long a turn's parts may take, and how often a model may call for tools before it must answer."""
-
-    model_timeout: timedelta = timedelta(seconds=120)
-    tool_timeout: timedelta = timedelta(seconds=30)
-    tool_rounds: int = 6
 
 
 class Chat:
     """Takes turns between a caller and an assistant."""
 
-    def __init__(
-        self,
-        *,
-        sessions: Sessions,
-        traces: TraceStore,
-        assistants: Assistants,
-        models: Models,
-        spending: Spending,
-        clock: Clock,
-        afterwards: Afterwards,
-        titles_by_model: bool = False,
-        limits: ChatLimits | None = None,
-        span: Span = no_span,
-    ) -> None:
-        self._sessions = sessions
-        self._traces = traces
-        self._models = models
-        self._spending = spending
-        self._afterwards = afterwards
-        self._titles_by_model = titles_by_model
-        self._limits = limits or ChatLimits()
-        self._span = span
-        self._clock = clock
-        self._observers: list[Observer] = []
-        self._opener = Opener(sessions=sessions, assistants=assistants, spending=spending, clock=clock)
-        self.assistants = assistants
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self._opener = Opener(means)
+
+    @property
+    def assistants(self) -> Assistants:
+        """Who can be talked to."""
+        return self._means.assistants
 
     def observe(self, observer: Observer) -> None:
         """Tell this observer of every turn that ends, answered or not."""
-        self._observers.append(observer)
+        self._means.observers.append(observer)
 
     def model_of(self, assistant: Assistant) -> ChatModel:
         """The model that answers for an assistant."""
-        return self._models(assistant.model)
+        return self._means.models(assistant.model)
 
     async def take_turn(self, scope: Scope, request: ChatRequest) -> Reply:
         """Answer, whole.
@@ -144,10 +86,10 @@ class Chat:
     # The story
 
     async def _turn(self, scope: Scope, request: ChatRequest, emit: Emit) -> Reply:
-        with self._span("tenuto.turn") as span, bound(tenant=scope.tenant, session=request.session_id):
-            steps = Steps(self._span)
+        with self._means.span("tenuto.turn") as span, bound(tenant=scope.tenant, session=request.session_id):
+            steps = Steps(self._means.span)
             with steps.step("begin"):
-                begun = await self._opener.begin(scope, request)
+                begun = await self._begun(scope, request)
             span.tell(
                 tenant=scope.tenant,
                 session=begun.session_id,
@@ -161,20 +103,32 @@ class Chat:
             span.tell(model=reply.model, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens)
             return reply
 
+    async def _begun(self, scope: Scope, request: ChatRequest) -> Begun:
+        """Begin. A caller who goes meanwhile may have begun a turn all the same: then it is given up."""
+        beginning = asyncio.ensure_future(self._opener.begin(scope, request))
+        try:
+            return await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            with contextlib.suppress(TenutoError):
+                begun = await beginning
+                if begun.turn is not None and begun.turn.state is not TurnState.FINISHED:
+                    await self._means.sessions.finish(begun.turn, Closing(abandoned=True))
+            raise
+
     async def _reply(self, begun: Begun, steps: Steps, emit: Emit) -> Reply:
         if begun.turn is not None and begun.turn.state is TurnState.FINISHED:
             return await self._again(begun)
         await emit(
             Started(session_id=begun.session_id, trace_id=begun.trace_id, turn=begun.number, created=begun.created)
         )
-        return await _Turn(self, begun, steps, emit).answered()
+        return await Turn(self._means, begun, steps, emit).answered()
 
     async def _again(self, begun: Begun) -> Reply:
         """The reply this key was answered with before."""
         assert begun.turn is not None
         final = next((message for message in reversed(begun.turn.reply) if "trace" in message.metadata), None)
         told = final.metadata if final is not None else {}
-        trace = await self._traces.trace(begun.scope, begun.session_id, begun.number)
+        trace = await self._means.traces.trace(begun.scope, begun.session_id, begun.number)
         reply = reply_of(trace, begun.turn.session) if trace is not None else None
         text = final.text if final is not None else "".join(message.text for message in begun.turn.reply)
         base = reply or Reply(
@@ -190,289 +144,6 @@ class Chat:
             data=told.get("data", base.data),
             repeated=True,
         )
-
-    def _tell(self, trace: Trace) -> None:
-        for observer in self._observers:
-            observer(trace)
-
-    @asynccontextmanager
-    async def holding(self, begun: Begun) -> AsyncIterator[None]:
-        """Renew the turn's lease for as long as this is open."""
-        if begun.turn is None:
-            yield
-            return
-        keeper = asyncio.create_task(self._keep(begun), name="tenuto lease")
-        try:
-            yield
-        finally:
-            keeper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await keeper
-
-    async def _keep(self, begun: Begun) -> None:
-        assert begun.turn is not None
-        while True:
-            await asyncio.sleep(begun.turn.lease.total_seconds() / 3)
-            try:
-                await self._sessions.renew(begun.turn)
-            except TurnLost:
-                return
-            except Unavailable as away:
-                _log.warning("a turn's lease was not renewed: %s", away)
-
-
-class _Turn:
-    """What is known while one turn is being answered."""
-
-    def __init__(self, chat: Chat, begun: Begun, steps: Steps, emit: Emit) -> None:
-        self._chat = chat
-        self._begun = begun
-        self._steps = steps
-        self._emit = emit
-        self._began_at = chat._clock()
-        self._prompt: Prompt | None = None
-        self._degraded: list[str] = [] if begun.turn is not None else ["store"]
-        self._model = chat._models(begun.assistant.model)
-        self._counter = Counter(*encoding_for(self._model.name))
-        self._toolbox = Toolbox(
-            tools=begun.assistant.tools, turn=begun.asked, timeout=chat._limits.tool_timeout, emit=emit
-        )
-        self._answering = Answering(
-            model=self._model,
-            tools=begun.assistant.tools,
-            toolbox=self._toolbox,
-            counter=self._counter,
-            steps=steps,
-            emit=emit,
-            rounds=chat._limits.tool_rounds,
-            timeout=chat._limits.model_timeout,
-            room=0,
-        )
-
-    async def answered(self) -> Reply:
-        """The turn, from its beginning to its end; whatever goes wrong, the session is free again afterwards."""
-        try:
-            async with self._chat.holding(self._begun):
-                await self._look_up()
-                answer = await self._ask()
-            return await self._finish(answer)
-        except BaseException as ended:
-            # Also when the caller has gone: the words stay, and the same key resumes.
-            await asyncio.shield(self._give_up(ended))
-            raise
-
-    async def _look_up(self) -> None:
-        """Run the tools that do not wait for a model's wish."""
-        assistant = self._begun.assistant
-        for tool in assistant.tools:
-            if tool.spec.name not in assistant.first or not isinstance(tool, SelfServing):
-                continue
-            arguments = wanted(tool, self._begun.asked)
-            if arguments is not None:
-                with self._steps.step("tools"):
-                    await self._toolbox.run(ToolCall(id=fresh_id(), name=tool.spec.name, arguments=arguments))
-
-    async def _ask(self) -> Answer:
-        answer = self._answering.answer
-        if self._toolbox.reply is not None:
-            answer.text, answer.model, answer.offline = self._toolbox.reply, "none", True
-            return answer
-        begun = self._begun
-        with self._steps.step("assemble"):
-            materials = replace(begun.materials, evidence=self._evidence())
-            policies = begun.assistant.policies
-            self._prompt = assemble(materials, begun.assistant.prompt, policies.context, self._counter)
-        self._answering.room = room_of(begun.assistant.prompt, self._counter) - self._prompt.manifest.total
-        asking = Asking(
-            messages=self._prompt.messages,
-            tools=tuple(tool.spec for tool in begun.assistant.tools),
-            reply_tokens=begun.assistant.prompt.reply,
-            stable=self._prompt.stable,
-            results=tuple(self._toolbox.results),
-            turn=begun.asked,
-        )
-        return await self._answering.run(asking)
-
-    def _evidence(self) -> tuple[Piece, ...] | None:
-        return self._toolbox.pieces if self._toolbox.pieces is not None else self._begun.materials.evidence
-
-    async def _finish(self, answer: Answer) -> Reply:
-        begun = self._begun
-        if begun.assistant.mend is not None:
-            answer.text = begun.assistant.mend(answer.text, tuple(self._toolbox.results), begun.asked)
-        self._count(answer)
-        trace = self._trace(answer)
-        session = await self._stored(answer, trace)
-        trace = replace(trace, steps=self._steps.taken, degraded=tuple(self._degraded))
-        self._chat._tell(trace)
-        return replace(reply_of(trace, session), created=begun.created)
-
-    def _count(self, answer: Answer) -> None:
-        """Models that report no usage have it counted for them: what they saw and what they said."""
-        if not answer.input_tokens and self._prompt is not None:
-            answer.input_tokens = self._prompt.manifest.total
-        if not answer.output_tokens:
-            answer.output_tokens = self._counter.count(answer.text)
-        if answer.fell_back:
-            self._degraded.append("fallback_model")
-        if self._toolbox.failed:
-            self._degraded.append("tools")
-
-    async def _stored(self, answer: Answer, trace: Trace) -> Session | None:
-        begun, turn = self._begun, self._begun.turn
-        if turn is None:
-            return None
-        usage = Usage(tokens=answer.input_tokens + answer.output_tokens, cost_nanos=answer.cost_nanos)
-        claim = self._claim()
-        closing = Closing(reply=self._drafts(answer, trace), usage=usage, changes=self._changes(claim), trace=trace)
-        try:
-            with self._steps.step("finish"):
-                await self._chat._afterwards.secure(
-                    begun.ended(turn.session), covered=begun.materials.covered, adding=len(closing.reply)
-                )
-                done = await self._closed(turn, closing)
-        except Unavailable:
-            if begun.assistant.policies.sessions.on_store_down is not OnStoreDown.STATELESS:
-                raise
-            _log.warning("an answer was given but not stored: the store is away")
-            self._degraded.append("store")
-            return None
-        await self._chat._spending.add(begun.scope, usage)
-        loaded = (*turn.window, *done.messages)
-        ended = begun.ended(done.session, answer.text, claim is not None, loaded, self._taken())
-        self._chat._afterwards.follow(ended)
-        return done.session
-
-    async def _closed(self, turn: OpenTurn, closing: Closing) -> Appended:
-        """Finish; where the head is full of what others put there, the answer is kept and our notes are not."""
-        try:
-            return await self._chat._sessions.finish(turn, closing)
-        except TooLarge:
-            if closing.changes is None:
-                raise
-            _log.warning("a session's head is full: the turn's state was not kept")
-            return await self._chat._sessions.finish(turn, replace(closing, changes=None))
-
-    def _taken(self) -> int:
-        """The tokens of the prompt that talk cannot have."""
-        entries = self._prompt.manifest.entries if self._prompt is not None else ()
-        return sum(entry.tokens for entry in entries if entry.kind in (Kind.SYSTEM, Kind.PREFERENCES))
-
-    def _drafts(self, answer: Answer, trace: Trace) -> tuple[Draft, ...]:
-        """The reply as it is stored: calls with their results, then the words."""
-        told: JsonObject = {"trace": trace.id, "model": answer.model}
-        if answer.offline:
-            told["offline"] = True
-        if self._degraded:
-            told["degraded"] = list(self._degraded)
-        if self._toolbox.data:
-            told["data"] = self._toolbox.data
-        if self._begun.request.key is not None:
-            told["key"] = self._begun.request.key
-        final = (Role.ASSISTANT, (text_part(answer.text),))
-        parts = [*answer.exchanges, final]
-        now = self._chat._clock()
-        return tuple(
-            self._counter.counted(
-                Draft(
-                    id=fresh_id(),
-                    role=role,
-                    sent_at=now,
-                    parts=content,
-                    speaker=self._begun.speaker,
-                    persona=self._begun.scope.persona,
-                    metadata=told if place == len(parts) - 1 else {},
-                )
-            )
-            for place, (role, content) in enumerate(parts)
-        )
-
-    def _changes(self, claim: Changes | None) -> Changes | None:
-        begun = self._begun
-        assert begun.turn is not None
-        session = begun.turn.session
-        name = begun.assistant.name
-        context: JsonObject = {}
-        if self._toolbox.state:
-            context[name] = {**begun.asked.state, **self._toolbox.state}
-        if session.context.get("language") is None:
-            context["language"] = begun.materials.language.value
-        metadata = dict(claim.metadata) if claim is not None else {}
-        if session.metadata.get("assistant") != name:
-            metadata["assistant"] = name
-        start = begun.materials.window_start
-        moved = start if start > session.window_start else UNSET
-        if not context and not metadata and moved is UNSET:
-            return None
-        return Changes(context=context, metadata=metadata, window_start=moved)
-
-    def _claim(self) -> Changes | None:
-        """What this turn stores when it is the one to have a title made."""
-        assert self._begun.turn is not None
-        asked, session = self._begun.asked, self._begun.turn.session
-        return opening_changes(
-            session, asked.question, asked.language, self._chat._clock(), model=self._chat._titles_by_model
-        )
-
-    def _trace(self, answer: Answer, error: str | None = None) -> Trace:
-        begun = self._begun
-        return Trace(
-            id=begun.trace_id,
-            session_id=begun.session_id,
-            turn_id=begun.turn.id if begun.turn is not None else "",
-            number=begun.number,
-            began_at=self._began_at,
-            assistant=begun.assistant.name,
-            persona=begun.scope.persona,
-            request=begun.asked.question,
-            answer=answer.text,
-            model=answer.model or self._model.name,
-            offline=answer.offline,
-            manifest=self._prompt.manifest if self._prompt is not None else None,
-            tools=tuple(self._toolbox.runs),
-            steps=dict(self._steps.taken),
-            input_tokens=answer.input_tokens,
-            output_tokens=answer.output_tokens,
-            cost_nanos=answer.cost_nanos,
-            degraded=tuple(self._degraded),
-            error=error,
-            data=self._toolbox.data,
-        )
-
-    async def _give_up(self, ended: BaseException) -> None:
-        """Give the session free without an answer, and leave a trace of why."""
-        if self._begun.turn is None:
-            return
-        code = ended.code if isinstance(ended, TenutoError) else type(ended).__name__.lower()
-        trace = self._trace(self._answering.answer, error=code)
-        self._chat._tell(trace)
-        closing = Closing(abandoned=True, trace=trace)
-        try:
-            await self._chat._sessions.finish(self._begun.turn, closing)
-        except TenutoError as failed:
-            # Lost or away: then the lease runs out by itself.
-            _log.info("a turn could not be given up: %s", failed.code)
-
-
-def reply_of(trace: Trace, session: Session | None) -> Reply:
-    """A finished turn, as its caller is told of it."""
-    return Reply(
-        session_id=trace.session_id,
-        trace_id=trace.id,
-        turn=trace.number,
-        assistant=trace.assistant,
-        text=trace.answer,
-        model=trace.model,
-        offline=trace.offline,
-        title=session.title if session is not None else "",
-        input_tokens=trace.input_tokens,
-        output_tokens=trace.output_tokens,
-        cost_nanos=trace.cost_nanos,
-        manifest=trace.manifest,
-        degraded=trace.degraded,
-        data=trace.data,
-        steps=trace.steps,
-    )
 
 
 async def _silently(_: ChatEvent) -> None:

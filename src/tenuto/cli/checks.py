@@ -230,6 +230,39 @@ def _room(file: Path) -> Finding:
     return _note("disk", says, "make room soon") if free < _LITTLE_ROOM else _ok("disk", says)
 
 
+# Talking
+
+
+async def talking(app: Tenuto) -> list[Finding]:
+    """Who answers, by which model, and within which budget; what keeps `tenuto serve` from starting is wrong here."""
+    settings = app.settings
+    try:
+        chat = await app.chat()
+    except InvalidSetting as refused:
+        return [_wrong("chat", str(refused), "correct the setting it names, or unset it: offline needs nothing")]
+    names = sorted({chat.model_of(assistant).name for assistant in chat.assistants})
+    known = ", ".join(
+        f"{each.name} (default)" if each.name == chat.assistants.default else each.name for each in chat.assistants
+    )
+    room = settings.prompt_tokens - settings.reply_tokens
+    return [
+        _models(settings, names),
+        _ok("assistants", known),
+        _ok("prompt", f"{settings.prompt_tokens:,} tokens: {room:,} to show, {settings.reply_tokens:,} for the reply"),
+    ]
+
+
+def _models(settings: Settings, names: list[str]) -> Finding:
+    if names == ["offline"]:
+        return _ok("model", "offline: it needs no key and answers from tools and talk; set TENUTO_MODEL for another")
+    says = " and ".join(names)
+    if settings.model_base_url is not None:
+        key = "with a key" if settings.model_api_key is not None else "without a key"
+        return _ok("model", f"{says} at {without_password(settings.model_base_url)}, {key}")
+    # Without a key that is needed, the model would not have opened.
+    return _ok("model", f"{says}; any key it needs is set, and the first question shows whether it is right")
+
+
 # What it holds
 
 

@@ -72,6 +72,7 @@ async def _store_findings(settings: Settings, scope: Scope) -> list[Finding]:
             findings.append(await checks.holdings(app, scope))
             findings.append(await checks.clock(app, scope))
             findings.append(await checks.credentials(app))
+            findings += await checks.talking(app)
     except TimeoutError:
         findings.append(checks.too_slow(settings, _PATIENCE_SECONDS))
     except TenutoError as error:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from tenuto.settings import Settings
 
 _HIDDEN: Final = "(hidden)"
-_SECRET_WORDS: Final = ("pass", "secret", "token", "auth")
+_SECRET_WORDS: Final = ("pass", "secret", "token", "auth", "key")
 _UNITS: Final = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 
 
@@ -44,7 +44,7 @@ def _by_default(settings: Settings) -> dict[str, object]:
 
 
 def _shown(name: str, value: object) -> str:
-    if name == "store":
+    if name in ("store", "model_base_url") and value is not None:
         return without_password(str(value))
     if ("secret" in name or "api_key" in name) and value is not None:
         return _HIDDEN
@@ -63,7 +63,7 @@ def duration(span: timedelta) -> str:
 
 
 def without_password(url: str) -> str:
-    """A store's URL that may be shown."""
+    """An address that may be shown."""
     try:
         parts = urlsplit(url)
         user, hidden = parts.username or "", parts.password is not None

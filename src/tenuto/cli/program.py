@@ -9,11 +9,13 @@ from typing import Annotated
 
 import typer
 
+from tenuto.cli.chat import chat
 from tenuto.cli.doctor import doctor
 from tenuto.cli.keys import keys
 from tenuto.cli.running import Commands, log_to_stderr
 from tenuto.cli.serve import serve
 from tenuto.cli.sessions import sessions
+from tenuto.cli.traces import traces
 from tenuto.cli.upkeep import stats, sweep
 
 # Tracebacks of typer's own kind print local variables, and those hold what users said.
@@ -27,7 +29,9 @@ program = typer.Typer(
     epilog="Settings come from the environment (TENUTO_STORE, TENUTO_PRESET, ...); `tenuto doctor` shows them all.",
 )
 program.command()(serve)
+program.command()(chat)
 program.add_typer(sessions, name="sessions")
+program.add_typer(traces, name="traces")
 program.add_typer(keys, name="keys")
 program.command()(doctor)
 program.command()(stats)

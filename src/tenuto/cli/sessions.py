@@ -49,7 +49,7 @@ def list_sessions(
     if as_json:
         show_json({"sessions": [session_json(session) for session in page.sessions], "cursor": page.cursor})
     else:
-        _show_list(page)
+        show_sessions(page)
 
 
 async def _listed(app: Tenuto, scope: Scope, query: SessionQuery, limit: int | None) -> SessionPage:
@@ -64,7 +64,8 @@ async def _listed(app: Tenuto, scope: Scope, query: SessionQuery, limit: int | N
         query = msgspec.structs.replace(query, cursor=page.cursor)
 
 
-def _show_list(page: SessionPage) -> None:
+def show_sessions(page: SessionPage) -> None:
+    """Print sessions as a table."""
     if not page.sessions:
         typer.echo("No sessions.")
         return

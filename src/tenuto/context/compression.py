@@ -49,7 +49,7 @@ class Limits(Value, frozen=True, kw_only=True):
 class Due(Value, frozen=True, kw_only=True):
     """A compression to be made: `cover` goes into the summary, together with the `previous` one.
 
-    `seen` is the newest message that was there, `since` the first that is context.
+    `seen` is the newest number there was, `since` the first that is context.
     """
 
     cover: tuple[Message, ...]
@@ -115,7 +115,7 @@ def due(
         cut = _cut(between, measured, len(talk) - room if room is not None else 0)
     if not cut:
         return None
-    return Due(cover=talk[:cut], previous=previous, seen=talk[-1].seq, since=session.window_start)
+    return Due(cover=talk[:cut], previous=previous, seen=session.last_seq, since=session.window_start)
 
 
 def _pressed(keeping: Keeping, entries: int, turns: int) -> bool:

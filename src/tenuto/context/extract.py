@@ -31,7 +31,7 @@ _ROUNDS: Final = 8
 _ALIKE: Final = 0.7
 # Short sentences leave room for others, the more so the less room there is.
 _LENGTHS: Final = (80, 500)
-_ANSWERED: Final = 0.6
+_ANSWERED: Final = 0.4
 # How much of the summary new talk gets before an earlier summary, which has been chosen from more.
 _NEW_SHARE: Final = 0.55
 # Below this, headings would take what the words need.

@@ -3,9 +3,10 @@
 An entry speaks for the talk up to one message, and stays true for as long as that talk is the session's own. It is
 believed if the last message it covers stands before it in the log. Where that message was not loaded, or has made room
 under the stored cap, there must be a witness: the first message that was loaded lies behind the covered one and was
-seen by the summary's maker. Sequence numbers are never given twice, and a truncation or a reset that takes the covered
-message takes all that was said after it; so a witness that still stands proves that the words were not taken back while
-their summary was being made. An entry with neither is passed over, and the raw messages speak for themselves.
+there already when the summary's maker read the log. Sequence numbers are never given twice, and a truncation or a reset
+that takes the covered message takes all that was said after it; so a witness that still stands proves that the words
+were not taken back while their summary was being made. An entry with neither is passed over, and the raw messages speak
+for themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _TYPE: Final = "summary"
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """What the log holds: besides the summary, how far its maker saw, and where the context began then."""
+    """What the log holds: besides the summary, how long the log was when it was read, and where context began then."""
 
     text: str
     through: int
@@ -71,7 +72,7 @@ def summary_in(messages: Sequence[Message], window_start: int = 1) -> Summary | 
 
 
 def summary_draft(summary: Summary, *, message_id: str, sent_at: datetime, seen: int, since: int) -> Draft:
-    """The summary on its way into the log; `seen` is the newest message its maker saw, `since` the context's first."""
+    """The summary on its way into the log; `seen` is the newest number when that was read, `since` context's first."""
     part = {
         "type": _TYPE,
         "text": summary.text,

@@ -158,10 +158,13 @@ async def open_provided(name: str, access: Access) -> AsyncIterator[ProvidedMode
     """
     try:
         model = _model(name, access)
-    except failures.UserError as exc:
-        raise InvalidSetting("model", _missing(name, str(exc))) from None
     except ImportError as exc:
         raise InvalidSetting("model", _not_installed(name, str(exc))) from None
+    except InvalidSetting:
+        raise
+    except Exception as exc:
+        # Pydantic AI's own complaint, or that of a provider's client: of a variable that is set to nothing, say.
+        raise InvalidSetting("model", _missing(name, str(exc))) from None
     async with model:
         yield ProvidedModel(name, model, access)
 

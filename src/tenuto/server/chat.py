@@ -9,9 +9,8 @@ from fastapi.responses import Response
 
 from tenuto.chat import ChatRequest
 from tenuto.chat.shape import assistant_json, reply_json, trace_json
-from tenuto.errors import SessionNotFound, TraceNotFound
-from tenuto.model import Scope, SessionQuery
-from tenuto.model.trace import Trace, place_of
+from tenuto.model import Scope
+from tenuto.model.trace import Trace
 from tenuto.server.answers import AssistantList, ReplyView, TraceList, TraceView
 from tenuto.server.auth import admitted, asking
 from tenuto.server.bodies import ChatBody, Traces
@@ -19,12 +18,11 @@ from tenuto.server.openapi import room, tells
 from tenuto.server.service import service, sessions
 from tenuto.server.streams import event_stream, unless_gone
 from tenuto.server.wire import answer, body_of, fingerprint, idempotency_key, path_part, query_of
+from tenuto.sessions.traces import latest_traces, trace_named
 
 routes = room("chat", prefix="/v1")
 
 _EXAMPLE: Final = {"message": "Which phones are cheap?", "assistant": "goods"}
-# Sessions looked through when traces are asked for without naming one.
-_LATEST: Final = 20
 
 _told = tells(
     (200, ReplyView), body=ChatBody, example=_EXAMPLE, required=True, headers=("Idempotency-Key",), problems=(409,)
@@ -77,7 +75,7 @@ async def list_traces(request: Request) -> Response:
     if asked.session_id is not None:
         found = await service(request).tenuto.store.traces(scope, asked.session_id, asked.limit, asked.before)
     else:
-        found = await _latest(request, scope, asked.limit)
+        found = await latest_traces(service(request).tenuto.store, sessions(request), scope, asked.limit)
     return answer({"traces": [trace_json(trace) for trace in found]})
 
 
@@ -93,23 +91,4 @@ async def trace_of(request: Request, scope: Scope) -> Trace:
     Raises:
         TraceNotFound: there is none for this caller.
     """
-    name = path_part(request, "trace_id")
-    session_id, number = place_of(name)
-    try:
-        trace = await service(request).tenuto.store.trace(scope, session_id, number)
-    except SessionNotFound:
-        raise TraceNotFound from None
-    if trace is None or trace.id != name:
-        raise TraceNotFound
-    return trace
-
-
-async def _latest(request: Request, scope: Scope, limit: int) -> tuple[Trace, ...]:
-    store = service(request).tenuto.store
-    found: list[Trace] = []
-    for session in (await sessions(request).list(scope, SessionQuery(limit=_LATEST))).sessions:
-        try:
-            found += await store.traces(scope, session.id, limit)
-        except SessionNotFound:
-            continue
-    return tuple(sorted(found, key=lambda trace: trace.began_at, reverse=True)[:limit])
+    return await trace_named(service(request).tenuto.store, scope, path_part(request, "trace_id"))

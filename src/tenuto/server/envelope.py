@@ -71,8 +71,9 @@ class _Answering:
             headers = message["headers"]
             headers.append((b"x-request-id", self.request_id.encode()))
             headers.append((b"x-content-type-options", b"nosniff"))
-            # Nothing between us and the client keeps what people said.
-            headers.append((b"cache-control", b"no-store"))
+            # Nothing between us and the client keeps what people said; the console's own files say otherwise.
+            if not any(name == b"cache-control" for name, _ in headers):
+                headers.append((b"cache-control", b"no-store"))
         await self._send(message)
 
 

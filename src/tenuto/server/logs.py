@@ -1,7 +1,8 @@
 """Logs: one line per event, fields as key=value, with the id of the request they belong to.
 
 A line never carries more than its writer put into it: of an exception it tells the kind and the places it went
-through, not its text, which may quote what a user said.
+through, not its text, which may quote what a user said. Of other libraries' lines, which may hold whole requests and
+values, only warnings are written, and of those the beginning.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 _Raised: TypeAlias = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 _FRAMES: Final = 12
+_OURS: Final = "tenuto"
+# Where others begin to show values: asyncio writes "Executing <Task finished result='…'>", and more on further lines.
+_QUOTING: Final = re.compile(r"[<\n{(\['\"]")
 # Printable ASCII without space, quote and equals sign.
 _PLAIN: Final = re.compile(r"[!#-<>-~]+")
 
@@ -40,7 +44,7 @@ class OneLine(logging.Formatter):
         if request_id.get():
             fields["request"] = request_id.get()
         fields |= about()
-        fields["msg"] = record.getMessage()
+        fields["msg"] = _message(record)
         fields |= getattr(record, "fields", {})
         if record.exc_info:
             fields["raised"] = self.formatException(record.exc_info)
@@ -61,6 +65,11 @@ def raised(error: BaseException | None) -> str:
     return "; from ".join(parts)
 
 
+def _message(record: logging.LogRecord) -> str:
+    text = record.getMessage()
+    return text if record.name.startswith(_OURS) else _QUOTING.split(text, maxsplit=1)[0].rstrip(" :")
+
+
 def _shown(value: object) -> str:
     text = str(value)
     if _PLAIN.fullmatch(text):
@@ -70,10 +79,12 @@ def _shown(value: object) -> str:
 
 
 def configure_logging(level: str) -> None:
-    """Send everything from `level` on to standard error, one line each."""
+    """Send everything of ours from `level` on to standard error, one line each; of others, warnings at most."""
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(OneLine())
-    logging.basicConfig(level=level.upper(), handlers=[lines], force=True)
+    wanted = logging.getLevelNamesMapping()[level.upper()]
+    # Anthropic's client, for one, writes whole prompts at level debug.
+    logging.basicConfig(level=max(wanted, logging.WARNING), handlers=[lines], force=True)
+    logging.getLogger(_OURS).setLevel(wanted)
     # Our own line per request says more, and without addresses or queries.
     logging.getLogger("uvicorn.access").disabled = True
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)

@@ -1,20 +1,37 @@
-"""Two plain pages: what runs here and how to begin, and the list of routes. No script, nothing from elsewhere."""
+"""What people see in a browser: the console at `/`, its files under `/console/`, and a plain list of routes."""
 
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from html import escape
-from importlib.metadata import version
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
+from starlette.exceptions import HTTPException
 
 from tenuto.server.service import service
 
 routes = APIRouter(include_in_schema=False)
 
+_TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+_NOWHERE: Final = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+# Only our own files, and no string ever becomes markup or script, whatever a script of ours would try.
+_CONSOLE_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    f"{_NOWHERE}; require-trusted-types-for 'script'; trusted-types 'none'"
+)
 _STYLE: Final = """
 :root { color-scheme: light dark; }
 body { font: 1rem/1.55 system-ui, sans-serif; max-width: 46rem; margin: 3rem auto; padding: 0 1.2rem; }
@@ -27,43 +44,67 @@ table { border-collapse: collapse; width: 100%; }
 td { padding: .3rem .8rem .3rem 0; vertical-align: top; }
 td:first-child { font-weight: 600; }
 """
-_POLICY: Final = (
-    f"default-src 'none'; style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_PLAIN_POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'; {_NOWHERE}"
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One file of the console."""
+
+    body: bytes
+    kind: str
+    tag: str
+
+
 @routes.get("/")
-async def welcome(request: Request) -> Response:
-    """What runs here, and how to begin."""
-    here = service(request)
-    base = str(request.base_url).rstrip("/")
-    is_open = await here.gate.is_open()
-    key = "" if is_open else ' -H "Authorization: Bearer $TENUTO_KEY"'
-    first = f'curl -X POST {base}/v1/turns{key} -d \'{{"message": {{"role": "user", "text": "Hello!"}}}}\''
-    way_in = (
-        "No API key is needed: requests from this machine are let in, as tenant <code>local</code> unless they name "
-        "another. The first <code>tenuto keys create</code> closes the door."
-        if is_open
-        else "Requests need an API key or a token."
-    )
-    return _page(
-        "tenuto",
-        f"""<h1>tenuto</h1>
-<p class="lead">Conversations, held for their full value. Version {escape(version("tenuto"))}.</p>
-<p>{way_in}</p>
-<p>Begin a conversation:</p>
-<pre>{escape(first)}</pre>
-<p>Then see it again, also after a restart:</p>
-<pre>{escape(f"curl {base}/v1/sessions{key}")}</pre>
-<p><a href="/docs">All routes</a> · <a href="/openapi.json">OpenAPI</a> · <a href="/healthz">health</a> ·
-<a href="/readyz">readiness</a> · <a href="/metrics">metrics</a></p>""",
-    )
+async def console() -> Response:
+    """The console."""
+    page = _files()["index.html"]
+    headers = {
+        "Content-Security-Policy": _CONSOLE_POLICY,
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
+    }
+    return Response(page.body, headers=headers, media_type=page.kind)
+
+
+@routes.get("/console/{name:path}")
+async def console_file(request: Request, name: str) -> Response:
+    """A file of the console. Browsers keep it and ask each time whether it changed, so an upgrade shows at once."""
+    file = _files().get(name)
+    if file is None:
+        raise HTTPException(404)
+    headers = {"ETag": file.tag, "Cache-Control": "no-cache", "Cross-Origin-Resource-Policy": "same-origin"}
+    if file.tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(file.body, headers=headers, media_type=file.kind)
+
+
+@cache
+def _files() -> dict[str, _File]:
+    """The console's files by name: what is not in here cannot be asked for."""
+    found = {}
+    for name, place in _below(files("tenuto.server") / "console"):
+        body = place.read_bytes()
+        kind = _TYPES.get(name.rpartition(".")[2])
+        if kind is not None:
+            found[name] = _File(body, kind, f'"{sha256(body).hexdigest()[:32]}"')
+    return found
+
+
+def _below(folder: Traversable, at: str = "") -> Iterator[tuple[str, Traversable]]:
+    for place in folder.iterdir():
+        if place.is_dir():
+            yield from _below(place, f"{at}{place.name}/")
+        else:
+            yield f"{at}{place.name}", place
 
 
 @routes.get("/docs")
 async def routes_page(request: Request) -> Response:
-    """All routes, from the OpenAPI document."""
+    """A first step, and all routes from the OpenAPI document."""
     document = request.app.openapi()
     rows = [
         f"<tr><td>{escape(method.upper())}</td><td><code>{escape(path)}</code></td>"
@@ -74,10 +115,29 @@ async def routes_page(request: Request) -> Response:
     return _page(
         "tenuto: routes",
         f"""<h1>Routes</h1>
-<p class="lead">Everything about bodies and answers stands in <a href="/openapi.json">/openapi.json</a>, which any
+<p class="lead">Everything about bodies and answers stands in <a href="openapi.json">openapi.json</a>, which any
 OpenAPI tool reads.</p>
+{await _first_step(request)}
 <table>{"".join(rows)}</table>""",
     )
+
+
+async def _first_step(request: Request) -> str:
+    base = str(request.base_url).rstrip("/")
+    is_open = await service(request).gate.is_open()
+    key = "" if is_open else ' -H "Authorization: Bearer $TENUTO_KEY"'
+    first = f'curl {base}/v1/chat{key} -d \'{{"message": "Hello!"}}\''
+    way_in = (
+        "No API key is needed: requests from this machine are let in, as tenant <code>local</code> unless they name "
+        "another. The first <code>tenuto keys create</code> closes the door."
+        if is_open
+        else "Requests need an API key or a token."
+    )
+    return f"""<p>{way_in} Begin a conversation, then see it again, also after a restart:</p>
+<pre>{escape(first)}
+{escape(f"curl {base}/v1/sessions{key}")}</pre>
+<p>In a browser: <a href="./">the console</a>. For those who run it: <a href="healthz">health</a>,
+<a href="readyz">readiness</a>, <a href="metrics">metrics</a>.</p>"""
 
 
 def _page(title: str, body: str) -> Response:
@@ -85,4 +145,4 @@ def _page(title: str, body: str) -> Response:
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>{body}</body></html>'
     )
-    return HTMLResponse(html, headers={"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer"})
+    return HTMLResponse(html, headers={"Content-Security-Policy": _PLAIN_POLICY, "Referrer-Policy": "no-referrer"})

@@ -16,7 +16,7 @@ CHARACTERS: Final = (5, 15)
 
 _DOTS: Final = "..."
 # One visible character can be hundreds of code points (accents upon accents); a title is bounded in these too.
-_CODE_POINTS: Final = 4
+_CODE_POINTS: Final = 480
 _NAMELESS: Final = {Language.ENGLISH: "New conversation", Language.CHINESE: "新对话"}
 _ASKED: Final = 1000
 _SYSTEM: Final = {
@@ -44,10 +44,8 @@ def fallback(text: str, language: Language = Language.ENGLISH, limit: int = FALL
     lines = (" ".join(_CONTROL.sub(" ", line).split()) for line in text[:_LOOK_AT].splitlines())
     line = next((line for line in lines if line), "")
     shown = graphemes(line)
-    if not shown:
-        return _NAMELESS[language]
     if len(shown) <= limit:
-        return clipped(line)
+        return clipped(line) or _NAMELESS[language]
     head = "".join(shown[:limit])
     space = head.rfind(" ")
     if len(graphemes(head[: max(space, 0)])) > limit // 2:
@@ -59,7 +57,7 @@ def clipped(title: str, limit: int = TITLE_CHARACTERS) -> str:
     """A title of at most 60 characters: a longer one keeps 57 and gets "..." (A18); never through a character (A24)."""
     shown = graphemes(title)
     kept = shown if len(shown) <= limit else [*shown[: limit - len(_DOTS)], _DOTS]
-    while sum(map(len, kept)) > limit * _CODE_POINTS:
+    while sum(map(len, kept)) > _CODE_POINTS:
         kept.remove(max(kept, key=len))
     return "".join(kept)
 

@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A session's head with its uncovered talk; `more` says that newer talk was not loaded."""
+    """A session's uncovered talk, and its head before any of it was read; `more`: newer talk was not loaded."""
 
     session: Session
     messages: tuple[Message, ...]
@@ -126,7 +126,7 @@ class Compressor:
     async def _oldest(self, ended: TurnEnded, session: Session, previous: Summary | None, begins: int) -> _Open:
         """The first step of a long log that was never compressed."""
         page = await self._sessions.messages(ended.scope, session.id, Page(limit=_STEP, after=begins - 1))
-        return _Open(page.session, page.messages, previous, page.more_after)
+        return _Open(session, page.messages, previous, page.more_after)
 
     async def _covered(self, ended: TurnEnded, session: Session, found: Due, at_once: bool) -> bool:
         """Store the summary; tells whether it was stored, now or by somebody else before."""

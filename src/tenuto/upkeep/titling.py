@@ -8,7 +8,7 @@ from typing import Final
 from tenuto.errors import ModelFailed, SessionNotFound, VersionConflict
 from tenuto.model.talk import TurnEnded
 from tenuto.sessions import Sessions
-from tenuto.sessions.titles import By, from_talk, tidy, title_request, titled
+from tenuto.sessions.titles import By, clipped, from_talk, tidy, title_request, titled
 from tenuto.upkeep.story import Redact, Small
 
 _TIMEOUT_SECONDS: Final = 30.0
@@ -42,7 +42,8 @@ class Titler:
                 said = await self._small(system, text, _TITLE_TOKENS)
         except TimeoutError:
             raise ModelFailed("for titles", "took too long") from None
-        return tidy(self._redact(said), ended.language)
+        title = tidy(said, ended.language)
+        return clipped(self._redact(title)) if title is not None else None
 
     async def _give(self, ended: TurnEnded, text: str | None) -> None:
         by = By.EXTRACT if self._small is None else By.MODEL

@@ -33,6 +33,8 @@ _MARK: Final = b"-"
 _PART: Final = 2**40
 
 _numbers: Final = struct.Struct(">24q")
+# Those of them that a session is told by, without its format and when it was created.
+_changing: Final = struct.Struct(">8xq8x15q")
 _encoder: Final = msgspec.json.Encoder()
 _page: Final = msgspec.json.Decoder(tuple[Message, ...])
 _value: Final = msgspec.json.Decoder()
@@ -90,9 +92,9 @@ def read_session(numbers: Reply, facts: Reply, title: Reply, variables: Reply) -
             id=known.session_id,
             scope=known.scope,
             incarnation=known.incarnation,
-            created_at=_instant(created),
-            updated_at=_instant(updated),
-            expires_at=None if expires < 0 else _instant(expires),
+            created_at=instant(created),
+            updated_at=instant(updated),
+            expires_at=None if expires < 0 else instant(expires),
             keeping=_keeping(idle, touch, max_messages, max_turns),
             version=version,
             title=title.decode(),
@@ -116,16 +118,16 @@ def renewed(session: Session, numbers: bytes) -> Session:
     """A session of which nothing but the numbers has changed, and that has no variables. Raises `Undecodable`."""
     try:
         (
-            _, version, _, updated, expires, idle, touch, max_messages, max_turns, status, turns, messages, seq,
-            window, tokens_high, tokens_low, cost_high, cost_low, *_,
-        ) = _numbers.unpack_from(numbers)  # fmt: skip
+            version, updated, expires, idle, touch, max_messages, max_turns, status, turns, messages, seq,
+            window, tokens_high, tokens_low, cost_high, cost_low,
+        ) = _changing.unpack_from(numbers)  # fmt: skip
         return Session(
             id=session.id,
             scope=session.scope,
             incarnation=session.incarnation,
             created_at=session.created_at,
-            updated_at=_instant(updated),
-            expires_at=None if expires < 0 else _instant(expires),
+            updated_at=instant(updated),
+            expires_at=None if expires < 0 else instant(expires),
             keeping=_keeping(idle, touch, max_messages, max_turns),
             version=version,
             title=session.title,
@@ -142,7 +144,8 @@ def renewed(session: Session, numbers: bytes) -> Session:
         raise Undecodable("a session's head") from exc
 
 
-def _instant(micros: int) -> datetime:
+def instant(micros: int) -> datetime:
+    """`from_micros`, quickly for our time."""
     # A float of seconds is exact to the microsecond until the year 2106, and three times as fast.
     return datetime.fromtimestamp(micros / 1e6, UTC) if 0 <= micros < 2**32 * 10**6 else from_micros(micros)
 
@@ -258,19 +261,14 @@ def read_messages(members: Iterable[bytes]) -> tuple[Message, ...]:
         raise Undecodable("a message") from exc
 
 
-def write_draft(draft: Draft, seq: int = 0, turn: int = 0) -> bytes:
-    """A message as it is stored: its place, as far as it can be foreseen, before its body."""
-    return b'{"seq":%d,"turn":%d,%b' % (seq, turn, encode_draft(draft)[1:])
-
-
-def write_drafts(drafts: Sequence[Draft], first: int, turn: int) -> list[bytes]:
-    """Messages of one turn, from a sequence number on."""
-    return [write_draft(draft, seq, turn) for seq, draft in enumerate(drafts, first)]
+def write_drafts(drafts: Iterable[Draft], first: int = 0, turn: int = 0) -> list[bytes]:
+    """Messages as they are stored: before the body stands the place in the log, as far as it can be foreseen."""
+    return [b'{"seq":%d,"turn":%d,%b' % (seq, turn, encode_draft(draft)[1:]) for seq, draft in enumerate(drafts, first)]
 
 
 def placed(drafts: Iterable[Draft], first: int, turns: Iterable[int]) -> tuple[Message, ...]:
     """Drafts that have their place in the log now."""
-    return tuple(
+    return tuple([
         Message(
             id=draft.id,
             role=draft.role,
@@ -286,4 +284,4 @@ def placed(drafts: Iterable[Draft], first: int, turns: Iterable[int]) -> tuple[M
             turn=turn,
         )
         for seq, (draft, turn) in enumerate(zip(drafts, turns, strict=True), first)
-    )
+    ])  # fmt: skip

@@ -45,13 +45,13 @@ from tenuto.stores.redis._records import (
     encode_facts,
     epoch_of,
     facts_of,
+    instant,
     keeping_numbers,
     placed,
     read_messages,
     read_session,
     renewed,
     status_number,
-    write_draft,
     write_drafts,
     write_numbers,
     write_variables,
@@ -87,19 +87,19 @@ def numbers_of(reply: Reply) -> bytes:
 
 def begin(scope: Scope, opening: Opening, now: int, lease_until: int, seen: Seen | None) -> Ask:
     """What `begin_turn.lua` takes. Of a session that was `seen` no beginning is sent along."""
-    words, numbers = opening.words, (NONE, NONE, NONE)
-    create, sets, new = 0, 0, ()
-    if seen is not None:
-        session = seen.session
-        numbers = (seen.epoch, session.version, session.last_seq)
-        bodies = write_drafts(words, session.last_seq + 1, session.turns + 1)
-    else:
-        bodies = write_drafts(words, 0, 0)
+    words = opening.words
+    if seen is None:
+        known, bodies = (NONE, NONE, NONE), write_drafts(words)
         create, sets, new = _new(scope, opening.session_id, opening.turn_id, opening.create, now)
+    else:
+        session = seen.session
+        known = (seen.epoch, session.version, session.last_seq)
+        bodies = write_drafts(words, session.last_seq + 1, session.turns + 1)
+        create, sets, new = _new(scope, opening.session_id, opening.turn_id, None, now)
     kept = () if opening.keeping is None else (integers(4).pack(*keeping_numbers(opening.keeping)),)
     producer, number = _producer(opening.producer)
     return Ask(
-        (lease_until, opening.window, len(words), number, create, sets, len(kept), *numbers),
+        (lease_until, opening.window, len(words), number, create, sets, len(kept), *known),
         (opening.turn_id, *_once(opening.once), producer, *bodies, *kept, *new),
     )
 
@@ -155,7 +155,7 @@ def _foreseen_turn(
         words=new,
         window=_window(log, session, opening.window),
         lease=opening.lease,
-        lease_until=from_micros(lease_until),
+        lease_until=instant(lease_until),
         last_active_at=seen.session.updated_at,
     )
     return turn, log, min(count, len(log))
@@ -239,7 +239,7 @@ def append(scope: Scope, session_id: str, batch: Batch, now: int) -> Ask:
     offsets = integers(len(drafts)).pack(*turn_offsets(drafts))
     return Ask(
         (len(drafts), number, create, sets, *divided(spent.tokens), *divided(spent.cost_nanos)),
-        (batch.id, *_once(batch.once), producer, offsets, *map(write_draft, drafts), *new),
+        (batch.id, *_once(batch.once), producer, offsets, *write_drafts(drafts), *new),
     )
 
 

@@ -50,7 +50,7 @@ class Windows:
     def keep(self, key: bytes, session: Session, epoch: int, log: tuple[Message, ...], fresh: int) -> None:
         """Remember the end of a log, up to the session's last message; before the `fresh` ones stand those seen."""
         seen = self._seen.pop(key, None)
-        size = sum(map(_size, log[-fresh:])) if fresh else 0
+        size = _size(log[-fresh:]) if fresh else 0
         if seen is not None:
             self._size -= seen.size
             size += seen.size if fresh < len(log) else 0
@@ -84,5 +84,5 @@ class Windows:
         self._size = 0
 
 
-def _size(message: Message) -> int:
-    return sum(len(part.get("text") or "") for part in message.parts)
+def _size(messages: tuple[Message, ...]) -> int:
+    return sum([len(part.get("text") or "") for message in messages for part in message.parts])

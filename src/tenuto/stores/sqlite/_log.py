@@ -21,6 +21,7 @@ from tenuto.stores.sqlite._schema import MAX_SEQ, SEQ_BITS
 from tenuto.stores.sqlite._writer import Transaction, quick
 
 _INSERT: Final = "INSERT INTO message (place, turn, body) VALUES (?, ?, ?)"
+_message: Final = msgspec.json.Decoder(Message)
 _messages: Final = msgspec.json.Decoder(tuple[Message, ...])
 
 
@@ -36,25 +37,22 @@ def add(txn: Transaction, head: Head, bodies: Sequence[bytes], turns: Sequence[i
         raise StoreFull
     if seq + 1 < head.window_start:
         head.tail = None
-    stored, rows = [], []
+    rows = []
     for turn, body in zip(turns, bodies, strict=True):
         seq += 1
-        placed = b'{"seq":%d,"turn":%d,%b' % (seq, turn, body[1:])
-        stored.append(placed)
-        rows.append((base + seq, turn, quick(placed)))
+        rows.append((base + seq, turn, quick(b'{"seq":%d,"turn":%d,' % (seq, turn)) + memoryview(body)[1:]))
     _insert(txn, rows)
     head.last_seq = seq
-    head.messages += len(stored)
+    head.messages += len(rows)
     if turns and turns[-1] > head.turns:
         head.turns = turns[-1]
-    raw = b",".join(stored)
     try:
-        messages = _decoded(len(stored), raw)
-    except Undecodable:
+        messages = tuple([_message.decode(placed) for _, _, placed in rows])
+    except (msgspec.DecodeError, UnicodeDecodeError):
         raise Invalid("a message would not come back as it was sent") from None
     if head.tail is not None:
         head.tail += messages
-        head.tail_bytes += len(raw)
+        head.tail_bytes += sum(len(placed) for _, _, placed in rows)
     return messages
 
 

@@ -47,6 +47,23 @@ BEGIN
 END
 $$;
 
+-- Whether a head has room for so many messages more, or would make it by letting as many go from the log's beginning.
+CREATE FUNCTION has_room(head sessions, added int) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT head.max_turns IS NULL AND (
+        head.max_messages IS NULL OR head.messages + added <= head.max_messages
+        OR (added <= head.max_messages AND head.messages <= head.max_messages
+            AND head.last_seq - head.first_seq + 1 = head.messages)
+    )
+$$;
+
+-- Let go what was pushed out of such logs: no more than was added.
+CREATE FUNCTION push_out(heads sessions[], added int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM messages USING unnest(heads) AS its
+     WHERE messages.ref = its.ref AND messages.seq < its.first_seq AND messages.seq >= its.first_seq - added;
+END
+$$;
+
 -- Remember a keyed write of the log's last `added` messages, and forget the one a thousand before it.
 CREATE FUNCTION remember(
     head sessions, a_key bytea, a_fingerprint bytea, a_turn text, a_number bigint, added int, done boolean

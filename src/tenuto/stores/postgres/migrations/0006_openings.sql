@@ -125,7 +125,7 @@ END
 $$;
 
 -- Plain turns of one space, all in one statement: the session is there and free, the key is new, no producer came
--- along, and no cap is met. Every other turn is left to `begin_turn`.
+-- along, and no cap wants a closer look. Every other turn is left to `begin_turn`.
 --
 -- A statement that waited for a lock sees the head as it became meanwhile, and the keys as they were before. So the
 -- head's last key must be among them; otherwise there may be newer ones, and the turn is not plain. (Not by EXISTS: of a
@@ -136,13 +136,15 @@ CREATE FUNCTION begin_plain(ops opening[], here bytea) RETURNS opened[] LANGUAGE
 DECLARE
     plain opened[];
     last_key bigint;
+    pushing int;
 BEGIN
     WITH opened AS (
         UPDATE sessions s SET
             version = s.version + 1, last_active = s.updated_at, updated_at = greatest(o.now, s.updated_at),
             expires_at = deadline(s, o.now),
             shelf = greatest(o.now, s.updated_at) >> 26, due = deadline(s, o.now) >> 28,
-            turns = s.turns + 1, messages = s.messages + cardinality(o.words),
+            turns = s.turns + 1, messages = least(s.messages + cardinality(o.words), s.max_messages),
+            first_seq = s.first_seq + greatest(s.messages + cardinality(o.words) - s.max_messages, 0),
             last_seq = s.last_seq + cardinality(o.words),
             keyed = s.keyed + CASE WHEN o.once IS NULL THEN 0 ELSE 1 END,
             lease = o.turn, lease_until = o.now + o.lease, lease_key = o.once
@@ -150,8 +152,7 @@ BEGIN
          WHERE o.space = here AND o.producer IS NULL
            AND s.key = o.key AND (o.whole OR s.owner = o.owner)
            AND (s.expires_at IS NULL OR s.expires_at > o.now) AND (s.lease IS NULL OR s.lease_until <= o.now)
-           AND s.max_turns IS NULL
-           AND (s.max_messages IS NULL OR s.messages + cardinality(o.words) <= s.max_messages)
+           AND has_room(s, cardinality(o.words))
            AND (NOT o.rekeep OR (s.idle, s.touch, s.max_messages, s.max_turns)
                 IS NOT DISTINCT FROM (o.idle, o.touch, o.max_messages, o.max_turns))
            AND sound(s)
@@ -170,8 +171,12 @@ BEGIN
                (head).last_seq - cardinality(words) + 1, (head).last_seq, false
           FROM opened WHERE once IS NOT NULL
     )
-    SELECT array_agg(ROW(head, nth, cardinality(words), size)::opened), max((head).keyed)
-      INTO plain, last_key FROM opened;
+    SELECT array_agg(ROW(head, nth, cardinality(words), size)::opened), max((head).keyed),
+           max(cardinality(words)) FILTER (WHERE (head).messages = (head).max_messages)
+      INTO plain, last_key, pushing FROM opened;
+    IF pushing > 0 THEN
+        PERFORM push_out(ARRAY(SELECT head FROM unnest(plain)), pushing);
+    END IF;
     IF last_key > 1000 THEN
         DELETE FROM keyed USING unnest(plain) WHERE keyed.ref = (head).ref AND keyed.nth <= (head).keyed - 1000;
     END IF;

@@ -80,12 +80,15 @@ $$;
 CREATE FUNCTION finish_plain(ops closing[], here bytea) RETURNS appended[] LANGUAGE plpgsql AS $$
 DECLARE
     plain appended[];
+    pushing int;
 BEGIN
     WITH closed AS (
         UPDATE sessions s SET
             version = s.version + 1, updated_at = greatest(o.now, s.updated_at), expires_at = deadline(s, o.now),
             shelf = greatest(o.now, s.updated_at) >> 26, due = deadline(s, o.now) >> 28,
-            messages = s.messages + cardinality(o.reply), last_seq = s.last_seq + cardinality(o.reply),
+            messages = least(s.messages + cardinality(o.reply), s.max_messages),
+            first_seq = s.first_seq + greatest(s.messages + cardinality(o.reply) - s.max_messages, 0),
+            last_seq = s.last_seq + cardinality(o.reply),
             tokens = s.tokens + o.tokens, cost_nanos = s.cost_nanos + o.cost_nanos,
             lease = NULL, lease_until = NULL, closed = o.turn
           FROM unnest(ops) WITH ORDINALITY AS o
@@ -93,8 +96,7 @@ BEGIN
            AND s.key = o.key AND (o.whole OR s.owner = o.owner)
            AND (s.expires_at IS NULL OR s.expires_at > o.now)
            AND s.incarnation = o.incarnation AND s.lease = o.turn AND s.turns >= o.number
-           AND s.max_turns IS NULL
-           AND (s.max_messages IS NULL OR s.messages + cardinality(o.reply) <= s.max_messages)
+           AND has_room(s, cardinality(o.reply))
            AND sound(s)
         RETURNING s AS head, o.ordinality::int AS nth, o.number, o.reply
     ), said AS (
@@ -109,8 +111,12 @@ BEGIN
             reply_last = CASE WHEN reply = '{}' THEN -1 ELSE (head).last_seq END
           FROM closed WHERE keyed.ref = (head).ref AND keyed.key = (head).lease_key
     )
-    SELECT array_agg(ROW(nth, 'appended', NULL, head, false, false, number, cardinality(reply), NULL)::appended)
-      INTO plain FROM closed;
+    SELECT array_agg(ROW(nth, 'appended', NULL, head, false, false, number, cardinality(reply), NULL)::appended),
+           max(cardinality(reply)) FILTER (WHERE (head).messages = (head).max_messages)
+      INTO plain, pushing FROM closed;
+    IF pushing > 0 THEN
+        PERFORM push_out(ARRAY(SELECT head FROM unnest(plain)), pushing);
+    END IF;
     RETURN plain;
 END
 $$;

@@ -66,20 +66,22 @@ $$;
 CREATE FUNCTION append_plain(ops batch[], here bytea) RETURNS appended[] LANGUAGE plpgsql AS $$
 DECLARE
     plain appended[];
+    pushing int;
 BEGIN
     WITH grown AS (
         UPDATE sessions s SET
             version = s.version + 1, updated_at = greatest(o.now, s.updated_at), expires_at = deadline(s, o.now),
             shelf = greatest(o.now, s.updated_at) >> 26, due = deadline(s, o.now) >> 28,
             turns = s.turns + 1 + coalesce(o.offsets[cardinality(o.words)], 0),
-            messages = s.messages + cardinality(o.words), last_seq = s.last_seq + cardinality(o.words),
+            messages = least(s.messages + cardinality(o.words), s.max_messages),
+            first_seq = s.first_seq + greatest(s.messages + cardinality(o.words) - s.max_messages, 0),
+            last_seq = s.last_seq + cardinality(o.words),
             tokens = s.tokens + o.tokens, cost_nanos = s.cost_nanos + o.cost_nanos
           FROM unnest(ops) WITH ORDINALITY AS o
          WHERE o.space = here AND o.once IS NULL AND o.producer IS NULL AND cardinality(o.words) > 0
            AND s.key = o.key AND (o.whole OR s.owner = o.owner)
            AND (s.expires_at IS NULL OR s.expires_at > o.now)
-           AND s.max_turns IS NULL
-           AND (s.max_messages IS NULL OR s.messages + cardinality(o.words) <= s.max_messages)
+           AND has_room(s, cardinality(o.words))
            AND sound(s)
         RETURNING s AS head, o.ordinality::int AS nth, o.words, o.offsets,
                   s.turns - coalesce(o.offsets[cardinality(o.words)], 0) AS number
@@ -89,8 +91,12 @@ BEGIN
           FROM grown, unnest(words, offsets) WITH ORDINALITY AS word (body, step, place),
                LATERAL (SELECT (head).last_seq - cardinality(words) + place, number + step) AS its (seq, turn)
     )
-    SELECT array_agg(ROW(nth, 'appended', NULL, head, false, false, number, cardinality(words), NULL)::appended)
-      INTO plain FROM grown;
+    SELECT array_agg(ROW(nth, 'appended', NULL, head, false, false, number, cardinality(words), NULL)::appended),
+           max(cardinality(words)) FILTER (WHERE (head).messages = (head).max_messages)
+      INTO plain, pushing FROM grown;
+    IF pushing > 0 THEN
+        PERFORM push_out(ARRAY(SELECT head FROM unnest(plain)), pushing);
+    END IF;
     RETURN plain;
 END
 $$;

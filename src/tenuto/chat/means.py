@@ -1,0 +1,62 @@
+"""What taking turns works with: the rooms and ports that meet in a turn, and how long each of its parts may take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Protocol, TypeAlias
+
+from tenuto.assistants import Assistants
+from tenuto.chat.spending import Spending
+from tenuto.chat.timing import Span, no_span
+from tenuto.model.talk import TurnEnded
+from tenuto.model.trace import Trace
+from tenuto.model.values import Value
+from tenuto.ports import ChatModel, Clock, TraceStore
+from tenuto.sessions import Sessions
+
+Models: TypeAlias = Callable[[str | None], ChatModel]
+Observer: TypeAlias = Callable[[Trace], None]
+
+
+class Afterwards(Protocol):
+    """What follows a turn: titles and summaries."""
+
+    def follow(self, ended: TurnEnded) -> None:
+        """Start it, and return at once."""
+        ...
+
+    async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
+        """Wait until so many messages can be stored without pushing out any that no summary covers."""
+        ...
+
+
+class ChatLimits(Value, frozen=True, kw_only=True):
+    """How long a turn's parts may take, and how often a model may call for tools before it must answer."""
+
+    model_timeout: timedelta = timedelta(seconds=120)
+    tool_timeout: timedelta = timedelta(seconds=30)
+    tool_rounds: int = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """Everything a turn needs, put together once."""
+
+    sessions: Sessions
+    traces: TraceStore
+    assistants: Assistants
+    models: Models
+    spending: Spending
+    clock: Clock
+    afterwards: Afterwards
+    titles_by_model: bool = False
+    limits: ChatLimits = field(default_factory=ChatLimits)
+    span: Span = no_span
+    observers: list[Observer] = field(default_factory=list)
+
+    def tell(self, trace: Trace) -> None:
+        """Tell the observers of a turn that ended."""
+        for observer in self.observers:
+            observer(trace)

@@ -1,0 +1,311 @@
+"""One turn that has begun, until it is stored or given up.
+
+No lock or transaction is held while the model thinks: the turn's lease covers that time, is renewed while the model
+works, and ends by itself when this process dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from tenuto.chat.answering import Answer, Answering
+from tenuto.chat.means import Means
+from tenuto.chat.opening import Begun
+from tenuto.chat.request import Reply
+from tenuto.chat.timing import Steps
+from tenuto.chat.toolbox import Emit, Toolbox, wanted
+from tenuto.context import Counter, assemble, encoding_for, room_of
+from tenuto.errors import TenutoError, TooLarge, TurnLost, Unavailable, code_of
+from tenuto.model import Appended, Changes, Closing, Draft, OpenTurn, Role, Session, text_part
+from tenuto.model.policy import OnStoreDown
+from tenuto.model.prompt import Kind, Piece, Prompt
+from tenuto.model.talk import Asking, ToolCall
+from tenuto.model.trace import Trace
+from tenuto.model.values import JsonObject
+from tenuto.ports import SelfServing
+from tenuto.sessions import fresh_id
+from tenuto.sessions.titles import opening_changes
+
+_log = logging.getLogger(__name__)
+
+
+class Turn:
+    """What is known while one turn is being answered."""
+
+    def __init__(self, means: Means, begun: Begun, steps: Steps, emit: Emit) -> None:
+        self._means = means
+        self._begun = begun
+        self._steps = steps
+        self._emit = emit
+        self._began_at = means.clock()
+        self._prompt: Prompt | None = None
+        self._degraded: list[str] = [] if begun.turn is not None else ["store"]
+        self._model = means.models(begun.assistant.model)
+        self._counter = Counter(*encoding_for(self._model.name))
+        self._toolbox = Toolbox(
+            tools=begun.assistant.tools, turn=begun.asked, timeout=means.limits.tool_timeout, emit=emit
+        )
+        self._answering = Answering(
+            model=self._model,
+            tools=begun.assistant.tools,
+            toolbox=self._toolbox,
+            counter=self._counter,
+            steps=steps,
+            emit=emit,
+            rounds=means.limits.tool_rounds,
+            timeout=means.limits.model_timeout,
+            room=0,
+        )
+
+    async def answered(self) -> Reply:
+        """The turn, from its beginning to its end; whatever goes wrong, the session is free again afterwards."""
+        try:
+            async with self._holding():
+                await self._look_up()
+                answer = await self._ask()
+            return await self._finish(answer)
+        except BaseException as ended:
+            # Also when the caller has gone: the words stay, and the same key resumes.
+            await asyncio.shield(self._give_up(ended))
+            raise
+
+    @asynccontextmanager
+    async def _holding(self) -> AsyncIterator[None]:
+        """Renew the turn's lease for as long as this is open."""
+        keeper = asyncio.create_task(self._keep(self._begun.turn), name="tenuto lease")
+        try:
+            yield
+        finally:
+            keeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await keeper
+
+    async def _keep(self, turn: OpenTurn | None) -> None:
+        while turn is not None:
+            await asyncio.sleep(turn.lease.total_seconds() / 3)
+            try:
+                await self._means.sessions.renew(turn)
+            except TurnLost:
+                return
+            except Unavailable as away:
+                _log.warning("a turn's lease was not renewed: %s", away)
+
+    async def _look_up(self) -> None:
+        """Run the tools that do not wait for a model's wish."""
+        assistant = self._begun.assistant
+        for tool in assistant.tools:
+            if tool.spec.name not in assistant.first or not isinstance(tool, SelfServing):
+                continue
+            arguments = wanted(tool, self._begun.asked)
+            if arguments is not None:
+                with self._steps.step("tools"):
+                    await self._toolbox.run(ToolCall(id=fresh_id(), name=tool.spec.name, arguments=arguments))
+
+    async def _ask(self) -> Answer:
+        answer = self._answering.answer
+        if self._toolbox.reply is not None:
+            answer.text, answer.model = self._toolbox.reply, "none"
+            return answer
+        begun = self._begun
+        with self._steps.step("assemble"):
+            materials = replace(begun.materials, evidence=self._evidence())
+            policies = begun.assistant.policies
+            self._prompt = assemble(materials, begun.assistant.prompt, policies.context, self._counter)
+        self._answering.room = room_of(begun.assistant.prompt, self._counter) - self._prompt.manifest.total
+        asking = Asking(
+            messages=self._prompt.messages,
+            tools=tuple(tool.spec for tool in begun.assistant.tools),
+            reply_tokens=begun.assistant.prompt.reply,
+            stable=self._prompt.stable,
+            results=tuple(self._toolbox.results),
+            turn=begun.asked,
+        )
+        return await self._answering.run(asking)
+
+    def _evidence(self) -> tuple[Piece, ...] | None:
+        return self._toolbox.pieces if self._toolbox.pieces is not None else self._begun.materials.evidence
+
+    async def _finish(self, answer: Answer) -> Reply:
+        begun = self._begun
+        if begun.assistant.mend is not None:
+            answer.text = begun.assistant.mend(answer.text, tuple(self._toolbox.results), begun.asked)
+        self._count(answer)
+        trace = self._trace(answer)
+        session = await self._stored(answer, trace)
+        trace = replace(trace, steps=self._steps.taken, degraded=tuple(self._degraded))
+        self._means.tell(trace)
+        return replace(reply_of(trace, session), created=begun.created)
+
+    def _count(self, answer: Answer) -> None:
+        """Models that report no usage have it counted for them: what they saw and what they said."""
+        if not answer.input_tokens and self._prompt is not None:
+            answer.input_tokens = self._prompt.manifest.total
+        if not answer.output_tokens:
+            answer.output_tokens = self._counter.count(answer.text)
+        if answer.fell_back:
+            self._degraded.append("fallback_model")
+        if self._toolbox.failed:
+            self._degraded.append("tools")
+
+    async def _stored(self, answer: Answer, trace: Trace) -> Session | None:
+        begun, turn = self._begun, self._begun.turn
+        if turn is None:
+            return None
+        usage = answer.usage
+        claim = self._claim()
+        closing = Closing(reply=self._drafts(answer, trace), usage=usage, changes=self._changes(claim), trace=trace)
+        try:
+            with self._steps.step("finish"):
+                await self._means.afterwards.secure(
+                    begun.ended(turn.session), covered=begun.materials.covered, adding=len(closing.reply)
+                )
+                done = await self._closed(turn, closing)
+        except Unavailable:
+            if begun.assistant.policies.sessions.on_store_down is not OnStoreDown.STATELESS:
+                raise
+            _log.warning("an answer was given but not stored: the store is away")
+            self._degraded.append("store")
+            return None
+        await self._means.spending.add(begun.scope, usage)
+        loaded = (*turn.window, *done.messages)
+        ended = begun.ended(done.session, answer.text, claim is not None, loaded, self._taken())
+        self._means.afterwards.follow(ended)
+        return done.session
+
+    async def _closed(self, turn: OpenTurn, closing: Closing) -> Appended:
+        """Finish; where the head is full of what others put there, the answer is kept and our notes are not."""
+        try:
+            return await self._means.sessions.finish(turn, closing)
+        except TooLarge:
+            if closing.changes is None:
+                raise
+            _log.warning("a session's head is full: the turn's state was not kept")
+            return await self._means.sessions.finish(turn, replace(closing, changes=None))
+
+    def _taken(self) -> int:
+        """The tokens of the prompt that talk cannot have."""
+        entries = self._prompt.manifest.entries if self._prompt is not None else ()
+        return sum(entry.tokens for entry in entries if entry.kind in (Kind.SYSTEM, Kind.PREFERENCES))
+
+    def _drafts(self, answer: Answer, trace: Trace) -> tuple[Draft, ...]:
+        """The reply as it is stored: calls with their results, then the words."""
+        told: JsonObject = {"trace": trace.id, "model": answer.model}
+        if answer.offline:
+            told["offline"] = True
+        if self._degraded:
+            told["degraded"] = list(self._degraded)
+        if self._toolbox.data:
+            told["data"] = self._toolbox.data
+        if self._begun.request.key is not None:
+            told["key"] = self._begun.request.key
+        final = (Role.ASSISTANT, (text_part(answer.text),))
+        parts = [*answer.exchanges, final]
+        now = self._means.clock()
+        return tuple(
+            self._counter.counted(
+                Draft(
+                    id=fresh_id(),
+                    role=role,
+                    sent_at=now,
+                    parts=content,
+                    speaker=self._begun.speaker,
+                    persona=self._begun.scope.persona,
+                    metadata=told if place == len(parts) - 1 else {},
+                )
+            )
+            for place, (role, content) in enumerate(parts)
+        )
+
+    def _changes(self, claim: Changes | None) -> Changes | None:
+        begun = self._begun
+        assert begun.turn is not None
+        session = begun.turn.session
+        name = begun.assistant.name
+        context: JsonObject = {}
+        if self._toolbox.state:
+            context[name] = {**begun.asked.state, **self._toolbox.state}
+        if session.context.get("language") is None:
+            context["language"] = begun.materials.language.value
+        metadata = dict(claim.metadata) if claim is not None else {}
+        if session.metadata.get("assistant") != name:
+            metadata["assistant"] = name
+        start = begun.materials.window_start
+        moved = start if start > session.window_start else UNSET
+        if not context and not metadata and moved is UNSET:
+            return None
+        return Changes(context=context, metadata=metadata, window_start=moved)
+
+    def _claim(self) -> Changes | None:
+        """What this turn stores when it is the one to have a title made."""
+        assert self._begun.turn is not None
+        asked, session = self._begun.asked, self._begun.turn.session
+        return opening_changes(
+            session, asked.question, asked.language, self._means.clock(), model=self._means.titles_by_model
+        )
+
+    def _trace(self, answer: Answer, error: str | None = None) -> Trace:
+        begun = self._begun
+        return Trace(
+            id=begun.trace_id,
+            session_id=begun.session_id,
+            turn_id=begun.turn.id if begun.turn is not None else "",
+            number=begun.number,
+            began_at=self._began_at,
+            assistant=begun.assistant.name,
+            persona=begun.scope.persona,
+            request=begun.asked.question,
+            answer=answer.text,
+            model=answer.model or self._model.name,
+            offline=answer.offline,
+            manifest=self._prompt.manifest if self._prompt is not None else None,
+            tools=tuple(self._toolbox.runs),
+            steps=dict(self._steps.taken),
+            input_tokens=answer.input_tokens,
+            output_tokens=answer.output_tokens,
+            cost_nanos=answer.cost_nanos,
+            degraded=tuple(self._degraded),
+            error=error,
+            data=self._toolbox.data,
+        )
+
+    async def _give_up(self, ended: BaseException) -> None:
+        """Give the session free without an answer, and leave a trace of why."""
+        if self._begun.turn is None:
+            return
+        trace = self._trace(self._answering.answer, error=code_of(ended))
+        self._means.tell(trace)
+        # What a model has charged for is spent, answer or not.
+        closing = Closing(abandoned=True, usage=self._answering.answer.usage, trace=trace)
+        try:
+            await self._means.sessions.finish(self._begun.turn, closing)
+        except TenutoError as failed:
+            # Lost or away: then the lease runs out by itself.
+            _log.info("a turn could not be given up: %s", failed.code)
+
+
+def reply_of(trace: Trace, session: Session | None) -> Reply:
+    """A finished turn, as its caller is told of it."""
+    return Reply(
+        session_id=trace.session_id,
+        trace_id=trace.id,
+        turn=trace.number,
+        assistant=trace.assistant,
+        text=trace.answer,
+        model=trace.model,
+        offline=trace.offline,
+        title=session.title if session is not None else "",
+        input_tokens=trace.input_tokens,
+        output_tokens=trace.output_tokens,
+        cost_nanos=trace.cost_nanos,
+        manifest=trace.manifest,
+        degraded=trace.degraded,
+        data=trace.data,
+        steps=trace.steps,
+    )

@@ -1,0 +1,102 @@
+"""An installation that stays open in a thread of its own, so that the main thread can wait for the keyboard.
+
+Reading a line with editing and recall blocks its thread, and only the main one hears Ctrl-C. Titles, summaries and
+leases must not wait for either, so the event loop runs elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from tenuto.app import Tenuto, open_app
+from tenuto.chat import Chat
+from tenuto.settings import Settings
+
+_Answer = TypeVar("_Answer")
+
+
+class Aside:
+    """An open installation and its chat."""
+
+    def __init__(self, app: Tenuto, chat: Chat) -> None:
+        self.app = app
+        self.chat = chat
+        self._loop = asyncio.get_running_loop()
+        self._holder = asyncio.current_task()
+        self._leaving = asyncio.Event()
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, _Answer]]) -> _Answer:
+        """Have the work done there, and wait for it. Ctrl-C cancels it, and is raised once it has ended."""
+        ended = threading.Event()
+        tasks: list[asyncio.Task[_Answer]] = []
+
+        def begin() -> None:
+            task = self._loop.create_task(work())
+            task.add_done_callback(lambda _: ended.set())
+            tasks.append(task)
+
+        self._loop.call_soon_threadsafe(begin)
+        try:
+            ended.wait()
+        except KeyboardInterrupt:
+            # Behind `begin`, whenever that comes.
+            self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+            ended.wait()
+            raise
+        return tasks[0].result()
+
+    async def stay(self) -> None:
+        """Return when `leave` was called."""
+        await self._leaving.wait()
+
+    def leave(self, ended: Future[None]) -> None:
+        """Close everything: titles and summaries under way get some seconds, unless Ctrl-C is pressed again."""
+        self._loop.call_soon_threadsafe(self._leaving.set)
+        try:
+            ended.result()
+        except KeyboardInterrupt:
+            assert self._holder is not None
+            self._loop.call_soon_threadsafe(self._holder.cancel)
+            raise
+
+
+@contextmanager
+def opened_aside(settings: Settings) -> Iterator[Aside]:
+    """Open what the settings name, with its chat, for as long as the block lasts.
+
+    Raises:
+        TenutoError: as opening it does.
+    """
+    opened: Future[Aside] = Future()
+    ended: Future[None] = Future()
+    threading.Thread(target=_live, args=(settings, opened, ended), name="tenuto", daemon=True).start()
+    aside = opened.result()
+    try:
+        yield aside
+    finally:
+        aside.leave(ended)
+
+
+def _live(settings: Settings, opened: Future[Aside], ended: Future[None]) -> None:
+    """The thread: whatever goes wrong is told to whoever waits."""
+    try:
+        asyncio.run(_hold(settings, opened))
+    except BaseException as failure:
+        (ended if opened.done() else opened).set_exception(failure)
+    else:
+        ended.set_result(None)
+
+
+async def _hold(settings: Settings, opened: Future[Aside]) -> None:
+    # As other commands do: a cache in front of the store would only cost connections.
+    async with open_app(replace(settings, l1=False), sweeping=False) as app:
+        aside = Aside(app, await app.chat())
+        opened.set_result(aside)
+        await aside.stay()

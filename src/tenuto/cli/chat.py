@@ -1,0 +1,65 @@
+"""`tenuto chat`: talk to an assistant in the terminal, or ask it one thing."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tenuto.cli.options import LOCAL, Site, StoreUrl, Tenant, User, caller
+from tenuto.cli.running import make_folder
+from tenuto.errors import Invalid
+from tenuto.model.values import checked_id
+from tenuto.settings import read_settings
+
+
+def chat(
+    message: Annotated[
+        str | None, typer.Argument(metavar="[MESSAGE]", help="Answer this and end; else what is piped in, else talk.")
+    ] = None,
+    assistant: Annotated[
+        str | None,
+        typer.Option("--assistant", metavar="NAME", help="Who answers; else the session's, else the default."),
+    ] = None,
+    persona: Annotated[
+        str | None, typer.Option("--persona", metavar="ID", help="As which of the assistant's characters.")
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="Go on with this session; else a new one begins.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="The model that answers, instead of TENUTO_MODEL.")
+    ] = None,
+    no_stream: Annotated[bool, typer.Option("--no-stream", help="Print each answer when it is whole.")] = False,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each answer as a JSON document.")] = False,
+) -> None:
+    """Talk to an assistant; it answers in your language.
+
+    /help lists what can be typed besides words. Ctrl-C stops an answer, Ctrl-D leaves.
+    """
+    scope = caller(tenant, site, user)
+    if session is not None:
+        checked_id(session, "the session id")
+    settings = read_settings(store=store, model=model)
+    words = message if message is not None else _piped()
+    make_folder(settings)
+    # Only this command pays for assistants, tokenizer and models.
+    from tenuto.cli.conversation import Conversation, Manner, converse
+
+    manner = Manner(assistant=assistant, persona=persona, streams=not no_stream, as_json=as_json)
+    converse(settings, lambda aside: Conversation(aside, scope, manner, session), words)
+
+
+def _piped() -> str | None:
+    """What comes on standard input, read to its end; `None` where somebody sits at a keyboard."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return None
+    try:
+        return sys.stdin.buffer.read().decode().strip()
+    except UnicodeDecodeError:
+        raise Invalid("what came on standard input is not UTF-8 text") from None

@@ -1,0 +1,310 @@
+"""A conversation at the terminal: one question after the other, answers as they come, commands between them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from typing import Final
+
+import typer
+
+from tenuto.assistants import Assistant, in_language
+from tenuto.chat import Answered, ChatRequest, Reply, Started, ToolEnded, ToolStarted
+from tenuto.chat.shape import reply_json
+from tenuto.cli.aside import Aside, opened_aside
+from tenuto.cli.keyboard import Keyboard
+from tenuto.cli.screen import counted, show_json, visible
+from tenuto.cli.sessions import show_sessions
+from tenuto.cli.tracing import show_manifest, show_trace
+from tenuto.errors import Invalid, SessionNotFound, TenutoError
+from tenuto.llm import OFFLINE
+from tenuto.model import Changes, Page, Role, Scope, Session, SessionQuery
+from tenuto.model.policy import OnMissing
+from tenuto.model.prompt import Language
+from tenuto.model.talk import Said
+from tenuto.model.values import Value
+from tenuto.settings import Settings
+
+_PROMPT: Final = "> "
+# What is shown of a session that goes on, and what of it can be recalled with the up key.
+_SHOWN: Final = 2
+_RECALLED: Final = 100
+_LISTED: Final = 20
+
+
+class Manner(Value, frozen=True, kw_only=True):
+    """How the talk is held."""
+
+    assistant: str | None = None
+    persona: str | None = None
+    streams: bool = True
+    as_json: bool = False
+
+
+def converse(settings: Settings, begin: Callable[[Aside], Conversation], words: str | None) -> None:
+    """Answer the words and end; without any, talk until the user leaves."""
+    with opened_aside(settings) as aside:
+        talk = begin(aside)
+        talk.begin()
+        if words is not None:
+            talk.answer_once(words)
+        else:
+            talk.go_on()
+
+
+class Conversation:
+    """One user's talk with one assistant, on the store itself."""
+
+    def __init__(self, aside: Aside, scope: Scope, manner: Manner, session_id: str | None) -> None:
+        self._aside = aside
+        self._app = aside.app
+        self._scope = scope
+        self._manner = manner
+        self._session_id = session_id
+        self._last: Reply | None = None
+        self._commands: Mapping[str, tuple[Callable[[str], None], str]] = {
+            "reset": (self._reset, "forget what was said, and keep the session"),
+            "title": (self._title, "show the title; with words behind it, change it"),
+            "why": (self._why, "what the model saw for the last answer: the budget as a bar, and every part"),
+            "trace": (self._trace, "everything about the last turn: tools, steps, context"),
+            "retry": (self._retry, "answer the last question again"),
+            "sessions": (self._sessions, "list your sessions"),
+            "new": (self._new, "begin a new session"),
+            "help": (self._help, "this list"),
+            "quit": (self._quit, "leave; so does Ctrl-D"),
+        }
+
+    def begin(self) -> None:
+        """Look whether assistant, character and session are there.
+
+        Raises:
+            TenutoError: one of them is not.
+        """
+        self._assistant, session = self._aside.run(self._found)
+        self._persona = self._assistant.persona(self._manner.persona)
+        self._going_on = session is not None
+
+    async def _found(self) -> tuple[Assistant, Session | None]:
+        known = self._aside.chat.assistants
+        if self._session_id is None:
+            return known.find(self._manner.assistant), None
+        try:
+            session = await self._app.sessions.get(self._scope, self._session_id)
+        except SessionNotFound:
+            assistant = known.find(self._manner.assistant)
+            if assistant.policies.sessions.on_missing is OnMissing.ERROR:
+                raise
+            return assistant, None
+        own = session.metadata.get("assistant")
+        return known.find(self._manner.assistant or (own if own in known.names else None)), session
+
+    # One question
+
+    def answer_once(self, words: str) -> None:
+        """Answer and end; an error is the command's."""
+        self._answer(self._request(text=words))
+        if self._session_id is not None and sys.stderr.isatty() and not self._manner.as_json:
+            typer.secho(f"(go on: {self._again()})", dim=True, err=True)
+
+    def _request(self, *, text: str = "", regenerate: bool = False) -> ChatRequest:
+        return ChatRequest(
+            text=text,
+            session_id=self._session_id,
+            assistant=self._manner.assistant,
+            persona=self._manner.persona,
+            regenerate=regenerate,
+        )
+
+    def _answer(self, request: ChatRequest) -> None:
+        """Have the turn taken and show the answer, whole or word by word."""
+        screen = _Screen(quiet=self._manner.as_json or not self._manner.streams)
+        try:
+            reply = self._aside.run(lambda: self._told(request, screen))
+        except (TenutoError, KeyboardInterrupt):
+            screen.end()
+            raise
+        self._last = reply
+        if self._manner.as_json:
+            show_json(reply_json(reply))
+            return
+        screen.finish(reply.text)
+        if reply.degraded:
+            typer.secho(f"(degraded: without {', '.join(reply.degraded)})", fg="yellow", err=True)
+
+    async def _told(self, request: ChatRequest, screen: _Screen) -> Reply:
+        # Cancelled or not, the turn must have ended before we go on, and a generator ends when it is closed.
+        async with aclosing(self._aside.chat.stream(self._scope, request)) as events:  # type: ignore[type-var]
+            async for event in events:
+                match event:
+                    case Started(session_id=session_id):
+                        self._session_id = session_id
+                    case Answered(reply=reply):
+                        self._session_id = reply.session_id
+                        return reply
+                    case _:
+                        screen.show(event)
+        raise AssertionError("a turn ends with its answer or with an error")
+
+    # Many questions
+
+    def go_on(self) -> None:
+        """Read and answer until the user leaves."""
+        keyboard = Keyboard(_PROMPT, [f"/{name}" for name in self._commands], on_stderr=self._manner.as_json)
+        self._say(self._introduction())
+        if self._going_on:
+            self._aside.run(lambda: self._recall(keyboard))
+        while (line := keyboard.line()) is not None:
+            try:
+                self._do(line)
+            except KeyboardInterrupt:
+                self._say("(stopped; what you said is kept, and /retry answers it)")
+            except EOFError:
+                break
+            except TenutoError as error:
+                typer.secho(f"{error.code}: {visible(str(error))}", fg="red", err=True)
+        if self._session_id is not None:
+            self._say(f"(go on later: {self._again()})")
+
+    def _introduction(self) -> str:
+        """Who answers, in one line."""
+        names = self._persona.names if self._persona is not None else self._assistant.titles
+        who = visible(in_language(names, Language.ENGLISH) or self._assistant.name)
+        model = self._aside.chat.model_of(self._assistant).name
+        if model == OFFLINE:
+            how = "the offline model: no key, no network (--model openai:gpt-5.4-mini or TENUTO_MODEL for another)"
+        else:
+            how = visible(model)
+        return f"{who} answers, with {how}. /help lists commands, Ctrl-D leaves."
+
+    async def _recall(self, keyboard: Keyboard) -> None:
+        """Show how the talk stood, and let earlier words be recalled."""
+        assert self._session_id is not None
+        page = await self._app.sessions.messages(self._scope, self._session_id, Page(limit=_RECALLED))
+        talk = [message for message in page.messages if message.role in (Role.USER, Role.ASSISTANT) and message.text]
+        for message in talk:
+            if message.role is Role.USER:
+                keyboard.remember(message.text)
+        self._say(f"({visible(page.session.title) or page.session.id}: {counted(page.session.messages, 'message')})")
+        for message in talk[-_SHOWN:]:
+            mark = _PROMPT if message.role is Role.USER else ""
+            typer.secho(mark + visible(message.text, lines=True), dim=True, err=self._manner.as_json)
+
+    def _do(self, line: str) -> None:
+        """A command, or words: what begins with a slash and one word of letters is a command, `//` is a slash."""
+        name, _, rest = line.partition(" ")
+        if not name.startswith("/") or not name[1:].isalpha():
+            self._answer(self._request(text=line[1:] if line.startswith("//") else line))
+        elif name[1:] in self._commands:
+            self._commands[name[1:]][0](rest.strip())
+        else:
+            raise Invalid("there is no such command; /help lists those there are")
+
+    # Commands
+
+    def _reset(self, _: str) -> None:
+        session_id = self._present()
+        self._aside.run(lambda: self._app.sessions.reset(self._scope, session_id))
+        self._last = None
+        self._say("(forgotten; the session is empty)")
+
+    def _title(self, title: str) -> None:
+        session_id = self._present()
+        if title:
+            changes = Changes(title=title)
+            session = self._aside.run(lambda: self._app.sessions.patch(self._scope, session_id, changes))
+        else:
+            session = self._aside.run(lambda: self._app.sessions.get(self._scope, session_id))
+        self._say(visible(session.title) or "(no title)")
+
+    def _why(self, _: str) -> None:
+        if self._last is not None:
+            show_manifest(self._last.manifest)
+            return
+        session_id = self._present()
+        found = self._aside.run(lambda: self._app.store.traces(self._scope, session_id, _LISTED))
+        answered = next((trace for trace in found if trace.error is None), None)
+        if answered is None:
+            raise Invalid("nothing was answered yet")
+        show_manifest(answered.manifest)
+
+    def _trace(self, _: str) -> None:
+        session_id = self._present()
+        found = self._aside.run(lambda: self._app.store.traces(self._scope, session_id, 1))
+        if not found:
+            raise Invalid("there is no trace of this session's turns")
+        show_trace(found[0])
+
+    def _retry(self, _: str) -> None:
+        self._present()
+        self._answer(self._request(regenerate=True))
+
+    def _sessions(self, _: str) -> None:
+        query = SessionQuery(limit=_LISTED)
+        show_sessions(self._aside.run(lambda: self._app.sessions.list(self._scope, query)))
+
+    def _new(self, _: str) -> None:
+        self._session_id, self._last = None, None
+        self._say("(a new session begins with your next words)")
+
+    def _help(self, _: str) -> None:
+        width = max(map(len, self._commands))
+        for name, (_do, about) in self._commands.items():
+            typer.echo(f"/{name:<{width}}  {about}")
+        typer.echo("Everything else is said to the assistant; begin with // to say something that begins with a slash.")
+
+    def _quit(self, _: str) -> None:
+        raise EOFError
+
+    def _present(self) -> str:
+        if self._session_id is None:
+            raise Invalid("nothing was said yet")
+        return self._session_id
+
+    def _again(self) -> str:
+        """The command that goes on with this session."""
+        scope = self._scope
+        named = (("--tenant", scope.tenant if scope.tenant != "local" else ""), ("--site", scope.site))
+        options = [f"{option} {value}" for option, value in (*named, ("--user", scope.user or "")) if value]
+        return visible(" ".join(["tenuto chat --session", str(self._session_id), *options]))
+
+    def _say(self, text: str) -> None:
+        """A word of ours, told from the assistant's by its looks; JSON keeps standard output to itself."""
+        typer.secho(text, dim=True, err=self._manner.as_json)
+
+
+class _Screen:
+    """Prints an answer as it comes."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._shown = ""
+
+    def show(self, event: Said | ToolStarted | ToolEnded) -> None:
+        """Some words, or a tool at work."""
+        if self._quiet:
+            return
+        match event:
+            case Said(text=text):
+                self._shown += text
+                typer.echo(visible(text, lines=True), nl=False)
+            case ToolStarted():
+                self.end()
+            case ToolEnded(name=name, milliseconds=taken, failed=failed):
+                told = f"[{name} {'failed: ' + failed if failed else f'{taken:,.0f} ms'}]"
+                typer.secho(visible(told), dim=True, err=True)
+
+    def finish(self, answer: str) -> None:
+        """The rest of the answer; all of it where the assistant has put other words in place of those streamed."""
+        if answer.startswith(self._shown):
+            typer.echo(visible(answer.removeprefix(self._shown), lines=True))
+        else:
+            self.end()
+            typer.echo(visible(answer, lines=True))
+        self._shown = ""
+
+    def end(self) -> None:
+        """Begin a new line where one is open."""
+        if self._shown:
+            typer.echo()
+        self._shown = ""

@@ -1,0 +1,59 @@
+"""Lines from the keyboard, with editing and recall where the terminal can."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+
+class Keyboard:
+    """Reads lines. What was typed is kept in memory alone: the words themselves are in the store."""
+
+    def __init__(self, prompt: str, commands: Sequence[str], *, on_stderr: bool = False) -> None:
+        self._prompt = prompt
+        self._commands = tuple(commands)
+        # Where standard output is not watched, or is somebody else's, the prompt must not be on it.
+        self._on_stderr = on_stderr or not sys.stdout.isatty()
+        try:
+            import readline
+        except ImportError:
+            # Some builds of Python come without; lines can be read all the same.
+            self._readline = None
+            return
+        self._readline = readline
+        readline.clear_history()
+        readline.set_completer(self._completed)
+        readline.set_completer_delims("")
+        # GNU's readline and the one of macOS say it differently.
+        readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
+
+    def line(self) -> str | None:
+        """The next line that says something; `None` when there will be no more. Ctrl-C empties the line."""
+        while True:
+            try:
+                words = self._read().strip()
+            except KeyboardInterrupt:
+                typer.echo(err=self._on_stderr)
+                continue
+            except EOFError:
+                typer.echo(err=self._on_stderr)
+                return None
+            if words:
+                return words
+
+    def remember(self, words: str) -> None:
+        """Let these be recalled as if they had been typed."""
+        if self._readline is not None:
+            self._readline.add_history(words)
+
+    def _read(self) -> str:
+        if not self._on_stderr:
+            return input(self._prompt)
+        typer.echo(self._prompt, nl=False, err=True)
+        return input()
+
+    def _completed(self, begun: str, number: int) -> str | None:
+        found = [command for command in self._commands if begun.startswith("/") and command.startswith(begun)]
+        return found[number] if number < len(found) else None

@@ -1,0 +1,114 @@
+"""`tenuto traces`: what turns were like."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from tenuto.app import Tenuto
+from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
+from tenuto.cli.running import run
+from tenuto.cli.screen import age, show_json, show_table
+from tenuto.cli.tracing import outcome, show_trace
+from tenuto.errors import SessionNotFound, TraceNotFound
+from tenuto.model import Scope
+from tenuto.model.trace import TRACES_KEPT, Trace
+from tenuto.model.values import checked_id
+from tenuto.ports import utc_now
+from tenuto.sessions.traces import latest_traces, trace_named
+
+traces = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at turns: what the model saw, and why.")
+
+
+@traces.command("list")
+def list_traces(
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="Of this session; else of those changed last.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=TRACES_KEPT, metavar="N", help="At most so many.")] = 20,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List turns, newest first."""
+    scope = caller(tenant, site, user)
+    if session is not None:
+        checked_id(session, "the session id")
+    found = run(lambda app: _found(app, scope, session, limit), store=store, reading_only=True)
+    if as_json:
+        # With the assistants behind it, more to load than a table needs.
+        from tenuto.chat.shape import trace_json
+
+        show_json({"traces": [trace_json(trace) for trace in found]})
+    elif not found:
+        typer.echo("No traces.")
+    else:
+        now = utc_now()
+        columns = ("SESSION", "TURN", "ASSISTANT", "MODEL", "OUTCOME", "TOKENS", "MS", "AGE", "REQUEST")
+        numbers = ("TURN", "TOKENS", "MS", "AGE")
+        show_table(columns, [_row(trace, now) for trace in found], flexible="REQUEST", numbers=numbers)
+
+
+async def _found(app: Tenuto, scope: Scope, session_id: str | None, limit: int) -> tuple[Trace, ...]:
+    if session_id is None:
+        return await latest_traces(app.store, app.sessions, scope, limit)
+    return await app.store.traces(scope, session_id, limit)
+
+
+def _row(trace: Trace, now: datetime) -> tuple[str, ...]:
+    return (
+        trace.session_id,
+        str(trace.number),
+        trace.assistant,
+        trace.model,
+        outcome(trace),
+        f"{trace.input_tokens + trace.output_tokens:,}",
+        f"{sum(trace.steps.values()):,.1f}",
+        age(trace.began_at, now),
+        trace.request,
+    )
+
+
+@traces.command("show")
+def show_one(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The trace's id, or its session's.")],
+    turn: Annotated[
+        int | None, typer.Option("--turn", min=1, metavar="N", help="Which turn of the session; else the newest.")
+    ] = None,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one turn: request, answer, tools, a timeline of its steps, and what the model saw."""
+    scope = caller(tenant, site, user)
+    checked_id(name, "the id")
+    trace = run(lambda app: _one(app, scope, name, turn), store=store, reading_only=True)
+    if as_json:
+        # See list_traces.
+        from tenuto.chat.shape import trace_json
+
+        show_json(trace_json(trace))
+    else:
+        show_trace(trace)
+
+
+async def _one(app: Tenuto, scope: Scope, name: str, turn: int | None) -> Trace:
+    """The trace of that name; or of the session of that name the one of this turn, or the newest."""
+    if turn is None:
+        try:
+            return await trace_named(app.store, scope, name)
+        except TraceNotFound:
+            pass
+    try:
+        found = await app.store.traces(scope, name, 1, before=None if turn is None else turn + 1)
+    except SessionNotFound:
+        raise TraceNotFound from None
+    if not found or (turn is not None and found[0].number != turn):
+        raise TraceNotFound
+    return found[0]

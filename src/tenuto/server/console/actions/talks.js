@@ -1,0 +1,95 @@
+/** Talks: open one, begin one, read further back. A talk that is being answered goes on when another one is opened. */
+
+import { api } from "../api.js";
+import { fresh, itemsOf, lastSeq, numbered } from "../items.js";
+import { Problem } from "../problem.js";
+import { currentTalk } from "../state.js";
+import { refused } from "./house.js";
+
+const NEW = {
+  id: null,
+  title: "",
+  assistant: null,
+  items: [],
+  more: false,
+  loading: false,
+  problem: null,
+  running: null,
+};
+
+export function talkActions(store) {
+  function change(key, patch) {
+    store.change((state) => {
+      const talk = state.talks[key];
+      if (!talk) return {};
+      return { talks: { ...state.talks, [key]: { ...talk, ...(typeof patch === "function" ? patch(talk) : patch) } } };
+    });
+  }
+
+  /** Put a talk on screen, and let go of those that nothing happens in. */
+  function show(talk) {
+    store.change((state) => {
+      const going = Object.values(state.talks).filter((each) => each.running !== null);
+      return {
+        talks: Object.fromEntries([...going, talk].map((each) => [each.key, each])),
+        current: talk.key,
+        choice: { ...state.choice, persona: talk.items.findLast((item) => item.persona)?.persona ?? null },
+        drawer: false,
+      };
+    });
+  }
+
+  async function open(id) {
+    const going = Object.values(store.get().talks).find((talk) => talk.id === id && talk.running !== null);
+    if (going) return show(going);
+    const talk = { ...NEW, key: fresh(), id, loading: true };
+    show(talk);
+    return load(talk.key);
+  }
+
+  async function load(key) {
+    const { id } = store.get().talks[key];
+    change(key, { loading: true, problem: null });
+    try {
+      const [session, page] = await Promise.all([api.session(id), api.messages(id)]);
+      const assistant = session.metadata.assistant ?? null;
+      change(key, {
+        title: session.title,
+        assistant,
+        items: itemsOf(page.messages),
+        more: page.more_before,
+        loading: false,
+      });
+      const talk = store.get().talks[key];
+      if (talk && store.get().current === key) show(talk);
+    } catch (error) {
+      const problem = Problem.from(error);
+      refused(store, problem);
+      change(key, { problem, loading: false });
+    }
+  }
+
+  async function older() {
+    const { key, id, items } = currentTalk(store.get());
+    try {
+      const page = await api.messages(id, { before: items[0].seq });
+      change(key, (talk) => ({ items: [...itemsOf(page.messages), ...talk.items], more: page.more_before }));
+    } catch (error) {
+      change(key, { problem: Problem.from(error) });
+    }
+  }
+
+  /** Learn which numbers the store gave to what was said last. */
+  async function settle(key) {
+    const talk = store.get().talks[key];
+    if (!talk?.id) return;
+    try {
+      const page = await api.messages(talk.id, { after: lastSeq(talk.items) });
+      change(key, (now) => ({ items: numbered(now.items, page.messages) }));
+    } catch {
+      // Without numbers a message cannot be edited until the page is loaded again; nothing else is lost.
+    }
+  }
+
+  return { change, open, load, older, settle, begin: () => show({ ...NEW, key: fresh() }) };
+}

@@ -1,0 +1,129 @@
+/** Turns: say something, hear the answer come in, stop it, have it again, or say something else instead. */
+
+import { api } from "../api.js";
+import { t } from "../i18n.js";
+import { fresh, waiting, words } from "../items.js";
+import { Problem } from "../problem.js";
+import { noteInAddress } from "../route.js";
+import { currentTalk } from "../state.js";
+import { refused } from "./house.js";
+
+// Titles are written behind the turn; this long after it they are there.
+const TITLE_AFTER = 1500;
+
+export function turnActions(store, talks, sessions) {
+  const stoppers = new Map();
+
+  function answer(talkKey, itemKey, patch) {
+    talks.change(talkKey, (talk) => ({
+      items: talk.items.map((item) =>
+        item.key === itemKey ? { ...item, ...(typeof patch === "function" ? patch(item) : patch) } : item,
+      ),
+    }));
+  }
+
+  /** One turn: put these items on screen, send the request, follow the events to the end. */
+  async function take(talk, items, again) {
+    const pending = items.at(-1).key;
+    const stopper = new AbortController();
+    stoppers.set(talk.key, stopper);
+    talks.change(talk.key, { items, running: pending });
+    store.change({ told: t("talk.thinking") });
+    try {
+      await follow(talk.key, pending, again, stopper.signal);
+    } catch (error) {
+      const ended = stopper.signal.aborted ? { status: "stopped" } : failed(error);
+      answer(talk.key, pending, { ...ended, again });
+    }
+    stoppers.delete(talk.key);
+    talks.change(talk.key, { running: null });
+    await Promise.all([talks.settle(talk.key), sessions.refresh()]);
+  }
+
+  function failed(error) {
+    const problem = Problem.from(error);
+    refused(store, problem);
+    return { status: "failed", problem };
+  }
+
+  async function follow(talkKey, itemKey, { request, key }, signal) {
+    for await (const [name, told] of api.chat(request, { key, signal })) {
+      if (name === "start") started(talkKey, itemKey, told);
+      else if (name === "delta") answer(talkKey, itemKey, (item) => ({ text: item.text + told.text }));
+      else if (name === "tool") answer(talkKey, itemKey, (item) => ({ tools: withTool(item.tools, told) }));
+      else if (name === "error") throw Problem.told(told);
+      else if (name === "done") return done(talkKey, itemKey, told);
+    }
+    throw new Problem("cut");
+  }
+
+  function started(talkKey, itemKey, told) {
+    talks.change(talkKey, { id: told.session_id });
+    answer(talkKey, itemKey, { trace: told.trace_id, text: "", tools: [] });
+    if (store.get().current === talkKey) noteInAddress(told.session_id);
+    if (told.created) sessions.refresh();
+  }
+
+  function done(talkKey, itemKey, reply) {
+    const { answer: text, trace_id: trace, model, offline, degraded, data } = reply;
+    // The last event has the last word: an assistant may mend what was streamed.
+    answer(talkKey, itemKey, { status: "done", text, trace, model, offline, degraded, data, reply, again: null });
+    talks.change(talkKey, { id: reply.session_id, assistant: reply.assistant, title: reply.title });
+    store.change({ told: text });
+    setTimeout(() => retitled(talkKey), TITLE_AFTER);
+  }
+
+  async function retitled(talkKey) {
+    await sessions.refresh();
+    const { talks: known, sessions: listed } = store.get();
+    const session = listed.items.find((each) => each.id === known[talkKey]?.id);
+    if (session) talks.change(talkKey, { title: session.title });
+  }
+
+  function say(text) {
+    const { choice } = store.get();
+    const talk = currentTalk(store.get());
+    const whose = talk.id ? { session_id: talk.id } : { assistant: choice.assistant };
+    const request = { message: text, ...whose, ...addressed(choice) };
+    if (!talk.id) talks.change(talk.key, { assistant: choice.assistant });
+    return take(talk, [...talk.items, words(text, choice.persona), waiting(choice.persona)], { request, key: fresh() });
+  }
+
+  /** Say something else instead of an earlier message; what followed it is forgotten. */
+  function edit(item, text) {
+    const talk = currentTalk(store.get());
+    const before = talk.items.slice(
+      0,
+      talk.items.findIndex((each) => each.key === item.key),
+    );
+    const request = { message: text, session_id: talk.id, edit: item.seq, ...addressed(item) };
+    return take(talk, [...before, words(text, item.persona), waiting(item.persona)], { request, key: fresh() });
+  }
+
+  /** Answer the last words anew. No key: each time is meant to be another answer. */
+  function regenerate() {
+    const talk = currentTalk(store.get());
+    const last = talk.items.findLastIndex((item) => item.kind === "words");
+    const { persona } = talk.items[last];
+    const request = { session_id: talk.id, regenerate: true, ...addressed({ persona }) };
+    return take(talk, [...talk.items.slice(0, last + 1), waiting(persona)], { request, key: null });
+  }
+
+  /** Send once more what failed or was stopped: by its key it is said once, however often it is sent. */
+  function retry(item) {
+    const talk = currentTalk(store.get());
+    return take(talk, [...talk.items.slice(0, -1), { ...waiting(item.persona), key: item.key }], item.again);
+  }
+
+  return { say, edit, regenerate, retry, stop: (talkKey) => stoppers.get(talkKey)?.abort() };
+}
+
+function addressed({ persona }) {
+  return persona ? { persona } : {};
+}
+
+function withTool(tools, { name, state, milliseconds = null }) {
+  const running = tools.findIndex((tool) => tool.name === name && tool.state === "started");
+  if (state === "started" || running === -1) return [...tools, { name, state, milliseconds }];
+  return tools.map((tool, place) => (place === running ? { name, state, milliseconds } : tool));
+}

@@ -1,0 +1,53 @@
+/** The server's routes, as functions. Addresses are relative, so the page also works behind a path of its own. */
+
+import { identity } from "./me.js";
+import { Problem } from "./problem.js";
+import { eventsOf } from "./sse.js";
+
+const PAGE = 50;
+
+export const api = {
+  health: () => json("GET", "healthz"),
+  assistants: async () => (await json("GET", "v1/assistants")).assistants,
+  sessions: ({ query = "", cursor = null } = {}) =>
+    json("GET", `v1/sessions?${asked({ limit: PAGE, q: query, cursor })}`),
+  session: (id) => json("GET", at(id)),
+  messages: (id, { before = null, after = null } = {}) =>
+    json("GET", `${at(id)}/messages?${asked({ limit: PAGE, before, after })}`),
+  rename: (id, title) => json("PATCH", at(id), { title }),
+  remove: (id) => request("DELETE", at(id)),
+  trace: (id) => json("GET", `v1/traces/${encodeURIComponent(id)}`),
+  chat,
+};
+
+/** Say something; the answer comes event by event. The same `key` never says it twice. */
+async function* chat(body, { key, signal }) {
+  const headers = key ? { "Idempotency-Key": key } : {};
+  const response = await request("POST", "v1/chat", { ...body, stream: true }, { headers, signal });
+  yield* eventsOf(response.body);
+}
+
+async function json(method, path, body) {
+  return (await request(method, path, body)).json();
+}
+
+async function request(method, path, body, { headers = {}, signal } = {}) {
+  const response = await fetch(path, {
+    method,
+    signal,
+    headers: { ...identity(), ...headers, ...(body && { "Content-Type": "application/json" }) },
+    body: body && JSON.stringify(body),
+    cache: "no-store",
+    credentials: "omit",
+  });
+  if (!response.ok) throw await Problem.of(response);
+  return response;
+}
+
+function at(id) {
+  return `v1/sessions/${encodeURIComponent(id)}`;
+}
+
+function asked(parameters) {
+  return new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== null && value !== ""));
+}

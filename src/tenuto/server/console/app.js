@@ -1,0 +1,90 @@
+/** The page begins here: state, actions, views, and the address that says which conversation is open. */
+
+import { houseActions } from "./actions/house.js";
+import { sessionActions } from "./actions/sessions.js";
+import { talkActions } from "./actions/talks.js";
+import { turnActions } from "./actions/turns.js";
+import { api } from "./api.js";
+import { currentLanguage, speak } from "./i18n.js";
+import { go, sessionInAddress } from "./route.js";
+import { currentTalk, makeStore } from "./state.js";
+import { paint } from "./theme.js";
+import { frameView } from "./views/frame.js";
+
+const store = makeStore();
+const house = houseActions(store);
+const sessions = sessionActions(store);
+const talks = talkActions(store);
+const turns = turnActions(store, talks, sessions);
+const actions = {
+  house,
+  sessions,
+  talks,
+  turns,
+  trace: api.trace,
+  start,
+  begin,
+  forget,
+  identify,
+  speak: switchTo,
+  paint: repaint,
+};
+
+let forgetView = () => {};
+
+/** Build every view anew, in the language and colours of now. */
+function mount() {
+  forgetView();
+  document.documentElement.lang = currentLanguage() === "zh" ? "zh-Hans" : "en";
+  const frame = frameView(actions);
+  document.body.replaceChildren(frame.node);
+  frame.draw(store.get());
+  forgetView = store.subscribe(frame.draw);
+}
+
+/** Learn what runs here, bring the list, open what the address names. */
+async function start() {
+  const known = await house.begin();
+  if (!known) return;
+  await Promise.all([sessions.refresh(), follow()]);
+}
+
+function follow() {
+  const id = sessionInAddress();
+  const talk = currentTalk(store.get());
+  if (talk && talk.id === id && !talk.problem) return store.change({ drawer: false });
+  return id === null ? talks.begin() : talks.open(id);
+}
+
+/** A new talk, also where the address already says so. */
+function begin() {
+  if (sessionInAddress() === null) talks.begin();
+}
+
+async function forget(id) {
+  if (!(await sessions.remove(id))) return;
+  if (currentTalk(store.get())?.id === id) go(null);
+}
+
+/** Be somebody else: nothing of what was on screen is theirs. */
+function identify(who) {
+  house.identify(who);
+  store.change({ talks: {}, current: null });
+  return start();
+}
+
+function switchTo(language) {
+  speak(language);
+  mount();
+}
+
+function repaint(theme) {
+  paint(theme);
+  mount();
+}
+
+paint();
+mount();
+addEventListener("hashchange", follow);
+addEventListener("focus", () => store.get().house && sessions.refresh());
+start();

@@ -1,0 +1,38 @@
+/** Numbers, money and moments, the way the reader's language writes them. */
+
+import { currentLanguage, t } from "./i18n.js";
+
+const DAY = 86_400_000;
+
+export function number(value, digits = 0) {
+  return new Intl.NumberFormat(currentLanguage(), { maximumFractionDigits: digits }).format(value);
+}
+
+export function money(value, currency = "USD", digits = 2) {
+  try {
+    const style = { style: "currency", currency, currencyDisplay: "narrowSymbol", maximumFractionDigits: digits };
+    return new Intl.NumberFormat(currentLanguage(), { ...style, minimumFractionDigits: 0 }).format(value);
+  } catch {
+    return `${value} ${currency}`; // a currency nobody knows is shown as it is
+  }
+}
+
+export function milliseconds(value) {
+  return value < 1000 ? `${number(value, value < 10 ? 1 : 0)} ms` : `${number(value / 1000, 1)} s`;
+}
+
+/** Today the time, this week the day, then the date. */
+export function moment(iso, now = new Date()) {
+  const then = new Date(iso);
+  const age = now - then;
+  if (age < 60_000) return t("time.now");
+  const show = (options) => new Intl.DateTimeFormat(currentLanguage(), options).format(then);
+  if (then.toDateString() === now.toDateString()) return show({ timeStyle: "short" });
+  if (age < 6 * DAY) return show({ weekday: "long" });
+  return show({ day: "numeric", month: "short", ...(then.getFullYear() !== now.getFullYear() && { year: "numeric" }) });
+}
+
+/** A moment, in full. */
+export function instant(iso) {
+  return new Intl.DateTimeFormat(currentLanguage(), { dateStyle: "medium", timeStyle: "short" }).format(new Date(iso));
+}

@@ -1,0 +1,56 @@
+/**
+ * The state of the page, and the one way it changes.
+ *
+ * Data flows in a circle: people do something, an action calls the server and changes the state, every view draws what
+ * concerns it. Values are replaced, never changed in place, so that `===` tells a view whether there is news.
+ */
+
+export const BEGINNING = {
+  house: null, // what runs here: version, store, auth
+  assistants: [],
+  choice: { assistant: null, persona: null }, // for the next talk, or the next message
+  sessions: { items: [], cursor: null, query: "", loading: true, problem: null },
+  talks: {}, // by key: the one on screen, and those that are still being answered
+  current: null,
+  wanted: false, // whether the server asked for a credential
+  drawer: false, // whether the list of sessions lies over the page, where it is narrow
+  told: "", // what a screen reader shall say
+  problem: null, // why the page itself could not begin
+};
+
+export function makeStore(state = BEGINNING) {
+  const listeners = new Set();
+  let drawing = false;
+
+  function draw() {
+    drawing = false;
+    for (const listener of listeners) listener(state);
+  }
+
+  return {
+    get: () => state,
+    change(patch) {
+      state = { ...state, ...(typeof patch === "function" ? patch(state) : patch) };
+      if (drawing) return;
+      drawing = true;
+      // A hidden page has no frames; its words still have to arrive.
+      if (document.hidden) setTimeout(draw);
+      else requestAnimationFrame(draw);
+    },
+    subscribe(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+}
+
+/** The talk on screen. */
+export function currentTalk(state) {
+  return state.talks[state.current] ?? null;
+}
+
+/** The assistant of a talk: its own, or the chosen one. */
+export function assistantOf(state, talk) {
+  const named = talk?.assistant ?? state.choice.assistant;
+  return state.assistants.find((each) => each.name === named) ?? state.assistants.find((each) => each.default) ?? null;
+}

@@ -1,0 +1,78 @@
+/** An answer: its words as they come, what tools did for it, what it is made of, and what one may do about it. */
+
+import { fill, h, set } from "../dom.js";
+import { milliseconds } from "../format.js";
+import { has, t } from "../i18n.js";
+import { sentence } from "../problem.js";
+import { prose } from "../prose.js";
+import { iconButton, textButton } from "./buttons.js";
+import { badges } from "./badges.js";
+import { extras } from "./extras.js";
+import { insightView } from "./insight.js";
+
+export function answerView(actions) {
+  const parts = {
+    speaker: h("p", { class: "speaker" }),
+    tools: h("ul", { class: "runs" }),
+    text: h("div", { class: "prose" }),
+    extras: h("div", { class: "extras" }),
+    notice: h("p", { class: "notice", role: "alert" }),
+    badges: h("span", { class: "badges" }),
+  };
+  const insight = insightView(actions);
+  const anew = iconButton("again", t("talk.regenerate"), () => actions.turns.regenerate());
+  const meta = h("div", { class: "meta" }, insight.button, anew, parts.badges);
+  const node = h(
+    "article",
+    { class: "answer" },
+    parts.speaker,
+    parts.tools,
+    parts.text,
+    parts.extras,
+    parts.notice,
+    meta,
+    insight.node,
+  );
+  let shown = {};
+
+  function draw({ item, name, last, busy }) {
+    parts.speaker.textContent = name;
+    set(anew, "hidden", !last || busy || item.status !== "done");
+    const againNow = last && !busy;
+    if (shown.item === item && shown.again === againNow) return;
+    set(node, "data-status", item.status);
+    set(meta, "hidden", item.status !== "done");
+    if (shown.item?.text !== item.text || shown.item?.status !== item.status) write(item);
+    if (shown.item?.tools !== item.tools) fill(parts.tools, item.tools.map(run));
+    if (shown.item?.data !== item.data) fill(parts.extras, extras(item.data));
+    fill(parts.badges, badges(item));
+    notify(item, againNow);
+    insight.draw(item);
+    shown = { item, again: againNow };
+  }
+
+  function write(item) {
+    const waiting = item.status === "running" && !item.text;
+    fill(
+      parts.text,
+      waiting ? h("p", { class: "thinking" }, h("span", { class: "unseen" }, t("talk.thinking"))) : prose(item.text),
+    );
+  }
+
+  function notify(item, againNow) {
+    const wrong = item.status === "stopped" || item.status === "failed";
+    set(parts.notice, "hidden", !wrong);
+    if (!wrong) return fill(parts.notice);
+    const why = item.status === "stopped" ? t("talk.stopped") : sentence(item.problem);
+    return fill(parts.notice, why, " ", againNow && textButton(t("again"), () => actions.turns.retry(item)));
+  }
+
+  return { node, draw };
+}
+
+function run({ name, state, milliseconds: taken }) {
+  const called = has(`tool.${name}`) ? t(`tool.${name}`) : name;
+  const how =
+    state === "started" ? t("tool.running") : state === "failed" ? t("tool.failed") : taken && milliseconds(taken);
+  return h("li", { data: { state } }, called, how && h("span", {}, ` ${how}`));
+}

@@ -1,0 +1,17 @@
+/** Short remarks about an answer: who gave it, and what it had to do without. */
+
+import { h } from "../dom.js";
+import { has, t } from "../i18n.js";
+
+export function badges({ model, offline, degraded }) {
+  const named = model && model !== "none" && model !== "offline";
+  return [
+    named && h("span", { class: "badge" }, model),
+    offline && h("span", { class: "badge", title: t("model.offline.why") }, t("badge.offline")),
+    ...degraded.map((what) => h("span", { class: "badge grave", data: { degraded: what } }, remark(what))),
+  ];
+}
+
+function remark(what) {
+  return has(`badge.${what}`) ? t(`badge.${what}`) : t("badge.other", { what });
+}

@@ -1,0 +1,62 @@
+/** Before the first word: who can be talked to, and what one might ask. */
+
+import { fill, h } from "../dom.js";
+import { phrases, t, told } from "../i18n.js";
+import { assistantOf } from "../state.js";
+
+export function beginningView(actions) {
+  const choices = h("div", { class: "assistants", role: "radiogroup", "aria-labelledby": "whom" });
+  const examples = h("div", { class: "examples" });
+  const node = h(
+    "section",
+    { class: "beginning" },
+    h(
+      "div",
+      { class: "column" },
+      h("p", { class: "lead" }, t("app.lead")),
+      h("h2", { id: "whom" }, t("assistant.choose")),
+      choices,
+      examples,
+    ),
+  );
+  let shown = [];
+
+  function draw(state, talk) {
+    const assistant = assistantOf(state, talk);
+    if (shown[0] === state.assistants && shown[1] === assistant) return;
+    if (shown[0] !== state.assistants)
+      fill(
+        choices,
+        state.assistants.map((each) => choice(each, actions)),
+      );
+    shown = [state.assistants, assistant];
+    for (const input of choices.querySelectorAll("input")) input.checked = input.value === assistant?.name;
+    const asked = phrases(`try.${assistant?.name}`);
+    fill(
+      examples,
+      asked.length > 0 && h("span", {}, t("assistant.try")),
+      asked.map((text) => example(text, actions)),
+    );
+  }
+
+  return { node, draw };
+}
+
+function choice(assistant, actions) {
+  return h(
+    "label",
+    {},
+    h("input", {
+      type: "radio",
+      name: "assistant",
+      value: assistant.name,
+      on: { change: () => actions.house.choose(assistant.name) },
+    }),
+    h("span", { class: "name" }, told(assistant.titles)),
+    h("span", { class: "about" }, told(assistant.about)),
+  );
+}
+
+function example(text, actions) {
+  return h("button", { type: "button", class: "example", on: { click: () => actions.turns.say(text) } }, text);
+}

@@ -1,0 +1,85 @@
+/** The manifest: the budget as a bar of coloured parts, and a list that tells what became of each. */
+
+import { h } from "../dom.js";
+import { number } from "../format.js";
+import { t } from "../i18n.js";
+import { range, shares, used } from "../manifest.js";
+
+// Below this share of the budget the parts are too thin to tell apart, and are shown enlarged as well.
+const THIN = 0.5;
+
+export function budgetView(context) {
+  const { total, budget, exact } = context;
+  const parts = shares(context);
+  const percent = number((100 * total) / budget, total / budget < 0.1 ? 1 : 0);
+  return h(
+    "section",
+    { class: "budget" },
+    h(
+      "p",
+      { class: "sum" },
+      t("insight.sum", { total: number(total), budget: number(budget), percent }),
+      !exact && h("span", { class: "hint" }, ` · ${t("insight.inexact")}`),
+    ),
+    bar(parts, t("insight.bar", { parts: parts.map(spoken).join(", ") })),
+    total > 0 &&
+      total / budget < THIN && [
+        h("p", { class: "hint" }, t("insight.zoom", { total: number(total) })),
+        bar(used(context), null, "zoom"),
+      ],
+    h("ul", { class: "legend" }, parts.map(legend)),
+  );
+}
+
+function bar(parts, label, more = "") {
+  const spans = parts.map(({ kind, tokens }) => {
+    const span = h("span", { data: { kind, tokens }, title: `${t(`kind.${kind}`)}: ${number(tokens)}` });
+    span.style.flexGrow = tokens;
+    return span;
+  });
+  return h(
+    "div",
+    { class: `bar ${more}`, role: label && "img", "aria-label": label, "aria-hidden": label ? null : "true" },
+    spans,
+  );
+}
+
+function legend({ kind, tokens }) {
+  return h("li", { data: { kind } }, t(`kind.${kind}`), h("b", {}, number(tokens)));
+}
+
+function spoken({ kind, tokens }) {
+  return `${t(`kind.${kind}`)} ${number(tokens)}`;
+}
+
+export function entriesView({ entries }) {
+  const head = ["part", "fate", "why", "tokens"].map((name) => h("th", { scope: "col" }, t(`insight.${name}`)));
+  return h(
+    "section",
+    {},
+    h("h2", {}, t("insight.entries")),
+    h("table", { class: "entries" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, entries.map(row))),
+  );
+}
+
+function row(entry) {
+  const { kind, fate, reason, tokens, whole, id, count } = entry;
+  const several = count > 1 && t("insight.messages", { count: number(count) });
+  // Messages are known by their numbers; the ids of evidence and memories are what people quote.
+  const which = [kind !== "message" && id, range(entry), several].filter(Boolean).join(" · ");
+  const size = whole > tokens ? t("insight.whole", { tokens: number(tokens), whole: number(whole) }) : number(tokens);
+  return h(
+    "tr",
+    { data: { kind, fate, tokens } },
+    h(
+      "th",
+      { scope: "row" },
+      h("span", { class: "swatch" }),
+      t(`kind.${kind}`),
+      which && h("span", { class: "which" }, ` ${which}`),
+    ),
+    h("td", {}, h("span", { class: "fate" }, t(`fate.${fate}`))),
+    h("td", {}, t(`reason.${reason}`)),
+    h("td", { class: "figure" }, size),
+  );
+}

@@ -1,0 +1,70 @@
+/** Where one writes. Enter sends, Shift+Enter starts a new line, Escape stops an answer. */
+
+import { h, set } from "../dom.js";
+import { t, told } from "../i18n.js";
+import { assistantOf } from "../state.js";
+import { icon } from "./icons.js";
+
+const TALLEST = 220;
+
+export function composerView(actions) {
+  const field = h("textarea", {
+    rows: 1,
+    "aria-label": t("talk.write"),
+    "aria-describedby": "keys",
+    enterkeyhint: "send",
+  });
+  const button = h("button", { class: "send", "aria-label": t("talk.send"), title: t("talk.send") }, icon("send"));
+  const stop = h(
+    "button",
+    { type: "button", class: "send", "aria-label": t("talk.stop"), title: t("talk.stop") },
+    icon("stop"),
+  );
+  const form = h("form", { class: "composer", on: { submit: send } }, field, button, stop);
+  const node = h(
+    "footer",
+    {},
+    h("div", { class: "column" }, form, h("p", { id: "keys", class: "keys" }, t("talk.keys"))),
+  );
+  let talking = null;
+
+  field.addEventListener("input", () => fit(field));
+  field.addEventListener("keydown", (event) => {
+    // While an input method is composing, Enter chooses characters.
+    if (event.isComposing || event.keyCode === 229) return;
+    if (event.key === "Enter" && !event.shiftKey) send(event);
+    if (event.key === "Escape" && talking?.running) actions.turns.stop(talking.key);
+  });
+  stop.addEventListener("click", () => {
+    actions.turns.stop(talking.key);
+    field.focus();
+  });
+
+  function send(event) {
+    event.preventDefault();
+    const text = field.value.trim();
+    if (!text || !talking || talking.running || talking.loading) return;
+    field.value = "";
+    fit(field);
+    actions.turns.say(text);
+  }
+
+  function draw(state, talk) {
+    if (talk && talk.key !== talking?.key && matchMedia("(pointer: fine)").matches && !state.drawer) field.focus();
+    talking = talk;
+    const assistant = assistantOf(state, talk);
+    const persona = assistant?.personas.find((each) => each.id === state.choice.persona);
+    field.placeholder = assistant ? t("talk.placeholder", { name: told(persona?.names ?? assistant.titles) }) : "";
+    const running = Boolean(talk?.running);
+    set(button, "hidden", running);
+    set(stop, "hidden", !running);
+    set(node, "hidden", state.problem !== null || talk?.problem?.code === "session_not_found");
+  }
+
+  return { node, draw };
+}
+
+function fit(field) {
+  field.style.height = "auto";
+  field.style.height = `${Math.min(field.scrollHeight, TALLEST)}px`;
+}

@@ -1,0 +1,55 @@
+/** The page's frame: the list of sessions beside the talk, and a line that only screen readers hear. */
+
+import { h, set, write } from "../dom.js";
+import { t } from "../i18n.js";
+import { currentTalk } from "../state.js";
+import { beginningView } from "./beginning.js";
+import { composerView } from "./composer.js";
+import { confirmDialog, meDialog } from "./dialogs.js";
+import { headingView } from "./heading.js";
+import { sidebarView } from "./sidebar.js";
+import { transcriptView } from "./transcript.js";
+
+export function frameView(actions) {
+  const confirm = confirmDialog();
+  const identity = meDialog(actions);
+  const sidebar = sidebarView(actions, confirm.ask);
+  const heading = headingView(actions);
+  const beginning = beginningView(actions);
+  const transcript = transcriptView(actions);
+  const composer = composerView(actions);
+  const told = h("p", { class: "unseen", role: "status" });
+  const veil = h("div", { class: "veil", on: { click: () => actions.house.drawer(false) } });
+  const main = h("main", {}, heading.node, transcript.node, beginning.node, composer.node);
+  const node = h(
+    "div",
+    { class: "frame", on: { keydown: (event) => event.key === "Escape" && actions.house.drawer(false) } },
+    sidebar.node,
+    veil,
+    main,
+    told,
+    confirm.node,
+    identity.node,
+  );
+
+  /** Where the list lies over the page, it has the focus, and gives it back. */
+  function lay(drawer) {
+    if (drawer === main.inert) return;
+    set(node, "data-drawer", drawer);
+    main.inert = drawer;
+    (drawer ? sidebar : heading).focus();
+  }
+
+  function draw(state) {
+    const talk = currentTalk(state);
+    const empty = talk !== null && talk.id === null && talk.items.length === 0 && state.problem === null;
+    for (const view of [sidebar, heading, beginning, transcript, composer, identity]) view.draw(state, talk);
+    lay(state.drawer);
+    set(transcript.node, "hidden", empty);
+    set(beginning.node, "hidden", !empty);
+    write(told, state.told);
+    document.title = talk?.title ? `${talk.title} · ${t("app.title")}` : t("app.title");
+  }
+
+  return { node, draw };
+}

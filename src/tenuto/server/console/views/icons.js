@@ -1,0 +1,27 @@
+/** Small pictures, drawn as lines in the colour of the text around them. */
+
+const SVG = "http://www.w3.org/2000/svg";
+const PATHS = {
+  plus: "M12 5v14M5 12h14",
+  menu: "M4 7h16M4 12h16M4 17h16",
+  close: "M6 6l12 12M18 6L6 18",
+  pen: "M4 20l4.5-1L19 8.5 15.5 5 5 15.5zM13 7.5l3.5 3.5",
+  bin: "M5 7h14M10 7V4.5h4V7M7 7l1 12.5h8L17 7",
+  again: "M19.5 12a7.5 7.5 0 1 1-2.2-5.3L19.5 9M19.5 4v5h-5",
+  send: "M12 19V5M5.5 11.5L12 5l6.5 6.5",
+  stop: "M7 7h10v10H7z",
+  chevron: "M9 6l6 6-6 6",
+  person: "M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM4.5 20c.8-3.5 3.8-5.5 7.5-5.5s6.700 2 7.500 5.500",
+  search: "M11 17a6 6 0 1 0 0-12 6 6 0 0 0 0 12zM15.500 15.500L20 20",
+};
+
+export function icon(name) {
+  const picture = document.createElementNS(SVG, "svg");
+  picture.setAttribute("viewBox", "0 0 24 24");
+  picture.setAttribute("class", `icon ${name}`);
+  picture.setAttribute("aria-hidden", "true");
+  const line = document.createElementNS(SVG, "path");
+  line.setAttribute("d", PATHS[name]);
+  picture.append(line);
+  return picture;
+}

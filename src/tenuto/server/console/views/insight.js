@@ -1,0 +1,87 @@
+/** What the model saw, opened under an answer: the budget as a bar, part by part, tools, time and cost. */
+
+import { fill, h, set } from "../dom.js";
+import { money, milliseconds, number } from "../format.js";
+import { t } from "../i18n.js";
+import { Problem, sentence } from "../problem.js";
+import { badges } from "./badges.js";
+import { budgetView, entriesView } from "./budget.js";
+import { textButton } from "./buttons.js";
+import { icon } from "./icons.js";
+import { stepsView, toolsView } from "./runs.js";
+
+export function insightView(actions) {
+  const node = h("div", { class: "insight", hidden: true });
+  const button = h(
+    "button",
+    { type: "button", class: "quiet unfold", "aria-expanded": "false", on: { click: toggle } },
+    icon("chevron"),
+    t("insight.open"),
+  );
+  let item = null;
+  let loaded = null;
+
+  function draw(now) {
+    item = now;
+    set(button, "hidden", now.trace === null);
+  }
+
+  function toggle() {
+    const open = node.hidden;
+    set(node, "hidden", !open);
+    set(button, "aria-expanded", String(open));
+    if (open && loaded !== item.trace) load();
+  }
+
+  async function load() {
+    const { trace, reply } = item;
+    fill(node, h("p", { class: "hint" }, t("app.loading")));
+    try {
+      look(await actions.trace(trace));
+      loaded = trace;
+    } catch (error) {
+      // An answer that could not be kept has no trace; what its last event told is still here.
+      if (reply) return look(reply);
+      const problem = Problem.from(error);
+      fill(node, h("p", { class: "notice" }, sentence(problem), " ", textButton(t("again"), load)));
+    }
+    return undefined;
+  }
+
+  function look(trace) {
+    const { context, tools = [], steps } = trace;
+    fill(
+      node,
+      context ? [budgetView(context), entriesView(context)] : h("p", { class: "hint" }, t("insight.none")),
+      h("div", { class: "halves" }, stepsView(steps), facts(trace)),
+      toolsView(tools),
+    );
+    node.scrollIntoView({ block: "nearest" });
+  }
+
+  return { node, button, draw };
+}
+
+function facts(trace) {
+  const { usage, model } = trace;
+  const cost = Number(usage.cost_usd);
+  const rows = [
+    [t("insight.model"), [model, " ", badges({ ...trace, model: "" })]],
+    [
+      t("insight.usage.label"),
+      t("insight.usage", { input: number(usage.input_tokens), output: number(usage.output_tokens) }),
+    ],
+    [t("insight.cost"), cost ? money(cost, "USD", 6) : t("insight.free")],
+    [t("insight.total"), milliseconds(Object.values(trace.steps).reduce((all, each) => all + each, 0))],
+  ];
+  return h(
+    "section",
+    {},
+    h("h2", {}, t("insight.facts")),
+    h(
+      "dl",
+      {},
+      rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
+    ),
+  );
+}

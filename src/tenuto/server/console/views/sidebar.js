@@ -1,0 +1,125 @@
+/** The list of sessions, with what one does about the page itself below it. */
+
+import { fill, h, set } from "../dom.js";
+import { currentLanguage, languages, t } from "../i18n.js";
+import { keyed } from "../keyed.js";
+import { me } from "../me.js";
+import { sentence } from "../problem.js";
+import { addressOf } from "../route.js";
+import { currentTheme } from "../theme.js";
+import { iconButton, textButton } from "./buttons.js";
+import { icon } from "./icons.js";
+import { sessionRow } from "./session_row.js";
+
+const TYPING = 200;
+
+export function sidebarView(actions, ask) {
+  const list = h("ul", { class: "sessions" });
+  const rows = keyed(list, () => sessionRow(actions, ask));
+  const notice = h("p", { class: "notice" });
+  const more = textButton(t("sessions.more"), () => actions.sessions.more());
+  const house = h("p", { class: "house" });
+  const who = h("span");
+  const close = iconButton("close", t("sessions.close"), () => actions.house.drawer(false), { class: "narrow" });
+  const node = h(
+    "nav",
+    { class: "sidebar", "aria-label": t("sessions.title") },
+    h("div", { class: "masthead" }, h("a", { class: "wordmark", href: addressOf(null) }, "tenuto"), close),
+    h(
+      "a",
+      { class: "new", href: addressOf(null), on: { click: () => actions.begin() } },
+      icon("plus"),
+      t("sessions.new"),
+    ),
+    search(actions),
+    h("div", { class: "shelf" }, list, notice, more),
+    h(
+      "div",
+      { class: "foot" },
+      h("div", { class: "foot-row" }, identity(actions, who), language(actions), theme(actions)),
+      house,
+    ),
+  );
+  let last = null;
+
+  function draw(state, talk) {
+    set(node, "data-drawer", state.drawer);
+    who.textContent = me().user || t("me.button");
+    if (state.house)
+      fill(house, `${state.house.version} · ${state.house.store} · `, h("a", { href: "docs" }, t("routes")));
+    const { items, cursor, loading, problem, query } = state.sessions;
+    if (last !== state.sessions) {
+      set(more, "hidden", cursor === null);
+      fill(
+        notice,
+        problem
+          ? [sentence(problem), " ", textButton(t("again"), actions.sessions.refresh)]
+          : said(items, loading, query),
+      );
+      set(notice, "hidden", !problem && items.length > 0);
+    }
+    last = state.sessions;
+    rows(
+      items.map((session) => ({ key: session.id, session })),
+      talk?.id ?? null,
+    );
+  }
+
+  return { node, draw, focus: () => close.focus() };
+}
+
+function said(items, loading, query) {
+  if (items.length || loading) return "";
+  return t(query ? "sessions.nothing" : "sessions.none");
+}
+
+function search(actions) {
+  let waiting;
+  const later = (event) => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => actions.sessions.search(event.target.value.trim()), TYPING);
+  };
+  const input = h("input", {
+    type: "search",
+    placeholder: t("sessions.search"),
+    "aria-label": t("sessions.search"),
+    on: { input: later },
+  });
+  return h("div", { class: "search", role: "search" }, icon("search"), input);
+}
+
+function identity(actions, who) {
+  const open = () => actions.house.want(true);
+  return h(
+    "button",
+    { type: "button", class: "quiet", title: t("me.title"), on: { click: open } },
+    icon("person"),
+    who,
+  );
+}
+
+function language(actions) {
+  const other = languages.find((each) => each !== currentLanguage());
+  const label = t("language.label");
+  return h(
+    "button",
+    {
+      type: "button",
+      class: "quiet",
+      lang: other,
+      "aria-label": label,
+      title: label,
+      on: { click: () => actions.speak(other) },
+    },
+    t("language.switch"),
+  );
+}
+
+function theme(actions) {
+  const other = currentTheme() === "dark" ? "light" : "dark";
+  return h(
+    "button",
+    { type: "button", class: "quiet", on: { click: () => actions.paint(other) } },
+    t(`theme.${other}`),
+  );
+}

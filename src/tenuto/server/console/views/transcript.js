@@ -1,0 +1,80 @@
+/** The talk, item by item. It follows the newest words as long as one reads there. */
+
+import { fill, h, set } from "../dom.js";
+import { t, told } from "../i18n.js";
+import { keyed } from "../keyed.js";
+import { sentence } from "../problem.js";
+import { go } from "../route.js";
+import { assistantOf } from "../state.js";
+import { answerView } from "./answer.js";
+import { textButton } from "./buttons.js";
+import { wordsView } from "./words.js";
+
+const NEAR = 80;
+const VIEWS = { words: wordsView, answer: answerView, summary: summaryView };
+
+export function transcriptView(actions) {
+  const log = h("div", { role: "log", "aria-label": t("talk.log"), "aria-live": "off", tabindex: "-1" });
+  const rows = keyed(log, ({ item }) => VIEWS[item.kind](actions));
+  const earlier = textButton(t("talk.earlier"), () => actions.talks.older());
+  const notice = h("p", { class: "notice", role: "alert" });
+  const missing = h(
+    "p",
+    { class: "notice missing" },
+    t("talk.missing"),
+    " ",
+    textButton(t("talk.answer"), () => actions.turns.regenerate()),
+  );
+  const node = h("section", { class: "transcript" }, h("div", { class: "column" }, earlier, log, missing, notice));
+  let shown = null;
+
+  function draw(state, talk) {
+    const atEnd = node.scrollHeight - node.scrollTop - node.clientHeight < NEAR;
+    const another = shown?.key !== talk?.key || (shown?.loading && !talk?.loading);
+    const said = talk !== null && shown !== null && talk.items.length > shown.items.length && talk.running;
+    rows(lines(state, talk));
+    set(earlier, "hidden", !talk?.more);
+    set(missing, "hidden", !unanswered(talk));
+    set(log, "aria-busy", String(Boolean(talk?.running)));
+    notify(state, talk);
+    if (another || said || atEnd) node.scrollTop = node.scrollHeight;
+    shown = talk;
+  }
+
+  function notify(state, talk) {
+    const problem = state.problem ?? talk?.problem ?? null;
+    const waiting = talk === null || (talk.loading && talk.items.length === 0);
+    set(notice, "hidden", problem === null && !waiting);
+    if (problem === null) return fill(notice, waiting ? t("app.loading") : "");
+    const gone = problem.code === "session_not_found";
+    const way = gone ? textButton(t("sessions.new"), () => go(null)) : textButton(t("again"), () => actions.start());
+    return fill(notice, sentence(problem), " ", way);
+  }
+
+  return { node, draw };
+}
+
+function lines(state, talk) {
+  const assistant = assistantOf(state, talk);
+  const items = talk?.items ?? [];
+  return items.map((item, place) => ({
+    key: item.key,
+    item,
+    name: nameOf(assistant, item.persona),
+    last: place === items.length - 1,
+    busy: talk.running !== null,
+  }));
+}
+
+function nameOf(assistant, persona) {
+  const character = assistant?.personas.find((each) => each.id === persona);
+  return told(character?.names ?? assistant?.titles ?? {});
+}
+
+function unanswered(talk) {
+  return Boolean(talk && !talk.running && !talk.loading && talk.items.at(-1)?.kind === "words");
+}
+
+function summaryView() {
+  return { node: h("p", { class: "divider" }, t("talk.summary")), draw() {} };
+}

@@ -1,0 +1,42 @@
+"""Finding what turns left behind: a trace by its name, and the latest ones of all sessions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tenuto.errors import SessionNotFound, TraceNotFound
+from tenuto.model import Scope, SessionQuery
+from tenuto.model.trace import Trace, place_of
+from tenuto.ports import TraceStore
+from tenuto.sessions.desk import Sessions
+
+# Sessions looked through when traces are asked for without naming one.
+_LATEST: Final = 20
+
+
+async def trace_named(store: TraceStore, scope: Scope, name: str) -> Trace:
+    """The trace of that name.
+
+    Raises:
+        TraceNotFound: there is none for this caller.
+    """
+    session_id, number = place_of(name)
+    try:
+        trace = await store.trace(scope, session_id, number)
+    except SessionNotFound:
+        raise TraceNotFound from None
+    if trace is None or trace.id != name:
+        raise TraceNotFound
+    return trace
+
+
+async def latest_traces(store: TraceStore, sessions: Sessions, scope: Scope, limit: int) -> tuple[Trace, ...]:
+    """The newest traces of the sessions that changed last."""
+    found: list[Trace] = []
+    for session in (await sessions.list(scope, SessionQuery(limit=_LATEST))).sessions:
+        try:
+            found += await store.traces(scope, session.id, limit)
+        except SessionNotFound:
+            # Gone since it was listed.
+            continue
+    return tuple(sorted(found, key=lambda trace: trace.began_at, reverse=True)[:limit])

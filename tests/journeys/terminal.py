@@ -1,0 +1,85 @@
+"""A terminal with somebody at its keyboard: the real `tenuto` process behind a pseudo-terminal."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+# A session leader makes the terminal its own, so that Ctrl-C becomes a signal as at a real one.
+_BEHIND_A_TERMINAL = """
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from tenuto.cli import main
+main()
+"""
+CTRL_C, CTRL_D, CTRL_P, ENTER = "\x03", "\x04", "\x10", "\r"
+_PATIENCE_SECONDS = 45
+
+
+class Screen:
+    """What a person at the terminal types and sees."""
+
+    def __init__(self, folder: Path, *args: str, env: Mapping[str, str]) -> None:
+        self._keyboard, its_end = os.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _BEHIND_A_TERMINAL, *args],
+            cwd=folder,
+            env={**env, "TERM": "dumb"},
+            stdin=its_end,
+            stdout=its_end,
+            stderr=its_end,
+            start_new_session=True,
+        )
+        os.close(its_end)
+        self._unread = ""
+        self.seen = ""
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self._keyboard, keys.encode())
+
+    def say(self, line: str) -> None:
+        """Type a line at the prompt."""
+        self.see("> ")
+        self.type(line + ENTER)
+
+    def see(self, text: str) -> str:
+        """Wait until the text is there, and tell what came before it since the last look."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while text not in self._unread:
+            more = self._read(deadline - time.monotonic())
+            assert more, f"{text!r} did not come; what did: {self.seen[-2000:]!r}"
+            self._unread += more
+        before, _, self._unread = self._unread.partition(text)
+        return before
+
+    def end(self) -> int:
+        """Read to the end, and tell the exit code."""
+        while self._read(_PATIENCE_SECONDS):
+            pass
+        return self.process.wait(_PATIENCE_SECONDS)
+
+    def _read(self, seconds: float) -> str:
+        ready, _, _ = select.select([self._keyboard], [], [], max(seconds, 0))
+        try:
+            text = os.read(self._keyboard, 65536).decode(errors="replace") if ready else ""
+        except OSError:
+            # How Linux says that nobody is left at the other end.
+            text = ""
+        self.seen += text
+        return text
+
+    def __enter__(self) -> Screen:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._keyboard)

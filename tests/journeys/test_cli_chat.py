@@ -1,0 +1,310 @@
+"""Talking at the terminal, through the real `tenuto` process: at a keyboard, and through pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.journeys.terminal import CTRL_C, CTRL_D, CTRL_P, ENTER, Screen
+from tests.servers.openai_server import ModelServer, refusal, stalling, start_model_server, words
+
+EVIL = "\x1b]0;owned\x07\x9b31m\u202e"
+
+
+class Desk:
+    """A folder with a store, and `tenuto` to type."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TENUTO_", "MEMORY_"))}
+        self.env = {**kept, "COLUMNS": "120"}
+        for name in ("PORT", "REDIS_URL", "OPENAI_API_KEY", "NO_COLOR"):
+            self.env.pop(name, None)
+
+    def sit_down(self, *args: str) -> Screen:
+        """`tenuto chat`, with a keyboard."""
+        return Screen(self.folder, "chat", *args, env=self.env)
+
+    def run(self, *args: str, piped: bytes | None = None) -> subprocess.CompletedProcess[str]:
+        """A command that is not watched; without words, standard input is empty."""
+        done = subprocess.run(
+            [sys.executable, "-m", "tenuto", *args],
+            cwd=self.folder, env=self.env, input=piped or b"", capture_output=True, timeout=50,
+        )  # fmt: skip
+        assert b"Traceback" not in done.stderr, done.stderr.decode()
+        return subprocess.CompletedProcess(args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def ask(self, *args: str) -> Any:
+        """What a command answers as JSON."""
+        done = self.run(*args, "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        return json.loads(done.stdout)
+
+    def texts(self) -> list[str]:
+        """What is stored of the only session."""
+        (session,) = self.ask("sessions", "list")["sessions"]
+        return [message["text"] for message in self.ask("sessions", "show", session["id"])["messages"]]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+@pytest.fixture
+def provider(desk: Desk) -> Iterator[ModelServer]:
+    """A model's server that the desk's `tenuto` talks to."""
+    with start_model_server() as server:
+        desk.env |= {
+            "TENUTO_MODEL": "openai:served",
+            "TENUTO_MODEL_BASE_URL": f"{server.url}/v1",
+            "TENUTO_SMALL_MODEL": "offline",
+        }
+        yield server
+
+
+# With a keyboard
+
+
+def test_a_talk_with_its_commands(desk: Desk) -> None:
+    with desk.sit_down() as screen:
+        screen.see("General answers, with the offline model: no key, no network")
+        screen.say("/why")
+        screen.see("invalid: nothing was said yet")
+        screen.say("My name is Ann.")
+        screen.see("Noted: your name is Ann.")
+        screen.say("What is my name?")
+        screen.see("Your name is Ann.")
+        screen.say("/why")
+        screen.see("in the prompt, 1,024 kept for the reply (counted exactly)")
+        assert "\x1b[44m" in screen.see("KIND ")
+        assert "#1" in screen.see("frame")
+        screen.say("/retry")
+        screen.see("Your name is Ann.")
+        screen.say("/trace")
+        screen.see("assemble")
+        screen.say("/title Who I Am")
+        screen.see("Who I Am\r\n")
+        screen.say("/sessions")
+        screen.see("Who I Am")
+        screen.say("/dance")
+        screen.see("invalid: there is no such command")
+        screen.say("/help")
+        screen.see("/retry")
+        screen.see("> ")
+        screen.type(CTRL_D)
+        screen.see("(go on later: tenuto chat --session ")
+        assert screen.end() == 0
+
+    assert desk.texts() == ["My name is Ann.", "Noted: your name is Ann.", "What is my name?", "Your name is Ann."]
+
+
+def test_new_and_reset_begin_again(desk: Desk) -> None:
+    with desk.sit_down("--user", "ann") as screen:
+        screen.say("My name is Ann.")
+        screen.see("Noted")
+        screen.say("/reset")
+        screen.see("(forgotten; the session is empty)")
+        screen.say("/new")
+        screen.say("//home is a folder")
+        screen.say("/quit")
+        screen.see("--user ann)")
+        assert screen.end() == 0
+
+    first, second = sorted(desk.ask("sessions", "list", "--user", "ann")["sessions"], key=lambda each: each["id"])
+    assert first["message_count"] == 0
+    shown = desk.ask("sessions", "show", second["id"], "--user", "ann")["messages"]
+    assert shown[0]["text"] == "/home is a folder"
+
+
+def test_a_talk_goes_on_where_it_was_and_earlier_words_can_be_recalled(desk: Desk) -> None:
+    session = desk.ask("chat", "My name is Ann.")["session_id"]
+
+    with desk.sit_down("--session", session) as screen:
+        screen.see("2 messages")
+        screen.see("> My name is Ann.")
+        screen.see("Noted: your name is Ann.")
+        screen.say("What is my name?")
+        screen.see("Your name is Ann.")
+        screen.see("> ")
+        screen.type(CTRL_P + CTRL_P + ENTER)
+        screen.see("Noted: your name is Ann.")
+        screen.say("/quit")
+        assert screen.end() == 0
+
+    assert desk.texts()[-2:] == ["My name is Ann.", "Noted: your name is Ann."]
+
+
+def test_words_come_as_they_are_said_and_ctrl_c_stops_the_answer_and_keeps_the_question(
+    desk: Desk, provider: ModelServer
+) -> None:
+    provider.answers(stalling("Once ", "upon "), words("A short ", "tale."))
+
+    with desk.sit_down() as screen:
+        screen.see("answers, with openai:served.")
+        screen.say("Tell me a tale")
+        screen.see("Once upon ")
+        screen.type(CTRL_C)
+        screen.see("(stopped; what you said is kept, and /retry answers it)")
+        screen.say("/retry")
+        screen.see("A short tale.")
+        screen.see("> ")
+        screen.type("half a thought" + CTRL_C)
+        screen.see("> ")
+        screen.type(CTRL_D)
+        assert screen.end() == 0
+
+    assert desk.texts() == ["Tell me a tale", "A short tale."]
+    assert [trace["error"] for trace in desk.ask("traces", "list")["traces"]] == [None, "cancelled"]
+
+
+def test_a_model_that_fails_ends_no_talk(desk: Desk, provider: ModelServer) -> None:
+    provider.answers(refusal(400, "no"), words("Now then."))
+
+    with desk.sit_down() as screen:
+        screen.say("Hello")
+        screen.see("model_failed: the model openai:served refused the request")
+        screen.say("/retry")
+        screen.see("Now then.")
+        screen.say("/quit")
+        assert screen.end() == 0
+
+
+def test_a_models_words_steer_no_terminal(desk: Desk, provider: ModelServer) -> None:
+    """T18."""
+    provider.answers(words("Look: ", EVIL[:3], EVIL[3:], " there."))
+
+    with desk.sit_down() as screen:
+        screen.say("Hello")
+        screen.see("Look: \\x1b]0;owned\\x07\\x9b31m\\u202e there.")
+        screen.say("/quit")
+        assert screen.end() == 0
+
+    once = desk.run("chat", "Hello")
+    assert not set(once.stdout) & {"\x1b", "\x07", "\x9b", "\u202e"}
+
+
+# Through pipes
+
+
+def test_one_question_is_answered_and_the_process_ends(desk: Desk) -> None:
+    given = desk.run("chat", "My name is Ann.")
+    piped = desk.run("chat", piped="我叫小林。\n".encode())
+
+    assert (given.returncode, given.stdout, given.stderr) == (0, "Noted: your name is Ann.\n", "")
+    assert piped.returncode == 0
+    assert "小林" in piped.stdout
+
+
+def test_json_tells_the_whole_reply(desk: Desk) -> None:
+    first = desk.ask("chat", "--assistant", "goods", "cheap phones?")
+    second = desk.ask("chat", "--session", first["session_id"], "the best value among them")
+
+    assert (first["assistant"], first["offline"], first["created"]) == ("goods", True, True)
+    assert second["assistant"] == "goods"
+    assert second["data"]["goods"][0]["id"] in [good["id"] for good in first["data"]["goods"]]
+    assert second["context"]["total"] <= second["context"]["room"]
+
+
+def test_a_character_is_asked_by_its_id(desk: Desk) -> None:
+    """C6, C10."""
+    asked = ("chat", "--assistant", "npc", "--persona", "ancestor_yan", "--session", "visit")
+
+    first = desk.run(*asked, "严氏家训有哪些？")
+    second = desk.run(*asked, "--no-stream", "第一条是什么意思？")
+
+    assert "[E-RULE-01]" in first.stdout
+    assert "[E-MEAN-01]" in second.stdout
+    nobody = desk.run("chat", "--assistant", "npc", "--persona", "nobody", "Hi")
+    assert (nobody.returncode, nobody.stderr.startswith("assistant_not_found: ")) == (1, True)
+
+
+def test_a_title_by_the_model_is_there_when_the_process_ends(desk: Desk, provider: ModelServer) -> None:
+    """What follows the turn is waited for."""
+    del desk.env["TENUTO_SMALL_MODEL"]
+    provider.answers(words("Start at the lake."), words("Lake Morning Walk"))
+
+    desk.ask("chat", "Where do I start in Hangzhou tomorrow?")
+
+    assert [session["title"] for session in desk.ask("sessions", "list")["sessions"]] == ["Lake Morning Walk"]
+
+
+@pytest.mark.parametrize(
+    ("args", "piped", "says"),
+    [
+        (("--session", "nowhere", "Hi"), b"", "session_not_found: "),
+        (("--assistant", "nobody", "Hi"), b"", "assistant_not_found: there is no such assistant; there are general"),
+        (("--model", "openai:gpt-5", "Hi"), b"", "invalid_setting: model: openai:gpt-5 needs OPENAI_API_KEY"),
+        (("--store", "mysql://x", "Hi"), b"", "invalid_setting: store: "),
+        ((), b"", "invalid: the message is empty"),
+        ((), b"  \n", "invalid: the message is empty"),
+        ((), b"\xff\xfe", "invalid: what came on standard input is not UTF-8 text"),
+        ((), b"a" * 1_100_000, "too_large: "),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_answered_ends_with_one_and_a_sentence(
+    desk: Desk, args: tuple[str, ...], piped: bytes, says: str
+) -> None:
+    done = desk.run("chat", *args, piped=piped)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(says)
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_model_that_fails_ends_one_question_with_one(desk: Desk, provider: ModelServer) -> None:
+    provider.answers(refusal(400, "no"))
+
+    done = desk.run("chat", "Hello")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "model_failed: the model openai:served refused the request" in done.stderr
+    assert desk.texts() == ["Hello"]
+
+
+def test_ctrl_c_ends_one_question_and_keeps_it(desk: Desk, provider: ModelServer) -> None:
+    provider.answers(stalling("Once upon"))
+
+    with subprocess.Popen(
+        [sys.executable, "-m", "tenuto", "chat", "A tale"],
+        cwd=desk.folder, env=desk.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.read(9) == b"Once upon"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=50)
+
+    assert (process.returncode, out, err) == (130, b"\n", b"")
+    assert desk.texts() == ["A tale"]
+
+
+# Traces
+
+
+def test_traces_are_listed_and_shown(desk: Desk) -> None:
+    reply = desk.ask("chat", "--assistant", "goods", "--user", "ann", "cheap phones?")
+    session, trace = reply["session_id"], reply["trace_id"]
+
+    listed = desk.run("traces", "list").stdout.splitlines()
+    shown = desk.run("traces", "show", session)
+
+    assert listed[1].split()[:5] == [session, "1", "goods", "offline", "answered"]
+    assert listed[1].endswith("cheap phones?")
+    for part in ("search_goods", "█", "KIND", "Request\ncheap phones?"):
+        assert part in shown.stdout
+    assert desk.run("traces", "show", trace).stdout == shown.stdout
+    assert desk.run("traces", "show", session, "--turn", "1").stdout == shown.stdout
+    assert desk.ask("traces", "show", trace)["context"] == reply["context"]
+    assert desk.ask("traces", "list", "--session", session)["traces"][0]["trace_id"] == trace
+    for stranger in (("--user", "bob"), ("--tenant", "other"), ("--turn", "2")):
+        hidden = desk.run("traces", "show", session, *stranger)
+        assert (hidden.returncode, hidden.stderr) == (1, "trace_not_found: trace not found\n")
+    assert desk.run("traces", "list", "--tenant", "other").stdout == "No traces.\n"

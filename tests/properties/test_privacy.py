@@ -1,0 +1,190 @@
+"""Laws of the detector: redacting twice changes nothing, a stream ends like one look, and no text breaks it (T9)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tenuto.privacy import MARK, RedactionStream, Type, detect, redact
+from tenuto.privacy.keys import LONGEST_BLOCK
+from tenuto.privacy.pieces import LIMIT, Pieces
+from tests.labelled import sentences
+
+KNOWN = [sentence.text for sentence in sentences("en", "zh", "other", "negative", "more", "hard")]
+PROSE = (
+    "The committee talked about the garden and nobody could agree on anything before lunch. ",
+    "今天的会议改到下午请大家准时参加如果有问题可以随时联系我们会尽快处理这个需求。",
+)
+ODD = (
+    *(
+        "password is ",
+        "密码是",
+        "tel ",
+        "order ",
+        "[REDACTED_EMAIL]",
+        "[EMAIL_1]",
+        "[REDACTED_",
+        "]",
+        "@",
+        "::",
+        "+",
+        "00",
+    ),
+    *(
+        "-----BEGIN RSA PRIVATE KEY-----",
+        "-----END RSA PRIVATE KEY-----",
+        "://",
+        ":",
+        "=",
+        "/",
+        "\u200b",
+        "\u202e",
+        "\ud800",
+    ),
+    *(
+        "4111 1111 1111 1111",
+        "13800138000",
+        "1",
+        "12",
+        "１",
+        " ",
+        "\n",
+        "x",
+        "sk-",
+        "eyJ",
+        "passport ",
+        "E12345678",
+        "dot ",
+    ),
+    *("key: ", "abc123", '"', "“", "admin/", "-u bob:", "postgres://a:", "@h", "\0", "é", "😀", "٤", "护照", "--"),
+)
+pieces = st.one_of(st.sampled_from(ODD), st.sampled_from(KNOWN), st.sampled_from(PROSE), st.text(max_size=12))
+texts = st.lists(pieces, max_size=14).map("".join)
+long_texts = st.lists(st.tuples(pieces, st.integers(1, 40)), min_size=3, max_size=12).map(
+    lambda parts: "".join(text * times for text, times in parts)
+)
+sizes = st.one_of(st.integers(1, 9), st.integers(10, 700))
+
+
+def streamed(text: str, size: int) -> str:
+    stream = RedactionStream()
+    return "".join([stream.feed(text[at : at + size]) for at in range(0, len(text), size)]) + stream.flush()
+
+
+@given(texts)
+def test_redacting_twice_changes_nothing(text: str) -> None:
+    once = redact(text)
+
+    assert redact(once) == once
+
+
+@given(texts, st.sets(st.sampled_from(Type)))
+def test_redacting_some_types_twice_changes_nothing(text: str, types: set[Type]) -> None:
+    once = redact(text, types=types)
+
+    assert redact(once, types=types) == once
+
+
+@given(texts, sizes)
+def test_a_stream_ends_like_one_look(text: str, size: int) -> None:
+    assert streamed(text, size) == redact(text)
+
+
+@settings(max_examples=30, deadline=None)
+@given(long_texts, st.integers(50, 3000))
+def test_a_long_stream_ends_like_one_look(text: str, size: int) -> None:
+    assert streamed(text, size) == redact(text)
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 64])
+def test_every_known_sentence_streams_alike(size: int) -> None:
+    for text in KNOWN:
+        assert streamed(text, size) == redact(text)
+
+
+def test_every_known_sentence_streams_alike_among_the_others() -> None:
+    """Thirty thousand characters, dense and calm in turns."""
+    text = "\n".join(part for index, known in enumerate(KNOWN) for part in (known, PROSE[index % 2] * (index % 4)))
+
+    assert streamed(text, 61) == redact(text)
+    assert redact(redact(text)) == redact(text)
+
+
+@given(texts)
+def test_spans_are_in_order_and_inside_the_text(text: str) -> None:
+    spans = detect(text)
+
+    assert all(0 <= span.start < span.end <= len(text) for span in spans)
+    assert all(left.end <= right.start for left, right in pairwise(spans))
+
+
+@given(texts)
+def test_everything_but_the_spans_stays(text: str) -> None:
+    spans = detect(text)
+    parts = [
+        text[start:end]
+        for start, end in zip([0, *(s.end for s in spans)], [*(s.start for s in spans), None], strict=True)
+    ]
+    rebuilt = "".join(part + mark for part, mark in zip(parts, [*(span.mark for span in spans), ""], strict=True))
+
+    assert redact(text) == rebuilt
+    assert all(MARK.fullmatch(span.mark) for span in spans)
+
+
+@given(
+    st.text(max_size=40).filter(lambda text: not any(map(str.isalnum, text))), st.sampled_from(["，", "的", "。", "在"])
+)
+def test_a_mail_is_found_whatever_stands_around_it(around: str, glue: str) -> None:
+    text = f"{glue}ann.lee@example.com{glue}{around}"
+
+    assert "ann.lee@example.com" in [text[span.start : span.end] for span in detect(text)]
+
+
+@given(st.integers(0, 10**15 - 1), st.sampled_from(["", " ", "-"]))
+def test_every_visa_number_is_found_in_every_grouping(number: int, gap: str) -> None:
+    digits = f"4{number:014}"[:15]
+    total = sum(int(d) if i % 2 else sum(divmod(2 * int(d), 10)) for i, d in enumerate(digits))
+    card = digits + str(-total % 10)
+    written = gap.join(card[i : i + 4] for i in range(0, 16, 4))
+
+    assert redact(f"my card is {written}, thanks") == "my card is [REDACTED_CC], thanks"
+
+
+HOSTILE = (
+    "7",
+    "1 ",
+    "1.",
+    "4111 ",
+    "a",
+    "a@",
+    "a@a.",
+    "password is ",
+    "password=",
+    "1:",
+    "[REDACTED_",
+    "1\u200b",
+    "密码",
+    "00 ",
+)
+
+
+@pytest.mark.parametrize("unit", [*HOSTILE, "-----BEGIN RSA PRIVATE KEY-----"])
+def test_hostile_text_is_looked_at_in_small_parts_and_about_once(unit: str) -> None:
+    """Work inside a part is bounded by its size, so the cost of the whole grows as its length (`bench.privacy`)."""
+    text = (unit * (200_000 // len(unit) + 1))[:200_000]
+    cutter = Pieces()
+
+    parts = [*cutter.add(text[:90_000]), *cutter.add(text[90_000:]), *cutter.rest()]
+
+    assert "".join(part.text[part.start : part.end] for part in parts) == text
+    assert max(len(part.text) for part in parts) <= LIMIT + LONGEST_BLOCK + 512
+    assert sum(len(part.text) for part in parts) <= 1.1 * len(text)
+
+
+def test_five_megabytes_of_digits_pass() -> None:
+    text = "7" * 5_000_000
+
+    assert redact(text) == text

@@ -1,0 +1,312 @@
+"""When compression is due, what it covers, and which summaries of a log may be believed (D15, E13, T12, U6, X7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tenuto.context import Counter
+from tenuto.context.compression import Due, due, limits_of, slides_out
+from tenuto.context.summaries import summary_draft, summary_in, talk_in
+from tenuto.model import Draft, Keeping, Message, Role, Session, text_part, tool_call, tool_result
+from tenuto.model.policy import PRESETS, ContextPolicy
+from tenuto.model.prompt import PromptPolicy
+from tenuto.model.talk import Summary
+from tests.samples import ANN, SENT_AT
+
+COUNTER = Counter()
+HEAD = Session(
+    id="s",
+    scope=ANN,
+    incarnation="i",
+    created_at=SENT_AT,
+    updated_at=SENT_AT,
+    expires_at=None,
+    keeping=Keeping(),
+    version=1,
+)
+ROOM = PromptPolicy(budget=8192, reply=1024)
+POLICY = ContextPolicy(compress_at=0.7, compress_over=30, keep_verbatim=20)
+
+
+def said(seq: int, text: str = "some words", role: Role | None = None, turn: int | None = None, **rest: Any) -> Message:
+    return Message(
+        id=rest.pop("id", f"m{seq}"),
+        role=role or (Role.USER if seq % 2 else Role.ASSISTANT),
+        sent_at=SENT_AT,
+        parts=rest.pop("parts", (text_part(text),)),
+        seq=seq,
+        turn=turn or (seq + 1) // 2,
+    )
+
+
+def talk(first: int, last: int, text: str = "some words") -> list[Message]:
+    return [said(seq, text) for seq in range(first, last + 1)]
+
+
+def stored(draft: Draft, seq: int) -> Message:
+    return Message(**{name: getattr(draft, name) for name in Draft.__struct_fields__}, seq=seq, turn=seq)
+
+
+def entry(seq: int, through: int, seen: int | None = None, text: str = "in short", since: int = 1) -> Message:
+    """A summary as it stands in the log."""
+    summary = Summary(text=text, through=through, through_id=f"m{through}", tokens=2)
+    draft = summary_draft(summary, message_id=f"e{seq}", sent_at=SENT_AT, seen=seen or seq - 1, since=since)
+    return stored(draft, seq)
+
+
+def found(messages: list[Message], policy: ContextPolicy = POLICY, head: Session = HEAD, **rest: Any) -> Due | None:
+    session = replace(head, last_seq=messages[-1].seq, turns=messages[-1].turn, messages=len(messages))
+    return due(session, messages, COUNTER, ROOM, policy, **rest)
+
+
+# When
+
+
+def test_thirty_messages_stay_and_the_thirty_first_turn_leaves_twenty() -> None:
+    """E13, X7: over 30 messages compress to 20 and a summary."""
+    assert found(talk(1, 30)) is None
+
+    work = found(talk(1, 32))
+
+    assert work is not None
+    assert [message.seq for message in work.cover] == list(range(1, 13))
+    assert (work.previous, work.seen) == (None, 32)
+
+
+def test_after_a_compression_the_next_one_is_a_while_off() -> None:
+    """X7: hysteresis."""
+    log = [*talk(1, 32), entry(33, through=12), *talk(34, 43)]
+
+    assert found(log) is None
+    work = found([*log, *talk(44, 45)])
+    assert work is not None
+    assert work.previous is not None
+    assert work.cover[0].seq == 13
+    assert work.cover[-1].seq == 24
+
+
+def test_few_long_messages_are_compressed_by_their_tokens() -> None:
+    """D15, U6: 99 % full with few messages."""
+    long = "word " * 1500
+    log = talk(1, 6, long)
+
+    work = found(log)
+
+    assert work is not None
+    assert [message.seq for message in work.cover] == [1, 2, 3, 4]
+    assert found(talk(1, 2, long)) is None, "the newest turn is never covered"
+
+
+def test_tool_calls_and_results_count_like_words() -> None:
+    """U6."""
+    log = [
+        said(1, "look it up"),
+        said(2, parts=(tool_call("a", "search", {"q": "x " * 2000}),), turn=1),
+        said(3, parts=(tool_result("a", "found " * 2000),), role=Role.TOOL, turn=1),
+        said(4, "done", Role.ASSISTANT, turn=1),
+        said(5, "and now " * 900, Role.USER, turn=2),
+        said(6, "fine", Role.ASSISTANT, turn=2),
+    ]
+
+    work = found(log)
+
+    assert work is not None
+    assert [message.seq for message in work.cover] == [1, 2, 3, 4]
+
+
+def test_what_the_system_prompt_takes_brings_compression_forward() -> None:
+    log = talk(1, 12, "word " * 300)
+
+    assert found(log) is None
+    assert found(log, taken=2500) is not None
+
+
+def test_a_huge_system_prompt_does_not_cover_every_turn_at_once() -> None:
+    """A third of what it leaves is the talk's own, so that short talk stays as it is."""
+    assert found(talk(1, 12), taken=6000) is None
+
+
+def test_nothing_is_due_where_compression_is_off() -> None:
+    """The presets of the shop and the characters let old talk go."""
+    for name in ("goods_qa", "npc"):
+        assert found(talk(1, 200, "word " * 300), PRESETS[name].context) is None
+
+
+@pytest.mark.parametrize("name", ["platform", "channel", "multi_agent"])
+def test_the_other_presets_compress_by_count_too(name: str) -> None:
+    assert found(talk(1, 32), PRESETS[name].context) is not None
+
+
+# What
+
+
+def test_a_turn_split_by_a_summary_is_still_one() -> None:
+    """A summary may be written while a turn runs, between its question and its answer."""
+    log = [*talk(1, 32), said(33, turn=17), entry(34, through=12), said(35, "a", Role.ASSISTANT, turn=17)]
+    more = [said(seq, turn=18 + (seq - 36) // 2) for seq in range(36, 60)]
+
+    work = found([*log, *more])
+
+    assert work is not None
+    covered = {message.turn for message in work.cover}
+    left = {message.turn for message in talk_in([*log, *more]) if message.seq > work.cover[-1].seq}
+    assert not covered & left
+
+
+def test_an_old_turn_that_was_resumed_late_does_not_stop_compression() -> None:
+    log = [*talk(1, 40), said(41, "late answer", Role.ASSISTANT, turn=2)]
+
+    work = found(log)
+
+    assert work is not None
+    assert len(work.cover) >= 20
+
+
+def test_near_the_stored_cap_even_a_long_turn_is_cut_between_tool_pairs() -> None:
+    """Better covered than pushed out."""
+    log = [said(1, turn=1)]
+    for step in range(12):
+        log += [
+            said(len(log) + 1, parts=(tool_call(f"{step}", "f", {}),), role=Role.ASSISTANT, turn=1),
+            said(len(log) + 2, parts=(tool_result(f"{step}", 1),), role=Role.TOOL, turn=1),
+        ]
+    head = replace(HEAD, keeping=Keeping(max_messages=30))
+
+    work = found(log, head=head)
+
+    assert work is not None
+    assert len(work.cover) % 2 == 1
+    assert len(log) - len(work.cover) <= 15
+
+
+def test_what_is_about_to_be_stored_counts_against_the_cap() -> None:
+    head = replace(HEAD, keeping=Keeping(max_messages=40), last_seq=20)
+
+    assert found(talk(1, 20), head=head) is None
+    work = found(talk(1, 20), head=head, adding=18)
+    assert work is not None
+    assert 20 - len(work.cover) + 18 <= 40
+    assert slides_out(head, covered=0, adding=21)
+    assert not slides_out(head, covered=10, adding=21)
+
+
+def test_a_summarys_length_is_bounded_by_policy_and_by_the_prompt() -> None:
+    """D15: a limit of its own; E13: 200 characters."""
+    assert limits_of(ROOM, POLICY, COUNTER).tokens == 500
+    assert limits_of(PromptPolicy(budget=700, reply=100), POLICY, COUNTER).tokens == 100
+    assert limits_of(ROOM, PRESETS["multi_agent"].context, COUNTER).characters == 200
+
+
+# Which summary
+
+
+def test_the_summary_that_covers_most_is_read() -> None:
+    log = [*talk(1, 40), entry(41, 20, text="newer"), entry(42, 12, text="late but older"), *talk(43, 44)]
+
+    summary = summary_in(log)
+
+    assert summary is not None
+    assert (summary.text, summary.through) == ("newer", 20)
+
+
+def test_a_log_without_summaries_has_none() -> None:
+    assert summary_in([]) is None
+    assert summary_in(talk(1, 5)) is None
+
+
+def test_a_summary_of_words_that_were_taken_back_is_not_read() -> None:
+    """The session was truncated after message 10 while messages 1 to 20 were being summarised."""
+    log = [*talk(1, 10), entry(41, 20, seen=40), *talk(42, 60)]
+
+    for start in range(len(log)):
+        assert summary_in(log[start:]) is None
+
+
+def test_nor_one_that_came_after_new_words_were_said() -> None:
+    log = [*talk(1, 10), *talk(41, 44), entry(45, 20, seen=40), *talk(46, 60)]
+
+    for start in range(len(log)):
+        assert summary_in(log[start:]) is None
+
+
+def test_nor_one_of_talk_before_a_reset() -> None:
+    log = [entry(41, 20, seen=40), *talk(42, 50)]
+
+    assert summary_in(log) is None
+    assert summary_in(log, window_start=41) is None
+
+
+def test_nor_one_of_talk_that_is_no_longer_context() -> None:
+    """The window's start moved: what the summary tells began before it."""
+    log = [*talk(1, 40), entry(41, 20), *talk(42, 50)]
+
+    assert summary_in(log) is not None
+    assert summary_in(log, window_start=15) is None
+    assert summary_in(log, window_start=42) is None
+
+
+def test_a_covered_message_need_not_be_loaded_if_another_that_was_seen_is() -> None:
+    log = [*talk(1, 40), entry(41, 20), *talk(42, 50)]
+
+    summary = summary_in(log[30:])
+
+    assert summary is not None
+    assert summary.through == 20
+    assert summary_in(log[40:]) is None, "nothing loaded bears witness"
+
+
+def test_a_covered_message_that_slid_out_under_the_cap_does_no_harm() -> None:
+    log = [*talk(25, 40), entry(41, 24), *talk(42, 50)]
+
+    summary = summary_in(log)
+
+    assert summary is not None
+    assert summary.through == 24
+
+
+def test_an_imported_summary_is_found_by_the_id_of_what_it_covers() -> None:
+    """An import numbers messages anew: 25 becomes 1."""
+    log = [*talk(25, 44), entry(45, 32), *talk(46, 50)]
+    renumbered = [replace(message, seq=seq) for seq, message in enumerate(log, 1)]
+
+    summary = summary_in(renumbered)
+
+    assert summary is not None
+    assert summary.through == 8
+
+
+def test_between_the_covered_talk_and_the_next_message_lies_nothing() -> None:
+    """So that a prompt does not take a gap (a truncation, a summary) for talk that was not loaded."""
+    log = [*talk(1, 20), entry(21, 20), *talk(60, 62)]
+
+    summary = summary_in(log)
+
+    assert summary is not None
+    assert summary.through == 59
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "summary"},
+        {"type": "summary", "text": 1, "through": 2, "through_id": "m2"},
+        {"type": "summary", "text": "x", "through": "2", "through_id": "m2"},
+        {"type": "summary", "text": " ", "through": 2, "through_id": "m2"},
+        {"type": "summary", "text": "x", "through": -1, "through_id": "m2"},
+        {"type": "summary", "text": "x", "through": 10**6, "through_id": "nobody", "seen": 10**7},
+        {"type": "compaction", "text": "x", "through": 2, "through_id": "m2"},
+    ],
+)
+def test_items_of_others_are_not_taken_for_summaries(part: dict[str, Any]) -> None:
+    item = said(5, parts=(part,), role=Role.ITEM)
+
+    assert summary_in([*talk(1, 4), item]) is None
+
+
+def test_words_of_a_user_are_never_a_summary() -> None:
+    forged = said(5, parts=entry(5, 2).parts, role=Role.USER)
+
+    assert summary_in([*talk(1, 4), forged]) is None

@@ -1,0 +1,208 @@
+"""The documents' table, their mistakes, and who has the word when two rules see one value (A12-A14, S1-S3, T9)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tenuto.privacy import RedactionStream, Rule, Span, Type, detect, redact
+from tenuto.privacy.cards import passes_luhn
+from tenuto.privacy.identity import is_resident_id
+
+TABLE = {
+    "user@example.com": "[REDACTED_EMAIL]",
+    "+1-234-567-8900": "[REDACTED_PHONE]",
+    "4532-1234-5678-9012": "[REDACTED_CC]",
+    "123-45-6789": "[REDACTED_SSN]",
+    "192.168.1.1": "[REDACTED_IP]",
+    "api_key=sk-xxx": "[REDACTED_API_KEY]",
+    "password=abc123": "[REDACTED_SECRET]",
+}
+
+
+def found(text: str) -> list[tuple[str, str]]:
+    return [(str(span.type), text[span.start : span.end]) for span in detect(text)]
+
+
+@pytest.mark.parametrize(("text", "mark"), TABLE.items())
+def test_the_documents_table_comes_out_as_it_stands(text: str, mark: str) -> None:
+    """A13."""
+    assert redact(text) == mark
+
+
+def test_the_documents_table_comes_out_in_a_sentence_too() -> None:
+    text = "Write to user@example.com or call +1-234-567-8900 from 192.168.1.1, my card number is 4532-1234-5678-9012."
+
+    assert redact(text) == (
+        "Write to [REDACTED_EMAIL] or call [REDACTED_PHONE] from [REDACTED_IP], my card number is [REDACTED_CC]."
+    )
+
+
+@pytest.mark.parametrize("text", ["", " ", "hello", "你好"])
+def test_text_without_anything_private_is_returned_as_it_is(text: str) -> None:
+    """A12."""
+    assert redact(text) == text
+    assert detect(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024-12-13",
+        "1700000000",
+        "1700000000123",
+        "order 20240601123456789",
+        "3.14159265358979",
+        "1 2 3 4 5 6 7 8 9 10",
+        "3f2504e0-4f89-41d3-9a0c-0305e82c3301",
+        "first 12345\n67890 second",
+        "version 10.4.2.1",
+        "999.999.999.999",
+        "the secret ingredient",
+        "I forgot my password yesterday",
+    ],
+)
+def test_innocent_numbers_and_words_stay(text: str) -> None:
+    """S1, S2: what the documents' own expressions destroy."""
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "type_", "value"),
+    [
+        ("password is hunter22222", Type.SECRET, "hunter22222"),
+        ("密码是abc123", Type.SECRET, "abc123"),
+        ("key sk-Ab3dEf6hIj9kLm2nOp5q leaked", Type.API_KEY, "sk-Ab3dEf6hIj9kLm2nOp5q"),
+        ("from 2001:db8::77 again", Type.IP, "2001:db8::77"),
+        ("t eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl t", Type.API_KEY, None),
+        ("编号192.168.1.1号", Type.IP, "192.168.1.1"),
+        ("卡11010519491231002X号", Type.CN_ID, "11010519491231002X"),
+        ("电话１３８００１３８０００", Type.PHONE, "１３８００１３８０００"),
+    ],
+)
+def test_what_the_documents_expressions_miss_is_found(text: str, type_: Type, value: str | None) -> None:
+    """S2, S3."""
+    assert found(text) == [(type_, value or text[2:-2])]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("4111111111111111", Rule.CC),
+        ("银行卡6222021234567890128", Rule.BANK_CARD),
+        ("11010519491231002X", Rule.CN_ID),
+        ("SSN 856-12-3456", Rule.SSN),
+        ("DE89 3704 0044 0532 0130 00", Rule.IBAN),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl", Rule.JWT),
+        ("redis://:r3d1sPazz@cache:6379", Rule.URL_CREDENTIALS),
+        ("-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIIrYSSNQFaA2Hwf1\n-----END EC PRIVATE KEY-----", Rule.PRIVATE_KEY),
+        ("https://hooks.slack.com/services/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", Rule.WEBHOOK),
+    ],
+)
+def test_the_most_specific_rule_has_the_word(text: str, rule: Rule) -> None:
+    assert [span.rule for span in detect(text)] == [rule]
+
+
+def test_a_mark_says_what_stood_there_and_passes_through() -> None:
+    text = "[EMAIL_1] and [REDACTED_PHONE], password is [REDACTED_SECRET], nested [REDACTED_[REDACTED_EMAIL]]"
+
+    assert redact(text) == text
+
+
+def test_no_number_hides_in_what_looks_like_a_mark() -> None:
+    assert redact("[REDACTED_EMAIL ann@example.com]") == "[REDACTED_EMAIL [REDACTED_EMAIL]]"
+    assert redact("[PHONE 13800138000]") == "[PHONE [REDACTED_PHONE]]"
+
+
+def test_check_digits_decide() -> None:
+    assert passes_luhn("4242424242424242")
+    assert not passes_luhn("4242424242424241")
+    assert is_resident_id("11010519491231002X")
+    assert not is_resident_id("110105194912310021")
+    assert not is_resident_id("11010519491331002X")
+    assert found("ref 4242424242424241") == []
+    assert found("流水110105194912310021") == []
+
+
+def test_invisible_and_turning_characters_do_not_hide_a_card() -> None:
+    text = "card \u202e4111\u200b1111\u200b1111\u200d1111\u202c end"
+
+    assert redact(text) == "card \u202e[REDACTED_CC]\u202c end"
+
+
+def test_offsets_count_code_points_of_what_was_given() -> None:
+    text = "😀😀 手机１３８００１３８０００ \u200bann@example.com"
+
+    spans = detect(text)
+
+    assert [text[span.start : span.end] for span in spans] == ["１３８００１３８０００", "ann@example.com"]
+
+
+def test_only_the_types_that_were_asked_for_are_taken() -> None:
+    text = "我叫李雷，住上海市浦东新区世纪大道100号，订单号20240601123456，电话13800138000"
+
+    assert redact(text) == text.replace("13800138000", "[REDACTED_PHONE]")
+    assert redact(text, types={Type.EMAIL}) == text
+    assert redact(text, types=set(Type)) == (
+        "我叫[REDACTED_PERSON]，[REDACTED_ADDRESS]，订单号[REDACTED_ORDER_ID]，电话[REDACTED_PHONE]"
+    )
+
+
+def test_a_number_between_two_lines_is_found_where_a_check_digit_vouches_for_it() -> None:
+    assert found("card 4242 4242\n4242 4242") == [("CARD", "4242 4242\n4242 4242")]
+    assert found("rows 4242 4242\n4242 4241") == []
+
+
+def test_a_stream_takes_another_text_after_its_end() -> None:
+    stream = RedactionStream()
+
+    first = stream.feed("mail ann@exam") + stream.feed("ple.com") + stream.flush()
+    second = stream.feed("4111 1111 1111 1111") + stream.flush()
+
+    assert (first, second) == ("mail [REDACTED_EMAIL]", "[REDACTED_CC]")
+    assert stream.flush() == ""
+
+
+def test_a_stream_of_prose_holds_back_little() -> None:
+    """Bounded delay: what a reader waits for is a few sentences at most."""
+    stream = RedactionStream()
+    sentence = "The committee talked about the garden and nobody could agree on anything before lunch. "
+    given = out = most = 0
+    for _ in range(200):
+        given += len(sentence)
+        out += len(stream.feed(sentence))
+        most = max(most, given - out)
+
+    assert most < 400
+
+
+def test_a_stream_without_calm_holds_back_no_more_than_its_limit() -> None:
+    stream = RedactionStream()
+    given = out = most = 0
+    for number in range(20_000):
+        line = f"{number:09} {number * 7:09}\n"
+        given += len(line)
+        out += len(stream.feed(line))
+        most = max(most, given - out)
+
+    assert most < 4096 + 512
+
+
+def test_the_room_is_light_until_a_foreign_number_comes() -> None:
+    code = (
+        "import sys, tenuto.privacy as p\n"
+        "p.redact('call 202-555-0143 or ann@example.com')\n"
+        "assert not {'phonenumbers', 'stdnum'} & sys.modules.keys()\n"
+        "assert p.redact('+39 06 698 12345') == '[REDACTED_PHONE]'\n"
+        "assert 'phonenumbers' in sys.modules"
+    )
+
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=50)
+
+
+def test_a_span_says_nothing_about_its_value() -> None:
+    """User text reaches no log line: a span can be printed."""
+    assert repr(detect("ann@example.com")) == repr([Span(0, 15, Type.EMAIL, Rule.EMAIL)])
+    assert "ann" not in repr(detect("ann@example.com"))

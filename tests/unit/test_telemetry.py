@@ -1,0 +1,175 @@
+"""Spans of turns, as OpenTelemetry's own SDK collects them: ids and codes, never words."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+import tenuto
+from tenuto.app import Tenuto
+from tenuto.errors import InvalidSetting, ModelFailed
+from tenuto.llm import Call, Fail, Hang, Say
+from tenuto.telemetry import Spans, open_spans
+from tests.samples import ANN
+from tests.talking import Adder, ask, helper, talk
+
+SECRET = "heliotrope"
+
+
+@pytest.fixture
+def collected() -> Iterator[InMemorySpanExporter]:
+    """What was exported."""
+    exporter = InMemorySpanExporter()
+    yield exporter
+    exporter.shutdown()
+
+
+@pytest.fixture
+def spans(collected: InMemorySpanExporter) -> Spans:
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(collected))
+    return Spans(provider.get_tracer("tenuto"))
+
+
+def named(collected: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
+    return [span for span in collected.get_finished_spans() if span.name == name]
+
+
+def everything(collected: InMemorySpanExporter) -> str:
+    return "".join(span.to_json() for span in collected.get_finished_spans())
+
+
+async def test_a_turn_is_one_span_with_its_ids_and_a_child_for_each_step(
+    spans: Spans, collected: InMemorySpanExporter
+) -> None:
+    chat = talk([Call("add", {"a": 1, "b": 2})], SECRET, assistants=[helper(tools=(Adder(),))], span=spans).chat
+
+    reply = await chat.take_turn(ANN, ask(SECRET))
+
+    (turn,) = named(collected, "tenuto.turn")
+    assert turn.attributes is not None
+    assert dict(turn.attributes) == {
+        "tenuto.tenant": ANN.tenant,
+        "tenuto.session": reply.session_id,
+        "tenuto.turn": 1,
+        "tenuto.trace": reply.trace_id,
+        "tenuto.assistant": "helper",
+        "tenuto.model": "scripted",
+        "tenuto.input_tokens": reply.input_tokens,
+        "tenuto.output_tokens": reply.output_tokens,
+    }
+    steps = [span for span in collected.get_finished_spans() if span is not turn]
+    assert [span.name.removeprefix("tenuto.") for span in steps] == [
+        "begin", "assemble", "model", "tools", "model", "finish"
+    ]  # fmt: skip
+    assert {span.parent.span_id for span in steps if span.parent} == {turn.context.span_id}
+    assert turn.parent is None
+    assert SECRET not in everything(collected)
+
+
+async def test_an_error_is_told_by_its_code_alone(spans: Spans, collected: InMemorySpanExporter) -> None:
+    chat = talk([Fail(ModelFailed("scripted", SECRET))], span=spans).chat
+
+    with pytest.raises(ModelFailed):
+        await chat.take_turn(ANN, ask(SECRET))
+
+    for span in (*named(collected, "tenuto.turn"), *named(collected, "tenuto.model")):
+        assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "model_failed")
+        assert span.attributes is not None
+        assert span.attributes["error.type"] == "model_failed"
+        assert span.events == ()
+    assert SECRET not in everything(collected)
+
+
+async def test_a_fault_nobody_foresaw_tells_its_kind_and_not_its_words(
+    spans: Spans, collected: InMemorySpanExporter
+) -> None:
+    with pytest.raises(ZeroDivisionError), spans("tenuto.turn"):
+        raise ZeroDivisionError(SECRET)
+
+    (span,) = collected.get_finished_spans()
+    assert span.status.description == "zerodivisionerror"
+    assert SECRET not in everything(collected)
+
+
+async def test_a_cancelled_turn_is_no_error(spans: Spans, collected: InMemorySpanExporter) -> None:
+    hang = Hang()
+    chat = talk([Say("Well"), hang], span=spans).chat
+    turn = asyncio.create_task(chat.take_turn(ANN, ask("Go")))
+    await hang.reached.wait()
+
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+
+    (span,) = named(collected, "tenuto.turn")
+    assert span.status.status_code is StatusCode.UNSET
+    assert span.attributes is not None
+    assert span.attributes["error.type"] == "cancelled"
+
+
+async def test_turns_at_the_same_time_keep_their_spans_apart(spans: Spans, collected: InMemorySpanExporter) -> None:
+    hangs = [Hang(), Hang()]
+    chat = talk([hangs[0], Say("One.")], [hangs[1], Say("Two.")], span=spans).chat
+    turns = [asyncio.create_task(chat.take_turn(ANN, ask("Go"))) for _ in hangs]
+    for hang in hangs:
+        await hang.reached.wait()
+    for hang in reversed(hangs):
+        hang.release.set()
+    await asyncio.gather(*turns)
+
+    parents = [span.context.span_id for span in named(collected, "tenuto.turn")]
+    children = [span.parent.span_id for span in named(collected, "tenuto.model") if span.parent is not None]
+    assert sorted(parents) == sorted(children)
+
+
+async def test_a_programs_own_telemetry_gets_the_spans_below_its_own(
+    collected: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(collected))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+
+    async with tenuto.open("memory://", telemetry=True) as app:
+        with provider.get_tracer("program").start_as_current_span("request") as request:
+            await _hello(app)
+
+    (turn,) = named(collected, "tenuto.turn")
+    assert turn.parent is not None
+    assert turn.parent.span_id == request.get_span_context().span_id
+
+
+async def test_an_exporter_nobody_brings_stops_the_start_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "carrier-pigeon")
+
+    with pytest.raises(InvalidSetting, match="carrier-pigeon"):
+        async with open_spans():
+            pass
+
+
+def test_a_process_exports_what_the_standard_variables_say(tmp_path: Path) -> None:
+    """The real program, with the SDK's own console exporter: spans on stderr, the answer alone on stdout."""
+    env = {"TENUTO_TELEMETRY": "true", "OTEL_TRACES_EXPORTER": "console", "OTEL_SERVICE_NAME": "front-desk"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tenuto", "chat", f"My name is {SECRET}"],
+        cwd=tmp_path, env={"PATH": "", **env}, capture_output=True, text=True, timeout=50, check=True,
+    )  # fmt: skip
+
+    assert '"name": "tenuto.turn"' in done.stderr
+    assert '"service.name": "front-desk"' in done.stderr
+    assert SECRET not in done.stderr
+    assert "tenuto.turn" not in done.stdout
+
+
+async def _hello(app: Tenuto) -> None:
+    await app.ask(app.scope(), "Hello")

@@ -1,0 +1,120 @@
+"""Work in the background: one job per subject, a few at a time, drained at the end, and silent about what users say."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from tenuto.upkeep.jobs import Jobs
+
+
+class Bench:
+    """Jobs that wait until they are let go, and what happened to them."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.done: list[str] = []
+        self.gate = asyncio.Event()
+        self._another = asyncio.Event()
+
+    async def work(self, name: str) -> None:
+        self.begun.append(name)
+        self._another.set()
+        await self.gate.wait()
+        self.done.append(name)
+
+    async def started(self, count: int) -> None:
+        while len(self.begun) < count:
+            self._another.clear()
+            await self._another.wait()
+
+
+async def test_a_subject_has_one_job_at_a_time_and_the_latest_wish_is_next() -> None:
+    jobs, bench = Jobs(), Bench()
+    for name in ("first", "second", "third"):
+        jobs.start("summary", "session", lambda name=name: bench.work(name))  # type: ignore[misc]
+        await bench.started(1)
+
+    bench.gate.set()
+    await jobs.drain()
+
+    assert bench.done == ["first", "third"]
+
+
+async def test_kinds_and_subjects_do_not_wait_for_each_other() -> None:
+    jobs, bench = Jobs(), Bench()
+    jobs.start("summary", "one", lambda: bench.work("a"))
+    jobs.start("summary", "two", lambda: bench.work("b"))
+    jobs.start("title", "one", lambda: bench.work("c"))
+
+    await bench.started(3)
+    bench.gate.set()
+    await jobs.drain()
+
+    assert sorted(bench.done) == ["a", "b", "c"]
+
+
+async def test_only_so_many_run_at_once() -> None:
+    jobs, bench = Jobs(at_once=2), Bench()
+    for number in range(5):
+        jobs.start("summary", number, lambda: bench.work("x"))
+    await bench.started(2)
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+    running = len(bench.begun)
+    bench.gate.set()
+    await jobs.drain()
+
+    assert (running, len(bench.done)) == (2, 5)
+
+
+async def test_beyond_a_bound_jobs_are_left_for_the_next_turn(caplog: pytest.LogCaptureFixture) -> None:
+    jobs, bench = Jobs(most=2), Bench()
+    for number in range(3):
+        jobs.start("summary", number, lambda: bench.work("x"))
+    bench.gate.set()
+
+    await jobs.drain()
+
+    assert len(bench.done) == 2
+    assert "a summary was put off" in caplog.text
+
+
+async def test_a_job_that_fails_is_logged_without_a_word_of_what_it_was_about(caplog: pytest.LogCaptureFixture) -> None:
+    jobs = Jobs()
+
+    async def fail() -> None:
+        raise ValueError("my secret is 42")
+
+    jobs.start("title", "session", fail)
+    await jobs.drain()
+
+    assert "a title was put off: ValueError in fail" in caplog.text
+    assert "secret" not in caplog.text
+
+
+async def test_draining_is_bounded_and_leaves_nothing_running() -> None:
+    jobs, bench = Jobs(), Bench()
+    jobs.start("summary", "session", lambda: bench.work("never let go"))
+    await bench.started(1)
+
+    await jobs.drain(timedelta(0))
+
+    assert bench.done == []
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "tenuto summary"]
+
+
+async def test_draining_waits_for_what_a_job_starts() -> None:
+    jobs, bench = Jobs(), Bench()
+    bench.gate.set()
+
+    async def start_another() -> None:
+        jobs.start("title", "session", lambda: bench.work("child"))
+
+    jobs.start("summary", "session", start_another)
+    await jobs.drain()
+
+    assert bench.done == ["child"]
