@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
 _SCOPE: Final = "tenuto"
-_NEEDED: Final = 'needs OpenTelemetry: pip install "tenuto[telemetry]"'
+_NEEDED: Final = 'pip install "tenuto[telemetry]" brings what it needs'
 _PROTOCOLS: Final = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 # Ids may be as long as clients like; nobody reads more than this of one.
 _LONGEST: Final = 200
@@ -119,7 +119,8 @@ def _exporters() -> Iterator[SpanExporter]:
             continue
         found = next(iter(entry_points(group="opentelemetry_traces_exporter", name=_entry(name))), None)
         if found is None:
-            raise InvalidSetting("telemetry", f"no package brings the exporter {name!r} of OTEL_TRACES_EXPORTER")
+            hint = f"; {_NEEDED}" if name == "otlp" else ""
+            raise InvalidSetting("telemetry", f"no package brings the exporter {name!r} of OTEL_TRACES_EXPORTER{hint}")
         try:
             exporter: SpanExporter = found.load()()
         except Exception as broken:

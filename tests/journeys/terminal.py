@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import select
 import subprocess
@@ -37,17 +38,19 @@ class Screen:
             start_new_session=True,
         )
         os.close(its_end)
+        # A read may end in the middle of a character.
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._unread = ""
         self.seen = ""
 
-    def type(self, keys: str) -> None:
+    def press(self, keys: str) -> None:
         """Press keys."""
         os.write(self._keyboard, keys.encode())
 
     def say(self, line: str) -> None:
         """Type a line at the prompt."""
         self.see("> ")
-        self.type(line + ENTER)
+        self.press(line + ENTER)
 
     def see(self, text: str) -> str:
         """Wait until the text is there, and tell what came before it since the last look."""
@@ -68,7 +71,7 @@ class Screen:
     def _read(self, seconds: float) -> str:
         ready, _, _ = select.select([self._keyboard], [], [], max(seconds, 0))
         try:
-            text = os.read(self._keyboard, 65536).decode(errors="replace") if ready else ""
+            text = self._decoder.decode(os.read(self._keyboard, 65536)) if ready else ""
         except OSError:
             # How Linux says that nobody is left at the other end.
             text = ""

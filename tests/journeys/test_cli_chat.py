@@ -100,7 +100,7 @@ def test_a_talk_with_its_commands(desk: Desk) -> None:
         screen.say("/help")
         screen.see("/retry")
         screen.see("> ")
-        screen.type(CTRL_D)
+        screen.press(CTRL_D)
         screen.see("(go on later: tenuto chat --session ")
         assert screen.end() == 0
 
@@ -135,7 +135,7 @@ def test_a_talk_goes_on_where_it_was_and_earlier_words_can_be_recalled(desk: Des
         screen.say("What is my name?")
         screen.see("Your name is Ann.")
         screen.see("> ")
-        screen.type(CTRL_P + CTRL_P + ENTER)
+        screen.press(CTRL_P + CTRL_P + ENTER)
         screen.see("Noted: your name is Ann.")
         screen.say("/quit")
         assert screen.end() == 0
@@ -152,14 +152,14 @@ def test_words_come_as_they_are_said_and_ctrl_c_stops_the_answer_and_keeps_the_q
         screen.see("answers, with openai:served.")
         screen.say("Tell me a tale")
         screen.see("Once upon ")
-        screen.type(CTRL_C)
+        screen.press(CTRL_C)
         screen.see("(stopped; what you said is kept, and /retry answers it)")
         screen.say("/retry")
         screen.see("A short tale.")
         screen.see("> ")
-        screen.type("half a thought" + CTRL_C)
+        screen.press("half a thought" + CTRL_C)
         screen.see("> ")
-        screen.type(CTRL_D)
+        screen.press(CTRL_D)
         assert screen.end() == 0
 
     assert desk.texts() == ["Tell me a tale", "A short tale."]

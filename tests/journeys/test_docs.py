@@ -1,13 +1,16 @@
-"""Every Python snippet in the README and the docs runs as it stands."""
+"""What the README and the docs show is true: every Python snippet runs as it stands, help is the program's own."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import tenuto
 
 TOP = Path(__file__).parents[2]
 SNIPPETS = [
@@ -24,6 +27,56 @@ def test_a_snippet_runs(snippet: str, tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0, done.stderr
+
+
+HELP = [
+    pytest.param(match[1].split(), match[2], id=match[1])
+    for page in sorted((TOP / "docs").glob("*.md"))
+    for match in re.finditer(
+        r"^```console\n\$ tenuto ([^\n]*--help)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE
+    )
+]
+
+
+@pytest.mark.parametrize(("args", "shown"), HELP)
+def test_the_help_shown_is_the_programs_own(args: list[str], shown: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tenuto", *args],
+        env={**os.environ, "COLUMNS": "80"}, capture_output=True, text=True, timeout=50, check=True,
+    )  # fmt: skip
+
+    assert shown == done.stdout
+
+
+def test_the_assistant_that_the_docs_write_answers(tmp_path: Path) -> None:
+    page = (TOP / "docs" / "assistants.md").read_text()
+    folder = tmp_path / "assistants"
+    folder.mkdir()
+    for name in ("toml", "py"):
+        block = re.search(rf"^```{name}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+        assert block is not None
+        (folder / f"weather.{name}").write_text(block[1])
+    asked, answer = re.findall(r'^TENUTO_ASSISTANTS=assistants tenuto chat .* "(.*)"\n# (.*)$', page, re.MULTILINE)[0]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tenuto", "chat", "--assistant", "weather", asked],
+        cwd=tmp_path, env={**os.environ, "TENUTO_ASSISTANTS": "assistants"}, capture_output=True, text=True, timeout=50,
+    )  # fmt: skip
+
+    assert (done.stdout, done.stderr) == (f"{answer}\n", "")
+
+
+async def test_the_readmes_dialogue_goes_as_it_is_told() -> None:
+    readme = (TOP / "README.md").read_text()
+    dialogue = re.findall(r"^> \*\*(.+)\*\*\n> (.+)$", readme, re.MULTILINE)
+    assert len(dialogue) >= 4
+
+    async with tenuto.open("memory://") as app:
+        session = None
+        for said, answer in dialogue:
+            reply = await app.ask(app.scope(user="ann"), said, session_id=session)
+            session = reply.session_id
+            assert reply.text == answer
 
 
 def test_the_readme_shows_its_two_commands_first() -> None:

@@ -154,9 +154,9 @@ async def offline(browser: Browser, **wishes: Any) -> AsyncIterator[tuple[Visit,
 
 
 async def stored(door: Door) -> list[tuple[str, str]]:
-    """What the newest session holds."""
-    session = (await door.http.get("/v1/sessions")).json()["sessions"][0]["id"]
-    page = (await door.http.get(f"/v1/sessions/{session}/messages")).json()["messages"]
+    """What the one session holds."""
+    [session] = (await door.http.get("/v1/sessions")).json()["sessions"]
+    page = (await door.http.get(f"/v1/sessions/{session['id']}/messages")).json()["messages"]
     return [(message["role"], message["text"]) for message in page]
 
 
@@ -179,6 +179,7 @@ async def test_an_answer_streams_in_and_is_there_after_a_reload(chromium: Browse
         assert re.search(r"#/chat/.+", visit.page.url)
 
 
+@pytest.mark.timeout(120)  # two servers are started in it
 async def test_a_conversation_goes_on_after_the_server_was_killed_and_started_again(
     chromium: Browser, tmp_path: Path
 ) -> None:
@@ -268,6 +269,22 @@ async def test_talks_have_titles_and_one_switches_between_them(chromium: Browser
         await expect(visit.page.locator(".said")).to_have_text(["My dog is called Bruno."])
         await visit.say("What is my dog called?")
         await expect((await visit.hear(2)).locator(".prose")).to_contain_text("Bruno")
+
+
+async def test_an_answer_goes_on_while_one_looks_elsewhere(chromium: Browser) -> None:
+    pause = Hang()
+    async with scripted(chromium, [Say("It is "), pause, Say("seven.")], "Hello.") as (visit, model, _):
+        await visit.say("How many?")
+        await expect(visit.answers.locator(".prose")).to_have_text("It is")
+        await visit.page.get_by_role("link", name="New conversation").click()
+        await visit.say("Something else")
+        await expect((await visit.hear()).locator(".prose")).to_have_text("Hello.")
+
+        pause.release.set()
+        await visit.page.locator(".sessions a").filter(has_text="any").click()
+
+        await expect((await visit.hear()).locator(".prose")).to_have_text("It is seven.")
+        assert model.cut_short == 0
 
 
 async def test_the_bar_adds_up_to_the_budget_and_goods_are_cards(chromium: Browser) -> None:
@@ -419,8 +436,9 @@ async def test_a_server_with_keys_asks_for_one_and_keeps_it_in_this_tab(chromium
         await visit.page.reload()
         await visit.hear()
 
-        listed = (await door.http.get("/v1/sessions", headers={"Authorization": f"Bearer {secret}"})).json()
-        assert [session["user"] for session in listed["sessions"]] in ([], ["安"])
+        theirs = [(b"Authorization", f"Bearer {secret}".encode()), (b"X-User-ID", "安".encode())]
+        listed = (await door.http.get("/v1/sessions", headers=theirs)).json()["sessions"]
+        assert [session["user"] for session in listed] == ["安"]
         kept = await visit.page.evaluate("[JSON.stringify(localStorage), JSON.stringify(sessionStorage)]")
         assert [secret in where for where in kept] == [False, True]
         visit.allow("401")

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.chat import Answered, ChatLimits, ChatRequest, Reply, Started, ToolEnded
+from tenuto.context.summaries import summary_draft
 from tenuto.errors import (
     AssistantNotFound,
     BudgetExhausted,
@@ -27,11 +28,12 @@ from tenuto.model import NewSession, Page, Role, Scope
 from tenuto.model.budget import Budgets
 from tenuto.model.policy import OnMissing, OnStoreDown
 from tenuto.model.prompt import Kind, Language
-from tenuto.model.talk import Ended, Said
+from tenuto.model.talk import Ended, Persona, Said, Summary
 from tenuto.model.trace import Trace, place_of
+from tenuto.sessions import AppendRequest
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
-from tests.samples import ANN, BOB
+from tests.samples import ANN, BOB, SENT_AT
 from tests.talking import SMALL, Adder, Talk, ask, helper, patient, talk
 
 
@@ -538,3 +540,20 @@ async def test_what_a_failed_answer_has_cost_is_counted() -> None:
 
     session = await t.sessions.get(ANN, "s")
     assert (session.tokens, session.cost_nanos) == (40, 7)
+
+
+async def test_characters_that_are_kept_apart_are_not_told_of_each_other_by_a_summary() -> None:
+    """C13: neither is one made of their talk, nor is one shown that somebody wrote into the log."""
+    personas = {name: Persona(id=name, names={Language.ENGLISH: name}) for name in ("ada", "bea")}
+    t = talk("Hi.", assistants=[helper(personas=personas, isolated=True)])
+    await t.chat.take_turn(ANN, ask("A secret", "s", persona="ada"))
+    said = (await t.sessions.messages(ANN, "s")).messages
+    summary = Summary(text="ada knows a secret", through=said[-1].seq, through_id=said[-1].id)
+    draft = summary_draft(summary, message_id="sum", sent_at=SENT_AT, seen=said[-1].seq, since=1)
+    await t.sessions.append(ANN, "s", AppendRequest(messages=(draft,)))
+
+    await t.chat.take_turn(ANN, ask("What do you know?", "s", persona="bea"))
+
+    shown = [message.text for message in t.model.askings[-1].messages]
+    assert not any("secret" in text for text in shown)
+    assert t.ended[-1].policies.context.compress_over is None

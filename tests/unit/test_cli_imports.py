@@ -49,7 +49,10 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     assert loaded(tmp_path, "--help") == set()
 
 
-@pytest.mark.parametrize("args", [("sessions", "--help"), ("sessions", "list", "--help"), ("--version",)])
+@pytest.mark.parametrize(
+    "args",
+    [("sessions", "--help"), ("sessions", "list", "--help"), ("chat", "--help"), ("traces", "--help"), ("--version",)],
+)
 def test_help_on_a_command_loads_nothing_heavy(tmp_path: Path, args: tuple[str, ...]) -> None:
     assert loaded(tmp_path, *args) <= typers_own()
 

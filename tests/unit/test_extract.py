@@ -191,6 +191,21 @@ def test_an_open_question_that_was_answered_is_no_longer_open() -> None:
     assert "no rail pass" in second
 
 
+def test_of_decisions_about_the_same_thing_the_last_one_holds() -> None:
+    hotels = [
+        (role, words)
+        for number in (1, 2, 3)
+        for role, words in ((USER, f"We decided to stay in hotel number {number}."), (ASSISTANT, "A good choice."))
+    ]
+
+    summary = short(log(*hotels))
+
+    assert "hotel number 3" in summary
+    assert "hotel number 1" not in summary
+    assert "hotel number 4" in short(log((USER, "We decided to stay in hotel number 4.")), summary)
+    assert "hotel number 3" not in short(log((USER, "We decided to stay in hotel number 4.")), summary)
+
+
 def test_what_is_redacted_never_reaches_the_summary() -> None:
     summary = short(TRIP, redact=lambda text: text.replace("Leo", "[NAME]").replace("Park Inn", "[HOTEL]"))
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from tenuto.errors import SessionNotFound
+from tenuto.errors import SessionNotFound, TurnLost
 from tenuto.model import Changes, Keeping, NewSession, OpenTurn, Page, Producer
 from tenuto.model.scope import session_key
 from tenuto.stores.redis import RedisStore
@@ -207,3 +207,30 @@ async def test_a_window_brings_no_more_than_was_asked_for(pair: Pair, known: boo
     reply = await here._asking.session("begin_turn", key, ANN, begin_ask(ANN, asked, now, now + 1, seen))
 
     assert len(reply[-1]) == (1 if known else 9)
+
+
+async def test_nothing_that_was_seen_outlives_a_connection(pair: Pair, redis_server: RedisServer) -> None:
+    """A server that comes back may have lost its latest writes; what it counts to again may be something else."""
+    here, _ = pair
+    await talk(here, ANN, "s", "one", "two")
+    key = session_key(ANN, "s")
+    assert here._windows.get(key) is not None
+
+    redis_server.call("CLIENT", "KILL", "TYPE", "normal")
+    await here.ping()
+
+    assert here._windows.get(key) is None
+    assert shown(await begin(here, ANN, "s", "three")) == ["one", "two", "three"]
+
+
+async def test_damage_that_shows_at_the_end_of_a_turn_is_a_lost_turn(pair: Pair) -> None:
+    """What cannot be read is set aside, and its error is one of ours."""
+    here, _ = pair
+    turn = await begin(here, ANN, "s", "one")
+    head = here.keys.session(session_key(ANN, "s"))[0]
+    await here.link.call("HSET", head, "f", "{}", key=head)
+
+    with pytest.raises(TurnLost):
+        await here.finish_turn(turn, closing("two", changes=Changes(title="Named")))
+
+    assert (await begin(here, ANN, "s", "anew")).created

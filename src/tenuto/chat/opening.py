@@ -27,7 +27,7 @@ from tenuto.model import (
     TurnState,
     text_part,
 )
-from tenuto.model.policy import ContextPolicy, OnStoreDown
+from tenuto.model.policy import ContextPolicy, OnStoreDown, Preset
 from tenuto.model.prompt import Language, Materials
 from tenuto.model.talk import Persona, ToolTurn, TurnEnded
 from tenuto.model.trace import trace_id
@@ -75,7 +75,7 @@ class Begun:
             session=session,
             assistant=self.assistant.name,
             language=self.asked.language,
-            policies=self.assistant.policies,
+            policies=_compressing(self.assistant),
             prompt=self.assistant.prompt,
             question=self.asked.question,
             answer=answer,
@@ -284,7 +284,8 @@ def _completed(
     profile: JsonObject,
 ) -> Materials:
     """The turn's own materials, and what assistant and session add to them."""
-    summary = summary_in(window, materials.window_start)
+    # A summary tells of every character's turns, and one of them shall not know the others'.
+    summary = summary_in(window, materials.window_start) if not assistant.isolated else None
     known = {**_profile(session), **profile}
     names = {each.id: in_language(each.names, language) for each in assistant.personas.values()}
     return replace(
@@ -307,6 +308,14 @@ def _window_start(turn: OpenTurn, assistant: Assistant) -> int:
     if stale_after is None or last is None or not turn.words or turn.words[0].sent_at - last < stale_after:
         return turn.session.window_start
     return max(turn.session.window_start, turn.words[0].seq)
+
+
+def _compressing(assistant: Assistant) -> Preset:
+    """The assistant's policies, without compression where characters are kept apart."""
+    policies = assistant.policies
+    if not assistant.isolated:
+        return policies
+    return replace(policies, context=replace(policies.context, compress_at=None, compress_over=None))
 
 
 def _profile(session: Session) -> JsonObject:

@@ -16,7 +16,7 @@ from tenuto.settings import read_settings
 
 def chat(
     message: Annotated[
-        str | None, typer.Argument(metavar="[MESSAGE]", help="Answer this and end; else what is piped in, else talk.")
+        str | None, typer.Argument(metavar="MESSAGE", help="Answer this and end; else what is piped in, else talk.")
     ] = None,
     assistant: Annotated[
         str | None,

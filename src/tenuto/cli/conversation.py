@@ -290,9 +290,11 @@ class _Screen:
                 typer.echo(visible(text, lines=True), nl=False)
             case ToolStarted():
                 self.end()
-            case ToolEnded(name=name, milliseconds=taken, failed=failed):
+            case ToolEnded(name=name, milliseconds=taken, failed=failed) if sys.stderr.isatty():
                 told = f"[{name} {'failed: ' + failed if failed else f'{taken:,.0f} ms'}]"
                 typer.secho(visible(told), dim=True, err=True)
+            case ToolEnded():
+                pass
 
     def finish(self, answer: str) -> None:
         """The rest of the answer; all of it where the assistant has put other words in place of those streamed."""

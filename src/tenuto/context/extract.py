@@ -132,18 +132,22 @@ def summarise(
     """
     sheet = _Sheet(tokens, characters, counter, _LABELS[language])
     for start in range(0, len(messages), _PORTION):
-        new = _scored(sentences_of(messages[start : start + _PORTION], redact))
-        previous = sheet.joined(new, _remembered(previous)) or previous
+        new = _scored(sentences_of(messages[start : start + _PORTION], redact), begins=not previous)
+        previous = sheet.joined(_settled(new), _remembered(previous)) or previous
     return previous if previous.strip() else sheet.cut_down(sheet.labels.nothing)
 
 
 # How much a sentence says
 
 
-def _scored(sentences: Sequence[Sentence]) -> list[_Line]:
-    telling = [one for one in sentences if not _FILLER.match(one.text)] or list(sentences)
+def _scored(sentences: Sequence[Sentence], begins: bool) -> list[_Line]:
+    # What is said again and again, word for word, would lend itself weight.
+    once = list({(one.role, one.text): one for one in reversed(sentences)}.values())[::-1]
+    telling = [one for one in once if not _FILLER.match(one.text)] or once
     answered = max((one.message for one in telling if one.role is Role.ASSISTANT), default=-1)
-    worth = {(one.message, one.place): _salience(one.text, one.role) + _standing(one, telling) for one in telling}
+    worth = {
+        (one.message, one.place): _salience(one.text, one.role) + _standing(one, telling, begins) for one in telling
+    }
     if len(telling) > _MOST_SENTENCES:
         best = sorted(telling, key=lambda one: (-worth[one.message, one.place], one.message, one.place))
         telling = sorted(best[:_MOST_SENTENCES], key=lambda one: (one.message, one.place))
@@ -170,10 +174,20 @@ def _part(one: Sentence, answered: int) -> Part:
     return Part.AGREED if not asks and _AGREED.search(one.text) else Part.MAIN
 
 
-def _standing(one: Sentence, among: Sequence[Sentence]) -> float:
+def _standing(one: Sentence, among: Sequence[Sentence], begins: bool) -> float:
     """What speaks for a sentence by where it stands: what the talk began with, how each message begins, what is new."""
-    begins = 0.4 if one.message == among[0].message else 0.15
-    return (begins if one.opens else 0.0) + 0.1 * one.message / (among[-1].message or 1)
+    topic = begins and one.message == among[0].message
+    opens = (0.4 if topic else 0.15) if one.opens else 0.0
+    return opens + 0.1 * one.message / (among[-1].message or 1)
+
+
+def _settled(lines: Sequence[_Line]) -> list[_Line]:
+    """Without decisions and open points that were spoken of alike again later: the last word holds."""
+    last: list[_Line] = []
+    for line in reversed(lines):
+        if line.part is Part.MAIN or not any(line.role is other.role and _alike(line, other) for other in last):
+            last.append(line)
+    return last[::-1]
 
 
 def _salience(text: str, role: Role) -> float:
@@ -189,6 +203,7 @@ def _salience(text: str, role: Role) -> float:
         + (0.15 if _NUMBER.search(text) else 0.0)
         + (0.15 if _NAME.search(text) else 0.0)
         + (0.5 if _OPEN.search(text) or (_AGREED.search(text) and not asks) else 0.0)
+        - (0.5 if text.endswith((":", "：")) else 0.0)
     )
 
 

@@ -28,7 +28,7 @@ _OPENERS: Final = regex.compile(
     r"|i (?:want|need|have|think)(?: to)? |(?:we|i) (?:want|need) to |what(?:'s| is| are| does| do) (?:the )?"
     r"|how (?:do|can|should|to|does) (?:i |we |you |one )?|how much (?:is|are|does) |where (?:is|are|can i) "
     r"|why (?:is|are|does|do) |who (?:is|are|was) |when (?:is|are|was|does) |do you (?:have|know)(?: about| of)? "
-    r"|is there |are there |explain |recommend(?: me)? |my )+",
+    r"|my name is \w+(?:,| and)? ?|is there |are there |explain |recommend(?: me)? |my )+",
     regex.IGNORECASE,
 )
 _CHINESE_OPENERS: Final = regex.compile(

@@ -32,6 +32,8 @@ class Door:
     db: int = 0
     tls: ssl.SSLContext | None = field(default=None, repr=False)
     policy: LinkPolicy = field(default_factory=LinkPolicy)
+    on_lost: Callable[[], None] | None = field(default=None, repr=False)
+    """Called when a connection that went through this door is gone."""
 
 
 async def open_connection(

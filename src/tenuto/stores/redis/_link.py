@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
 import hiredis
@@ -46,7 +46,9 @@ class Link:
     again once if it is `safe`: if running it twice does what running it once does.
     """
 
-    def __init__(self, address: Address | str, policy: LinkPolicy | None = None) -> None:
+    def __init__(
+        self, address: Address | str, policy: LinkPolicy | None = None, on_lost: Callable[[], None] | None = None
+    ) -> None:
         self.address = parse(address) if isinstance(address, str) else address
         self.policy = policy or LinkPolicy()
         self.door = Door(
@@ -54,6 +56,7 @@ class Link:
             db=self.address.db,
             tls=self.address.tls,
             policy=self.policy,
+            on_lost=on_lost,
         )
         self.topology: Topology = topology_of(self.address, self.door)
 

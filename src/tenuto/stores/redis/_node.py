@@ -43,6 +43,8 @@ class Lane:
     def _lost(self, connection: Connection) -> None:
         if self.connection is connection:
             self.connection = None
+            if self._door.on_lost is not None:
+                self._door.on_lost()
 
     async def _open(self) -> Connection:
         loop = asyncio.get_running_loop()

@@ -3,7 +3,8 @@
 Stored messages never change under their sequence number; they are only added at the end, or removed. The head
 counts changes (`version`) and removals other than by caps (`epoch`). A call that names both gets nothing but numbers
 back where nothing has changed, and one that names the epoch and the last message it knows gets the messages after it.
-Nothing here is ever believed without the store's word for it.
+Nothing here is ever believed without the store's word for it, and nothing outlives a connection: a server that comes
+back, or takes another's place, may have lost what it had counted.
 """
 
 from __future__ import annotations

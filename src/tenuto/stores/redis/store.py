@@ -76,10 +76,11 @@ class RedisStore:
     def __init__(
         self, url: str, *, prefix: str | None = None, clock: Clock = utc_now, policy: LinkPolicy | None = None
     ) -> None:
-        self.link = Link(url, policy)
+        self._windows = Windows()
+        # Behind a broken connection may stand a server that has lost its latest writes, and counts anew from there.
+        self.link = Link(url, policy, on_lost=self._windows.clear)
         self.keys = Keys(self.link.address.prefix if prefix is None else prefix)
         self._asking = Asking(self.link, self.keys, clock)
-        self._windows = Windows()
         self._shelves = Shelves(self._asking)
         self._upkeep = Upkeep(self._asking, self._shelves)
         self._drawers = Drawers(self._asking)
@@ -141,7 +142,11 @@ class RedisStore:
             raise refusal(reply, turn.session.id, closing.producer)
         if type(reply) is not bytes and reply[0] not in (b"ok", b"duplicate"):
             raise TurnLost(turn.session.id, turn.id)
-        appended = finished_reply(turn, closing, reply, seen)
+        try:
+            appended = finished_reply(turn, closing, reply, seen)
+        except Undecodable as damage:
+            await self._corrupt(key, turn.session.id, damage)
+            raise TurnLost(turn.session.id, turn.id) from damage
         if not appended.duplicate:
             await self._follow(key, appended, numbers_of(reply))
         return appended

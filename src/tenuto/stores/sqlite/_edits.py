@@ -161,6 +161,7 @@ def _branch(source: Head, target: Ask, forking: Forking, at: int) -> Head:
         lease_key=None,
         recent_keyed=None,
         recent=None,
+        older=None,
         tail=None,
         closed=None,
         forked_id=source.session_id,

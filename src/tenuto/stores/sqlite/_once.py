@@ -20,6 +20,8 @@ from tenuto.stores.sqlite._writer import Transaction
 
 # Ids may be long, so what waits in the row is bounded by size: some eight writes with ids of common length.
 _MAX_RECENT_BYTES: Final = 800
+# How many keys of a session the writer holds in memory to know, without asking the file, that another one is new.
+_MAX_OLDER: Final = 128
 # Forgetting scans a session's keys, so it happens once in a while; until then `known` looks away.
 _FORGET_EVERY: Final = 64
 
@@ -121,7 +123,7 @@ def forget_all(txn: Transaction, head: Head) -> None:
     """Forget every key."""
     txn.execute("DELETE FROM keyed WHERE session = ?", (head.id,))
     head.keyed = 0
-    head.recent, head.recent_keyed = None, None
+    head.recent, head.recent_keyed, head.older = None, None, None
 
 
 def _find(txn: Transaction, head: Head, key: bytes) -> Keyed | None:
@@ -129,8 +131,8 @@ def _find(txn: Transaction, head: Head, key: bytes) -> Keyed | None:
     for keyed in recent:
         if keyed.key == key:
             return keyed
-    if len(recent) == head.keyed:
-        return None  # Every key there is waits in the row.
+    if _none_older(head, recent) or (head.older is not None and key not in head.older):
+        return None
     row = txn.execute(
         "SELECT key, n, fingerprint, number, words_first, words_last, turn_id, reply_first, reply_last, finished"
         " FROM keyed WHERE session = ? AND key = ?",
@@ -158,11 +160,22 @@ def _keep_recent(txn: Transaction, head: Head, recent: list[Keyed]) -> None:
 
 
 def _write_down(txn: Transaction, head: Head, recent: list[Keyed]) -> None:
+    if _none_older(head, recent):
+        head.older = set()
+    if head.older is not None:
+        head.older.update(keyed.key for keyed in recent)
+        if len(head.older) > _MAX_OLDER:
+            head.older = None
     txn.executemany(
         "INSERT OR REPLACE INTO keyed VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [(head.id, *astuple(keyed)) for keyed in recent],
     )
     head.recent, head.recent_keyed = None, None
+
+
+def _none_older(head: Head, recent: list[Keyed]) -> bool:
+    """Whether every key that the session has waits in its row, and its table holds none."""
+    return len(recent) == head.keyed
 
 
 def _forget_oldest(txn: Transaction, head: Head) -> None:

@@ -38,7 +38,8 @@ class Head(msgspec.Struct, eq=False):
     """The columns in their order. A step changes what it likes here, and `save` writes it.
 
     `tail` is no column: the newest messages that are context, where the writer knows them, with the size of their
-    bodies; `whole` when no others stand before them. `recent` is `recent_keyed`, decoded.
+    bodies; `whole` when no others stand before them. `recent` is `recent_keyed`, decoded; `older` has at least the keys
+    that stand in their table, where the writer knows them all.
     """
 
     id: int
@@ -81,6 +82,7 @@ class Head(msgspec.Struct, eq=False):
     tail_bytes: int = 0
     whole: bool = False
     recent: list[Keyed] | None = None
+    older: set[bytes] | None = None
 
     def __repr__(self) -> str:
         # What people wrote is in here, and a traceback shows what it likes.

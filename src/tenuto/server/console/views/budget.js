@@ -78,8 +78,14 @@ function row(entry) {
       t(`kind.${kind}`),
       which && h("span", { class: "which" }, ` ${which}`),
     ),
-    h("td", {}, h("span", { class: "fate" }, t(`fate.${fate}`))),
-    h("td", {}, t(`reason.${reason}`)),
+    h(
+      "td",
+      {},
+      h("span", { class: "fate" }, t(`fate.${fate}`)),
+      // Where there is no room for a column of its own, the reason stands here.
+      h("span", { class: "reason" }, t(`reason.${reason}`)),
+    ),
+    h("td", { class: "why" }, t(`reason.${reason}`)),
     h("td", { class: "figure" }, size),
   );
 }

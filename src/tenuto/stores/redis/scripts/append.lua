@@ -1,9 +1,9 @@
 -- Append messages outside a turn.
 -- include: head
-local incarnation, key, fingerprint, producer, offsets = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local batch, key, fingerprint, producer, offsets = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local _, sent, number, create, sets, tokens_high, tokens_low, cost_high, cost_low =
   struct.unpack('>i8i8i8i8i8i8i8i8i8', ARGV[5])
-local bodies_at, new_at = 11, 11 + sent
+local bodies_at, new_at, incarnation = 11, 11 + sent, batch
 local raw, facts, title, came, mark = unpack(call('HMGET', HEAD, 's', 'f', 't', 'k' .. key, 'p' .. producer))
 -- include: check
 -- include: create
@@ -24,7 +24,7 @@ local place, more, first, last, foreseen = n[TURNS] + 1, {}
 -- include: store
 if producer ~= '' then more[1], more[2] = 'p' .. producer, number end
 if key ~= '' then
-  local record = struct.pack(ROW, 1, n[TURNS], first, last, 0, -1, n[KEYS_SEEN]) .. incarnation .. '\0' .. fingerprint
+  local record = struct.pack(ROW, 1, n[TURNS], first, last, 0, -1, n[KEYS_SEEN]) .. batch .. '\0' .. fingerprint
   -- include: remember
 end
 -- include: spend

@@ -1,6 +1,8 @@
 -- Find or create the session, append the user's words, take the lease, bring the window.
 -- include: head
-local incarnation, key, fingerprint, producer = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local turn, key, fingerprint, producer = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+-- A session made now is told from an earlier one of its id by the turn that makes it.
+local incarnation = turn
 local _, lease_until, size, sent, number, create, sets, kept, epoch, version, after =
   struct.unpack('>i8i8i8i8i8i8i8i8i8i8i8', ARGV[5])
 local bodies_at, new_at = 10, 10 + sent + kept
@@ -28,7 +30,7 @@ local how, words, place, first, last = 'resumed', 0, n[TURNS] + 1, n[SEQ] + 1, n
 local more, record, offsets = { 'l', '' }, ''
 if keyed then
   place, words = keyed[NUMBER], call('ZRANGEBYSCORE', LOG, keyed[FIRST], keyed[LAST])
-  record = struct.pack(ROW, unpack(keyed, 1, 7)) .. incarnation .. '\0' .. fingerprint
+  record = struct.pack(ROW, unpack(keyed, 1, 7)) .. turn .. '\0' .. fingerprint
   more[3], more[4] = 'k' .. key, record
 else
   -- include: producer
@@ -40,7 +42,7 @@ else
   end
   n[TURNS] = place
   if key ~= '' then
-    record = struct.pack(ROW, 0, place, first, last, 0, -1, n[KEYS_SEEN]) .. incarnation .. '\0' .. fingerprint
+    record = struct.pack(ROW, 0, place, first, last, 0, -1, n[KEYS_SEEN]) .. turn .. '\0' .. fingerprint
     -- include: remember
   end
 end
@@ -49,7 +51,7 @@ if kept == 1 then
   n[IDLE], n[TOUCH], n[MAX_MESSAGES], n[MAX_TURNS] = struct.unpack('>i8i8i8i8', ARGV[10 + sent])
 end
 -- The lease carries what its key remembers, so that the end of the turn need not look it up.
-more[2] = incarnation .. '\0' .. key .. record
+more[2] = turn .. '\0' .. key .. record
 -- include: changed
 if brief and how == 'opened' then return numbers end
 if brief then facts, title = unpack(call('HMGET', HEAD, 'f', 't')) end
