@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.clock import FakeClock
+from tests.open_data import told as absent_data
 from tests.servers import (
     PostgresDatabase,
     PostgresServer,
@@ -90,6 +91,21 @@ def database(postgres: PostgresServer) -> Iterator[PostgresDatabase]:
     database = postgres.new_database()
     yield database
     postgres.drop_database(database)
+
+
+def pytest_report_header() -> list[str]:
+    """Say which data is missing, where some is."""
+    absent = absent_data()
+    return [absent] if absent else []
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of data that is not at hand; the header has said so."""
+    if absent_data() is None:
+        return
+    left_out = [item for item in items if item.get_closest_marker("open_data")]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -120,6 +120,16 @@ class TraceNotFound(NotFound):
         super().__init__("trace not found")
 
 
+class MessageNotFound(NotFound):
+    """No message of the user has this sequence number in the session."""
+
+    code: ClassVar[str] = "message_not_found"
+
+    def __init__(self, seq: int) -> None:
+        super().__init__(f"no message of the user has the sequence number {seq}")
+        self.seq = seq
+
+
 class AssistantNotFound(NotFound):
     """No assistant has this name, or no character of it this one."""
 
@@ -169,6 +179,15 @@ class TurnLost(Conflict):
         super().__init__("the turn lost its lease; the user's words stay stored")
         self.session_id = session_id
         self.turn_id = turn_id
+
+
+class NothingToAnswer(Conflict):
+    """The session holds no words of the user that could be answered anew."""
+
+    code: ClassVar[str] = "nothing_to_answer"
+
+    def __init__(self) -> None:
+        super().__init__("there is nothing to answer anew")
 
 
 class VersionConflict(Conflict):

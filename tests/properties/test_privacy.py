@@ -13,7 +13,7 @@ from tenuto.privacy.keys import LONGEST_BLOCK
 from tenuto.privacy.pieces import LIMIT, Pieces
 from tests.labelled import sentences
 
-KNOWN = [sentence.text for sentence in sentences("en", "zh", "other", "negative", "more", "hard")]
+KNOWN = [sentence.text for sentence in sentences("en", "zh", "other", "negative", "more", "fresh", "hard")]
 PROSE = (
     "The committee talked about the garden and nobody could agree on anything before lunch. ",
     "今天的会议改到下午请大家准时参加如果有问题可以随时联系我们会尽快处理这个需求。",

@@ -101,7 +101,7 @@ def test_tool_parts_count_with_their_frame() -> None:
         ("openai:gpt-4", 1.7),
         ("anthropic:claude-sonnet-4-5", 1.5),
         ("ollama:qwen3:8b", 1.25),
-        ("offline", 1.25),
+        ("offline", 1.0),
     ],
 )
 def test_a_model_without_our_tokenizer_gets_a_margin(model: str, margin: float) -> None:

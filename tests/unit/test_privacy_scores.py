@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tenuto.privacy import Rule, Span, Type, detect
 from tests.labelled import CORE, Sentence, Truth, fits, parsed, score, sentences
+from tests.open_data import open_data
 
-SETS: Final = ("en", "zh", "other", "negative", "more")
-OPEN: Final = "TENUTO_PII_DATA"
+SETS: Final = ("en", "zh", "other", "negative", "more", "fresh")
 SHARED: Final = {
     "EMAIL_ADDRESS": "EMAIL",
     "PHONE_NUMBER": "PHONE",
@@ -21,14 +19,6 @@ SHARED: Final = {
     "US_SSN": "SSN",
     "IP_ADDRESS": "IP",
 }
-
-
-def open_data(name: str) -> Path:
-    """A labelled set that is not ours and lies outside the tree."""
-    folder = os.environ.get(OPEN)
-    if not folder or not (Path(folder) / name).exists():
-        pytest.skip(f"set {OPEN} to a folder that holds {name}, a data file of microsoft/presidio-research or alike")
-    return Path(folder) / name
 
 
 def test_our_own_set_has_every_type_and_enough_of_everything() -> None:
@@ -53,9 +43,10 @@ def test_most_of_what_is_hidden_on_purpose_is_found() -> None:
     assert result.f1() >= 0.9, result.wrongs
 
 
+@pytest.mark.open_data
 def test_the_open_synthetic_set_scores_above_its_makers_patterns() -> None:
     """At least 0.85 over the five types that we share; Presidio's own patterns reach 0.853."""
-    rows = json.loads(open_data("presidio_research_synth_v2.json").read_text())
+    rows = json.loads((open_data() / "presidio_research_synth_v2.json").read_text())
     texts = [
         Sentence(
             text=row["full_text"],
@@ -74,8 +65,9 @@ def test_the_open_synthetic_set_scores_above_its_makers_patterns() -> None:
     assert result.f1(*SHARED.values()) >= 0.95, result.wrongs
 
 
+@pytest.mark.open_data
 def test_the_open_sample_is_found() -> None:
-    lines = open_data("dev_sample.jsonl").read_text().splitlines()
+    lines = (open_data() / "dev_sample.jsonl").read_text().splitlines()
     texts = [
         Sentence(
             text=row["text"],

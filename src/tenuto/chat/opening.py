@@ -13,7 +13,7 @@ from tenuto.chat.means import Means
 from tenuto.chat.request import ChatRequest
 from tenuto.context import Counter, has_relevant_history, language_of, materials_of, profile_text
 from tenuto.context.summaries import summary_in, talk_in
-from tenuto.errors import BudgetExhausted, Invalid, SessionNotFound, Unavailable
+from tenuto.errors import BudgetExhausted, MessageNotFound, NothingToAnswer, SessionNotFound, Unavailable
 from tenuto.model import (
     Closing,
     Draft,
@@ -155,8 +155,8 @@ class Opener:
         try:
             self._spending.budgets.check_session(turn.session)
             if not turn.words and not any(message.role is Role.USER for message in turn.window):
-                raise Invalid("there is nothing to answer anew")
-        except (BudgetExhausted, Invalid):
+                raise NothingToAnswer
+        except (BudgetExhausted, NothingToAnswer):
             await self._sessions.finish(turn, Closing(abandoned=True))
             raise
 
@@ -186,16 +186,16 @@ class Opener:
             return
         last = next((m.seq for m in reversed(page.messages) if m.role is Role.USER), None)
         if last is None:
-            raise Invalid("there is nothing to answer anew")
+            raise NothingToAnswer
         await self._sessions.truncate(scope, request.session_id, last)
 
     async def _check_editable(self, scope: Scope, session_id: str, seq: int) -> None:
-        if seq < 1:
-            raise Invalid("edit: no message has this sequence number")
+        if not 1 <= seq < 2**53:
+            raise MessageNotFound(seq)
         page = await self._sessions.messages(scope, session_id, Page(limit=1, after=seq - 1))
         found = page.messages[0] if page.messages else None
         if found is None or found.seq != seq or found.role is not Role.USER:
-            raise Invalid("edit: no message of the user has this sequence number")
+            raise MessageNotFound(seq)
 
     async def _history(self, turn: OpenTurn, assistant: Assistant) -> tuple[Message, ...]:
         """The talk the prompt may show: what came with the turn, and more where the summary begins further back."""

@@ -150,7 +150,7 @@ class Conversation:
 
     def go_on(self) -> None:
         """Read and answer until the user leaves."""
-        keyboard = Keyboard(_PROMPT, [f"/{name}" for name in self._commands], on_stderr=self._manner.as_json)
+        keyboard = Keyboard(_PROMPT, [f"/{name}" for name in self._commands])
         self._say(self._introduction())
         if self._going_on:
             self._aside.run(lambda: self._recall(keyboard))

@@ -11,11 +11,11 @@ import typer
 class Keyboard:
     """Reads lines. What was typed is kept in memory alone: the words themselves are in the store."""
 
-    def __init__(self, prompt: str, commands: Sequence[str], *, on_stderr: bool = False) -> None:
+    def __init__(self, prompt: str, commands: Sequence[str]) -> None:
         self._prompt = prompt
         self._commands = tuple(commands)
-        # Where standard output is not watched, or is somebody else's, the prompt must not be on it.
-        self._on_stderr = on_stderr or not sys.stdout.isatty()
+        # Where standard output goes elsewhere, the prompt must not go along.
+        self._on_stderr = not sys.stdout.isatty()
         try:
             import readline
         except ImportError:

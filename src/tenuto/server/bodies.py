@@ -33,6 +33,9 @@ Cost = Annotated[
         }
     ),
 ]
+# Something said: at least one character that is no blank.
+SAID = "^[^\\u0000]*[^\\s\\u0000\\u001c-\\u001f\\u0085][^\\u0000]*$"
+Words = Annotated[str, Meta(min_length=1, extra_json_schema={"pattern": SAID})]
 Title = Annotated[
     str,
     Meta(
@@ -239,7 +242,7 @@ class ChatBody(_Sent, frozen=True, kw_only=True):
     regenerate: bool = False
     edit: Annotated[int, Meta(ge=1, le=_MOST)] | None = None
     language: Language | None = None
-    profile: Annotated[dict[str, Any], Meta(description="Any JSON; `response_style` says how to answer.")] = {}
+    profile: Values = {}
 
     def meaning(self) -> list[Any]:
         """What an idempotency key stands for: everything but the way the answer travels."""
@@ -257,7 +260,7 @@ class Traces(msgspec.Struct, kw_only=True, frozen=True):
 class NpcQuestion(_Sent, frozen=True, kw_only=True):
     """Something to ask a character."""
 
-    query: Text
+    query: Words
     npc_id: Name | None = None
     session_id: Name | None = None
     tenant_id: Tenant | None = None
@@ -273,6 +276,6 @@ class NpcTrace(msgspec.Struct, kw_only=True, frozen=True):
 class GoodsQuestion(_Sent, frozen=True, kw_only=True):
     """A shopper's question; a session and a user may be named. The names are those of the shop's clients."""
 
-    question: Text
+    question: Words
     sessionId: Text | None = None  # noqa: N815
     userId: Annotated[int, Meta(ge=0, le=_MOST)] | None = None  # noqa: N815

@@ -27,10 +27,7 @@ _EXAMPLE: Final = {"message": "Which phones are cheap?", "assistant": "goods"}
 _told = tells(
     (200, ReplyView), body=ChatBody, example=_EXAMPLE, required=True, headers=("Idempotency-Key",), problems=(409,)
 )
-_told["responses"][200]["content"]["text/event-stream"] = {
-    "schema": {"type": "string"},
-    "example": 'event: delta\ndata: {"text":"The "}\n\n',
-}
+_told["responses"][200]["content"]["text/event-stream"] = {"example": 'event: delta\ndata: {"text":"The "}\n\n'}
 
 
 @routes.post("/chat", **_told)

@@ -101,6 +101,38 @@ _PART: Final[JsonObject] = {
     "then": {"required": ["text"], "properties": {"text": {"type": "string", "pattern": "^[^\\u0000]*$"}}},
 }
 
+# A message, or the wish for another answer to the last one; to go back, one names the session.
+_SAID_OR_ANEW: Final[JsonObject] = {
+    "oneOf": [
+        {
+            "required": ["message"],
+            "properties": {
+                "message": {"type": "string", "pattern": bodies.SAID},
+                "regenerate": {"const": False},
+                "edit": {"type": "null"},
+            },
+        },
+        {
+            "required": ["regenerate", "session_id"],
+            "properties": {
+                "message": {"const": ""},
+                "regenerate": {"const": True},
+                "edit": {"type": "null"},
+                "session_id": {"type": "string"},
+            },
+        },
+        {
+            "required": ["message", "edit", "session_id"],
+            "properties": {
+                "message": {"type": "string", "pattern": bodies.SAID},
+                "regenerate": {"const": False},
+                "edit": {"type": "integer"},
+                "session_id": {"type": "string"},
+            },
+        },
+    ]
+}
+
 
 class _PlainRoute(APIRoute):
     """A route whose function takes the request and returns the response: what it reads, it reads itself.
@@ -230,6 +262,7 @@ def _schemas() -> Mapping[str, Any]:
     schemas = msgspec.json.schema_components(kinds, ref_template=_REF)[1]
     # msgspec reads decimals from numbers as well, but describes them as strings alone.
     schemas["UsageBody"]["properties"]["cost_usd"]["type"] = ["string", "number"]
+    schemas["ChatBody"] |= _SAID_OR_ANEW
     return schemas
 
 
