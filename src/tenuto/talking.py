@@ -5,11 +5,15 @@ Apart from `app`, and loaded when the first turn is asked for, so that a program
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, Assistants
 from tenuto.assistants.general import general_assistant
@@ -19,8 +23,11 @@ from tenuto.assistants.own import load_folder
 from tenuto.chat import Chat, ChatLimits, Means, Spending
 from tenuto.chat.timing import Span, no_span
 from tenuto.context import Counter, check_budget, encoding_for
+from tenuto.context.tokens import as_text
 from tenuto.errors import InvalidSetting
 from tenuto.llm import OFFLINE, complete, open_model
+from tenuto.model import Scope, Usage
+from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
 from tenuto.ports import ChatModel, Clock, Store
 from tenuto.sessions import Sessions
@@ -57,7 +64,8 @@ async def open_chat(
         for assistant in known:
             _check(assistant, shelf[assistant.model or settings.model])
         # The offline model would make neither titles nor summaries better than extraction does.
-        retelling = _small(shelf[small], settings.model_timeout) if small != OFFLINE else None
+        spending = Spending(state=store, budgets=settings.budgets(), clock=clock)
+        retelling = _small(shelf[small], settings.model_timeout, spending) if small != OFFLINE else None
         upkeep.equip(small=retelling)
         # Before the models close: what was started for finished turns may still ask them.
         stack.push_async_callback(upkeep.drain, _LAST_WORK)
@@ -68,7 +76,7 @@ async def open_chat(
                 traces=store,
                 assistants=known,
                 models=lambda name: shelf[name or settings.model],
-                spending=Spending(state=store, budgets=settings.budgets(), clock=clock),
+                spending=spending,
                 clock=clock,
                 afterwards=upkeep,
                 titles_by_model=retelling is not None,
@@ -89,11 +97,13 @@ def _opened(settings: Settings, name: str) -> AbstractAsyncContextManager[ChatMo
     )
 
 
-def _small(model: ChatModel, timeout: timedelta) -> Small:
-    """The model for titles and summaries."""
+def _small(model: ChatModel, timeout: timedelta, spending: Spending) -> Small:
+    """The model for titles and summaries; what it costs is its tenant's."""
 
-    async def small(instructions: str, text: str, tokens: int) -> str:
-        said, _ = await complete(model, instructions, text, tokens, timeout)
+    async def small(scope: Scope, instructions: str, text: str, tokens: int) -> str:
+        said, ended = await complete(model, instructions, text, tokens, timeout)
+        usage = Usage(tokens=ended.input_tokens + ended.output_tokens, cost_nanos=ended.cost_nanos)
+        await spending.add(scope, usage)
         return said
 
     return small
@@ -101,7 +111,7 @@ def _small(model: ChatModel, timeout: timedelta) -> Small:
 
 def _shipped(settings: Settings, store: Store) -> Iterator[Assistant]:
     yield general_assistant(settings.policies(), settings.prompt())
-    yield goods_assistant(store)
+    yield goods_assistant(store, settings.limited(preset("goods_qa")))
     yield npc_assistant(
         settings.npc_policies(),
         remembers=settings.memory_enabled,
@@ -116,9 +126,11 @@ def _own(settings: Settings) -> tuple[Assistant, ...]:
 def _check(assistant: Assistant, model: ChatModel) -> None:
     """Refuse a budget that a system prompt fills, before anybody asks a question."""
     counter = Counter(*encoding_for(model.name))
+    tools = sum(counter.fixed(as_text(msgspec.to_builtins(tool.spec))) for tool in assistant.tools)
+    prompt = replace(assistant.prompt, reply=assistant.prompt.reply + math.ceil(tools * counter.margin))
     for language in Language:
         for persona in (None, *assistant.personas.values()):
             try:
-                check_budget(assistant.prompt, assistant.system_for(persona, language), counter, language)
+                check_budget(prompt, assistant.system_for(persona, language), counter, language)
             except InvalidSetting as unfit:
                 raise InvalidSetting(unfit.setting, f"{unfit} (assistant {assistant.name})") from None

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from tenuto.cli.aside import Aside
+from tenuto.cli.conversation import Conversation, Manner
+from tenuto.model import Scope
 from tests.journeys.terminal import CTRL_C, CTRL_D, CTRL_P, ENTER, Screen
 from tests.servers.openai_server import ModelServer, refusal, stalling, start_model_server, words
 
@@ -123,6 +128,46 @@ def test_new_and_reset_begin_again(desk: Desk) -> None:
     assert first["message_count"] == 0
     shown = desk.ask("sessions", "show", second["id"], "--user", "ann")["messages"]
     assert shown[0]["text"] == "/home is a folder"
+
+
+def test_a_new_session_is_answered_by_whom_the_one_before_was(desk: Desk) -> None:
+    session = desk.ask("chat", "--assistant", "goods", "cheap phones?")["session_id"]
+
+    with desk.sit_down("--session", session) as screen:
+        screen.say("/new")
+        screen.say("cheap laptops?")
+        screen.say("/quit")
+        screen.see("(go on later: ")
+        assert screen.end() == 0
+
+    traces = desk.ask("traces", "list")["traces"]
+    assert [trace["assistant"] for trace in traces] == ["goods", "goods"]
+    assert len({trace["session_id"] for trace in traces}) == 2
+
+
+def test_the_command_to_go_on_with_can_be_typed_as_it_stands(desk: Desk) -> None:
+    with desk.sit_down("--store", "sqlite:///my talks.db", "--user", "ann") as screen:
+        screen.say("My name is Ann.")
+        screen.see("Noted")
+        screen.say("/quit")
+        screen.see("(go on later: tenuto ")
+        command = shlex.split(screen.see(")\x1b"))
+        assert screen.end() == 0
+
+    assert "Your name is Ann." in desk.run(*command, "What is my name?").stdout
+
+
+def test_the_command_to_go_on_with_shows_no_password(desk: Desk) -> None:
+    """T18."""
+    manner = Manner(persona="ancestor_yan", store="redis://me:hush@example.org/0")
+    scope = Scope(tenant="local", user="ann")
+
+    command = Conversation(cast(Aside, SimpleNamespace(app=None)), scope, manner, "s 1")._again()
+
+    assert "hush" not in command
+    assert shlex.split(command)[2:] == [
+        "--session", "s 1", "--persona", "ancestor_yan", "--user", "ann", "--store", "redis://me:***@example.org/0",
+    ]  # fmt: skip
 
 
 def test_a_talk_goes_on_where_it_was_and_earlier_words_can_be_recalled(desk: Desk) -> None:

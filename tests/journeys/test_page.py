@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import uvicorn
-from playwright.async_api import Browser, Locator, Page, async_playwright, expect
+from playwright.async_api import Browser, Locator, Page, Route, async_playwright, expect
 
 from tenuto.llm import Call, Echo, Fail, Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model.prompt import Fate, Kind, Reason
 from tests.browser import ARGUMENTS, MISSING, find
-from tests.journeys.door import Door, served
+from tests.journeys.door import Door, bearer, served
 from tests.journeys.test_http_process import running
 from tests.talking import Adder, helper
 
@@ -442,6 +442,158 @@ async def test_a_server_with_keys_asks_for_one_and_keeps_it_in_this_tab(chromium
         kept = await visit.page.evaluate("[JSON.stringify(localStorage), JSON.stringify(sessionStorage)]")
         assert [secret in where for where in kept] == [False, True]
         visit.allow("401")
+
+
+async def sign_in(visit: Visit, key: str = "", user: str = "") -> None:
+    """Say who is asking; the dialog opens by itself where a key is needed, and by its button elsewhere."""
+    dialog = visit.page.get_by_role("dialog", name="Who is asking")
+    await dialog.get_by_label("API key").fill(key)
+    await dialog.get_by_label("User").fill(user)
+    await dialog.get_by_role("button", name="Save").click()
+
+
+async def test_whoever_signs_in_next_finds_nothing_of_the_one_before(chromium: Browser) -> None:
+    """A1, tenant isolation on the page: titles, searches, drafts and answers on their way leave with their owner."""
+    model = ScriptedModel([Say("It is "), Hang()], "Hello Bob.")
+    settings: dict[str, Any] = {"model": "scripted", "small_model": "offline", "assistant": "helper"}
+    async with (
+        served(locked=True, models={"scripted": model}, assistants=[helper()], **settings) as door,
+        listening(door) as base,
+        visiting(chromium, base) as visit,
+    ):
+        _, anns = await door.keys.create(tenant="acme")
+        _, bobs = await door.keys.create(tenant="other")
+        await door.http.post("/v1/sessions", json={"title": "Porto"}, headers=bearer(bobs))
+        await visit.open()
+        await sign_in(visit, anns)
+        await visit.say("How many?")
+        await expect(visit.answers.locator(".prose")).to_have_text("It is")
+        titles = visit.page.locator(".sessions .title")
+        await visit.page.get_by_role("searchbox").fill("any")
+        await expect(titles).to_have_count(1)
+        await expect(titles).to_contain_text("any")
+        await visit.field.fill("half a thought")
+
+        await visit.page.get_by_title("Who is asking").click()
+        await sign_in(visit, "tnt_wrong")
+
+        await expect(visit.page.get_by_role("dialog", name="Who is asking")).to_be_visible()
+        await expect(titles).to_have_count(0)
+        await expect(visit.answers).to_have_count(0)
+        await expect(visit.page.locator("[role=status]")).to_have_text("")
+        await sign_in(visit, bobs)
+        await expect(titles).to_have_text(["Porto"])
+        await expect(visit.page.get_by_role("searchbox")).to_have_value("")
+        await titles.first.click()
+        await expect(visit.field).to_have_value("")
+        await visit.say("Hello")
+        await expect((await visit.hear()).locator(".prose")).to_have_text("Hello Bob.")
+        assert model.cut_short == 1
+        visit.allow("401", "404")
+
+
+async def test_saying_again_who_one_is_stops_no_answer(chromium: Browser) -> None:
+    pause = Hang()
+    async with scripted(chromium, [Say("It is "), pause, Say("seven.")]) as (visit, model, _):
+        await visit.say("How many?")
+        await expect(visit.answers.locator(".prose")).to_have_text("It is")
+
+        await visit.page.get_by_title("Who is asking").click()
+        await sign_in(visit)
+        pause.release.set()
+
+        await expect((await visit.hear()).locator(".prose")).to_have_text("It is seven.")
+        assert model.cut_short == 0
+
+
+@dataclass
+class Held:
+    """Requests that a test lets through when it wants to."""
+
+    waiting: asyncio.Queue[Route] = field(default_factory=asyncio.Queue)
+
+    async def __call__(self, route: Route) -> None:
+        await self.waiting.put(route)
+
+
+async def drawn(page: Page) -> None:
+    """Once the page has taken in, and shown, what had arrived before."""
+    await page.evaluate("fetch('healthz').then((said) => said.json())")
+    await page.evaluate("new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(shown)))")
+
+
+async def test_a_list_on_its_way_to_somebody_is_not_shown_to_the_next(chromium: Browser) -> None:
+    async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
+        _, anns = await door.keys.create(tenant="acme")
+        await door.http.post("/v1/sessions", json={"title": "Lisbon"}, headers=bearer(anns))
+        held = Held()
+        await visit.page.route("**/v1/sessions?*", held)
+        await visit.open()
+        await sign_in(visit, anns)
+        late = await held.waiting.get()
+
+        await visit.page.get_by_title("Who is asking").click()
+        await sign_in(visit, "tnt_wrong")
+        await expect(visit.page.get_by_role("dialog", name="Who is asking")).to_be_visible()
+        async with visit.page.expect_event("requestfinished"):
+            await late.continue_()
+        await drawn(visit.page)
+
+        await expect(visit.page.locator(".sessions .title")).to_have_count(0)
+        visit.allow("401")
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["an answer", "a failure"])
+async def test_a_page_of_the_list_that_a_search_overtook_is_not_shown(chromium: Browser, lost: bool) -> None:
+    async with offline(chromium) as (visit, door):
+        for number in range(60):
+            await door.http.post("/v1/sessions", json={"title": f"Trip {number}"})
+        held = Held()
+        await visit.page.route("**/v1/sessions?*cursor=*", held)
+        await visit.page.reload()
+        titles = visit.page.locator(".sessions .title")
+        await expect(titles).to_have_count(50)
+        await visit.page.get_by_role("button", name="Show more").click()
+        late = await held.waiting.get()
+
+        await visit.page.get_by_role("searchbox").fill("Trip 7")
+        await expect(titles).to_have_text(["Trip 7"])
+        async with visit.page.expect_event("requestfailed" if lost else "requestfinished"):
+            await (late.abort() if lost else late.continue_())
+        await drawn(visit.page)
+
+        await expect(titles).to_have_text(["Trip 7"])
+        await expect(visit.page.locator(".shelf .notice")).to_be_hidden()
+        visit.allow("ERR_FAILED")
+
+
+async def test_a_list_that_was_brought_anew_has_no_gap(chromium: Browser) -> None:
+    async with offline(chromium) as (visit, door):
+        for number in range(120):
+            await door.http.post("/v1/sessions", json={"title": f"Trip {number}"})
+        await visit.page.reload()
+        titles = visit.page.locator(".sessions .title")
+        await visit.page.get_by_role("button", name="Show more").click()
+        await expect(titles).to_have_count(100)
+        held = Held()
+        await visit.page.route("**/v1/sessions?*", held)
+        await visit.page.evaluate("dispatchEvent(new Event('focus'))")
+        anew = await held.waiting.get()
+        await visit.page.get_by_role("button", name="Show more").click()
+        late = await held.waiting.get()
+
+        await anew.continue_()
+        await expect(titles).to_have_count(50)
+        async with visit.page.expect_event("requestfinished"):
+            await late.continue_()
+        await drawn(visit.page)
+
+        await expect(titles).to_have_count(50)
+        await visit.page.unroute("**/v1/sessions?*")
+        for shown in (100, 120):
+            await visit.page.get_by_role("button", name="Show more").click()
+            await expect(titles).to_have_count(shown)
+        await expect(titles).to_have_text([f"Trip {number}" for number in reversed(range(120))])
 
 
 async def test_the_page_works_on_a_narrow_screen_and_by_keyboard(chromium: Browser) -> None:

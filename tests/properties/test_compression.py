@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -129,6 +130,7 @@ class Life:
     said: dict[int, Message] = field(default_factory=dict)
     pairs: list[tuple[int, int]] = field(default_factory=list)
     forgotten: set[str] = field(default_factory=set)
+    cuts: list[tuple[int, int]] = field(default_factory=list)
     marks: int = 0
     upkeep: list[Upkeep] = field(init=False)
 
@@ -137,7 +139,7 @@ class Life:
 
     def opened(self) -> Upkeep:
         """What follows the turns, in one process."""
-        small = None if self.plan.model == "none" else (lambda system, text, most: model_that(self, text))
+        small = None if self.plan.model == "none" else (lambda scope, system, text, most: model_that(self, text))
         return Upkeep(sessions=self.sessions, sweep_every=timedelta(minutes=5), small=small)
 
     @property
@@ -175,7 +177,8 @@ class Life:
                 await self.finish(await self.begin(number), number)
             case "unfinished":
                 turn = await self.begin(number)
-                await self.sessions.finish(turn, Closing(abandoned=True))
+                with contextlib.suppress(TurnLost):
+                    await self.sessions.finish(turn, Closing(abandoned=True))
             case "slow turn":
                 turn = await self.begin(number)
                 await self.drain()
@@ -226,11 +229,12 @@ class Life:
     async def take_back(self, what: str, number: int) -> None:
         page = await self.log()
         if what == "reset":
-            await self.sessions.reset(ANN, self.id)
+            session = await self.sessions.reset(ANN, self.id)
             after = 0
         else:
             after = page.messages[number % len(page.messages)].seq if page.messages else 0
-            await self.sessions.truncate(ANN, self.id, after)
+            session = await self.sessions.truncate(ANN, self.id, after)
+        self.cuts.append((after, session.last_seq))
         gone = [message for message in page.messages if message.seq > after]
         self.forgotten |= {mark for message in gone for mark in MARK.findall(message.text)}
         # A summary goes with what stood before it when it was written. Where the stored cap had taken messages that
@@ -256,6 +260,9 @@ class Life:
 
     def note(self, messages: tuple[Message, ...]) -> None:
         for message in messages:
+            # What was stored may be taken back before its caller hears of it.
+            if any(after < message.seq <= last for after, last in self.cuts):
+                continue
             self.said[message.seq] = message
             if message.role is Role.TOOL:
                 call = max(seq for seq in self.said if seq < message.seq)

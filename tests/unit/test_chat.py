@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from tenuto.chat import Answered, ChatLimits, ChatRequest, Reply, Started, ToolEnded
+from tenuto.context import Counter
 from tenuto.context.summaries import summary_draft
+from tenuto.context.tokens import as_text
 from tenuto.errors import (
     AssistantNotFound,
     BudgetExhausted,
@@ -22,15 +28,16 @@ from tenuto.errors import (
     NothingToAnswer,
     SessionBusy,
     SessionNotFound,
+    TooLarge,
     TurnLost,
     Unavailable,
 )
-from tenuto.llm import UNREADABLE, Call, Fail, Hang, Say, Stop
+from tenuto.llm import UNREADABLE, Call, Chain, Fail, Hang, Say, ScriptedModel, Stop
 from tenuto.model import NewSession, Page, Role, Scope
 from tenuto.model.budget import Budgets
 from tenuto.model.policy import OnMissing, OnStoreDown
-from tenuto.model.prompt import Kind, Language
-from tenuto.model.talk import Ended, Persona, Said, Summary
+from tenuto.model.prompt import Kind, Language, PromptPolicy
+from tenuto.model.talk import Ended, Persona, Said, Summary, ToolOutcome
 from tenuto.model.trace import Trace, place_of
 from tenuto.sessions import AppendRequest
 from tenuto.stores.memory import MemoryStore
@@ -415,7 +422,7 @@ async def test_a_reset_during_a_turn_wins() -> None:
 
 
 async def test_a_long_answer_keeps_its_lease() -> None:
-    """The lease is renewed while the model works, by real time; here it is half a second long and outlived twice."""
+    """The lease is renewed while the model works, by real time: after a third of a second here."""
     hang = Hang()
     policies = patient(lease=timedelta(seconds=1))
     t = talk([hang, Say("At last.")], store=MemoryStore(), assistants=[helper(policies=policies)])
@@ -489,9 +496,14 @@ async def test_a_long_session_brings_no_more_than_it_needs() -> None:
         return await messages(scope, session_id, page)
 
     t.sessions.messages = noted  # type: ignore[method-assign]  # to see it happen
-    for n in range(60):
+    for n in range(40):
         await t.chat.take_turn(
-            ANN, ask(f"Question number {n}, with some words to fill the budget, and then some more of them", "s")
+            ANN,
+            ask(
+                f"Question number {n}, with some words to fill the budget, and then some more of them"
+                + " and more" * 10,
+                "s",
+            ),
         )
 
     assert asked == []
@@ -559,3 +571,183 @@ async def test_characters_that_are_kept_apart_are_not_told_of_each_other_by_a_su
     shown = [message.text for message in t.model.askings[-1].messages]
     assert not any("secret" in text for text in shown)
     assert t.ended[-1].policies.context.compress_over is None
+
+
+async def test_an_edit_that_is_refused_takes_nothing_back() -> None:
+    """Nothing half-done: a message too large to store leaves the talk as it was."""
+    t = talk("A1.", "A2.", assistants=[helper(policies=patient(max_message_bytes=1024))])
+    await t.chat.take_turn(ANN, ask("Q1", "s"))
+
+    with pytest.raises(TooLarge):
+        await t.chat.take_turn(ANN, ask("x" * 2000, "s", edit=1))
+
+    assert await log_of(t, "s") == [("user", "Q1"), ("assistant", "A1.")]
+
+
+@pytest.mark.parametrize("how", [{"regenerate": True}, {"text": "Other", "edit": 1}])
+async def test_going_back_waits_for_a_running_turn_and_does_not_cut_it_off(how: dict[str, Any]) -> None:
+    hang = Hang()
+    t = talk([hang, Say("Done.")])
+    first = asyncio.create_task(t.chat.take_turn(ANN, ask("Long?", "s")))
+    await hang.reached.wait()
+
+    with pytest.raises(SessionBusy):
+        await t.chat.take_turn(ANN, ChatRequest(session_id="s", **how))
+
+    hang.release.set()
+    assert (await first).text == "Done."
+    assert await log_of(t, "s") == [("user", "Long?"), ("assistant", "Done.")]
+
+
+async def test_an_edit_that_went_no_further_than_taking_back_can_be_sent_again() -> None:
+    t = talk("A1.", "A2.")
+    await t.chat.take_turn(ANN, ask("Q1", "s"))
+    await t.sessions.truncate(ANN, "s", 0)
+
+    await t.chat.take_turn(ANN, ask("Q1 edited", "s", edit=1, key="e"))
+
+    assert await log_of(t, "s") == [("user", "Q1 edited"), ("assistant", "A2.")]
+
+
+async def test_only_one_s_own_words_can_be_edited_in_a_shared_chat() -> None:
+    room = Scope(tenant="acme", channel="lark", chat="c1")
+    ann, bob = replace(room, user="ann"), replace(room, user="bob")
+    t = talk("Hi.")
+    await t.chat.take_turn(ann, ask("I am Ann", "s"))
+
+    with pytest.raises(MessageNotFound):
+        await t.chat.take_turn(bob, ask("I am not", "s", edit=1))
+
+    assert (await log_of(t, "s", room))[0] == ("user", "I am Ann")
+
+
+async def test_a_store_that_fails_while_history_is_fetched_leaves_the_session_free() -> None:
+    t = talk("A.", assistants=[helper(policies=patient(), prompt=PromptPolicy())])
+    for n in range(30):
+        await t.chat.take_turn(ANN, ask(f"Q{n}", "s"))
+    messages = t.sessions.messages
+
+    async def away(*args: Any, **kwargs: Any) -> Any:
+        raise Unavailable("session store")
+
+    t.sessions.messages = away  # type: ignore[method-assign]  # the store dies in between
+    with pytest.raises(Unavailable):
+        await t.chat.take_turn(ANN, ask("Now?", "s", key="k"))
+    t.sessions.messages = messages  # type: ignore[method-assign]
+
+    assert (await t.chat.take_turn(ANN, ask("Now?", "s", key="k"))).text == "A."
+
+
+@pytest.mark.parametrize("field", ["data", "state", "output"])
+async def test_a_tool_that_answers_with_what_is_no_json_fails_alone(field: str) -> None:
+    class Odd(Adder):
+        async def run(self, arguments: Any, turn: Any) -> Any:
+            odd: Any = {"output": 1, field: {"price": Decimal("9.9")}}
+            return ToolOutcome(**odd)
+
+    t = talk([Call("add")], "Sorry.", assistants=[helper(tools=(Odd(),))])
+
+    reply = await t.chat.take_turn(ANN, ask("How much?", "s"))
+
+    assert (reply.text, reply.degraded) == ("Sorry.", ("tools",))
+    assert (await t.chat.take_turn(ANN, ask("Still there?", "s"))).text == "Sorry."
+
+
+async def test_what_breaks_off_is_charged_to_session_and_tenant() -> None:
+    """A6: hanging up before the end gives no free tokens."""
+    hang = Hang()
+    t = talk([Say("Half of a long answer"), hang], budgets=Budgets(tenant_tokens_per_day=10_000))
+    events = t.chat.stream(ANN, ask("Tell me", "s"))
+    await anext(events)
+    await anext(events)
+    await hang.reached.wait()
+
+    await events.aclose()  # type: ignore[attr-defined]  # a generator by nature
+
+    session = await t.sessions.get(ANN, "s")
+    spent = await t.store.read_state(Scope(tenant="acme"), "spent", FakeClock()().date().isoformat())
+    assert session.tokens > 10
+    assert spent is not None
+    assert spent.value["tokens"] == session.tokens
+
+
+async def test_a_reply_that_spent_the_budget_can_still_be_fetched_by_its_key() -> None:
+    t = talk("Costly.", budgets=Budgets(session_tokens=5, tenant_tokens_per_day=5))
+    await t.chat.take_turn(ANN, ask("One?", "s", key="k"))
+
+    again = await t.chat.take_turn(ANN, ask("One?", "s", key="k"))
+
+    assert (again.text, again.repeated) == ("Costly.", True)
+    with pytest.raises(BudgetExhausted):
+        await t.chat.take_turn(ANN, ask("Two?", "s", key="other"))
+
+
+async def test_staleness_is_remembered_when_the_first_answer_after_the_pause_fails() -> None:
+    clock = FakeClock()
+    policies = patient(stale_after=timedelta(hours=48))
+    t = talk("A.", [Fail()], "B.", clock=clock, assistants=[helper(policies=policies)])
+    await t.chat.take_turn(ANN, ask("Old", "s"))
+    clock.advance(timedelta(hours=49))
+    with pytest.raises(ModelFailed):
+        await t.chat.take_turn(ANN, ask("New", "s"))
+
+    await t.chat.take_turn(ANN, ask("Newer", "s"))
+
+    assert not any("Old" in message.text for message in t.model.askings[-1].messages)
+
+
+async def test_the_hard_budget_holds_over_calls_results_and_what_is_told_of_tools() -> None:
+    class Loud(Adder):
+        async def run(self, arguments: Any, turn: Any) -> Any:
+            return ToolOutcome(output="loud " * 5000)
+
+    many = [Call("add", {"note": "words " * 5}) for _ in range(5)]
+    t = talk(many, many, "Ok.", assistants=[helper(tools=(Loud(),), prompt=PromptPolicy(budget=1200, reply=100))])
+    counter = Counter()
+
+    with contextlib.suppress(ModelFailed):
+        await t.chat.take_turn(ANN, ask("Shout", "s"))
+
+    assert len(t.model.askings) >= 2
+    for asking in t.model.askings:
+        shown = sum(counter.part(part) for message in asking.messages for part in message.parts)
+        told = sum(counter.count(as_text(msgspec.to_builtins(tool))) for tool in asking.tools)
+        assert shown + told <= 1100
+
+
+async def test_more_calls_at_once_than_anybody_needs_are_not_all_run() -> None:
+    adder = Adder()
+    t = talk([Call("add", {"a": 1, "b": 1}) for _ in range(40)], "2.", assistants=[helper(tools=(adder,))])
+
+    assert (await t.chat.take_turn(ANN, ask("1+1?", "s"))).text == "2."
+    assert len(adder.calls) == 16
+
+
+async def test_a_chain_has_time_for_each_of_its_models() -> None:
+    """A first model that hangs until its own time is up leaves the second one its own."""
+
+    class Slow:
+        name = "slow"
+
+        async def answer(self, asking: Any, tools: Any) -> AsyncIterator[Any]:
+            await asyncio.sleep(0.05)
+            if asking is not None:
+                raise ModelTimeout("slow")
+            yield
+
+    chain = Chain([Slow(), ScriptedModel("Here.")])
+    t = talk(limits=ChatLimits(model_timeout=timedelta(seconds=0.05)), model=chain)  # type: ignore[arg-type]
+
+    reply = await t.chat.take_turn(ANN, ask("Hello?"))
+
+    assert (reply.text, reply.degraded) == ("Here.", ("fallback_model",))
+
+
+async def test_a_trace_keeps_only_so_much_of_long_words() -> None:
+    t = talk("long " * 5000)
+
+    reply = await t.chat.take_turn(ANN, ask("many " * 5000, "s"))
+
+    trace = await trace_of(t, reply)
+    assert max(len(trace.request), len(trace.answer)) <= 8000
+    assert reply.text == "long " * 5000

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from datetime import date
 from pathlib import Path
 
@@ -236,6 +237,62 @@ async def test_a_catalogue_that_cannot_be_read_says_so_and_quotes_nothing() -> N
 
     assert "secret" not in str(raised.value)
     assert raised.value.__cause__ is None
+
+
+async def test_a_damaged_catalogue_is_replaced_like_any_other() -> None:
+    store = MemoryStore()
+    await store.write_state(SHOP, NAMESPACE, "catalogue", {"name": "old", "chunks": "many"})
+
+    await replace_catalogue(store, SHOP, [LUTE])
+
+    assert ids(await Catalogue(store).shelf(SHOP)) == {"L1"}
+
+
+@pytest.mark.timeout(20)
+async def test_no_shop_waits_for_the_catalogue_of_another() -> None:
+    class Stalling(Watched):
+        """A store whose first listing waits until it is told to go on."""
+
+        def __init__(self, store: StateStore) -> None:
+            super().__init__(store)
+            self.listed, self.released = asyncio.Event(), asyncio.Event()
+
+        async def list_state(
+            self, scope: Scope, namespace: str, after: str = "", limit: int = 100
+        ) -> tuple[StateEntry, ...]:
+            if not self.listed.is_set():
+                self.listed.set()
+                await self.released.wait()
+            return await super().list_state(scope, namespace, after, limit)
+
+    store = Stalling(MemoryStore())
+    catalogue = Catalogue(store)
+
+    async with asyncio.TaskGroup() as group:
+        slow = group.create_task(catalogue.shelf(SHOP))
+        await store.listed.wait()
+        for other in (Scope(tenant="other"), Scope(tenant="acme", site="museum")):
+            assert len((await catalogue.shelf(other)).entries) == len(shipped_items())
+        assert not slow.done()
+        store.released.set()
+
+    assert len(slow.result().entries) == len(shipped_items())
+
+
+async def test_a_big_catalogue_is_read_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    built_in: list[int] = []
+
+    class Noted(Shelf):
+        def __init__(self, items: Iterable[Item]) -> None:
+            built_in.append(threading.get_ident())
+            super().__init__(items)
+
+    monkeypatch.setattr("tenuto.assistants.goods.catalogue.Shelf", Noted)
+
+    shelves = await asyncio.gather(*[Catalogue(MemoryStore()).shelf(ANN) for _ in range(2)])
+
+    assert [len(shelf.entries) for shelf in shelves] == [len(shipped_items())] * 2
+    assert threading.get_ident() not in built_in
 
 
 async def test_a_catalogue_with_two_items_of_one_id_is_refused() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.assistants.goods.intent import Details, OrderQuestion, QueryIntent, Talk, as_json
-from tenuto.assistants.goods.reading import MAX_READ, read
+from tenuto.assistants.goods.reading import MAX_READ, folded_question, read
 from tenuto.assistants.goods.speech import number
 from tenuto.assistants.goods.words import fold
 
@@ -274,3 +274,18 @@ words = st.sampled_from(WORDS.split())
 def test_any_text_is_read_without_a_fault(text: str) -> None:
     for talk in (NOTHING, SHOWN, FOCUSED):
         read(fold(text, MAX_READ).strip(), talk)
+
+
+@pytest.mark.parametrize("text", ["\ufdfa" * 400, "rated " * 400, " \n" * 1000 + "1" + " " * 1000])
+def test_what_is_read_of_a_question_is_short_and_has_single_blanks(text: str) -> None:
+    """One sign can fold to eighteen, and blanks without end are shared out between the patterns' own."""
+    assert len(folded_question(text)) <= MAX_READ
+    assert "  " not in folded_question(text)
+    assert "\n" not in folded_question(text)
+
+
+def test_blanks_within_an_amount_do_not_matter() -> None:
+    wanted = read(folded_question(f"phones rated{' ' * 100}above{' ' * 100}4 , under \n 2000{' ' * 50}yuan"), NOTHING)
+
+    assert isinstance(wanted, QueryIntent)
+    assert (wanted.min_rating, wanted.max_price) == (4, 2000)

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from tenuto.errors import Invalid
 from tenuto.llm import OfflineModel
+from tenuto.llm.offline import chinese, english
+from tenuto.llm.offline.lists import items_in
 from tenuto.llm.offline.model import pieces
 from tenuto.model import Message, Role, Scope, text_part, tool_result
 from tenuto.model.prompt import Language, PromptMessage
@@ -141,6 +143,15 @@ async def test_a_summary_tells_what_was_told_and_not_the_small_talk(words: list[
     assert "Kyoto starts on 3 May" in rows[0]
     assert "祇园" in rows[1]
     assert len(rows) == 2
+
+
+@pytest.mark.parametrize("request_", ["总结一下", "Summarise our conversation so far, please.", "请总结今天的对话"])
+async def test_a_summary_leaves_out_that_one_was_asked_for(request_: str) -> None:
+    told = ["The trip to Kyoto starts on 3 May.", "The summary of the report is due on Friday."]
+
+    rows = (await talk(*told, request_, "Thanks!", "Summarise what we said")).splitlines()[1:]
+
+    assert rows == [f"- You: {words}" for words in told]
 
 
 async def test_another_speaker_in_the_room_does_not_change_who_i_am() -> None:
@@ -300,6 +311,11 @@ HUGE = {
     "questions": "what did i say about " * 50_000,
     "我": "我叫" * 500_000,
     "、": "、的" * 500_000 + "第二点是什么",
+    "就行了": ("我的猫叫" + "就行了" * 19 + "x，") * 15_000,
+    "now": "I live in" + " , . : " * 150_000 + "now?",
+    "blanks": "!" + " " * 1_000_000 + "thanks",
+    "a list without an end": "first, " * 150_000 + "and",
+    "一项": "一项" * 500_000 + "、",
 }
 
 
@@ -318,6 +334,49 @@ async def test_a_huge_question_and_a_long_history_are_answered_all_the_same(text
         "第二点？",
     ):
         assert await said(Asking(messages=(), turn=turn_of(question, history)))
+
+
+TAILS = {
+    "就行了": "就行了" * 200 + "x",
+    "就好了": "就好了就可以了好了" * 60 + "x",
+    "的": "的 " * 300 + "x",
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", TAILS.values(), ids=TAILS)
+def test_a_tail_of_small_words_is_read_once(text: str) -> None:
+    """The value of a fact: what would take minutes to years, were every way to cut it up tried, is done at once."""
+    assert chinese.chinese_facts(f"请记住：我的名字是{text}")
+    assert chinese._value(text) == text
+    assert chinese._value(text[:-1]) in ("", text[:-1].strip())
+
+
+@pytest.mark.timeout(20)
+def test_long_runs_of_blanks_and_commas_cost_what_they_are_long() -> None:
+    """So often that a cubic reading takes half a minute, and one that reads once a second."""
+    for _ in range(1000):
+        assert english._value(" ,.:" * 59 + "x")
+    for _ in range(200):
+        assert items_in("first, second, " * 266 + "and") == []
+        assert items_in("一项" * 2000) == []
+
+
+LISTS = {
+    "I need to buy milk, eggs and bread": ["milk", "eggs", "bread"],
+    "We have red, green, blue, or black.": ["red", "green", "blue", "black"],
+    "a, b": [],
+    f"{'x' * 60}, b and c": ["x" * 40, "b", "c"],
+    f"a, {'x' * 60}, b, c and d": ["x" * 40, "b", "c", "d"],
+    f"{'a, ' * 30}b and c": ["a"] * 20 + ["b", "c"],
+    "我要买牛奶、鸡蛋和面包": ["牛奶", "鸡蛋", "面包"],
+    f"要买{'茶' * 40}、{'酒' * 40}、盐": ["茶" * 30, "酒" * 30],
+}
+
+
+@pytest.mark.parametrize(("text", "items"), LISTS.items(), ids=range(len(LISTS)))
+def test_a_list_in_a_sentence_has_short_items(text: str, items: list[str]) -> None:
+    assert items_in(text) == items
 
 
 def _fields(value: Any) -> dict[str, Any]:

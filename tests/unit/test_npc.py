@@ -101,6 +101,7 @@ async def test_a_rule_is_found_by_its_place_or_its_words(question: str, found: s
         ("几点开放？", "E-VISIT-01"),
         ("How is salt dried?", "E-CRAFT-01"),
         ("古法晒盐怎么做", "E-CRAFT-01"),
+        ("How do you make salt?", "E-CRAFT-01"),
         ("让渠是怎么来的", "E-PLACE-03"),
         ("Tell me about the Yielding Channel", "E-PLACE-03"),
         ("婚礼上为什么撒盐", "E-CUSTOM-02"),
@@ -112,6 +113,14 @@ async def test_other_facts_are_found_by_search(question: str, found: str) -> Non
 
     assert found in ids(outcome)
     assert outcome.data["policy_mode"] in ("normal", "conservative")
+
+
+@pytest.mark.parametrize("persona", ["craftsman_fu", "ancestor_yan", "guide_lin"])
+async def test_how_a_thing_is_made_is_answered_with_the_craft_first(persona: str) -> None:
+    outcome = await looked_up("How is salt made?", persona=persona)
+
+    assert ids(outcome)[0] == "E-CRAFT-01"
+    assert not [piece for piece in ids(outcome) if piece.startswith("E-STORY")]
 
 
 @pytest.mark.parametrize(
@@ -200,6 +209,15 @@ async def test_arguments_that_a_model_makes_up_are_refused_with_a_sentence(argum
 def test_any_text_and_any_state_are_read_without_stumbling(text: str, kept: dict[str, Any]) -> None:
     assert isinstance(TOOL, RetrieveEvidence)
     TOOL.guess(turn(text, {"ancestor_yan": kept, **kept}))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("words", ["哦", "了", "!", "好的", "thanks "])
+def test_endless_small_talk_is_read_once(words: str) -> None:
+    """The end of it does not fit, and not every way to share the rest out is tried before that is known."""
+    assert isinstance(TOOL, RetrieveEvidence)
+
+    assert TOOL.guess(turn(f"hi{words * 2000}"[:1990] + "盐?")) is not None
 
 
 async def test_a_question_of_a_megabyte_is_read_in_part() -> None:

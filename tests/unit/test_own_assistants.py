@@ -92,6 +92,21 @@ def test_a_python_file_is_an_assistant(tmp_path: Path) -> None:
         ({"a_toml": "system.en = 'x'\ntools = ['no.such:f']"}, "a.toml: tools: no.such cannot be imported"),
         ({"a_toml": "system.en = 'x'\ntools = ['f']", "a_py": "def f(x): ..."}, "a.toml: f: x has no type"),
         ({"a_toml": "system.en = 'x'\ntools = ['f']", "a_py": "1/0"}, "a.py: raises ZeroDivisionError"),
+        (
+            {"a_toml": "system.en = 'x'\ntools = ['f']", "a_py": "def f(tags: list[str] = ['a']) -> str: ..."},
+            "a.toml: f: cannot be a tool",
+        ),
+        (
+            {
+                "a_toml": "system.en = 'x'\ntools = ['f']",
+                "a_py": "from functools import partial\nf = partial(print, 1)",
+            },
+            "a.toml: tools: a partial has no name",
+        ),
+        (
+            {"a_toml": "system.en = 'x'\ntools = ['f', 'f']", "a_py": "def f(x: int) -> int: return x"},
+            "a.toml: assistant a: has two tools called 'f'",
+        ),
         ({"a_py": "x = 1"}, "a.py: defines no function assistant"),
         ({"a_py": "def assistant(): return 1"}, "a.py: assistant.. returns no Assistant"),
         ({"a_py": "def assistant(): 1/0"}, "a.py: assistant.. raises ZeroDivisionError"),

@@ -324,3 +324,15 @@ def test_what_others_keep_under_our_name_is_left_alone() -> None:
 
     assert opening_changes(foreign, "How?", EN, START) is None
     assert titled(foreign, "Cooking Rice at Home", By.MODEL) is None
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("words", ["的", "和的", "好", "1. ", "(", "title: ", "!", "怎么样"])
+def test_a_title_of_any_text_is_found_at_once(words: str) -> None:
+    """So often that trying every beginning with every end takes half a minute."""
+    text = (words * 2000)[:1999] + "x"
+
+    for language in Language:
+        for _ in range(10):
+            assert len(tidy(text, language) or "") <= 60
+            assert len(from_talk(text, text, language) or "") <= 60

@@ -38,7 +38,7 @@ class Model:
         self.asked: list[tuple[str, str, int]] = []
         self.meanwhile: Callable[[], Awaitable[object]] | None = None
 
-    async def __call__(self, system: str, text: str, most: int) -> str:
+    async def __call__(self, scope: Scope, system: str, text: str, most: int) -> str:
         self.asked.append((system, text, most))
         if self.meanwhile is not None:
             await self.meanwhile()

@@ -49,6 +49,10 @@ class Assistant:
 
     def __post_init__(self) -> None:
         known = {tool.spec.name: tool for tool in self.tools}
+        if len(known) < len(self.tools):
+            names = [tool.spec.name for tool in self.tools]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InvalidSetting(f"assistant {self.name}", f"has two tools called {twice!r}")
         for name in self.first:
             if not isinstance(known.get(name), SelfServing):
                 raise InvalidSetting(f"assistant {self.name}", f"runs {name!r} first, which is no tool that can")

@@ -36,13 +36,21 @@ def tool_of(function: Callable[..., Any]) -> Tool:
     """The function as a tool. A parameter called `turn` is handed the turn, and no model sees it.
 
     Raises:
-        InvalidSetting: a parameter has no type, or one that no model can fill in.
+        InvalidSetting: a parameter has no type, or one that no model can fill in, or a default that cannot be one.
     """
     if hasattr(function, "spec") and hasattr(function, "run"):
         ready: Tool = function
         return ready
     serving: tuple[Guess, Tell] | None = getattr(function, _OFFLINE, None)
-    return _FunctionTool(function) if serving is None else _ServingTool(function, *serving)
+    if not hasattr(function, "__name__"):
+        raise InvalidSetting("tools", f"a {type(function).__name__} has no name of its own; put a function around it")
+    try:
+        return _FunctionTool(function) if serving is None else _ServingTool(function, *serving)
+    except InvalidSetting:
+        raise
+    except Exception as unfit:
+        # Somebody's own code: whatever is wrong with it is said with its name, and not as a crash of ours.
+        raise InvalidSetting(function.__name__, f"cannot be a tool ({type(unfit).__name__}: {unfit})") from None
 
 
 class _FunctionTool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -14,16 +14,20 @@ from msgspec.structs import replace
 from tenuto.chat.timing import Steps
 from tenuto.chat.toolbox import Emit, Toolbox
 from tenuto.context import Counter, cut
-from tenuto.context.tokens import as_text
+from tenuto.context.tokens import TOOL_TOKENS, as_text
 from tenuto.errors import ModelFailed, ModelTimeout
 from tenuto.model import Role, Usage, text_part, tool_call, tool_result
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.talk import Asking, Called, Ended, Said, ToolCall, ToolResult
 from tenuto.model.values import JsonObject
-from tenuto.ports import ChatModel, Tool
+from tenuto.ports import Chained, ChatModel, Tool
 
 # What is left of a tool's output when the prompt is full.
 _LEAST_OUTPUT: Final = 16
+# More calls at once than this are told to be too many.
+_MOST_CALLS: Final = 16
+# Models keep their own time; this is for those that do not, and so a little longer.
+_GRACE: Final = timedelta(seconds=5)
 
 
 @dataclass(slots=True)
@@ -57,7 +61,11 @@ class Answer:
 
 @dataclass(slots=True, kw_only=True)
 class Answering:
-    """One model, asked for one answer. `room` is what the prompt may still grow by, in tokens."""
+    """One model, asked for one answer.
+
+    `prompt` is how many tokens it is shown at first, `room` how many more it may be shown: the hard budget holds over
+    calls and results as well.
+    """
 
     model: ChatModel
     tools: Sequence[Tool]
@@ -67,7 +75,8 @@ class Answering:
     emit: Emit
     rounds: int
     timeout: timedelta
-    room: int
+    prompt: int = 0
+    room: int = 0
     answer: Answer = field(default_factory=Answer)
 
     async def run(self, asking: Asking) -> Answer:
@@ -91,16 +100,16 @@ class Answering:
         """One request: its words and the tools it calls for."""
         said: list[str] = []
         calls: list[ToolCall] = []
-        with self.steps.step("model"):
+        with self.steps.step("model"), self._charging(said, calls):
             try:
                 async with (
-                    asyncio.timeout(self.timeout.total_seconds()),
+                    asyncio.timeout(self._patience()) as deadline,
                     aclosing(self.model.answer(asking, self.tools)) as events,  # type: ignore[type-var]
                 ):
                     async for event in events:
                         match event:
                             case Said(text=text):
-                                said.append(await self._say(text))
+                                said.append(await self._say(text, deadline))
                             case Called(call=call):
                                 calls.append(call)
                             case Ended():
@@ -109,19 +118,41 @@ class Answering:
                 raise ModelTimeout(self.model.name) from None
         return "".join(said), calls
 
-    async def _say(self, text: str) -> str:
+    @contextmanager
+    def _charging(self, said: list[str], calls: list[ToolCall]) -> Iterator[None]:
+        """Count what a round cost that broke off after its first word: it is charged for, and nobody says how much."""
+        before = self.answer.input_tokens
+        try:
+            yield
+        except BaseException:
+            if (said or calls) and self.answer.input_tokens == before:
+                self.answer.input_tokens += self.prompt
+                self.answer.output_tokens += self.counter.count("".join(said))
+            raise
+
+    def _patience(self) -> float:
+        links = self.model.links if isinstance(self.model, Chained) else 0
+        return (self.timeout * max(1, links) + (_GRACE if links else timedelta(0))).total_seconds()
+
+    async def _say(self, text: str, deadline: asyncio.Timeout) -> str:
         text = sound(text)
         if text:
             self.answer.text += text
+            began = asyncio.get_running_loop().time()
             await self.emit(Said(text=text))
+            # A reader who takes their time costs the model none of its own.
+            waited = asyncio.get_running_loop().time() - began
+            deadline.reschedule((deadline.when() or 0) + waited)
         return text
 
     async def _serve(self, asking: Asking, said: str, calls: list[ToolCall]) -> Asking:
         """Run the tools, and put calls and results behind the prompt."""
-        with self.steps.step("tools"):
-            results = [await self.toolbox.run(call) for call in calls]
         words = (text_part(said),) if said else ()
         asked = (*words, *(tool_call(call.id, call.name, call.arguments) for call in calls))
+        self._take(sum(map(self.counter.part, asked)) + len(calls) * (TOOL_TOKENS + _LEAST_OUTPUT))
+        with self.steps.step("tools"):
+            results = [await self.toolbox.run(call) for call in calls[:_MOST_CALLS]]
+        results += [ToolResult(call=call, failed="too_many_calls") for call in calls[_MOST_CALLS:]]
         told = tuple(tool_result(result.call.id, self._fitting(result)) for result in results)
         self.answer.exchanges += [(Role.ASSISTANT, asked), (Role.TOOL, told)]
         if said:
@@ -130,15 +161,22 @@ class Answering:
         behind = (PromptMessage(role=Role.ASSISTANT, parts=asked), PromptMessage(role=Role.TOOL, parts=told))
         return replace(asking, messages=(*asking.messages, *behind), results=tuple(self.toolbox.results))
 
+    def _take(self, tokens: int) -> None:
+        if tokens > self.room:
+            raise ModelFailed(self.model.name, "calls for more than the prompt has room for")
+        self.room -= tokens
+        self.prompt += tokens
+
     def _fitting(self, result: ToolResult) -> object:
-        """The tool's output, cut visibly when the prompt has no room for all of it."""
-        text = as_text(result.output)
+        """The tool's output, cut visibly when the prompt has no room for all of it; its least was taken before."""
+        output = "Too many calls at once." if result.failed == "too_many_calls" else result.output
+        text = as_text(output)
         tokens = self.counter.count(text)
-        if tokens <= self.room:
-            self.room -= tokens
-            return result.output
-        shown = cut(text, max(self.room, _LEAST_OUTPUT), self.counter.count, tokens)
-        self.room = max(0, self.room - self.counter.count(shown))
+        allowed = self.room + _LEAST_OUTPUT
+        shown = output if tokens <= allowed else cut(text, allowed, self.counter.count, tokens)
+        used = max(0, (tokens if shown is output else self.counter.count(as_text(shown))) - _LEAST_OUTPUT)
+        self.room -= used
+        self.prompt += used
         return shown
 
 

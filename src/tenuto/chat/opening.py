@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -13,7 +14,7 @@ from tenuto.chat.means import Means
 from tenuto.chat.request import ChatRequest
 from tenuto.context import Counter, has_relevant_history, language_of, materials_of, profile_text
 from tenuto.context.summaries import summary_in, talk_in
-from tenuto.errors import BudgetExhausted, MessageNotFound, NothingToAnswer, SessionNotFound, Unavailable
+from tenuto.errors import MessageNotFound, NothingToAnswer, SessionNotFound, TenutoError, Unavailable
 from tenuto.model import (
     Closing,
     Draft,
@@ -27,18 +28,21 @@ from tenuto.model import (
     TurnState,
     text_part,
 )
-from tenuto.model.policy import ContextPolicy, OnStoreDown, Preset
+from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset
 from tenuto.model.prompt import Language, Materials
 from tenuto.model.talk import Persona, ToolTurn, TurnEnded
 from tenuto.model.trace import trace_id
 from tenuto.model.values import JsonObject
 from tenuto.sessions import TurnRequest, fresh_id
+from tenuto.sessions.desk import refuse_unsound
 from tenuto.sessions.titles import named
+from tenuto.sessions.waiting import uncut
 
 # Brought along with the turn: what a compressed session shows, and some more. Older talk is fetched where it is needed.
-_WINDOW: Final = 64
+_WINDOW: Final = 40
 _MOST: Final = 500
 _PROFILE: Final = "profile"
+_Done = TypeVar("_Done")
 _log = logging.getLogger(__name__)
 
 
@@ -102,6 +106,7 @@ class Opener:
         if persona is not None:
             scope = replace(scope, persona=persona.id)
         if not assistant.remembers:
+            await self._spending.check_tenant(scope)
             return self._without_memory(scope, request, assistant, persona)
         try:
             turn = await self._opened(scope, request, assistant)
@@ -110,8 +115,29 @@ class Opener:
                 raise
             _log.warning("the store is away: answering without memory")
             return self._without_memory(scope, request, assistant, persona)
-        history = turn.window if turn.state is TurnState.FINISHED else await self._history(turn, assistant)
+        if turn.state is TurnState.FINISHED:
+            return self._begun(request, assistant, persona, turn)
+        return await self._guarded(turn, self._loaded(request, assistant, persona, turn))
+
+    async def _loaded(
+        self, request: ChatRequest, assistant: Assistant, persona: Persona | None, turn: OpenTurn
+    ) -> Begun:
+        history = await self._history(turn, assistant)
         return self._begun(request, assistant, persona, replace(turn, window=history))
+
+    async def _guarded(self, turn: OpenTurn, work: Coroutine[Any, Any, _Done]) -> _Done:
+        """Do what belongs to a begun turn; when it fails the session is given free."""
+        try:
+            return await work
+        except BaseException:
+            await uncut(self._let_go(turn))
+            raise
+
+    async def _let_go(self, turn: OpenTurn) -> None:
+        try:
+            await self._sessions.finish(turn, Closing(abandoned=True))
+        except TenutoError as failed:
+            _log.info("a turn could not be given up: %s", failed.code)
 
     async def _assistant(self, scope: Scope, request: ChatRequest) -> Assistant:
         """The one asked for; else the one the session talks to; else the default."""
@@ -131,34 +157,35 @@ class Opener:
             return None
 
     async def _opened(self, scope: Scope, request: ChatRequest, assistant: Assistant) -> OpenTurn:
-        await self._spending.check(scope, lambda: self._head(scope, request.session_id))
-        if request.regenerate or request.edit is not None:
-            await self._rewind(scope, request)
-        turn = await self._sessions.begin(
-            scope,
-            TurnRequest(
-                words=self._words(scope, request),
-                session_id=request.session_id,
-                key=request.key,
-                fingerprint=request.fingerprint,
-                window=_loaded_with(assistant.policies.context),
-                new=_new(request, assistant),
-                policy=assistant.policies.sessions,
-            ),
+        words = self._words(scope, request)
+        refuse_unsound(words, assistant.policies.sessions)
+        if request.key is None:
+            # With a key the reply may be there already, and costs nothing to bring.
+            await self._spending.check(scope, lambda: self._head(scope, request.session_id))
+        wish = TurnRequest(
+            words=words,
+            session_id=request.session_id,
+            key=request.key,
+            fingerprint=request.fingerprint,
+            window=_loaded_with(assistant.policies.context),
+            new=_new(request, assistant) if _may_be_new(request, assistant) else None,
+            policy=assistant.policies.sessions,
         )
+        if request.regenerate or request.edit is not None:
+            answered = await self._rewound(scope, request, wish)
+            if answered is not None:
+                return answered
+        turn = await self._sessions.begin(scope, wish)
         if turn.state is not TurnState.FINISHED:
-            await self._check_again(turn)
+            await self._guarded(turn, self._check_again(turn))
         return turn
 
     async def _check_again(self, turn: OpenTurn) -> None:
-        """A turn that ran meanwhile may have spent the rest."""
-        try:
-            self._spending.budgets.check_session(turn.session)
-            if not turn.words and not any(message.role is Role.USER for message in turn.window):
-                raise NothingToAnswer
-        except (BudgetExhausted, NothingToAnswer):
-            await self._sessions.finish(turn, Closing(abandoned=True))
-            raise
+        """What could only be seen with the session in hand; a turn that ran meanwhile may have spent the rest."""
+        self._spending.budgets.check_session(turn.session)
+        await self._spending.check_tenant(turn.scope)
+        if not turn.words and not any(message.role is Role.USER for message in turn.window):
+            raise NothingToAnswer
 
     def _words(self, scope: Scope, request: ChatRequest) -> tuple[Draft, ...]:
         if request.regenerate:
@@ -174,28 +201,48 @@ class Opener:
         )
         return (self._counter.counted(draft),)
 
-    async def _rewind(self, scope: Scope, request: ChatRequest) -> None:
-        """Take back what the new answer, or the new words, shall replace; not again for a key that came before."""
-        assert request.session_id is not None
-        page = await self._sessions.messages(scope, request.session_id, Page(limit=_WINDOW))
-        if request.key is not None and any(m.metadata.get("key") == request.key for m in page.messages):
-            return
-        if request.edit is not None:
-            await self._check_editable(scope, request.session_id, request.edit)
-            await self._sessions.truncate(scope, request.session_id, request.edit - 1)
-            return
-        last = next((m.seq for m in reversed(page.messages) if m.role is Role.USER), None)
-        if last is None:
-            raise NothingToAnswer
-        await self._sessions.truncate(scope, request.session_id, last)
+    async def _rewound(self, scope: Scope, request: ChatRequest, wish: TurnRequest) -> OpenTurn | None:
+        """Take back what the new answer, or the new words, shall replace.
 
-    async def _check_editable(self, scope: Scope, session_id: str, seq: int) -> None:
-        if not 1 <= seq < 2**53:
+        First the session is taken, so that a running turn is waited for and not cut off; taking words back then gives
+        it free again. A key that was answered before brings its turn, and nothing is taken back again.
+        """
+        assert request.session_id is not None
+        held = await self._sessions.begin(scope, _without_words(wish, request))
+        if held.state is TurnState.FINISHED:
+            return held
+        cut = await self._guarded(held, self._cut(scope, request))
+        if cut is None:
+            await self._let_go(held)
+        else:
+            await self._guarded(held, self._sessions.truncate(scope, request.session_id, cut))
+        return None
+
+    async def _cut(self, scope: Scope, request: ChatRequest) -> int | None:
+        """After which message to cut; `None` when this key has done so before."""
+        assert request.session_id is not None
+        page = await self._sessions.messages(scope, request.session_id, Page(limit=_MOST))
+        if request.edit is None:
+            last = next((message.seq for message in reversed(page.messages) if message.role is Role.USER), None)
+            if last is None:
+                raise NothingToAnswer
+            return last
+        if request.key is not None and any(m.metadata.get("key") == request.key for m in page.messages):
+            return None
+        return await self._editable(scope, page.session, request.edit)
+
+    async def _editable(self, scope: Scope, session: Session, seq: int) -> int:
+        if not 1 <= seq <= session.last_seq:
             raise MessageNotFound(seq)
-        page = await self._sessions.messages(scope, session_id, Page(limit=1, after=seq - 1))
+        page = await self._sessions.messages(scope, session.id, Page(limit=1, after=seq - 1))
         found = page.messages[0] if page.messages else None
-        if found is None or found.seq != seq or found.role is not Role.USER:
+        if found is None:
+            # Taken back before, by a request that went no further.
+            return seq - 1
+        theirs = None not in (scope.user, found.speaker) and found.speaker != scope.user
+        if found.seq != seq or found.role is not Role.USER or theirs:
             raise MessageNotFound(seq)
+        return seq - 1
 
     async def _history(self, turn: OpenTurn, assistant: Assistant) -> tuple[Message, ...]:
         """The talk the prompt may show: what came with the turn, and more where the summary begins further back."""
@@ -243,8 +290,8 @@ class Opener:
     ) -> Begun:
         """A turn that leaves nothing behind."""
         if not request.text.strip():
-            raise Unavailable("session store")
-        session_id, turn_id = request.session_id or fresh_id(), fresh_id()
+            raise NothingToAnswer
+        session_id = request.session_id or fresh_id()
         language = request.language or language_of(request.text)
         materials = Materials(
             question=request.text,
@@ -268,10 +315,15 @@ class Opener:
             turn=None,
             session_id=session_id,
             number=1,
-            trace_id=trace_id(session_id, 1, turn_id),
+            trace_id="",
             materials=materials,
             asked=asked,
         )
+
+
+def _without_words(wish: TurnRequest, request: ChatRequest) -> TurnRequest:
+    """A turn that only takes the session; for another answer it is the turn itself, so its key counts."""
+    return replace(wish, words=(), new=None, key=wish.key if request.regenerate else None)
 
 
 def _completed(
@@ -348,6 +400,10 @@ def _spoken(question: str, usual: Language) -> Language:
     return language_of(question) if any(character.isalpha() for character in question) else usual
 
 
+def _may_be_new(request: ChatRequest, assistant: Assistant) -> bool:
+    return request.session_id is None or assistant.policies.sessions.on_missing is not OnMissing.ERROR
+
+
 def _new(request: ChatRequest, assistant: Assistant) -> NewSession:
     context: JsonObject = {_PROFILE: request.profile} if request.profile else {}
     new = NewSession(metadata={"assistant": assistant.name}, context=context)
@@ -355,7 +411,9 @@ def _new(request: ChatRequest, assistant: Assistant) -> NewSession:
 
 
 def _loaded_with(context: ContextPolicy) -> int:
-    """How many messages come with the turn, its words included."""
+    """How many messages come with the turn, its words included; a turn with a tool has four."""
+    if context.window_turns is not None:
+        return min(_MOST, max(_WINDOW, context.window_turns * 4 + 4))
     if context.compress_at is None and context.window_messages is not None:
         return min(_MOST, max(_WINDOW, context.window_messages + 8))
     return _WINDOW

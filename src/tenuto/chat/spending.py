@@ -36,12 +36,20 @@ class Spending:
         Raises:
             BudgetExhausted: nothing was stored and no model asked.
         """
-        if self.budgets.per_tenant:
-            self.budgets.check_tenant(_usage(await self._today(scope)))
+        await self.check_tenant(scope)
         if self.budgets.per_session:
             session = await head()
             if session is not None:
                 self.budgets.check_session(session)
+
+    async def check_tenant(self, scope: Scope) -> None:
+        """Refuse a tenant that has spent its day.
+
+        Raises:
+            BudgetExhausted: it has.
+        """
+        if self.budgets.per_tenant:
+            self.budgets.check_tenant(_usage(await self._today(scope)))
 
     async def add(self, scope: Scope, usage: Usage) -> None:
         """Add what a turn cost to its tenant's day; a store that is away costs the tenant nothing."""

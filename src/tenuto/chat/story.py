@@ -16,9 +16,8 @@ from tenuto.chat.request import Answered, ChatEvent, ChatRequest, Reply, Started
 from tenuto.chat.timing import Steps
 from tenuto.chat.toolbox import Emit
 from tenuto.chat.turn import Turn, reply_of
-from tenuto.errors import TenutoError
 from tenuto.logs import bound
-from tenuto.model import Closing, Scope, TurnState
+from tenuto.model import Scope, TurnState
 from tenuto.ports import ChatModel
 
 _QUEUED: Final = 64
@@ -89,7 +88,7 @@ class Chat:
         with self._means.span("tenuto.turn") as span, bound(tenant=scope.tenant, session=request.session_id):
             steps = Steps(self._means.span)
             with steps.step("begin"):
-                begun = await self._begun(scope, request)
+                begun = await self._opener.begin(scope, request)
             span.tell(
                 tenant=scope.tenant,
                 session=begun.session_id,
@@ -102,18 +101,6 @@ class Chat:
                 reply = await self._reply(begun, steps, emit)
             span.tell(model=reply.model, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens)
             return reply
-
-    async def _begun(self, scope: Scope, request: ChatRequest) -> Begun:
-        """Begin. A caller who goes meanwhile may have begun a turn all the same: then it is given up."""
-        beginning = asyncio.ensure_future(self._opener.begin(scope, request))
-        try:
-            return await asyncio.shield(beginning)
-        except asyncio.CancelledError:
-            with contextlib.suppress(TenutoError):
-                begun = await beginning
-                if begun.turn is not None and begun.turn.state is not TurnState.FINISHED:
-                    await self._means.sessions.finish(begun.turn, Closing(abandoned=True))
-            raise
 
     async def _reply(self, begun: Begun, steps: Steps, emit: Emit) -> Reply:
         if begun.turn is not None and begun.turn.state is TurnState.FINISHED:

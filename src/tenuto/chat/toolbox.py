@@ -16,12 +16,16 @@ from tenuto.llm import UNREADABLE
 from tenuto.model.prompt import Piece
 from tenuto.model.talk import ToolCall, ToolOutcome, ToolResult, ToolTurn
 from tenuto.model.trace import ToolRun
-from tenuto.model.values import JsonObject, checked_json
+from tenuto.model.values import JsonObject, checked_json, checked_text
 from tenuto.ports import SelfServing, Tool
 
 Emit: TypeAlias = Callable[[ChatEvent], Awaitable[None]]
 
 _log = logging.getLogger(__name__)
+
+
+class _Unsound(Exception):
+    """A tool's answer holds what no store can keep; says which part of it."""
 
 
 class Toolbox:
@@ -68,11 +72,14 @@ class Toolbox:
                 raise Invalid("they are no JSON object")
             async with asyncio.timeout(self._timeout):
                 outcome = await tool.run(call.arguments, self._turn)
-            checked_json(outcome.output, "a tool's output")
+            _check(outcome)
         except TimeoutError:
             return "The tool took too long.", "tool_timeout"
         except Invalid as unfit:
             return f"The arguments do not fit: {unfit}", unfit.code
+        except _Unsound as unsound:
+            _log.error("tool %s answered with %s", call.name, unsound)
+            return "The tool failed.", "tool_failed"
         except TenutoError as refused:
             return f"The tool could not answer: {refused}", refused.code
         except Exception as fault:
@@ -89,6 +96,20 @@ class Toolbox:
         self.state = {**self.state, **outcome.state}
         if outcome.reply is not None:
             self.reply = outcome.reply
+
+
+def _check(outcome: ToolOutcome) -> None:
+    """Refuse an answer that could not be stored, as a fault of the tool and not of the question."""
+    for what in ("output", "data", "state"):
+        try:
+            checked_json(getattr(outcome, what), what)
+        except Invalid as unfit:
+            raise _Unsound(f"unsound {what}") from unfit
+    if outcome.reply is not None:
+        try:
+            checked_text(outcome.reply, "reply")
+        except Invalid as unfit:
+            raise _Unsound("an unsound reply") from unfit
 
 
 def wanted(tool: SelfServing, turn: ToolTurn) -> JsonObject | None:

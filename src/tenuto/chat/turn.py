@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -21,18 +24,22 @@ from tenuto.chat.opening import Begun
 from tenuto.chat.request import Reply
 from tenuto.chat.timing import Steps
 from tenuto.chat.toolbox import Emit, Toolbox, wanted
-from tenuto.context import Counter, assemble, encoding_for, room_of
+from tenuto.context import Counter, assemble, cut, encoding_for
+from tenuto.context.tokens import as_text
 from tenuto.errors import TenutoError, TooLarge, TurnLost, Unavailable, code_of
-from tenuto.model import Appended, Changes, Closing, Draft, OpenTurn, Role, Session, text_part
+from tenuto.model import Appended, Changes, Closing, Draft, OpenTurn, Role, Session, Usage, text_part
 from tenuto.model.policy import OnStoreDown
-from tenuto.model.prompt import Kind, Piece, Prompt
+from tenuto.model.prompt import Entry, Fate, Kind, Piece, Prompt, Reason
 from tenuto.model.talk import Asking, ToolCall
-from tenuto.model.trace import Trace
+from tenuto.model.trace import ToolRun, Trace
 from tenuto.model.values import JsonObject
 from tenuto.ports import SelfServing
 from tenuto.sessions import fresh_id
 from tenuto.sessions.titles import opening_changes
+from tenuto.sessions.waiting import uncut
 
+# Characters of a question, an answer or a tool's output that a trace keeps.
+_TRACED: Final = 8000
 _log = logging.getLogger(__name__)
 
 
@@ -46,6 +53,7 @@ class Turn:
         self._emit = emit
         self._began_at = means.clock()
         self._prompt: Prompt | None = None
+        self._stored_already = False
         self._degraded: list[str] = [] if begun.turn is not None else ["store"]
         self._model = means.models(begun.assistant.model)
         self._counter = Counter(*encoding_for(self._model.name))
@@ -61,7 +69,6 @@ class Turn:
             emit=emit,
             rounds=means.limits.tool_rounds,
             timeout=means.limits.model_timeout,
-            room=0,
         )
 
     async def answered(self) -> Reply:
@@ -73,29 +80,38 @@ class Turn:
             return await self._finish(answer)
         except BaseException as ended:
             # Also when the caller has gone: the words stay, and the same key resumes.
-            await asyncio.shield(self._give_up(ended))
+            if not self._stored_already:
+                await uncut(self._give_up(ended))
             raise
 
     @asynccontextmanager
     async def _holding(self) -> AsyncIterator[None]:
-        """Renew the turn's lease for as long as this is open."""
-        keeper = asyncio.create_task(self._keep(self._begun.turn), name="tenuto lease")
+        """Renew the turn's lease for as long as this is open; most turns are over before it has to be."""
+        turn, keepers = self._begun.turn, list[asyncio.Task[None]]()
+        if turn is None:
+            yield
+            return
+        pause = turn.lease.total_seconds() / 3
+        loop = asyncio.get_running_loop()
+        alarm = loop.call_later(pause, lambda: keepers.append(loop.create_task(self._keep(turn, pause))))
         try:
             yield
         finally:
-            keeper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await keeper
+            alarm.cancel()
+            for keeper in keepers:
+                keeper.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await keeper
 
-    async def _keep(self, turn: OpenTurn | None) -> None:
-        while turn is not None:
-            await asyncio.sleep(turn.lease.total_seconds() / 3)
+    async def _keep(self, turn: OpenTurn, pause: float) -> None:
+        while True:
             try:
                 await self._means.sessions.renew(turn)
             except TurnLost:
                 return
-            except Unavailable as away:
-                _log.warning("a turn's lease was not renewed: %s", away)
+            except TenutoError as failed:
+                _log.warning("a turn's lease was not renewed: %s", failed.code)
+            await asyncio.sleep(pause)
 
     async def _look_up(self) -> None:
         """Run the tools that do not wait for a model's wish."""
@@ -115,10 +131,9 @@ class Turn:
             return answer
         begun = self._begun
         with self._steps.step("assemble"):
-            materials = replace(begun.materials, evidence=self._evidence())
-            policies = begun.assistant.policies
-            self._prompt = assemble(materials, begun.assistant.prompt, policies.context, self._counter)
-        self._answering.room = room_of(begun.assistant.prompt, self._counter) - self._prompt.manifest.total
+            self._prompt = self._assembled()
+        self._answering.prompt = self._prompt.manifest.total
+        self._answering.room = self._prompt.manifest.room - self._prompt.manifest.total
         asking = Asking(
             messages=self._prompt.messages,
             tools=tuple(tool.spec for tool in begun.assistant.tools),
@@ -128,6 +143,29 @@ class Turn:
             turn=begun.asked,
         )
         return await self._answering.run(asking)
+
+    def _assembled(self) -> Prompt:
+        """The prompt; what the model is told of its tools is part of the budget, and of the account."""
+        begun, counter = self._begun, self._counter
+        tools = sum(counter.fixed(as_text(msgspec.to_builtins(tool.spec))) for tool in begun.assistant.tools)
+        policy = begun.assistant.prompt
+        prompt = assemble(
+            replace(begun.materials, evidence=self._evidence()),
+            replace(policy, reply=policy.reply + math.ceil(tools * counter.margin)),
+            begun.assistant.policies.context,
+            counter,
+        )
+        if not tools:
+            return prompt
+        told, manifest = Entry(kind=Kind.TOOLS, fate=Fate.KEPT, reason=Reason.ALWAYS, tokens=tools), prompt.manifest
+        manifest = replace(
+            manifest,
+            entries=(*manifest.entries, told),
+            total=manifest.total + tools,
+            room=manifest.room + tools,
+            reply=policy.reply,
+        )
+        return replace(prompt, manifest=manifest)
 
     def _evidence(self) -> tuple[Piece, ...] | None:
         return self._toolbox.pieces if self._toolbox.pieces is not None else self._begun.materials.evidence
@@ -141,7 +179,7 @@ class Turn:
         session = await self._stored(answer, trace)
         trace = replace(trace, steps=self._steps.taken, degraded=tuple(self._degraded))
         self._means.tell(trace)
-        return replace(reply_of(trace, session), created=begun.created)
+        return replace(reply_of(trace, session), text=answer.text, created=begun.created)
 
     def _count(self, answer: Answer) -> None:
         """Models that report no usage have it counted for them: what they saw and what they said."""
@@ -156,9 +194,10 @@ class Turn:
 
     async def _stored(self, answer: Answer, trace: Trace) -> Session | None:
         begun, turn = self._begun, self._begun.turn
-        if turn is None:
-            return None
         usage = answer.usage
+        if turn is None:
+            await self._charge(usage)
+            return None
         claim = self._claim()
         closing = Closing(reply=self._drafts(answer, trace), usage=usage, changes=self._changes(claim), trace=trace)
         try:
@@ -173,7 +212,8 @@ class Turn:
             _log.warning("an answer was given but not stored: the store is away")
             self._degraded.append("store")
             return None
-        await self._means.spending.add(begun.scope, usage)
+        self._stored_already = True
+        await self._charge(usage)
         loaded = (*turn.window, *done.messages)
         ended = begun.ended(done.session, answer.text, claim is not None, loaded, self._taken())
         self._means.afterwards.follow(ended)
@@ -182,12 +222,18 @@ class Turn:
     async def _closed(self, turn: OpenTurn, closing: Closing) -> Appended:
         """Finish; where the head is full of what others put there, the answer is kept and our notes are not."""
         try:
-            return await self._means.sessions.finish(turn, closing)
+            return await self._means.sessions.finish(turn, closing, self._begun.assistant.policies.sessions)
         except TooLarge:
             if closing.changes is None:
                 raise
             _log.warning("a session's head is full: the turn's state was not kept")
-            return await self._means.sessions.finish(turn, replace(closing, changes=None))
+            bare = replace(closing, changes=None)
+            return await self._means.sessions.finish(turn, bare, self._begun.assistant.policies.sessions)
+
+    async def _charge(self, usage: Usage) -> None:
+        """Add to the tenant's day, also when the caller goes in this moment."""
+        if self._means.spending.budgets.per_tenant:
+            await uncut(self._means.spending.add(self._begun.scope, usage))
 
     def _taken(self) -> int:
         """The tokens of the prompt that talk cannot have."""
@@ -260,12 +306,12 @@ class Turn:
             began_at=self._began_at,
             assistant=begun.assistant.name,
             persona=begun.scope.persona,
-            request=begun.asked.question,
-            answer=answer.text,
+            request=_short(begun.asked.question),
+            answer=_short(answer.text),
             model=answer.model or self._model.name,
             offline=answer.offline,
             manifest=self._prompt.manifest if self._prompt is not None else None,
-            tools=tuple(self._toolbox.runs),
+            tools=tuple(map(_noted, self._toolbox.runs)),
             steps=dict(self._steps.taken),
             input_tokens=answer.input_tokens,
             output_tokens=answer.output_tokens,
@@ -277,17 +323,31 @@ class Turn:
 
     async def _give_up(self, ended: BaseException) -> None:
         """Give the session free without an answer, and leave a trace of why."""
-        if self._begun.turn is None:
-            return
-        trace = self._trace(self._answering.answer, error=code_of(ended))
-        self._means.tell(trace)
+        turn, answer = self._begun.turn, self._answering.answer
         # What a model has charged for is spent, answer or not.
-        closing = Closing(abandoned=True, usage=self._answering.answer.usage, trace=trace)
+        await self._means.spending.add(self._begun.scope, answer.usage)
+        if turn is None:
+            return
+        trace = self._trace(answer, error=code_of(ended))
+        start = self._begun.materials.window_start
+        moved = Changes(window_start=start) if start > turn.session.window_start else None
         try:
-            await self._means.sessions.finish(self._begun.turn, closing)
+            closing = Closing(abandoned=True, usage=answer.usage, changes=moved, trace=trace)
+            await self._means.sessions.finish(turn, closing)
         except TenutoError as failed:
             # Lost or away: then the lease runs out by itself.
             _log.info("a turn could not be given up: %s", failed.code)
+        self._means.tell(trace)
+
+
+def _short(text: str) -> str:
+    """A text as a trace keeps it: the log has all of it."""
+    return cut(text, _TRACED, len)
+
+
+def _noted(run: ToolRun) -> ToolRun:
+    output = as_text(run.output)
+    return run if len(output) <= _TRACED else replace(run, output=_short(output))
 
 
 def reply_of(trace: Trace, session: Session | None) -> Reply:

@@ -26,6 +26,7 @@ _LOOKS: Final[Mapping[str, tuple[str, str]]] = {
     Kind.EVIDENCE: ("yellow", "e"),
     Kind.MESSAGE: ("green", "t"),
     Kind.QUESTION: ("bright_green", "q"),
+    Kind.TOOLS: ("bright_blue", "o"),
     Kind.FRAME: ("white", "f"),
     _FREE: ("", "."),
     _REPLY: ("bright_black", "r"),

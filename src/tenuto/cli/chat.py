@@ -51,7 +51,7 @@ def chat(
     # Only this command pays for assistants, tokenizer and models.
     from tenuto.cli.conversation import Conversation, Manner, converse
 
-    manner = Manner(assistant=assistant, persona=persona, streams=not no_stream, as_json=as_json)
+    manner = Manner(assistant=assistant, persona=persona, streams=not no_stream, as_json=as_json, store=store)
     converse(settings, lambda aside: Conversation(aside, scope, manner, session), words)
 
 

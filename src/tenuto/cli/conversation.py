@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
@@ -13,7 +14,9 @@ from tenuto.assistants import Assistant, in_language
 from tenuto.chat import Answered, ChatRequest, Reply, Started, ToolEnded, ToolStarted
 from tenuto.chat.shape import reply_json
 from tenuto.cli.aside import Aside, opened_aside
+from tenuto.cli.effective import without_password
 from tenuto.cli.keyboard import Keyboard
+from tenuto.cli.options import LOCAL
 from tenuto.cli.screen import counted, show_json, visible
 from tenuto.cli.sessions import show_sessions
 from tenuto.cli.tracing import show_manifest, show_trace
@@ -40,6 +43,7 @@ class Manner(Value, frozen=True, kw_only=True):
     persona: str | None = None
     streams: bool = True
     as_json: bool = False
+    store: str | None = None
 
 
 def converse(settings: Settings, begin: Callable[[Aside], Conversation], words: str | None) -> None:
@@ -111,7 +115,7 @@ class Conversation:
         return ChatRequest(
             text=text,
             session_id=self._session_id,
-            assistant=self._manner.assistant,
+            assistant=self._manner.assistant if self._session_id is not None else self._assistant.name,
             persona=self._manner.persona,
             regenerate=regenerate,
         )
@@ -262,11 +266,18 @@ class Conversation:
         return self._session_id
 
     def _again(self) -> str:
-        """The command that goes on with this session."""
-        scope = self._scope
-        named = (("--tenant", scope.tenant if scope.tenant != "local" else ""), ("--site", scope.site))
-        options = [f"{option} {value}" for option, value in (*named, ("--user", scope.user or "")) if value]
-        return visible(" ".join(["tenuto chat --session", str(self._session_id), *options]))
+        """The command that goes on with this session, as a shell reads it; a password is to be put in by hand."""
+        scope, store = self._scope, self._manner.store
+        named = {
+            "--session": self._session_id,
+            "--persona": self._manner.persona,
+            "--tenant": scope.tenant if scope.tenant != LOCAL else None,
+            "--site": scope.site,
+            "--user": scope.user,
+            "--store": without_password(store) if store else None,
+        }
+        options = [word for option, value in named.items() if value for word in (option, value)]
+        return visible(shlex.join(["tenuto", "chat", *options]))
 
     def _say(self, text: str) -> None:
         """A word of ours, told from the assistant's by its looks; JSON keeps standard output to itself."""

@@ -91,7 +91,7 @@ _SELF: Final = re.compile(
     re.IGNORECASE,
 )
 _NUMBER: Final = re.compile(r"\d|[一二三四五六七八九十百千万两]+[个元块天年月日号点位本件台条]")
-_NAME: Final = re.compile(r"(?<=[a-z,;:] )[A-Z][\w-]+|[《「“\"][^》」”\"]{2,}[》」”\"]")
+_NAME: Final = re.compile(r"(?<=[a-z,;:] )[A-Z][\w-]+|[《「“\"][^》」”\"]{2,60}+[》」”\"]")
 _QUESTION: Final = re.compile(r"[?？]|[吗呢]$")
 _FILLER: Final = re.compile(
     r"^(hi|hello|hey|thanks?( you)?( so much| very much)?|thank you|ok(ay)?|sure|great|perfect|good (morning|evening)"

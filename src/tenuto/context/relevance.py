@@ -53,12 +53,10 @@ def has_relevant_history(
     A threshold of 0 is the simple gate: any talk will do. What is compared is what was said, turn by turn, without
     tools; the best match decides.
     """
-    talk = [message.text for message in history if message.role in (Role.USER, Role.ASSISTANT) and message.text]
-    if not talk:
-        return False
+    talk = (message.text for message in history if message.role in (Role.USER, Role.ASSISTANT) and message.text)
     if threshold <= 0 or points_back(question):
-        return True
-    scores = (similarity or lexical)(question, talk)
+        return any(talk)
+    scores = (similarity or lexical)(question, list(talk))
     return max(scores, default=0.0) >= threshold
 
 

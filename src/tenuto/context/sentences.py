@@ -20,9 +20,10 @@ _LONGEST: Final = 220
 _LONGEST_CHINESE: Final = 90
 _LISTED: Final = 4
 _VALUE: Final = 60
+_ABBREVIATED: Final = 12
 
 _ABBREVIATIONS: Final = re.compile(r"(?:\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|vs|No|etc|e\.g|i\.e|Inc|Ltd|approx)|^\d{1,2})\.$")
-_END: Final = re.compile(r"[。！？；…]+[”’」』）)\"']*|[.!?]+[\"')\]]*(?=\s|$)|;(?=\s)")
+_END: Final = re.compile(r"[。！？；…]+[”’」』）)\"']*|(?<![.!?])[.!?]++[\"')\]]*+(?=\s|$)|;(?=\s)")
 _CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _MARKS: Final = re.compile(r"^\s*(?:#{1,6}|[-*•>|]|\d{1,2}[.)、])\s*|\*\*|__|`|\|")
 _CLAUSE: Final = re.compile(r"[,，、;；:：—–]\s*")
@@ -90,7 +91,7 @@ def _word_end(sentence: str, most: int) -> int:
 def _sentences(line: str) -> Iterator[str]:
     start = 0
     for match in _END.finditer(line):
-        if _ABBREVIATIONS.search(line[start : match.end()][-12:]):
+        if _ABBREVIATIONS.search(line[max(start, match.end() - _ABBREVIATED) : match.end()]):
             continue
         yield from _worded(line[start : match.end()])
         start = match.end()

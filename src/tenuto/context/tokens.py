@@ -56,8 +56,10 @@ def encoding_for(model: str, stored: str = DEFAULT_ENCODING) -> Fit:
     """How to count for a model, given by name with or without its provider (`openai:gpt-4o`).
 
     Counts are stored in one encoding per deployment. A model with that very encoding is counted exactly; for others
-    the stored counts stand, stretched by a margin.
+    the stored counts stand, stretched by a margin. Of several models in a row the most demanding decides.
     """
+    if "," in model:
+        return max((encoding_for(one.strip(), stored) for one in model.split(",")), key=lambda fit: fit[1])
     name = model.rpartition(":")[2] if model.count(":") == 1 and not model.startswith("ollama:") else model
     name = name.rpartition("/")[2].lower()
     if name == "offline":

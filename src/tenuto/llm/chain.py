@@ -32,6 +32,11 @@ class Chain:
         """All names, in order."""
         return ", ".join(model.name for model in self._models)
 
+    @property
+    def links(self) -> int:
+        """How many may be asked, one after the other."""
+        return len(self._models)
+
     async def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """The answer of the first model that has one."""
         for place, model in enumerate(self._models):

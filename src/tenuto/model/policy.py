@@ -17,6 +17,9 @@ from tenuto.model.session import MAX_CAP, Keeping, Touch
 from tenuto.model.turn import MAX_LEASE
 from tenuto.model.values import Value
 
+# Shorter than this, a summary says nothing.
+_LEAST_SUMMARY: Final = 16
+
 
 class OnMissing(StrEnum):
     """What becomes of a turn for a session that does not exist: refused, held under a new id, or under the given one.
@@ -88,8 +91,9 @@ class ContextPolicy(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for what in ("window_messages", "window_turns", "window_characters", "compress_over", "summary_characters"):
             value = getattr(self, what)
-            if value is not None and value < 1:
-                raise InvalidSetting(what, "must be at least 1")
+            least = _LEAST_SUMMARY if what == "summary_characters" else 1
+            if value is not None and value < least:
+                raise InvalidSetting(what, f"must be at least {least}")
         if self.summary_tokens < 16:
             raise InvalidSetting("summary_tokens", "must be at least 16")
         if self.compress_at is not None and not 0 < self.compress_at < 1:

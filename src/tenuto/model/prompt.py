@@ -108,7 +108,10 @@ class Materials(Value, frozen=True, kw_only=True):
 
 
 class Kind(StrEnum):
-    """What a part of a prompt is. `FRAME` is the layout's own: headings, roles, the start of the reply."""
+    """What a part of a prompt is.
+
+    `FRAME` is the layout's own: headings, roles, the start of the reply. `TOOLS` is what a model is told of its tools.
+    """
 
     SYSTEM = "system"
     PREFERENCES = "preferences"
@@ -117,6 +120,7 @@ class Kind(StrEnum):
     EVIDENCE = "evidence"
     MESSAGE = "message"
     QUESTION = "question"
+    TOOLS = "tools"
     FRAME = "frame"
 
 

@@ -12,7 +12,8 @@ from tenuto.errors import Invalid, TraceNotFound
 from tenuto.model.prompt import Manifest
 from tenuto.model.values import Json, JsonObject, Value, checked_id, checked_json
 
-# A session keeps the traces of its newest turns. They die with it, and with the words they are about.
+# A session keeps the traces of its newest turns. They go with it, and with words that are taken back by a reset or a
+# truncation; words that slide out under the stored cap leave their trace behind until a hundred turns have passed.
 TRACES_KEPT: Final = 100
 
 

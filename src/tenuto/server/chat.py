@@ -9,6 +9,7 @@ from fastapi.responses import Response
 
 from tenuto.chat import ChatRequest
 from tenuto.chat.shape import assistant_json, reply_json, trace_json
+from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tenuto.model.trace import Trace
 from tenuto.server.answers import AssistantList, ReplyView, TraceList, TraceView
@@ -71,6 +72,8 @@ async def list_traces(request: Request) -> Response:
     asked = query_of(request, Traces)
     if asked.session_id is not None:
         found = await service(request).tenuto.store.traces(scope, asked.session_id, asked.limit, asked.before)
+    elif asked.before is not None:
+        raise Invalid("before: counts the turns of one session; name it")
     else:
         found = await latest_traces(service(request).tenuto.store, sessions(request), scope, asked.limit)
     return answer({"traces": [trace_json(trace) for trace in found]})

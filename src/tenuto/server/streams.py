@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Final, TypeVar
 
@@ -14,11 +15,12 @@ from starlette.requests import ClientDisconnect
 
 from tenuto.chat import ChatEvent
 from tenuto.chat.shape import event_json
-from tenuto.errors import TenutoError
+from tenuto.errors import TenutoError, Unavailable
 from tenuto.model.values import JsonObject
 from tenuto.server.problems import internal, of_error
 
 _Answer = TypeVar("_Answer")
+_log = logging.getLogger(__name__)
 _HEADERS: Final = {"X-Accel-Buffering": "no"}
 # A line nobody reads, so that what stands between us and the client does not take silence for an end.
 _PING: Final = b": still here\n\n"
@@ -73,6 +75,8 @@ async def _lines(request: Request, first: ChatEvent, events: AsyncIterator[ChatE
     except StopAsyncIteration:
         return
     except TenutoError as error:
+        if isinstance(error, Unavailable):
+            _log.warning("%s: %s", error.code, error)
         yield _line("error", msgspec.json.decode(of_error(error).body))
     except Exception:
         yield _line("error", msgspec.json.decode(internal().body))

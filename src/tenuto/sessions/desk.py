@@ -20,6 +20,7 @@ from tenuto.errors import (
     SessionCorrupt,
     SessionForeign,
     SessionNotFound,
+    TenutoError,
     TooLarge,
     Unavailable,
     VersionConflict,
@@ -56,6 +57,7 @@ from tenuto.ports import Store
 from tenuto.sessions.events import Announcer, EventKind
 from tenuto.sessions.ids import fresh_id, id_for_key
 from tenuto.sessions.transfer import SavedSession
+from tenuto.sessions.waiting import uncut
 
 _Seen = TypeVar("_Seen")
 _log = logging.getLogger(__name__)
@@ -108,7 +110,7 @@ class Sessions:
             TooLarge: a message, or what a new session starts with, is above the size limit.
         """
         policy = request.policy or self._policy
-        _refuse_unsound(request.words, policy)
+        refuse_unsound(request.words, policy)
         opening = self._opening(scope, request, policy)
         try:
             turn = await self._begin(scope, opening, policy)
@@ -122,16 +124,17 @@ class Sessions:
             await self._tell_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
         return turn
 
-    async def finish(self, turn: OpenTurn, closing: Closing) -> Appended:
-        """Store the reply and give the session free.
+    async def finish(self, turn: OpenTurn, closing: Closing, policy: SessionPolicy | None = None) -> Appended:
+        """Store the reply and give the session free, under the policy the turn began with.
 
         Raises:
             TurnLost: another turn took over; the user's words stay stored.
             TooLarge: a message, or the head with the turn's changes, is above the size limit; the turn goes on.
         """
-        _refuse_unsound(closing.reply, self._policy)
+        policy = policy or self._policy
+        refuse_unsound(closing.reply, policy)
         if closing.changes is not None and closing.changes.sets_values:
-            await self._refuse_growth(turn, closing.changes)
+            await self._refuse_growth(turn, closing.changes, policy)
         done = await self._store.finish_turn(turn, closing)
         if not done.duplicate:
             await self._announce.tell(EventKind.UPDATED, done.session.scope, done.session.id)
@@ -143,7 +146,7 @@ class Sessions:
 
     async def append(self, scope: Scope, session_id: str, request: AppendRequest) -> Appended:
         """Append messages to a session that exists, by the caller's key or producer number at most once."""
-        _refuse_unsound(request.messages, self._policy)
+        refuse_unsound(request.messages, self._policy)
         batch = Batch(
             id=fresh_id(),
             messages=request.messages,
@@ -288,7 +291,7 @@ class Sessions:
 
         It belongs to the caller; the tenant itself gives it back to the user it belonged to.
         """
-        _refuse_unsound(saved.messages, self._policy)
+        refuse_unsound(saved.messages, self._policy)
         if not scope.owner:
             scope = replace(scope, user=saved.user)
         create = _new(saved.new, self._policy)
@@ -331,7 +334,7 @@ class Sessions:
         pause = 0.01
         while True:
             try:
-                return await self._store.begin_turn(scope, opening)
+                return await self._begun(scope, opening)
             except SessionBusy as busy:
                 left = give_up - loop.time()
                 if left <= 0:
@@ -358,7 +361,7 @@ class Sessions:
                 if changes.if_version is not None:
                     raise
 
-    async def _refuse_growth(self, turn: OpenTurn, changes: Changes) -> None:
+    async def _refuse_growth(self, turn: OpenTurn, changes: Changes, policy: SessionPolicy) -> None:
         """Refuse a turn's changes that would make the head too large, judged by the head that the turn began with.
 
         The turn's end is guarded by its lease and not by a version, so patches that came meanwhile can add their own:
@@ -370,7 +373,24 @@ class Sessions:
                 head = await self._store.get(turn.scope, turn.session.id)
             except SessionNotFound:
                 return  # What became of the turn, the store tells.
-        _refuse_large(head, changes, self._policy)
+        _refuse_large(head, changes, policy)
+
+    async def _begun(self, scope: Scope, opening: Opening) -> OpenTurn:
+        """Begin once. A caller who goes meanwhile may have begun a turn all the same: then it is given up."""
+        beginning = asyncio.ensure_future(self._store.begin_turn(scope, opening))
+        try:
+            return await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            await uncut(self._let_go(beginning))
+            raise
+
+    async def _let_go(self, beginning: asyncio.Future[OpenTurn]) -> None:
+        try:
+            turn = await beginning
+            if turn.state is not TurnState.FINISHED:
+                await self._store.finish_turn(turn, Closing(abandoned=True))
+        except TenutoError as failed:
+            _log.info("a turn that nobody waited for could not be given up: %s", failed.code)
 
     async def _seeing(self, scope: Scope, session_id: str, asked: Awaitable[_Seen]) -> _Seen:
         """Wait for an answer about one session; what was found damaged is announced."""
@@ -409,7 +429,12 @@ class Sessions:
             await self._announce.tell(kind, item.scope, item.session_id)
 
 
-def _refuse_unsound(drafts: Sequence[Draft], policy: SessionPolicy) -> None:
+def refuse_unsound(drafts: Sequence[Draft], policy: SessionPolicy) -> None:
+    """Refuse messages that cannot be stored, before anything is done for them.
+
+    Raises:
+        TooLarge: a message is above the size limit.
+    """
     checked_drafts(drafts)
     for draft in drafts:
         if size_of(draft) > policy.max_message_bytes:

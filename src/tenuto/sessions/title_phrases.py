@@ -36,13 +36,14 @@ _CHINESE_OPENERS: Final = regex.compile(
     r"|可以|帮(?:我|忙)|给我|告诉我|介绍|推荐|解释|说说|讲讲|了解|一下|一些|几个|一个|一款|关于|有没有|你们?有|什么是|如何用?|怎么用|怎么样?|怎样"
     r"|为什么|有哪些|哪些|哪个|下|[，,。！!\s])+"
 )
+# Read from the end (`(?r)`): from the front, every place of a long clause would be tried as the beginning of its end.
 _CHINESE_ENDINGS: Final = regex.compile(
-    r"(?:吗|呢|吧|啊|呀|了|的|是什么(?:意思)?|有哪些|有什么|怎么办|怎么样|如何|是谁|在哪里?|多少钱?|好不好|可以|什么|哪些|哪个|好)+$"
+    r"(?r)(?:吗|呢|吧|啊|呀|了|的|是什么(?:意思)?|有哪些|有什么|怎么办|怎么样|如何|是谁|在哪里?|多少钱?|好不好|可以|什么|哪些|哪个|好)++$"
 )
 _CLAUSES: Final = regex.compile(r"[，,。！!？?；;：:、…\n]+")
 _JOINTS: Final = regex.compile(r"(?<=的)|(?=以及)|(?<!以)(?=[和与及并在从把被给对])")
 _WORD: Final = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\'’.+#-]*[\p{L}\p{N}+#]|[\p{L}\p{N}]")
-_SENTENCE: Final = regex.compile(r"[.!?;:\n]+(?:\s|$)|[()]")
+_SENTENCE: Final = regex.compile(r"(?<![.!?;:\n])[.!?;:\n]+(?:\s|$)|[()]")
 
 
 def from_talk(question: str, answer: str, language: Language) -> str | None:
@@ -137,8 +138,12 @@ def _within(clause: str) -> list[str]:
     if length(clause) <= most:
         return [clause] if length(clause) >= fewest else []
     cuts = [0, *(match.start() for match in _JOINTS.finditer(clause)), len(clause)]
-    parts = [clause[start:end].strip("的以和与及并 ") for start in cuts for end in cuts if start < end]
-    return [part for part in parts if fewest <= length(part) <= most]
+    parts = [
+        clause[start:end].strip("的以和与及并 ")
+        for place, start in enumerate(cuts)
+        for end in cuts[place + 1 : place + 1 + most]
+    ]
+    return list(dict.fromkeys(part for part in parts if fewest <= length(part) <= most))
 
 
 def _borrowed(subject: str, answer: str) -> str | None:

@@ -43,8 +43,8 @@ def fallback(text: str, language: Language = Language.ENGLISH, limit: int = FALL
     """The first line, cut at 40 characters, between words if the last blank lies past half, with "..." (A17)."""
     lines = (" ".join(_CONTROL.sub(" ", line).split()) for line in text[:_LOOK_AT].splitlines())
     line = next((line for line in lines if line), "")
-    shown = graphemes(line)
-    if len(shown) <= limit:
+    shown = graphemes(line[: limit * _LONGEST])
+    if len(shown) <= limit and len(line) <= limit * _LONGEST:
         return clipped(line) or _NAMELESS[language]
     head = "".join(shown[:limit])
     space = head.rfind(" ")
@@ -63,6 +63,8 @@ def clipped(title: str, limit: int = TITLE_CHARACTERS) -> str:
 
 
 _LOOK_AT: Final = 2000
+# Code points that a visible character has at most, but for those that somebody piled up.
+_LONGEST: Final = 10
 _CONTROL: Final = regex.compile(r"[\p{Cc}\p{Cf}--[\u200d\u200c]]+", regex.VERSION1)
 _THOUGHTS: Final = regex.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", regex.DOTALL | regex.IGNORECASE)
 _EMOJI: Final = regex.compile(
@@ -76,11 +78,14 @@ _PREFIX: Final = regex.compile(
 _MARKS: Final = regex.compile(r"^\s*(?:#+|[-*•>]|\d+[.)、])\s+|[*_]{2,}|`+")
 _QUOTES: Final = regex.compile(r"[\"“”„«»「」『』＂]|(?<!\w)['‘’]|['‘’](?!\w)")
 _WRAPPED: Final = regex.compile(r"^[《〈【\[(（](.*)[》〉】\])）]$")
-_TRAILING: Final = regex.compile(r"[\s.,;:!?…~·、。，；：！？—–\-/|&+]+$")
+# Tried once for each run of marks, at its beginning.
+_TRAILING: Final = regex.compile(r"(?<![{marks}])[{marks}]++$".format(marks=r"\s.,;:!?…~·、。，；：！？—–\-/|&+"))
 _HAN: Final = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]")
 _SMALL_WORDS: Final = "a an the and or but nor of in on at to for by with from as is are vs via into onto over per than"
 SMALL: Final = frozenset(_SMALL_WORDS.split())
 _MENDABLE_WORDS: Final = 9
+# How many marks, labels and brackets around a title are taken off, one around the other.
+_LAYERS: Final = 12
 
 
 def tidy(text: str, language: Language) -> str | None:
@@ -100,12 +105,13 @@ def _bare(text: str) -> str:
     """The first line that says something, without what models put around a title."""
     for line in _THOUGHTS.sub(" ", text[:_LOOK_AT]).splitlines():
         bare = _EMOJI.sub(" ", _CONTROL.sub(" ", line))
-        before = None
-        while bare != before:
+        for _ in range(_LAYERS):
             before = bare
             bare = _MARKS.sub("", bare).strip()
             bare = _TRAILING.sub("", _PREFIX.sub("", _QUOTES.sub("", bare)))
             bare = _WRAPPED.sub(r"\1", bare).strip()
+            if bare == before:
+                break
         if bare and not _PREFIX.fullmatch(bare + ":"):
             return " ".join(bare.split())
     return ""
@@ -129,7 +135,7 @@ def _english(line: str) -> str | None:
 
 
 def _trimmed(word: str) -> str:
-    return regex.sub(r"^[^\w$€£¥#@]+|[^\w%+#)]+$", "", word)
+    return regex.sub(r"^[^\w$€£¥#@]+|(?<![^\w%+#)])[^\w%+#)]++$", "", word)
 
 
 def title_case(words: list[str]) -> str:
@@ -174,5 +180,10 @@ def length(title: str) -> int:
 def _up_to_a_joint(clause: str) -> str | None:
     """The longest beginning that ends where one word joins another, so that no word is cut in two."""
     fewest, most = CHARACTERS
-    ends = [match.start() for match in _JOINTS.finditer(clause)]
-    return next((clause[:end] for end in reversed(ends) if fewest <= length(clause[:end]) <= most), None)
+    longest = None
+    for match in _JOINTS.finditer(clause):
+        head = clause[: match.start()]
+        if length(head) > most:
+            break
+        longest = head if length(head) >= fewest else longest
+    return longest

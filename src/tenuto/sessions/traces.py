@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 from tenuto.errors import SessionNotFound, TraceNotFound
@@ -34,9 +35,16 @@ async def latest_traces(store: TraceStore, sessions: Sessions, scope: Scope, lim
     """The newest traces of the sessions that changed last."""
     found: list[Trace] = []
     for session in (await sessions.list(scope, SessionQuery(limit=_LATEST))).sessions:
+        if len(found) >= limit and sorted(found, key=_when)[-limit].began_at >= session.updated_at:
+            # Everything from here on is older than what there is.
+            break
         try:
             found += await store.traces(scope, session.id, limit)
         except SessionNotFound:
             # Gone since it was listed.
             continue
-    return tuple(sorted(found, key=lambda trace: trace.began_at, reverse=True)[:limit])
+    return tuple(sorted(found, key=_when, reverse=True)[:limit])
+
+
+def _when(trace: Trace) -> datetime:
+    return trace.began_at

@@ -30,7 +30,7 @@ from tenuto.context.compression import (
 from tenuto.context.extract import summarise
 from tenuto.context.retelling import Retelling, portions, retelling_of, usable
 from tenuto.errors import SessionNotFound
-from tenuto.model import Message, Page, Session, Usage
+from tenuto.model import Message, Page, Scope, Session, Usage
 from tenuto.model.talk import Summary, TurnEnded
 from tenuto.ports import Clock
 from tenuto.sessions import AppendRequest, Sessions, derived_id, fresh_id
@@ -174,16 +174,18 @@ class Compressor:
             previous = await self._extracted(skipped, previous, ended, limits)
         made_by = "extract"
         for part in parts[-_ASKED:]:
-            told = await self._retold(retelling_of(part, previous, ended.language, limits, self._redact, self._counter))
+            told = await self._retold(
+                ended.scope, retelling_of(part, previous, ended.language, limits, self._redact, self._counter)
+            )
             made_by = "extract" if told is None else "model"
             previous = told or await self._extracted(part, previous, ended, limits)
         return previous, made_by
 
-    async def _retold(self, asked: Retelling) -> str | None:
+    async def _retold(self, scope: Scope, asked: Retelling) -> str | None:
         assert self._small is not None
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                said = await self._small(asked.system, asked.text, asked.limits.tokens)
+                said = await self._small(scope, asked.system, asked.text, asked.limits.tokens)
         except Exception as failure:
             # Extraction stands in for whatever the model fails with; its message may quote the talk.
             _log.warning("a summary is extracted, the model failed: %s", type(failure).__name__)

@@ -27,12 +27,12 @@ class Following:
         self._compressor = Compressor(sessions=sessions, small=small, redact=redact, counter=counter, clock=clock)
 
     def follow(self, ended: TurnEnded) -> None:
-        """Start what is due."""
+        """Start what is due. What waits holds no history."""
         subject = session_key(ended.scope, ended.session.id)
+        bare = replace(ended, loaded=())
         if ended.titles:
-            self._jobs.start("title", subject, lambda: self._titler.title(ended))
+            self._jobs.start("title", subject, lambda: self._titler.title(bare))
         if self._compressor.may_be_due(ended):
-            bare = replace(ended, loaded=())
             self._jobs.start("summary", subject, lambda: self._compressor.compress(bare))
 
     async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:

@@ -37,7 +37,10 @@ class Jobs:
             _log.warning("%s jobs are waiting: a %s was put off", len(self._tasks), kind)
         else:
             self._next[key] = work
-            self._tasks[key] = asyncio.create_task(self._run(kind, key), name=f"tenuto {kind}")
+            task = asyncio.create_task(self._run(kind, key), name=f"tenuto {kind}")
+            self._tasks[key] = task
+            # Not in the job itself: one that is cancelled before its first step never gets to its end.
+            task.add_done_callback(lambda ended: self._over(kind, subject, ended))
 
     async def drain(self, within: timedelta | None = None) -> None:
         """Wait until no job is left; those that take longer than `within` are cancelled."""
@@ -53,13 +56,16 @@ class Jobs:
                 await asyncio.wait(self._tasks.values())
 
     async def _run(self, kind: str, key: Hashable) -> None:
-        try:
-            while (work := self._next.pop(key, None)) is not None:
-                async with self._slots:
-                    await safely(kind, work)
-        finally:
-            self._next.pop(key, None)
-            del self._tasks[key]
+        while (work := self._next.pop(key, None)) is not None:
+            async with self._slots:
+                await safely(kind, work)
+
+    def _over(self, kind: str, subject: Hashable, ended: asyncio.Task[None]) -> None:
+        del self._tasks[kind, subject]
+        work = self._next.pop((kind, subject), None)
+        if work is not None and not ended.cancelled():
+            # It came in the moment between the job's last look and its end.
+            self.start(kind, subject, work)
 
 
 async def safely(kind: str, work: Work) -> None:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tenuto.errors import Unavailable
+from tenuto.model import Scope
 from tenuto.model.talk import TurnEnded
 from tenuto.ports import Clock, utc_now
 from tenuto.sessions import Sessions
@@ -17,8 +18,8 @@ from tenuto.sessions import Sessions
 if TYPE_CHECKING:
     from tenuto.upkeep.following import Following
 
-# A small model: instructions, what they are about, and the most tokens it may answer with.
-Small: TypeAlias = Callable[[str, str, int], Awaitable[str]]
+# A small model: for whom, instructions, what they are about, and the most tokens it may answer with.
+Small: TypeAlias = Callable[[Scope, str, str, int], Awaitable[str]]
 # What a text must pass before it is stored as a title or summary.
 Redact: TypeAlias = Callable[[str], str]
 
@@ -53,10 +54,10 @@ class Upkeep:
 
     # After a turn
 
-    def equip(self, *, small: Small | None = None, redact: Redact = str) -> None:
+    def equip(self, *, small: Small | None = None, redact: Redact | None = None) -> None:
         """Hand over what is only there once the first turn is: the small model, the redactor. Before any `follow`."""
         assert not self._followed, "turns were followed without it already"
-        self._small, self._redact = small, redact
+        self._small, self._redact = small, redact or self._redact
 
     def follow(self, ended: TurnEnded) -> None:
         """Start what this turn calls for and return at once. Nothing that goes wrong there reaches the turn."""

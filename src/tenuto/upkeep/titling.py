@@ -39,7 +39,7 @@ class Titler:
         system, text = title_request(question, answer, ended.language)
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                said = await self._small(system, text, _TITLE_TOKENS)
+                said = await self._small(ended.scope, system, text, _TITLE_TOKENS)
         except TimeoutError:
             raise ModelFailed("for titles", "took too long") from None
         title = tidy(said, ended.language)

@@ -17,7 +17,7 @@ _NO_UNIT: Final = (
     r"(?!\s*-?(?:gb|tb|g\b|t\b|mah|inch|寸|英寸|hz|kg|ml|l\b|cm|mm|w\b|克|升|毫|公斤|斤|页|岁|星|stars?\b|年|个|款|台|件|部|双|本|种"
     r"|months?\b|days?\b|years?\b|小时|hours?\b|%|pieces?\b|people|人|点|分))"
 )
-_MONEY: Final = rf"(?:[¥$]|rmb|cny)?\s*({_NUMBER}){_NO_UNIT}\s*(?:元|块钱?|rmb\b|cny\b|yuan\b|bucks\b|¥)?"
+_MONEY: Final = rf"(?:[¥$]|rmb|cny)?\s*+({_NUMBER}){_NO_UNIT}\s*+(?:元|块钱?|rmb\b|cny\b|yuan\b|bucks\b|¥)?"
 
 _RANGES: Final = (
     re.compile(rf"(?:between|from)\s*{_MONEY}\s*(?:and|to|-|~)\s*{_MONEY}"),
@@ -53,9 +53,9 @@ _ABOUT: Final = (
 )
 _RATED: Final = (
     re.compile(
-        r"(?:rat(?:ed|ings?)|评[分价]|打分|scored?)\s*(?:of|is|在|为|要)?\s*"
+        r"(?:rat(?:ed|ings?)|评[分价]|打分|scored?)\s*+(?:of|is|在|为|要)?\s*+"
         r"(?:above|over|at least|higher than|more than|不低于|高于|超过|大于|>=?)?"
-        r"\s*([0-5](?:\.\d)?)(?![\d.]*\d)\s*(?:stars?|[分星])?"
+        r"\s*+([0-5](?:\.\d)?)(?![\d.]*\d)\s*(?:stars?|[分星])?"
         r"\s*(?:以上|or (?:more|above|higher|better)|and (?:up|above)|\+)?"
     ),
     re.compile(

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Final, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -65,7 +66,8 @@ class Catalogue:
     def __init__(self, store: StateStore) -> None:
         self._store = store
         self._shelves: OrderedDict[tuple[str, str], tuple[str, Shelf]] = OrderedDict()
-        self._loading = asyncio.Lock()
+        # Dropped when nobody waits for it, so that there are as many as are being loaded.
+        self._loading: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def shelf(self, scope: Scope) -> Shelf:
         """The catalogue of the scope's tenant and site.
@@ -77,7 +79,7 @@ class Catalogue:
         kept = self._kept(owner, await self._head(owner))
         if kept is not None:
             return kept
-        async with self._loading:
+        async with self._lock(owner):
             return await self._load(owner)
 
     async def orders(self, scope: Scope) -> tuple[Order, ...]:
@@ -98,8 +100,12 @@ class Catalogue:
         if head is not None:
             return head
         # One at a time: a hundred first questions to this process lay a catalogue once.
-        async with self._loading:
+        async with self._lock(owner):
             return await self._laid_head(owner)
+
+    def _lock(self, owner: Scope) -> asyncio.Lock:
+        """The lock of one shop: no shop waits for another's catalogue."""
+        return self._loading.setdefault((owner.tenant, owner.site), asyncio.Lock())
 
     async def _read_head(self, owner: Scope) -> tuple[StateEntry | None, Head | None]:
         """The stored entry, and the head in it if that is no older than what the package brings."""
@@ -138,9 +144,9 @@ class Catalogue:
             if (kept := self._kept(owner, head)) is not None:
                 return kept
             chunks = await self._store.list_state(owner, NAMESPACE, _chunk(head.name), limit=head.chunks or 1)
-            items = _items(head, chunks[: head.chunks])
-            if items is not None:
-                shelf = Shelf(items)
+            # Thousands of items take a while to read, and other turns go on meanwhile.
+            shelf = await asyncio.to_thread(_shelved, head, chunks[: head.chunks])
+            if shelf is not None:
                 self._shelves[owner.tenant, owner.site] = (head.name, shelf)
                 while len(self._shelves) > _SHELVES:
                     self._shelves.popitem(last=False)
@@ -198,6 +204,7 @@ async def _lay(
         VersionConflict: the head is no longer the one before.
     """
     version = 0 if before is None else before.version
+    replaced = None if before is None else _readable_head(before)
     parts = [_encoded(items[at : at + _CHUNK]) for at in range(0, len(items), _CHUNK)]
     digest = blake2b(msgspec.json.encode(parts), digest_size=8).hexdigest()
     head = Head(name=f"{version + 1:08d}-{digest}", chunks=len(parts), items=len(items), shipped=shipped)
@@ -208,14 +215,23 @@ async def _lay(
     except VersionConflict:
         await _clear_unless_used(store, owner, head)
         raise
-    if before is not None:
-        await _clear(store, owner, _decoded(before.value, Head, "catalogue"))
+    if replaced is not None:
+        await _clear(store, owner, replaced)
     return head
+
+
+def _readable_head(entry: StateEntry) -> Head | None:
+    """The head; `None` for a damaged one, which names nothing that could be cleared away."""
+    try:
+        return _decoded(entry.value, Head, "catalogue")
+    except Unavailable:
+        return None
 
 
 async def _clear_unless_used(store: StateStore, owner: Scope, head: Head) -> None:
     entry = await store.read_state(owner, NAMESPACE, _HEAD)
-    if entry is None or _decoded(entry.value, Head, "catalogue").name != head.name:
+    used = None if entry is None else _readable_head(entry)
+    if used is None or used.name != head.name:
         await _clear(store, owner, head)
 
 
@@ -237,6 +253,11 @@ def _items(head: Head, chunks: Sequence[StateEntry]) -> list[Item] | None:
     if [entry.key for entry in chunks] != [_chunk(head.name, number) for number in range(head.chunks)]:
         return None
     return [item for entry in chunks for item in _decoded(entry.value, list[Item], "catalogue")]
+
+
+def _shelved(head: Head, chunks: Sequence[StateEntry]) -> Shelf | None:
+    items = _items(head, chunks)
+    return None if items is None else Shelf(items)
 
 
 def _chunk(name: str, number: int | None = None) -> str:

@@ -56,7 +56,12 @@ _COMPARING_WORDS: Final = re.compile(
 
 def understand(turn: ToolTurn) -> Question | None:
     """What this turn's question asks of the shop."""
-    return read(fold(turn.question, MAX_READ).strip(), talk_in(turn.state))
+    return read(folded_question(turn.question), talk_in(turn.state))
+
+
+def folded_question(text: str) -> str:
+    """The question as it is read. Blanks come one by one: patterns that allow any number try all ways to share many."""
+    return " ".join(fold(text, MAX_READ)[:MAX_READ].split())
 
 
 def read(text: str, talk: Talk) -> Question | None:

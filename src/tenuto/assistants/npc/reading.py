@@ -88,9 +88,9 @@ _WHO_ARE_YOU: Final = re.compile(
     r"你是谁|您是谁|你叫什么|您叫什么|自我介绍|\bwho are you\b|\byour name\b", re.IGNORECASE
 )
 _SMALL_TALK: Final = re.compile(
-    r"\W*(?:(?:你好|您好|嗨|哈喽|早上好|晚上好|谢谢|多谢|感谢|再见|拜拜|好的|好|嗯|哦|明白了?|知道了"
+    r"\W*+(?:(?:你好|您好|嗨|哈喽|早上好|晚上好|谢谢|多谢|感谢|再见|拜拜|好的|好|嗯|哦|明白了?|知道了"
     r"|hi|hello|hey|thanks?|thank you|good (?:morning|evening|day)|bye|goodbye|ok|okay|great|i see)"
-    r"[啊呀了吧哦,，!！.。~ ]*){1,4}(?:very much|a lot)?\W*",
+    r"[啊呀了吧哦,，!！.。~ ]*+){1,4}(?:very much|a lot)?\W*",
     re.IGNORECASE,
 )
 _OURSELVES: Final = re.compile(

@@ -12,7 +12,7 @@ from tenuto.assistants.npc.corpus import ID
 from tenuto.model.prompt import Language
 from tenuto.model.talk import ToolResult, ToolTurn
 
-_CITED: Final = re.compile(rf"[ \t]*[\[【(（]({ID.pattern}(?:\s*[,，、;；]\s*{ID.pattern})*)[\]】)）]")
+_CITED: Final = re.compile(rf"(?<![ \t])[ \t]*[\[【(（]({ID.pattern}(?:\s*[,，、;；]\s*{ID.pattern})*)[\]】)）]")
 _SPLIT: Final = re.compile(r"\s*[,，、;；]\s*")
 _LISTED: Final = {
     Language.ENGLISH: "The family has {count} rules:",

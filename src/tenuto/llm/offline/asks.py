@@ -14,7 +14,7 @@ GREETING: Final = re.compile(
     _I | re.DOTALL,
 )
 THANKS: Final = re.compile(
-    r"\W*(?:(?:ok(?:ay)?|great|cool|perfect|nice)\b|好的?|太好了)?\W*(?:many )?"
+    r"\W*+(?:(?:ok(?:ay)?|great|cool|perfect|nice)\b|好的?|太好了)?\W*+(?:many )?"
     r"(?:(?:thanks?|thx|cheers)\b|谢谢[您你]?|多谢|感谢|谢了|辛苦了)(?P<rest>.*)",
     _I | re.DOTALL,
 )

@@ -10,7 +10,8 @@ from tenuto.llm.offline.facts import About, Fact, Wanted
 _VALUE: Final = 120
 _CLAUSE: Final = re.compile(r"[，,。！!？?；;\n]|\s{2,}")
 _ASKING: Final = re.compile(r"什么|谁|哪|吗$|呢$|几[岁点号个]|多少|多大|怎么|如何|是不是|有没有|对不对")
-_TAIL: Final = re.compile(r"(?:就好了?|就行了?|就可以了?|好了|[吧啦哦呀啊了呢的]|\s)+$")
+# Possessive, and each character has one way through it: anything else would try every way to cut up a long tail.
+_TAIL: Final = re.compile(r"(?:就(?:好|行|可以)|好了|[吧啦哦呀啊了呢的]|\s)++$")
 _AGE: Final = r"[0-9０-９一二三四五六七八九十百两]{1,5}"
 _BARE_LABELS: Final = "生日|电话|手机号码?|邮箱|地址|微信|身高|体重"
 

@@ -11,17 +11,20 @@ from tenuto.llm.offline.facts import About, Fact, Wanted
 _VALUE: Final = 120
 _OTHERS: Final = "i|i'm|i've|i'd|my|we|you|your|it|it's|its|he|she|they|the|that|this|there"
 _ASKERS: Final = "what|where|who|when|how|why|can|could|would|please|do|does|did|is|are|was|will"
-# Where a value ends: with its clause, or where the sentence turns to something else.
+# Where a value ends: with its clause, or where the sentence turns to something else. A run of blanks is tried once, at
+# its beginning.
 _END: Final = re.compile(
-    r"[;!?\n(]|\.(?:\s|$)|\s+[-\u2013\u2014]+\s"
-    rf"|,?\s+(?:and|but|so|because|since|though|although|while|then)\s+(?:{_OTHERS}|{_ASKERS}|also)\b"
+    r"[;!?\n(]|\.(?:\s|$)|(?<!\s)\s++[-\u2013\u2014]+\s"
+    rf"|(?:,|(?<![\s,]))\s++(?:and|but|so|because|since|though|although|while|then)\s+(?:{_OTHERS}|{_ASKERS}|also)\b"
     rf"|,\s*(?:{_OTHERS}|{_ASKERS}|but|so|and you|which|too|though|not|nice|pleased|hello|hi|thanks?|by the way|btw)\b"
-    r"|\s+(?:by the way|btw|because|but)\b",
+    r"|(?<!\s)\s++(?:by the way|btw|because|but)\b",
     re.IGNORECASE,
 )
+# Tried once for each run of blanks and commas, at its beginning.
 _TAIL: Final = re.compile(
-    r"[\s,.:]*(?:\b(?:now|too|instead|please|currently|these days|today|as well|though|okay|recently|yesterday"
-    r"|last (?:year|month|week)|(?:\d{1,3}|an?|two|three) (?:year|month|week|day)s? ago)\b)?[\s,.:]*$",
+    r"(?<![\s,.:])[\s,.:]*+"
+    r"(?:\b(?:now|too|instead|please|currently|these days|today|as well|though|okay|recently|yesterday"
+    r"|last (?:year|month|week)|(?:\d{1,3}|an?|two|three) (?:year|month|week|day)s? ago)\b)?[\s,.:]*+$",
     re.IGNORECASE,
 )
 _NO_VALUE: Final = re.compile(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tenuto.llm.offline.asks import SUM_UP
 from tenuto.llm.offline.talk import Line, Talk
 
 # How much of a question a sentence must share to pass for an answer to it.
@@ -113,7 +114,7 @@ def key_sentences(talk: Talk, limit: int) -> list[Found]:
         (place, line, sentence, features(sentence))
         for place, line in enumerate(talk.sources)
         for sentence in line.sentences()
-        if not (line.idle and is_question(sentence))
+        if not (line.idle and is_question(sentence)) and (line.model or not _asks_to_sum_up(sentence))
     ]
     weights = Counter(feature for *_, has in told for feature in has)
     picked: list[Found] = []
@@ -127,6 +128,17 @@ def key_sentences(talk: Talk, limit: int) -> list[Found]:
         for feature in best[3]:
             weights[feature] = 0
     return sorted(picked, key=lambda one: one.place)
+
+
+_OF_THE_TALK: Final = features(
+    "conversation chat discussion everything far today short briefly 对话 聊天 内容 到目前为止 今天"
+)
+
+
+def _asks_to_sum_up(sentence: str) -> bool:
+    """Whether it is a request for a summary and nothing else: no part of what the talk is about."""
+    rest = SUM_UP.sub(" ", sentence)
+    return rest != sentence and features(rest) <= _OF_THE_TALK
 
 
 def _worth(has: Sequence[str] | set[str], weights: Counter[str], line: Line) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,10 +14,16 @@ _ITEM: Final = re.compile(
     r"|[一二三四五六七八九十]{1,3}[、.]|第[一二三四五六七八九十]{1,3}[，、:：])[ \t]*(\S[^\n]*)",
     re.MULTILINE,
 )
-_HAN_LIST: Final = re.compile(r"[^，。！？、\s:：]{1,30}(?:、[^，。！？、\s:：]{1,30}){1,20}")
+_HAN_LIST: Final = re.compile(r"(?<![^，。！？、\s:：])[^，。！？、\s:：]++(?:、[^，。！？、\s:：]++){1,20}+")
 _HAN_LEAD: Final = re.compile(r"^.*?(?:分别是|包括|例如|比如|需要买|要买|有|是|买|去|：|:)(?=.)")
 _HAN_LAST: Final = re.compile(r"[和与及跟]")
-_LIST: Final = re.compile(r"([\w' -]{1,40}(?:, [\w' -]{1,40}){1,20},? (?:and|or) [\w' -]{1,40})")
+# Words between commas, however many; `_listed` looks which of them are a list.
+_COMMAS: Final = re.compile(r"(?<![\w' -])[\w' -]++(?:, [\w' -]++)++")
+_JOINT: Final = re.compile(r".{1,40} (?:and|or) .{1,40}")
+_LAST: Final = re.compile(r"(?:and|or) .{1,40}")
+_HAN_LENGTH: Final = 30
+_ITEM_LENGTH: Final = 40
+_ITEMS: Final = 20
 _LEAD: Final = re.compile(
     r"^.*\b(?:are|is|were|was|buy|get|need|like|love|want|have|visit|include|includes|including|take|bring|namely|to|of)\s+",
     re.IGNORECASE,
@@ -102,15 +108,51 @@ def _named_in_chinese(text: str) -> list[str]:
     if not (found := _HAN_LIST.search(text)):
         return []
     first, *rest = found[0].split("、")
+    first, rest = first[-_HAN_LENGTH:], _up_to_a_long_one(rest)
     last = _HAN_LAST.split(rest.pop(), maxsplit=1) if rest else []
     items = [_HAN_LEAD.sub("", first), *rest, *last]
     return [item.strip() for item in items if item.strip()]
 
 
+def _up_to_a_long_one(parts: Sequence[str]) -> list[str]:
+    """What is too long for an item is the last one, with a sentence behind it."""
+    for place, part in enumerate(parts):
+        if len(part) > _HAN_LENGTH:
+            return [*parts[:place], part[:_HAN_LENGTH]]
+    return list(parts)
+
+
 def _named(text: str) -> list[str]:
-    if not (found := _LIST.search(text)):
+    named = next(filter(None, (_listed(found[0].split(", ")) for found in _COMMAS.finditer(text))), None)
+    if named is None:
         return []
-    parts = re.split(r",? (?:and|or) |, ", found[0])
+    parts = re.split(r",? (?:and|or) |, ", named)
     parts[0] = _LEAD.sub("", parts[0])
     items = [part.strip() for part in parts if part.strip()]
     return items if len(items) > 2 else []
+
+
+def _listed(parts: Sequence[str]) -> str | None:
+    """The first list among words between commas: some short ones, then the last two with "and" or "or" between them."""
+    ends = [_end(parts, place) for place in range(len(parts))]
+    if not any(ends):
+        return None
+    for first in range(len(parts) - 1):
+        last, place = None, first + 1
+        while place < len(parts) and place <= first + _ITEMS:
+            last = place if ends[place] else last
+            if len(parts[place]) > _ITEM_LENGTH:
+                break
+            place += 1
+        if last is not None:
+            return ", ".join([parts[first][-_ITEM_LENGTH:], *parts[first + 1 : last], ends[last] or ""])
+    return None
+
+
+def _end(parts: Sequence[str], place: int) -> str | None:
+    """How a list ends with this part: in itself ("eggs and bread"), or with the one behind it ("eggs, and bread")."""
+    behind = _LAST.match(parts[place + 1]) if place + 1 < len(parts) else None
+    if behind and len(parts[place]) <= _ITEM_LENGTH:
+        return f"{parts[place]}, {behind[0]}"
+    found = _JOINT.match(parts[place])
+    return found[0] if found else None

@@ -17,7 +17,7 @@ _QUESTION: Final = 2_000
 _TALK: Final = 100_000
 _SENTENCE: Final = 400
 
-_BREAK: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？；])|\s*\n\s*")
+_BREAK: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？；])|\n")
 _LABEL: Final = re.compile(r"^\s*(?:[-*•]\s*)?(user|用户|assistant|助手)\s*[:：]\s*", re.IGNORECASE)
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
 

@@ -6,8 +6,9 @@ import { talkActions } from "./actions/talks.js";
 import { turnActions } from "./actions/turns.js";
 import { api } from "./api.js";
 import { currentLanguage, speak } from "./i18n.js";
+import { me } from "./me.js";
 import { go, sessionInAddress } from "./route.js";
-import { currentTalk, makeStore } from "./state.js";
+import { BEGINNING, currentTalk, makeStore } from "./state.js";
 import { paint } from "./theme.js";
 import { frameView } from "./views/frame.js";
 
@@ -66,10 +67,15 @@ async function forget(id) {
   if (currentTalk(store.get())?.id === id) go(null);
 }
 
-/** Be somebody else: nothing of what was on screen is theirs. */
+/** Be somebody else: nothing of what is on screen, half written or on its way is theirs. */
 function identify(who) {
+  const { key, user } = me();
   house.identify(who);
-  store.change({ talks: {}, current: null });
+  if (key === who.key && user === who.user) return start();
+  turns.hush();
+  sessions.leave();
+  store.change(BEGINNING);
+  mount();
   return start();
 }
 

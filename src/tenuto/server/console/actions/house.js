@@ -5,9 +5,14 @@ import { becomeMe } from "../me.js";
 import { Problem } from "../problem.js";
 
 export function houseActions(store) {
+  let begun = 0;
+
+  /** Whether the page can begin; a beginning that a later one overtook leaves the page to it. */
   async function begin() {
+    const number = (begun += 1);
     try {
       const [house, assistants] = await Promise.all([api.health(), api.assistants()]);
+      if (number !== begun) return false;
       const known = store.get().choice.assistant;
       const first = assistants.find((each) => each.name === known) ?? assistants.find((each) => each.default);
       store.change((state) => ({
@@ -18,6 +23,7 @@ export function houseActions(store) {
       }));
       return true;
     } catch (error) {
+      if (number !== begun) return false;
       refused(store, Problem.from(error));
       store.change({ problem: Problem.from(error) });
       return false;

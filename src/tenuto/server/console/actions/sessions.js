@@ -5,36 +5,46 @@ import { Problem } from "../problem.js";
 import { refused } from "./house.js";
 
 export function sessionActions(store) {
-  let asked = 0;
+  let asked = 0; // the number of the latest question about the list
+  let person = 0; // the number of those who have sat here
 
   function patch(change) {
     store.change((state) => ({ sessions: { ...state.sessions, ...change } }));
   }
 
-  /** Bring the first page anew; an answer that a later question overtook is not shown. */
+  /** Bring the first page anew. */
   async function refresh() {
     const number = (asked += 1);
-    await guarded(async () => {
-      const { sessions, cursor } = await api.sessions({ query: store.get().sessions.query });
-      if (number === asked) patch({ items: sessions, cursor, loading: false, problem: null });
-    });
+    await guarded(
+      () => api.sessions({ query: store.get().sessions.query }),
+      ({ sessions, cursor }) => patch({ items: sessions, cursor, loading: false, problem: null }),
+      () => number !== asked,
+    );
   }
 
+  /** Bring the next page, for the end of the list that it was asked for. */
   async function more() {
-    const { query, cursor, items } = store.get().sessions;
-    await guarded(async () => {
-      const next = await api.sessions({ query, cursor });
-      const known = new Set(items.map((session) => session.id));
-      patch({ items: [...items, ...next.sessions.filter((each) => !known.has(each.id))], cursor: next.cursor });
-    });
+    const number = asked;
+    const { query, cursor } = store.get().sessions;
+    await guarded(
+      () => api.sessions({ query, cursor }),
+      (next) => {
+        const { items } = store.get().sessions;
+        const known = new Set(items.map((session) => session.id));
+        patch({ items: [...items, ...next.sessions.filter((each) => !known.has(each.id))], cursor: next.cursor });
+      },
+      () => number !== asked || cursor !== store.get().sessions.cursor,
+    );
   }
 
   async function rename(id, title) {
-    await guarded(async () => {
-      const renamed = await api.rename(id, title);
-      asked += 1; // a list that is still on its way has the old title
-      noted(renamed);
-    });
+    await guarded(
+      () => api.rename(id, title),
+      (renamed) => {
+        asked += 1; // a list that is still on its way has the old title
+        noted(renamed);
+      },
+    );
   }
 
   /** Show a session as it is now: in the list, and above its talk. */
@@ -54,18 +64,26 @@ export function sessionActions(store) {
   }
 
   async function remove(id) {
-    return guarded(async () => {
-      await api.remove(id);
-      asked += 1;
-      patch({ items: store.get().sessions.items.filter((session) => session.id !== id) });
-    });
+    return guarded(
+      () => api.remove(id),
+      () => {
+        asked += 1;
+        patch({ items: store.get().sessions.items.filter((session) => session.id !== id) });
+      },
+    );
   }
 
-  async function guarded(work) {
+  /** Ask, and take the answer or say what went wrong: neither where it is overtaken, or was another person's. */
+  async function guarded(ask, take, overtaken = () => false) {
+    const asking = person;
+    const late = () => asking !== person || overtaken();
     try {
-      await work();
+      const answer = await ask();
+      if (late()) return false;
+      take(answer);
       return true;
     } catch (error) {
+      if (late()) return false;
       const problem = Problem.from(error);
       refused(store, problem);
       patch({ problem, loading: false });
@@ -79,8 +97,10 @@ export function sessionActions(store) {
     rename,
     remove,
     search(query) {
-      patch({ query });
+      patch({ query, cursor: null }); // what the list ends with says nothing about the next one
       return refresh();
     },
+    /** Somebody else comes: what was asked before is not theirs. */
+    leave: () => (person += 1),
   };
 }

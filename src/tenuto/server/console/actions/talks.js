@@ -63,6 +63,7 @@ export function talkActions(store) {
       const talk = store.get().talks[key];
       if (talk && store.get().current === key) show(talk);
     } catch (error) {
+      if (!store.get().talks[key]) return; // nobody waits for it, and the refusal may be another person's
       const problem = Problem.from(error);
       refused(store, problem);
       change(key, { problem, loading: false });

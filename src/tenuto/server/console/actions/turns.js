@@ -36,8 +36,14 @@ export function turnActions(store, talks, sessions) {
       answer(talk.key, pending, { ...ended, again });
     }
     stoppers.delete(talk.key);
+    if (gone(talk.key)) return;
     talks.change(talk.key, { running: null });
     await Promise.all([talks.settle(talk.key), sessions.refresh()]);
+  }
+
+  /** Whether somebody else sits here by now: a talk that is being answered goes away for no other reason. */
+  function gone(talkKey) {
+    return !(talkKey in store.get().talks);
   }
 
   function failed(error) {
@@ -48,6 +54,7 @@ export function turnActions(store, talks, sessions) {
 
   async function follow(talkKey, itemKey, { request, key }, signal) {
     for await (const [name, told] of api.chat(request, { key, signal })) {
+      if (gone(talkKey)) return;
       if (name === "start") started(talkKey, itemKey, told);
       else if (name === "delta") answer(talkKey, itemKey, (item) => ({ text: item.text + told.text }));
       else if (name === "tool") answer(talkKey, itemKey, (item) => ({ tools: withTool(item.tools, told) }));
@@ -115,7 +122,15 @@ export function turnActions(store, talks, sessions) {
     return take(talk, [...talk.items.slice(0, -1), { ...waiting(item.persona), key: item.key }], item.again);
   }
 
-  return { say, edit, regenerate, retry, stop: (talkKey) => stoppers.get(talkKey)?.abort() };
+  return {
+    say,
+    edit,
+    regenerate,
+    retry,
+    stop: (talkKey) => stoppers.get(talkKey)?.abort(),
+    /** Stop every answer, also those that are not on screen. */
+    hush: () => stoppers.forEach((stopper) => stopper.abort()),
+  };
 }
 
 function addressed({ persona }) {

@@ -50,7 +50,7 @@ export function composerView(actions) {
   }
 
   function draw(state, talk) {
-    if (talk && talk.key !== talking?.key && matchMedia("(pointer: fine)").matches && !state.drawer) field.focus();
+    const another = talk !== null && talk.key !== talking?.key;
     talking = talk;
     const assistant = assistantOf(state, talk);
     const persona = assistant?.personas.find((each) => each.id === state.choice.persona);
@@ -58,7 +58,9 @@ export function composerView(actions) {
     const running = Boolean(talk?.running);
     set(button, "hidden", running);
     set(stop, "hidden", !running);
-    set(node, "hidden", state.problem !== null || talk?.problem?.code === "session_not_found");
+    // Without a talk nothing could be sent.
+    set(node, "hidden", talk === null || state.problem !== null || talk.problem?.code === "session_not_found");
+    if (another && !state.drawer && matchMedia("(pointer: fine)").matches) field.focus();
   }
 
   return { node, draw };

@@ -125,6 +125,7 @@ export const en = {
   "kind.evidence": "evidence",
   "kind.message": "window",
   "kind.question": "question",
+  "kind.tools": "tools",
   "kind.frame": "frame",
   "kind.free": "free",
   "kind.margin": "safety margin",

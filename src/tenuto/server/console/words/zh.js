@@ -124,6 +124,7 @@ export const zh = {
   "kind.evidence": "依据",
   "kind.message": "窗口",
   "kind.question": "问题",
+  "kind.tools": "工具说明",
   "kind.frame": "框架",
   "kind.free": "空余",
   "kind.margin": "安全余量",

@@ -1,4 +1,4 @@
--- What is told of a session's newest turns: written with a turn's end, gone with the words it is about.
+-- What is told of a session's newest turns: written with a turn's end, gone with the session and with words taken back.
 CREATE TABLE traces (
     ref    bigint NOT NULL,
     number bigint NOT NULL,

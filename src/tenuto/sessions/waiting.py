@@ -1,0 +1,28 @@
+"""Work that must come to its end, however often its caller is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+_Result = TypeVar("_Result")
+
+
+async def uncut(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Wait until the work is done. A cancellation that comes meanwhile is passed on afterwards, not into it.
+
+    `asyncio.shield` alone would leave the work running with nobody to wait for it.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as told:
+            cancelled = told
+    if cancelled is not None:
+        # Looked at, so that nobody is told of an error that was never retrieved.
+        task.exception()
+        raise cancelled
+    return task.result()
