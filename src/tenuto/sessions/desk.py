@@ -61,6 +61,8 @@ from tenuto.sessions.waiting import uncut
 
 _Seen = TypeVar("_Seen")
 _log = logging.getLogger(__name__)
+# Longer than any store takes to find out that a session is not there, or is somebody else's.
+_EVEN_SECONDS = 0.005
 _HEAD = "session's head (context, attributes and metadata together)"
 
 
@@ -393,11 +395,17 @@ class Sessions:
             _log.info("a turn that nobody waited for could not be given up: %s", failed.code)
 
     async def _seeing(self, scope: Scope, session_id: str, asked: Awaitable[_Seen]) -> _Seen:
-        """Wait for an answer about one session; what was found damaged is announced."""
+        """Wait for an answer about one session; what was found damaged is announced.
+
+        Not found is told after an even time, so that its reason cannot be read off the clock.
+        """
+        began = asyncio.get_running_loop().time()
         try:
             return await asked
-        except SessionCorrupt as corrupt:
-            await self._tell_refused(scope, session_id, corrupt)
+        except SessionNotFound as absent:
+            if isinstance(absent, SessionCorrupt):
+                await self._tell_refused(scope, session_id, absent)
+            await asyncio.sleep(began + _EVEN_SECONDS - asyncio.get_running_loop().time())
             raise
 
     async def _tell_refused(self, scope: Scope, session_id: str, absent: SessionNotFound) -> None:
