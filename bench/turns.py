@@ -224,7 +224,8 @@ def turn_table(found: Sequence[Turns]) -> Table:
     )
     for one in found:
         steps = [f"{one.steps.get(name, 0):.2f}" for name in names]
-        table.add(one.backend, f"{one.history:,}", f"{one.cycle:.2f}", f"{one.turn:.2f}", f"{one.ratio:.2f} x", *steps)
+        figures = (f"{one.cycle:.2f}", f"{one.turn:.2f}", f"{one.ratio:.2f} x")
+        table.add(one.backend, f"{one.history:,}", str(one.callers), *figures, *steps)
     return table
 
 
