@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -100,12 +101,23 @@ async def test_a_file_that_turns_read_only_still_answers_reads(tmp_path: Path) -
         assert await texts(store, ANN, "s") == ["before", "answer"]
 
 
+@cache
+def _load_commands() -> None:
+    """Have everything imported that commands import on first use: somebody else may not read our code."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = f"sqlite:///{folder}/sessions.db"
+        for command in ("list", "show x", "export x", "rename x new", "reset x", "fork x"):
+            CliRunner().invoke(program, ["sessions", *command.split(), "--json", "--store", store])
+        CliRunner().invoke(program, ["stats", "--json", "--store", store])
+
+
 @contextmanager
 def without_privileges() -> Iterator[None]:
     """Root may write anywhere, so file permissions are tried as somebody else."""
     if os.geteuid() != 0:
         yield
         return
+    _load_commands()
     os.seteuid(NOBODY)
     try:
         yield
