@@ -245,3 +245,21 @@ def test_a_request_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
 def _on_the_wire(request: httpx.Request) -> bytes:
     lines = [f"POST {request.url.raw_path.decode()} HTTP/1.1", *(f"{k}: {v}" for k, v in request.headers.items())]
     return "\r\n".join([*lines, "", ""]).encode() + request.content
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"TENUTO_MODEL": "nope:foo"}, "model"),
+        ({"TENUTO_PROMPT_TOKENS": "1100"}, "budget"),
+        ({"TENUTO_ASSISTANTS": "/nowhere"}, "assistants: there is no such folder"),
+        ({"TENUTO_ASSISTANT": "nobody"}, "assistant: there is no 'nobody'"),
+    ],
+)
+def test_a_start_that_fails_says_what_to_mend(tmp_path: Path, environ: dict[str, str], said: str) -> None:
+    """Budget smaller than the system prompt, a model or an assistant that cannot be had: a sentence at start."""
+    with _start(tmp_path / "sessions.db", **environ) as process:
+        _, log = process.communicate(timeout=WAIT)
+
+    assert process.returncode != 0
+    assert said in next(line for line in log.splitlines() if "cannot start" in line)

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 
 from tenuto.access import ApiKeys, TokenPolicy, Tokens
 from tenuto.app import Tenuto, open_app
+from tenuto.errors import InvalidSetting
 from tenuto.ports import Clock, utc_now
 from tenuto.server import chat as talks
 from tenuto.server import goods, health, messages, npc, openapi, page, papers, problems, sessions, turns
@@ -56,7 +57,12 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with nullcontext(opened) if opened is not None else open_app(settings, clock=clock) as tenuto:
-            await begin(app, tenuto)
+            try:
+                await begin(app, tenuto)
+            except InvalidSetting as unfit:
+                # What the server says of a failed start is where it failed; what to mend is this.
+                _log.error("cannot start: %s", unfit)
+                raise
             yield
 
     app = FastAPI(
