@@ -52,6 +52,18 @@ class Screen:
         self.see("> ")
         self.press(line + ENTER)
 
+    def interrupt(self) -> None:
+        """Press Ctrl-C until a new prompt is there.
+
+        Python's line editor does not notice a signal in the moment before it begins to wait for keys (the flag is set,
+        the wait goes on); people then press again, and so do we.
+        """
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while "> " not in self._unread and time.monotonic() < deadline:
+            self.press(CTRL_C)
+            self._unread += self._read(1)
+        self.see("> ")
+
     def see(self, text: str) -> str:
         """Wait until the text is there, and tell what came before it since the last look."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
