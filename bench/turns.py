@@ -3,6 +3,10 @@
 Both run in this process, in turn, with 32 callers on sessions of their own. The chat does everything it does for users:
 it finds the assistant, begins, assembles within the budget, streams, and finishes with a trace. Titles and summaries,
 which follow a turn off the request path, are made between the rounds.
+
+The bare cycle is the store's part of that very turn: the opening and the closing that the chat handed over once are
+handed over again, so that both load the same window and store the same words, counts, key and trace. The light cycle of
+the other comparisons (20 messages, no trace) stands beside it.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from statistics import median
 from time import perf_counter
-from typing import Final
+from typing import Any, Final, cast
 
 from msgspec.structs import replace
 from rich.console import Console
@@ -28,7 +32,19 @@ from tenuto.assistants import Assistants
 from tenuto.assistants.general import general_assistant
 from tenuto.chat import Chat, ChatRequest, Means, Spending
 from tenuto.context import Counter, assemble
-from tenuto.model import Batch, Keeping, Message, NewSession
+from tenuto.model import (
+    Appended,
+    Batch,
+    Closing,
+    Keeping,
+    Message,
+    NewSession,
+    Once,
+    Opening,
+    OpenTurn,
+    Scope,
+    text_part,
+)
 from tenuto.model.budget import Budgets
 from tenuto.model.policy import ContextPolicy, preset
 from tenuto.model.prompt import Materials, PromptPolicy
@@ -45,16 +61,18 @@ LONG: Final = 10_000
 _ROUNDS: Final = 7
 _TURNS: Final = 4
 _SEEDED_AT_ONCE: Final = 250
+_KINDS: Final = ("light", "bare", "talk")
 _UNCAPPED: Final = NewSession(keeping=Keeping(max_messages=None))
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Milliseconds at the median: of the bare cycle, of a whole turn, and of its steps."""
+    """Milliseconds at the median: of the light cycle, of the bare cycle, of a whole turn, and of its steps."""
 
     backend: str
     history: int
     callers: int
+    light: float
     cycle: float
     turn: float
     steps: dict[str, float] = field(default_factory=dict)
@@ -91,19 +109,21 @@ async def measure_turns(backend: str, url: str) -> list[Turns]:
 
 async def _measured(backend: str, store: Store, history: int, callers: int) -> Turns:
     words = Words()
-    bare = [f"bare-{history}-{callers}-{place}" for place in range(callers)]
-    talks = [f"talk-{history}-{callers}-{place}" for place in range(callers)]
-    for session in (*bare, *talks):
+    light, bare, talks = ([f"{name}-{history}-{callers}-{n}" for n in range(callers)] for name in _KINDS)
+    for session in (*light, *bare, *talks):
         await _seed(store, session, [words.turn() for _ in range(history // 2)])
-    ours = Ours(store)
+    ours, bared = Ours(store), await _bared(store, words, history)
     chat, later = _chat(store, words)
     steps: dict[str, list[float]] = {}
 
-    async def cycle(session: str) -> None:
+    async def light_cycle(session: str) -> None:
         await ours.cycle(session, words.turn())
 
+    async def cycle(session: str) -> None:
+        await bared.cycle(session, words.turn())
+
     async def turn(session: str) -> None:
-        reply = await chat.take_turn(scope_of(session), ChatRequest(text=words.turn().user, session_id=session))
+        reply = await chat.take_turn(scope_of(session), _request(session, words.turn()))
         for name, taken in reply.steps.items():
             steps.setdefault(name, []).append(taken)
 
@@ -111,9 +131,11 @@ async def _measured(backend: str, store: Store, history: int, callers: int) -> T
     await _together(turn, talks)
     await later.done()
     steps.clear()
+    lights: list[float] = []
     cycles: list[float] = []
     turns: list[float] = []
     for _ in range(_ROUNDS):
+        lights += await _together(light_cycle, light)
         cycles += await _together(cycle, bare)
         turns += await _together(turn, talks)
         await later.done()
@@ -121,10 +143,69 @@ async def _measured(backend: str, store: Store, history: int, callers: int) -> T
         backend,
         history,
         callers,
+        light=median(lights) * 1000,
         cycle=median(cycles) * 1000,
         turn=median(turns) * 1000,
         steps={name: median(taken) for name, taken in steps.items()},
     )
+
+
+class _Bared:
+    """The store's part of a turn, without the chat: one turn's opening and closing, under fresh ids."""
+
+    def __init__(self, store: Store, opening: Opening, closing: Closing) -> None:
+        self._store = store
+        self._opening = opening
+        self._closing = closing
+
+    async def cycle(self, session: str, turn: Turn) -> None:
+        question, answer = self._opening.words[0], self._closing.reply[-1]
+        opening = replace(
+            self._opening,
+            session_id=session,
+            turn_id=f"turn-{turn.number}",
+            words=(replace(question, id=f"q-{turn.number}", parts=(text_part(turn.user),)),),
+            once=Once(key=f"key-{turn.number}", fingerprint="body"),
+        )
+        begun = await self._store.begin_turn(scope_of(session), opening)
+        reply = (replace(answer, id=f"a-{turn.number}", parts=(text_part(turn.assistant),)),)
+        await self._store.finish_turn(begun, replace(self._closing, reply=reply))
+
+
+class _Listening:
+    """A store that remembers how the last turn began and ended."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+        self.opening = opening
+        return await self._store.begin_turn(scope, opening)
+
+    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+        self.closing = closing
+        return await self._store.finish_turn(turn, closing)
+
+
+async def _bared(store: Store, words: Words, history: int) -> _Bared:
+    """What the chat hands to the store in a turn like those that are measured: not the first, with a summary."""
+    session = f"sample-{history}-{words.turn().number}"
+    await _seed(store, session, [words.turn() for _ in range(history // 2)])
+    listening = _Listening(store)
+    # It is a whole store: what it does not do itself it passes on.
+    chat, later = _chat(cast(Store, listening), words)
+    for _ in range(4):
+        await chat.take_turn(scope_of(session), _request(session, words.turn()))
+        await later.done()
+    assert listening.closing.changes is None, "a usual turn changes nothing of the head"
+    return _Bared(store, listening.opening, listening.closing)
+
+
+def _request(session: str, turn: Turn) -> ChatRequest:
+    return ChatRequest(text=turn.user, session_id=session, key=f"key-{turn.number}", fingerprint="body")
 
 
 def measure_assembling(messages: int = 500, budget: int = 8192, rounds: int = 15) -> tuple[float, float]:
@@ -220,11 +301,11 @@ def turn_table(found: Sequence[Turns]) -> Table:
     names = list(dict.fromkeys(name for one in found for name in one.steps))
     table = Table(
         "A whole turn beside its model (median ms)",
-        ["backend", "messages", "at once", "bare cycle", "turn", "turn / cycle", *names],
+        ["backend", "messages", "at once", "light cycle", "bare cycle", "turn", "turn / cycle", *names],
     )
     for one in found:
         steps = [f"{one.steps.get(name, 0):.2f}" for name in names]
-        figures = (f"{one.cycle:.2f}", f"{one.turn:.2f}", f"{one.ratio:.2f} x")
+        figures = (f"{one.light:.2f}", f"{one.cycle:.2f}", f"{one.turn:.2f}", f"{one.ratio:.2f} x")
         table.add(one.backend, f"{one.history:,}", str(one.callers), *figures, *steps)
     return table
 

@@ -11,15 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from tenuto.model import Scope
+from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.model.scope import session_key, space_key
 from tenuto.ports import ChangeFeed, Clock, Store
+from tenuto.privacy.screened import Screened
+from tenuto.privacy.sealed.keyring import KeyRing, MasterKey, MasterKeys
+from tenuto.privacy.sealed.sealing import TenantCiphers
 from tenuto.stores.cached import Cached
+from tenuto.stores.encrypted import Encrypted
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.sqlite import SqliteStore
 from tests.samples import fresh
+from tests.screens import screen_over
 from tests.servers import PostgresServer, redis_programs
+
+# The master key of every encrypted store under test.
+RING = KeyRing(keys=MasterKeys(current=MasterKey(name="test", secret=bytes(range(32)))))
 
 
 @dataclass(frozen=True)
@@ -68,8 +77,9 @@ def cached(backend: Backend) -> Backend:
     @asynccontextmanager
     async def opened(place: Place) -> AsyncIterator[Store]:
         async with backend.open(place) as store:
-            assert isinstance(store, ChangeFeed)
-            async with Cached(store=store, feed=store, clock=place.clock) as hot:
+            feed = store.inner if isinstance(store, Encrypted) else store
+            assert isinstance(feed, ChangeFeed)
+            async with Cached(store=store, feed=feed, clock=place.clock) as hot:
                 yield hot
 
     async def damage(store: Store, scope: Scope, session_id: str) -> None:
@@ -78,6 +88,33 @@ def cached(backend: Backend) -> Backend:
         await backend.damage(store.inner, scope, session_id)
 
     return Backend(f"cached {backend.name}", opened, damage if backend.damage else None)
+
+
+def encrypted(backend: Backend) -> Backend:
+    """The same backend seeing sealed texts only, which must keep the same contract."""
+
+    @asynccontextmanager
+    async def opened(place: Place) -> AsyncIterator[Store]:
+        async with backend.open(place) as store:
+            yield Encrypted(store=store, ciphers=TenantCiphers(store=store, ring=RING, clock=place.clock))
+
+    async def damage(store: Store, scope: Scope, session_id: str) -> None:
+        assert isinstance(store, Encrypted)
+        assert backend.damage is not None
+        await backend.damage(store.inner, scope, session_id)
+
+    return Backend(f"encrypted {backend.name}", opened, damage if backend.damage else None)
+
+
+def screened(backend: Backend) -> Backend:
+    """The same backend behind a privacy policy, which must keep the same contract for words that are no secret."""
+
+    @asynccontextmanager
+    async def opened(place: Place) -> AsyncIterator[Store]:
+        async with backend.open(place) as store:
+            yield Screened(store=store, screen=screen_over(store, PrivacyPolicy(message=Mode.PSEUDONYM)))
+
+    return Backend(f"screened {backend.name}", opened)
 
 
 @asynccontextmanager
@@ -152,15 +189,23 @@ REDIS = Backend("redis", lambda place: _redis(place, "valkey"), _damage_redis)
 REDIS_CLUSTER = Backend("redis cluster", lambda place: _redis(place, "redis_cluster"), _damage_redis)
 REDIS_SENTINEL = Backend("redis sentinel", lambda place: _redis(place, "redis_sentinel"), _damage_redis)
 
+MEMORY = Backend("memory", _memory)
+
 BACKENDS = [
     Backend("cached memory", _cached_memory),
-    Backend("memory", _memory),
+    MEMORY,
+    encrypted(MEMORY),
+    screened(MEMORY),
     SQLITE,
     cached(SQLITE),
+    encrypted(SQLITE),
+    cached(encrypted(SQLITE)),
     POSTGRES,
     cached(POSTGRES),
+    encrypted(POSTGRES),
     REDIS,
     cached(REDIS),
+    encrypted(REDIS),
     REDIS_CLUSTER,
     cached(REDIS_CLUSTER),
     REDIS_SENTINEL,

@@ -6,12 +6,19 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from tenuto.model import Closing, Draft, OpenTurn, Role, Scope, Session, Usage, text_part
 from tenuto.model.policy import Preset
 from tenuto.ports import ChangeFeed, ChatModel, Clock, Store, utc_now
+from tenuto.privacy.discreet import Discreet
+from tenuto.privacy.duties.compacting import Compactor
+from tenuto.privacy.screened import Screened
+from tenuto.privacy.screening import Screen
+from tenuto.screens import open_screen, sealed_store
 from tenuto.sessions import Announcer, Listener, Sessions, TurnRequest, fresh_id
 from tenuto.settings import Settings, read_settings
 from tenuto.stores.by_url import open_store
@@ -21,8 +28,19 @@ from tenuto.upkeep import Upkeep
 if TYPE_CHECKING:
     from tenuto.assistants import Assistant
     from tenuto.chat import Chat, Reply
+    from tenuto.privacy.duties.office import PrivacyOffice
 
 _NO_MODELS: Final[Mapping[str, ChatModel]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The store that everybody uses, `front`, and what stands behind it."""
+
+    backend: Store
+    l1: Cached | None
+    screen: Screen
+    front: Store
 
 
 class Tenuto:
@@ -36,20 +54,24 @@ class Tenuto:
         self,
         *,
         settings: Settings,
-        store: Store,
+        stores: Stores,
         sessions: Sessions,
         announcer: Announcer,
         upkeep: Upkeep,
+        compactor: Compactor,
         clock: Clock,
         stack: AsyncExitStack,
         models: Mapping[str, ChatModel],
         assistants: Sequence[Assistant],
     ) -> None:
         self.settings = settings
-        self.store = store
+        self.stores = stores
+        self.store = stores.front
+        self.screen = stores.screen
         self.sessions = sessions
         self.upkeep = upkeep
         self._announcer = announcer
+        self._compactor = compactor
         self._clock = clock
         self._stack = stack
         self._models = models
@@ -72,6 +94,7 @@ class Tenuto:
                     open_chat(
                         self.settings,
                         store=self.store,
+                        screen=self.screen,
                         sessions=self.sessions,
                         upkeep=self.upkeep,
                         clock=self._clock,
@@ -80,6 +103,25 @@ class Tenuto:
                     )
                 )
         return self._chat
+
+    @cached_property
+    def privacy(self) -> PrivacyOffice:
+        """What a mark stands for, what is stored of private data, and how somebody is erased."""
+        # Signatures and ciphers are heavy to load, and asked for seldom.
+        from tenuto.access import ApiKeys
+        from tenuto.privacy.duties.office import PrivacyOffice
+
+        async def keys(scope: Scope) -> dict[str, int]:
+            return {"api_keys": await ApiKeys(store=self.store, clock=self._clock).forget_user(scope)}
+
+        return PrivacyOffice(
+            store=self.store,
+            screen=self.screen,
+            erase=self.sessions.erase,
+            clock=self._clock,
+            elsewhere=(keys,),
+            compactor=self._compactor,
+        )
 
     @property
     def policies(self) -> Preset:
@@ -143,18 +185,26 @@ async def open_app(
     Whoever is `reading_only` gets at a file as well that lies where nothing can be written.
     """
     async with AsyncExitStack() as stack:
-        store = await _opened(stack, settings, clock, reading_only)
+        stores = await _opened(stack, settings, clock, reading_only)
         announcer = Announcer(clock=clock, listeners=listeners)
-        sessions = Sessions(store=store, policy=settings.policies().sessions, announcer=announcer)
-        upkeep = Upkeep(sessions=sessions, sweep_every=settings.sweep_every, clock=clock)
+        sessions = Sessions(store=stores.front, policy=settings.policies().sessions, announcer=announcer)
+        compactor = Compactor(store=stores.front, clock=clock)
+        upkeep = Upkeep(
+            sessions=sessions,
+            sweep_every=settings.sweep_every,
+            clock=clock,
+            discretion=Discreet(stores.screen),
+            catch_up=compactor.catch_up,
+        )
         if sweeping:
             await stack.enter_async_context(_running(upkeep))
         yield Tenuto(
             settings=settings,
-            store=store,
+            stores=stores,
             sessions=sessions,
             announcer=announcer,
             upkeep=upkeep,
+            compactor=compactor,
             clock=clock,
             stack=stack,
             models=models,
@@ -193,15 +243,18 @@ async def _running(upkeep: Upkeep) -> AsyncIterator[None]:
             await task
 
 
-async def _opened(stack: AsyncExitStack, settings: Settings, clock: Clock, reading_only: bool) -> Store:
-    """The store of the settings, with L1 in front of it where it can be kept coherent."""
-    store = await open_store(
+async def _opened(stack: AsyncExitStack, settings: Settings, clock: Clock, reading_only: bool) -> Stores:
+    """The store of the settings, behind its encryption, then L1 where that can be kept coherent, then privacy."""
+    backend = await open_store(
         settings.store, clock=clock, sqlite_synchronous=settings.sqlite_synchronous, reading_only=reading_only
     )
-    stack.push_async_callback(store.close)
-    if not settings.l1 or not isinstance(store, ChangeFeed):
-        return store
-    cached = Cached(
-        store=store, feed=store, clock=clock, max_sessions=settings.l1_sessions, max_bytes=settings.l1_bytes
-    )
-    return await stack.enter_async_context(cached)
+    stack.push_async_callback(backend.close)
+    store = await sealed_store(settings, backend, clock, reading_only)
+    l1: Cached | None = None
+    if settings.l1 and isinstance(backend, ChangeFeed):
+        l1 = Cached(
+            store=store, feed=backend, clock=clock, max_sessions=settings.l1_sessions, max_bytes=settings.l1_bytes
+        )
+        store = await stack.enter_async_context(l1)
+    screen = open_screen(stack, settings, backend, clock)
+    return Stores(backend=backend, l1=l1, screen=screen, front=Screened(store=store, screen=screen))

@@ -7,6 +7,7 @@ limits, never what a user said.
 from __future__ import annotations
 
 from asyncio import CancelledError
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import ClassVar
 
@@ -71,6 +72,16 @@ class InvalidSetting(Invalid):
     def __init__(self, setting: str, why: str) -> None:
         super().__init__(f"{setting}: {why}")
         self.setting = setting
+
+
+class PrivateData(Invalid):
+    """The words hold private data that a policy keeps out. It names the types, never the values."""
+
+    code: ClassVar[str] = "private_data"
+
+    def __init__(self, types: Sequence[str]) -> None:
+        super().__init__(f"the message holds private data that may not be kept or shown here: {', '.join(types)}")
+        self.types = tuple(types)
 
 
 class InvalidCursor(Invalid):
@@ -210,6 +221,18 @@ class KeyReused(Conflict):
         super().__init__("this idempotency key was used before with another body")
 
 
+class TakenBack(Conflict):
+    """The request of this idempotency key was carried out, and what it brought was replaced since."""
+
+    code: ClassVar[str] = "taken_back"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "what this idempotency key brought was taken back since, by an edit or an answer made anew; "
+            "a new key says it again"
+        )
+
+
 class SequenceGap(Conflict):
     """A producer skipped sequence numbers; it must resend from `expected`."""
 
@@ -276,6 +299,23 @@ class StoreReadOnly(Unavailable):
 
     def __init__(self) -> None:
         super().__init__("session store", "is read-only")
+
+
+class Sealed(Unavailable):
+    """A record was sealed with a key that is not at hand, or was changed or moved since; it stays where it is."""
+
+    code: ClassVar[str] = "sealed"
+
+    def __init__(self, why: str) -> None:
+        super().__init__("sealed record", why)
+
+
+class MasterKeyMissing(Sealed):
+    """The key ring lacks the master key that a record waits for: with the key back, the record is back."""
+
+    def __init__(self, fingerprint: str) -> None:
+        super().__init__(f"needs the master key {fingerprint}, which the key ring does not have")
+        self.fingerprint = fingerprint
 
 
 def code_of(ended: BaseException) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Final
@@ -17,12 +16,19 @@ def about() -> Mapping[str, str]:
     return _about.get()
 
 
-@contextmanager
-def bound(**ids: str | None) -> Iterator[None]:
+def bound(**ids: str | None) -> _Bound:
     """Bind ids to every log line written inside, this task's children included; afterwards they are gone (E18)."""
-    named = {name: value[:_LONGEST] for name, value in ids.items() if value}
-    token = _about.set({**_about.get(), **named})
-    try:
-        yield
-    finally:
-        _about.reset(token)
+    return _Bound({name: value[:_LONGEST] for name, value in ids.items() if value})
+
+
+class _Bound:
+    __slots__ = ("_named", "_token")
+
+    def __init__(self, named: dict[str, str]) -> None:
+        self._named = named
+
+    def __enter__(self) -> None:
+        self._token = _about.set({**_about.get(), **self._named})
+
+    def __exit__(self, *_: object) -> None:
+        _about.reset(self._token)

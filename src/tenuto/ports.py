@@ -12,12 +12,15 @@ from tenuto.model import (
     Batch,
     Changes,
     Closing,
+    Compaction,
+    Erased,
     Forking,
     Gone,
     MessagePage,
     Opening,
     OpenTurn,
     Page,
+    Rewriting,
     Scope,
     Session,
     SessionPage,
@@ -26,11 +29,14 @@ from tenuto.model import (
     Stats,
 )
 from tenuto.model.assurance import Assurance
+from tenuto.model.privacy import Found
 from tenuto.model.talk import Asking, ModelEvent, ToolOutcome, ToolSpec, ToolTurn
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, JsonObject
 
 Clock: TypeAlias = Callable[[], datetime]
+Place: TypeAlias = tuple[str, ...]
+"""Where a sealed text stands: what it is, of which record, under which name."""
 
 
 def utc_now() -> datetime:
@@ -127,6 +133,15 @@ class SessionStore(Protocol):
         """Forget the messages after a sequence number, to answer or ask anew; a running turn is lost."""
         ...
 
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+        """Put other words in the place of stored ones, as when private data is taken out of them afterwards.
+
+        Messages are found by sequence number and id, traces by turn number and id; those that are gone by now are
+        passed over. Numbers, totals, the deadline, a running turn and the idempotency keys stay as they are; the
+        session's version grows if anything was replaced.
+        """
+        ...
+
     async def delete(self, scope: Scope, session_id: str) -> None:
         """Remove the session and everything of it."""
         ...
@@ -201,6 +216,33 @@ class StoreUpkeep(Protocol):
         """
         ...
 
+    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
+        """Remove what the scope's user owns on that site: up to `limit` sessions, then all of the user's state.
+
+        Also what was set aside as unreadable under that owner, as far as the owner can be told. Call again until
+        nothing is left (`Erased.more`). The scope must name a user.
+
+        Raises:
+            Invalid: the scope names no user.
+        """
+        ...
+
+    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
+        """Which tenants' sites hold sessions: bare scopes, in order of `space_key`, from behind `after` on.
+
+        It looks across all walls: for an operator's upkeep, never for a request. A page that is not full is the last
+        one. A site whose sessions have all expired may be among them until it is swept.
+        """
+        ...
+
+    async def compact(self) -> Compaction:
+        """Let no deleted byte stay behind in the backend's own files, and tell what could not be done about it.
+
+        Raises:
+            Unavailable: the store is busy or away; asked again, it may do it.
+        """
+        ...
+
     async def stats(self, scope: Scope) -> Stats:
         """What the scope reaches: its owner's sessions, or the whole site's for the tenant itself."""
         ...
@@ -229,6 +271,85 @@ class ChangeFeed(Protocol):
         """Report, without waiting, all changes acknowledged anywhere up to now.
 
         False means that nothing can be vouched for at the moment: a cache must not answer.
+        """
+        ...
+
+
+class Cipher(Protocol):
+    """Seals what is stored of one tenant's site. It holds the keys it needs: no method waits.
+
+    A sealed text opens for the tenant and site it was sealed for, at the place it was sealed for, and nowhere else.
+    """
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the store was just asked for the keys: a text that names none of them names none at all."""
+        ...
+
+    @property
+    def whole(self) -> bool:
+        """Whether every data key is at hand that the tenant ever had."""
+        ...
+
+    def knows(self, sealed: str) -> bool:
+        """Whether a text of the sealed form names a data key that the tenant has or had, at hand or not."""
+        ...
+
+    def seal(self, plain: bytes, place: Place) -> str:
+        """The bytes as text that tells nothing but their length; twice the same are sealed to different texts.
+
+        Raises:
+            Sealed: this cipher has no key to write with.
+        """
+        ...
+
+    def open(self, sealed: str, place: Place) -> bytes:
+        """The bytes back.
+
+        Raises:
+            MasterKeyMissing: its key waits for a master key that is not there.
+            Sealed: its key is gone or unknown, or the text was changed or moved.
+        """
+        ...
+
+    def digest(self, value: bytes, place: Place) -> str:
+        """A name for the value, to find it again without storing it: equal for equal values at one place.
+
+        Raises:
+            Sealed: this cipher has no key to look up with.
+        """
+        ...
+
+
+class Ciphers(Protocol):
+    """Every tenant's cipher: each has data keys of its own, which a master key outside the store protects."""
+
+    async def to_seal(self, scope: Scope) -> Cipher:
+        """The cipher to write with, and to look up with; a tenant's first data key is made here.
+
+        Raises:
+            Sealed: the tenant has data keys, but not the master key that opens them.
+        """
+        ...
+
+    async def to_open(self, scope: Scope, *, anew: bool = False) -> Cipher:
+        """The cipher to read with. `anew` asks the store again: a text may name a key that another process just made.
+
+        Makes no key; where the tenant has none, nothing opens.
+        """
+        ...
+
+
+class Detector(Protocol):
+    """Finds private data beside our own rules: a service, or a model that knows names and places."""
+
+    async def find(self, scope: Scope, text: str, language: str) -> Sequence[Found]:
+        """What it finds, in any order, overlapping or not; places count code points and lie inside the text.
+
+        `language` is a code of two letters. What it was given it neither keeps nor logs.
+
+        Raises:
+            Unavailable: it does not answer, or not usably.
         """
         ...
 

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from tenuto.errors import InvalidSetting
 from tenuto.model.budget import Budgets
 from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy, preset
+from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.model.prompt import PromptPolicy
 from tenuto.model.session import NANOS_PER_USD, Touch
 from tenuto.model.values import Value
@@ -73,6 +74,23 @@ class Settings(Value, frozen=True, kw_only=True):
     jwt_user_claim: str = "sub"
     jwt_role_claim: str = "role"
 
+    privacy_message: Mode = Mode.KEEP
+    privacy_past: Mode = Mode.REDACT
+    privacy_summary: Mode = Mode.REDACT
+    privacy_memory: Mode = Mode.REDACT
+    privacy_title: Mode = Mode.REDACT
+    privacy_trace: Mode = Mode.REDACT
+    privacy_log: Mode = Mode.REDACT
+    privacy_export: Mode = Mode.REDACT
+    privacy_model: Mode = Mode.KEEP
+    privacy_answer: Mode = Mode.KEEP
+    privacy_file: str | None = None
+    privacy_detector: str | None = None
+    privacy_detector_timeout: timedelta = timedelta(seconds=1)
+    privacy_key: str | None = None
+    privacy_key_file: str | None = None
+    encryption: bool = False
+
     assistant: str = "general"
     assistants: str | None = None
     npc_corpus: str | None = None
@@ -114,6 +132,8 @@ class Settings(Value, frozen=True, kw_only=True):
             if getattr(self, what) < timedelta(milliseconds=1):
                 raise InvalidSetting(what, "must be longer than nothing")
         self._check_jwt()
+        self._check_keys()
+        self.privacy()
         self.prompt()
         self.budgets()
         self.policies()
@@ -132,6 +152,12 @@ class Settings(Value, frozen=True, kw_only=True):
             path = getattr(self, name)
             if path is not None and not Path(path).is_file():
                 raise InvalidSetting(name, "there is no such file")
+
+    def _check_keys(self) -> None:
+        if self.privacy_key and self.privacy_key_file:
+            raise InvalidSetting("privacy_key_file", "contradicts privacy_key: master keys come from one place")
+        if self.encryption and not (self.privacy_key or self.privacy_key_file):
+            raise InvalidSetting("encryption", "needs a master key: set privacy_key or privacy_key_file")
 
     def policies(self) -> Preset:
         """The preset with what was set on top of it.
@@ -154,6 +180,14 @@ class Settings(Value, frozen=True, kw_only=True):
         _within("reply_tokens", self.reply_tokens, 1, 2**31)
         return PromptPolicy(budget=self.prompt_tokens, reply=self.reply_tokens)
 
+    def privacy(self) -> PrivacyPolicy:
+        """What becomes of private data, where no file says otherwise.
+
+        Raises:
+            InvalidSetting: a sink cannot have that mode.
+        """
+        return PrivacyPolicy(**{sink.value: getattr(self, f"privacy_{sink.value}") for sink in Sink})
+
     def budgets(self) -> Budgets:
         """What sessions and tenants may spend."""
         return Budgets(
@@ -164,8 +198,10 @@ class Settings(Value, frozen=True, kw_only=True):
         )
 
     def limited(self, base: Preset) -> Preset:
-        """A preset under the limits that hold for every session here, whatever its assistant."""
-        limits = {name: getattr(self, name) for name in ("max_message_bytes", "max_head_bytes", "lease", "busy_wait")}
+        """Policies under the limits that hold for every session here, but for those that an assistant set itself."""
+        names = ("max_message_bytes", "max_head_bytes", "lease", "busy_wait")
+        unset = SessionPolicy()
+        limits = {name: getattr(self, name) for name in names if getattr(base.sessions, name) == getattr(unset, name)}
         return replace(base, sessions=replace(base.sessions, **limits))
 
     def npc_policies(self) -> Preset:
@@ -303,7 +339,7 @@ def parse_duration(name: str, text: str) -> timedelta:
 
 
 def _shown(name: str, text: str) -> str:
-    return "the value" if any(word in name.upper() for word in ("SECRET", "API_KEY")) else repr(text)
+    return "the value" if any(word in name.upper() for word in ("SECRET", "API_KEY", "PRIVACY_KEY")) else repr(text)
 
 
 def _wanted(kind: Any) -> str:

@@ -5,6 +5,7 @@ Apart from `app`, and loaded when the first turn is asked for, so that a program
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -30,6 +31,8 @@ from tenuto.model import Scope, Usage
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
 from tenuto.ports import ChatModel, Clock, Store
+from tenuto.privacy.screened_model import ScreenedModel
+from tenuto.privacy.screening import Screen
 from tenuto.sessions import Sessions
 from tenuto.settings import Settings
 from tenuto.telemetry import open_spans
@@ -44,6 +47,7 @@ async def open_chat(
     settings: Settings,
     *,
     store: Store,
+    screen: Screen,
     sessions: Sessions,
     upkeep: Upkeep,
     clock: Clock,
@@ -55,7 +59,7 @@ async def open_chat(
     Raises:
         InvalidSetting: a model, an assistant or a budget of the settings cannot be had.
     """
-    known = Assistants([*_shipped(settings, store), *_own(settings), *assistants], settings.assistant)
+    known = Assistants([*_shipped(settings, store), *_own(settings, assistants)], settings.assistant)
     async with AsyncExitStack() as stack:
         shelf = dict(models)
         small = settings.small_model or settings.model
@@ -69,13 +73,15 @@ async def open_chat(
         upkeep.equip(small=retelling)
         # Before the models close: what was started for finished turns may still ask them.
         stack.push_async_callback(upkeep.drain, _LAST_WORK)
+        screened = {name: ScreenedModel(model=model, screen=screen) for name, model in shelf.items()}
         span: Span = await stack.enter_async_context(open_spans()) if settings.telemetry else no_span
         yield Chat(
             Means(
                 sessions=sessions,
                 traces=store,
                 assistants=known,
-                models=lambda name: shelf[name or settings.model],
+                models=lambda name: screened[name or settings.model],
+                screen=screen,
                 spending=spending,
                 clock=clock,
                 afterwards=upkeep,
@@ -119,8 +125,11 @@ def _shipped(settings: Settings, store: Store) -> Iterator[Assistant]:
     )
 
 
-def _own(settings: Settings) -> tuple[Assistant, ...]:
-    return load_folder(Path(settings.assistants)) if settings.assistants else ()
+def _own(settings: Settings, given: Sequence[Assistant]) -> Iterator[Assistant]:
+    """Those of the folder and those given in code, under this installation's limits as the shipped ones are."""
+    read = load_folder(Path(settings.assistants)) if settings.assistants else ()
+    for assistant in (*read, *given):
+        yield dataclasses.replace(assistant, policies=settings.limited(assistant.policies))
 
 
 def _check(assistant: Assistant, model: ChatModel) -> None:

@@ -112,6 +112,38 @@ def test_a_talk_with_its_commands(desk: Desk) -> None:
     assert desk.texts() == ["My name is Ann.", "Noted: your name is Ann.", "What is my name?", "Your name is Ann."]
 
 
+def test_one_switches_between_sessions(desk: Desk) -> None:
+    """By the number in the list as it was shown, or by id; each goes on with its own assistant and character."""
+    visit = desk.ask("chat", "--assistant", "npc", "--persona", "ancestor_yan", "严氏家训有哪些？")["session_id"]
+    desk.ask("chat", "My name is Ann.")
+    with desk.sit_down("--assistant", "goods") as screen:
+        screen.say("/open")
+        screen.see("invalid: say which one")
+        screen.say("/open 99")
+        screen.see("session_not_found: ")
+        screen.say("/sessions")
+        assert "NO" in screen.see("严氏家训")
+        screen.say("cheap phones?")
+        screen.see("¥")
+        screen.say("/open 1")
+        screen.see("General answers")
+        screen.see("My name is Ann")
+        screen.see("Noted: your name is Ann.")
+        screen.say("What is my name?")
+        screen.see("Your name is Ann.")
+        screen.say(f"/open {visit}")
+        screen.see("The ancestor of the Yans answers")
+        screen.see("[E-RULE-10]")
+        screen.say("第一条是什么意思？")
+        screen.see("[E-MEAN-01]")
+        screen.say("/retry")
+        screen.see("[E-MEAN-01]")
+        screen.say("/quit")
+        assert screen.end() == 0
+
+    assert desk.ask("sessions", "show", visit)["session"]["metadata"]["persona"] == "ancestor_yan"
+
+
 def test_new_and_reset_begin_again(desk: Desk) -> None:
     with desk.sit_down("--user", "ann") as screen:
         screen.say("My name is Ann.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import AsyncIterator, Iterator
 
 import httpx
@@ -55,6 +57,48 @@ async def test_text_that_no_store_can_keep_is_refused(door: Door, body: bytes) -
     assert code(await door.http.post(at("s", "messages"), headers=ANN, content=body)) == (400, "invalid_text")
 
 
+WIDE = {
+    name: f'{{"role": "user", "text": "{WORDS}"}}'.encode(name)
+    for name in ("utf-16", "utf-16-be", "utf-16-le", "utf-32", "utf-32-be", "utf-32-le")
+}
+
+
+@pytest.mark.parametrize("body", WIDE.values(), ids=WIDE)
+async def test_json_in_another_encoding_is_told_which_one_is_right(door: Door, body: bytes) -> None:
+    refused = await door.http.post(at("s", "messages"), headers=ANN, content=body)
+
+    assert code(refused) == (400, "invalid_json")
+    assert "UTF-8" in refused.json()["detail"]
+
+
+async def test_bytes_that_are_no_utf_8_are_told_to_be_none(door: Door) -> None:
+    refused = await door.http.post(at("s", "messages"), headers=ANN, content=BROKEN_JSON["not UTF-8"])
+
+    assert refused.json()["detail"] == "the body is not UTF-8"
+
+
+async def test_a_byte_order_mark_in_utf_8_is_passed_over(door: Door) -> None:
+    made = await door.http.post("/v1/sessions", headers=ANN, content=codecs.BOM_UTF8 + b'{"title": "here"}')
+    twice = await door.http.post("/v1/sessions", headers=ANN, content=codecs.BOM_UTF8 * 2 + b"{}")
+
+    assert (made.status_code, made.json()["title"]) == (201, "here")
+    assert code(twice) == (400, "invalid_json")
+
+
+@pytest.mark.parametrize("number", ["9" * 23, f"-{'9' * 23}", "9" * 5000, "1e400"], ids=lambda number: number[:5])
+@pytest.mark.parametrize("session", ["null", '"s"'], ids=["new", "known"])
+async def test_a_number_that_no_store_keeps_is_refused_with_the_field_it_stands_in(
+    door: Door, number: str, session: str
+) -> None:
+    body = f'{{"message": "x", "profile": {{"{WORDS}": [{number}]}}, "session_id": {session}}}'
+
+    refused = await door.http.post("/v1/chat", headers=ANN, content=body)
+
+    assert refused.status_code == 400
+    assert re.match(r"profile.*(integer|number)", refused.json()["detail"])
+    assert WORDS not in refused.text
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -94,6 +138,7 @@ async def test_text_that_no_store_can_keep_is_refused(door: Door, body: bytes) -
         {"messages": [says("x")], "producer": {"id": "", "seq": 1}},
         {"messages": [says("x")], "producer": {"seq": 1}},
         {"messages": [says("good"), says("bad", role=WORDS)]},
+        {"messages": [says("x", tokens=2**53 - 1), says("y", tokens=1)]},
     ],
     ids=str,
 )
@@ -152,6 +197,7 @@ async def test_a_session_of_the_wrong_shape_is_not_made(door: Door, body: object
         "/v1/sessions/s/messages?before=-1",
         "/v1/sessions/s/messages?after=9007199254740993",
         f"/v1/sessions/s/export?format={WORDS}",
+        "/v1/traces?before=1",
         "/v1/sessions/%00",
         "/v1/sessions/%ff%fe",
         f"/v1/sessions/{'x' * 16_385}",

@@ -94,7 +94,7 @@ async def test_a_question_without_evidence_is_declined_and_characters_keep_apart
         other = await ask_npc(door, "有没有具体的故事？", "s", npc_id="craftsman_fu")
         unknown = await door.http.post("/v1/npc/chat", json={**NPC, "npc_id": "nobody", "query": "你好"})
 
-    assert (declined["policy_mode"], declined["evidence"]) == ("refuse", [])
+    assert (declined["policy_mode"], declined["evidence"], declined["offline"]) == ("refuse", [], False)
     assert "E-STORY-01" not in other["answer_text"]
     assert code(unknown) == (404, "assistant_not_found")
 
@@ -117,6 +117,39 @@ async def test_the_stored_cap_of_characters_follows_the_memory_settings() -> Non
         seen = (await door.http.get("/v1/npc/sessions/s", headers=SITE)).json()
 
     assert seen["message_count"] == 4
+
+
+@pytest.mark.parametrize("question", ["第十一条是什么意思？", "What does the eleventh rule mean?"])
+async def test_a_refusal_asks_no_model_and_its_trace_says_so(question: str) -> None:
+    """C1, C9: a rule that there is not is declined as such, by no model."""
+    async with served() as door:
+        body = {"message": question, "assistant": "npc", "persona": "guide_lin"}
+        told = (await door.http.post("/v1/chat", json=body)).json()
+        trace = (await door.http.get(f"/v1/traces/{told['trace_id']}")).json()
+
+    assert told["data"] == {"policy_mode": "refuse", "evidence": []}
+    assert "11" in told["answer"]
+    assert (told["model"], told["offline"], told["context"]) == ("none", False, None)
+    assert (trace["model"], trace["context"]) == ("none", None)
+    assert [run["name"] for run in trace["tools"]] == ["retrieve_evidence"]
+
+
+@pytest.mark.parametrize(
+    ("questions", "word"),
+    [(("my orders", "the second one", "cancel it"), "cannot cancel"), (("我的订单", "第二个", "取消它"), "不能取消")],
+    ids=["en", "zh"],
+)
+async def test_orders_are_followed_up_also_after_a_restart(
+    tmp_path: Path, questions: tuple[str, ...], word: str
+) -> None:
+    """B16, A30."""
+    told: dict[str, Any] = {"sessionId": None}
+    for question in questions:
+        async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
+            told = await ask_shop(door, question, told["sessionId"], userId=1001)
+    assert word in told["answer"]
+    assert told["answer"].count("GD2026") == 1
+    assert told["goods"] == []
 
 
 @pytest.mark.parametrize(

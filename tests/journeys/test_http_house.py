@@ -112,7 +112,9 @@ async def test_every_example_of_the_openapi_works() -> None:
                 turn = (await door.http.post("/v1/turns", json={})).json()
                 address = path.format(session_id="s", name="tier", turn_id=turn["turn_id"])
                 answer = await door.http.request(method, address, json=content["example"])
-                assert answer.status_code in (200, 201), (method, path, answer.text)
+                # What a mark stands for is shown to a role alone, also where no key is asked for.
+                fine = (403,) if path.endswith("/reveal") else (200, 201)
+                assert answer.status_code in fine, (method, path, answer.text)
                 if path.endswith("/turns") and "session_id" in path:
                     await door.http.post(f"/v1/turns/{answer.json()['turn_id']}/abandon")
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import httpx
 import pytest
 
-from tenuto.errors import StoreFull, StoreReadOnly, Unavailable
+from tenuto.errors import Sealed, StoreFull, StoreReadOnly, Unavailable
 from tests.journeys.door import ANN, Door, at, bearer, code, says, served
 
 
@@ -59,6 +62,7 @@ async def test_the_open_door_has_a_limit_only_where_one_is_set(per_minute: int |
         (Unavailable("session store"), "unavailable"),
         (StoreFull(), "store_full"),
         (StoreReadOnly(), "store_read_only"),
+        (Sealed("needs another key"), "sealed"),
     ],
     ids=lambda value: str(value),
 )
@@ -111,3 +115,65 @@ async def test_readiness_does_not_wait_for_a_store_that_hangs(monkeypatch: pytes
 
         assert code(await door.http.get("/readyz")) == (503, "unavailable")
         assert (await door.http.get("/healthz")).status_code == 200
+
+
+@pytest.fixture
+async def small() -> AsyncIterator[Door]:
+    """A door that takes messages of at most 3,000 bytes."""
+    async with served(max_message_bytes=3000) as door:
+        await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+        yield door
+
+
+@pytest.mark.parametrize(
+    ("fits", "more"),
+    [("x" * 3000, "x"), ("严" * 1000, "x"), ('"\n' * 1500, "x"), ("😀" * 750, "x")],
+    ids=["ASCII", "CJK", "escaped in JSON", "emoji"],
+)
+async def test_a_message_may_say_exactly_as_much_as_the_limit_allows(small: Door, fits: str, more: str) -> None:
+    """The words count, in UTF-8; not their JSON, and not what tenuto notes beside them."""
+    ways: dict[str, Callable[[str], dict[str, Any]]] = {
+        "/v1/chat": lambda text: {"message": text},
+        at("s", "messages"): lambda text: says(text),
+        at("s", "turns"): lambda text: {"message": says(text)},
+    }
+    for path, body in ways.items():
+        keyed = {**ANN, "Idempotency-Key": path * 10}
+        refused = await small.http.post(path, headers=keyed, json=body(fits + more))
+        taken = await small.http.post(path, headers=keyed, json=body(fits))
+
+        assert code(refused) == (413, "too_large"), path
+        assert refused.json()["limit_bytes"] == 3000
+        assert taken.status_code in (200, 201), path
+
+
+async def test_what_comes_along_with_a_message_has_the_same_limit_again(small: Door) -> None:
+    """Metadata and further fields are counted together, as JSON."""
+    around = len('[{"a":""},{}]')
+
+    taken = await small.http.post(
+        at("s", "messages"), headers=ANN, json=says("x" * 3000, metadata={"a": "x" * (3000 - around)})
+    )
+    refused = [
+        await small.http.post(at("s", "messages"), headers=ANN, json=says("x", **more))
+        for more in ({"metadata": {"a": "x" * (3001 - around)}}, {"phase": "x" * 3000}, {"phase": "严" * 1000})
+    ]
+
+    assert taken.status_code == 201
+    assert [code(answer) for answer in refused] == [(413, "too_large")] * 3
+
+
+async def test_parts_of_other_kinds_count_as_json(small: Door) -> None:
+    """A tool's arguments are no words; together with the words they must fit."""
+    call = {"type": "tool_call", "id": "c", "name": "add", "arguments": {"a": ""}}
+    around = len(json.dumps(call, separators=(",", ":")))
+
+    def said(letters: int, words: int) -> dict[str, object]:
+        padded = {**call, "arguments": {"a": "x" * letters}}
+        return {"role": "assistant", "parts": [{"type": "text", "text": "y" * words}, padded]}
+
+    taken = await small.http.post(at("s", "messages"), headers=ANN, json=said(1000, 2000 - around))
+    refused = await small.http.post(at("s", "messages"), headers=ANN, json=said(1000, 2001 - around))
+
+    assert taken.status_code == 201
+    assert code(refused) == (413, "too_large")

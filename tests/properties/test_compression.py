@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -15,13 +15,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, note, settings
+from hypothesis import Phase, example, given, note, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tenuto.context import Counter, assemble, room_of
 from tenuto.context.compression import due, limits_of
-from tenuto.context.summaries import is_summary, summary_in, talk_in
+from tenuto.context.summaries import summary_in, talk_in
 from tenuto.context.turns import paired
 from tenuto.errors import ModelFailed, TurnLost
 from tenuto.model import (
@@ -30,6 +30,7 @@ from tenuto.model import (
     Draft,
     Keeping,
     Message,
+    MessagePage,
     NewSession,
     OpenTurn,
     Page,
@@ -40,6 +41,7 @@ from tenuto.model import (
     tool_call,
     tool_result,
 )
+from tenuto.model.message import is_summary
 from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
 from tenuto.model.prompt import Language, Materials, PromptPolicy
 from tenuto.model.talk import TurnEnded
@@ -97,8 +99,7 @@ plans = st.builds(
 
 async def model_that(life: Life, text: str) -> str:
     """A small model that answers, fails, or talks of something else; meanwhile the conversation goes on."""
-    for _ in range(life.plan.patience):
-        await asyncio.sleep(0)
+    await life.pass_time()
     await life.meddle("while the model thinks")
     match life.plan.model:
         case "fails":
@@ -227,20 +228,40 @@ class Life:
             await self.take_back("reset" if self.marks % 5 == 0 else "truncate", self.marks * 7)
 
     async def take_back(self, what: str, number: int) -> None:
-        page = await self.log()
+        look = await self.log()
+        await self.pass_time()
         if what == "reset":
-            session = await self.sessions.reset(ANN, self.id)
-            after = 0
+            await self.cut(look, None)
         else:
-            after = page.messages[number % len(page.messages)].seq if page.messages else 0
+            await self.cut(look, look.messages[number % len(look.messages)].seq if look.messages else 0)
+
+    async def cut(self, look: MessagePage, after: int | None) -> None:
+        """Reset, or truncate after a number that a look at the log gave; talk may have gone on since that look."""
+        if after is None:
+            session, after = await self.sessions.reset(ANN, self.id), 0
+        else:
             session = await self.sessions.truncate(ANN, self.id, after)
         self.cuts.append((after, session.last_seq))
-        gone = [message for message in page.messages if message.seq > after]
-        self.forgotten |= {mark for message in gone for mark in MARK.findall(message.text)}
+        gone = [message for message in (*look.messages, *self.said.values()) if message.seq > after]
+        self.forget(gone)
         # A summary goes with what stood before it when it was written. Where the stored cap had taken messages that
         # only it covered, they are gone with it: the one way to lose words is to ask for words to be lost.
-        raw = {message.seq for message in page.messages}
+        raw = self.held_at(session, look)
         self.said = {seq: message for seq, message in self.said.items() if seq <= after and seq in raw}
+
+    def held_at(self, session: Session, look: MessagePage) -> set[int]:
+        """What the stored cap had left when a cut came: of what was looked at, and of all that got a number since."""
+        known = [message.seq for message in look.messages]
+        known += range(look.session.last_seq + 1, session.last_seq + 1)
+        return set(known[-self.plan.cap :] if self.plan.cap is not None else known)
+
+    def forget(self, messages: Iterable[Message]) -> None:
+        self.forgotten |= {mark for message in messages for mark in MARK.findall(message.text)}
+
+    async def pass_time(self) -> None:
+        """Let others go first, as often as the plan says."""
+        for _ in range(self.plan.patience):
+            await asyncio.sleep(0)
 
     async def drain(self) -> None:
         for upkeep in self.upkeep:
@@ -262,13 +283,14 @@ class Life:
         for message in messages:
             # What was stored may be taken back before its caller hears of it.
             if any(after < message.seq <= last for after, last in self.cuts):
+                self.forget([message])
                 continue
             self.said[message.seq] = message
             if message.role is Role.TOOL:
                 call = max(seq for seq in self.said if seq < message.seq)
                 self.pairs.append((call, message.seq))
 
-    async def log(self) -> Any:
+    async def log(self) -> MessagePage:
         return await self.sessions.messages(ANN, self.id, Page(limit=10_000))
 
     # What must hold
@@ -319,8 +341,8 @@ class Life:
                 self.check_summary(found.text, found.tokens)
 
 
-async def live(plan: Plan, opened: Opened) -> None:
-    note(repr(plan))
+@asynccontextmanager
+async def born(plan: Plan, opened: Opened) -> AsyncIterator[Life]:
     clock = FakeClock()
     async with opened(clock) as store:
         policy = SessionPolicy(keeping=Keeping(max_messages=plan.cap))
@@ -328,6 +350,12 @@ async def live(plan: Plan, opened: Opened) -> None:
         life = Life(plan, sessions)
         sessions.meddle = lambda: life.meddle("in the last moment")
         await sessions.create(ANN, NewSession(), life.id)
+        yield life
+
+
+async def live(plan: Plan, opened: Opened) -> None:
+    note(repr(plan))
+    async with born(plan, opened) as life:
         for what, number in plan.steps:
             await life.do(what, number)
             await life.check()
@@ -421,6 +449,18 @@ HEAD = Session(
 )
 
 
+# A turn begins between somebody's look at the log and the truncation that came of it.
+OVERTAKEN = Plan(
+    cap=14,
+    over=30,
+    ratio=0.7,
+    budget=600,
+    model="none",
+    patience=0,
+    meddling="in the last moment",
+    steps=[("turn", 0), ("turn", 1), ("turn", 0), ("turn", 26), ("turn", 0)],
+)
+
 # Explaining a failure means tracing every line of every example, which takes ten times as long as the examples do.
 QUICKLY = [phase for phase in Phase if phase is not Phase.explain]
 
@@ -428,6 +468,8 @@ QUICKLY = [phase for phase in Phase if phase is not Phase.explain]
 @pytest.mark.timeout(300)
 @settings(max_examples=60, phases=QUICKLY)
 @given(plans)
+@example(OVERTAKEN)
+@example(dataclasses.replace(OVERTAKEN, patience=3))
 def test_every_message_is_raw_or_covered_at_all_times(plan: Plan) -> None:
     asyncio.run(live(plan, memory))
 
@@ -435,5 +477,32 @@ def test_every_message_is_raw_or_covered_at_all_times(plan: Plan) -> None:
 @pytest.mark.timeout(300)
 @settings(max_examples=8, phases=QUICKLY)
 @given(plans)
+@example(OVERTAKEN)
+@example(dataclasses.replace(OVERTAKEN, patience=3))
 def test_every_message_is_raw_or_covered_on_disk_too(plan: Plan) -> None:
     asyncio.run(live(plan, sqlite))
+
+
+@pytest.mark.parametrize("opened", [memory, sqlite])
+@pytest.mark.parametrize("place", [0, 1, 2, 5])
+def test_a_truncation_loses_only_what_the_cap_had_taken_before_it(opened: Opened, place: int) -> None:
+    """It takes summaries along that tell what it takes back; every message that was raw by then must still be so."""
+    asyncio.run(overtaken(opened, place))
+
+
+async def overtaken(opened: Opened, place: int) -> None:
+    async with born(dataclasses.replace(OVERTAKEN, meddling=""), opened) as life:
+        for what, number in OVERTAKEN.steps[:-1]:
+            await life.do(what, number)
+            await life.drain()
+        look = await life.log()
+        turn = await life.begin(1)
+        chosen = look.messages[place].seq
+
+        await life.cut(look, chosen)
+
+        await life.check()
+        slid_out = len(turn.words)
+        kept = [message.seq for message in look.messages[slid_out : place + 1]]
+        assert [message.seq for message in (await life.log()).messages] == kept
+        assert sorted(life.said) == kept

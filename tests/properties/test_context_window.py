@@ -6,11 +6,13 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenuto.context import Counter, assemble
 from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS
+from tenuto.context.window import Filling
 from tenuto.model import Message, Role, text_part, tool_call, tool_result
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import (
@@ -172,7 +174,7 @@ def test_every_candidate_is_in_the_manifest_once(case: Case) -> None:
     told = [
         seq
         for entry in entries
-        if entry.first is not None and entry.last is not None
+        if entry.kind is Kind.MESSAGE and entry.first is not None and entry.last is not None
         for seq in range(entry.first, entry.last + 1)
     ]
     recalled = [entry.id for entry in entries if entry.kind in (Kind.MEMORY, Kind.EVIDENCE)]
@@ -196,7 +198,8 @@ def test_the_window_is_a_suffix_in_whole_turns_and_in_order(case: Case) -> None:
     out = [
         (turns[seq], entry.reason)
         for entry in prompt.manifest.entries
-        if entry.fate is Fate.DROPPED and entry.first is not None and entry.last is not None
+        if entry.kind is Kind.MESSAGE and entry.fate is Fate.DROPPED
+        if entry.first is not None and entry.last is not None
         for seq in range(entry.first, entry.last + 1)
     ]
     never_shown = {"orphan", "not_shown", "empty", "other_persona"}
@@ -258,3 +261,16 @@ def test_no_message_of_a_prompt_is_empty(case: Case) -> None:
 
     assert all(message.parts for message in prompt.messages[:-1])
     assert all(part["text"] for message in prompt.messages for part in message.parts if part["type"] == "text")
+
+
+@law
+@given(prompts)
+def test_a_history_that_fits_gives_the_same_prompt_the_short_way_and_turn_by_turn(case: Case) -> None:
+    """`Filling.whole` only saves time: turn by turn the same messages are kept, for the same reasons."""
+    given_, policy, context, prompt = case
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Filling, "whole", lambda filling, room: None)
+        turn_by_turn = assemble(given_, policy, context, COUNTER)
+
+    assert prompt == turn_by_turn

@@ -9,11 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenuto.privacy import MARK, RedactionStream, Type, detect, redact
-from tenuto.privacy.keys import LONGEST_BLOCK
-from tenuto.privacy.pieces import LIMIT, Pieces
+from tenuto.privacy.rules.detector import CALM_FAMILIES, FAMILIES, is_calm
+from tenuto.privacy.rules.folding import Folded
+from tenuto.privacy.rules.keys import LONGEST_BLOCK
+from tenuto.privacy.rules.pieces import LIMIT, Pieces
 from tests.labelled import sentences
 
-KNOWN = [sentence.text for sentence in sentences("en", "zh", "other", "negative", "more", "fresh", "hard")]
+SETS = ("en", "zh", "other", "negative", "more", "fresh", "wider", "near", "hard")
+KNOWN = [sentence.text for sentence in sentences(*SETS)]
 PROSE = (
     "The committee talked about the garden and nobody could agree on anything before lunch. ",
     "今天的会议改到下午请大家准时参加如果有问题可以随时联系我们会尽快处理这个需求。",
@@ -86,6 +89,28 @@ def test_redacting_some_types_twice_changes_nothing(text: str, types: set[Type])
     once = redact(text, types=types)
 
     assert redact(once, types=types) == once
+
+
+@given(texts)
+def test_a_calm_text_has_nothing_for_the_families_it_is_spared(text: str) -> None:
+    """The short cut for prose is no more than that."""
+    view = Folded(text)
+    spared = set(FAMILIES) - set(CALM_FAMILIES)
+
+    assert not is_calm(view) or all(family(view, []) is None for family in spared)
+
+
+@given(texts, st.data())
+def test_a_part_of_a_view_is_the_view_of_a_part(text: str, data: st.DataObject) -> None:
+    """What stands between two finds is read as it would be if it stood alone."""
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, len(text)))
+
+    part, alone = Folded(text).part(start, end), Folded(text[start:end])
+
+    shapes = ("source", "text", "ascii", "bytes", "lower", "digits", "words", "stems", "signed")
+    assert {name: getattr(part, name) for name in shapes} == {name: getattr(alone, name) for name in shapes}
+    assert (part.text is part.ascii) == (alone.text is alone.ascii)
 
 
 @given(texts, sizes)

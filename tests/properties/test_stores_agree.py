@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from msgspec.structs import replace
 
 from tenuto.errors import SequenceGap, SessionBusy, TenutoError, VersionConflict
 from tenuto.model import (
@@ -21,23 +22,27 @@ from tenuto.model import (
     Closing,
     Forking,
     Keeping,
+    Message,
     NewSession,
     Once,
     Opening,
     OpenTurn,
     Page,
     Producer,
+    Rewriting,
     Scope,
     SessionQuery,
     Status,
     Touch,
     Usage,
+    text_part,
 )
+from tenuto.model.trace import Trace
 from tenuto.ports import Store
 from tenuto.stores.memory import MemoryStore
 from tests.backends import BACKENDS, Backend, Place
 from tests.clock import FakeClock
-from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, answers, fresh, says
+from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, SENT_AT, answers, fresh, says
 
 IDS = st.sampled_from(["a", "b", "c"])
 SCOPES = st.sampled_from([ANN, ANN, ANN, BOB, ACME, EVE, ANN_ELSEWHERE, Scope(tenant="acme", user="bob", chat="x")])
@@ -71,6 +76,8 @@ class Machine(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.stack = AsyncExitStack()
         self.turns: list[OpenTurn] = []
+        self.said: list[Message] = []
+        self.traces: list[Trace] = []
         self.model = MemoryStore(clock=self.clock)
         self.store: Store = self.runner.run(self._open())
 
@@ -104,16 +111,26 @@ class Machine(RuleBasedStateMachine):
         turn = self.both(lambda store: store.begin_turn(scope, opening))
         if turn is not None:
             self.turns.append(turn)
+            self.said += turn.words
 
-    @rule(place=st.integers(0, 9), reply=COUNTS, abandoned=st.booleans(), context=VALUES, tokens=COUNTS)
-    def finish(self, place: int, reply: int, abandoned: bool, context: dict[str, Any], tokens: int) -> None:
+    @rule(
+        place=st.integers(0, 9), reply=COUNTS, abandoned=st.booleans(), context=VALUES, tokens=COUNTS,
+        traced=st.booleans(),
+    )  # fmt: skip
+    def finish(
+        self, place: int, reply: int, abandoned: bool, context: dict[str, Any], tokens: int, traced: bool
+    ) -> None:
         if not self.turns:
             return
         turn = self.turns[-1 - place % min(len(self.turns), 3)]
         drafts = () if abandoned else tuple(answers(fresh("r")) for _ in range(reply))
         changes = Changes(context=context) if context else None
-        closing = Closing(reply=drafts, usage=Usage(tokens=tokens), changes=changes, abandoned=abandoned)
-        self.both(lambda store: store.finish_turn(turn, closing))
+        trace = _trace(turn) if traced else None
+        closing = Closing(reply=drafts, usage=Usage(tokens=tokens), changes=changes, trace=trace, abandoned=abandoned)
+        done = self.both(lambda store: store.finish_turn(turn, closing))
+        if done is not None:
+            self.said += done.messages
+            self.traces += (trace,) if trace else ()
 
     @rule()
     def renew(self) -> None:
@@ -128,7 +145,9 @@ class Machine(RuleBasedStateMachine):
         drafts = tuple(draft(fresh("m")) for draft in (says, answers, says, answers)[:words])
         guard = {"once": once} if once else {"producer": producer}
         batch = Batch(id=fresh("batch"), messages=drafts, create=new, usage=Usage(cost_nanos=words), **guard)
-        self.both(lambda store: store.append(scope, name, batch))
+        done = self.both(lambda store: store.append(scope, name, batch))
+        if done is not None:
+            self.said += done.messages
 
     @rule(scope=SCOPES, name=IDS)
     def get(self, scope: Scope, name: str) -> None:
@@ -167,6 +186,17 @@ class Machine(RuleBasedStateMachine):
     def truncate(self, scope: Scope, name: str, after: int) -> None:
         self.both(lambda store: store.truncate(scope, name, after))
 
+    @rule(scope=SCOPES, name=IDS, places=st.lists(st.integers(0, 20), max_size=4), told=st.integers(0, 3))
+    def rewrite(self, scope: Scope, name: str, places: list[int], told: int) -> None:
+        """Any that were ever said, wherever: those of other sessions, and those that are gone, are passed over."""
+        chosen = [self.said[-1 - place] for place in places if place < len(self.said)]
+        rewriting = Rewriting(
+            messages=tuple(replace(message, parts=(text_part(fresh("new")),), tokens=9) for message in chosen),
+            traces=tuple(replace(trace, request=fresh("new")) for trace in self.traces[-told - 1 : -1]),
+        )
+        self.both(lambda store: store.rewrite(scope, name, rewriting))
+        self.both(lambda store: store.traces(scope, name))
+
     @rule(scope=SCOPES, name=IDS)
     def delete(self, scope: Scope, name: str) -> None:
         self.both(lambda store: store.delete(scope, name))
@@ -183,6 +213,14 @@ class Machine(RuleBasedStateMachine):
     def evict(self, scope: Scope, keep: int) -> None:
         self.both(lambda store: store.evict(scope, keep))
 
+    @rule(scope=SCOPES, limit=st.integers(0, 3))
+    def erase(self, scope: Scope, limit: int) -> None:
+        self.both(lambda store: store.erase(scope, limit))
+
+    @rule(after=st.none() | SCOPES, limit=st.integers(0, 5))
+    def spaces(self, after: Scope | None, limit: int) -> None:
+        self.both(lambda store: store.spaces(after, limit))
+
     @rule(scope=SCOPES)
     def stats(self, scope: Scope) -> None:
         self.both(lambda store: store.stats(scope))
@@ -191,6 +229,13 @@ class Machine(RuleBasedStateMachine):
     def write_state(self, scope: Scope, key: str, value: dict[str, Any], version: int | None) -> None:
         self.both(lambda store: store.write_state(scope, "space", key, value, version))
         self.both(lambda store: store.list_state(scope, "space"))
+
+
+def _trace(turn: OpenTurn) -> Trace:
+    return Trace(
+        id=fresh("trace"), session_id=turn.session.id, turn_id=turn.id, number=turn.number, began_at=SENT_AT,
+        assistant="general", request=fresh("asked"),
+    )  # fmt: skip
 
 
 async def _as_set(gone: Awaitable[Any]) -> Any:

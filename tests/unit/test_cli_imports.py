@@ -51,7 +51,15 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "args",
-    [("sessions", "--help"), ("sessions", "list", "--help"), ("chat", "--help"), ("traces", "--help"), ("--version",)],
+    [
+        ("sessions", "--help"),
+        ("sessions", "list", "--help"),
+        ("chat", "--help"),
+        ("traces", "--help"),
+        ("privacy", "--help"),
+        ("privacy", "erase", "--help"),
+        ("--version",),
+    ],
 )
 def test_help_on_a_command_loads_nothing_heavy(tmp_path: Path, args: tuple[str, ...]) -> None:
     assert loaded(tmp_path, *args) <= typers_own()

@@ -223,6 +223,28 @@ def test_an_isolated_persona_sees_its_own_turns_only() -> None:
     assert {entry.reason for entry in of(Kind.MESSAGE, found) if entry.fate is Fate.DROPPED} == {Reason.OTHER_PERSONA}
 
 
+def test_turns_of_others_between_trimmed_ones_are_told_once() -> None:
+    """C13, T12: every message has one entry, whatever lies between those that had to go."""
+    history = tuple(replace(message, persona="a" if message.turn % 2 else "b") for message in talk(40))
+    policy = PromptPolicy(budget=220, reply=0, trim=0.6)
+
+    found = of(Kind.MESSAGE, entries(Materials(question="?", history=history, persona="b", isolated=True), policy))
+
+    told = [seq for entry in found for seq in range(entry.first or 0, (entry.last or 0) + 1)]
+    assert told == [message.seq for message in history]
+    assert Reason.TRIMMED in {entry.reason for entry in found}
+
+
+def test_a_question_that_was_counted_is_not_counted_again() -> None:
+    """A count that cannot be true is not believed."""
+    counted = Materials(question="why?", question_tokens=7)
+    absurd = replace(counted, question_tokens=900)
+
+    found = [of(Kind.QUESTION, entries(given, PromptPolicy()))[0].tokens for given in (counted, absurd)]
+
+    assert found == [7, COUNTER.count("why?")]
+
+
 def test_half_a_turn_at_the_loaded_edge_is_left_out() -> None:
     """The oldest loaded message answers words that were not loaded."""
     found = entries(Materials(question="?", history=talk(20)[9:]), PromptPolicy(trim=0))

@@ -280,3 +280,17 @@ def test_a_summary_keeps_its_limits_whatever_was_said(
 @pytest.mark.parametrize("sign", [".", "!", "?", "。", "A. ", "“", ".)"])
 def test_a_long_run_of_signs_is_split_at_once(sign: str) -> None:
     assert split("a" + sign * 66_000 + "b")
+
+
+@pytest.mark.parametrize(
+    ("said", "language", "written"),
+    [
+        (["My dog is called Rex", "We moved to Oslo in May"], EN, "My dog is called Rex. We moved to Oslo in May"),
+        (["我的狗叫旺财", "我们五月搬到了杭州"], ZH, "我的狗叫旺财。 我们五月搬到了杭州"),
+    ],
+    ids=["en", "zh"],
+)
+def test_what_was_said_without_a_full_stop_does_not_run_into_the_next(
+    said: list[str], language: Language, written: str
+) -> None:
+    assert written in short(log(*((USER, text) for text in said)), language=language)

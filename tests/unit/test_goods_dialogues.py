@@ -334,7 +334,147 @@ async def test_a_complaint_is_met_politely_and_promises_nothing() -> None:
     assert "customer service" in english
     assert "很抱歉" in chinese
     assert await store.list_state(ANN, "goods") == before
-    assert shop.outcome.state == {}
+
+
+@pytest.mark.parametrize(
+    ("questions", "words"),
+    [
+        (("my orders", "the second one", "cancel it"), ("cannot cancel", "customer service")),
+        (("我的订单", "第二个", "取消它"), ("不能取消订单", "人工客服")),
+    ],
+    ids=["en", "zh"],
+)
+async def test_orders_can_be_pointed_at_and_what_cannot_be_done_is_said(
+    questions: tuple[str, str, str], words: tuple[str, str]
+) -> None:
+    """B16, A30: from what was shown, and no goods are searched for it."""
+    shop = Shop()
+    await shop.ask("cheap phones?")
+
+    await shop.ask(questions[0])
+    listed = [order["id"] for order in shop.outcome.data["orders"]]
+    await shop.ask(questions[1])
+    picked = [order["id"] for order in shop.outcome.data["orders"]]
+    answer = await shop.ask(questions[2])
+
+    assert shop.tool == "my_orders"
+    assert picked == [order["id"] for order in shop.outcome.data["orders"]] == listed[1:2]
+    assert all(word in answer for word in (*words, listed[1]))
+
+
+async def test_places_point_at_goods_again_once_goods_were_shown() -> None:
+    shop = Shop()
+    await shop.ask("my orders")
+    await shop.ask("cheap phones?")
+    [first, *_] = shop.ids
+
+    await shop.ask("the first one")
+
+    assert shop.ids == [first]
+
+
+async def test_a_place_that_the_orders_do_not_have_is_asked_back() -> None:
+    shop = Shop()
+    await shop.ask("my orders")
+
+    assert await shop.ask("the ninth one") == "I showed you 4 orders. Which one do you mean?"
+    assert "4 个" in await shop.ask("第十一个")
+
+
+async def test_the_session_keeps_no_order_number() -> None:
+    """A30: an order number is sensitive, and what a session keeps beside its messages passes no redaction."""
+    shop = Shop()
+
+    answer = await shop.ask("my orders")
+
+    assert "GD2026" in answer
+    assert "GD2026" not in str(shop.state)
+
+
+@pytest.mark.parametrize(("question", "word"), [("buy it", "cannot take orders"), ("下单吧", "不能在这里下单")])
+async def test_nothing_can_be_bought_here_and_that_is_said(question: str, word: str) -> None:
+    shop = Shop()
+    await shop.ask("the cheapest laptop")
+
+    assert word in await shop.ask(question)
+
+
+def wearable(id_: str, name: str, **attributes: str) -> Item:
+    return Item(id=id_, name=name, category="rings", price=100, stock=1, attributes=attributes)
+
+
+RINGS = [
+    wearable("R1", "Ring One", battery="90 min", weight="3 g", released="2025-11"),
+    wearable("R2", "Ring Two", battery="2 h", weight="0.004 kg", released="2026-03"),
+    wearable("R3", "Ring Three", battery="40 mAh", weight="2.5 g", released="2026-02-14"),
+    wearable("R4", "Ring Four"),
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        ("rings by the longest battery life, list them", ["R2", "R1"]),
+        ("list the lightest rings", ["R3", "R1", "R2"]),
+        ("the heaviest ring", ["R2"]),
+        ("the newest ring", ["R2"]),
+        ("the ring with the shortest battery", ["R1"]),
+    ],
+)
+async def test_amounts_are_compared_in_their_units_and_only_where_they_are_noted(
+    question: str, found: list[str]
+) -> None:
+    """Minutes with hours and grams with kilograms; what is in mAh, or not noted at all, stands aside."""
+    store = MemoryStore()
+    await replace_catalogue(store, SOMEBODY, RINGS)
+    shop = Shop(goods_assistant(store))
+
+    await shop.ask(question)
+
+    assert shop.ids == found
+
+
+@pytest.mark.parametrize(
+    ("question", "word"),
+    [("the newest phone", "does not say when phones came out"), ("最新的手机", "没有注明手机的上市时间")],
+)
+async def test_what_the_catalogue_does_not_note_decides_nothing(question: str, word: str) -> None:
+    shop = Shop()
+
+    answer = await shop.ask(question)
+
+    assert word in answer
+    assert shop.ids == []
+
+
+@pytest.mark.parametrize(
+    ("question", "word"),
+    [("phones under $300", "CNY (¥) and I do not convert dollars"), ("300美元以下的手机", "不换算美元")],
+)
+async def test_another_currency_is_neither_converted_nor_taken_for_ours(question: str, word: str) -> None:
+    shop = Shop()
+
+    answer = await shop.ask(question)
+
+    assert word in answer
+    assert shop.outcome.output["query"].get("max_price") is None
+    assert shop.outcome.output["found"] == 32
+
+
+@pytest.mark.parametrize("question", ["rings under $150", "150美元以下的rings", "rings under 150"])
+async def test_a_shop_s_own_currency_is_understood(question: str) -> None:
+    store = MemoryStore()
+    rings = [
+        replace(ring, currency="USD", price=price) for ring, price in zip(RINGS, (100, 140, 160, 200), strict=True)
+    ]
+    await replace_catalogue(store, SOMEBODY, rings)
+    shop = Shop(goods_assistant(store))
+
+    answer = await shop.ask(question)
+
+    assert shop.ids == ["R1", "R2"]
+    assert "¥" not in answer
+    assert "convert" not in answer
 
 
 HOSTILE = [

@@ -17,6 +17,8 @@ NOTHING = Talk()
 ITEMS = ["A", "B", "C", "D", "E"]
 SHOWN = Talk(items=tuple(ITEMS), prices=(599, 699, 799, 899, 999), intent=QueryIntent(category="phones", sort="price"))
 FOCUSED = Talk(items=SHOWN.items, prices=SHOWN.prices, focus="C", intent=SHOWN.intent)
+ORDERED = Talk(items=SHOWN.items, prices=SHOWN.prices, intent=SHOWN.intent, orders=("X", "Y", "Z"))
+ONE_ORDER = Talk(items=SHOWN.items, prices=SHOWN.prices, intent=SHOWN.intent, orders=("X", "Y", "Z"), order=2)
 
 
 def asked(question: str, talk: Talk = NOTHING) -> Any:
@@ -32,10 +34,10 @@ ALONE: list[tuple[str, dict[str, Any]]] = [
     ("I'm looking for a laptop", {"category": "laptops"}),
     ("我想买笔记本电脑", {"category": "laptops"}),
     ("phones under 2000", {"category": "phones", "max_price": 2000.0}),
-    ("phones for less than ¥2,000", {"category": "phones", "max_price": 2000.0}),
+    ("phones for less than ¥2,000", {"category": "phones", "max_price": 2000.0, "currency": "¥"}),
     ("a tablet up to 1.5k", {"category": "tablets", "max_price": 1500.0}),
     ("手机2000以下", {"category": "phones", "max_price": 2000.0}),
-    ("两千元以内的手机", {"category": "phones", "max_price": 2000.0}),
+    ("两千元以内的手机", {"category": "phones", "max_price": 2000.0, "currency": "CNY"}),
     ("不超过三千五的平板", {"category": "tablets", "max_price": 3500.0}),
     ("预算3000左右的笔记本", {"category": "laptops", "min_price": 2400.0, "max_price": 3600.0}),
     ("laptops around 5000", {"category": "laptops", "min_price": 4000.0, "max_price": 6000.0}),
@@ -43,7 +45,7 @@ ALONE: list[tuple[str, dict[str, Any]]] = [
     ("3000到5000的平板", {"category": "tablets", "min_price": 3000.0, "max_price": 5000.0}),
     ("2-3千的手机", {"category": "phones", "min_price": 2000.0, "max_price": 3000.0}),
     ("两三千的手机", {"category": "phones", "min_price": 2000.0, "max_price": 3000.0}),
-    ("千元机推荐", {"category": "phones", "min_price": 1000.0, "max_price": 2000.0}),
+    ("千元机推荐", {"category": "phones", "min_price": 1000.0, "max_price": 2000.0, "currency": "CNY"}),
     ("phones over 5000", {"category": "phones", "min_price": 5000.0}),
     ("5000以上的手机", {"category": "phones", "min_price": 5000.0}),
     ("headphones rated above 4.5", {"category": "headphones", "min_rating": 4.5}),
@@ -97,6 +99,34 @@ ALONE: list[tuple[str, dict[str, Any]]] = [
     ("tell me about headphones", {"category": "headphones"}),
     ("耳机怎么样", {"category": "headphones"}),
     ("the best value among them", {"sort": "value", "limit": 1, "among": ["previous"]}),
+    ("phone with the largest battery", {"category": "phones", "sort": "most", "by": ["battery"], "limit": 1}),
+    ("phones with the largest battery", {"category": "phones", "sort": "most", "by": ["battery"]}),
+    ("电池最大的手机", {"category": "phones", "sort": "most", "by": ["battery"], "limit": 1}),
+    (
+        "which headphones have the best battery life?",
+        {"category": "headphones", "sort": "most", "by": ["battery"], "limit": 1},
+    ),
+    ("续航最长的耳机有哪些", {"category": "headphones", "sort": "most", "by": ["battery"]}),
+    ("the lightest laptop", {"category": "laptops", "sort": "least", "by": ["weight"], "limit": 1}),
+    ("最轻的笔记本", {"category": "laptops", "sort": "least", "by": ["weight"], "limit": 1}),
+    ("内存最大的笔记本", {"category": "laptops", "sort": "most", "by": ["memory"], "limit": 1}),
+    ("laptop with the least memory", {"category": "laptops", "sort": "least", "by": ["memory"], "limit": 1}),
+    ("second largest screen tablet", {"category": "tablets", "sort": "most", "by": ["screen"], "limit": 1, "rank": 2}),
+    ("屏幕第二大的平板", {"category": "tablets", "sort": "most", "by": ["screen"], "limit": 1, "rank": 2}),
+    ("the newest phone", {"category": "phones", "sort": "most", "by": ["released"], "limit": 1}),
+    ("最新款手机", {"category": "phones", "sort": "most", "by": ["released"], "limit": 1}),
+    ("worst rated laptop", {"category": "laptops", "sort": "least", "by": ["rating"], "limit": 1}),
+    ("销量最低的玩具", {"category": "toys", "sort": "least", "by": ["sales"], "limit": 1}),
+    ("the book with the most pages", {"category": "books", "sort": "most", "by": ["pages"], "limit": 1}),
+    ("noise cancelling headphones", {"category": "headphones", "terms": ["noise", "cancelling"]}),
+    ("phones under $300", {"category": "phones", "max_price": 300.0, "currency": "$"}),
+    ("phones under 300 USD", {"category": "phones", "max_price": 300.0, "currency": "USD"}),
+    ("300美元以下的手机", {"category": "phones", "max_price": 300.0, "currency": "USD"}),
+    (
+        "laptops between €500 and €900",
+        {"category": "laptops", "min_price": 500.0, "max_price": 900.0, "currency": "EUR"},
+    ),
+    ("200英镑左右的耳机", {"category": "headphones", "min_price": 160.0, "max_price": 240.0, "currency": "GBP"}),
 ]
 
 FOLLOWING: list[tuple[str, dict[str, Any]]] = [
@@ -134,6 +164,11 @@ FOLLOWING: list[tuple[str, dict[str, Any]]] = [
     ("换一批", {"category": "phones", "sort": "price", "beyond": ITEMS}),
     ("I want a tablet", {"category": "tablets"}),
     ("best rice cooker", {"terms": ["rice", "cooker"], "sort": "rating", "limit": 1}),
+    ("which has the largest battery?", {"sort": "most", "by": ["battery"], "limit": 1, "among": ITEMS}),
+    ("电池最大的是哪个", {"sort": "most", "by": ["battery"], "limit": 1, "among": ITEMS}),
+    ("the lightest one", {"sort": "least", "by": ["weight"], "limit": 1, "among": ITEMS}),
+    ("with a bigger screen", {"category": "phones", "sort": "most", "by": ["screen"]}),
+    ("屏幕更大的呢", {"category": "phones", "sort": "most", "by": ["screen"]}),
 ]
 
 ABOUT_ONE: list[tuple[str, Talk, dict[str, Any]]] = [
@@ -157,6 +192,11 @@ ABOUT_ONE: list[tuple[str, Talk, dict[str, Any]]] = [
     ("compare Lumora S5 and Vantik V20", NOTHING, {"names": ["lumora s5", "vantik v20"]}),
     ("光诺S5和万擎V20有什么区别", NOTHING, {"names": ["光诺 s5", "万擎 v20"]}),
     ("第二个怎么样", NOTHING, {"places": [2]}),
+    ("第十一个怎么样", SHOWN, {"places": [11]}),
+    ("the twelfth one", SHOWN, {"places": [12]}),
+    ("buy it", FOCUSED, {"ids": ["C"], "buy": True}),
+    ("order the second one", SHOWN, {"places": [2], "buy": True}),
+    ("把第一个加入购物车", SHOWN, {"places": [1], "buy": True}),
 ]
 
 ABOUT_ORDERS: list[tuple[str, dict[str, Any]]] = [
@@ -171,6 +211,27 @@ ABOUT_ORDERS: list[tuple[str, dict[str, Any]]] = [
     ("my phone arrived broken", {"complaint": True}),
     ("我要投诉", {"complaint": True}),
     ("我要退货", {"complaint": True}),
+    ("cancel my order", {"change": "cancel"}),
+    ("I want to cancel order GD202611124742", {"order": "GD202611124742", "change": "cancel"}),
+    ("取消订单", {"change": "cancel"}),
+    ("change the delivery address", {"change": "change"}),
+    ("帮我改一下收货地址", {"change": "change"}),
+]
+
+AFTER_ORDERS: list[tuple[str, Talk, dict[str, Any]]] = [
+    ("the first one", ORDERED, {"places": [1]}),
+    ("第一个", ORDERED, {"places": [1]}),
+    ("the last one", ORDERED, {"places": [-1]}),
+    ("the latest one", ORDERED, {"places": [1]}),
+    ("取消第二个", ORDERED, {"places": [2], "change": "cancel"}),
+    ("cancel it", ORDERED, {"change": "cancel"}),
+    ("cancel it", ONE_ORDER, {"places": [2], "change": "cancel"}),
+    ("取消它", ONE_ORDER, {"places": [2], "change": "cancel"}),
+    ("has it shipped?", ONE_ORDER, {"places": [2]}),
+    ("has it shipped?", ORDERED, {}),
+    ("什么时候到", ONE_ORDER, {"places": [2]}),
+    ("我的订单", ONE_ORDER, {}),
+    ("the first one is broken", ORDERED, {"places": [1], "complaint": True}),
 ]
 
 NOT_FOR_THE_SHOP = [
@@ -211,6 +272,18 @@ def test_a_question_about_particular_goods_names_them(question: str, talk: Talk,
 def test_a_question_about_orders_is_one(question: str, orders: dict[str, Any]) -> None:
     assert isinstance(read(fold(question, MAX_READ), SHOWN), OrderQuestion)
     assert asked(question, SHOWN) == orders
+
+
+@pytest.mark.parametrize(("question", "talk", "orders"), AFTER_ORDERS, ids=[question for question, *_ in AFTER_ORDERS])
+def test_after_orders_were_shown_one_points_at_orders(question: str, talk: Talk, orders: dict[str, Any]) -> None:
+    """B16, A30: and not at the goods that were shown before them."""
+    assert isinstance(read(fold(question, MAX_READ), talk), OrderQuestion)
+    assert asked(question, talk) == orders
+
+
+@pytest.mark.parametrize("question", ["cheap phones?", "有什么便宜的手机", "the cheapest laptop", "red shoes"])
+def test_goods_can_be_asked_for_after_orders(question: str) -> None:
+    assert isinstance(read(fold(question, MAX_READ), ONE_ORDER), QueryIntent)
 
 
 @pytest.mark.parametrize("question", NOT_FOR_THE_SHOP)

@@ -125,6 +125,50 @@ TALKS = {
     "asked in the other language": (["我叫小明", "What is my name?"], "Your name is 小明."),
     "quoted in the other": (["我最喜欢的颜色是绿色", "What do you know about me?"], "said “我最喜欢的颜色是绿色”"),
     "用中文问": (["My name is Ann", "我叫什么？"], "你叫Ann。"),
+    "not my name": (["My name is not Ann.", "What is my name?"], "You have only told me that your name is not Ann."),
+    "denied is noted so": (["I'm not allergic to nuts"], "Noted: you are not allergic to nuts."),
+    "taken back": (["I'm Ann.", "My name isn't Ann.", "who am I?"], "You have only told me that your name is not Ann."),
+    "instead": (["My name isn't Bob, it's Carl.", "what is my name?"], "Your name is Carl."),
+    "own instead": (["My car isn't red, it's blue", "what is my car?"], "Your car is blue."),
+    "eleventh item": ([">" + "\n".join(f"{n}. no {n}" for n in range(1, 13)), "the eleventh one?"], "was: no 11."),
+    "第十一点": ([">" + "\n".join(f"{n}. 第{n}样" for n in range(1, 13)), "第十一个是什么"], "第十一个是：第11样。"),
+    "moved away": (["I live in Rome.", "I no longer live in Rome.", "where do I live?"], "you do not live in Rome."),
+    "another denied": (["I live in Rome.", "I don't live in Paris.", "where do I live?"], "You live in Rome."),
+    "said after denied": (["I don't live in Rome.", "I live in Rome now.", "where do I live?"], "You live in Rome."),
+    "no job": (["I am not a doctor.", "what do I do?"], "you are not a doctor."),
+    "whose name": (["My sister's name is Zoe.", "what's my sister's name?"], "Your sister's name is Zoe."),
+    "whose name it is": (["My sister's name is Zoe.", "who is my sister?"], "Your sister's name is Zoe."),
+    "whose thing": (["my phone's battery is dead"], "Noted: your phone's battery is dead."),
+    "short verb": (["My dog's called Rex.", "What's my dog's name?"], "Your dog's name is Rex."),
+    "born when": (["I was born in 1990", "when was I born?"], "You were born in 1990."),
+    "born where": (["I was born in Leeds", "where am I from?"], "You come from Leeds."),
+    "languages": (["I speak French and German", "what languages do I speak?"], "You speak French and German."),
+    "no name": (["I think my name is great", "what is my name?"], "You have not told me that"),
+    "somebody's friend": (["I'm Bob's friend.", "who am I?"], "You are Bob's friend."),
+    "but not": (["I like coffee but not tea", "what do I dislike?"], "You do not like tea."),
+    "birthday": (["I am 30.", "I am 31 now", "how old am I?"], "You are 31 (before, you said 30)."),
+    "any statement": (["Our team plays chess on Fridays"], "Noted."),
+    "about a thing": (["my phone's battery is dead", "what about my phone?"], "You said: “my phone's battery is dead”"),
+    "sorry": (["I'm sorry"], "No problem at all."),
+    "how are you": (["I'm Ann.", "how are you?"], "All is well here"),
+    "okay": (["ok"], "All right."),
+    "blame": (["you are stupid"], "I am sorry."),
+    "不叫": (["我不叫安", "我叫什么？"], "你只告诉过我，你不叫安。"),
+    "改口": (["我叫小明", "我不叫小明", "我叫什么？"], "你不叫小明。"),
+    "是小红": (["我的名字不是小明，是小红", "我叫什么？"], "你叫小红。"),
+    "不住": (["我住在北京", "我不住在北京了", "我住在哪里？"], "你不住在北京。"),
+    "搬家": (["我从上海搬到了杭州", "我住哪"], "你住在杭州。"),
+    "不过敏": (["我对花生不过敏", "我对什么过敏？"], "你对花生不过敏。"),
+    "不再喜欢": (["我喜欢喝咖啡", "我不再喜欢咖啡了", "我喜欢什么？"], "这一点你还没有"),
+    "省略主语": (["我喜欢喝咖啡，但是不喜欢茶", "我不喜欢什么？"], "你不喜欢茶。"),
+    "姐姐": (["我姐姐叫小丽", "我姐姐叫什么名字？"], "你的姐姐叫小丽。"),
+    "妹妹的名字": (["我妹妹的名字是安娜", "我妹妹叫什么？"], "你的妹妹叫安娜。"),
+    "三十五": (["我三十五了", "我几岁？"], "你三十五岁。"),
+    "几只": (["我有两只猫", "我有几只猫"], "你说过：“我有两只猫”"),
+    "你多大": (["你多大了"], "我是 tenuto 的离线模型"),
+    "你好吗": (["你好吗"], "这里一切都好"),
+    "嗯": (["嗯"], "好的。"),
+    "年龄，用中文问": (["I'm 34 years old", "我多大了？"], "你34岁。"),
 }  # fmt: skip
 
 
@@ -152,6 +196,19 @@ async def test_a_summary_leaves_out_that_one_was_asked_for(request_: str) -> Non
     rows = (await talk(*told, request_, "Thanks!", "Summarise what we said")).splitlines()[1:]
 
     assert rows == [f"- You: {words}" for words in told]
+
+
+async def test_a_summary_s_own_words_are_no_part_of_the_talk() -> None:
+    """What the offline model says of itself comes back in a summary of older talk, and is not told again."""
+    said_of_itself = (
+        "For free answers connect a language model with the setting TENUTO_MODEL, such as openai:… or ollama:…."
+    )
+    part = {"type": "summary", "text": f"User: We fly to Kyoto.\nAssistant: Noted. {said_of_itself} All right."}
+    history = [message(41, Role.ITEM, "", parts=(part,))]
+
+    answer = await said(Asking(messages=(), turn=turn_of("summarise", history)))
+
+    assert answer.splitlines()[1:] == ["- You: We fly to Kyoto."]
 
 
 async def test_another_speaker_in_the_room_does_not_change_who_i_am() -> None:

@@ -22,6 +22,7 @@ from tests.samples import ANN
 NPC = npc_assistant()
 TOOL = NPC.tools[0]
 assert isinstance(TOOL, RetrieveEvidence)
+NPC_PIECES = {"ancestor_yan": "E-PERSON-01", "craftsman_fu": "E-PERSON-05"}
 
 
 def turn(question: str, state: dict[str, Any] | None = None, persona: str | None = "ancestor_yan") -> ToolTurn:
@@ -84,12 +85,75 @@ async def test_the_three_turns_of_the_documents(questions: tuple[str, str, str])
         ("tell me about rule seven", "E-MEAN-07"),
         ("what is the 8th one about?", "E-MEAN-08"),
         ("the last one?", "E-MEAN-10"),
+        ("倒数第二条呢", "E-MEAN-09"),
+        ("what about rule IV?", "E-MEAN-04"),
+        ("rule number 5, please", "E-MEAN-05"),
+        ("what does the tenth mean?", "E-MEAN-10"),
     ],
 )
 async def test_a_rule_is_found_by_its_place_or_its_words(question: str, found: str) -> None:
     listed = (await looked_up("家规有哪些")).state
 
     assert found in ids(await looked_up(question, listed))
+
+
+@pytest.mark.parametrize(
+    ("question", "number"),
+    [
+        ("第十一条是什么意思？", 11),
+        ("第二十条呢", 20),
+        ("第12则有什么故事", 12),
+        ("第一百零一条家训", 101),
+        ("第廿一条", 21),
+        ("What is the eleventh rule?", 11),
+        ("what does the 11th mean?", 11),
+        ("and the twenty-first one?", 21),
+        ("tell me about rule eleven", 11),
+        ("rule XI?", 11),
+        ("Is there a story about rule 99?", 99),
+    ],
+)
+async def test_a_rule_that_there_is_not_is_declined_and_no_other_told(question: str, number: int) -> None:
+    """C1: the number is taken as it stands, however it is written, and no other rule's text answers for it."""
+    listed = (await looked_up("家规有哪些")).state
+
+    outcome = await looked_up(question, listed)
+
+    assert outcome.data == {"policy_mode": "refuse", "evidence": []}
+    assert outcome.reply is not None
+    assert str(number) in outcome.reply
+    assert "10" in outcome.reply
+
+
+@pytest.mark.parametrize("question", ["第十一条是什么意思？", "What is the eleventh rule?", "Rule XI?"])
+async def test_no_list_is_needed_to_know_that_a_rule_is_not_there(question: str) -> None:
+    assert (await looked_up(question)).data["policy_mode"] == "refuse"
+
+
+@pytest.mark.parametrize(
+    "questions", [("第十条", "下一条呢"), ("第一条", "上一条呢"), ("the last rule", "and the next one?")]
+)
+async def test_beyond_either_end_of_the_rules_there_is_nothing(questions: tuple[str, str]) -> None:
+    state = (await looked_up("家规有哪些")).state
+    state = (await looked_up(questions[0], state)).state
+
+    assert (await looked_up(questions[1], state)).data["policy_mode"] == "refuse"
+
+
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [("第一代是谁？", "E-PERSON-02"), ("Who was the first of the Yans at Yantian?", "E-PERSON-02")],
+)
+async def test_not_every_number_counts_rules(question: str, found: str) -> None:
+    listed = (await looked_up("家规有哪些")).state
+
+    assert found in ids(await looked_up(question, listed))
+
+
+async def test_a_model_that_asks_for_a_rule_that_there_is_not_gets_no_other() -> None:
+    outcome = await TOOL.run({"query": "the meaning of the family rule", "rule": 11}, turn("?"))
+
+    assert outcome.data["policy_mode"] == "refuse"
 
 
 @pytest.mark.parametrize(
@@ -113,6 +177,28 @@ async def test_other_facts_are_found_by_search(question: str, found: str) -> Non
 
     assert found in ids(outcome)
     assert outcome.data["policy_mode"] in ("normal", "conservative")
+
+
+@pytest.mark.parametrize("question", ["你是谁？", "请自我介绍一下", "Who are you?", "What is your name?"])
+@pytest.mark.parametrize(
+    ("persona", "names"),
+    [
+        ("ancestor_yan", ("严氏先祖", "ancestor of the Yans")),
+        ("craftsman_fu", ("阿福", "Old Fu")),
+        ("guide_lin", ("小林", "Lin")),
+        ("nobody", ("讲解员", "guide")),
+    ],
+)
+async def test_characters_say_who_they_are_and_cite_only_what_tells_of_them(
+    persona: str, names: tuple[str, str], question: str
+) -> None:
+    outcome = await looked_up(question, persona=persona)
+    assert isinstance(TOOL, RetrieveEvidence)
+    told = TOOL.tell(outcome.output, turn(question, persona=persona))
+
+    assert names[language_of(question) is Language.ENGLISH] in told
+    assert outcome.data["policy_mode"] == "normal"
+    assert ID.findall(told) == ids(outcome) == ([NPC_PIECES[persona]] if persona in NPC_PIECES else [])
 
 
 @pytest.mark.parametrize("persona", ["craftsman_fu", "ancestor_yan", "guide_lin"])
@@ -269,6 +355,8 @@ async def test_a_site_brings_its_own_evidence_and_characters(tmp_path: Path) -> 
 
     assert ids(outcome) == ["M-1"]
     assert own.persona(None) == own.personas["miller"]
+    introduced = await tool.run({"query": "?", "wish": "about"}, asked)
+    assert tool.tell(introduced.output, asked) == "I am the miller."
     with pytest.raises(InvalidSetting, match="cannot be read"):
         npc_assistant(corpus=tmp_path / "nowhere")
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
+import tenuto
+from tenuto.app import open_app
+from tenuto.assistants import Assistant
 from tenuto.assistants.functions import offline, tool_of
 from tenuto.assistants.own import load_folder
 from tenuto.errors import Invalid, InvalidSetting
@@ -16,6 +19,7 @@ from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language, LayoutName
 from tenuto.model.talk import ToolOutcome, ToolTurn
 from tenuto.ports import SelfServing
+from tenuto.settings import Settings
 from tests.samples import ANN
 
 TURN = ToolTurn(scope=ANN, session=None, question="?", language=Language.ENGLISH, now=datetime(2026, 11, 1, tzinfo=UTC))
@@ -174,3 +178,21 @@ def test_a_function_can_serve_without_a_model() -> None:
 def test_a_function_no_model_could_call_is_refused(function: object) -> None:
     with pytest.raises(InvalidSetting):
         tool_of(function)  # type: ignore[arg-type]  # a function of any shape
+
+
+async def test_assistants_of_ones_own_keep_the_limits_of_the_installation(tmp_path: Path) -> None:
+    """T20: `busy_wait` and its fellows hold for every session here, unless an assistant names its own."""
+    plain, named = 'system.en = "Hm."', 'system.en = "Hm."\nsessions.busy_wait = "PT3S"'
+    write(tmp_path, plain_toml=plain, named_toml=named)
+    given = Assistant(name="given", system={Language.ENGLISH: "Hm."})
+    limits: dict[str, Any] = {"busy_wait": timedelta(seconds=30), "max_message_bytes": 2048}
+
+    async with tenuto.open("memory://", assistants=[given], **limits) as t:
+        in_code = (await t.chat()).assistants.find("given").policies.sessions
+    async with open_app(Settings(store="memory://", assistants=str(tmp_path), **limits)) as app:
+        known = (await app.chat()).assistants
+        read, own = (known.find(name).policies.sessions for name in ("plain", "named"))
+
+    assert {policy.busy_wait for policy in (in_code, read)} == {timedelta(seconds=30)}
+    assert own.busy_wait == timedelta(seconds=3)
+    assert {policy.max_message_bytes for policy in (in_code, read, own)} == {2048}

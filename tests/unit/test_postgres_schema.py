@@ -42,9 +42,27 @@ async def test_many_processes_that_start_at_once_migrate_once(database: Postgres
 
 async def test_a_schema_of_a_later_release_is_refused_with_a_sentence(database: PostgresDatabase) -> None:
     await (await PostgresStore.open(database.app_url)).close()
-    await _ask(database.app_url, "INSERT INTO tenuto.migrations (number, name) VALUES (9000, 'of_tomorrow')")
+    await _ask(
+        database.app_url, "INSERT INTO tenuto.migrations (number, name, digest) VALUES (9000, 'of_tomorrow', '')"
+    )
 
     with pytest.raises(Unavailable, match=r"later release \(schema 9000; this release knows \d+\): upgrade tenuto"):
+        await PostgresStore.open(database.app_url)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["ALTER TABLE tenuto.migrations DROP COLUMN digest", "UPDATE tenuto.migrations SET digest = 'x' WHERE number = 1"],
+    ids=["without digests", "by another step"],
+)
+async def test_a_schema_that_no_release_has_made_is_refused_with_a_sentence(
+    database: PostgresDatabase, change: str
+) -> None:
+    """Its tables may have other columns: it would open, and every write of state would fail."""
+    await (await PostgresStore.open(database.app_url)).close()
+    await _ask(database.app_url, change)
+
+    with pytest.raises(Unavailable, match="from before the first release: begin with a new schema"):
         await PostgresStore.open(database.app_url)
 
 

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from tenuto.privacy import RedactionStream, Rule, Span, Type, detect, redact
-from tenuto.privacy.cards import passes_luhn
-from tenuto.privacy.identity import is_resident_id
+from tenuto.privacy.rules.cards import passes_luhn
+from tenuto.privacy.rules.identity import is_resident_id
 
 TABLE = {
     "user@example.com": "[REDACTED_EMAIL]",
@@ -206,3 +206,139 @@ def test_a_span_says_nothing_about_its_value() -> None:
     """User text reaches no log line: a span can be printed."""
     assert repr(detect("ann@example.com")) == repr([Span(0, 15, Type.EMAIL, Rule.EMAIL)])
     assert "ann" not in repr(detect("ann@example.com"))
+
+
+def test_an_address_at_the_beginning_of_a_line_is_found() -> None:
+    """What ends the line before it says nothing about it."""
+    assert redact("/etc/hosts\n10.136.86.4 db") == "/etc/hosts\n[REDACTED_IP] db"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "upgraded from 2.3.4.5 to 2.3.4.6",
+        "see section 3.2.1.4 and appendix 5.1.2.7",
+        "从 2.3.4.5升到2.3.4.6",
+        "800 - 555 - 1212 = -967",
+        "your one-time password is 482913",
+        "login flow: step1/step2",
+        "asst_abc123DEF456ghi789JKL012 called call_Zk9xV3u8Gm1q2w3e4r5t6y7u",
+        "boarding pass ABC1234, gate 12",
+    ],
+)
+def test_what_only_looks_like_a_value_stays(text: str) -> None:
+    """S1, S2."""
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("use Chelsea1905! as the new password", "Chelsea1905!"),
+        ("Turm_3344 ist mein Passwort", "Turm_3344"),
+        ("用Tiger2010这个密码登录", "Tiger2010"),
+        ("login: sam / Fjord!2020", "Fjord!2020"),
+        ("mo@example.com:Kebab*Friday7", "Kebab*Friday7"),
+        ("root:my$ql99@tcp(db.example.com:3306)/app", "my$ql99"),
+        ('{"name": "DB_PASSWORD", "value": "rabbit-1"}', "rabbit-1"),
+        ("what is the password?\nMango!Tree55", "Mango!Tree55"),
+        ("密码还是原来那个 Blau@2211", "Blau@2211"),
+    ],
+)
+def test_a_password_is_found_wherever_the_sentence_gives_it_away(text: str, value: str) -> None:
+    """Before its name, beside a user, in a field of its own, as an answer."""
+    assert ("SECRET", value) in found(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["grafana: Zk3p9QxVt7LmR2sWy8BnC4dF", "acme_secret_8sKd93jFh2Lq0PzXc7Vb", "server key Q7x2-8sKd93jFh2Lq0PzXc7VbNm"],
+)
+def test_a_key_of_a_provider_nobody_knows_is_found_by_its_surroundings(text: str) -> None:
+    assert [kind for kind, _ in found(text)] == ["API_KEY"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "still on 3.6.12.1, everybody else has 3.6.20",
+        "5.2.4.1 supersedes clause 5.2.3.9",
+        "2.6.1.3 vs version 2.6.2.0",
+        "is 11.0.22.7 the LTS?",
+        "6.3.1.2和6.3.1.4两个小节",
+        "鸿蒙 4.2.0.110 很卡",
+        "见表 2.2.1.3",
+    ],
+)
+def test_a_version_or_section_is_told_by_what_stands_around_it(text: str) -> None:
+    """Its words, and other numbers that begin like it."""
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("rolled version 2.6.1.8 out to 10.4.1.7", "10.4.1.7"),
+        ("主机表：10.4.1.7 正常", "10.4.1.7"),
+        ("router 198.51.100.3 has 2.6.1", "198.51.100.3"),
+        ("host 2.6.1.3 is not version 2.6.1.8", "2.6.1.3"),
+        ("ping10.4.1.7丢包", "10.4.1.7"),
+        ("ipv6：2001:db8:1:2:3:4:5:6", "2001:db8:1:2:3:4:5:6"),
+        ("node:2001:db8::31 is up", "2001:db8::31"),
+    ],
+)
+def test_an_address_beside_versions_and_behind_a_glued_word_is_found(text: str, value: str) -> None:
+    assert found(text) == [("IP", value)]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("SSN512-33-4455", "SSN"),
+        ("id11010519491231002X", "CN_ID"),
+        ("visa4242424242424242", "CARD"),
+        ("passportE12345678", "PASSPORT"),
+    ],
+)
+def test_a_number_glued_to_its_own_label_is_found(text: str, kind: str) -> None:
+    assert [name for name, _ in found(text)] == [kind]
+    assert found(text.replace(text.rstrip("0123456789-XE"), "build")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("110108199302141232/11010519491231002X", ["110108199302141232", "11010519491231002X"]),
+        ("11010519491231002X/110108199302141232", ["11010519491231002X", "110108199302141232"]),
+        ("512-33-4455/431-66-2290", ["512-33-4455", "431-66-2290"]),
+        ("4242424242424242/5425532650201468", ["4242424242424242", "5425532650201468"]),
+        ("pw changed from Otter_41 to Heron_52", ["Otter_41", "Heron_52"]),
+        ("密码从Otter_41改成Heron_52", ["Otter_41", "Heron_52"]),
+    ],
+)
+def test_both_of_two_values_are_found(text: str, values: list[str]) -> None:
+    assert [value for _, value in found(text)] == values
+
+
+@pytest.mark.parametrize("text", ["z***3@example.com", "j**n.d*e@example.org", "u•••r@example.net"])
+def test_a_masked_address_is_none(text: str) -> None:
+    assert redact(text) == text
+    assert redact("**ann@example.com**") == "**[REDACTED_EMAIL]**"
+
+
+def test_a_webhook_with_an_at_inside_is_one_find() -> None:
+    uuid = "1db64ce2-7875-29c1-3dca-0bffb0d3afb2"
+    text = f"https://example.webhook.office.com/webhookb2/{uuid}@{uuid}/IncomingWebhook/{uuid.replace('-', '')}/{uuid}"
+
+    assert redact(f"post to {text} please") == "post to [REDACTED_API_KEY] please"
+
+
+def test_a_private_key_block_ends_at_its_own_end() -> None:
+    """A block of another kind inside it, or a second one behind it, does not end or swallow it."""
+    first = (
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA\n-----END EC PRIVATE KEY-----\n-----END RSA PRIVATE KEY-----"
+    )
+    second = first.replace("RSA", "DSA")
+
+    assert redact(f"{first} and {second}") == "[REDACTED_PRIVATE_KEY] and [REDACTED_PRIVATE_KEY]"
+    assert redact("-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA\n(the end)").endswith("\n(the end)")

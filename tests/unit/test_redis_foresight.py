@@ -189,6 +189,33 @@ async def test_a_turn_that_nobody_disturbs_takes_ten_commands(pair: Pair, redis_
     assert ran == {"cmdstat_evalsha": 2, "cmdstat_hmget": 2, "cmdstat_zadd": 6, "cmdstat_hset": 2}
 
 
+async def test_variables_that_nobody_changed_do_not_travel_again(pair: Pair, redis_server: RedisServer) -> None:
+    """Every session that somebody chats in has some: title, assistant, language."""
+    here, there = pair
+    await talk(here, ANN, "s", "one", "two")
+    await here.patch(ANN, "s", Changes(context={"language": "en"}, attributes={"a": 1}, metadata={"m": [1, {"n": 2}]}))
+    before = commands(redis_server)
+
+    turn = await begin(here, ANN, "s", "three")
+    done = await here.finish_turn(turn, closing("four"))
+
+    assert commands(redis_server).get("cmdstat_hgetall") == before.get("cmdstat_hgetall")
+    held = (done.session.context, done.session.attributes, done.session.metadata)
+    assert held == ({"language": "en"}, {"a": 1}, {"m": [1, {"n": 2}]})
+    assert done.session == await there.get(ANN, "s")
+
+
+async def test_variables_that_another_process_changed_are_told(pair: Pair) -> None:
+    here, there = pair
+    await talk(here, ANN, "s", "one", "two")
+    await here.patch(ANN, "s", Changes(context={"language": "en"}))
+    await there.patch(ANN, "s", Changes(context={"language": "zh"}))
+
+    turn = await begin(here, ANN, "s", "three")
+
+    assert turn.session.context == {"language": "zh"}
+
+
 def commands(server: RedisServer) -> dict[str, int]:
     return {name: told["calls"] for name, told in server.info("commandstats").items() if "|" not in name}
 

@@ -10,6 +10,7 @@ from tenuto.errors import SessionCorrupt
 from tenuto.model import SessionQuery
 from tenuto.model.scope import session_key
 from tenuto.stores.redis import RedisStore
+from tenuto.stores.redis._records import FORMAT
 from tests.samples import ANN, BOB, batch, fresh, talk, texts
 from tests.servers import RedisServer
 
@@ -58,7 +59,7 @@ async def test_a_session_of_a_newer_release_is_left_alone(store: RedisStore) -> 
     await talk(store, ANN, "s", "hello", "hi")
     head = store.keys.session(session_key(ANN, "s"))[0]
     numbers = await store.link.call("HGET", head, "s", key=head)
-    newer = (2).to_bytes(8, "big") + numbers[8:]
+    newer = (FORMAT + 1).to_bytes(8, "big") + numbers[8:]
     await store.link.call("HSET", head, "s", newer, key=head)
 
     await store.evict(ANN, keep=0)

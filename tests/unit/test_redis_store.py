@@ -15,6 +15,7 @@ from tenuto.model.scope import session_key
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.redis._cluster import slot_of
 from tenuto.stores.redis._keys import Keys, shelves_of
+from tenuto.stores.redis._records import FORMAT
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, BOB, batch, begin, closing, fresh, once, opening, talk, texts
 from tests.servers import RedisCluster, RedisServer
@@ -304,7 +305,7 @@ async def test_a_key_of_another_type_is_damage_too(store: RedisStore) -> None:
 async def test_a_session_of_a_newer_release_is_left_alone(store: RedisStore) -> None:
     await talk(store, ANN, "s", "one", "two")
     head = store.keys.session(session_key(ANN, "s"))[0]
-    await store.link.call("HSET", head, "s", (2).to_bytes(8, "big") + bytes(300), key=head)
+    await store.link.call("HSET", head, "s", (FORMAT + 1).to_bytes(8, "big") + bytes(300), key=head)
 
     with pytest.raises(Unavailable, match="newer format"):
         await store.get(ANN, "s")

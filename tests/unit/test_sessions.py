@@ -32,9 +32,11 @@ from tenuto.model import (
     OpenTurn,
     Page,
     Producer,
+    Rewriting,
     Scope,
     SessionQuery,
     TurnState,
+    text_part,
 )
 from tenuto.model.policy import OnMissing, SessionPolicy, preset
 from tenuto.sessions import (
@@ -273,6 +275,28 @@ async def test_a_turn_stands_even_if_making_room_fails(caplog: pytest.LogCapture
     assert "were not evicted" in caplog.text
 
 
+async def test_a_caller_who_goes_while_room_is_made_leaves_the_session_free() -> None:
+    """The turn has begun by then: its lease must not stay with nobody, and its key takes it up again."""
+    making_room = asyncio.Event()
+
+    class Slow(MemoryStore):
+        async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+            making_room.set()
+            await asyncio.Event().wait()
+            raise AssertionError("nobody lets it go on")
+
+    sessions = Room(Slow()).sessions(max_sessions=1, on_missing=OnMissing.ADOPT)
+    gone = asyncio.create_task(sessions.begin(ANN, wish("Hello", "s", key="k")))
+    await making_room.wait()
+    gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+
+    again = await sessions.begin(ANN, wish("Hello", "s", key="k"))
+
+    assert (again.state, [message.text for message in again.words]) == (TurnState.RESUMED, ["Hello"])
+
+
 async def test_expiry_is_announced_once(room: Room, caplog: pytest.LogCaptureFixture) -> None:
     """B2, B15: an info line and an event for each swept session."""
     caplog.set_level("INFO")
@@ -306,6 +330,22 @@ async def test_every_change_and_a_deletion_are_announced(room: Room) -> None:
     await sessions.delete(ANN, "s")
 
     assert room.kinds() == [EventKind.CREATED, *[EventKind.UPDATED] * 3, EventKind.DELETED]
+
+
+async def test_a_rewriting_is_announced_and_may_be_longer_than_words_may() -> None:
+    room = Room()
+    sessions = room.sessions(max_message_bytes=1024)
+    turn = await sessions.begin(ANN, TurnRequest(words=(says("secret"),)))
+    session_id, message = turn.session.id, turn.words[0]
+    room.heard.clear()
+
+    marks = "[REDACTED_EMAIL] " * 100
+    await sessions.rewrite(ANN, session_id, Rewriting(messages=(replace(message, parts=(text_part(marks),)),)))
+
+    assert room.kinds() == [EventKind.UPDATED]
+    assert await texts(room.store, ANN, session_id) == [marks]
+    with pytest.raises(SessionNotFound):
+        await sessions.rewrite(BOB, session_id, Rewriting())
 
 
 async def test_a_listener_that_fails_harms_nobody(room: Room, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tenuto.errors import Invalid, SessionCorrupt, SessionNotFound, TurnLost, Unavailable
-from tenuto.model import Page, SessionQuery
+from tenuto.model import Page, Scope, SessionQuery
 from tenuto.stores.sqlite import SqliteStore
 from tests.clock import FakeClock
-from tests.samples import ACME, ANN, batch, begin, talk, texts
+from tests.samples import ACME, ANN, EVE, batch, begin, talk, texts
 from tests.samples import closing as closed
 
 SCRIBBLES = {
@@ -126,6 +126,16 @@ async def test_a_turn_whose_session_was_damaged_is_lost(store: SqliteStore) -> N
         await store.finish_turn(turn, closed("late"))
     with pytest.raises(TurnLost):
         await store.renew_turn(turn)
+
+
+@pytest.mark.parametrize("scribble", SCRIBBLES.values(), ids=SCRIBBLES.keys())
+async def test_the_list_of_spaces_shows_the_others(store: SqliteStore, scribble: str) -> None:
+    await talk(store, ANN, "s", "secret", "kept")
+    rows(store, scribble)
+    await talk(store, EVE, "s", "q", "a")
+    await talk(store, ANN, "later", "q", "a")
+
+    assert set(await store.spaces()) == {ACME, Scope(tenant="evil")}
 
 
 async def test_a_listing_shows_the_others(store: SqliteStore) -> None:

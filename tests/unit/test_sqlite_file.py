@@ -14,7 +14,7 @@ import pytest
 from tenuto.errors import InvalidSetting
 from tenuto.model import Page
 from tenuto.stores.sqlite import SqliteStore
-from tenuto.stores.sqlite._schema import APPLICATION_ID, MIGRATIONS
+from tenuto.stores.sqlite._schema import APPLICATION_ID, FORMAT, UNRELEASED
 from tests.samples import ANN, batch, texts
 
 
@@ -77,10 +77,25 @@ async def test_a_file_of_a_newer_release_is_refused_untouched(tmp_path: Path) ->
     path = tmp_path / "sessions.db"
     await (await SqliteStore.open(path)).close()
     with closing(sqlite3.connect(path)) as db:
-        db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+        db.execute(f"PRAGMA user_version = {FORMAT + 1}")
     before = path.read_bytes()
 
-    with pytest.raises(InvalidSetting, match=f"format {len(MIGRATIONS) + 1}, and this release .* {len(MIGRATIONS)}"):
+    with pytest.raises(InvalidSetting, match=f"format {FORMAT + 1}, and this release .* {FORMAT}"):
+        await SqliteStore.open(path)
+
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("version", range(1, UNRELEASED + 1))
+async def test_a_file_from_before_the_first_release_is_refused_untouched(tmp_path: Path, version: int) -> None:
+    """Its tables have other columns: it would open, and every write of state would fail."""
+    path = tmp_path / "sessions.db"
+    await (await SqliteStore.open(path)).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {version}")
+    before = path.read_bytes()
+
+    with pytest.raises(InvalidSetting, match=f"format {version}, from before the first release"):
         await SqliteStore.open(path)
 
     assert path.read_bytes() == before
@@ -116,7 +131,7 @@ async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
         await store.append(ANN, "s", batch("hello"))
 
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+        assert db.execute("PRAGMA user_version").fetchone() == (FORMAT,)
         assert db.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
 
 

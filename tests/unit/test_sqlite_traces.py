@@ -15,7 +15,7 @@ import pytest
 from tenuto.model import OpenTurn
 from tenuto.model.trace import Trace, trace_id
 from tenuto.stores.sqlite import SqliteStore
-from tenuto.stores.sqlite._schema import APPLICATION_ID, MIGRATIONS
+from tenuto.stores.sqlite._schema import APPLICATION_ID, MIGRATIONS, UNRELEASED
 from tests.clock import FakeClock
 from tests.samples import ANN, SENT_AT, batch, begin, closing, talk, texts
 
@@ -115,7 +115,7 @@ async def test_a_file_from_before_traces_is_brought_up_to_date(tmp_path: Path) -
     with closed(sqlite3.connect(path)) as db, db:
         for statement in MIGRATIONS[0].statements:
             db.execute(statement)
-        db.execute("PRAGMA user_version = 1")
+        db.execute(f"PRAGMA user_version = {UNRELEASED + 1}")
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
     async with await SqliteStore.open(path) as store:

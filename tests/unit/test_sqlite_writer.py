@@ -33,7 +33,7 @@ async def writer(path: Path) -> AsyncIterator[Writer]:
 
 
 def note(txn: Transaction, text: str) -> str:
-    txn.execute("INSERT INTO state VALUES (x'00', ?, x'31', 1)", (text,))
+    txn.execute("INSERT INTO state VALUES (x'00', ?, x'31', 1, x'00')", (text,))
     txn.changed.append(text.encode().ljust(16))
     return text
 
@@ -135,7 +135,7 @@ async def test_a_full_file_refuses_only_what_does_not_fit(writer: Writer, path: 
         txn.execute(f"PRAGMA max_page_count = {pages + 4}")
 
     def stuff(txn: Transaction) -> None:
-        txn.execute("INSERT INTO state VALUES (x'01', 'big', zeroblob(1000000), 1)")
+        txn.execute("INSERT INTO state VALUES (x'01', 'big', zeroblob(1000000), 1, x'01')")
 
     await writer.run(limit)
     results = await asyncio.gather(

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.errors import KeyNotFound, VersionConflict
-from tenuto.model import StateEntry
+from tenuto.model import Scope, StateEntry
 from tenuto.model.scope import SYSTEM, outside_tenant
 from tenuto.model.values import Json, Value, checked_id, checked_text
 from tenuto.ports import Clock, StateStore
@@ -32,10 +32,14 @@ _NO_HASH: Final = sha256(b"").hexdigest()
 
 
 class KeyRole(StrEnum):
-    """What a key may do: act for its own user or tenant, or (`admin`) for any user of its tenant and as operator."""
+    """What a key may do: act for its own user or tenant, or (`admin`) for any user of its tenant and as operator.
+
+    `privacy.reveal` is a member who may also see what stands behind the marks of pseudonyms; an admin may not.
+    """
 
     MEMBER = "member"
     ADMIN = "admin"
+    REVEAL = "privacy.reveal"
 
 
 class ApiKey(Value, frozen=True, kw_only=True):
@@ -126,6 +130,22 @@ class ApiKeys:
             except VersionConflict:
                 continue
             return revoked
+
+    async def forget_user(self, scope: Scope) -> int:
+        """Revoke every key bound to the scope's user and forget whose it was; tells how many there were.
+
+        The records stay: without any the door would stand open.
+        """
+        total = 0
+        async for entry in self._entries():
+            record = _decoded(entry)
+            if record is None or (record.key.tenant, record.key.user) != (scope.tenant, scope.user):
+                continue
+            revoked_at = record.key.revoked_at or self._clock()
+            nobody = replace(record.key, user=None, name="", role=KeyRole.MEMBER, revoked_at=revoked_at)
+            await self._write(replace(record, key=nobody), if_version=entry.version)
+            total += 1
+        return total
 
     async def list(self, tenant: str | None = None) -> tuple[ApiKey, ...]:
         """All keys, revoked ones too, oldest first; those of one tenant when it is named."""

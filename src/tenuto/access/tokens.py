@@ -105,7 +105,8 @@ class Tokens:
 
     def _caller(self, claims: JsonObject) -> Caller:
         policy = self._policy
-        role = _role(claims.get(policy.role_claim))
+        roles = _roles(claims.get(policy.role_claim))
+        role = next((role for role in (KeyRole.ADMIN, KeyRole.REVEAL) if role in roles), KeyRole.MEMBER)
         user = _claimed(claims, policy.user_claim)
         if user is None and role is not KeyRole.ADMIN:
             # A member's token that names nobody would speak for the whole tenant.
@@ -118,6 +119,8 @@ class Tokens:
             site=_claimed(claims, policy.site_claim),
             user=user,
             role=role,
+            # A token may carry several roles, so an admin's can reveal as well; by its own role an admin cannot.
+            reveals=KeyRole.REVEAL in roles,
         )
 
     def _read_key(self) -> str | bytes | None:
@@ -156,9 +159,8 @@ class Tokens:
             _log.error("the key set cannot be read again, the old keys stay in use: %s", exc)
 
 
-def _role(claim: Any) -> KeyRole:
-    roles = claim if isinstance(claim, list) else [claim]
-    return KeyRole.ADMIN if KeyRole.ADMIN in roles else KeyRole.MEMBER
+def _roles(claim: Any) -> list[Any]:
+    return claim if isinstance(claim, list) else [claim]
 
 
 def _claimed(claims: JsonObject, name: str) -> str | None:

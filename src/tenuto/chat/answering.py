@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -20,7 +20,7 @@ from tenuto.model import Role, Usage, text_part, tool_call, tool_result
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.talk import Asking, Called, Ended, Said, ToolCall, ToolResult
 from tenuto.model.values import JsonObject
-from tenuto.ports import Chained, ChatModel, Tool
+from tenuto.ports import ChatModel, Tool
 
 # What is left of a tool's output when the prompt is full.
 _LEAST_OUTPUT: Final = 16
@@ -100,7 +100,8 @@ class Answering:
         """One request: its words and the tools it calls for."""
         said: list[str] = []
         calls: list[ToolCall] = []
-        with self.steps.step("model"), self._charging(said, calls):
+        before = self.answer.input_tokens
+        with self.steps.step("model"):
             try:
                 async with (
                     asyncio.timeout(self._patience()) as deadline,
@@ -114,35 +115,37 @@ class Answering:
                                 calls.append(call)
                             case Ended():
                                 self.answer.add(event)
-            except TimeoutError:
-                raise ModelTimeout(self.model.name) from None
+            except BaseException as ended:
+                if (said or calls) and self.answer.input_tokens == before:
+                    self._charge("".join(said))
+                if isinstance(ended, TimeoutError):
+                    raise ModelTimeout(self.model.name) from None
+                raise
         return "".join(said), calls
 
-    @contextmanager
-    def _charging(self, said: list[str], calls: list[ToolCall]) -> Iterator[None]:
+    def _charge(self, said: str) -> None:
         """Count what a round cost that broke off after its first word: it is charged for, and nobody says how much."""
-        before = self.answer.input_tokens
-        try:
-            yield
-        except BaseException:
-            if (said or calls) and self.answer.input_tokens == before:
-                self.answer.input_tokens += self.prompt
-                self.answer.output_tokens += self.counter.count("".join(said))
-            raise
+        self.answer.input_tokens += self.prompt
+        self.answer.output_tokens += self.counter.count(said)
 
     def _patience(self) -> float:
-        links = self.model.links if isinstance(self.model, Chained) else 0
+        # Asked by name: whether a model is `Chained` takes the runtime longer to find out than the rest of a round.
+        links: int = getattr(self.model, "links", 0)
         return (self.timeout * max(1, links) + (_GRACE if links else timedelta(0))).total_seconds()
 
     async def _say(self, text: str, deadline: asyncio.Timeout) -> str:
         text = sound(text)
         if text:
             self.answer.text += text
-            began = asyncio.get_running_loop().time()
-            await self.emit(Said(text=text))
+            if deadline.expired():
+                # A model that was told to stop, and goes on.
+                raise TimeoutError
+            now = asyncio.get_running_loop().time
+            left = (deadline.when() or 0) - now()
             # A reader who takes their time costs the model none of its own.
-            waited = asyncio.get_running_loop().time() - began
-            deadline.reschedule((deadline.when() or 0) + waited)
+            deadline.reschedule(None)
+            await self.emit(Said(text=text))
+            deadline.reschedule(now() + left)
         return text
 
     async def _serve(self, asking: Asking, said: str, calls: list[ToolCall]) -> Asking:

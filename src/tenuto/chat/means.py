@@ -10,9 +10,10 @@ from typing import Protocol, TypeAlias
 from tenuto.assistants import Assistants
 from tenuto.chat.spending import Spending
 from tenuto.chat.timing import Span, no_span
+from tenuto.model import Scope, Session
 from tenuto.model.talk import TurnEnded
 from tenuto.model.trace import Trace
-from tenuto.model.values import Value
+from tenuto.model.values import Json, Value
 from tenuto.ports import ChatModel, Clock, TraceStore
 from tenuto.sessions import Sessions
 
@@ -30,6 +31,56 @@ class Afterwards(Protocol):
     async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
         """Wait until so many messages can be stored without pushing out any that no summary covers."""
         ...
+
+
+class Screening(Protocol):
+    """The privacy policy, as a turn meets it before anything is stored."""
+
+    @property
+    def degraded(self) -> bool:
+        """Whether part of what finds private data does not answer."""
+        ...
+
+    async def admit(self, scope: Scope, text: str) -> None:
+        """Refuse words that may be neither stored nor shown to a model.
+
+        Raises:
+            PrivateData: a policy blocks what is in them.
+        """
+        ...
+
+    def for_title(self, scope: Scope, text: str) -> str:
+        """A text that a title may be made of."""
+        ...
+
+    def own_words(self, scope: Scope, text: str) -> str:
+        """A text that somebody gave us for a prompt; what looks like a mark of ours in it shall open nothing."""
+        ...
+
+    async def recalled(self, session: Session, value: Json) -> Json:
+        """A value of the session's own, with what its marks stand for."""
+        ...
+
+
+class Unscreened:
+    """Lets every word pass."""
+
+    degraded = False
+
+    async def admit(self, scope: Scope, text: str) -> None:
+        """Everybody may say everything."""
+
+    def for_title(self, scope: Scope, text: str) -> str:
+        """As it is."""
+        return text
+
+    def own_words(self, scope: Scope, text: str) -> str:
+        """As it is."""
+        return text
+
+    async def recalled(self, session: Session, value: Json) -> Json:
+        """As it is."""
+        return value
 
 
 class ChatLimits(Value, frozen=True, kw_only=True):
@@ -51,6 +102,7 @@ class Means:
     spending: Spending
     clock: Clock
     afterwards: Afterwards
+    screen: Screening = field(default_factory=Unscreened)
     titles_by_model: bool = False
     limits: ChatLimits = field(default_factory=ChatLimits)
     span: Span = no_span

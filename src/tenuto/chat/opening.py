@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, in_language
+from tenuto.chat.going_back import ONCE, GoingBack, mark_of, refuse_taken_back, unsaid
+from tenuto.chat.holding import guarded, let_go
 from tenuto.chat.means import Means
+from tenuto.chat.partners import Partner, Partners, noted, resolved
 from tenuto.chat.request import ChatRequest
 from tenuto.context import Counter, has_relevant_history, language_of, materials_of, profile_text
 from tenuto.context.summaries import summary_in, talk_in
-from tenuto.errors import MessageNotFound, NothingToAnswer, SessionNotFound, TenutoError, Unavailable
+from tenuto.errors import (
+    AssistantNotFound,
+    NothingToAnswer,
+    Sealed,
+    SessionNotFound,
+    TakenBack,
+    TurnLost,
+    Unavailable,
+)
 from tenuto.model import (
-    Closing,
     Draft,
     Message,
     NewSession,
@@ -28,9 +38,9 @@ from tenuto.model import (
     TurnState,
     text_part,
 )
-from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset
+from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, SessionPolicy
 from tenuto.model.prompt import Language, Materials
-from tenuto.model.talk import Persona, ToolTurn, TurnEnded
+from tenuto.model.talk import Persona, Summary, ToolTurn, TurnEnded
 from tenuto.model.trace import trace_id
 from tenuto.model.values import JsonObject
 from tenuto.sessions import TurnRequest, fresh_id
@@ -42,7 +52,7 @@ from tenuto.sessions.waiting import uncut
 _WINDOW: Final = 40
 _MOST: Final = 500
 _PROFILE: Final = "profile"
-_Done = TypeVar("_Done")
+_LANGUAGES: Final = {language.value: language for language in Language}
 _log = logging.getLogger(__name__)
 
 
@@ -97,68 +107,131 @@ class Opener:
         self._assistants = means.assistants
         self._spending = means.spending
         self._clock = means.clock
+        self._screen = means.screen
+        self._back = GoingBack(means.sessions)
+        self._partners = Partners()
         self._counter = Counter()
 
     async def begin(self, scope: Scope, request: ChatRequest) -> Begun:
         """Find assistant and session, store the words, bring what was said before."""
-        assistant = await self._assistant(scope, request)
-        persona = assistant.persona(request.persona)
+        await self._screen.admit(scope, request.text)
+        guess = self._guess(scope, request)
+        begun = await self._begin(scope, request, guess) if guess is not None else None
+        if begun is None:
+            begun = await self._begin(scope, request)
+        assert begun is not None, "only a guess can be wrong"
+        if begun.turn is not None and begun.turn.state is not TurnState.FINISHED:
+            # With its end the turn notes whom it was with; until then, and should that fail, this is a guess.
+            self._partners.remember(scope, begun.session_id, Partner(begun.assistant.name, begun.scope.persona))
+        return begun
+
+    async def _begin(self, scope: Scope, request: ChatRequest, guess: Partner | None = None) -> Begun | None:
+        """Begin with a partner that was guessed, `None` when that was wrong; without a guess, find it out first."""
+        caller = scope
+        last = guess if guess is not None else await self._last(scope, request)
+        assistant, persona = self._partner(request, last)
         if persona is not None:
             scope = replace(scope, persona=persona.id)
         if not assistant.remembers:
             await self._spending.check_tenant(scope)
             return self._without_memory(scope, request, assistant, persona)
         try:
-            turn = await self._opened(scope, request, assistant)
+            turn = await self._opened(scope, request, assistant, must_exist=guess is not None)
+        except SessionNotFound:
+            if guess is None:
+                raise
+            self._partners.forget(caller, request.session_id or "")
+            return None
+        except Sealed:
+            raise
         except Unavailable:
             if assistant.policies.sessions.on_store_down is not OnStoreDown.STATELESS:
                 raise
             _log.warning("the store is away: answering without memory")
             return self._without_memory(scope, request, assistant, persona)
+        if guess is not None and self._is_wrong(guess, request, turn.session):
+            await self._unsay(turn)
+            return None
         if turn.state is TurnState.FINISHED:
-            return self._begun(request, assistant, persona, turn)
-        return await self._guarded(turn, self._loaded(request, assistant, persona, turn))
+            return self._begun(request, assistant, persona, turn, turn.session.window_start, None)
+        turn, persona = _said_to(turn, assistant, persona)
+        return await guarded(self._sessions, turn, self._loaded(request, assistant, persona, turn))
 
     async def _loaded(
         self, request: ChatRequest, assistant: Assistant, persona: Persona | None, turn: OpenTurn
     ) -> Begun:
-        history = await self._history(turn, assistant)
-        return self._begun(request, assistant, persona, replace(turn, window=history))
+        start = _window_start(turn, assistant)
+        summary = summary_in(turn.window, start)
+        history = await self._history(turn, assistant, max(summary.through + 1 if summary is not None else 1, start))
+        if history is not turn.window:
+            turn, summary = replace(turn, window=history), summary_in(history, start)
+        return await self._unveiled(self._begun(request, assistant, persona, turn, start, summary))
 
-    async def _guarded(self, turn: OpenTurn, work: Coroutine[Any, Any, _Done]) -> _Done:
-        """Do what belongs to a begun turn; when it fails the session is given free."""
+    async def _unveiled(self, begun: Begun) -> Begun:
+        """The turn with what its own marks stand for where tools read them, and without marks that were typed."""
+        asked, materials = begun.asked, begun.materials
+        if asked.state and asked.session is not None:
+            asked = replace(asked, state=await self._screen.recalled(asked.session, asked.state))
+        if materials.preferences:
+            preferences = self._screen.own_words(begun.scope, materials.preferences)
+            materials = replace(materials, preferences=preferences)
+        return dataclasses.replace(begun, asked=asked, materials=materials)
+
+    def _guess(self, scope: Scope, request: ChatRequest) -> Partner | None:
+        """Whom the session talked to last, where it must be known and is remembered. Going back is worth a look."""
+        if request.session_id is None or request.regenerate or request.edit is not None or self._clear(request):
+            return None
+        return self._partners.guess(scope, request.session_id)
+
+    def _is_wrong(self, guess: Partner, request: ChatRequest, session: Session) -> bool:
+        last = noted(session)
         try:
-            return await work
-        except BaseException:
-            await uncut(self._let_go(turn))
-            raise
+            return last != guess and self._partner(request, last) != self._partner(request, guess)
+        except AssistantNotFound:
+            # The character that was asked for is one of the assistant that was guessed, and of no other.
+            return True
 
-    async def _let_go(self, turn: OpenTurn) -> None:
-        try:
-            await self._sessions.finish(turn, Closing(abandoned=True))
-        except TenutoError as failed:
-            _log.info("a turn could not be given up: %s", failed.code)
+    async def _unsay(self, turn: OpenTurn) -> None:
+        """Take back words that were said to the wrong partner: somebody else has changed it since it was seen."""
+        self._partners.forget(turn.scope, turn.session.id)
+        if turn.state is TurnState.FINISHED or await guarded(self._sessions, turn, unsaid(self._sessions, turn)):
+            return
+        await uncut(let_go(self._sessions, turn))
+        if turn.state is TurnState.OPENED:
+            # Said once more, they would be said twice.
+            raise TurnLost(turn.session.id, turn.id)
 
-    async def _assistant(self, scope: Scope, request: ChatRequest) -> Assistant:
-        """The one asked for; else the one the session talks to; else the default."""
-        if request.assistant is not None or request.session_id is None:
-            return self._assistants.find(request.assistant)
-        session = await self._head(scope, request.session_id)
-        known = session.metadata.get("assistant") if session is not None else None
-        return self._assistants.find(known if known in self._assistants.names else None)
+    def _clear(self, request: ChatRequest) -> bool:
+        """Whether the request says itself who is meant."""
+        if request.assistant is None:
+            return False
+        return request.persona is not None or len(self._assistants.find(request.assistant).personas) < 2
+
+    async def _last(self, scope: Scope, request: ChatRequest) -> Partner:
+        return noted(None if self._clear(request) else await self._head(scope, request.session_id))
+
+    def _partner(self, request: ChatRequest, last: Partner) -> tuple[Assistant, Persona | None]:
+        """Assistant and character: those asked for; else those the session last talked to; else the default."""
+        return resolved(self._assistants, Partner(request.assistant, request.persona), last)
 
     async def _head(self, scope: Scope, session_id: str | None) -> Session | None:
         if session_id is None:
             return None
         try:
             return await self._sessions.get(scope, session_id)
+        except Sealed:
+            raise
         except (SessionNotFound, Unavailable):
             # What that means is for the turn's beginning to say, by the assistant's policy.
             return None
 
-    async def _opened(self, scope: Scope, request: ChatRequest, assistant: Assistant) -> OpenTurn:
-        words = self._words(scope, request)
-        refuse_unsound(words, assistant.policies.sessions)
+    async def _opened(
+        self, scope: Scope, request: ChatRequest, assistant: Assistant, *, must_exist: bool = False
+    ) -> OpenTurn:
+        words, policy = self._words(scope, request), assistant.policies.sessions
+        refuse_unsound(words, policy)
+        if must_exist and policy.on_missing is not OnMissing.ERROR:
+            policy = replace(policy, on_missing=OnMissing.ERROR)
         if request.key is None:
             # With a key the reply may be there already, and costs nothing to bring.
             await self._spending.check(scope, lambda: self._head(scope, request.session_id))
@@ -168,23 +241,35 @@ class Opener:
             key=request.key,
             fingerprint=request.fingerprint,
             window=_loaded_with(assistant.policies.context),
-            new=_new(request, assistant) if _may_be_new(request, assistant) else None,
-            policy=assistant.policies.sessions,
+            new=self._new(scope, request, assistant) if _may_be_new(request, policy) else None,
+            policy=policy,
         )
         if request.regenerate or request.edit is not None:
-            answered = await self._rewound(scope, request, wish)
+            answered = await self._back.rewound(scope, request, wish)
             if answered is not None:
                 return answered
         turn = await self._sessions.begin(scope, wish)
         if turn.state is not TurnState.FINISHED:
-            await self._guarded(turn, self._check_again(turn))
+            await guarded(self._sessions, turn, self._check_again(turn, request.key))
         return turn
 
-    async def _check_again(self, turn: OpenTurn) -> None:
+    def _new(self, scope: Scope, request: ChatRequest, assistant: Assistant) -> NewSession:
+        context: JsonObject = {_PROFILE: request.profile} if request.profile else {}
+        metadata = {"assistant": assistant.name, **({"persona": scope.persona} if scope.persona is not None else {})}
+        new = NewSession(metadata=metadata, context=context)
+        said = self._screen.for_title(scope, request.text)
+        return named(new, said, request.language or language_of(request.text))
+
+    async def _check_again(self, turn: OpenTurn, key: str | None) -> None:
         """What could only be seen with the session in hand; a turn that ran meanwhile may have spent the rest."""
+        try:
+            refuse_taken_back(turn.session, key)
+        except TakenBack:
+            await unsaid(self._sessions, turn)
+            raise
         self._spending.budgets.check_session(turn.session)
         await self._spending.check_tenant(turn.scope)
-        if not turn.words and not any(message.role is Role.USER for message in turn.window):
+        if not turn.words and not _awaits_answer(turn.window):
             raise NothingToAnswer
 
     def _words(self, scope: Scope, request: ChatRequest) -> tuple[Draft, ...]:
@@ -197,72 +282,36 @@ class Opener:
             parts=(text_part(request.text),),
             speaker=scope.user,
             persona=scope.persona,
-            metadata={"key": request.key} if request.key is not None and request.edit is not None else {},
+            tokens=self._counter.count(request.text),
+            metadata={ONCE: mark_of(request.key)} if request.key is not None else {},
         )
-        return (self._counter.counted(draft),)
+        return (draft,)
 
-    async def _rewound(self, scope: Scope, request: ChatRequest, wish: TurnRequest) -> OpenTurn | None:
-        """Take back what the new answer, or the new words, shall replace.
-
-        First the session is taken, so that a running turn is waited for and not cut off; taking words back then gives
-        it free again. A key that was answered before brings its turn, and nothing is taken back again.
-        """
-        assert request.session_id is not None
-        held = await self._sessions.begin(scope, _without_words(wish, request))
-        if held.state is TurnState.FINISHED:
-            return held
-        cut = await self._guarded(held, self._cut(scope, request))
-        if cut is None:
-            await self._let_go(held)
-        else:
-            await self._guarded(held, self._sessions.truncate(scope, request.session_id, cut))
-        return None
-
-    async def _cut(self, scope: Scope, request: ChatRequest) -> int | None:
-        """After which message to cut; `None` when this key has done so before."""
-        assert request.session_id is not None
-        page = await self._sessions.messages(scope, request.session_id, Page(limit=_MOST))
-        if request.edit is None:
-            last = next((message.seq for message in reversed(page.messages) if message.role is Role.USER), None)
-            if last is None:
-                raise NothingToAnswer
-            return last
-        if request.key is not None and any(m.metadata.get("key") == request.key for m in page.messages):
-            return None
-        return await self._editable(scope, page.session, request.edit)
-
-    async def _editable(self, scope: Scope, session: Session, seq: int) -> int:
-        if not 1 <= seq <= session.last_seq:
-            raise MessageNotFound(seq)
-        page = await self._sessions.messages(scope, session.id, Page(limit=1, after=seq - 1))
-        found = page.messages[0] if page.messages else None
-        if found is None:
-            # Taken back before, by a request that went no further.
-            return seq - 1
-        theirs = None not in (scope.user, found.speaker) and found.speaker != scope.user
-        if found.seq != seq or found.role is not Role.USER or theirs:
-            raise MessageNotFound(seq)
-        return seq - 1
-
-    async def _history(self, turn: OpenTurn, assistant: Assistant) -> tuple[Message, ...]:
-        """The talk the prompt may show: what came with the turn, and more where the summary begins further back."""
+    async def _history(self, turn: OpenTurn, assistant: Assistant, begins: int) -> tuple[Message, ...]:
+        """The talk the prompt may show: what came with the turn, and more where open talk begins further back."""
         window = turn.window
         if not window or turn.session.messages <= len(window):
             return window
-        start = _window_start(turn, assistant)
-        summary = summary_in(window, start)
-        begins = max(summary.through + 1 if summary is not None else 1, start)
         if window[0].seq <= begins or not _wants_more(window, assistant):
             return window
         page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST, before=window[0].seq))
         return (*page.messages, *window)
 
-    def _begun(self, request: ChatRequest, assistant: Assistant, persona: Persona | None, turn: OpenTurn) -> Begun:
+    def _begun(
+        self,
+        request: ChatRequest,
+        assistant: Assistant,
+        persona: Persona | None,
+        turn: OpenTurn,
+        start: int,
+        summary: Summary | None,
+    ) -> Begun:
         session = turn.session
-        talk = replace(turn, window=talk_in(turn.window))
-        materials = replace(materials_of(talk, ""), window_start=_window_start(turn, assistant))
+        materials = materials_of(replace(turn, window=talk_in(turn.window)), "", counted=_counted(request, turn))
         language = _language(request, session, materials.question)
-        materials = _completed(materials, assistant, persona, session, turn.window, language, request.profile)
+        # A summary tells of every character's turns, and one of them shall not know the others'.
+        told = summary if not assistant.isolated else None
+        materials = _completed(materials, assistant, persona, session, start, told, language, request.profile)
         asked = ToolTurn(
             scope=turn.scope,
             session=session,
@@ -321,30 +370,27 @@ class Opener:
         )
 
 
-def _without_words(wish: TurnRequest, request: ChatRequest) -> TurnRequest:
-    """A turn that only takes the session; for another answer it is the turn itself, so its key counts."""
-    return replace(wish, words=(), new=None, key=wish.key if request.regenerate else None)
-
-
 def _completed(
     materials: Materials,
     assistant: Assistant,
     persona: Persona | None,
     session: Session,
-    window: tuple[Message, ...],
+    start: int,
+    summary: Summary | None,
     language: Language,
     profile: JsonObject,
 ) -> Materials:
     """The turn's own materials, and what assistant and session add to them."""
-    # A summary tells of every character's turns, and one of them shall not know the others'.
-    summary = summary_in(window, materials.window_start) if not assistant.isolated else None
     known = {**_profile(session), **profile}
     names = {each.id: in_language(each.names, language) for each in assistant.personas.values()}
     return replace(
         materials,
         system=assistant.system_for(persona, language),
+        window_start=start,
         summary=summary.text if summary is not None else "",
         covered=summary.through if summary is not None else 0,
+        covered_since=summary.since if summary is not None else 1,
+        covered_messages=summary.messages if summary is not None else 0,
         preferences=profile_text(known, language) if known else "",
         relevant=has_relevant_history(materials.question, materials.history, threshold=assistant.relevance)
         or (summary is not None and assistant.relevance <= 0),
@@ -352,6 +398,26 @@ def _completed(
         language=language,
         names={name: shown for name, shown in names.items() if shown},
     )
+
+
+def _said_to(turn: OpenTurn, assistant: Assistant, persona: Persona | None) -> tuple[OpenTurn, Persona | None]:
+    """A turn and who answers in it. Taken up again, it is the one its words were said to, whoever has spoken since."""
+    meant = turn.words[0].persona if turn.state is TurnState.RESUMED and turn.words else None
+    if meant is None or meant == turn.scope.persona or meant not in assistant.personas:
+        return turn, persona
+    return replace(turn, scope=replace(turn.scope, persona=meant)), assistant.persona(meant)
+
+
+def _awaits_answer(window: tuple[Message, ...]) -> bool:
+    """Whether the user spoke last. While an old answer is taken back others may come in between, and be answered."""
+    talk = talk_in(window)
+    return bool(talk) and talk[-1].role is Role.USER
+
+
+def _counted(request: ChatRequest, turn: OpenTurn) -> int:
+    """The tokens of words that this very turn has counted; counts that were stored before may be anybody's."""
+    own = turn.state is TurnState.OPENED and bool(turn.words) and turn.words[0].text == request.text
+    return turn.words[0].tokens if own else 0
 
 
 def _window_start(turn: OpenTurn, assistant: Assistant) -> int:
@@ -390,8 +456,8 @@ def _own(history: tuple[Message, ...], assistant: Assistant, persona: str | None
 def _language(request: ChatRequest, session: Session, question: str) -> Language:
     """The language of the prompt's own words: the conversation's first, so that the prompt's beginning stays."""
     known = session.context.get("language")
-    if known in (Language.ENGLISH, Language.CHINESE):
-        return Language(known)
+    if isinstance(known, str) and known in _LANGUAGES:
+        return _LANGUAGES[known]
     return request.language or language_of(question)
 
 
@@ -400,14 +466,8 @@ def _spoken(question: str, usual: Language) -> Language:
     return language_of(question) if any(character.isalpha() for character in question) else usual
 
 
-def _may_be_new(request: ChatRequest, assistant: Assistant) -> bool:
-    return request.session_id is None or assistant.policies.sessions.on_missing is not OnMissing.ERROR
-
-
-def _new(request: ChatRequest, assistant: Assistant) -> NewSession:
-    context: JsonObject = {_PROFILE: request.profile} if request.profile else {}
-    new = NewSession(metadata={"assistant": assistant.name}, context=context)
-    return named(new, request.text, request.language or language_of(request.text))
+def _may_be_new(request: ChatRequest, policy: SessionPolicy) -> bool:
+    return request.session_id is None or policy.on_missing is not OnMissing.ERROR
 
 
 def _loaded_with(context: ContextPolicy) -> int:

@@ -7,15 +7,16 @@ from typing import TypeAlias
 from tenuto.errors import Invalid
 from tenuto.model.prompt import Language, Manifest
 from tenuto.model.talk import Said
-from tenuto.model.values import JsonObject, Value, checked_text
+from tenuto.model.values import JsonObject, Value, checked_json, checked_text
 
 
 class ChatRequest(Value, frozen=True, kw_only=True):
     """Somebody's words for an assistant.
 
     Without a session id a talk begins, the same one for the same `key`; without an assistant the session's own goes
-    on, or the default one begins. `regenerate` answers the last words anew, `edit` takes back everything from the
-    message of that sequence number on and says `text` instead. `profile` tells what is known of the user.
+    on, or the default one begins, and without a persona the character that the session last talked to. `regenerate`
+    answers the last words anew, `edit` takes back everything from the message of that sequence number on and says
+    `text` instead. `profile` tells what is known of the user.
     """
 
     text: str = ""
@@ -31,6 +32,8 @@ class ChatRequest(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         checked_text(self.text, "the message")
+        if self.profile:
+            checked_json(self.profile, "profile")
         if self.regenerate and self.edit is not None:
             raise Invalid("answer anew or edit, not both")
         if (self.regenerate or self.edit is not None) and self.session_id is None:
@@ -45,7 +48,7 @@ class Reply(Value, frozen=True, kw_only=True):
     """The answer, and how it came to be.
 
     `repeated` says that this key was answered before and nothing was done again. `degraded` names what the answer had
-    to do without: `store` (it is not kept), `fallback_model`, `tools`.
+    to do without: `store` (it is not kept), `fallback_model`, `tools`, `detector` (of private data).
     """
 
     session_id: str

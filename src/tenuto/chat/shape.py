@@ -76,6 +76,7 @@ def trace_json(trace: Trace) -> JsonObject:
         "tools": [tool_json(run) for run in trace.tools],
         "steps": trace.steps,
         "data": trace.data,
+        "redacted": trace.redacted,
         "context": manifest_json(trace.manifest) if trace.manifest is not None else None,
     }
 

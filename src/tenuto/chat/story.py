@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Final
 
 from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, Assistants
+from tenuto.chat.audience import Audience, Reader, Unheard
 from tenuto.chat.means import Means, Observer
 from tenuto.chat.opening import Begun, Opener
 from tenuto.chat.request import Answered, ChatEvent, ChatRequest, Reply, Started
 from tenuto.chat.timing import Steps
-from tenuto.chat.toolbox import Emit
 from tenuto.chat.turn import Turn, reply_of
 from tenuto.logs import bound
 from tenuto.model import Scope, TurnState
 from tenuto.ports import ChatModel
-
-_QUEUED: Final = 64
 
 
 class Chat:
@@ -52,9 +49,10 @@ class Chat:
             SessionBusy: another turn still ran when the wait was over.
             BudgetExhausted: session or tenant have spent what they may; no model was asked.
             ModelFailed: no model answered. The words stay stored, and the same key tries again.
+            TakenBack: this key was answered, and an edit or a new answer has replaced what it brought.
             TurnLost: the session was reset, truncated or deleted meanwhile, or another turn took over.
         """
-        return await self._turn(scope, request, _silently)
+        return await self._turn(scope, request, Unheard())
 
     async def stream(self, scope: Scope, request: ChatRequest) -> AsyncIterator[ChatEvent]:
         """Answer, event by event, the last one `Answered`. Closing the iterator cancels the turn and keeps the words.
@@ -62,19 +60,17 @@ class Chat:
         Raises:
             TenutoError: as in `take_turn`.
         """
-        events: asyncio.Queue[ChatEvent | None] = asyncio.Queue(maxsize=_QUEUED)
+        reader = Reader()
 
         async def work() -> None:
             try:
-                await events.put(Answered(reply=await self._turn(scope, request, events.put)))
+                await reader.tell(Answered(reply=await self._turn(scope, request, reader)))
             finally:
-                # Room or not, the reader must learn that this is the end.
-                with contextlib.suppress(asyncio.QueueFull):
-                    events.put_nowait(None)
+                reader.end()
 
         task = asyncio.create_task(work(), name="tenuto turn")
         try:
-            async for event in _until_end(events, task):
+            async for event in reader.events(task):
                 yield event
             await task
         finally:
@@ -84,7 +80,7 @@ class Chat:
 
     # The story
 
-    async def _turn(self, scope: Scope, request: ChatRequest, emit: Emit) -> Reply:
+    async def _turn(self, scope: Scope, request: ChatRequest, audience: Audience) -> Reply:
         with self._means.span("tenuto.turn") as span, bound(tenant=scope.tenant, session=request.session_id):
             steps = Steps(self._means.span)
             with steps.step("begin"):
@@ -98,17 +94,17 @@ class Chat:
                 model=self.model_of(begun.assistant).name,
             )
             with bound(session=begun.session_id, turn=str(begun.number)):
-                reply = await self._reply(begun, steps, emit)
+                reply = await self._reply(begun, steps, audience)
             span.tell(model=reply.model, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens)
             return reply
 
-    async def _reply(self, begun: Begun, steps: Steps, emit: Emit) -> Reply:
+    async def _reply(self, begun: Begun, steps: Steps, audience: Audience) -> Reply:
         if begun.turn is not None and begun.turn.state is TurnState.FINISHED:
             return await self._again(begun)
-        await emit(
+        await audience.tell(
             Started(session_id=begun.session_id, trace_id=begun.trace_id, turn=begun.number, created=begun.created)
         )
-        return await Turn(self._means, begun, steps, emit).answered()
+        return await Turn(self._means, begun, steps, audience).answered()
 
     async def _again(self, begun: Begun) -> Reply:
         """The reply this key was answered with before."""
@@ -123,7 +119,7 @@ class Chat:
         )
         return replace(
             base,
-            text=text,
+            text=await self._means.screen.recalled(begun.turn.session, text),
             trace_id=told.get("trace", base.trace_id),
             model=told.get("model", base.model),
             offline=told.get("offline", base.offline),
@@ -131,15 +127,3 @@ class Chat:
             data=told.get("data", base.data),
             repeated=True,
         )
-
-
-async def _silently(_: ChatEvent) -> None:
-    """For callers that want the whole answer."""
-
-
-async def _until_end(events: asyncio.Queue[ChatEvent | None], task: asyncio.Task[None]) -> AsyncIterator[ChatEvent]:
-    while not (task.done() and events.empty()):
-        event = await events.get()
-        if event is None:
-            return
-        yield event

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
 from typing import Final, Protocol, TypeAlias
 
 
@@ -40,15 +41,35 @@ class Steps:
         self.taken: dict[str, float] = {}
         self._span = span
 
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
+    def step(self, name: str) -> _Step:
         """Time what happens inside."""
-        began = time.perf_counter()
+        return _Step(self.taken, name, None if self._span is no_span else self._span(f"tenuto.{name}"))
+
+
+class _Step:
+    """One step under way."""
+
+    __slots__ = ("_began", "_name", "_span", "_taken")
+
+    def __init__(self, taken: dict[str, float], name: str, span: AbstractContextManager[Facts] | None) -> None:
+        self._taken = taken
+        self._name = name
+        self._span = span
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+        if self._span is not None:
+            self._span.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
-            with self._span(f"tenuto.{name}"):
-                yield
+            if self._span is not None:
+                self._span.__exit__(kind, error, trace)
         finally:
-            self.taken[name] = round(self.taken.get(name, 0.0) + milliseconds_since(began), 3)
+            taken = (time.perf_counter() - self._began) * 1000
+            self._taken[self._name] = round(self._taken.get(self._name, 0.0) + taken, 3)
 
 
 def milliseconds_since(began: float) -> float:

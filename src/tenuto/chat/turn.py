@@ -7,11 +7,8 @@ works, and ends by itself when this process dies.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
@@ -19,17 +16,19 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from tenuto.chat.answering import Answer, Answering
+from tenuto.chat.audience import Audience
+from tenuto.chat.going_back import ONCE, mark_of, note_of_answered
 from tenuto.chat.means import Means
 from tenuto.chat.opening import Begun
 from tenuto.chat.request import Reply
 from tenuto.chat.timing import Steps
-from tenuto.chat.toolbox import Emit, Toolbox, wanted
+from tenuto.chat.toolbox import Toolbox, wanted
 from tenuto.context import Counter, assemble, cut, encoding_for
 from tenuto.context.tokens import as_text
-from tenuto.errors import TenutoError, TooLarge, TurnLost, Unavailable, code_of
+from tenuto.errors import Sealed, TenutoError, TooLarge, TurnLost, Unavailable, code_of
 from tenuto.model import Appended, Changes, Closing, Draft, OpenTurn, Role, Session, Usage, text_part
 from tenuto.model.policy import OnStoreDown
-from tenuto.model.prompt import Entry, Fate, Kind, Piece, Prompt, Reason
+from tenuto.model.prompt import Entry, Fate, Kind, Prompt, Reason
 from tenuto.model.talk import Asking, ToolCall
 from tenuto.model.trace import ToolRun, Trace
 from tenuto.model.values import JsonObject
@@ -40,17 +39,18 @@ from tenuto.sessions.waiting import uncut
 
 # Characters of a question, an answer or a tool's output that a trace keeps.
 _TRACED: Final = 8000
+_NO_TALK: Final = (Kind.SYSTEM, Kind.PREFERENCES)
 _log = logging.getLogger(__name__)
 
 
 class Turn:
     """What is known while one turn is being answered."""
 
-    def __init__(self, means: Means, begun: Begun, steps: Steps, emit: Emit) -> None:
+    def __init__(self, means: Means, begun: Begun, steps: Steps, audience: Audience) -> None:
         self._means = means
         self._begun = begun
         self._steps = steps
-        self._emit = emit
+        self._audience = audience
         self._began_at = means.clock()
         self._prompt: Prompt | None = None
         self._stored_already = False
@@ -58,7 +58,7 @@ class Turn:
         self._model = means.models(begun.assistant.model)
         self._counter = Counter(*encoding_for(self._model.name))
         self._toolbox = Toolbox(
-            tools=begun.assistant.tools, turn=begun.asked, timeout=means.limits.tool_timeout, emit=emit
+            tools=begun.assistant.tools, turn=begun.asked, timeout=means.limits.tool_timeout, emit=audience.tell
         )
         self._answering = Answering(
             model=self._model,
@@ -66,7 +66,7 @@ class Turn:
             toolbox=self._toolbox,
             counter=self._counter,
             steps=steps,
-            emit=emit,
+            emit=audience.tell,
             rounds=means.limits.tool_rounds,
             timeout=means.limits.model_timeout,
         )
@@ -74,44 +74,18 @@ class Turn:
     async def answered(self) -> Reply:
         """The turn, from its beginning to its end; whatever goes wrong, the session is free again afterwards."""
         try:
-            async with self._holding():
+            lease = _Lease(self._means, self._begun.turn)
+            try:
                 await self._look_up()
                 answer = await self._ask()
+            finally:
+                await lease.let_go()
             return await self._finish(answer)
         except BaseException as ended:
             # Also when the caller has gone: the words stay, and the same key resumes.
             if not self._stored_already:
                 await uncut(self._give_up(ended))
             raise
-
-    @asynccontextmanager
-    async def _holding(self) -> AsyncIterator[None]:
-        """Renew the turn's lease for as long as this is open; most turns are over before it has to be."""
-        turn, keepers = self._begun.turn, list[asyncio.Task[None]]()
-        if turn is None:
-            yield
-            return
-        pause = turn.lease.total_seconds() / 3
-        loop = asyncio.get_running_loop()
-        alarm = loop.call_later(pause, lambda: keepers.append(loop.create_task(self._keep(turn, pause))))
-        try:
-            yield
-        finally:
-            alarm.cancel()
-            for keeper in keepers:
-                keeper.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await keeper
-
-    async def _keep(self, turn: OpenTurn, pause: float) -> None:
-        while True:
-            try:
-                await self._means.sessions.renew(turn)
-            except TurnLost:
-                return
-            except TenutoError as failed:
-                _log.warning("a turn's lease was not renewed: %s", failed.code)
-            await asyncio.sleep(pause)
 
     async def _look_up(self) -> None:
         """Run the tools that do not wait for a model's wish."""
@@ -147,16 +121,14 @@ class Turn:
     def _assembled(self) -> Prompt:
         """The prompt; what the model is told of its tools is part of the budget, and of the account."""
         begun, counter = self._begun, self._counter
-        tools = sum(counter.fixed(as_text(msgspec.to_builtins(tool.spec))) for tool in begun.assistant.tools)
-        policy = begun.assistant.prompt
-        prompt = assemble(
-            replace(begun.materials, evidence=self._evidence()),
-            replace(policy, reply=policy.reply + math.ceil(tools * counter.margin)),
-            begun.assistant.policies.context,
-            counter,
-        )
+        tools = sum(counter.fixed(msgspec.json.encode(tool.spec).decode()) for tool in begun.assistant.tools)
+        policy, materials, context = begun.assistant.prompt, begun.materials, begun.assistant.policies.context
+        if self._toolbox.pieces is not None:
+            materials = replace(materials, evidence=self._toolbox.pieces)
         if not tools:
-            return prompt
+            return assemble(materials, policy, context, counter)
+        within = replace(policy, reply=policy.reply + math.ceil(tools * counter.margin))
+        prompt = assemble(materials, within, context, counter)
         told, manifest = Entry(kind=Kind.TOOLS, fate=Fate.KEPT, reason=Reason.ALWAYS, tokens=tools), prompt.manifest
         manifest = replace(
             manifest,
@@ -166,9 +138,6 @@ class Turn:
             reply=policy.reply,
         )
         return replace(prompt, manifest=manifest)
-
-    def _evidence(self) -> tuple[Piece, ...] | None:
-        return self._toolbox.pieces if self._toolbox.pieces is not None else self._begun.materials.evidence
 
     async def _finish(self, answer: Answer) -> Reply:
         begun = self._begun
@@ -191,6 +160,8 @@ class Turn:
             self._degraded.append("fallback_model")
         if self._toolbox.failed:
             self._degraded.append("tools")
+        if self._means.screen.degraded:
+            self._degraded.append("detector")
 
     async def _stored(self, answer: Answer, trace: Trace) -> Session | None:
         begun, turn = self._begun, self._begun.turn
@@ -206,6 +177,8 @@ class Turn:
                     begun.ended(turn.session), covered=begun.materials.covered, adding=len(closing.reply)
                 )
                 done = await self._closed(turn, closing)
+        except Sealed:
+            raise
         except Unavailable:
             if begun.assistant.policies.sessions.on_store_down is not OnStoreDown.STATELESS:
                 raise
@@ -238,7 +211,7 @@ class Turn:
     def _taken(self) -> int:
         """The tokens of the prompt that talk cannot have."""
         entries = self._prompt.manifest.entries if self._prompt is not None else ()
-        return sum(entry.tokens for entry in entries if entry.kind in (Kind.SYSTEM, Kind.PREFERENCES))
+        return sum([entry.tokens for entry in entries if entry.kind in _NO_TALK])
 
     def _drafts(self, answer: Answer, trace: Trace) -> tuple[Draft, ...]:
         """The reply as it is stored: calls with their results, then the words."""
@@ -250,12 +223,12 @@ class Turn:
         if self._toolbox.data:
             told["data"] = self._toolbox.data
         if self._begun.request.key is not None:
-            told["key"] = self._begun.request.key
+            told[ONCE] = mark_of(self._begun.request.key)
         final = (Role.ASSISTANT, (text_part(answer.text),))
         parts = [*answer.exchanges, final]
         now = self._means.clock()
         return tuple(
-            self._counter.counted(
+            [
                 Draft(
                     id=fresh_id(),
                     role=role,
@@ -263,10 +236,11 @@ class Turn:
                     parts=content,
                     speaker=self._begun.speaker,
                     persona=self._begun.scope.persona,
+                    tokens=self._counter.parts(content),
                     metadata=told if place == len(parts) - 1 else {},
                 )
-            )
-            for place, (role, content) in enumerate(parts)
+                for place, (role, content) in enumerate(parts)
+            ]
         )
 
     def _changes(self, claim: Changes | None) -> Changes | None:
@@ -279,21 +253,27 @@ class Turn:
             context[name] = {**begun.asked.state, **self._toolbox.state}
         if session.context.get("language") is None:
             context["language"] = begun.materials.language.value
-        metadata = dict(claim.metadata) if claim is not None else {}
-        if session.metadata.get("assistant") != name:
-            metadata["assistant"] = name
+        claimed = claim.metadata if claim is not None else {}
+        metadata = {**claimed, **self._partner(session), **note_of_answered(begun.turn)}
         start = begun.materials.window_start
         moved = start if start > session.window_start else UNSET
         if not context and not metadata and moved is UNSET:
             return None
         return Changes(context=context, metadata=metadata, window_start=moved)
 
+    def _partner(self, session: Session) -> JsonObject:
+        """Whom the session talks to from now on when nobody is named, as far as it does not know that yet."""
+        spoken_to = {"assistant": self._begun.assistant.name, "persona": self._begun.scope.persona}
+        return {what: name for what, name in spoken_to.items() if session.metadata.get(what) != name}
+
     def _claim(self) -> Changes | None:
         """What this turn stores when it is the one to have a title made."""
         assert self._begun.turn is not None
         asked, session = self._begun.asked, self._begun.turn.session
+        # Only a session that has no title yet gets one out of the question.
+        question = "" if session.title else self._means.screen.for_title(self._begun.scope, asked.question)
         return opening_changes(
-            session, asked.question, asked.language, self._means.clock(), model=self._means.titles_by_model
+            session, question, asked.language, self._means.clock(), model=self._means.titles_by_model
         )
 
     def _trace(self, answer: Answer, error: str | None = None) -> Trace:
@@ -306,6 +286,7 @@ class Turn:
             began_at=self._began_at,
             assistant=begun.assistant.name,
             persona=begun.scope.persona,
+            speaker=begun.scope.user,
             request=_short(begun.asked.question),
             answer=_short(answer.text),
             model=answer.model or self._model.name,
@@ -329,15 +310,56 @@ class Turn:
         if turn is None:
             return
         trace = self._trace(answer, error=code_of(ended))
+        if isinstance(ended, asyncio.CancelledError) and self._audience.heard is not None:
+            # The model may have been ahead of its reader: what counts is what was heard.
+            trace = replace(trace, answer=_short(self._audience.heard))
         start = self._begun.materials.window_start
-        moved = Changes(window_start=start) if start > turn.session.window_start else None
+        moved = start if start > turn.session.window_start else UNSET
+        # The words are kept, so that a later wish to answer them means whom they were said to.
+        partner = self._partner(turn.session)
+        changes = Changes(metadata=partner, window_start=moved) if partner or moved is not UNSET else None
         try:
-            closing = Closing(abandoned=True, usage=answer.usage, changes=moved, trace=trace)
-            await self._means.sessions.finish(turn, closing)
+            await self._closed(turn, Closing(abandoned=True, usage=answer.usage, changes=changes, trace=trace))
         except TenutoError as failed:
             # Lost or away: then the lease runs out by itself.
             _log.info("a turn could not be given up: %s", failed.code)
         self._means.tell(trace)
+
+
+class _Lease:
+    """A turn's lease, renewed until it is let go; most turns are over before it has to be."""
+
+    def __init__(self, means: Means, turn: OpenTurn | None) -> None:
+        self._sessions = means.sessions
+        self._keeper: asyncio.Task[None] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        if turn is not None:
+            pause = turn.lease.total_seconds() / 3
+            self._alarm = asyncio.get_running_loop().call_later(pause, self._hold, turn, pause)
+
+    async def let_go(self) -> None:
+        """Renew it no more."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._keeper is not None:
+            self._keeper.cancel()
+            # Its end is looked at and not waited for by itself: the caller's own cancellation must pass.
+            await asyncio.wait((self._keeper,))
+            if not self._keeper.cancelled():
+                self._keeper.result()
+
+    def _hold(self, turn: OpenTurn, pause: float) -> None:
+        self._keeper = asyncio.get_running_loop().create_task(self._keep(turn, pause))
+
+    async def _keep(self, turn: OpenTurn, pause: float) -> None:
+        while True:
+            try:
+                await self._sessions.renew(turn)
+            except TurnLost:
+                return
+            except TenutoError as failed:
+                _log.warning("a turn's lease was not renewed: %s", failed.code)
+            await asyncio.sleep(pause)
 
 
 def _short(text: str) -> str:

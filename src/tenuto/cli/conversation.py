@@ -9,23 +9,27 @@ from contextlib import aclosing
 from typing import Final
 
 import typer
+from msgspec.structs import replace
 
-from tenuto.assistants import Assistant, in_language
+from tenuto.assistants import in_language
 from tenuto.chat import Answered, ChatRequest, Reply, Started, ToolEnded, ToolStarted
+from tenuto.chat.partners import Partner, noted, resolved
 from tenuto.chat.shape import reply_json
 from tenuto.cli.aside import Aside, opened_aside
 from tenuto.cli.effective import without_password
 from tenuto.cli.keyboard import Keyboard
+from tenuto.cli.marks import MarkedStream, Marks, last_turn, taken_out
 from tenuto.cli.options import LOCAL
-from tenuto.cli.screen import counted, show_json, visible
+from tenuto.cli.screen import counted, show_json, tally, visible
 from tenuto.cli.sessions import show_sessions
 from tenuto.cli.tracing import show_manifest, show_trace
 from tenuto.errors import Invalid, SessionNotFound, TenutoError
 from tenuto.llm import OFFLINE
-from tenuto.model import Changes, Page, Role, Scope, Session, SessionQuery
+from tenuto.model import Changes, Page, Role, Scope, Session, SessionPage, SessionQuery
 from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language
 from tenuto.model.talk import Said
+from tenuto.model.trace import Trace
 from tenuto.model.values import Value
 from tenuto.settings import Settings
 
@@ -67,6 +71,7 @@ class Conversation:
         self._manner = manner
         self._session_id = session_id
         self._last: Reply | None = None
+        self._listed: tuple[Session, ...] = ()
         self._commands: Mapping[str, tuple[Callable[[str], None], str]] = {
             "reset": (self._reset, "forget what was said, and keep the session"),
             "title": (self._title, "show the title; with words behind it, change it"),
@@ -74,6 +79,7 @@ class Conversation:
             "trace": (self._trace, "everything about the last turn: tools, steps, context"),
             "retry": (self._retry, "answer the last question again"),
             "sessions": (self._sessions, "list your sessions"),
+            "open": (self._open, "go on with another session: its number in that list, or its id"),
             "new": (self._new, "begin a new session"),
             "help": (self._help, "this list"),
             "quit": (self._quit, "leave; so does Ctrl-D"),
@@ -85,23 +91,26 @@ class Conversation:
         Raises:
             TenutoError: one of them is not.
         """
-        self._assistant, session = self._aside.run(self._found)
-        self._persona = self._assistant.persona(self._manner.persona)
+        self._marks = Marks([own.name for own in self._app.screen.policies.of(self._scope).patterns])
+        session = self._aside.run(self._found)
+        self._meet(session)
         self._going_on = session is not None
 
-    async def _found(self) -> tuple[Assistant, Session | None]:
-        known = self._aside.chat.assistants
+    async def _found(self) -> Session | None:
         if self._session_id is None:
-            return known.find(self._manner.assistant), None
+            return None
         try:
-            session = await self._app.sessions.get(self._scope, self._session_id)
+            return await self._app.sessions.get(self._scope, self._session_id)
         except SessionNotFound:
-            assistant = known.find(self._manner.assistant)
+            assistant = self._aside.chat.assistants.find(self._manner.assistant)
             if assistant.policies.sessions.on_missing is OnMissing.ERROR:
                 raise
-            return assistant, None
-        own = session.metadata.get("assistant")
-        return known.find(self._manner.assistant or (own if own in known.names else None)), session
+            return None
+
+    def _meet(self, session: Session | None) -> None:
+        """Find out who answers."""
+        asked = Partner(self._manner.assistant, self._manner.persona)
+        self._assistant, self._persona = resolved(self._aside.chat.assistants, asked, noted(session))
 
     # One question
 
@@ -122,7 +131,7 @@ class Conversation:
 
     def _answer(self, request: ChatRequest) -> None:
         """Have the turn taken and show the answer, whole or word by word."""
-        screen = _Screen(quiet=self._manner.as_json or not self._manner.streams)
+        screen = _Screen(self._marks, quiet=self._manner.as_json or not self._manner.streams)
         try:
             reply = self._aside.run(lambda: self._told(request, screen))
         except (TenutoError, KeyboardInterrupt):
@@ -154,11 +163,11 @@ class Conversation:
 
     def go_on(self) -> None:
         """Read and answer until the user leaves."""
-        keyboard = Keyboard(_PROMPT, [f"/{name}" for name in self._commands])
+        self._keyboard = Keyboard(_PROMPT, [f"/{name}" for name in self._commands])
         self._say(self._introduction())
         if self._going_on:
-            self._aside.run(lambda: self._recall(keyboard))
-        while (line := keyboard.line()) is not None:
+            self._aside.run(self._recall)
+        while (line := self._keyboard.line()) is not None:
             try:
                 self._do(line)
             except KeyboardInterrupt:
@@ -181,18 +190,18 @@ class Conversation:
             how = visible(model)
         return f"{who} answers, with {how}. /help lists commands, Ctrl-D leaves."
 
-    async def _recall(self, keyboard: Keyboard) -> None:
+    async def _recall(self) -> None:
         """Show how the talk stood, and let earlier words be recalled."""
         assert self._session_id is not None
         page = await self._app.sessions.messages(self._scope, self._session_id, Page(limit=_RECALLED))
         talk = [message for message in page.messages if message.role in (Role.USER, Role.ASSISTANT) and message.text]
         for message in talk:
             if message.role is Role.USER:
-                keyboard.remember(message.text)
+                self._keyboard.remember(message.text)
         self._say(f"({visible(page.session.title) or page.session.id}: {counted(page.session.messages, 'message')})")
         for message in talk[-_SHOWN:]:
             mark = _PROMPT if message.role is Role.USER else ""
-            typer.secho(mark + visible(message.text, lines=True), dim=True, err=self._manner.as_json)
+            typer.echo(self._marks.painted(mark + message.text, dim=True), err=self._manner.as_json)
 
     def _do(self, line: str) -> None:
         """A command, or words: what begins with a slash and one word of letters is a command, `//` is a slash."""
@@ -222,15 +231,26 @@ class Conversation:
         self._say(visible(session.title) or "(no title)")
 
     def _why(self, _: str) -> None:
-        if self._last is not None:
-            show_manifest(self._last.manifest)
-            return
         session_id = self._present()
         found = self._aside.run(lambda: self._app.store.traces(self._scope, session_id, _LISTED))
         answered = next((trace for trace in found if trace.error is None), None)
-        if answered is None:
+        if self._last is not None:
+            show_manifest(self._last.manifest)
+        elif answered is not None:
+            show_manifest(answered.manifest)
+        else:
             raise Invalid("nothing was answered yet")
-        show_manifest(answered.manifest)
+        self._tell_taken(answered)
+
+    def _tell_taken(self, trace: Trace | None) -> None:
+        """How many private values what is stored of the last turn does without: of its messages, and of its trace."""
+        session_id = self._present()
+        page = self._aside.run(lambda: self._app.sessions.messages(self._scope, session_id, Page(limit=_LISTED)))
+        told = {"messages": taken_out(last_turn(page.messages)), "trace": trace.redacted if trace else {}}
+        for where, counts in told.items():
+            if counts:
+                many = counted(sum(counts.values()), "private value")
+                self._say(f"({many} taken out of the stored {where}: {visible(tally(counts))})")
 
     def _trace(self, _: str) -> None:
         session_id = self._present()
@@ -244,8 +264,35 @@ class Conversation:
         self._answer(self._request(regenerate=True))
 
     def _sessions(self, _: str) -> None:
+        page = self._list()
+        show_sessions(page, numbered=True)
+        if page.cursor is not None:
+            self._say(f"(the {counted(_LISTED, 'session')} that changed last; /open takes the id of any other)")
+
+    def _list(self) -> SessionPage:
         query = SessionQuery(limit=_LISTED)
-        show_sessions(self._aside.run(lambda: self._app.sessions.list(self._scope, query)))
+        page = self._aside.run(lambda: self._app.sessions.list(self._scope, query))
+        self._listed = page.sessions
+        return page
+
+    def _open(self, which: str) -> None:
+        if not which:
+            raise Invalid("say which one: its number in the list of /sessions, or its id")
+        session_id = self._chosen(which)
+        session = self._aside.run(lambda: self._app.sessions.get(self._scope, session_id))
+        # Whoever was named for this talk was not named for the other one, which has its own.
+        self._manner = replace(self._manner, assistant=None, persona=None)
+        self._session_id, self._last = session.id, None
+        self._meet(session)
+        self._say(self._introduction())
+        self._aside.run(self._recall)
+
+    def _chosen(self, which: str) -> str:
+        """A session by its number in the list as it was shown, or else by its id."""
+        if not which.isdecimal() or len(which) > 3:
+            return which
+        listed = self._listed or self._list().sessions
+        return listed[int(which) - 1].id if 0 < int(which) <= len(listed) else which
 
     def _new(self, _: str) -> None:
         self._session_id, self._last = None, None
@@ -287,7 +334,9 @@ class Conversation:
 class _Screen:
     """Prints an answer as it comes."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, marks: Marks, *, quiet: bool) -> None:
+        self._marks = marks
+        self._stream = MarkedStream(marks)
         self._quiet = quiet
         self._shown = ""
 
@@ -298,7 +347,7 @@ class _Screen:
         match event:
             case Said(text=text):
                 self._shown += text
-                typer.echo(visible(text, lines=True), nl=False)
+                typer.echo(self._stream.feed(text), nl=False)
             case ToolStarted():
                 self.end()
             case ToolEnded(name=name, milliseconds=taken, failed=failed) if sys.stderr.isatty():
@@ -310,14 +359,14 @@ class _Screen:
     def finish(self, answer: str) -> None:
         """The rest of the answer; all of it where the assistant has put other words in place of those streamed."""
         if answer.startswith(self._shown):
-            typer.echo(visible(answer.removeprefix(self._shown), lines=True))
+            typer.echo(self._stream.feed(answer.removeprefix(self._shown)) + self._stream.flush())
         else:
             self.end()
-            typer.echo(visible(answer, lines=True))
+            typer.echo(self._marks.painted(answer))
         self._shown = ""
 
     def end(self) -> None:
         """Begin a new line where one is open."""
         if self._shown:
-            typer.echo()
+            typer.echo(self._stream.flush())
         self._shown = ""

@@ -14,7 +14,7 @@ import typer
 from msgspec.structs import replace
 
 from tenuto.app import open_app
-from tenuto.cli import checks
+from tenuto.cli import checks, privacy_checks
 from tenuto.cli.checks import Finding, State
 from tenuto.cli.effective import effective
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, caller
@@ -68,15 +68,17 @@ async def _store_findings(settings: Settings, scope: Scope) -> list[Finding]:
         ):
             findings.append(await checks.answers(app))
             findings.append(await checks.round_trip(app.store))
-            findings += await checks.assured(app.store)
+            findings += await checks.assured(app.stores.backend)
             findings.append(await checks.holdings(app, scope))
             findings.append(await checks.clock(app, scope))
             findings.append(await checks.credentials(app))
             findings += await checks.talking(app)
+            findings += await privacy_checks.findings(app, scope)
     except TimeoutError:
         findings.append(checks.too_slow(settings, _PATIENCE_SECONDS))
     except TenutoError as error:
-        findings.append(checks.refused_store(settings, error))
+        refused = privacy_checks.refused(error)
+        findings.append(refused if refused is not None else checks.refused_store(settings, error))
     return findings
 
 

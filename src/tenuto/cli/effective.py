@@ -44,9 +44,9 @@ def _by_default(settings: Settings) -> dict[str, object]:
 
 
 def _shown(name: str, value: object) -> str:
-    if name in ("store", "model_base_url") and value is not None:
+    if name in ("store", "model_base_url", "privacy_detector") and value is not None:
         return without_password(str(value))
-    if ("secret" in name or "api_key" in name) and value is not None:
+    if ("secret" in name or "api_key" in name or name == "privacy_key") and value is not None:
         return _HIDDEN
     if isinstance(value, timedelta):
         return duration(value)

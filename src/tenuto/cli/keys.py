@@ -27,9 +27,9 @@ def create_key(
     tenant: Annotated[str, typer.Option("--tenant", metavar="ID", help="The tenant the key belongs to.")],
     site: Annotated[str | None, typer.Option("--site", metavar="ID", help="Only for this site.")] = None,
     user: Annotated[str | None, typer.Option("--user", metavar="ID", help="Only for this user.")] = None,
-    role: Annotated[KeyRole, typer.Option("--role", help="admin acts for any user and calls operator routes.")] = (
-        KeyRole.MEMBER
-    ),
+    role: Annotated[
+        KeyRole, typer.Option("--role", help="admin acts for any user; privacy.reveal sees values behind marks.")
+    ] = (KeyRole.MEMBER),
     name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What it is for.")] = "",
     store: StoreUrl = None,
     as_json: AsJson = False,

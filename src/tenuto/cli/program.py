@@ -12,6 +12,7 @@ import typer
 from tenuto.cli.chat import chat
 from tenuto.cli.doctor import doctor
 from tenuto.cli.keys import keys
+from tenuto.cli.privacy import privacy
 from tenuto.cli.running import Commands, log_to_stderr
 from tenuto.cli.serve import serve
 from tenuto.cli.sessions import sessions
@@ -33,6 +34,7 @@ program.command()(chat)
 program.add_typer(sessions, name="sessions")
 program.add_typer(traces, name="traces")
 program.add_typer(keys, name="keys")
+program.add_typer(privacy, name="privacy")
 program.command()(doctor)
 program.command()(stats)
 program.command()(sweep)

@@ -16,6 +16,8 @@ from typer.core import TyperGroup
 from tenuto.app import Tenuto, open_app
 from tenuto.cli.screen import visible
 from tenuto.errors import Invalid, InvalidSetting, TenutoError
+from tenuto.privacy.lines import LogScreen
+from tenuto.screens import open_policies
 from tenuto.settings import Settings, read_settings
 from tenuto.stores.by_url import sqlite_path
 
@@ -98,12 +100,16 @@ def make_folder(settings: Settings) -> None:
 
 
 class _OneLine(logging.Formatter):
+    def __init__(self, clean: Callable[[str], str]) -> None:
+        super().__init__("%(levelname)s: %(message)s")
+        self._clean = clean
+
     def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record), lines=True)
+        return visible(self._clean(super().format(record)), lines=True)
 
 
 def log_to_stderr() -> None:
-    """Let warnings of the rooms reach the terminal, without what could steer it."""
+    """Let warnings of the rooms reach the terminal, without what could steer it or may not stand in a log."""
     printer = logging.StreamHandler()
-    printer.setFormatter(_OneLine("%(levelname)s: %(message)s"))
+    printer.setFormatter(_OneLine(LogScreen(lambda: open_policies(read_settings()))))
     logging.basicConfig(level=logging.WARNING, handlers=[printer])

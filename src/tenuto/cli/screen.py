@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Final, TypeVar
@@ -106,6 +106,21 @@ def progress(items: Sequence[_Item], doing: str, *, quiet: bool) -> Iterator[Ite
         yield bar.track(items, description=doing)
 
 
+@contextmanager
+def advancing(total: int | None, doing: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """What takes how many are done by now, and shows it as a bar on stderr where somebody watches."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    # See show_table.
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(doing, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
 def moment(at: datetime | None) -> str:
     """A time for the reader, in UTC."""
     return at.strftime("%Y-%m-%d %H:%M:%SZ") if at else "never"
@@ -123,3 +138,8 @@ def age(at: datetime, now: datetime) -> str:
 def counted(number: int, word: str) -> str:
     """`1 message`, `2 messages`, `12,000 messages`."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def tally(counts: Mapping[str, int]) -> str:
+    """`2 EMAIL, 1 PHONE`."""
+    return ", ".join(f"{many:,} {name}" for name, many in sorted(counts.items()))

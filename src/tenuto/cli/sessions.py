@@ -11,9 +11,10 @@ import typer
 
 from tenuto.app import Tenuto
 from tenuto.cli import transfer
+from tenuto.cli.marks import taken_out
 from tenuto.cli.options import LOCAL, AsJson, SessionId, SessionIds, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import run
-from tenuto.cli.screen import age, counted, moment, show_facts, show_json, show_table, visible
+from tenuto.cli.screen import age, counted, moment, show_facts, show_json, show_table, tally, visible
 from tenuto.errors import NotFound, TenutoError
 from tenuto.model import Changes, Message, MessagePage, Page, Scope, Session, SessionPage, SessionQuery, Status
 from tenuto.model.values import JsonObject
@@ -64,19 +65,22 @@ async def _listed(app: Tenuto, scope: Scope, query: SessionQuery, limit: int | N
         query = msgspec.structs.replace(query, cursor=page.cursor)
 
 
-def show_sessions(page: SessionPage) -> None:
-    """Print sessions as a table."""
+def show_sessions(page: SessionPage, *, numbered: bool = False) -> None:
+    """Print sessions as a table; `numbered`, so that one can be chosen from it."""
     if not page.sessions:
         typer.echo("No sessions.")
         return
     now = utc_now()
     show_table(
-        ("ID", "USER", "TITLE", "STATUS", "MESSAGES", "CHANGED"),
-        [_row(session, now) for session in page.sessions],
+        (*(["NO"] if numbered else []), "ID", "USER", "TITLE", "STATUS", "MESSAGES", "CHANGED"),
+        [
+            (*([str(number)] if numbered else []), *_row(session, now))
+            for number, session in enumerate(page.sessions, start=1)
+        ],
         flexible="TITLE",
-        numbers=("MESSAGES", "CHANGED"),
+        numbers=("NO", "MESSAGES", "CHANGED"),
     )
-    if page.cursor is not None:
+    if page.cursor is not None and not numbered:
         typer.echo(f"\n{counted(len(page.sessions), 'session')} shown, and there are more: --limit N or --all.")
 
 
@@ -157,7 +161,9 @@ def _facts(session: Session) -> list[tuple[str, str]]:
 
 def _heading(message: Message) -> str:
     who = f"{message.role} {message.speaker}" if message.speaker else str(message.role)
-    return visible(f"#{message.seq} {who} · {moment(message.sent_at)}")
+    counts = taken_out([message])
+    taken = f" · redacted: {tally(counts)}" if counts else ""
+    return visible(f"#{message.seq} {who} · {moment(message.sent_at)}{taken}")
 
 
 def _words(message: Message) -> str:

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from tenuto.cli.bars import budget_bar, has_colours, room_for_a_bar, timeline
-from tenuto.cli.screen import counted, moment, show_facts, show_table, visible
+from tenuto.cli.screen import counted, moment, show_facts, show_table, tally, visible
 from tenuto.model.prompt import Entry, Manifest
 from tenuto.model.session import NANOS_PER_USD
 from tenuto.model.trace import Trace
@@ -64,6 +64,7 @@ def _facts(trace: Trace) -> list[tuple[str, str]]:
         ("tokens", tokens),
         ("cost", f"{Decimal(trace.cost_nanos) / NANOS_PER_USD:f} USD"),
         ("took", f"{sum(trace.steps.values()):,.1f} ms"),
+        *([("redacted", tally(trace.redacted))] if trace.redacted else []),
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -16,9 +16,10 @@ from tenuto.cli.options import LOCAL, AsJson, SessionId, Site, StoreUrl, Tenant,
 from tenuto.cli.running import run
 from tenuto.cli.screen import counted, progress, safe_json, show_json, visible
 from tenuto.errors import Invalid, TenutoError, Unavailable
-from tenuto.model import Scope, Session
+from tenuto.model import Message, Scope, Session
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
+from tenuto.privacy.exports import export_head, export_pages
 from tenuto.sessions import fresh_id
 from tenuto.sessions.shape import session_json
 from tenuto.sessions.transfer import ExportFormat, exported, imported
@@ -44,7 +45,7 @@ def export_session(
 ) -> None:
     """Write a session to a file, or print it, whole.
 
-    `tenuto sessions import` reads every format back.
+    `tenuto sessions import` reads every format back. Private data is redacted unless TENUTO_PRIVACY_EXPORT says keep.
     """
     scope = caller(tenant, site, user)
     file = None if output is None or str(output) == "-" else output
@@ -63,10 +64,17 @@ def export_session(
 
 async def _print(app: Tenuto, scope: Scope, session_id: str, written_as: ExportFormat) -> None:
     """To standard output: byte for byte into a pipe or file, without steering characters onto a terminal."""
-    session = await app.sessions.get(scope, session_id)
+    session, pages = await _opened(app, scope, session_id)
     watched = sys.stdout.isatty()
-    async for piece in exported(session, app.sessions.pages(scope, session), written_as):
+    async for piece in exported(session, pages, written_as):
         typer.echo(_readable(piece, written_as) if watched else piece, nl=False)
+
+
+async def _opened(app: Tenuto, scope: Scope, session_id: str) -> tuple[Session, AsyncIterator[tuple[Message, ...]]]:
+    """Head and pages, without what the policy keeps out of exports."""
+    session = await app.sessions.get(scope, session_id)
+    pages = export_pages(app.screen, scope, app.sessions.pages(scope, session))
+    return await export_head(app.screen, scope, session), pages
 
 
 def _readable(piece: bytes, written_as: ExportFormat) -> str:
@@ -77,16 +85,16 @@ def _readable(piece: bytes, written_as: ExportFormat) -> str:
 async def _save(
     app: Tenuto, scope: Scope, session_id: str, written_as: ExportFormat, path: Path
 ) -> tuple[Session, int]:
-    session = await app.sessions.get(scope, session_id)
+    session, pages = await _opened(app, scope, session_id)
     size = 0
-    with _written(path) as file:
-        async for piece in exported(session, app.sessions.pages(scope, session), written_as):
+    with written(path) as file:
+        async for piece in exported(session, pages, written_as):
             size += file.write(piece)
     return session, size
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[IO[bytes]]:
+def written(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes its name only when it is complete; pipes and devices are written as they are."""
     try:
         if path.exists() and not path.is_file():

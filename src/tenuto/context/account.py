@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from operator import itemgetter
 from typing import Final
 
+from msgspec.structs import replace
+
 from tenuto.context.tokens import Counter
-from tenuto.context.turns import Shown
+from tenuto.context.turns import Shown, Turn
 from tenuto.context.window import Window
 from tenuto.model.message import Message
 from tenuto.model.prompt import Entry, Fate, Kind, Manifest, PromptPolicy, Reason, RecallPlace
 
+# Looked up once, since there is an entry for each message.
+_MESSAGE: Final = Kind.MESSAGE
 _RECALLED: Final = (Kind.MEMORY, Kind.EVIDENCE)
 
 
@@ -38,6 +44,11 @@ class Account:
         )
         self._entries[kind].append(entry)
 
+    def covering(self, first: int, last: int, count: int) -> None:
+        """Which messages the summary speaks for, whether or not they were loaded."""
+        summaries = self._entries[Kind.SUMMARY]
+        self._entries[Kind.SUMMARY] = [replace(entry, first=first, last=last, count=count) for entry in summaries]
+
     def stretch(self, messages: Sequence[Message], fate: Fate, reason: Reason) -> None:
         """Messages in a row that are not in the prompt. Their size is what was stored; it is not worth counting."""
         if messages:
@@ -54,39 +65,33 @@ class Account:
 
     def window(self, history: Sequence[Message], window: Window) -> None:
         """Every message of the history: those shown one by one, the others in stretches."""
-        shown = {one.message.seq: one for one in window.shown}
-        hidden = {message.seq: reason for turn in window.turns for message, reason in turn.hidden}
-        kept = {turn.start: turn.end for turn in window.turns}
-        for start, end, reason in sorted([*window.left_out, *((start, end, None) for start, end in kept.items())]):
-            if reason is not None:
-                self.stretch(history[start:end], Fate.DROPPED, reason)
+        places: list[tuple[int, Turn | tuple[int, Reason]]] = [(turn.start, turn) for turn in window.turns]
+        places += [(start, (end, reason)) for start, end, reason in window.left_out]
+        for start, what in sorted(places, key=itemgetter(0)):
+            if isinstance(what, Turn):
+                self._turn(history, what)
             else:
-                self._turn(history[start:end], shown, hidden)
+                self.stretch(history[start : what[0]], Fate.DROPPED, what[1])
 
-    def _turn(self, messages: Sequence[Message], shown: dict[int, Shown], hidden: dict[int, Reason]) -> None:
-        for message in messages:
+    def _turn(self, history: Sequence[Message], turn: Turn) -> None:
+        if not turn.hidden:
+            self._entries[Kind.MESSAGE] += [_shown(one) for one in turn.shown]
+            return
+        shown = {one.message.seq: one for one in turn.shown}
+        hidden = {message.seq: reason for message, reason in turn.hidden}
+        for message in history[turn.start : turn.end]:
             one = shown.get(message.seq)
             if one is None:
                 self.stretch([message], Fate.DROPPED, hidden[message.seq])
             else:
-                entry = Entry(
-                    kind=Kind.MESSAGE,
-                    fate=one.fate,
-                    reason=one.reason,
-                    tokens=one.cost,
-                    whole=one.whole,
-                    id=message.id,
-                    first=message.seq,
-                    last=message.seq,
-                )
-                self._entries[Kind.MESSAGE].append(entry)
+                self._entries[Kind.MESSAGE].append(_shown(one))
 
     def manifest(self) -> Manifest:
         """The finished account."""
-        entries = tuple(entry for kind in self._entries.values() for entry in kind)
+        entries = tuple([entry for kind in self._entries.values() for entry in kind])
         return Manifest(
             entries=entries,
-            total=sum(entry.tokens for entry in entries),
+            total=sum([entry.tokens for entry in entries]),
             room=self._room,
             budget=self._policy.budget,
             reply=self._policy.reply,
@@ -97,6 +102,21 @@ class Account:
         )
 
 
+def _shown(one: Shown) -> Entry:
+    message = one.message
+    return Entry(
+        kind=_MESSAGE,
+        fate=one.fate,
+        reason=one.reason,
+        tokens=one.tokens + one.around,
+        whole=one.whole,
+        id=message.id,
+        first=message.seq,
+        last=message.seq,
+    )
+
+
+@cache
 def _order(recalled: RecallPlace) -> tuple[Kind, ...]:
     early, late = (_RECALLED, ()) if recalled is RecallPlace.BEFORE_WINDOW else ((), _RECALLED)
     return (Kind.SYSTEM, Kind.PREFERENCES, Kind.SUMMARY, *early, Kind.MESSAGE, *late, Kind.QUESTION, Kind.FRAME)

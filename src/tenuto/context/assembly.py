@@ -62,19 +62,21 @@ def check_budget(policy: PromptPolicy, system: str, counter: Counter, language: 
         )
 
 
-def materials_of(turn: OpenTurn, system: str, question: str | None = None) -> Materials:
+def materials_of(turn: OpenTurn, system: str, question: str | None = None, counted: int = 0) -> Materials:
     """What a begun turn brings along: question, history, speaker. The rest is added with `msgspec.structs.replace`.
 
     The question is the turn's words, or the live text where that differs from what is stored; a turn without words
-    (an answer made anew) asks what the user said last.
+    (an answer made anew) asks what the user said last. `counted` are its tokens, where the caller has counted them:
+    what a message says of itself anybody may have written.
     """
     words = turn.words or _last_words(turn.window)
     asked = {message.seq for message in words}
     return Materials(
-        question="\n".join(message.text for message in words) if question is None else question,
+        question="\n".join([message.text for message in words]) if question is None else question,
+        question_tokens=counted,
         system=system,
         window_start=turn.session.window_start,
-        history=tuple(message for message in turn.window if message.seq not in asked),
+        history=tuple([message for message in turn.window if message.seq not in asked]),
         persona=turn.scope.persona,
         speaker=words[-1].speaker if words else None,
     )
@@ -106,12 +108,7 @@ class _Assembly:
         system = self._system(account)
         question = self._question(account)
         covered, filling = self._history(room)
-        newest = filling.newest(self.left, self.materials.persona if self.materials.isolated else None)
-        self.left -= newest
-        summary = self._text(account, Kind.SUMMARY, self.materials.summary)
-        preferences = self._text(account, Kind.PREFERENCES, self.materials.preferences)
-        window = filling.older(self.left + newest - self._share(room), self.policy.trim)
-        self.left -= window.cost - newest
+        summary, preferences, window = self._talk(account, filling, self._share(room))
         evidence = self._pieces(account, Kind.EVIDENCE, self.materials.evidence or ())
         memories = self._pieces(account, Kind.MEMORY, self.materials.memories or ())
         self._tell(account, covered, window, bool(summary))
@@ -130,6 +127,21 @@ class _Assembly:
         account.add(Kind.FRAME, Fate.KEPT, Reason.ALWAYS, page.frame)
         return Prompt(messages=page.messages(), manifest=account.manifest(), stable=stable)
 
+    def _talk(self, account: Account, filling: Filling, share: int) -> tuple[str, str, Window]:
+        """Summary, preferences and window; most times all of them fit, beside the share of what is recalled."""
+        given, counter = self.materials, self.counter
+        told = counter.recurring(given.summary) if given.summary else 0
+        liked = counter.count(given.preferences) if given.preferences else 0
+        window = None if given.isolated else filling.whole(self.left - told - liked - share)
+        newest = filling.newest(self.left, given.persona if given.isolated else None) if window is None else window.cost
+        self.left -= newest
+        summary = self._text(account, Kind.SUMMARY, given.summary, told)
+        preferences = self._text(account, Kind.PREFERENCES, given.preferences, liked)
+        if window is None:
+            window = filling.older(self.left + newest - share, self.policy.trim)
+            self.left -= window.cost - newest
+        return summary, preferences, window
+
     def _system(self, account: Account) -> str:
         text = self.materials.system
         tokens = self.counter.fixed(text)
@@ -141,7 +153,7 @@ class _Assembly:
         return text
 
     def _question(self, account: Account) -> str:
-        whole = self.counter.count(self.materials.question)
+        whole = self.counter.text(self.materials.question, self.materials.question_tokens)
         text = cut(self.materials.question, self.left, self.counter.count, whole)
         tokens = whole if text is self.materials.question else self.counter.count(text)
         fate, reason = (Fate.KEPT, Reason.ALWAYS) if tokens == whole else (Fate.CUT, Reason.OVER_BUDGET)
@@ -162,10 +174,9 @@ class _Assembly:
         recalls = self.materials.evidence is not None or self.materials.memories is not None
         return int(self.policy.recall_share * room) if recalls else 0
 
-    def _text(self, account: Account, kind: Kind, text: str) -> str:
+    def _text(self, account: Account, kind: Kind, text: str, whole: int) -> str:
         if not text:
             return ""
-        whole = self.counter.count(text)
         if kind is Kind.SUMMARY and not self.materials.relevant:
             account.add(kind, Fate.DROPPED, Reason.IRRELEVANT, 0, whole)
             return ""
@@ -198,6 +209,10 @@ class _Assembly:
         return tuple(kept)
 
     def _tell(self, account: Account, covered: Sequence[Message], window: Window, summarised: bool) -> None:
+        if self.materials.summary:
+            first, last = self.materials.covered_since, self.materials.covered
+            # Uncounted, they are no more than there are numbers.
+            account.covering(first, last, self.materials.covered_messages or max(1, last - first + 1))
         if summarised:
             account.stretch(covered, Fate.SUMMARISED, Reason.COVERED)
         elif self.materials.relevant:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tenuto.context.assembly import room_of
-from tenuto.context.summaries import is_summary, summary_draft, summary_in, talk_in
+from tenuto.context.summaries import summary_draft, summary_in, talk_in
 from tenuto.context.tokens import MESSAGE_TOKENS, Counter
 from tenuto.model.message import Message, Role
 from tenuto.model.policy import ContextPolicy
@@ -21,7 +21,6 @@ __all__ = [
     "Limits",
     "compresses",
     "due",
-    "is_summary",
     "limits_of",
     "slides_out",
     "summary_draft",
@@ -168,7 +167,7 @@ def _measured(
         for message, counts in zip(talk, shown, strict=True)
     ]
     most = _most_tokens(room, taken, context.compress_at)
-    held = counter.text(previous.text, previous.tokens) if previous is not None else 0
+    held = counter.recurring(previous.text) if previous is not None else 0
     return _Measured(
         tokens=_sums(costs, held),
         shown=_sums(shown, 0),

@@ -341,8 +341,14 @@ class _Sheet:
             if lines and self._headed:
                 rows.append(heading)
             for role, said in groupby(lines, key=lambda line: line.role):
-                rows.append(self.labels.speakers.get(role, "") + " ".join(line.text for line in said))
+                *texts, last = (line.text for line in said)
+                rows.append(self.labels.speakers.get(role, "") + " ".join([*map(_ended, texts), last]))
         return "\n".join(rows)
+
+
+def _ended(text: str) -> str:
+    """A sentence with an end, so that the next one does not run into it: people leave the full stop out."""
+    return text if not text[-1:].isalnum() else text + ("." if text[-1].isascii() else "。")
 
 
 def _alike(line: _Line, other: _Line) -> bool:

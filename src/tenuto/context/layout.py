@@ -5,8 +5,9 @@ Layouts count nothing of what users said. They write a `Page`, which keeps the t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
 from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, Counter
@@ -38,38 +39,54 @@ class Page:
 
     def __init__(self, counter: Counter) -> None:
         self._counter = counter
-        self._written: list[tuple[Role, list[JsonObject], str | None]] = []
+        self._done: list[PromptMessage] = []
+        self._role: Role | None = None
+        self._parts: list[JsonObject] = []
         self.frame = REPLY_TOKENS
 
     def message(self, role: Role) -> None:
         """Begin a message of the layout."""
-        self._written.append((role, [], None))
+        self._end()
+        self._role = role
         self.frame += MESSAGE_TOKENS
 
-    def shown(self, shown: Shown, label: str) -> None:
-        """A stored message as a message of its own."""
-        parts = [text_part(label), *shown.parts] if label else list(shown.parts)
-        self._written.append((shown.message.role, parts, shown.message.id))
+    def shown(self, window: Sequence[Shown], label: Callable[[Message], str] | None) -> None:
+        """Stored messages as messages of their own, where there are labels each under its own."""
+        self._end()
+        if label is None:
+            self._done += [
+                PromptMessage(role=one.message.role, parts=one.parts, source=one.message.id) for one in window
+            ]
+            return
+        for one in window:
+            said = label(one.message)
+            parts = (text_part(said), *one.parts) if said else one.parts
+            self._done.append(PromptMessage(role=one.message.role, parts=parts, source=one.message.id))
 
     def fixed(self, text: str) -> None:
         """Words of the layout."""
-        self.words(text)
-        self.frame += self._counter.fixed(text)
+        if text:
+            self.words(text)
+            self.frame += self._counter.fixed(text)
 
     def words(self, text: str) -> None:
-        """Words that are shown, or a label that counts with them."""
+        """Words that are shown, or a label that counts with them; they go to the message that was begun last."""
         if text:
-            self._written[-1][1].append(text_part(text))
+            self._parts.append(text_part(text))
 
     def __len__(self) -> int:
         """How many messages there are so far."""
-        return len(self._written)
+        return len(self._done) + (self._role is not None)
 
     def messages(self) -> tuple[PromptMessage, ...]:
         """The finished page."""
-        return tuple(
-            PromptMessage(role=role, parts=tuple(parts), source=source) for role, parts, source in self._written
-        )
+        self._end()
+        return tuple(self._done)
+
+    def _end(self) -> None:
+        if self._role is not None:
+            self._done.append(PromptMessage(role=self._role, parts=tuple(self._parts)))
+            self._role, self._parts = None, []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +104,7 @@ class Layout:
     """One way of writing prompts, for one language and one cast of names. Without a `sheet` messages have roles."""
 
     name: LayoutName
+    language: Language
     words: Wording
     counter: Counter
     sheet: Sheet | None
@@ -97,6 +115,11 @@ class Layout:
     def shows_tools(self) -> bool:
         """Tools are shown where messages have roles."""
         return self.sheet is None
+
+    @property
+    def around_all(self) -> int | None:
+        """Where messages have roles and nobody has a name, each takes the same."""
+        return MESSAGE_TOKENS if self.sheet is None and not self.names else None
 
     def around(self, message: Message) -> int:
         """A message's label, line end and role."""
@@ -142,14 +165,8 @@ class Layout:
 
     def reserve(self, speaker: str | None = None) -> int:
         """The most the layout itself can take."""
-        page = Page(self.counter)
-        one = (Piece(id="", text=""),)
-        full = Chosen(system="-", preferences="-", summary="-", memories=one, evidence=one, speaker=speaker)
-        self.write(page, full)
-        if self.sheet is not None:
-            page.fixed(self.sheet.history)
-            page.fixed(self.sheet.history_end)
-        return page.frame
+        label = self.named(speaker, "") if self.sheet is None else ""
+        return _reserved(self.name, self.language, self.counter.encoding, self.recalled) + self.counter.fixed(label)
 
     def write(self, page: Page, chosen: Chosen) -> int:
         """Fill the page; returns how many of its messages open the next turn's prompt as well."""
@@ -172,8 +189,7 @@ class Layout:
         if early and (chosen.memories or chosen.evidence):
             page.message(Role.SYSTEM)
             self._write_recalled(page, chosen)
-        for shown in chosen.window:
-            page.shown(shown, self.label(shown.message))
+        page.shown(chosen.window, self.label if self.names else None)
         stable = stable if early else len(page)
         page.message(Role.USER)
         if not early:
@@ -240,11 +256,26 @@ def layout_for(
     name: LayoutName, language: Language, counter: Counter, names: Mapping[str, str], recalled: RecallPlace
 ) -> Layout:
     """The layout of that name in that language."""
+    return Layout(name, language, wording(language), counter, _sheet(name, language), names, recalled)
+
+
+@cache
+def _reserved(name: LayoutName, language: Language, encoding: str, recalled: RecallPlace) -> int:
+    """What a layout takes when all its parts are there, but for the speaker's name."""
+    counter = Counter(encoding)
+    layout = layout_for(name, language, counter, {}, recalled)
+    page = Page(counter)
+    one = (Piece(id="", text=""),)
+    layout.write(page, Chosen(system="-", preferences="-", summary="-", memories=one, evidence=one))
+    if layout.sheet is not None:
+        page.fixed(layout.sheet.history)
+        page.fixed(layout.sheet.history_end)
+    return page.frame
+
+
+@cache
+def _sheet(name: LayoutName, language: Language) -> Sheet | None:
     words = wording(language)
-    return Layout(name, words, counter, _sheet(name, words), names, recalled)
-
-
-def _sheet(name: LayoutName, words: Wording) -> Sheet | None:
     match name:
         case LayoutName.CHAT:
             return None

@@ -14,14 +14,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Final
 
 import msgspec
 
-from tenuto.model.message import Draft, Message, Role
+from tenuto.model.message import SUMMARY, Draft, Message, Role, is_summary
 from tenuto.model.talk import Summary
+from tenuto.model.values import JsonObject
 
-_TYPE: Final = "summary"
+# Looked up once: in a loop over a log, finding an enumeration's member takes longer than the rest.
+_ITEM: Final = Role.ITEM
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -34,16 +37,13 @@ class _Entry(msgspec.Struct, frozen=True):
     since: int = 1
     tokens: int = 0
     made_by: str = ""
-
-
-def is_summary(message: Draft) -> bool:
-    """Whether this entry of the log is a summary, and nothing anybody said."""
-    return message.role is Role.ITEM and any(part["type"] == _TYPE for part in message.parts)
+    messages: int = 0
 
 
 def talk_in(messages: Sequence[Message]) -> tuple[Message, ...]:
     """The log without summaries: a summary written while a turn ran stands between its question and its answer."""
-    return tuple(message for message in messages if not is_summary(message))
+    # Few entries are no talk: the role alone tells most of them.
+    return tuple([message for message in messages if message.role is not _ITEM or not is_summary(message)])
 
 
 def summary_in(messages: Sequence[Message], window_start: int = 1) -> Summary | None:
@@ -52,19 +52,20 @@ def summary_in(messages: Sequence[Message], window_start: int = 1) -> Summary | 
     Its `through` reaches up to the message that follows the covered ones, so that nothing lies between the two. What
     lies before `window_start` is no context any more, and neither is a summary of it.
     """
-    found = [
-        (entry, place)
-        for place, message in enumerate(messages)
-        if message.role is Role.ITEM
-        for entry in _entries(message)
-    ]
-    for entry, place in sorted(found, key=lambda one: (one[0].through, one[1]), reverse=True):
+    items = [(place, message) for place, message in enumerate(messages) if message.role is _ITEM]
+    found = [(reach, place, part) for place, message in items for reach, part in _reaches(message)]
+    for _, place, part in sorted(found, key=itemgetter(0, 1), reverse=True):
+        entry = _entry(part)
+        if entry is None:
+            continue
         through = _covered(entry, place, messages)
         if through is not None and min(through, entry.through) >= window_start and entry.since >= window_start:
             return Summary(
                 text=entry.text,
                 through=through,
                 through_id=entry.through_id,
+                since=entry.since,
+                messages=entry.messages,
                 tokens=entry.tokens,
                 made_by=entry.made_by,
             )
@@ -74,7 +75,7 @@ def summary_in(messages: Sequence[Message], window_start: int = 1) -> Summary | 
 def summary_draft(summary: Summary, *, message_id: str, sent_at: datetime, seen: int, since: int) -> Draft:
     """The summary on its way into the log; `seen` is the newest number when that was read, `since` context's first."""
     part = {
-        "type": _TYPE,
+        "type": SUMMARY,
         "text": summary.text,
         "through": summary.through,
         "through_id": summary.through_id,
@@ -82,22 +83,24 @@ def summary_draft(summary: Summary, *, message_id: str, sent_at: datetime, seen:
         "since": since,
         "tokens": summary.tokens,
         "made_by": summary.made_by,
+        "messages": summary.messages,
     }
     return Draft(id=message_id, role=Role.ITEM, sent_at=sent_at, parts=(part,))
 
 
-def _entries(message: Message) -> list[_Entry]:
-    entries = []
-    for part in message.parts:
-        if part["type"] == _TYPE:
-            try:
-                entry = msgspec.convert(part, _Entry)
-            except msgspec.ValidationError:
-                # Anybody may write items into a log; what is not of our form is not ours.
-                continue
-            if entry.text.strip() and entry.through >= 1:
-                entries.append(entry)
-    return entries
+def _reaches(message: Message) -> list[tuple[float, JsonObject]]:
+    """What may be summaries in an entry, each with the number up to which it says it reaches."""
+    parts = [part for part in message.parts if part["type"] == SUMMARY]
+    return [(part["through"], part) for part in parts if isinstance(part.get("through"), int | float)]
+
+
+def _entry(part: JsonObject) -> _Entry | None:
+    try:
+        entry = msgspec.convert(part, _Entry)
+    except msgspec.ValidationError:
+        # Anybody may write items into a log; what is not of our form is not ours.
+        return None
+    return entry if entry.text.strip() and entry.through >= 1 else None
 
 
 def _covered(entry: _Entry, place: int, messages: Sequence[Message]) -> int | None:

@@ -7,8 +7,9 @@ stored count unless it cannot be true of the words; only then, and where there i
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
+from hashlib import blake2b
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -30,6 +31,8 @@ TOOL_TOKENS: Final = 8
 # Natural text has 1 to 7 characters to a token, and no character has more than 4 bytes, each at most one token.
 _MOST_CHARACTERS_A_TOKEN: Final = 7
 _MOST_TOKENS_A_CHARACTER: Final = 4
+# How many texts that come again turn after turn are remembered.
+_MOST_RECURRING: Final = 4096
 
 _O200K: Final = ("gpt-4o", "gpt-4.1", "gpt-4.5", "gpt-5", "gpt-6", "gpt-oss", "chatgpt-4o", "o1", "o3", "o4")
 _CL100K: Final = ("gpt-4", "gpt-3.5", "gpt-35", "text-embedding")
@@ -52,6 +55,7 @@ class Fit(NamedTuple):
     margin: float
 
 
+@lru_cache(maxsize=256)
 def encoding_for(model: str, stored: str = DEFAULT_ENCODING) -> Fit:
     """How to count for a model, given by name with or without its provider (`openai:gpt-4o`).
 
@@ -116,6 +120,19 @@ class Counter:
         """The tokens of a system prompt, heading or label, remembered. Not for what users say."""
         return _fixed(self._asked, text)
 
+    def recurring(self, text: str) -> int:
+        """The tokens of a text that comes again turn after turn, such as a summary; known by a digest of its words.
+
+        Nobody's count of it is believed: what is shown under a count too low breaks the budget.
+        """
+        known, words = _recurring(self._asked), blake2b(text.encode(errors="replace"), digest_size=16).digest()
+        tokens = known.get(words)
+        if tokens is None:
+            if len(known) >= _MOST_RECURRING:
+                known.clear()
+            tokens = known[words] = self.count(text)
+        return tokens
+
     def part(self, part: JsonObject) -> int:
         """The tokens of one part of a message; what no model is shown counts nothing."""
         match part["type"]:
@@ -128,6 +145,10 @@ class Counter:
             case _:
                 return 0
 
+    def parts(self, parts: Sequence[JsonObject]) -> int:
+        """The tokens of a message's parts together."""
+        return sum(map(self.part, parts))
+
     def text(self, text: str, stored: int) -> int:
         """The tokens of a text with a stored count: as stored if that can be true, else counted."""
         believed = stored and len(text) <= stored * _MOST_CHARACTERS_A_TOKEN
@@ -136,9 +157,9 @@ class Counter:
     def message(self, draft: Draft) -> int:
         """A message's tokens without its frame: as stored if that can be true, else counted."""
         stored = draft.tokens
-        if stored and _believable(stored, draft.parts):
+        if stored and believable(stored, sum(map(_characters, draft.parts)), len(draft.parts)):
             return stored
-        return sum(map(self.part, draft.parts))
+        return self.parts(draft.parts)
 
     def counted(self, draft: D) -> D:
         """The message with its count, for storing. A count that can be true is left alone."""
@@ -150,11 +171,11 @@ def as_text(value: Json) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _believable(tokens: int, parts: tuple[JsonObject, ...]) -> bool:
-    characters = sum(map(_characters, parts))
+def believable(tokens: int, characters: int, parts: int = 1) -> bool:
+    """Whether a stored count can be true of a message with so many characters in so many parts."""
     if characters > tokens * _MOST_CHARACTERS_A_TOKEN:
         return False
-    return tokens <= characters * _MOST_TOKENS_A_CHARACTER + TOOL_TOKENS * len(parts)
+    return tokens <= characters * _MOST_TOKENS_A_CHARACTER + TOOL_TOKENS * parts
 
 
 def _characters(part: JsonObject) -> int:
@@ -196,6 +217,12 @@ def _bpe_openai(encoding: str) -> Callable[[str], int]:
     # Slower to start than rs-bpe, but with wheels for Pythons that the other does not know.
     tokenizer = importlib.import_module("bpe_openai").get_encoding(encoding)
     return lambda text: len(tokenizer.encode_ordinary(text))
+
+
+@cache
+def _recurring(encoding: str) -> dict[bytes, int]:
+    """Counts made in this encoding; empty at first."""
+    return {}
 
 
 @lru_cache(maxsize=512)

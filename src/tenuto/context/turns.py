@@ -9,12 +9,14 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.context.cutting import cut_characters, cut_parts
-from tenuto.context.tokens import Counter
+from tenuto.context.tokens import Counter, believable
 from tenuto.model.message import Message, Role
 from tenuto.model.prompt import Fate, Reason
 from tenuto.model.values import JsonObject
 
 _TOOLS: Final = ("tool_call", "tool_result")
+# Looked up once: in a loop over a history, finding an enumeration's member takes longer than the rest.
+_ITEM: Final = Role.ITEM
 
 
 class Face(Protocol):
@@ -23,6 +25,11 @@ class Face(Protocol):
     @property
     def shows_tools(self) -> bool:
         """Whether messages have roles, so that tools appear and no words can pass for another's."""
+        ...
+
+    @property
+    def around_all(self) -> int | None:
+        """The tokens every message takes beside its words, `None` where that depends on who speaks."""
         ...
 
     def around(self, message: Message) -> int:
@@ -61,23 +68,30 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """A turn's messages, `history[start:end]`: those that can be shown, and those that cannot, with the reason."""
+    """A turn's messages, `history[start:end]`: those that can be shown, and those that cannot, with the reason.
+
+    `cost` is what it takes in the prompt.
+    """
 
     number: int
     start: int
     end: int
     shown: tuple[Shown, ...]
-    hidden: tuple[tuple[Message, Reason], ...] = ()
+    hidden: tuple[tuple[Message, Reason], ...]
+    cost: int
 
-    @property
-    def cost(self) -> int:
-        """What the turn takes in the prompt."""
-        return sum([shown.tokens + shown.around for shown in self.shown])
+    def showing(self, shown: tuple[Shown, ...], hidden: tuple[tuple[Message, Reason], ...] = ()) -> Turn:
+        """The turn with other messages in it, and more of them hidden."""
+        return Turn(self.number, self.start, self.end, shown, (*self.hidden, *hidden), _cost(shown))
 
     @property
     def characters(self) -> int:
         """How much talk it is."""
         return sum(shown.characters for shown in self.shown)
+
+
+def _cost(shown: Sequence[Shown]) -> int:
+    return sum([one.tokens + one.around for one in shown])
 
 
 def spans(history: Sequence[Message]) -> Iterator[tuple[int, int]]:
@@ -99,10 +113,15 @@ class Reader:
         self._face = face
         self._counter = counter
         self._cap = message_cap
+        self._around_all = face.around_all
+        self._shows_tools = face.shows_tools
 
     def turn(self, history: Sequence[Message], start: int, end: int) -> Turn:
         """The turn at that place."""
         messages = history[start:end]
+        plain = self.plain(messages)
+        if plain is not None:
+            return Turn(messages[0].turn, start, end, plain, (), _cost(plain))
         shown: list[Shown] = []
         hidden: list[tuple[Message, Reason]] = []
         for message, parts in zip(messages, paired(messages), strict=True):
@@ -111,7 +130,29 @@ class Reader:
                 shown.append(found)
             else:
                 hidden.append((message, found))
-        return Turn(messages[0].turn, start, end, tuple(shown), tuple(hidden))
+        return Turn(messages[0].turn, start, end, tuple(shown), tuple(hidden), _cost(shown))
+
+    def plain(self, messages: Sequence[Message]) -> tuple[Shown, ...] | None:
+        """Messages as they are, where each is words alone that were counted and fit: nearly every turn of any talk."""
+        face, all_around, shows_tools, cap = self._face, self._around_all, self._shows_tools, self._cap
+        shown: list[Shown] = []
+        for message in messages:
+            parts, tokens = message.parts, message.tokens
+            if len(parts) != 1 or parts[0]["type"] != "text" or message.role is _ITEM or tokens > cap:
+                return None
+            text = parts[0]["text"]
+            if not text or not believable(tokens, len(text)):
+                return None
+            if not shows_tools and face.quoted(text) != text:
+                return None
+            around = face.around(message) if all_around is None else all_around
+            shown.append(Shown(message, parts, parts, tokens, around, tokens + around))
+        return tuple(shown)
+
+    def turns(self, history: Sequence[Message]) -> Turn | None:
+        """All turns of a plain history as if they were one."""
+        plain = self.plain(history)
+        return None if plain is None else Turn(history[0].turn, 0, len(history), plain, (), _cost(plain))
 
     def _shown(self, message: Message, parts: tuple[JsonObject, ...]) -> Shown | Reason:
         visible = tuple(filter(self._visible, parts))
@@ -146,10 +187,10 @@ class Reader:
 
     def _visible(self, part: JsonObject) -> bool:
         kind = part["type"]
-        return bool(part["text"]) if kind == "text" else kind in _TOOLS and self._face.shows_tools
+        return bool(part["text"]) if kind == "text" else kind in _TOOLS and self._shows_tools
 
     def _quoted(self, parts: tuple[JsonObject, ...]) -> tuple[JsonObject, ...]:
-        if self._face.shows_tools:
+        if self._shows_tools:
             return parts
         changed = False
         quoted: list[JsonObject] = []

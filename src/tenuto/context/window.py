@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -32,12 +33,12 @@ class Window:
     @property
     def shown(self) -> tuple[Shown, ...]:
         """The messages of the window, oldest first."""
-        return tuple(shown for turn in self.turns for shown in turn.shown)
+        return tuple(chain.from_iterable([turn.shown for turn in self.turns]))
 
     @property
     def cost(self) -> int:
         """What the window takes in the prompt."""
-        return sum(turn.cost for turn in self.turns)
+        return sum([turn.cost for turn in self.turns])
 
 
 class Filling:
@@ -54,6 +55,27 @@ class Filling:
         self._slides = slides
         self._window = Window()
         self._turns: Iterator[Turn] = iter(())
+
+    def whole(self, room: int) -> Window | None:
+        """All of the history, where it is plain words that fit as they are; `None` where something may have to go.
+
+        What becomes of each message is then the same whichever way the window is filled; this way is short.
+        """
+        history, policy = self._history, self._policy
+        if self._slides or policy.window_turns is not None or policy.window_characters is not None:
+            return None
+        if policy.window_messages is not None and len(history) > policy.window_messages:
+            return None
+        if not history:
+            return self._window
+        # Stored counts tell most histories that are too long before they are read.
+        if sum([message.tokens for message in history]) > room:
+            return None
+        turns = self._reader.turns(history)
+        if turns is None or turns.cost > room:
+            return None
+        self._window.turns.append(turns)
+        return self._window
 
     def newest(self, room: int, persona: str | None = None) -> int:
         """Take the newest turn, cut down to `room` tokens where it must be; returns its cost.
@@ -76,10 +98,11 @@ class Filling:
         """Add older turns while the whole window stays within `room` tokens."""
         window = self._window
         kept, used = list(window.turns), _Tally(self._policy)
-        used.add(kept)
+        for turn in kept:
+            used.add(turn)
         stopped: Reason | None = None
         for turn in self._turns:
-            used.add([turn])
+            used.add(turn)
             stopped = used.over(room)
             if stopped:
                 window.left_out.append((0, turn.end, stopped))
@@ -107,8 +130,7 @@ class Filling:
         newest = max((place for place, turn in enumerate(kept) if turn.shown), default=0)
         starts = range(min(latest, newest) + 1) if kept else ()
         start = max(starts, key=lambda place: _roundness(kept[place].number), default=0)
-        if start:
-            self._window.left_out.append((kept[0].start, kept[start - 1].end, Reason.TRIMMED))
+        self._window.left_out += [(first, end, Reason.TRIMMED) for first, end in _stretches(kept[:start])]
         return kept[start:]
 
     def _fitted(self, turn: Turn, room: int) -> Turn | None:
@@ -145,36 +167,36 @@ class Filling:
         shown = tuple(
             one if one.tokens <= height else self._reader.cut(one, height, Reason.OVER_BUDGET) for one in turn.shown
         )
-        fitting = replace(turn, shown=shown)
+        fitting = turn.showing(shown)
         return fitting if fitting.cost <= room else None
 
 
 class _Tally:
     """What a growing window holds, and the first limit it breaks."""
 
+    __slots__ = ("_characters", "_messages", "_most", "_tokens", "_turns")
+
     def __init__(self, policy: ContextPolicy) -> None:
-        self._policy = policy
+        self._most = policy.window_turns, policy.window_messages, policy.window_characters
         self._turns = self._messages = self._characters = self._tokens = 0
 
-    def add(self, turns: Sequence[Turn]) -> None:
-        for turn in turns:
-            self._turns += bool(turn.shown)
+    def add(self, turn: Turn) -> None:
+        if turn.shown:
+            self._turns += 1
             self._messages += len(turn.shown)
             self._tokens += turn.cost
-            if self._policy.window_characters is not None:
+            if self._most[2] is not None:
                 self._characters += turn.characters
 
     def over(self, room: int) -> Reason | None:
-        policy = self._policy
-        for reason, held, most in (
-            (Reason.WINDOW_TURNS, self._turns, policy.window_turns),
-            (Reason.WINDOW_MESSAGES, self._messages, policy.window_messages),
-            (Reason.WINDOW_CHARACTERS, self._characters, policy.window_characters),
-            (Reason.OVER_BUDGET, self._tokens, room),
-        ):
-            if most is not None and held > most:
-                return reason
-        return None
+        turns, messages, characters = self._most
+        if turns is not None and self._turns > turns:
+            return Reason.WINDOW_TURNS
+        if messages is not None and self._messages > messages:
+            return Reason.WINDOW_MESSAGES
+        if characters is not None and self._characters > characters:
+            return Reason.WINDOW_CHARACTERS
+        return Reason.OVER_BUDGET if self._tokens > room else None
 
 
 def _belongs_to_others(messages: Sequence[Message], persona: str) -> bool:
@@ -193,7 +215,7 @@ def _keeping(turn: Turn, kept: Sequence[Shown], reason: Reason) -> Turn:
     """The turn with those messages only; the others are hidden, with that reason."""
     stays = {shown.message.seq for shown in kept}
     hidden = tuple((shown.message, reason) for shown in turn.shown if shown.message.seq not in stays)
-    return replace(turn, shown=tuple(kept), hidden=(*turn.hidden, *hidden))
+    return turn.showing(tuple(kept), hidden)
 
 
 def _said(shown: Shown, reason: Reason, reader: Reader) -> Shown | None:
@@ -214,6 +236,17 @@ def _latest_start(kept: Sequence[Turn], least: float) -> int:
         if held >= least:
             return place
     return 0
+
+
+def _stretches(turns: Sequence[Turn]) -> list[tuple[int, int]]:
+    """Where these turns lie, neighbours together: between them may be turns of other personas."""
+    stretches: list[tuple[int, int]] = []
+    for turn in turns:
+        if stretches and stretches[-1][1] == turn.start:
+            stretches[-1] = (stretches[-1][0], turn.end)
+        else:
+            stretches.append((turn.start, turn.end))
+    return stretches
 
 
 def _roundness(number: int) -> int:

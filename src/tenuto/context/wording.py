@@ -5,6 +5,7 @@ The Chinese texts of the layouts are those of the documents they come from, to t
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from tenuto.model.prompt import Language
@@ -107,10 +108,17 @@ def wording(language: Language) -> Wording:
 
 
 _LOOK_AT: Final = 2000
+_HAN: Final = re.compile("[\u4e00-\u9fff]+")
 
 
 def language_of(text: str) -> Language:
     """Chinese where every eighth sign or more is a Chinese character, else English."""
     start = text[:_LOOK_AT]
-    han = sum(1 for character in start if "\u4e00" <= character <= "\u9fff")
-    return Language.CHINESE if han * 8 >= len(start) > 0 else Language.ENGLISH
+    if start.isascii():
+        return Language.ENGLISH
+    han = 0
+    for run in _HAN.finditer(start):
+        han += run.end() - run.start()
+        if han * 8 >= len(start):
+            return Language.CHINESE
+    return Language.ENGLISH

@@ -4,6 +4,8 @@ from tenuto.model.message import Draft, Message, Role, text_part, tool_call, too
 from tenuto.model.scope import Scope
 from tenuto.model.session import (
     Changes,
+    Compaction,
+    Erased,
     Forking,
     ForkPoint,
     Gone,
@@ -28,6 +30,7 @@ from tenuto.model.turn import (
     OpenTurn,
     Page,
     Producer,
+    Rewriting,
     TurnState,
 )
 
@@ -36,7 +39,9 @@ __all__ = [
     "Batch",
     "Changes",
     "Closing",
+    "Compaction",
     "Draft",
+    "Erased",
     "ForkPoint",
     "Forking",
     "Gone",
@@ -49,6 +54,7 @@ __all__ = [
     "Opening",
     "Page",
     "Producer",
+    "Rewriting",
     "Role",
     "Scope",
     "Session",

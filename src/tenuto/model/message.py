@@ -64,6 +64,15 @@ class Message(Draft, frozen=True, kw_only=True):
     turn: int
 
 
+# The type of an entry's part that tells earlier talk in short.
+SUMMARY = "summary"
+
+
+def is_summary(message: Draft) -> bool:
+    """Whether this entry of the log is a summary, and nothing anybody said."""
+    return message.role is Role.ITEM and any(part["type"] == SUMMARY for part in message.parts)
+
+
 def text_part(text: str) -> JsonObject:
     """Words."""
     return {"type": "text", "text": text}
@@ -114,5 +123,25 @@ def checked_part(part: Json) -> JsonObject:
 
 
 def size_of(draft: Draft) -> int:
-    """The message's size in bytes, as the size limit counts it."""
+    """The message's size in bytes, with everything that is stored of it."""
     return len(msgspec.json.encode(draft))
+
+
+def words_size(draft: Draft) -> int:
+    """What a message says, in bytes, as the size limit counts it: texts in UTF-8, parts of other kinds as JSON."""
+    return sum(map(_part_size, draft.parts))
+
+
+def rest_size(draft: Draft) -> int:
+    """What comes along with a message, in bytes, as the size limit counts it: metadata and further fields, as JSON."""
+    if not draft.metadata and not draft.extra:
+        return 0
+    return len(msgspec.json.encode((draft.metadata, draft.extra)))
+
+
+def _part_size(part: JsonObject) -> int:
+    if part["type"] != "text":
+        return len(msgspec.json.encode(part))
+    text = part["text"]
+    words = len(text) if text.isascii() else len(text.encode())
+    return words if len(part) == 2 else words + len(msgspec.json.encode({**part, "text": ""}))

@@ -83,18 +83,23 @@ class Piece(Value, frozen=True, kw_only=True):
 class Materials(Value, frozen=True, kw_only=True):
     """Everything that may enter one prompt.
 
-    `history` is the talk before the question, oldest first; the `summary` covers it up to `covered`, and
+    `history` is the talk before the question, oldest first; the `summary` covers it up to `covered`, beginning with
+    `covered_since` and `covered_messages` in all (0: nobody counted), most of which need not be in the history; and
     `window_start` is the first message that belongs to the context at all. `memories` or `evidence` set to `None`
     say that this assistant has none; an empty tuple, that this time nothing was found. An `isolated` persona sees
     only its own turns. `names` gives personas and speakers the names they are shown under. With `relevant` false the
-    history has nothing to do with the question and is left out.
+    history has nothing to do with the question and is left out. `question_tokens` is its count, 0 where nobody has
+    counted it yet.
     """
 
     question: str
+    question_tokens: int = 0
     system: str = ""
     preferences: str = ""
     summary: str = ""
     covered: int = 0
+    covered_since: int = 1
+    covered_messages: int = 0
     window_start: int = 1
     history: tuple[Message, ...] = ()
     memories: tuple[Piece, ...] | None = None
@@ -158,7 +163,7 @@ class Entry(Value, frozen=True, kw_only=True):
     """One candidate, or a run of neighbouring messages that met the same end.
 
     `tokens` is what it takes in the prompt, with its label; `whole` what it would take uncut. `first` and `last` are
-    the sequence numbers of messages, `count` how many they are.
+    the sequence numbers of messages, `count` how many they are: for a summary, those it speaks for.
     """
 
     kind: Kind

@@ -61,6 +61,22 @@ class Scope(Value, frozen=True, kw_only=True):
         return not owner or owner == other.owner
 
 
+def person_of(scope: Scope) -> Scope:
+    """The scope of the user alone, whatever chat they speak in.
+
+    Raises:
+        Invalid: the scope names no user.
+    """
+    if scope.user is None:
+        raise Invalid("the scope names no user")
+    return Scope(tenant=scope.tenant, site=scope.site, user=scope.user)
+
+
+def space_of(scope: Scope) -> Scope:
+    """The scope of the tenant's site alone, whoever it is that speaks there."""
+    return Scope(tenant=scope.tenant, site=scope.site)
+
+
 # What belongs to the installation and to no tenant, such as API keys. Doors refuse tenant ids that start with "~".
 SYSTEM: Final = Scope(tenant="~tenuto")
 

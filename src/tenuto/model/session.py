@@ -266,6 +266,24 @@ class Gone(Value, frozen=True, kw_only=True):
     session_id: str
 
 
+class Erased(Value, frozen=True, kw_only=True):
+    """What one step of erasing a user removed; `more` tells that another step is needed."""
+
+    gone: tuple[Gone, ...] = ()
+    messages: int = 0
+    traces: int = 0
+    states: int = 0
+    quarantined: int = 0
+    more: bool = False
+
+
+class Compaction(Value, frozen=True, kw_only=True):
+    """What became of deleted bytes: `why` says, for the operator, where some stay although the store was asked."""
+
+    cleared: bool
+    why: str = ""
+
+
 class Stats(Value, frozen=True, kw_only=True):
     """What a tenant's site holds."""
 

@@ -122,11 +122,17 @@ class Persona(Value, frozen=True, kw_only=True):
 
 
 class Summary(Value, frozen=True, kw_only=True):
-    """The talk up to a message, in short. `through` and `through_id` name the last message it covers."""
+    """The talk up to a message, in short.
+
+    `through` and `through_id` name the last message it covers, `since` is where context began when it was made, and
+    `messages` how many it speaks for, those of the summaries it builds on included; 0 where nobody counted.
+    """
 
     text: str
     through: int
     through_id: str
+    since: int = 1
+    messages: int = 0
     tokens: int = 0
     made_by: str = ""
 

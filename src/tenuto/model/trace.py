@@ -30,9 +30,10 @@ class ToolRun(Value, frozen=True, kw_only=True):
 class Trace(Value, frozen=True, kw_only=True):
     """One turn, as an engineer wants to see it afterwards.
 
-    `steps` are milliseconds by name, in the order they happened. `degraded` names what the answer had to do without.
-    `error` is the code of the error that ended the turn, `None` when it was answered. `data` is what the assistant
-    adds to its answer.
+    `speaker` is who asked. `steps` are milliseconds by name, in the order they happened. `degraded` names what the
+    answer had to do without. `error` is the code of the error that ended the turn, `None` when it was answered. `data`
+    is what the assistant adds to its answer. `redacted` counts what was taken out of its texts before it was stored,
+    by type.
     """
 
     id: str
@@ -42,6 +43,7 @@ class Trace(Value, frozen=True, kw_only=True):
     began_at: datetime
     assistant: str
     persona: str | None = None
+    speaker: str | None = None
     request: str = ""
     answer: str = ""
     model: str = ""
@@ -55,6 +57,7 @@ class Trace(Value, frozen=True, kw_only=True):
     degraded: tuple[str, ...] = ()
     error: str | None = None
     data: JsonObject = {}
+    redacted: dict[str, int] = {}
 
     def __post_init__(self) -> None:
         checked_json(self.data, "a trace's data")

@@ -203,3 +203,13 @@ class MessagePage(Value, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     more_before: bool
     more_after: bool
+
+
+class Rewriting(Value, frozen=True, kw_only=True):
+    """Stored messages and traces as they shall read from now on; each takes the place of the one it names."""
+
+    messages: tuple[Message, ...] = ()
+    traces: tuple[Trace, ...] = ()
+
+    def __post_init__(self) -> None:
+        checked_drafts(self.messages)

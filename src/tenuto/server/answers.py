@@ -41,7 +41,10 @@ class SessionView(msgspec.Struct, kw_only=True, rename={"forked": "forked_from"}
 
 
 class MessageView(msgspec.Struct, kw_only=True):
-    """A stored message; fields that only its sender knows stand beside ours."""
+    """A stored message; fields that only its sender knows stand beside ours.
+
+    `redacted` in its metadata counts the private values that marks stand for, by type.
+    """
 
     id: str
     seq: int
@@ -214,7 +217,10 @@ class ToolRunView(msgspec.Struct, kw_only=True):
 
 
 class TraceView(msgspec.Struct, kw_only=True):
-    """Everything about one turn; `error` is the code of what ended it without an answer."""
+    """Everything about one turn; `error` is the code of what ended it without an answer.
+
+    `redacted` counts the private values that were taken out of its texts, by type.
+    """
 
     trace_id: str
     session_id: str
@@ -232,6 +238,7 @@ class TraceView(msgspec.Struct, kw_only=True):
     tools: list[ToolRunView]
     steps: dict[str, float]
     data: dict[str, Any]
+    redacted: dict[str, int]
     context: ContextView | None
 
 
@@ -239,6 +246,65 @@ class TraceList(msgspec.Struct, kw_only=True):
     """Traces, newest first."""
 
     traces: list[TraceView]
+
+
+class RevealedView(msgspec.Struct, kw_only=True):
+    """Values by the marks that stand for them; a mark that the session does not know is left out."""
+
+    values: dict[str, str]
+
+
+class PrivacyView(msgspec.Struct, kw_only=True):
+    """What becomes of private data here: a mode for each sink, what is looked for, and what stands behind it.
+
+    `patterns` names the tenant's own; `receipt_key` checks receipts, and is null until the first was signed.
+    """
+
+    modes: dict[str, Literal["keep", "redact", "pseudonym", "block"]]
+    types: list[str]
+    patterns: list[str]
+    unvaulted: list[str]
+    vault: bool
+    detector: bool
+    degraded: bool
+    encryption: bool
+    receipt_key: str | None
+
+
+class NoteView(msgspec.Struct, kw_only=True):
+    """Who did what about private data; `about` holds facts, never a value."""
+
+    id: str
+    at: str
+    act: Literal["revealed", "erased", "mended"]
+    by: str
+    about: dict[str, Any]
+
+
+class AuditList(msgspec.Struct, kw_only=True):
+    """Part of the audit, oldest first; `cursor` continues it, null ends it."""
+
+    notes: list[NoteView]
+    cursor: str | None
+
+
+class ReceiptView(msgspec.Struct, kw_only=True):
+    """What was removed of whom. `person` is a digest of tenant and user; the signature covers every other field.
+
+    `compacted` tells what became of deleted bytes in the store's files: `done`, `later` (upkeep will clear them),
+    `partly` (`remains` says what stays), or `nothing` where nothing went.
+    """
+
+    id: str
+    tenant: str
+    site: str
+    person: str
+    erased_at: str
+    counts: dict[str, int]
+    compacted: Literal["done", "later", "partly", "nothing"]
+    remains: str
+    public_key: str
+    signature: str
 
 
 class PersonaView(msgspec.Struct, kw_only=True):

@@ -14,7 +14,7 @@ from tenuto.app import Tenuto, open_app
 from tenuto.errors import InvalidSetting
 from tenuto.ports import Clock, utc_now
 from tenuto.server import chat as talks
-from tenuto.server import goods, health, messages, npc, openapi, page, papers, problems, sessions, turns
+from tenuto.server import goods, health, messages, npc, openapi, page, papers, privacy, problems, sessions, turns
 from tenuto.server.auth import Gate, is_loopback
 from tenuto.server.envelope import Envelope
 from tenuto.server.limits import Rates
@@ -51,7 +51,7 @@ def create_app(
         app.state.service = Service(settings=settings, tenuto=tenuto, chat=chat, gate=gate, clock=clock)
         tenuto.listen(meters.happened)
         chat.observe(meters.turned)
-        meters.watch(tenuto.store)
+        meters.watch(tenuto.stores.l1)
         _log.info("store %s, %s", settings.store.split(":", 1)[0], await gate.mode())
 
     @asynccontextmanager
@@ -76,7 +76,7 @@ def create_app(
     app.state.meters = meters
     app.add_middleware(Envelope, meters=meters)
     problems.install(app)
-    for room in (talks, turns, messages, sessions, papers, npc, goods, health, page):
+    for room in (talks, turns, messages, sessions, papers, privacy, npc, goods, health, page):
         # Not include_router: FastAPI would match each request against the rooms one by one, which costs as much again.
         app.router.routes.extend(room.routes.routes)
     openapi.install(app)

@@ -14,6 +14,7 @@ from tenuto.model.prompt import Language
 from tenuto.model.session import cost_nanos
 from tenuto.model.turn import MAX_WINDOW
 from tenuto.model.values import MAX_ID_BYTES, JsonObject
+from tenuto.privacy.duties.audit import MOST_MARKS
 from tenuto.sessions.transfer import ExportFormat
 
 _MOST = 2**53 - 1
@@ -229,7 +230,8 @@ class FinishTurn(_Sent, frozen=True, kw_only=True):
 class ChatBody(_Sent, frozen=True, kw_only=True):
     """Something to say to an assistant.
 
-    Without a session a new one begins; without an assistant the session's own goes on, or the default one begins.
+    Without a session a new one begins; without an assistant the session's own goes on, or the default one begins, and
+    without a persona the character that the session last talked to.
     `regenerate` answers the last words anew; `edit` says `message` instead of the message of that sequence number, and
     forgets what came after it. `profile` is what is known of the user.
     """
@@ -255,6 +257,19 @@ class Traces(msgspec.Struct, kw_only=True, frozen=True):
     session_id: Name | None = None
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
     before: Annotated[int, Meta(ge=1, le=_MOST, description="Only turns before this number.")] | None = None
+
+
+class RevealMarks(_Sent, frozen=True, kw_only=True):
+    """Which marks to look behind."""
+
+    marks: Annotated[list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(min_length=1, max_length=MOST_MARKS)]
+
+
+class Auditing(msgspec.Struct, kw_only=True, frozen=True):
+    """Which notes of the audit to bring, oldest first."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    cursor: Annotated[str, Meta(description="Continues a listing: the `cursor` of its last page.")] | None = None
 
 
 class NpcQuestion(_Sent, frozen=True, kw_only=True):

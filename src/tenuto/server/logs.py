@@ -2,7 +2,7 @@
 
 A line never carries more than its writer put into it: of an exception it tells the kind and the places it went
 through, not its text, which may quote what a user said. Of other libraries' lines, which may hold whole requests and
-values, only warnings are written, and of those the beginning.
+values, only warnings are written, and of those the beginning. What is left passes the privacy policy for logs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import re
 import sys
 import traceback
+from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,7 +34,14 @@ _PLAIN: Final = re.compile(r"[!#-<>-~]+")
 
 
 class OneLine(logging.Formatter):
-    """`time=… level=… logger=… request=… msg="…"`, and the fields a record brings as `extra={"fields": …}`."""
+    """`time=… level=… logger=… request=… msg="…"`, and the fields a record brings as `extra={"fields": …}`.
+
+    The message and those fields pass `clean`; our own ids and times stay as they are, so that a line can be followed.
+    """
+
+    def __init__(self, clean: Callable[[str], str] = str) -> None:
+        super().__init__()
+        self._clean = clean
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, object] = {
@@ -44,8 +52,9 @@ class OneLine(logging.Formatter):
         if request_id.get():
             fields["request"] = request_id.get()
         fields |= about()
-        fields["msg"] = _message(record)
-        fields |= getattr(record, "fields", {})
+        fields["msg"] = self._clean(_message(record))
+        for name, value in getattr(record, "fields", {}).items():
+            fields[name] = self._clean(value) if isinstance(value, str) else value
         if record.exc_info:
             fields["raised"] = self.formatException(record.exc_info)
         return " ".join(f"{name}={_shown(value)}" for name, value in fields.items())
@@ -78,10 +87,13 @@ def _shown(value: object) -> str:
     return msgspec.json.encode(text.encode(errors="replace").decode(errors="replace")).decode()
 
 
-def configure_logging(level: str) -> None:
-    """Send everything of ours from `level` on to standard error, one line each; of others, warnings at most."""
+def configure_logging(level: str, clean: Callable[[str], str] = str) -> None:
+    """Send everything of ours from `level` on to standard error, one line each; of others, warnings at most.
+
+    `clean` takes out what may not stand in a log.
+    """
     lines = logging.StreamHandler(sys.stderr)
-    lines.setFormatter(OneLine())
+    lines.setFormatter(OneLine(clean))
     wanted = logging.getLevelNamesMapping()[level.upper()]
     # Anthropic's client, for one, writes whole prompts at level debug.
     logging.basicConfig(level=max(wanted, logging.WARNING), handlers=[lines], force=True)

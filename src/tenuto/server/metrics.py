@@ -9,7 +9,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from tenuto.model.trace import Trace
-from tenuto.ports import Store
 from tenuto.sessions import SessionEvent
 from tenuto.stores.cached import Cached
 
@@ -75,10 +74,10 @@ class Meters:
         for step, milliseconds in trace.steps.items():
             self._steps.labels(step).observe(milliseconds / 1000)
 
-    def watch(self, store: Store) -> None:
-        """Show the L1 of this store, where it has one."""
-        if isinstance(store, Cached):
-            self._registry.register(_L1(store))
+    def watch(self, l1: Cached | None) -> None:
+        """Show the L1 of this process, where it has one."""
+        if l1 is not None:
+            self._registry.register(_L1(l1))
 
     def text(self) -> bytes:
         """All meters, as Prometheus reads them."""

@@ -27,7 +27,7 @@ _ABOUT: Final = (
 _REASONS: Final = {
     400: "The request does not fit; `detail` names the field.",
     401: "A credential is needed, and none that holds was shown.",
-    403: "The request names a tenant, site or user that the credential does not stand for.",
+    403: "The request names a tenant, site or user that the credential does not stand for, or needs another role.",
     404: "There is no such session for this caller.",
     409: "The request contradicts what is stored or under way.",
     413: "The request or a message in it is too large.",
@@ -58,6 +58,7 @@ _PARTS_OF_PATHS: Final = {
     "session_id": "The session's id, percent-encoded where it holds a slash or other odd characters.",
     "turn_id": "The `turn_id` that the turn's beginning answered.",
     "trace_id": "The `trace_id` that the turn's answer named.",
+    "user_id": "The user's id, percent-encoded where it holds odd characters.",
     "name": "The attribute's name, percent-encoded where it holds odd characters.",
 }
 

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 
+from tenuto.privacy.exports import export_head, export_pages
 from tenuto.server.answers import SessionView
 from tenuto.server.auth import asking
 from tenuto.server.bodies import Exporting
@@ -60,11 +61,14 @@ _importing["openapi_extra"]["requestBody"] = {
 
 @routes.get("/sessions/{session_id}/export", **_exporting)
 async def export_session(request: Request) -> Response:
-    """The whole session, as JSON, JSON Lines or Markdown, written while it is read."""
+    """The whole session, as JSON, JSON Lines or Markdown, written while it is read; private data as the policy for
+    exports says, which is redacted unless it was changed."""
     scope = await asking(request)
     written = query_of(request, Exporting).format
+    screen = service(request).tenuto.screen
     session = await sessions(request).get(scope, path_part(request))
-    pages = sessions(request).pages(scope, session)
+    pages = export_pages(screen, scope, sessions(request).pages(scope, session))
+    session = await export_head(screen, scope, session)
     return StreamingResponse(
         exported(session, pages, written),
         media_type=MEDIA_TYPES[written],

@@ -39,7 +39,7 @@ _STATUS: Final[tuple[tuple[type[TenutoError], int], ...]] = (
     (LimitReached, 429),
     (Unavailable, 503),
 )
-_FACTS: Final = ("expected", "actual", "limit_bytes")
+_FACTS: Final = ("expected", "actual", "limit_bytes", "types")
 _RETRY_UNAVAILABLE: Final = timedelta(seconds=2)
 _HTTP: Final = {
     404: ("not_found", "there is nothing at this address"),
@@ -73,6 +73,12 @@ class ScopeMismatch(Refused):
 
     def __init__(self, what: str) -> None:
         super().__init__(f"the {what} named in the request is not the one this credential stands for")
+
+
+class Forbidden(Refused):
+    """The credential holds, but not for this."""
+
+    code = "forbidden"
 
 
 class HostRefused(Refused):

@@ -15,6 +15,8 @@ from tenuto.access import ApiKeys
 from tenuto.app import open_app
 from tenuto.errors import InvalidSetting
 from tenuto.ports import utc_now
+from tenuto.privacy.lines import LogScreen
+from tenuto.screens import open_policies
 from tenuto.server.app import create_app
 from tenuto.server.auth import is_loopback
 from tenuto.server.logs import configure_logging
@@ -30,7 +32,7 @@ def serve(settings: Settings) -> None:
     Raises:
         InvalidSetting: the port is taken, or the host is reachable from outside and nobody needs a credential.
     """
-    configure_logging(settings.log_level)
+    configure_logging(settings.log_level, LogScreen(lambda: open_policies(settings)))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, Final, NoReturn, TypeVar
@@ -24,7 +25,11 @@ from tenuto.sessions.shape import draft_from_json, session_json
 _Body = TypeVar("_Body")
 _JSON: Final = "application/json"
 # What msgspec says about types, lengths and places names no value of the input; the rest of its messages may.
-_HARMLESS: Final = re.compile(r"(Expected `[^`]*`.*|Object missing required field `[^`]*`.*)", re.DOTALL)
+_HARMLESS: Final = re.compile(
+    r"(Expected `[^`]*`.*|Object missing required field `[^`]*`.*|(Number|Integer value) out of range.*)", re.DOTALL
+)
+# How JSON in UTF-16 and UTF-32 begins, with a mark of its byte order or with a zero beside its first character.
+_WIDE: Final = re.compile(rb"\xff\xfe|\xfe\xff|.{0,3}\x00", re.DOTALL)
 _AT: Final = re.compile(r" - at `(\$[^`]*)`$")
 
 
@@ -43,6 +48,7 @@ async def body_of(request: Request, kind: type[_Body]) -> _Body:
 
 def decoded(raw: bytes, kind: type[_Body]) -> _Body:
     """JSON as a value of `kind`, under the rules of `body_of`."""
+    raw = raw.removeprefix(BOM_UTF8)  # Some editors put it before every text, and it says nothing but the truth.
     try:
         value: _Body = _decoder(kind).decode(raw)
     except msgspec.ValidationError as unfit:
@@ -77,6 +83,7 @@ def _refuse(unfit: msgspec.ValidationError, kind: type[Any]) -> NoReturn:
     where = place[1].removeprefix("$").removeprefix(".") if place else ""
     if _HARMLESS.fullmatch(text):
         told = _AT.sub("", text).replace("`", "").replace("Expected", "expected").replace("Object", "the object is")
+        told = told.replace("Number", "a number is").replace("Integer value", "an integer is")
     elif "unknown field" in text and not where:
         told = f"a field is unknown; known are {', '.join(kind.__struct_fields__)}"
     else:
@@ -86,8 +93,12 @@ def _refuse(unfit: msgspec.ValidationError, kind: type[Any]) -> NoReturn:
 
 def _broken(raw: bytes) -> Invalid:
     """Why the body is not JSON. Only a half surrogate passes elsewhere as JSON and cannot be stored as text."""
+    if _WIDE.match(raw):
+        return InvalidJson("the body is in UTF-16 or UTF-32; JSON is sent in UTF-8")
     try:
-        json.loads(raw, parse_constant=_no_constant)
+        json.loads(raw.decode(), parse_constant=_no_constant)
+    except UnicodeDecodeError:
+        return InvalidJson("the body is not UTF-8")
     except (ValueError, RecursionError):
         return InvalidJson("the body is not JSON")
     return InvalidText("a text in the body holds half of a surrogate pair")

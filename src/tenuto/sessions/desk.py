@@ -31,6 +31,7 @@ from tenuto.model import (
     Changes,
     Closing,
     Draft,
+    Erased,
     Forking,
     Gone,
     Message,
@@ -41,6 +42,7 @@ from tenuto.model import (
     OpenTurn,
     Page,
     Producer,
+    Rewriting,
     Scope,
     Session,
     SessionPage,
@@ -48,7 +50,7 @@ from tenuto.model import (
     Stats,
     Usage,
 )
-from tenuto.model.message import checked_drafts, size_of
+from tenuto.model.message import checked_drafts, rest_size, words_size
 from tenuto.model.policy import OnMissing, SessionPolicy
 from tenuto.model.session import checked_name, head_bytes
 from tenuto.model.turn import TurnState
@@ -123,7 +125,7 @@ class Sessions:
             instead = _instead(scope, opening, absent, request.key)
             turn = await self._begin(scope, replace(instead, create=_new(request.new, policy)), policy)
         if turn.state is not TurnState.FINISHED:
-            await self._tell_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
+            await self._tell_begun(scope, turn, policy)
         return turn
 
     async def finish(self, turn: OpenTurn, closing: Closing, policy: SessionPolicy | None = None) -> Appended:
@@ -134,7 +136,8 @@ class Sessions:
             TooLarge: a message, or the head with the turn's changes, is above the size limit; the turn goes on.
         """
         policy = policy or self._policy
-        refuse_unsound(closing.reply, policy)
+        # What else would make a reply unsound, the closing itself has refused.
+        _refuse_long(closing.reply, policy)
         if closing.changes is not None and closing.changes.sets_values:
             await self._refuse_growth(turn, closing.changes, policy)
         done = await self._store.finish_turn(turn, closing)
@@ -264,6 +267,15 @@ class Sessions:
         await self._announce.tell(EventKind.UPDATED, scope, session_id)
         return session
 
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+        """Put other words in the place of stored ones; a running turn goes on.
+
+        No limit of size holds here: what takes the place of a private value may be longer than the value.
+        """
+        session = await self._seeing(scope, session_id, self._store.rewrite(scope, session_id, rewriting))
+        await self._announce.tell(EventKind.UPDATED, scope, session_id)
+        return session
+
     async def fork(
         self, scope: Scope, session_id: str, at: int | None = None, new_id: str | None = None, title: str | None = None
     ) -> Session:
@@ -314,13 +326,21 @@ class Sessions:
         await self._tell_gone(EventKind.EXPIRED, gone)
         return len(gone)
 
+    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
+        """Remove up to so many sessions of the scope's user, then the user's state; see the port."""
+        erased = await self._store.erase(scope, limit)
+        await self._tell_gone(EventKind.DELETED, erased.gone)
+        return erased
+
     # The rules
 
     def _opening(self, scope: Scope, request: TurnRequest, policy: SessionPolicy) -> Opening:
-        unnamed = id_for_key(scope, request.key) if request.key else fresh_id()
+        session_id = request.session_id
+        if session_id is None:
+            session_id = id_for_key(scope, request.key) if request.key else fresh_id()
         create = request.session_id is None or policy.on_missing is OnMissing.ADOPT
         return Opening(
-            session_id=unnamed if request.session_id is None else request.session_id,
+            session_id=session_id,
             turn_id=fresh_id(),
             words=request.words,
             create=_new(request.new, policy) if create else None,
@@ -379,16 +399,24 @@ class Sessions:
 
     async def _begun(self, scope: Scope, opening: Opening) -> OpenTurn:
         """Begin once. A caller who goes meanwhile may have begun a turn all the same: then it is given up."""
-        beginning = asyncio.ensure_future(self._store.begin_turn(scope, opening))
+        beginning = asyncio.create_task(self._store.begin_turn(scope, opening))
         try:
             return await asyncio.shield(beginning)
         except asyncio.CancelledError:
             await uncut(self._let_go(beginning))
             raise
 
-    async def _let_go(self, beginning: asyncio.Future[OpenTurn]) -> None:
+    async def _tell_begun(self, scope: Scope, turn: OpenTurn, policy: SessionPolicy) -> None:
+        """Tell of a turn that has begun. A caller who goes meanwhile never learns of it: then it is given up."""
         try:
-            turn = await beginning
+            await self._tell_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
+        except BaseException:
+            await uncut(self._let_go(turn))
+            raise
+
+    async def _let_go(self, begun: OpenTurn | asyncio.Future[OpenTurn]) -> None:
+        try:
+            turn = begun if isinstance(begun, OpenTurn) else await begun
             if turn.state is not TurnState.FINISHED:
                 await self._store.finish_turn(turn, Closing(abandoned=True))
         except TenutoError as failed:
@@ -441,12 +469,18 @@ def refuse_unsound(drafts: Sequence[Draft], policy: SessionPolicy) -> None:
     """Refuse messages that cannot be stored, before anything is done for them.
 
     Raises:
-        TooLarge: a message is above the size limit.
+        TooLarge: what a message says, or what comes along with it, is above the size limit.
     """
     checked_drafts(drafts)
+    _refuse_long(drafts, policy)
+
+
+def _refuse_long(drafts: Sequence[Draft], policy: SessionPolicy) -> None:
     for draft in drafts:
-        if size_of(draft) > policy.max_message_bytes:
+        if words_size(draft) > policy.max_message_bytes:
             raise TooLarge("message", policy.max_message_bytes)
+        if rest_size(draft) > policy.max_message_bytes:
+            raise TooLarge("message's metadata and further fields together", policy.max_message_bytes)
 
 
 def _refuse_large(head: Session, changes: Changes, policy: SessionPolicy) -> None:

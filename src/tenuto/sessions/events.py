@@ -59,6 +59,8 @@ class Announcer:
 
     async def tell(self, kind: EventKind, scope: Scope, session_id: str, owner: str | None = None) -> None:
         """Announce what happened."""
+        if not self._listeners and not _log.isEnabledFor(_level(kind)):
+            return
         event = SessionEvent(kind=kind, scope=scope, session_id=session_id, at=self._clock(), owner=owner)
         _log_event(event)
         for listener in self._listeners:
@@ -68,8 +70,12 @@ class Announcer:
                 _log.exception("a listener failed on %s of session %s", kind, session_id)
 
 
+def _level(kind: EventKind) -> int:
+    return _LEVELS.get(kind, logging.INFO)
+
+
 def _log_event(event: SessionEvent) -> None:
-    level = _LEVELS.get(event.kind, logging.INFO)
+    level = _level(event.kind)
     if not _log.isEnabledFor(level):
         return
     caller = ":".join(event.scope.owner) or "the tenant itself"

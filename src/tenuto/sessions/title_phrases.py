@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import regex
@@ -12,12 +12,17 @@ from tenuto.model.prompt import Language
 from tenuto.sessions.title_rules import CHARACTERS, SMALL, WORDS, length, tidy, title_case
 
 _LOOK_AT: Final = 1000
+# What a phrase loses for each word before it: of two that say as much, the one that begins the sentence is its subject.
+_LATE: Final = 0.2
+_LATEST: Final = 0.6
 _ARTICLES: Final = frozenset(["a", "an", "the", "some", "any", "my", "our", "your", "this", "that", "these", "those"])
 _EMPTY_WORDS: Final = """
 i me we us you he she it they them am be been being was were do does did have has had can could will would should shall
 may might must not no yes so if then else when where who whom whose which what why how there here just also very really
 please thanks thank hi hello hey dear want need like know think let tell give show help find get go make say ask about
 more most much many good best better new all every each other another one two first s t re ve ll d m don isn doesn didn
+what's who's where's how's when's it's that's there's here's let's i'm i'd i've i'll you're we're they're
+remember remind note noted
 """
 # Words that a title neither begins nor ends with, and that say nothing about its subject.
 _EMPTY: Final = SMALL | frozenset(_EMPTY_WORDS.split())
@@ -40,17 +45,54 @@ _CHINESE_OPENERS: Final = regex.compile(
 _CHINESE_ENDINGS: Final = regex.compile(
     r"(?r)(?:吗|呢|吧|啊|呀|了|的|是什么(?:意思)?|有哪些|有什么|怎么办|怎么样|如何|是谁|在哪里?|多少钱?|好不好|可以|什么|哪些|哪个|好)++$"
 )
-_CLAUSES: Final = regex.compile(r"[，,。！!？?；;：:、…\n]+")
+# A mark between two figures is part of a number: 7:40, 1,299, 16：9.
+_CLAUSES: Final = regex.compile(r"[，。！!？?；;、…\n]+|(?<!\d)[,:：]+|[,:：]+(?!\d)")
 _JOINTS: Final = regex.compile(r"(?<=的)|(?=以及)|(?<!以)(?=[和与及并在从把被给对])")
-_WORD: Final = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\'’.+#-]*[\p{L}\p{N}+#]|[\p{L}\p{N}]")
-_SENTENCE: Final = regex.compile(r"(?<![.!?;:\n])[.!?;:\n]+(?:\s|$)|[()]")
+_WHERE: Final = regex.compile(r"(?<=[A-Za-z0-9])[里中上]$")
+_NUMBER: Final = regex.compile(r"[$€£¥]?\d[\d.,:/-]*(?<![.,:/-])%?")
+_WORD: Final = regex.compile(
+    rf"{_NUMBER.pattern}(?!-?[\p{{L}}\p{{N}}_])|[\p{{L}}\p{{N}}_][\p{{L}}\p{{N}}_\'’.+#&/-]*[\p{{L}}\p{{N}}_+#]|[\p{{L}}\p{{N}}]"
+)
+# The dot of "U.S." ends no sentence.
+_SENTENCE: Final = regex.compile(r"(?<![.!?;:\n])(?<!\b\p{L}\.\p{L})[.!?;:\n]+(?:\s|$)|[()]")
+
+# What is no talk: blocks of code go, addresses of pages become the site's name, paths the file's, calls the function's.
+_FENCED: Final = regex.compile(r"```.*?(?:```|\Z)", regex.DOTALL)
+# Also the mark that stands in the place of one, or of anything else that is private.
+_MAIL: Final = regex.compile(r"\[[A-Z][A-Z0-9_]*\]|[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
+_ADDRESS: Final = regex.compile(
+    r"(?:https?://|(?<![\w.])(?=www\.))(?:www\.)?([\w-]+(?:\.[\w-]+)*)[^\s，。！？、）)\u3400-\u9fff]*"
+)
+_PATH: Final = regex.compile(r"(?<![\w/\\])(?:[A-Za-z]:|[.~]{1,2})?(?:[\\/][\w.-]++){2,}(?<=[\\/]([\w.-]+))")
+_CALL: Final = regex.compile(r"(?<=\w)\([^()\n]{0,60}\)")
+_CODE_LINE: Final = regex.compile(
+    r"\s*(?:(?:async )?def \w+\(|class \w+[:(]|import \w+|from \w+ import|function \w*\(|(?:const|let|var) \w+ ?="
+    r"|#include|select\b.+\bfrom)",
+    regex.IGNORECASE,
+)
+_CODE_SIGNS: Final = frozenset("{}()[]=;<>|\\")
+_CODE: Final = 0.1
 
 
 def from_talk(question: str, answer: str, language: Language) -> str | None:
     """A title of words that were said; `None` where there are too few to keep the rules."""
-    asked, told = question[:_LOOK_AT], answer[:_LOOK_AT]
+    asked, told = _spoken(question[:_LOOK_AT]), _spoken(answer[:_LOOK_AT])
+    if not asked.strip() or _is_code(asked):
+        return None
     found = _chinese(asked, told) if language is Language.CHINESE else _english(asked, told)
     return tidy(found, language) if found is not None else None
+
+
+def _spoken(text: str) -> str:
+    """A text as somebody would say it, without what only machines read."""
+    text = _MAIL.sub("\n ", _FENCED.sub("\n", text))
+    text = _PATH.sub(r"\1", _ADDRESS.sub(r"\1", text))
+    return text if _is_code(text) else _CALL.sub("", text).replace("`", "")
+
+
+def _is_code(text: str) -> bool:
+    """Whether so much of it is brackets and the like that no phrase of it says anything."""
+    return _CODE_LINE.match(text) is not None or sum(sign in _CODE_SIGNS for sign in text) > _CODE * len(text)
 
 
 def _english(question: str, answer: str) -> str | None:
@@ -59,8 +101,9 @@ def _english(question: str, answer: str) -> str | None:
     best: tuple[float, list[str]] | None = None
     for number, sentence in enumerate(_SENTENCE.split(question)):
         words = [word for word in _WORD.findall(_OPENERS.sub("", sentence.strip())) if word.lower() not in _ARTICLES]
-        for run in _runs(words):
-            score = sum(weights[word.lower()] for word in run) / len(run) ** 0.5 - 0.3 * number
+        for start, run in _runs(words):
+            score = sum(weights.get(word.lower(), 0.0) for word in run) / len(run) ** 0.5
+            score -= 0.3 * number + min(_LATE * start, _LATEST)
             if best is None or score > best[0]:
                 best = score, run
     if best is not None:
@@ -68,37 +111,44 @@ def _english(question: str, answer: str) -> str | None:
     return _gathered(question, answer, weights)
 
 
-def _runs(words: Sequence[str]) -> list[list[str]]:
+def _runs(words: Sequence[str]) -> list[tuple[int, list[str]]]:
+    """The runs that can stand as a title, and where each begins."""
     fewest, most = WORDS
     spans = [
-        list(words[start : start + size])
+        (start, list(words[start : start + size]))
         for start in range(len(words))
         for size in range(fewest, most + 1)
         if start + size <= len(words)
     ]
-    return [run for run in spans if run[0].lower() not in _EMPTY and run[-1].lower() not in _EMPTY and _tells(run)]
+    return [
+        (start, run)
+        for start, run in spans
+        if run[0].lower() not in _EMPTY and run[-1].lower() not in _EMPTY and _tells(run)
+    ]
 
 
 def _tells(run: Sequence[str]) -> bool:
     return sum(word.lower() not in _EMPTY for word in run) >= 2
 
 
-def _weights(question: str, answer: str) -> Counter[str]:
+def _weights(question: str, answer: str) -> Mapping[str, float]:
     """What a word is worth: what the answer takes up again is what the question is about; names are worth more."""
-    weights: Counter[str] = Counter()
+    weights: defaultdict[str, float] = defaultdict(float)
     said = Counter(word.lower() for word in _WORD.findall(answer))
     for word in _WORD.findall(question):
         low = word.lower()
-        if low not in _EMPTY and low not in _ARTICLES:
+        if _NUMBER.fullmatch(low):
+            weights[low] = 1.5
+        elif low not in _EMPTY and low not in _ARTICLES:
             weights[low] = 2 + min(said[low], 3) + (1 if any(map(str.isupper, word)) else 0) + (len(low) > 6)
     return weights
 
 
-def _gathered(question: str, answer: str, weights: Counter[str]) -> str | None:
+def _gathered(question: str, answer: str, weights: Mapping[str, float]) -> str | None:
     """The telling words of a question that has no run of them, with some of the answer's if they are too few."""
     fewest, most = WORDS
     words = list(dict.fromkeys(word for word in _WORD.findall(question) if word.lower() in weights))
-    if not words:
+    if all(map(_NUMBER.fullmatch, words)):
         return None
     names = [
         word
@@ -139,7 +189,7 @@ def _within(clause: str) -> list[str]:
         return [clause] if length(clause) >= fewest else []
     cuts = [0, *(match.start() for match in _JOINTS.finditer(clause)), len(clause)]
     parts = [
-        clause[start:end].strip("的以和与及并 ")
+        _WHERE.sub("", clause[start:end].strip("的以和与及并 "))
         for place, start in enumerate(cuts)
         for end in cuts[place + 1 : place + 1 + most]
     ]

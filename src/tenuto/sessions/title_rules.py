@@ -77,7 +77,10 @@ _PREFIX: Final = regex.compile(
 )
 _MARKS: Final = regex.compile(r"^\s*(?:#+|[-*•>]|\d+[.)、])\s+|[*_]{2,}|`+")
 _QUOTES: Final = regex.compile(r"[\"“”„«»「」『』＂]|(?<!\w)['‘’]|['‘’](?!\w)")
-_WRAPPED: Final = regex.compile(r"^[《〈【\[(（](.*)[》〉】\])）]$")
+# What stands in the place of a private value: its brackets are part of it.
+_MARK: Final = r"\[[A-Z][A-Z0-9_]*\]"
+_MARKED_WORD: Final = regex.compile(rf"[^\w$€£¥#@\[]*(.*{_MARK})\W*")
+_WRAPPED: Final = regex.compile(rf"^(?!{_MARK}|.*{_MARK}$)[《〈【\[(（](.*)[》〉】\])）]$")
 # Tried once for each run of marks, at its beginning.
 _TRAILING: Final = regex.compile(r"(?<![{marks}])[{marks}]++$".format(marks=r"\s.,;:!?…~·、。，；：！？—–\-/|&+"))
 _HAN: Final = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]")
@@ -135,6 +138,8 @@ def _english(line: str) -> str | None:
 
 
 def _trimmed(word: str) -> str:
+    if mark := _MARKED_WORD.fullmatch(word):
+        return mark[1]
     return regex.sub(r"^[^\w$€£¥#@]+|(?<![^\w%+#)])[^\w%+#)]++$", "", word)
 
 
@@ -149,12 +154,19 @@ def _cased(word: str, outer: bool, shouted: bool) -> str:
         word = word.lower()
     if word.lower() in SMALL and not outer:
         return word.lower()
-    if any(letter.isupper() for letter in word[1:]):
+    if any(letter.isupper() for letter in word[1:]) or _WRITTEN_SO.search(word):
         return word
-    return "-".join(part[:1].upper() + part[1:] for part in word.split("-"))
+    first, *parts = word.split("-")
+    return "-".join([_capital(first), *(part if part in SMALL else _capital(part) for part in parts)])
 
 
-_BREAKS: Final = regex.compile(r"[，,、；;：:。！？!?…—–|/\s]+")
+def _capital(word: str) -> str:
+    return word[:1].upper() + word[1:]
+
+
+# Versions, files and names in code: v2.0.1, main.py, foo_bar, numpy>=2.
+_WRITTEN_SO: Final = regex.compile(r"\p{L}\d|\d\p{L}|[_@=<>]|\w\.\p{L}")
+_BREAKS: Final = regex.compile(r"(?:[，、；;。！？!?…—–|/\s]|(?<!\d)[,:：]|[,:：](?!\d))+")
 _JOINTS: Final = regex.compile(r"[的与和及以并在]")
 
 

@@ -68,9 +68,12 @@ def made(session: Session) -> Made | None:
 
 def wanted(session: Session, *, model: bool = False) -> bool:
     """Whether the session should get a better title; one cut out of the talk is good enough until there is a model."""
+    return _wanted(session, made(session), model)
+
+
+def _wanted(session: Session, known: Made | None, model: bool) -> bool:
     if not session.title:
         return True
-    known = made(session)
     return known is not None and (known.by is By.FALLBACK or (model and known.by is By.EXTRACT))
 
 
@@ -96,7 +99,7 @@ def opening_changes(
     that was given meanwhile.
     """
     known = made(session)
-    if not wanted(session, model=model) or (known is None and _KEY in session.metadata):
+    if not _wanted(session, known, model) or (known is None and _KEY in session.metadata):
         return None
     if known is not None and known.tried_at is not None and now - known.tried_at < RETRY_AFTER:
         return None

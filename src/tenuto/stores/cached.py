@@ -22,6 +22,8 @@ from tenuto.model import (
     Batch,
     Changes,
     Closing,
+    Compaction,
+    Erased,
     Forking,
     Gone,
     Message,
@@ -29,6 +31,7 @@ from tenuto.model import (
     Opening,
     OpenTurn,
     Page,
+    Rewriting,
     Scope,
     Session,
     SessionPage,
@@ -174,6 +177,9 @@ class Cached:
     async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
         return await self._written(scope, session_id, self._store.truncate(scope, session_id, after))
 
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+        return await self._written(scope, session_id, self._store.rewrite(scope, session_id, rewriting))
+
     async def delete(self, scope: Scope, session_id: str) -> None:
         await self._written(scope, session_id, self._store.delete(scope, session_id))
 
@@ -208,6 +214,17 @@ class Cached:
 
     async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
         return self._forgotten(await self._store.evict(scope, keep, sparing))
+
+    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
+        erased = await self._store.erase(scope, limit)
+        self._forgotten(erased.gone)
+        return erased
+
+    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
+        return await self._store.spaces(after, limit)
+
+    async def compact(self) -> Compaction:
+        return await self._store.compact()
 
     async def stats(self, scope: Scope) -> Stats:
         return await self._store.stats(scope)

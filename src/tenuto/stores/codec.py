@@ -37,6 +37,11 @@ def encode_draft(draft: Draft) -> bytes:
     return _encoder.encode(draft)
 
 
+def opening_of(name: str) -> bytes:
+    """How the body of a message or trace of this id begins, behind its brace: by it one is told from another."""
+    return b'"id":%b,' % _encoder.encode(name)
+
+
 def decode_messages(rows: Iterable[tuple[int, int, bytes]]) -> tuple[Message, ...]:
     """Messages from `(seq, turn, body)` rows.
 

@@ -30,7 +30,9 @@ from tenuto.model import (
     Batch,
     Changes,
     Closing,
+    Compaction,
     Draft,
+    Erased,
     Forking,
     ForkPoint,
     Gone,
@@ -42,6 +44,7 @@ from tenuto.model import (
     OpenTurn,
     Page,
     Producer,
+    Rewriting,
     Scope,
     Session,
     SessionPage,
@@ -50,7 +53,7 @@ from tenuto.model import (
     Stats,
     TurnState,
 )
-from tenuto.model.scope import session_key, space_key, state_key
+from tenuto.model.scope import owner_key, person_of, session_key, space_key, space_of, state_key
 from tenuto.model.session import merged, without_nulls
 from tenuto.model.trace import TRACES_KEPT, Trace
 from tenuto.model.turn import KEYS_REMEMBERED, turn_offsets
@@ -101,6 +104,7 @@ class MemoryStore:
         self._clock = clock
         self._records: dict[bytes, _Record] = {}
         self._state: dict[bytes, dict[str, StateEntry]] = {}
+        self._drawers: dict[bytes, set[bytes]] = {}
 
     # Turns
 
@@ -274,6 +278,14 @@ class MemoryStore:
         self._changed(record, self._clock())
         return record.session
 
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+        record = self._reach(scope, session_id)
+        replaced = [_reword(record, message) for message in rewriting.messages]
+        replaced += [_retell(record, trace) for trace in rewriting.traces]
+        if any(replaced):
+            record.session = replace(record.session, version=record.session.version + 1)
+        return record.session
+
     async def delete(self, scope: Scope, session_id: str) -> None:
         self._reach(scope, session_id)
         del self._records[session_key(scope, session_id)]
@@ -300,10 +312,12 @@ class MemoryStore:
     ) -> StateEntry:
         checked_id(key, "the state key")
         checked_json(value, "the state value")
-        drawer = self._state.setdefault(state_key(scope, namespace), {})
+        place = state_key(scope, namespace)
+        drawer = self._state.setdefault(place, {})
         version = drawer[key].version if key in drawer else 0
         if if_version is not None and if_version != version:
             raise VersionConflict(if_version, version)
+        self._drawers.setdefault(owner_key(scope), set()).add(place)
         drawer[key] = StateEntry(key=key, value=value, version=version + 1)
         return drawer[key]
 
@@ -334,6 +348,32 @@ class MemoryStore:
         beyond = max(0, len(places) - keep)
         return self._remove([key for _, key in places if key != spared][:beyond])
 
+    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
+        owner = owner_key(person_of(scope))
+        places = sorted(
+            (to_micros(record.session.updated_at), key)
+            for key, record in self._records.items()
+            if owner_key(record.session.scope) == owner
+        )
+        going = [key for _, key in places[: max(0, limit)]]
+        records = [self._records[key] for key in going]
+        more = len(places) > len(going)
+        return Erased(
+            gone=self._remove(going),
+            messages=sum(len(record.log) for record in records),
+            traces=sum(len(record.traces) for record in records),
+            states=0 if more else self._empty_drawers(owner),
+            more=more,
+        )
+
+    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
+        held = {space_key(record.session.scope): record.session.scope for record in self._records.values()}
+        behind = b"" if after is None else space_key(after)
+        return tuple(space_of(held[key]) for key in sorted(held) if key > behind)[: max(0, limit)]
+
+    async def compact(self) -> Compaction:
+        return Compaction(cleared=True)
+
     async def stats(self, scope: Scope) -> Stats:
         heads = [self._records[key].session for _, key in self._places(scope)]
         return Stats(
@@ -354,6 +394,9 @@ class MemoryStore:
     def _remove(self, keys: Iterable[bytes]) -> tuple[Gone, ...]:
         gone = (self._records.pop(key).session for key in keys)
         return tuple(Gone(scope=session.scope, session_id=session.id) for session in gone)
+
+    def _empty_drawers(self, owner: bytes) -> int:
+        return sum(len(self._state.pop(place)) for place in self._drawers.pop(owner, ()))
 
     def _places(self, scope: Scope) -> Iterator[tuple[int, bytes]]:
         now = self._clock()
@@ -543,6 +586,23 @@ def _trace(record: _Record, number: int, trace: Trace) -> None:
     record.traces[number] = trace
     for old in [kept for kept in record.traces if kept <= number - TRACES_KEPT]:
         del record.traces[old]
+
+
+def _reword(record: _Record, new: Message) -> bool:
+    """Put other words in a message's place; tells whether it is still there."""
+    at = _index(record.log, new.seq)
+    if at == len(record.log) or (record.log[at].seq, record.log[at].id) != (new.seq, new.id):
+        return False
+    record.log[at] = replace(new, turn=record.log[at].turn)
+    return True
+
+
+def _retell(record: _Record, new: Trace) -> bool:
+    old = record.traces.get(new.number)
+    if old is None or old.id != new.id:
+        return False
+    record.traces[new.number] = new
+    return True
 
 
 def _spend(record: _Record, tokens: int, cost_nanos: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,11 +30,12 @@ from tenuto.context.compression import (
 from tenuto.context.extract import summarise
 from tenuto.context.retelling import Retelling, portions, retelling_of, usable
 from tenuto.errors import SessionNotFound
-from tenuto.model import Message, Page, Scope, Session, Usage
+from tenuto.model import Message, Page, Rewriting, Scope, Session, Usage
 from tenuto.model.talk import Summary, TurnEnded
 from tenuto.ports import Clock
 from tenuto.sessions import AppendRequest, Sessions, derived_id, fresh_id
-from tenuto.upkeep.story import Redact, Small
+from tenuto.upkeep.discretion import Discretion
+from tenuto.upkeep.story import Small
 
 _TIMEOUT_SECONDS: Final = 60.0
 # One look brings what a compressed session has open, and more.
@@ -65,11 +66,11 @@ class Compressor:
     """Compresses sessions when they are due."""
 
     def __init__(
-        self, *, sessions: Sessions, small: Small | None, redact: Redact, counter: Counter, clock: Clock
+        self, *, sessions: Sessions, small: Small | None, discretion: Discretion, counter: Counter, clock: Clock
     ) -> None:
         self._sessions = sessions
         self._small = small
-        self._redact = redact
+        self._discretion = discretion
         self._counter = counter
         self._clock = clock
 
@@ -134,7 +135,12 @@ class Compressor:
         text, made_by = await self._told(ended, found, limits, at_once)
         last = found.cover[-1]
         summary = Summary(
-            text=text, through=last.seq, through_id=last.id, tokens=self._counter.count(text), made_by=made_by
+            text=text,
+            through=last.seq,
+            through_id=last.id,
+            messages=_spoken_for(found),
+            tokens=self._counter.count(text),
+            made_by=made_by,
         )
         if not await self._still_there(ended, session, last):
             _log.info("session %s: what was summarised has been taken back", session.id)
@@ -145,9 +151,28 @@ class Compressor:
         request = AppendRequest(messages=(draft,), usage=Usage(), key=key, fingerprint="summary")
         try:
             await self._sessions.append(ended.scope, session.id, request)
+            await self._retire(session, found.cover)
         except SessionNotFound:
             return False
         return True
+
+    async def _retire(self, session: Session, messages: Sequence[Message]) -> None:
+        """What the summary speaks for is no longer live, and is kept as the policy wants what is past.
+
+        A process that dies right before this leaves the words as they were said; `tenuto privacy scan` finds them.
+        """
+        retired = await self._discretion.retired(session, messages)
+        if retired:
+            counted = tuple(self._counter.counted(replace(message, tokens=0)) for message in retired)
+            await self._sessions.rewrite(session.scope, session.id, Rewriting(messages=counted))
+
+    def _discreet(self, ended: TurnEnded) -> Callable[[str], str]:
+        return lambda text: self._discretion.for_summary(ended.scope, text)
+
+    def _shown(self, ended: TurnEnded) -> Callable[[str], str]:
+        """What a model may be shown of a text that a summary may be made of."""
+        scope = ended.scope
+        return lambda text: self._discretion.for_model(scope, self._discretion.for_summary(scope, text))
 
     async def _still_there(self, ended: TurnEnded, session: Session, last: Message) -> bool:
         try:
@@ -174,9 +199,11 @@ class Compressor:
             previous = await self._extracted(skipped, previous, ended, limits)
         made_by = "extract"
         for part in parts[-_ASKED:]:
-            told = await self._retold(
-                ended.scope, retelling_of(part, previous, ended.language, limits, self._redact, self._counter)
+            # Long messages take a while to look through, which other turns need not wait for.
+            asked = await asyncio.to_thread(
+                retelling_of, part, previous, ended.language, limits, self._shown(ended), self._counter
             )
+            told = await self._retold(ended.scope, asked)
             made_by = "extract" if told is None else "model"
             previous = told or await self._extracted(part, previous, ended, limits)
         return previous, made_by
@@ -194,7 +221,7 @@ class Compressor:
         if told is None:
             _log.warning("a summary is extracted, the model's answer was of no use")
             return None
-        return self._redact(told)
+        return self._discretion.for_summary(scope, told)
 
     async def _extracted(self, messages: Sequence[Message], previous: str, ended: TurnEnded, limits: Limits) -> str:
         # Hundreds of long messages take a while, which other turns need not wait for.
@@ -206,5 +233,13 @@ class Compressor:
             characters=limits.characters,
             language=ended.language,
             counter=self._counter,
-            redact=self._redact,
+            redact=self._discreet(ended),
         )
+
+
+def _spoken_for(found: Due) -> int:
+    """How many messages the new summary speaks for; on one that nobody counted, nobody can build a count."""
+    before = found.previous
+    if before is None:
+        return len(found.cover)
+    return before.messages + len(found.cover) if before.messages else 0

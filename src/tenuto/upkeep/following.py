@@ -12,19 +12,22 @@ from tenuto.model.talk import TurnEnded
 from tenuto.ports import Clock
 from tenuto.sessions import Sessions
 from tenuto.upkeep.compressing import Compressor
+from tenuto.upkeep.discretion import Discretion
 from tenuto.upkeep.jobs import Jobs, safely
-from tenuto.upkeep.story import Redact, Small
+from tenuto.upkeep.story import Small
 from tenuto.upkeep.titling import Titler
 
 
 class Following:
     """Decides what a turn calls for, and has it done in the background."""
 
-    def __init__(self, *, sessions: Sessions, small: Small | None, redact: Redact, clock: Clock) -> None:
+    def __init__(self, *, sessions: Sessions, small: Small | None, discretion: Discretion, clock: Clock) -> None:
         counter = Counter()
         self._jobs = Jobs()
-        self._titler = Titler(sessions=sessions, small=small, redact=redact)
-        self._compressor = Compressor(sessions=sessions, small=small, redact=redact, counter=counter, clock=clock)
+        self._titler = Titler(sessions=sessions, small=small, discretion=discretion)
+        self._compressor = Compressor(
+            sessions=sessions, small=small, discretion=discretion, counter=counter, clock=clock
+        )
 
     def follow(self, ended: TurnEnded) -> None:
         """Start what is due. What waits holds no history."""

@@ -14,14 +14,14 @@ from tenuto.model import Scope
 from tenuto.model.talk import TurnEnded
 from tenuto.ports import Clock, utc_now
 from tenuto.sessions import Sessions
+from tenuto.upkeep.discretion import Discretion, Indiscreet
+from tenuto.upkeep.jobs import safely
 
 if TYPE_CHECKING:
     from tenuto.upkeep.following import Following
 
 # A small model: for whom, instructions, what they are about, and the most tokens it may answer with.
 Small: TypeAlias = Callable[[Scope, str, str, int], Awaitable[str]]
-# What a text must pass before it is stored as a title or summary.
-Redact: TypeAlias = Callable[[str], str]
 
 _log = logging.getLogger(__name__)
 _BATCH: Final = 1000
@@ -41,23 +41,25 @@ class Upkeep:
         sweep_every: timedelta,
         clock: Clock = utc_now,
         small: Small | None = None,
-        redact: Redact = str,
+        discretion: Discretion | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        catch_up: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._sessions = sessions
         self._sweep_every = sweep_every
         self._clock = clock
         self._small = small
-        self._redact = redact
+        self._discretion = discretion or Indiscreet()
         self._pause = pause
+        self._catch_up = catch_up
         self._followed = False
 
     # After a turn
 
-    def equip(self, *, small: Small | None = None, redact: Redact | None = None) -> None:
-        """Hand over what is only there once the first turn is: the small model, the redactor. Before any `follow`."""
+    def equip(self, *, small: Small | None = None) -> None:
+        """Hand over what is only there once the first turn is: the small model. Before any `follow`."""
         assert not self._followed, "turns were followed without it already"
-        self._small, self._redact = small, redact or self._redact
+        self._small = small
 
     def follow(self, ended: TurnEnded) -> None:
         """Start what this turn calls for and return at once. Nothing that goes wrong there reaches the turn."""
@@ -84,7 +86,7 @@ class Upkeep:
         from tenuto.upkeep.following import Following
 
         self._followed = True
-        return Following(sessions=self._sessions, small=self._small, redact=self._redact, clock=self._clock)
+        return Following(sessions=self._sessions, small=self._small, discretion=self._discretion, clock=self._clock)
 
     # Every few minutes
 
@@ -98,6 +100,8 @@ class Upkeep:
             except Exception:
                 # Whatever one round met, the next ones are still needed.
                 _log.exception("expired sessions were not swept")
+            if self._catch_up is not None:
+                await safely("compaction", self._catch_up)
             await self._pause(self._sweep_every.total_seconds())
 
     async def sweep(self) -> int:

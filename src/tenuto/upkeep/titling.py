@@ -9,7 +9,8 @@ from tenuto.errors import ModelFailed, SessionNotFound, VersionConflict
 from tenuto.model.talk import TurnEnded
 from tenuto.sessions import Sessions
 from tenuto.sessions.titles import By, clipped, from_talk, tidy, title_request, titled
-from tenuto.upkeep.story import Redact, Small
+from tenuto.upkeep.discretion import Discretion
+from tenuto.upkeep.story import Small
 
 _TIMEOUT_SECONDS: Final = 30.0
 _TITLE_TOKENS: Final = 64
@@ -18,10 +19,10 @@ _TITLE_TOKENS: Final = 64
 class Titler:
     """Gives titles; a name that somebody gave meanwhile stays."""
 
-    def __init__(self, *, sessions: Sessions, small: Small | None, redact: Redact) -> None:
+    def __init__(self, *, sessions: Sessions, small: Small | None, discretion: Discretion) -> None:
         self._sessions = sessions
         self._small = small
-        self._redact = redact
+        self._discretion = discretion
 
     async def title(self, ended: TurnEnded) -> None:
         """Find a title and give it. When none is found the fallback stays, and a later turn tries again."""
@@ -33,9 +34,11 @@ class Titler:
             await self._give(ended, text)
 
     async def _found(self, ended: TurnEnded) -> str | None:
-        question, answer = self._redact(ended.question), self._redact(ended.answer)
+        question = self._discretion.for_title(ended.scope, ended.question)
+        answer = self._discretion.for_title(ended.scope, ended.answer)
         if self._small is None:
             return from_talk(question, answer, ended.language)
+        question, answer = (self._discretion.for_model(ended.scope, text) for text in (question, answer))
         system, text = title_request(question, answer, ended.language)
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
@@ -43,7 +46,7 @@ class Titler:
         except TimeoutError:
             raise ModelFailed("for titles", "took too long") from None
         title = tidy(said, ended.language)
-        return clipped(self._redact(title)) if title is not None else None
+        return clipped(self._discretion.for_title(ended.scope, title)) if title is not None else None
 
     async def _give(self, ended: TurnEnded, text: str | None) -> None:
         by = By.EXTRACT if self._small is None else By.MODEL

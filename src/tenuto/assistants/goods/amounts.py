@@ -17,7 +17,22 @@ _NO_UNIT: Final = (
     r"(?!\s*-?(?:gb|tb|g\b|t\b|mah|inch|寸|英寸|hz|kg|ml|l\b|cm|mm|w\b|克|升|毫|公斤|斤|页|岁|星|stars?\b|年|个|款|台|件|部|双|本|种"
     r"|months?\b|days?\b|years?\b|小时|hours?\b|%|pieces?\b|people|人|点|分))"
 )
-_MONEY: Final = rf"(?:[¥$]|rmb|cny)?\s*+({_NUMBER}){_NO_UNIT}\s*+(?:元|块钱?|rmb\b|cny\b|yuan\b|bucks\b|¥)?"
+# What a currency is called before or behind an amount; a bare sign may mean several of them.
+_CURRENCIES: Final = (
+    ("HKD", r"hk\$|hkd\b|港[币元]"),
+    ("USD", r"us\$|usd\b|us dollars?\b|美[元金刀]"),
+    ("EUR", r"€|eur\b|euros?\b|欧元"),
+    ("GBP", r"£|gbp\b|pounds?\b|英镑"),
+    ("JPY", r"jpy\b|yen\b|日[元币]"),
+    ("$", r"\$|dollars?\b|bucks\b"),
+    ("CNY", r"rmb\b|cny\b|yuan\b|人民币|元|块钱?"),
+    ("¥", r"¥"),
+)
+_MEANT: Final = {"$": frozenset({"USD", "CAD", "AUD", "NZD", "SGD", "HKD"}), "¥": frozenset({"CNY", "JPY"})}
+_CURRENCY: Final = "|".join(pattern for _, pattern in _CURRENCIES)
+_CURRENCY_OF: Final = tuple((code, re.compile(pattern)) for code, pattern in _CURRENCIES)
+_BEFORE: Final = r"(?:hk\$|us\$|[¥$€£]|rmb|cny|usd|eur|gbp|hkd|jpy)"
+_MONEY: Final = rf"{_BEFORE}?\s*+({_NUMBER}){_NO_UNIT}\s*+(?:{_CURRENCY})?"
 
 _RANGES: Final = (
     re.compile(rf"(?:between|from)\s*{_MONEY}\s*(?:and|to|-|~)\s*{_MONEY}"),
@@ -49,7 +64,7 @@ _AT_LEAST: Final = (
 _ABOUT: Final = (
     re.compile(rf"(?:around|about|roughly|approximately|approx\.?|near|circa|大概|大约|差不多)\s*{_MONEY}"),
     re.compile(rf"{_MONEY}\s*(?:左右|上下|ish\b|or so|价位|的样子)"),
-    re.compile(rf"(?:[¥$]|rmb|cny)\s*({_NUMBER}){_NO_UNIT}|({_NUMBER})\s*(?:元|块钱?|rmb\b|cny\b|yuan\b|bucks\b)"),
+    re.compile(rf"{_BEFORE}\s*({_NUMBER}){_NO_UNIT}(?:\s*(?:{_CURRENCY}))?|({_NUMBER})\s*(?:{_CURRENCY})"),
 )
 _RATED: Final = (
     re.compile(
@@ -74,10 +89,13 @@ class Amounts:
         self.low: float | None = None
         self.high: float | None = None
         self.rating: float | None = None
+        self.currency: str | None = None
         rated = self._take(*_RATED)
         if rated is not None:
             self.rating = float(rated[1])
+        self._said = ""
         self._prices()
+        self.currency = next((code for code, pattern in _CURRENCY_OF if pattern.search(self._said)), None)
 
     def _prices(self) -> None:
         if found := self._take(*_RANGES):
@@ -110,8 +128,15 @@ class Amounts:
             found = pattern.search(self.rest)
             if found is not None:
                 self.rest = f"{self.rest[: found.start()]} {self.rest[found.end() :]}"
+                self._said = found[0]
                 return found
         return None
+
+
+def means(named: str, currency: str) -> bool:
+    """Whether a currency as people name it is that one: "$" is any dollar."""
+    code = named.strip().upper()
+    return code == currency.upper() or currency.upper() in _MEANT.get(code, ())
 
 
 def _span(one: str, other: str) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from tenuto.assistants.goods.intent import QueryIntent
+from tenuto.assistants.goods.intent import Change, QueryIntent
 from tenuto.assistants.goods.item import Item, Order, OrderStatus
 from tenuto.model.prompt import Language
 from tenuto.model.values import Value
@@ -32,7 +32,9 @@ class Card(Value, frozen=True, kw_only=True, omit_defaults=False):
 class SearchAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     """What `search_goods` found. With `near`, nothing fitted, and these came up when that condition was let go.
 
-    The averages are over all that fitted. `categories` are there when nothing particular was asked for.
+    The averages are over all that fitted. `categories` are there when nothing particular was asked for. `by` decided
+    the order; `unnoted` should have, but the catalogue does not tell it of these goods. Prices are in `currency`, and
+    bounds named in `foreign` money were left out, not converted.
     """
 
     goods: tuple[Card, ...] = ()
@@ -43,6 +45,12 @@ class SearchAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     average_price: float = 0.0
     average_rating: float = 0.0
     categories: tuple[str, ...] = ()
+    by: str | None = None
+    tied: int = 0
+    unnoted: str | None = None
+    ahead: int = 0
+    currency: str = "CNY"
+    foreign: str | None = None
     nothing_shown_before: bool = False
 
 
@@ -50,7 +58,7 @@ class DetailsAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     """What `goods_details` found; `which` are goods among which the question does not decide.
 
     `fact` answers a question that no attribute does ("is it waterproof?"): noted, or not noted. `list_length` is
-    there when a place was named that the list shown last does not have.
+    there when a place was named that the list shown last does not have. With `cannot_buy` somebody wanted to buy it.
     """
 
     goods: tuple[Card, ...] = ()
@@ -59,6 +67,7 @@ class DetailsAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     fact: bool | None = None
     best_value: str | None = None
     list_length: int | None = None
+    cannot_buy: bool = False
     nothing_shown_before: bool = False
 
 
@@ -78,7 +87,11 @@ class OrderCard(Value, frozen=True, kw_only=True):
 
 
 class OrdersAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """What `my_orders` found; `shared` says that others in this chat would read the answer."""
+    """What `my_orders` found; `shared` says that others in this chat would read the answer.
+
+    `cannot` is what was asked to be done to an order, which nothing here can do. `list_length` is there when a place
+    was named that the orders shown last do not have.
+    """
 
     orders: tuple[OrderCard, ...] = ()
     more: int = 0
@@ -86,6 +99,8 @@ class OrdersAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     shared: bool = False
     asked_for: bool = False
     complaint: bool = False
+    cannot: Change | None = None
+    list_length: int | None = None
 
 
 def card(item: Item, language: Language) -> Card:

@@ -8,11 +8,23 @@ from typing import Final
 from tenuto.assistants.goods.cards import Card, DetailsAnswer, OrderCard, OrdersAnswer, SearchAnswer
 from tenuto.assistants.goods.intent import QueryIntent
 from tenuto.assistants.goods.item import OrderStatus
+from tenuto.assistants.goods.telling import Sentences, against, figure
 from tenuto.assistants.goods.words import ATTRIBUTES, CATEGORIES, COLORS, MATERIALS, UNIT_NAMES, category_name
 from tenuto.model.prompt import Language
 
-SIGN_IN: Final = "查询订单需要先确认您的身份：请登录后再问我。"
-NOT_HERE: Final = "这个聊天里还有其他人能看到回复，所以这里不显示订单。请在单独的对话里问我。"
+SENTENCES: Final = Sentences(
+    no_goods_shown="我还没有给您看过商品。您想找什么？",
+    no_list_shown="我还没有给您列过商品。您想找什么？",
+    not_found="商品目录里没有找到这一款。请告诉我它的名称，或者它在列表里的序号。",
+    which="有几款都符合，您指的是哪一款？",
+    hint="可以接着问“其中性价比最高的是哪个”，或者“第二个怎么样”。",
+    cannot_buy="我不能在这里下单：我只能帮您找商品、介绍商品。",
+    sign_in="查询订单需要先确认您的身份：请登录后再问我。",
+    not_here="这个聊天里还有其他人能看到回复，所以这里不显示订单。请在单独的对话里问我。",
+    orders="您的订单（最近的在前）：",
+    sorry="很抱歉给您带来了不好的体验。",
+    no_complaints="我不能直接受理投诉：请把订单号提供给人工客服处理。",
+)
 _ORDERED: Final = {
     "price": "价格从低到高",
     "price_desc": "价格从高到低",
@@ -55,43 +67,59 @@ _STATUS: Final = {
     OrderStatus.REFUNDING: "退款处理中",
     OrderStatus.RETURNED: "已退货",
 }
-_SORRY: Final = "很抱歉给您带来了不好的体验。"
-_NEXT: Final = "\n我不能直接受理投诉：请把订单号提供给人工客服处理。"
+# What goods have most and least of: what is measured, and the two ends of it.
+_AMOUNTS: Final = {
+    "battery": ("长", "短"),
+    "weight": ("重", "轻"),
+    "pages": ("多", "少"),
+    "length": ("长", "短"),
+    "power": ("高", "低"),
+    "released": ("晚", "早"),
+    "rating": ("高", "低"),
+    "sales": ("高", "低"),
+    "stock": ("多", "少"),
+}
+_FACTS: Final = {**ATTRIBUTES, "released": "上市时间", "rating": "评分", "sales": "销量", "stock": "库存",
+                 "thickness": "厚度", "speed": "速度", "noise": "噪音", "resolution": "分辨率"}  # fmt: skip
+_MONEY: Final = {"CNY": "人民币（元）", "$": "美元", "USD": "美元", "EUR": "欧元", "GBP": "英镑", "JPY": "日元",
+                 "HKD": "港元", "¥": "¥"}  # fmt: skip
+_CANNOT: Final = {"cancel": "取消", "change": "修改"}
 
 
 def money(amount: float, currency: str = "CNY") -> str:
     """A price as people write it."""
-    figure = f"{amount:,.0f}" if amount == int(amount) else f"{amount:,.2f}"
-    return f"{figure} 元" if currency == "CNY" else f"{figure} {currency}"
+    return f"{figure(amount)} 元" if currency == "CNY" else f"{figure(amount)} {currency}"
 
 
-def tell_search(answer: SearchAnswer) -> str:
-    """What a search brought."""
-    if answer.nothing_shown_before:
-        return "我还没有给您看过商品。您想找什么？"
-    if not answer.goods:
-        return _nothing(answer)
-    if answer.near:
-        return f"{_missing(answer)}比较接近的有：\n{_list(answer.goods)}"
-    if len(answer.goods) == 1 and (answer.query.limit == 1 or answer.found == 1):
-        return _single(answer)
-    return f"{_heading(answer)}\n{_list(answer.goods)}\n可以接着问“其中性价比最高的是哪个”，或者“第二个怎么样”。"
+def foreign_money(answer: SearchAnswer) -> str:
+    """That prices in another currency were left out, and which one the shop has."""
+    own, named = _MONEY.get(answer.currency, answer.currency), answer.foreign or ""
+    return f"我们的价格以{own}计，我不换算{_MONEY.get(named, named)}，所以没有按这个价格筛选。"
 
 
-def _wanted(query: QueryIntent) -> str:
+def unnoted(answer: SearchAnswer) -> str:
+    """That the catalogue does not tell what should decide."""
+    noun = "这些商品" if answer.query.among else _wanted(answer).strip()
+    what = _FACTS.get(answer.unnoted or "", answer.unnoted or "这一项")
+    comparable = "" if answer.unnoted == "released" else "可以比较的"
+    return f"商品目录里没有注明{noun}的{comparable}{what}，所以没法这样排序。"
+
+
+def _wanted(answer: SearchAnswer) -> str:
     """What was asked for, in words: 2,000 元以内的红色光诺手机."""
+    query, currency = answer.query, answer.currency
     noun = category_name(query.category, Language.CHINESE) if query.category else "商品"
     words = []
     if query.min_price is not None and query.max_price is not None:
-        words.append(f"{money(query.min_price)}到{money(query.max_price)}")
+        words.append(f"{money(query.min_price, currency)}到{money(query.max_price, currency)}")
     elif query.max_price is not None:
-        words.append(f"{money(query.max_price)}以内")
+        words.append(f"{money(query.max_price, currency)}以内")
     elif query.min_price is not None:
-        words.append(f"{money(query.min_price)}以上")
+        words.append(f"{money(query.min_price, currency)}以上")
     if query.below is not None:
-        words.append(f"比 {money(query.below)}便宜")
+        words.append(f"比 {money(query.below, currency)}便宜")
     if query.above is not None:
-        words.append(f"比 {money(query.above)}贵")
+        words.append(f"比 {money(query.above, currency)}贵")
     if query.min_rating is not None:
         words.append(f"评分 {query.min_rating:g} 以上")
     if query.in_stock:
@@ -110,25 +138,33 @@ def _measure(query: QueryIntent) -> str:
     return known.measure if known else "款"
 
 
-def _nothing(answer: SearchAnswer) -> str:
+def nothing(answer: SearchAnswer) -> str:
+    """That there are no such goods."""
     if answer.query.beyond:
         return "符合条件的都已经给您看过了。要不要换个条件，或者换个价位？"
     if answer.found:
         return f"一共只有 {answer.found} {_measure(answer.query)}。"
     if answer.unknown:
         return f"商品目录里没有找到和“{' '.join(answer.unknown)}”有关的商品。换个说法试试？"
-    return f"没有找到{_wanted(answer.query)}。"
+    return f"没有找到{_wanted(answer)}。"
+
+
+def nearest(answer: SearchAnswer) -> str:
+    """That there are no such goods, but others."""
+    return f"{_missing(answer)}比较接近的有："
 
 
 def _missing(answer: SearchAnswer) -> str:
     if answer.near == "among":
         return "刚才看过的里面没有符合的。"
-    return f"没有找到{_wanted(answer.query)}：{_LET_GO[answer.near or 'terms']}。"
+    return f"没有找到{_wanted(answer)}：{_LET_GO[answer.near or 'terms']}。"
 
 
-def _heading(answer: SearchAnswer) -> str:
+def heading(answer: SearchAnswer) -> str:
+    """What the list is of."""
     query, shown = answer.query, len(answer.goods)
-    order = f"，{_ORDERED[query.sort]}" if query.sort else ""
+    ordered = _by(answer) if answer.by else _ORDERED.get(query.sort, "")
+    order = f"，{ordered}" if ordered else ""
     unknown = f"（没有和“{' '.join(answer.unknown)}”有关的信息）" if answer.unknown else ""
     if query.among:
         return f"其中有 {answer.found} {_measure(query)}符合{unknown}{order}："
@@ -136,63 +172,74 @@ def _heading(answer: SearchAnswer) -> str:
         kinds = "、".join(category_name(slug, Language.CHINESE) for slug in answer.categories)
         return f"我们有 {answer.found} 款商品：{kinds}。这里是 {shown} 款{order}："
     more = f"，这里是前 {shown} {_measure(query)}" if shown < answer.found else ""
-    return f"找到 {answer.found} {_measure(query)}{_wanted(query)}{unknown}{order}{more}："
+    return f"找到 {answer.found} {_measure(query)}{_wanted(answer)}{unknown}{order}{more}："
 
 
-def _list(goods: tuple[Card, ...]) -> str:
-    return "\n".join(f"{place}. {_line(good)}" for place, good in enumerate(goods, 1))
-
-
-def _line(good: Card) -> str:
+def line(good: Card, by: str | None = None) -> str:
+    """An item in a list, with what it was chosen by."""
     color = good.attributes.get("color", "")
     shown = f"（{COLORS.get(color, color)}）" if color else ""
     sold_out = "，暂时缺货" if good.stock == 0 else ""
+    fact = f"，{_FACTS.get(by, by)} {_value(good.attributes[by])}" if by in good.attributes else ""
     price = money(good.price, good.currency)
-    return f"{good.name}{shown}：{price}，评分 {good.rating:g}，已售 {good.sales:,} 件{sold_out}"
+    return f"{good.name}{shown}：{price}{fact}，评分 {good.rating:g}，已售 {good.sales:,} 件{sold_out}"
 
 
-def _single(answer: SearchAnswer) -> str:
+def _ends(answer: SearchAnswer) -> tuple[str, str]:
+    """The end that was asked for, and the other one."""
+    most, least = _AMOUNTS.get(answer.by or "", ("大", "小"))
+    return (least, most) if answer.query.sort == "least" else (most, least)
+
+
+def _by(answer: SearchAnswer) -> str:
+    first, last = _ends(answer)
+    return f"{_FACTS.get(answer.by or '', answer.by)}从{first}到{last}"
+
+
+def _most(answer: SearchAnswer) -> str:
+    query = answer.query
+    ranked = "最" if query.rank == 1 else f"第{_DIGITS[min(query.rank, 10)]}"
+    if answer.by:
+        return f"{_FACTS.get(answer.by, answer.by)}{ranked}{_ends(answer)[0]}"
+    if query.rank == 1:
+        return _MOST.get(query.sort, _MOST[None])
+    return _RANKED.get(query.sort, _RANKED[None]).format(_DIGITS[min(query.rank, 10)])
+
+
+def single(answer: SearchAnswer) -> str:
+    """The one that was asked for, and why it is the one."""
     good, query = answer.goods[0], answer.query
     if answer.found == 1:
-        return f"符合的有一款：{_line(good)}。"
-    most = _MOST[query.sort] if query.rank == 1 else _RANKED[query.sort].format(_DIGITS[min(query.rank, 10)])
+        return f"符合的有一款：{line(good, answer.by)}。"
     among = (
         f"这 {answer.found} {_measure(query)}里"
         if query.among
-        else f"{answer.found} {_measure(query)}{_wanted(query)}中"
+        else f"{answer.found} {_measure(query)}{_wanted(answer)}中"
     )
-    return f"{among}{most}的是{_line(good)}。{_why(answer, good)}"
+    return f"{among}{_most(answer)}的是{line(good, answer.by)}。{_others(answer)}{_why(answer, good)}"
+
+
+def _others(answer: SearchAnswer) -> str:
+    """Whoever has as much, and whoever would come before it if it were in stock."""
+    tied = f"另有 {answer.tied} {_measure(answer.query)}与它相同。" if answer.tied else ""
+    return tied + (f"（排在它前面的 {answer.ahead} {_measure(answer.query)}暂时缺货。）" if answer.ahead else "")
 
 
 def _why(answer: SearchAnswer, good: Card) -> str:
     average = money(round(answer.average_price), good.currency)
     if answer.query.sort == "value":
-        price = _against(good.price, answer.average_price)
+        share = against(good.price, answer.average_price)
+        price = "与平均价持平" if share == 0 else f"比平均价{'高' if share > 0 else '低'} {abs(share)}%"
         return f"理由：评分 {good.rating:g}，平均是 {answer.average_rating:.1f}；价格{price}（平均 {average}）。"
     return f"它们的平均价格是 {average}，平均评分 {answer.average_rating:.1f}。"
 
 
-def _against(price: float, average: float) -> str:
-    share = round(100 * (price - average) / average) if average else 0
-    return "与平均价持平" if share == 0 else f"比平均价{'高' if share > 0 else '低'} {abs(share)}%"
+def too_far(length: int) -> str:
+    """That the list is shorter than that."""
+    return f"刚才的列表里有 {length} 款。您指的是哪一款？"
 
 
-def tell_details(answer: DetailsAnswer) -> str:
-    """About one item, or several side by side."""
-    if answer.nothing_shown_before:
-        return "我还没有给您列过商品。您想找什么？"
-    if answer.which:
-        return f"有几款都符合，您指的是哪一款？\n{_list(answer.which)}"
-    if answer.list_length is not None:
-        return f"刚才的列表里有 {answer.list_length} 款。您指的是哪一款？"
-    if not answer.goods:
-        return "商品目录里没有找到这一款。请告诉我它的名称，或者它在列表里的序号。"
-    if len(answer.goods) > 1:
-        return _comparison(answer)
-    return f"{_point(answer.goods[0], answer)}{_portrait(answer.goods[0])}"
-
-
-def _point(good: Card, answer: DetailsAnswer) -> str:
+def point(good: Card, answer: DetailsAnswer) -> str:
     """The very thing that was asked, first."""
     match answer.about:
         case None:
@@ -220,7 +267,8 @@ def _value(value: str) -> str:
     return COLORS.get(value) or MATERIALS.get(value, value)
 
 
-def _portrait(good: Card) -> str:
+def portrait(good: Card) -> str:
+    """Everything about an item."""
     stock = f"库存 {good.stock} 件" if good.stock else "暂时缺货"
     facts = "；".join(f"{ATTRIBUTES.get(name, name)}：{_value(value)}" for name, value in good.attributes.items())
     about = f"{facts}。" if facts else ""
@@ -228,35 +276,40 @@ def _portrait(good: Card) -> str:
     return f"{good.name}，{price}，评分 {good.rating:g}，已售 {good.sales:,} 件，{stock}。{about}"
 
 
-def _comparison(answer: DetailsAnswer) -> str:
-    lines = [f"{place}. {_portrait(good)}" for place, good in enumerate(answer.goods, 1)]
-    cheap = min(answer.goods, key=lambda good: good.price)
-    liked = max(answer.goods, key=lambda good: good.rating)
-    verdict = [f"价格最低：{cheap.name}", f"评分最高：{liked.name}"]
-    best = next((good.name for good in answer.goods if good.id == answer.best_value), None)
-    if best:
-        verdict.append(f"性价比最高：{best}")
-    return "\n".join([*lines, "；".join(verdict) + "。"])
+def verdict(cheapest: Card, best_rated: Card, best_value: Card | None) -> str:
+    """How several compare."""
+    value = f"；性价比最高：{best_value.name}" if best_value else ""
+    return f"价格最低：{cheapest.name}；评分最高：{best_rated.name}{value}。"
 
 
-def tell_orders(answer: OrdersAnswer) -> str:
-    """About the asker's own orders."""
-    if answer.shared:
-        return NOT_HERE
-    sorry = _SORRY if answer.complaint else ""
-    if not answer.signed_in:
-        return f"{sorry}{SIGN_IN}"
-    if not answer.orders:
-        return sorry + ("您的订单里没有这个订单号。" if answer.asked_for else "您在这里还没有订单。")
-    if len(answer.orders) == 1:
-        text = f"您的订单 {_order(answer.orders[0])}"
-    else:
-        text = "\n".join(["您的订单（最近的在前）：", *(f"- {_order(order)}" for order in answer.orders)])
-    more = f"\n另外还有 {answer.more} 个更早的订单。" if answer.more else ""
-    return f"{sorry}{text}{more}{_NEXT if answer.complaint else ''}"
+def no_orders(asked_for: bool) -> str:
+    """That there are no orders, or none of that number."""
+    return "您的订单里没有这个订单号。" if asked_for else "您在这里还没有订单。"
 
 
-def _order(order: OrderCard) -> str:
+def too_few_orders(length: int) -> str:
+    """That fewer orders were shown than that."""
+    return f"刚才列出的订单有 {length} 个。您指的是哪一个？"
+
+
+def one_order(order: OrderCard) -> str:
+    """An order by itself."""
+    return f"您的订单 {order_line(order)}"
+
+
+def more_orders(count: int) -> str:
+    """That there are more."""
+    return f"另外还有 {count} 个更早的订单。"
+
+
+def cannot(answer: OrdersAnswer) -> str:
+    """That nothing here can do that to an order, and who can."""
+    which = "订单号" if len(answer.orders) == 1 else "要处理的订单号"
+    return f"我不能{_CANNOT[answer.cannot or 'change']}订单：请把{which}提供给人工客服处理。"
+
+
+def order_line(order: OrderCard) -> str:
+    """An order in a list."""
     times = f" × {order.quantity}" if order.quantity > 1 else ""
     parts = [f"{order.id}（{_day(order.ordered_on)}）：{order.name}{times}，{money(order.total, order.currency)}"]
     received = f"{_day(order.delivered_on)}" if order.status is OrderStatus.DELIVERED and order.delivered_on else ""

@@ -5,14 +5,25 @@ from __future__ import annotations
 from typing import Final
 
 from tenuto.assistants.goods.cards import Card, DetailsAnswer, OrderCard, OrdersAnswer, SearchAnswer
-from tenuto.assistants.goods.intent import QueryIntent
 from tenuto.assistants.goods.item import OrderStatus
+from tenuto.assistants.goods.telling import Sentences, against, figure
 from tenuto.assistants.goods.words import category_name
 from tenuto.model.prompt import Language
 
-SIGN_IN: Final = "To see your orders I need to know who you are: please sign in and ask again."
-NOT_HERE: Final = (
-    "Others read along in this chat, so I do not show orders here. Please ask me in a conversation of your own."
+SENTENCES: Final = Sentences(
+    no_goods_shown="I have not shown you any goods yet. What are you looking for?",
+    no_list_shown="I have not shown you a list yet. What are you looking for?",
+    not_found="I do not find that one in our catalogue. Could you give its name, or its number in the list?",
+    which="Several goods fit. Which one do you mean?",
+    hint="Ask for the best value among them, or about any of them by its number.",
+    cannot_buy="I cannot take orders here: I only find goods and tell about them.",
+    sign_in="To see your orders I need to know who you are: please sign in and ask again.",
+    not_here=(
+        "Others read along in this chat, so I do not show orders here. Please ask me in a conversation of your own."
+    ),
+    orders="Your orders, latest first:",
+    sorry="I am sorry that something went wrong. ",
+    no_complaints="I cannot open a complaint myself: please give our customer service the order number.",
 )
 _ORDERED: Final = {
     "price": "cheapest first",
@@ -50,46 +61,71 @@ _STATUS: Final = {
     OrderStatus.RETURNED: "returned",
 }
 
-_HINT: Final = "Ask for the best value among them, or about any of them by its number."
-_SORRY: Final = "I am sorry that something went wrong."
-_NEXT: Final = "\nI cannot open a complaint myself: please give our customer service the order number."
+# What goods have most and least of.
+_AMOUNTS: Final = {
+    "battery": ("largest battery", "smallest battery"),
+    "screen": ("largest screen", "smallest screen"),
+    "memory": ("most memory", "least memory"),
+    "storage": ("most storage", "least storage"),
+    "capacity": ("largest capacity", "smallest capacity"),
+    "weight": ("highest weight", "lowest weight"),
+    "size": ("largest size", "smallest size"),
+    "power": ("highest power", "lowest power"),
+    "length": ("greatest length", "smallest length"),
+    "pages": ("most pages", "fewest pages"),
+    "released": ("latest release", "earliest release"),
+    "rating": ("highest rating", "lowest rating"),
+    "sales": ("highest sales", "lowest sales"),
+    "stock": ("largest stock", "smallest stock"),
+}
+_MONEY: Final = {
+    "CNY": "CNY (¥)",
+    "$": "dollars",
+    "USD": "US dollars",
+    "EUR": "euros",
+    "GBP": "pounds",
+    "JPY": "yen",
+    "HKD": "Hong Kong dollars",
+}
+_CANNOT: Final = {"cancel": "cancel an order", "change": "change an order"}
 
 
 def money(amount: float, currency: str = "CNY") -> str:
     """A price as people write it."""
-    figure = f"{amount:,.0f}" if amount == int(amount) else f"{amount:,.2f}"
-    return f"¥{figure}" if currency == "CNY" else f"{figure} {currency}"
+    return f"¥{figure(amount)}" if currency == "CNY" else f"{figure(amount)} {currency}"
 
 
-def tell_search(answer: SearchAnswer) -> str:
-    """What a search brought."""
-    if answer.nothing_shown_before:
-        return "I have not shown you any goods yet. What are you looking for?"
-    if not answer.goods:
-        return _nothing(answer)
-    if answer.near:
-        return f"{_missing(answer)} The nearest I have:\n{_list(answer.goods)}"
-    if len(answer.goods) == 1 and (answer.query.limit == 1 or answer.found == 1):
-        return _single(answer)
-    return f"{_heading(answer)}\n{_list(answer.goods)}\n{_HINT}"
+def foreign_money(answer: SearchAnswer) -> str:
+    """That prices in another currency were left out, and which one the shop has."""
+    own, named = _MONEY.get(answer.currency, answer.currency), answer.foreign or ""
+    return f"Our prices are in {own} and I do not convert {_MONEY.get(named, named)}, so I left that price out. "
 
 
-def _wanted(query: QueryIntent, count: int = 2) -> str:
+def unnoted(answer: SearchAnswer) -> str:
+    """That the catalogue does not tell what should decide."""
+    noun = "these goods" if answer.query.among else _wanted(answer)
+    if answer.unnoted == "released":
+        return f"Our catalogue does not say when {noun} came out, so I cannot put them in that order."
+    return f"Our catalogue gives no {answer.unnoted} of {noun} to compare them by, so I cannot put them in that order."
+
+
+def _wanted(answer: SearchAnswer, count: int = 2) -> str:
     """What was asked for, in words: "red Lumora phones with 256gb under ¥2,000"."""
+    query, currency = answer.query, answer.currency
     noun = category_name(query.category, Language.ENGLISH, count) if query.category else "goods"
     words = [*query.attributes.values(), query.brand or "", noun]
     if query.terms:
         words.append(f"for “{' '.join(query.terms)}”")
     if query.min_price is not None and query.max_price is not None:
-        words.append(f"between {money(query.min_price)} and {money(query.max_price)}")
+        words.append(f"between {money(query.min_price, currency)} and {money(query.max_price, currency)}")
     elif query.max_price is not None:
-        words.append(f"up to {money(query.max_price)}")
+        words.append(f"up to {money(query.max_price, currency)}")
     elif query.min_price is not None:
-        words.append(f"from {money(query.min_price)}")
+        words.append(f"from {money(query.min_price, currency)}")
     if query.below is not None:
-        words.append(f"cheaper than {money(query.below)}")
+        words.append(f"cheaper than {money(query.below, currency)}")
     if query.above is not None:
-        words.append(f"more expensive than {money(query.above)}")
+        words.append(f"more expensive than {money(query.above, currency)}")
     if query.min_rating is not None:
         words.append(f"rated {query.min_rating:g} or better")
     if query.in_stock:
@@ -97,25 +133,32 @@ def _wanted(query: QueryIntent, count: int = 2) -> str:
     return " ".join(word for word in words if word)
 
 
-def _nothing(answer: SearchAnswer) -> str:
+def nothing(answer: SearchAnswer) -> str:
+    """That there are no such goods."""
     if answer.query.beyond:
         return "That was all I have of it. Shall I look for something else, or at another price?"
     if answer.found:
         return f"There are only {answer.found} of them."
     if answer.unknown:
         return f"I found nothing for “{' '.join(answer.unknown)}” in our catalogue. Could you put it in other words?"
-    return f"I found no {_wanted(answer.query)}."
+    return f"I found no {_wanted(answer)}."
+
+
+def nearest(answer: SearchAnswer) -> str:
+    """That there are no such goods, but others."""
+    return f"{_missing(answer)} The nearest I have:"
 
 
 def _missing(answer: SearchAnswer) -> str:
     if answer.near == "among":
         return f"None {_LET_GO['among']} fits."
-    return f"I found no {_wanted(answer.query)}: there is nothing {_LET_GO[answer.near or 'terms']}."
+    return f"I found no {_wanted(answer)}: there is nothing {_LET_GO[answer.near or 'terms']}."
 
 
-def _heading(answer: SearchAnswer) -> str:
+def heading(answer: SearchAnswer) -> str:
+    """What the list is of."""
     query, shown = answer.query, len(answer.goods)
-    order = _ORDERED[query.sort]
+    order = f"{_amount(answer)} first" if answer.by else _ORDERED.get(query.sort, "")
     unknown = f" (I know nothing of “{' '.join(answer.unknown)}”)" if answer.unknown else ""
     if query.among:
         return f"Of those, {answer.found} fit{unknown}{', ' + order if order else ''}:"
@@ -123,33 +166,47 @@ def _heading(answer: SearchAnswer) -> str:
         kinds = ", ".join(category_name(slug, Language.ENGLISH) for slug in answer.categories)
         return f"We have {answer.found} goods: {kinds}. Here are {shown}, {order or 'best match first'}:"
     more = f"; here are {shown}" if shown < answer.found else ""
-    return f"I found {answer.found} {_wanted(query)}{unknown}{more}{', ' + order if order else ''}:"
+    return f"I found {answer.found} {_wanted(answer)}{unknown}{more}{', ' + order if order else ''}:"
 
 
-def _list(goods: tuple[Card, ...]) -> str:
-    return "\n".join(f"{place}. {_line(good)}" for place, good in enumerate(goods, 1))
-
-
-def _line(good: Card) -> str:
+def line(good: Card, by: str | None = None) -> str:
+    """An item in a list, with what it was chosen by."""
     color = f" ({good.attributes['color']})" if "color" in good.attributes else ""
     sold_out = ", sold out at the moment" if good.stock == 0 else ""
-    return (
-        f"{good.name}{color}: {money(good.price, good.currency)}, rated {good.rating:g}, {good.sales:,} sold{sold_out}"
-    )
+    fact = f", {by} {good.attributes[by]}" if by in good.attributes else ""
+    price = money(good.price, good.currency)
+    return f"{good.name}{color}: {price}{fact}, rated {good.rating:g}, {good.sales:,} sold{sold_out}"
 
 
-def _single(answer: SearchAnswer) -> str:
+def _amount(answer: SearchAnswer) -> str:
+    most, least = _AMOUNTS.get(answer.by or "", (f"most {answer.by}", f"least {answer.by}"))
+    return least if answer.query.sort == "least" else most
+
+
+def single(answer: SearchAnswer) -> str:
+    """The one that was asked for, and why it is the one."""
     good, query = answer.goods[0], answer.query
     if answer.found == 1:
-        return f"There is one that fits: {_line(good)}."
+        return f"There is one that fits: {line(good, answer.by)}."
     place = _PLACES[query.rank - 1] if query.rank <= len(_PLACES) else f"number {query.rank} "
-    among = f" of these {answer.found}" if query.among else f" of {answer.found} {_wanted(query, answer.found)}"
-    noun = "best value" if query.sort == "value" else f"{_MOST[query.sort]} one"
-    return f"The {place}{noun}{among} is {_line(good)}.{_why(answer, good)}"
+    among = f" of these {answer.found}" if query.among else f" of {answer.found} {_wanted(answer, answer.found)}"
+    if answer.by:
+        noun = f"one with the {place}{_amount(answer)}"
+    else:
+        noun = f"{place}best value" if query.sort == "value" else f"{place}{_MOST.get(query.sort, _MOST[None])} one"
+    return f"The {noun}{among} is {line(good, answer.by)}.{_others(answer)}{_why(answer, good)}"
+
+
+def _others(answer: SearchAnswer) -> str:
+    """Whoever has as much, and whoever would come before it if it were in stock."""
+    tied = f" {answer.tied} more {'has' if answer.tied == 1 else 'have'} as much." if answer.tied else ""
+    ahead = f" ({answer.ahead} that would come before it {'is' if answer.ahead == 1 else 'are'} sold out.)"
+    return tied + (ahead if answer.ahead else "")
 
 
 def _why(answer: SearchAnswer, good: Card) -> str:
-    price = _against(good.price, answer.average_price)
+    share = against(good.price, answer.average_price)
+    price = "right at" if share == 0 else f"{abs(share)} % {'above' if share > 0 else 'below'}"
     average = money(round(answer.average_price), good.currency)
     rating = f"{good.rating:g} stars against {answer.average_rating:.1f} on average"
     if answer.query.sort == "value":
@@ -157,27 +214,12 @@ def _why(answer: SearchAnswer, good: Card) -> str:
     return f" On average they cost {average} and have {answer.average_rating:.1f} stars."
 
 
-def _against(price: float, average: float) -> str:
-    share = round(100 * (price - average) / average) if average else 0
-    return "right at" if share == 0 else f"{abs(share)} % {'above' if share > 0 else 'below'}"
+def too_far(length: int) -> str:
+    """That the list is shorter than that."""
+    return f"The list I showed you has {length}. Which one do you mean?"
 
 
-def tell_details(answer: DetailsAnswer) -> str:
-    """About one item, or several side by side."""
-    if answer.nothing_shown_before:
-        return "I have not shown you a list yet. What are you looking for?"
-    if answer.which:
-        return f"Several goods fit. Which one do you mean?\n{_list(answer.which)}"
-    if answer.list_length is not None:
-        return f"The list I showed you has {answer.list_length}. Which one do you mean?"
-    if not answer.goods:
-        return "I do not find that one in our catalogue. Could you give its name, or its number in the list?"
-    if len(answer.goods) > 1:
-        return _comparison(answer)
-    return f"{_point(answer.goods[0], answer)}{_portrait(answer.goods[0])}"
-
-
-def _point(good: Card, answer: DetailsAnswer) -> str:
+def point(good: Card, answer: DetailsAnswer) -> str:
     """The very thing that was asked, first."""
     match answer.about:
         case None:
@@ -198,7 +240,8 @@ def _point(good: Card, answer: DetailsAnswer) -> str:
             return f"Nothing is noted about “{about}”. "
 
 
-def _portrait(good: Card) -> str:
+def portrait(good: Card) -> str:
+    """Everything about an item."""
     stock = f"{good.stock} in stock" if good.stock else "sold out at the moment"
     facts = "; ".join(f"{name}: {value}" for name, value in good.attributes.items())
     about = f" {facts[:1].upper()}{facts[1:]}." if facts else ""
@@ -206,38 +249,40 @@ def _portrait(good: Card) -> str:
     return f"{good.name}, {price}, rated {good.rating:g} of 5, {good.sales:,} sold, {stock}.{about}"
 
 
-def _comparison(answer: DetailsAnswer) -> str:
-    lines = [f"{place}. {_portrait(good)}" for place, good in enumerate(answer.goods, 1)]
-    cheap = min(answer.goods, key=lambda good: good.price)
-    liked = max(answer.goods, key=lambda good: good.rating)
-    verdict = [f"Cheapest: {cheap.name}", f"best rated: {liked.name}"]
-    best = next((good.name for good in answer.goods if good.id == answer.best_value), None)
-    if best:
-        verdict.append(f"best value for money: {best}")
-    return "\n".join([*lines, "; ".join(verdict) + "."])
+def verdict(cheapest: Card, best_rated: Card, best_value: Card | None) -> str:
+    """How several compare."""
+    value = f"; best value for money: {best_value.name}" if best_value else ""
+    return f"Cheapest: {cheapest.name}; best rated: {best_rated.name}{value}."
 
 
-def tell_orders(answer: OrdersAnswer) -> str:
-    """About the asker's own orders."""
-    if answer.shared:
-        return NOT_HERE
-    if not answer.signed_in:
-        return f"{_SORRY} {SIGN_IN}" if answer.complaint else SIGN_IN
-    sorry = f"{_SORRY} " if answer.complaint else ""
-    if not answer.orders:
-        asked = (
-            "Among your orders there is none with that number." if answer.asked_for else "You have no orders here yet."
-        )
-        return f"{sorry}{asked}"
-    if len(answer.orders) == 1:
-        text = f"Your order {_order(answer.orders[0])}"
-    else:
-        text = "\n".join(["Your orders, latest first:", *(f"- {_order(order)}" for order in answer.orders)])
-    more = f"\nThere are {answer.more} older ones." if answer.more else ""
-    return f"{sorry}{text}{more}{_NEXT if answer.complaint else ''}"
+def no_orders(asked_for: bool) -> str:
+    """That there are no orders, or none of that number."""
+    return "Among your orders there is none with that number." if asked_for else "You have no orders here yet."
 
 
-def _order(order: OrderCard) -> str:
+def too_few_orders(length: int) -> str:
+    """That fewer orders were shown than that."""
+    return f"I showed you {length} {'order' if length == 1 else 'orders'}. Which one do you mean?"
+
+
+def one_order(order: OrderCard) -> str:
+    """An order by itself."""
+    return f"Your order {order_line(order)}"
+
+
+def more_orders(count: int) -> str:
+    """That there are more."""
+    return f"There {'is 1 older one' if count == 1 else f'are {count} older ones'}."
+
+
+def cannot(answer: OrdersAnswer) -> str:
+    """That nothing here can do that to an order, and who can."""
+    which = "its number" if len(answer.orders) == 1 else "the number of the one you mean"
+    return f"I cannot {_CANNOT[answer.cannot or 'change']}: please give our customer service {which}."
+
+
+def order_line(order: OrderCard) -> str:
+    """An order in a list."""
     times = f", {order.quantity} pieces" if order.quantity > 1 else ""
     parts = [f"{order.id} ({order.ordered_on}): {order.name}{times}, {money(order.total, order.currency)}"]
     received = f" on {order.delivered_on}" if order.status is OrderStatus.DELIVERED and order.delivered_on else ""

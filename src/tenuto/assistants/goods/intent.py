@@ -11,7 +11,8 @@ from msgspec import Meta
 from tenuto.errors import Invalid
 from tenuto.model.values import JsonObject, Value
 
-Sort: TypeAlias = Literal["price", "price_desc", "rating", "sales", "value"]
+Sort: TypeAlias = Literal["price", "price_desc", "rating", "sales", "value", "most", "least"]
+Change: TypeAlias = Literal["cancel", "change"]
 
 PREVIOUS: Final = "previous"  # in place of ids: the goods shown last
 MAX_LIMIT: Final = 20
@@ -41,15 +42,30 @@ class QueryIntent(Value, frozen=True, kw_only=True):
     attributes: Annotated[
         dict[str, str], Meta(description='Facts that must hold, such as {"color": "red", "storage": "256 GB"}')
     ] = {}
-    min_price: Annotated[float | None, Meta(description="Lowest price in CNY")] = None
-    max_price: Annotated[float | None, Meta(description="Highest price in CNY")] = None
+    min_price: Annotated[float | None, Meta(description="Lowest price, as the user named it")] = None
+    max_price: Annotated[float | None, Meta(description="Highest price, as the user named it")] = None
+    currency: Annotated[
+        str | None,
+        Meta(description="The currency of these prices, such as USD, where the user named one; never convert them"),
+    ] = None
     above: Annotated[float | None, Meta(description="More expensive than this, for 'a better one than that'")] = None
     below: Annotated[float | None, Meta(description="Cheaper than this, for 'cheaper ones' than those shown")] = None
     min_rating: Annotated[float | None, Meta(description="Lowest rating, from 0 to 5")] = None
     in_stock: Annotated[bool, Meta(description="Only what can be had now")] = False
     sort: Annotated[
-        Sort | None, Meta(description="Best first by: price (cheapest), price_desc, rating, sales, value (for money)")
+        Sort | None,
+        Meta(
+            description="Best first by: price (cheapest), price_desc, rating, sales, value (for money); most or least "
+            "of the attribute in `by`"
+        ),
     ] = None
+    by: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="With sort most or least: battery, screen, memory, storage, weight, capacity, power, length, "
+            "pages, released, rating, sales or another attribute; of several the first that the goods have"
+        ),
+    ] = ()
     limit: Annotated[int, Meta(description="How many to show; 1 for a superlative such as 'the cheapest'")] = 5
     rank: Annotated[int, Meta(description="Where to start in that order: 2 for 'the second cheapest'")] = 1
     among: Annotated[
@@ -70,22 +86,38 @@ class Details(Value, frozen=True, kw_only=True):
     about: Annotated[
         str | None, Meta(description="What exactly is asked: price, stock, rating, or an attribute such as battery")
     ] = None
+    buy: Annotated[
+        bool, Meta(description="Whether the user wants to buy it; the answer tells that nothing here can do it")
+    ] = False
 
 
 class OrderQuestion(Value, frozen=True, kw_only=True):
     """A question about the asker's own orders; whose they are is never an argument."""
 
     order: Annotated[str | None, Meta(description="The order number, if one was named")] = None
+    places: Annotated[
+        tuple[int, ...], Meta(description="Places in the orders shown last: 1 for the first one, -1 for the last one")
+    ] = ()
     complaint: Annotated[bool, Meta(description="Whether the user complains about an order")] = False
+    change: Annotated[
+        Change | None,
+        Meta(description="What the user wants done to the order; the answer tells that nothing here can do it"),
+    ] = None
 
 
 class Talk(Value, frozen=True, kw_only=True):
-    """What the conversation has shown: the last list with its prices, the item spoken of last, the last query."""
+    """What the conversation has shown: the last list with its prices, the item spoken of last, the last query.
+
+    `orders` are there while orders were shown last ("the first one" is an order then), by marks that tell nobody
+    their numbers; `order` is the place of the one spoken of.
+    """
 
     items: tuple[str, ...] = ()
     prices: tuple[float, ...] = ()
     focus: str | None = None
     intent: QueryIntent | None = None
+    orders: tuple[str, ...] = ()
+    order: int | None = None
 
     def price_of(self, item: str) -> float | None:
         """What the item was shown at."""
@@ -107,6 +139,8 @@ def state_of(talk: Talk) -> JsonObject:
         "prices": list(talk.prices[:MAX_KEPT]),
         "focus": talk.focus,
         "intent": None if talk.intent is None else as_json(talk.intent),
+        "orders": list(talk.orders),
+        "order": talk.order,
     }
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
+from tenuto.assistants.goods.amounts import means
 from tenuto.assistants.goods.intent import MAX_LIMIT, MAX_TERMS, PREVIOUS, QueryIntent, Sort, Talk
 from tenuto.assistants.goods.item import Item
+from tenuto.assistants.goods.measures import Measure, measure
 from tenuto.assistants.goods.shelf import Entry, Shelf
 from tenuto.assistants.goods.words import COLOR_WORDS, fold
 from tenuto.model.values import Value
 
 _Key: TypeAlias = Callable[[Item], float]
 _NEAR: Final = 3
+_MEASURED: Final = ("most", "least")
 
 
 class Found(Value, frozen=True, kw_only=True):
@@ -24,6 +27,10 @@ class Found(Value, frozen=True, kw_only=True):
     `ranked` are the ids of the whole answer in order, as far as they are kept; `goods` those to show. Where nothing
     fits, `near` names the condition that was let go to find something after all. `unknown` are words that this
     catalogue does not know. The averages are those of everything that fits.
+
+    `by` is the attribute that decided the order, which `tied` others have as much of as the first; `unnoted` the one
+    that should have and that none of the goods has. `ahead` are sold out, and would come before the first. `foreign`
+    is a currency in which the catalogue has no prices: the bounds that were named in it do not count.
     """
 
     query: QueryIntent
@@ -34,19 +41,34 @@ class Found(Value, frozen=True, kw_only=True):
     unknown: tuple[str, ...] = ()
     average_price: float = 0.0
     average_rating: float = 0.0
+    by: str | None = None
+    tied: int = 0
+    unnoted: str | None = None
+    ahead: int = 0
+    foreign: str | None = None
 
 
 def search(shelf: Shelf, intent: QueryIntent, talk: Talk) -> Found:
     """Everything that fits, best first."""
     query, unknown = settled(shelf, intent, talk)
+    query, foreign = _priced(shelf, query)
     if _hopeless(query, unknown):
         return Found(query=query, unknown=tuple(unknown))
     found = _found(shelf, query, unknown)
     if not found.total and query.category and query.terms:
         found = _reworded(shelf, query, unknown, found)
-    if found.total or query.beyond:
-        return found
-    return next(_near(shelf, query, unknown), found)
+    if not (found.total or found.unnoted or query.beyond):
+        found = next(_near(shelf, query, unknown), found)
+    return replace(found, foreign=foreign)
+
+
+def _priced(shelf: Shelf, query: QueryIntent) -> tuple[QueryIntent, str | None]:
+    """The query in the catalogue's own currency, and the other one that was named; nothing is converted."""
+    bare = replace(query, currency=None)
+    if query.currency is None or means(query.currency, shelf.currency):
+        return bare, None
+    cheap = "price" if query.max_price is not None and query.sort is None else query.sort
+    return replace(bare, min_price=None, max_price=None, sort=cheap), query.currency
 
 
 def settled(shelf: Shelf, intent: QueryIntent, talk: Talk) -> tuple[QueryIntent, list[str]]:
@@ -88,9 +110,17 @@ def _hopeless(query: QueryIntent, unknown: list[str]) -> bool:
 
 def _found(shelf: Shelf, query: QueryIntent, unknown: list[str], near: str | None = None) -> Found:
     fitting = [entry.item for entry in _pool(shelf, query) if _fits(entry, query)]
-    ranked = sorted(fitting, key=_order(shelf, query.sort))
+    by = measure(fitting, query.by) if query.sort in _MEASURED else None
+    if fitting and by is None and query.sort in _MEASURED:
+        return _unordered(shelf, query, unknown, near)
+    key = _key(shelf, query.sort, by)
+    # What is sold out comes last in any order; ties go to the better value.
+    ranked = sorted(_measured(fitting, by), key=lambda item: (item.stock == 0, key(item), -shelf.value(item), item.id))
     start = query.rank - 1
     return Found(
+        by=by.name if by else None,
+        tied=_tied(ranked, start, by),
+        ahead=sum(item.stock == 0 and key(item) < key(ranked[start]) for item in ranked) if start < len(ranked) else 0,
         query=query,
         goods=tuple(ranked[start : start + query.limit]),
         ranked=tuple(ranked[:MAX_LIMIT]),
@@ -100,6 +130,25 @@ def _found(shelf: Shelf, query: QueryIntent, unknown: list[str], near: str | Non
         average_price=round(fmean(item.price for item in ranked), 2) if ranked else 0.0,
         average_rating=round(fmean(item.rating for item in ranked), 2) if ranked else 0.0,
     )
+
+
+def _unordered(shelf: Shelf, query: QueryIntent, unknown: list[str], near: str | None) -> Found:
+    """The catalogue does not tell what should decide: that is said, and several are shown in the usual order."""
+    unnoted = next(iter(query.by), "")
+    if query.limit == 1:
+        return Found(query=query, unknown=tuple(unknown), unnoted=unnoted)
+    return replace(_found(shelf, replace(query, sort=None, by=()), unknown, near), unnoted=unnoted)
+
+
+def _measured(items: list[Item], by: Measure | None) -> list[Item]:
+    return items if by is None else [item for item in items if by.of(item) is not None]
+
+
+def _tied(ranked: Sequence[Item], start: int, by: Measure | None) -> int:
+    """How many more have as much as the one at that place."""
+    if by is None or start >= len(ranked):
+        return 0
+    return sum(by.of(item) == by.of(ranked[start]) for item in ranked) - 1
 
 
 def _reworded(shelf: Shelf, query: QueryIntent, unknown: list[str], found: Found) -> Found:
@@ -138,18 +187,22 @@ def _has(entry: Entry, name: str, value: str) -> bool:
     return value == held or value.replace(" ", "") in held.replace(" ", "").split("-") or entry.fits(value)
 
 
-def _order(shelf: Shelf, sort: Sort | None) -> Callable[[Item], tuple[bool, float, float, str]]:
-    """What is sold out comes last in any order; ties go to the better value."""
+def _key(shelf: Shelf, sort: Sort | None, by: Measure | None) -> _Key:
     keys: dict[Sort | None, _Key] = {
         "price": lambda item: item.price,
         "price_desc": lambda item: -item.price,
         "rating": lambda item: -item.rating,
         "sales": lambda item: -item.sales,
         "value": lambda item: -shelf.value(item),
+        "most": lambda item: -_amount(item, by),
+        "least": lambda item: _amount(item, by),
         None: lambda item: -item.rating * (1 + item.sales) ** 0.1,
     }
-    key = keys[sort]
-    return lambda item: (item.stock == 0, key(item), -shelf.value(item), item.id)
+    return keys[sort]
+
+
+def _amount(item: Item, by: Measure | None) -> float:
+    return (by.of(item) if by is not None else None) or 0.0
 
 
 def _near(shelf: Shelf, query: QueryIntent, unknown: list[str]) -> Iterator[Found]:
@@ -174,11 +227,11 @@ def _looser(shelf: Shelf, query: QueryIntent) -> Iterator[tuple[str, dict[str, A
         yield "terms", {"terms": (term,)}
     free = {"min_price": None, "max_price": None, "above": None, "below": None}
     if query.max_price is not None or query.below is not None:
-        yield "price", {**free, "sort": "price"}
+        yield "price", {**free, "sort": "price", "by": ()}
     if query.min_price is not None or query.above is not None:
-        yield "price", {**free, "sort": "price_desc"}
+        yield "price", {**free, "sort": "price_desc", "by": ()}
     if query.min_rating is not None:
-        yield "rating", {"min_rating": None, "sort": "rating"}
+        yield "rating", {"min_rating": None, "sort": "rating", "by": ()}
     if query.brand is not None and (scoped or query.terms):
         yield "brand", {"brand": None}
     if query.in_stock:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final, TypeAlias
 
-from tenuto.assistants.goods.intent import Details, OrderQuestion, QueryIntent, Talk, talk_in
-from tenuto.assistants.goods.parse import Page, beside_the_point, parse, terms_in
+from tenuto.assistants.goods.intent import Change, Details, OrderQuestion, QueryIntent, Talk, talk_in
+from tenuto.assistants.goods.page import Page, terms_in
+from tenuto.assistants.goods.parse import parse
 from tenuto.assistants.goods.places import MAX_PLACES, places_in
 from tenuto.assistants.goods.words import ASPECTS, COLOR, fold
 from tenuto.model.talk import ToolTurn
@@ -16,6 +17,16 @@ Question: TypeAlias = QueryIntent | Details | OrderQuestion
 # A question is read up to here: nobody asks for goods in more words, and the work stays the same for any text.
 MAX_READ: Final = 400
 
+_BESIDE: Final = re.compile(
+    r"\b(?:(?:your|my) name|who (?:are you|am i)|what can you do|the weather|summar|remember|translat|what time"
+    r"|how are you|did (?:i|we|you) (?:ask|say|talk)|(?:tell|write)(?: me)? an? "
+    r"|(?:opening|return|refund|shipping) (?:hours|polic))"
+    r"|你是谁|你叫什么|我叫|我是谁|天气(?:怎|如|好|预)|笑话|总结|记得|翻译|我(?:刚才|之前|刚刚)?(?:说|问)(?:了|过)|几点|营业时间|退货政策"
+)
+_GREETING: Final = re.compile(
+    r"^(?:hello|hi|hey|good (?:morning|afternoon|evening)|thanks?(?: you)?|ok(?:ay)?)(?![a-z-])[\s,.!~]*"
+    r"|^(?:你好|您好|哈喽|嗨|谢谢|好的|请问)[\s,.!，。！~]*"
+)
 _OWN_ORDERS: Final = re.compile(
     r"\b(?:my|our|this|that) (?:[a-z]+ ){0,2}?"
     r"(?:orders?|packages?|parcels?|deliver(?:y|ies)|shipments?|purchases?|refunds?)\b"
@@ -29,9 +40,26 @@ _OWN_ORDERS: Final = re.compile(
 _ORDER_ID: Final = re.compile(r"(?<![a-z0-9])([a-z]{1,4}-?\d{6,}[a-z0-9-]{0,20}|\d{8,24})(?![a-z0-9])")
 _COMPLAINT: Final = re.compile(
     r"\b(?:complain(?:t|ts|ing)?|broken|damaged|defective|faulty|not working|doesn't work|stopped working|wrong item"
-    r"|(?:get|want|need) (?:a|my) refund|(?:get|want) my money back|return (?:it|this|my|the item)|terrible service)\b"
+    r"|refund(?! polic)|(?:get|want) my money back|return (?:it|this|my|the item)|terrible service)\b"
     r"|投诉|坏了|破了|破损|损坏|质量问题|假货|发错|少发|漏发|(?:我要|想|申请|怎么)(?:退货|退款|换货|退换)|售后|差评"
 )
+_CANCEL: Final = re.compile(
+    r"(?<!noise[ -])\bcancel(?:lation)?\b|\b(?:don't|do not) want (?:it|this|that) any ?more"
+    r"|取消|撤单|退订|不想要了"
+)
+_CHANGE: Final = re.compile(
+    r"\b(?:change|update|edit|modify|correct) (?:my|the|its?|this|that) (?:\w+ ){0,2}?(?:address|order|delivery)\b"
+    r"|\b(?:deliver|ship|send) (?:it|them) (?:to (?:another|a different)|somewhere else)"
+    r"|[改换](?:一下|下|个)?(?:收货|送货|配送)?地址|[修更]改(?:一下|下)?(?:我的|这个|第.{1,3}个)?(?:订单|收货|地址)"
+)
+_THAT_ORDER: Final = re.compile(r"\b(?:this|that) order\b|[这那](?:个订)?单")
+_LATEST: Final = re.compile(r"\b(?:latest|newest|most recent)\b|最近(?:的|一|那)|最新")
+_ALL_ORDERS: Final = re.compile(r"\b(?:orders|my|our|all)\b|订单|我的|所有|全部|都")
+_BUY: Final = re.compile(
+    r"\b(?:buy|order|purchase|take) (?:it|them|this|that|the|number)\b|\b(?:cart|basket|check ?out)\b"
+    r"|下单|购物车|购买|结账|[要买](?:了|下)?(?=第|它|[这那][个款])"
+)
+_SHORT: Final = 15
 _COMPARE: Final = re.compile(
     r"\bcompar(?:e|ed|ison|ing)\b|\bversus\b|\bvs\b|\bdifferences?\b|对比|比较一下|比较下|比一比|做个比较|区别|差别|有什么不同"
 )
@@ -39,7 +67,7 @@ _PRONOUN: Final = re.compile(
     r"\b(?:it|its|it's|this one|that one|this (?:phone|laptop|item|product)|that (?:phone|laptop|item|product))\b"
     r"|它(?!们)|[这那][个款台部双本件](?!价|颜色|品牌|牌子|月|星期)"
 )
-_CUE: Final = re.compile(
+_ABOUT_IT: Final = re.compile(
     r"\b(?:tell me (?:more |all )?about|more about|details?|specs?|specifications?|describe|info(?:rmation)?"
     r"|how much (?:is|are|does|do)"
     r"|price of|what does .{1,40} cost|in stock|available|how good|reviews? of|how is|how are"
@@ -66,38 +94,74 @@ def folded_question(text: str) -> str:
 
 def read(text: str, talk: Talk) -> Question | None:
     """The same for a folded text."""
-    orders = _about_orders(text)
-    if orders is not None:
-        return orders
-    if beside_the_point(text):
+    text = _GREETING.sub("", text).strip()
+    if not text:
         return None
-    wanted = parse(text, talk)
-    details = _about_goods(text, talk, wanted)
+    asked = Page(text).read()
+    if (orders := _about_orders(text, asked, talk)) is not None:
+        return orders
+    if _BESIDE.search(text):
+        return None
+    wanted = parse(text, asked, talk)
+    details = _about_goods(text, asked, talk, wanted)
     return details if details is not None else wanted
 
 
-def _about_orders(text: str) -> OrderQuestion | None:
+def _about_orders(text: str, asked: QueryIntent, talk: Talk) -> OrderQuestion | None:
     numbered = _ORDER_ID.search(text)
-    complaint = _COMPLAINT.search(text) is not None
+    complaint, change = _COMPLAINT.search(text) is not None, _change(text)
     alone = numbered is not None and len(text) <= len(numbered[0]) + 4
-    if not (complaint or alone or _OWN_ORDERS.search(text)):
+    places = _order_places(text, asked, talk)
+    if not (complaint or change or alone or places or _OWN_ORDERS.search(text) or _still_orders(text, asked, talk)):
         return None
-    return OrderQuestion(order=numbered[1].upper() if numbered else None, complaint=complaint)
+    number = numbered[1].upper() if numbered else None
+    return OrderQuestion(order=number, places=() if number else places, complaint=complaint, change=change)
 
 
-def _about_goods(text: str, talk: Talk, wanted: QueryIntent | None) -> Details | None:
+def _change(text: str) -> Change | None:
+    """What is to be done to an order."""
+    if _CANCEL.search(text):
+        return "cancel"
+    return "change" if _CHANGE.search(text) else None
+
+
+def _order_places(text: str, asked: QueryIntent, talk: Talk) -> tuple[int, ...]:
+    """Which of the orders shown last are meant: "the first one", "the latest", and "it" after one was spoken of."""
+    if not talk.orders or asked.category is not None or asked.attributes:
+        return ()
+    if places := places_in(text, True):
+        return places
+    if _LATEST.search(text):
+        return (1,)
+    if talk.order is None:
+        return ()
+    # In Chinese "it" is left out: 什么时候到 after one order was shown asks about that one.
+    left_out = _OWN_ORDERS.search(text) is not None and _ALL_ORDERS.search(text) is None
+    return (talk.order,) if left_out or _PRONOUN.search(text) or _THAT_ORDER.search(text) else ()
+
+
+def _still_orders(text: str, asked: QueryIntent, talk: Talk) -> bool:
+    """Whether "it" can only be an order: orders were shown last, and none of them in particular was spoken of."""
+    if not talk.orders or asked.category is not None or asked.attributes:
+        return False
+    return (_PRONOUN.search(text) or _THAT_ORDER.search(text)) is not None
+
+
+def _about_goods(text: str, asked: QueryIntent, talk: Talk, wanted: QueryIntent | None) -> Details | None:
     about = next((aspect for aspect, pattern in ASPECTS if pattern.search(text)), None)
+    buy = _BUY.search(text) is not None
     if _COMPARE.search(text) and (compared := _compared(text, talk)) is not None:
         return compared
-    asked = Page(text).read()  # the wish itself, without what an earlier one adds to it
     if wanted is not None and _ranks(asked, wanted):
         return None
     if places := places_in(text, bool(talk.items)):
-        return Details(places=places, about=about)
-    if (talk.focus or talk.items) and _PRONOUN.search(text) and asked.category is None:
-        return Details(ids=(talk.focus or talk.items[0],), about=about or _trait(text))
+        return Details(places=places, about=about, buy=buy)
+    checks_out = buy and talk.focus is not None and len(text) <= _SHORT
+    if (talk.focus or talk.items) and (checks_out or _PRONOUN.search(text)) and asked.category is None:
+        trait = None if buy else about or _trait(text)
+        return Details(ids=(talk.focus or talk.items[0],), about=trait, buy=buy)
     of_a_kind = asked.category is not None and asked.in_stock
-    if not of_a_kind and _CUE.search(text) and (name := _named(text)):
+    if not of_a_kind and _ABOUT_IT.search(text) and (name := _named(text)):
         return Details(names=(name,), about=about)
     return None
 
@@ -124,14 +188,14 @@ def _trait(text: str) -> str | None:
     """A property that is asked after: "is it waterproof?", 它防水吗, "does it come in red?"."""
     if COLOR.search(text):
         return "color"
-    terms = terms_in(_CUE.sub(" ", _PRONOUN.sub(" ", text)))
+    terms = terms_in(_ABOUT_IT.sub(" ", _PRONOUN.sub(" ", text)))
     return terms[0] if len(terms) == 1 else None
 
 
 def _named(text: str) -> str:
     """The words that can be a name; none, when the question is about a whole category."""
-    page = Page(_CUE.sub(" ", text))
+    page = Page(_ABOUT_IT.sub(" ", text))
     asked = page.read()
     if asked.sort is not None or not asked.terms:
         return ""
-    return " ".join(terms_in(_CUE.sub(" ", text)))
+    return " ".join(terms_in(_ABOUT_IT.sub(" ", text)))

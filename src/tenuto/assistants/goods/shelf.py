@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Final
 
 from tenuto.assistants.goods.item import Item
-from tenuto.assistants.goods.parse import terms_in
+from tenuto.assistants.goods.page import terms_in
 from tenuto.assistants.goods.speech import SYNONYMS
 from tenuto.assistants.goods.words import CATEGORIES, CATEGORY_PATTERNS, COLORS, HAN, fold
 
@@ -65,6 +66,8 @@ class Shelf:
         }
         self._categories = {fold(entry.item.category, _MAX_TEXT): entry.item.category for entry in self.entries}
         self._typical = _typical(self.entries)
+        currencies = Counter(entry.item.currency for entry in self.entries)
+        self.currency = currencies.most_common(1)[0][0] if currencies else "CNY"
 
     def items(self, ids: Sequence[str]) -> list[Item]:
         """Those of the ids that there are, in their order."""

@@ -1,4 +1,4 @@
-"""How people ask: what is best, which number, and the small words that mean nothing to a catalogue."""
+"""How people ask: which number, which words mean the same, and the small words that mean nothing to a catalogue."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tenuto.assistants.goods.intent import Sort
 from tenuto.assistants.goods.words import either
-from tenuto.model.values import Value
+from tenuto.model.numbers import whole
 
 _SMALL_WORDS: Final = """
 a about above actually all also am among an and another any anybody anyone anything are around as at available be
@@ -39,133 +38,16 @@ _SMALL_PHRASES: Final = """
 """
 
 
-class Goodness(Value, frozen=True, kw_only=True):
-    """A way to be first; `most` tells superlatives from mere wishes."""
-
-    sort: Sort
-    pattern: re.Pattern[str]
-    most: bool
-
-
-def _good(sort: Sort, most: bool, english: str, chinese: str) -> Goodness:
-    return Goodness(sort=sort, most=most, pattern=re.compile(rf"\b(?:{english})\b|{chinese}"))
-
-
-# Superlatives first, the more special before the more general: "best value" is not just "best".
-GOODNESS: Final = (
-    _good(
-        "value",
-        True,
-        r"best (?:value|deal|buy|bang)(?: for (?:the |your |my )?(?:money|price|buck))?"
-        r"|(?:most|best) (?:cost[- ]effective|value for money|bang for (?:the|your) buck|worth(?: it| buying)?)"
-        r"|(?:greatest|highest|most) value|best price[- ](?:performance|quality)(?: ratio)?",
-        r"性价比(?:是)?最[高好强大]|最(?:有|具)性价比|性价比之王|最划算|最值得?买?|最超值|最物有所值",
-    ),
-    _good(
-        "price",
-        True,
-        r"cheapest|lowest[- ]price[ds]?|lowest prices?|least expensive|most affordable|lowest cost",
-        r"最便宜|最低价|价格最低|价钱最低|最实惠|最平价|最省钱|最不贵",
-    ),
-    _good(
-        "price_desc",
-        True,
-        r"most expensive|priciest|dearest|highest[- ]priced?|most luxurious|most premium",
-        r"最贵|价格最高|最高端|最高档|最豪华",
-    ),
-    _good(
-        "sales",
-        True,
-        r"best[- ]?sell(?:ing|ers?)|most popular|most sold|most bought|top[- ]sell(?:ing|ers?)|hottest",
-        r"销量(?:是)?最[高好大多]|卖[得的]最[好火多]|最畅销|最热[门销]?|最火爆?|最受欢迎|买[得的]?最多|人气最[高旺]|销量(?:第一|冠军)",
-    ),
-    _good(
-        "rating",
-        True,
-        r"(?:best|highest|top)[- ](?:rated|reviewed|ratings?|quality)|best reviews?|best|finest|top[- ]notch",
-        r"评[价分](?:是)?最[高好]|口碑最[好佳]|质量最[好佳]|最好评|最好用?|最佳|最优质|好评最多",
-    ),
-    _good(
-        "value",
-        False,
-        r"good value|value for money|cost[- ]effective|worth (?:the money|buying|it)|bang for (?:the|your) buck"
-        r"|good deals?|price[- ](?:performance|quality)(?: ratio)?",
-        r"性价比(?:比?较|更|很|要)?[高好]?|划算|超值|物有所值|值得买",
-    ),
-    _good(
-        "price",
-        False,
-        r"cheap|affordable|inexpensive|low[- ](?:cost|priced?)|budget|economical|not (?:too |very |so )?expensive",
-        r"便宜|实惠|平价|低价|省钱|经济型|不(?:太|要太)?贵|价格低",
-    ),
-    _good("price_desc", False, r"expensive|premium|high[- ]end|luxury|pricey|flagship", r"高端|高档|豪华|贵[一]?点"),
-    _good(
-        "sales",
-        False,
-        r"popular|trending|hot[- ]selling|hot",
-        r"热销|热门|畅销|爆款|受欢迎|销量[高好]|人气",
-    ),
-    _good(
-        "rating",
-        False,
-        r"(?:well|highly)[- ](?:rated|reviewed)|good reviews?|good|great|nice|better|high[- ]quality|decent",
-        r"口碑好|评[价分][高好]|质量好|好评|好用|不错|靠谱|更好|好一?[点些]",
-    ),
-)
-
-ORDINALS: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        name: place
-        for place, names in enumerate(
-            (
-                "first 1st",
-                "second 2nd",
-                "third 3rd",
-                "fourth 4th",
-                "fifth 5th",
-                "sixth 6th",
-                "seventh 7th",
-                "eighth 8th",
-                "ninth 9th",
-                "tenth 10th",
-            ),
-            1,
-        )
-        for name in names.split()
-    }
-)
-_COUNT_WORDS: Final = "one two three four five six seven eight nine ten"
-_COUNTS: Final = {word: number for number, word in enumerate(_COUNT_WORDS.split(), 1)}
-_DIGITS: Final = {digit: number for number, digit in enumerate("零一二三四五六七八九")} | {"两": 2, "〇": 0}
-_POWERS: Final = {"十": 10, "百": 100, "千": 1000, "万": 10_000, "k": 1000}
+_POWERS: Final = {"k": 1000, "百": 100, "千": 1000, "万": 10_000}
 
 
 def number(text: str) -> float:
     """A number written in digits (`2,000`, `1.5k`, `3千`), in English or in Chinese words (两千五)."""
     text = text.strip().replace(",", "").replace(" ", "")
-    if text in _COUNTS:
-        return float(_COUNTS[text])
+    bare = text.rstrip("k千万百")
     if text[:1].isdecimal():
-        bare = text.rstrip("k千万百")
         return float(bare) * (_POWERS[text[len(bare)]] if len(bare) < len(text) else 1)
-    return _chinese_number(text)
-
-
-def _chinese_number(text: str) -> float:
-    total, section, digit, power = 0, 0, 0, 1
-    for character in text:
-        if character in _DIGITS:
-            digit = _DIGITS[character]
-        else:
-            power = _POWERS[character]
-            if power == 10_000:
-                total, section = (section + digit or 1) * power, 0
-            else:
-                section += (digit or 1) * power
-            digit = 0
-    if digit and power > 10 and text[-2:-1] != "零":  # 两千五 is 2500
-        digit *= power // 10
-    return float(total + section + digit)
+    return float(whole(text) or 0)
 
 
 # Words of people for words of the catalogue; any of them will do.

@@ -6,6 +6,7 @@ Each reads the question by the same rules, and at most one of them finds itself 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -34,11 +35,12 @@ from tenuto.assistants.goods.intent import (
     state_of,
     talk_in,
 )
-from tenuto.assistants.goods.item import Item
+from tenuto.assistants.goods.item import Item, Order
 from tenuto.assistants.goods.places import MAX_PLACES
 from tenuto.assistants.goods.query import Found, search
 from tenuto.assistants.goods.reading import understand
 from tenuto.assistants.goods.shelf import Shelf
+from tenuto.assistants.goods.telling import Voice, tell_details, tell_orders, tell_search
 from tenuto.assistants.goods.words import fold
 from tenuto.model.prompt import Language
 from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
@@ -61,7 +63,8 @@ class SearchGoods:
             name="search_goods",
             description=(
                 "Search the shop's catalogue. Use it for every question about which goods there are, what they cost, "
-                "and which of them is cheapest, best rated or best value. For a follow-up on the goods shown last "
+                "and which of them is cheapest, best rated, best value, or has most or least of something. For a "
+                "follow-up on the goods shown last "
                 '("the best value among them") set among to ["previous"]; for a changed wish ("and under 2000?") '
                 "repeat the earlier conditions with the change. Where the answer has near, nothing fitted: the goods "
                 "in it came up when that condition was dropped. Words under unknown are not in the catalogue."
@@ -90,13 +93,19 @@ class SearchGoods:
             average_price=found.average_price,
             average_rating=found.average_rating,
             categories=shelf.categories if _names_nothing(found.query) else (),
+            by=found.by,
+            tied=found.tied,
+            unnoted=found.unnoted,
+            ahead=found.ahead,
+            currency=shelf.currency,
+            foreign=found.foreign,
         )
         plain = as_json(answer)
         return ToolOutcome(output=plain, data={"goods": plain["goods"]}, state=state_of(_shown(found, talk)))
 
     def tell(self, output: Json, turn: ToolTurn) -> str:
         """The list, or the one that was asked for and why it is the one."""
-        return _told(output, SearchAnswer, turn.language, english.tell_search, chinese.tell_search)
+        return _told(output, SearchAnswer, turn.language, tell_search)
 
 
 class GoodsDetails:
@@ -132,6 +141,7 @@ class GoodsDetails:
             fact=_fact(shelf, items, asked.about),
             list_length=len(talk.items) if _past_the_end(asked, talk) else None,
             best_value=max(items, key=shelf.value).id if len(items) > 1 else None,
+            cannot_buy=asked.buy,
         )
         plain = as_json(answer)
         goods = plain["goods"] or plain["which"]
@@ -139,7 +149,7 @@ class GoodsDetails:
 
     def tell(self, output: Json, turn: ToolTurn) -> str:
         """What was asked about it, then the rest."""
-        return _told(output, DetailsAnswer, turn.language, english.tell_details, chinese.tell_details)
+        return _told(output, DetailsAnswer, turn.language, tell_details)
 
 
 class MyOrders:
@@ -150,8 +160,9 @@ class MyOrders:
         self.spec = ToolSpec(
             name="my_orders",
             description=(
-                "The orders of the user who is asking, with status and delivery; one order, where its number is given. "
-                "Other people's orders cannot be seen. Use it also when the user complains about an order."
+                "The orders of the user who is asking, with status and delivery; one order, where its number or its "
+                "place in the orders shown last is given. Other people's orders cannot be seen. Use it also when "
+                "the user complains about an order, or wants it cancelled or changed, which cannot be done here."
             ),
             parameters=schema_of(OrderQuestion),
         )
@@ -168,21 +179,24 @@ class MyOrders:
             refusal = OrdersAnswer(signed_in=turn.scope.user is not None, shared=shared, complaint=asked.complaint)
             plain = as_json(refusal)
             return ToolOutcome(output=plain, reply=self.tell(plain, turn))
-        orders = await self._catalogue.orders(turn.scope)
-        if asked.order is not None:
-            orders = tuple(order for order in orders if order.id.casefold() == asked.order.strip().casefold())
+        talk = talk_in(turn.state)
+        found = await self._catalogue.orders(turn.scope)
+        orders = _asked_for(found, asked, talk)
         answer = OrdersAnswer(
             orders=tuple(order_card(order, turn.language) for order in orders[:_ORDERS_SHOWN]),
             more=max(len(orders) - _ORDERS_SHOWN, 0),
             asked_for=asked.order is not None,
             complaint=asked.complaint,
+            cannot=asked.change,
+            list_length=len(talk.orders) if asked.places and talk.orders and not orders else None,
         )
         plain = as_json(answer)
-        return ToolOutcome(output=plain, data={"orders": plain["orders"]})
+        state = state_of(_ordered(orders[:_ORDERS_SHOWN], talk)) if orders else {}
+        return ToolOutcome(output=plain, data={"orders": plain["orders"]}, state=state)
 
     def tell(self, output: Json, turn: ToolTurn) -> str:
         """The orders and where they are."""
-        return _told(output, OrdersAnswer, turn.language, english.tell_orders, chinese.tell_orders)
+        return _told(output, OrdersAnswer, turn.language, tell_orders)
 
 
 def _guessed(turn: ToolTurn, kind: type[QueryIntent] | type[Details] | type[OrderQuestion]) -> JsonObject | None:
@@ -190,18 +204,16 @@ def _guessed(turn: ToolTurn, kind: type[QueryIntent] | type[Details] | type[Orde
     return as_json(question) if isinstance(question, kind) else None
 
 
-def _told(
-    output: Json, kind: type[_T], language: Language, in_english: Callable[[_T], str], in_chinese: Callable[[_T], str]
-) -> str:
+def _told(output: Json, kind: type[_T], language: Language, tell: Callable[[_T, Voice], str]) -> str:
     try:
         answer = msgspec.convert(output, kind)
     except msgspec.ValidationError:
         return _AT_A_LOSS[language]
-    return in_chinese(answer) if language is Language.CHINESE else in_english(answer)
+    return tell(answer, chinese if language is Language.CHINESE else english)
 
 
 def _names_nothing(query: QueryIntent) -> bool:
-    return replace(query, sort=None, limit=1, rank=1, beyond=()) == QueryIntent(limit=1)
+    return replace(query, sort=None, by=(), limit=1, rank=1, beyond=()) == QueryIntent(limit=1)
 
 
 def _shown(found: Found, talk: Talk) -> Talk:
@@ -214,7 +226,7 @@ def _shown(found: Found, talk: Talk) -> Talk:
         return talk
     single = len(found.goods) == 1
     if single and found.query.among and not found.near:
-        return replace(talk, focus=found.goods[0].id)
+        return replace(talk, focus=found.goods[0].id, orders=(), order=None)
     listed = found.ranked[:_CANDIDATES] if single and not found.near else found.goods
     return Talk(
         items=tuple(item.id for item in listed),
@@ -229,13 +241,37 @@ def _discussed(items: list[Item], talk: Talk) -> Talk:
         return talk
     focus = items[0].id if len(items) == 1 else None
     if all(item.id in talk.items for item in items):
-        return replace(talk, focus=focus)
+        return replace(talk, focus=focus, orders=(), order=None)
     return Talk(
         items=tuple(item.id for item in items[:MAX_KEPT]),
         prices=tuple(item.price for item in items[:MAX_KEPT]),
         focus=focus,
         intent=QueryIntent(category=items[0].category),
     )
+
+
+def _asked_for(orders: tuple[Order, ...], asked: OrderQuestion, talk: Talk) -> tuple[Order, ...]:
+    """Those of somebody's orders that are meant: by number, by place in what was shown, or else all."""
+    if asked.order is not None:
+        return tuple(order for order in orders if order.id.casefold() == asked.order.strip().casefold())
+    if not (asked.places and talk.orders):
+        return orders
+    size = len(talk.orders)
+    meant = [talk.orders[place - 1 if place > 0 else place] for place in asked.places if 0 < abs(place) <= size]
+    return tuple(order for order in orders if _mark(order) in meant)
+
+
+def _ordered(orders: tuple[Order, ...], talk: Talk) -> Talk:
+    """What the next question can point at: the orders shown, or in a list shown before the one that was picked."""
+    marks = tuple(map(_mark, orders))
+    if len(marks) == 1 and marks[0] in talk.orders:
+        return replace(talk, order=talk.orders.index(marks[0]) + 1)
+    return replace(talk, orders=marks, order=1 if len(marks) == 1 else None)
+
+
+def _mark(order: Order) -> str:
+    """What the session knows an order by: its number is nobody's who reads the session (A30)."""
+    return blake2b(order.id.encode(), digest_size=6).hexdigest()
 
 
 def _looked_up(shelf: Shelf, asked: Details, talk: Talk) -> tuple[list[Item], list[Item]]:

@@ -15,10 +15,11 @@ from tenuto.model.values import Value
 
 
 class Character(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One character; `introduces` is the piece of evidence about itself."""
+    """One character; `introduces` is the piece of evidence about itself, `introduction` its own words for who it is."""
 
     name: dict[Language, str]
     system: dict[Language, str]
+    introduction: dict[Language, str] = {}
     opening: dict[Language, str] = {}
     careful: dict[Language, str] = {}
     refusal: dict[Language, str] = {}
@@ -32,6 +33,10 @@ class Character(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 PLAIN = Character(
     name={Language.ENGLISH: "Guide", Language.CHINESE: "讲解员"},
     system={},
+    introduction={
+        Language.ENGLISH: "I am a guide of this site.",
+        Language.CHINESE: "我是这里的讲解员。",
+    },
     careful={
         Language.ENGLISH: "There is little on record about this. What I can tell you:",
         Language.CHINESE: "这方面的记载不多，我只能告诉您：",

@@ -6,10 +6,12 @@ Talk before the question tells what "the first one" and "it" are; it is never ta
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
 from tenuto.assistants.npc.corpus import Corpus, Evidence
+from tenuto.model.numbers import CARDINAL, HAN_NUMBER, ORDINAL, ROMAN, whole
 from tenuto.model.talk import ToolTurn
 from tenuto.model.values import JsonObject, Value
 
@@ -41,34 +43,28 @@ class Focus(Value, frozen=True, kw_only=True):
     evidence: tuple[str, ...] = ()
 
 
-_NUMBERS: Final = {character: place for place, character in enumerate("一二三四五六七八九十", 1)}
-_ORDINALS: Final = {
-    word: place
-    for place, words in enumerate(
-        (
-            ("first", "one", "1st"),
-            ("second", "two", "2nd"),
-            ("third", "three", "3rd"),
-            ("fourth", "four", "4th"),
-            ("fifth", "five", "5th"),
-            ("sixth", "six", "6th"),
-            ("seventh", "seven", "7th"),
-            ("eighth", "eight", "8th"),
-            ("ninth", "nine", "9th"),
-            ("tenth", "ten", "10th"),
-        ),
-        1,
-    )
-    for word in words
-}
+_RULE: Final = r"(?:rule|precept|maxim)"
+# "What does the third mean?" points at a list; "the third generation" does not.
+_POINTING: Final = (
+    r"(?=\s*(?:$|[?.!,;:)]|and\b|or\b|then\b|please\b|means?\b|says?\b|is\b|about\b"
+    r"|of (?:them|these|those|the rules)\b))"
+)
 _PLACE: Final = re.compile(
-    r"第\s*(?P<zh>[一二三四五六七八九十]|\d{1,2})\s*[条则个点句项]?"
-    r"|\b(?P<en>first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|\d{1,2}(?:st|nd|rd|th))\b"
-    r"|\b(?:rule|number|no\.?)\s*(?P<num>\d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten)\b",
+    rf"(?P<back>倒数)?第\s*(?P<zh>{HAN_NUMBER})\s*(?:(?P<of>[条则])|[个点句项]|(?=$|[^\u3400-\u9fff]|[呢是的有讲说又和与跟]))"
+    rf"|\b(?P<en>{ORDINAL})(?: (?:family |house )?(?P<noun>{_RULE})\b| (?:one|point|item)\b|{_POINTING})"
+    rf"|\b(?:(?P<named>{_RULE})(?: number| no\.?)?|number|no\.)\s*#?\s*(?P<num>\d{{1,6}}|{ROMAN}|{CARDINAL})(?![\w-])",
     re.IGNORECASE,
 )
-_LAST: Final = re.compile(r"最后一[条则个]|\bthe last (?:one|rule)?\b", re.IGNORECASE)
-_NEXT: Final = re.compile(r"下一[条则个]|\bthe next (?:one|rule)?\b", re.IGNORECASE)
+_LAST: Final = re.compile(r"最后一?[条则个]|\bthe (?:very )?last (?:one\b|rule\b)?", re.IGNORECASE)
+_BESIDE: Final = (
+    (1, re.compile(r"下一?[条则个]|\bthe (?:next|following) (?:one\b|rule\b)?", re.IGNORECASE)),
+    (
+        -1,
+        re.compile(
+            r"[上前]一[条则个]|\bthe (?:previous|preceding) (?:one\b|rule\b)?|\bthe one before\b", re.IGNORECASE
+        ),
+    ),
+)
 _STORY: Final = re.compile(r"故事|事迹|例子|典故|传说|\b(stor(?:y|ies)|tales?|examples?|anecdotes?)\b", re.IGNORECASE)
 _MEANING: Final = re.compile(
     r"意思|含义|何意|怎么理解|如何理解|解释|什么道理|\b(mean(?:s|ing)?|explain|understand|sense)\b", re.IGNORECASE
@@ -85,7 +81,11 @@ _BACK: Final = re.compile(
     re.IGNORECASE,
 )
 _WHO_ARE_YOU: Final = re.compile(
-    r"你是谁|您是谁|你叫什么|您叫什么|自我介绍|\bwho are you\b|\byour name\b", re.IGNORECASE
+    r"[你您](?:是谁|叫什么|是什么人|是哪位|是做什么的|贵姓|怎么称呼)|(?:怎么|如何)称呼[你您]|自我介绍|介绍(?:一下|下)?[你您]?自己"
+    r"|\bwho are you\b|\b(?:what(?:'s| is)|tell me|know) your name\b|\bwhat are you called\b"
+    r"|\bwho am i (?:talking|speaking) (?:to|with)\b"
+    r"|\bintroduce yourself\b|\babout yourself\b",
+    re.IGNORECASE,
 )
 _SMALL_TALK: Final = re.compile(
     r"\W*+(?:(?:你好|您好|嗨|哈喽|早上好|晚上好|谢谢|多谢|感谢|再见|拜拜|好的|好|嗯|哦|明白了?|知道了"
@@ -143,25 +143,29 @@ def kept(turn: ToolTurn, focus: Focus) -> JsonObject:
 
 
 def _rule(question: str, focus: Focus, corpus: Corpus) -> int | None:
-    """The rule a question names, by its place or by its words."""
+    """The rule a question names, by its place or by its words; there need not be such a rule."""
     rules = corpus.of("rule")
-    known = {piece.rule for piece in rules}
+    numbers = sorted(piece.rule for piece in rules if piece.rule is not None)
+    if not numbers:
+        return None
+    spoken_of = focus.listed or focus.rule is not None or _RULES.search(question) is not None
     place = _PLACE.search(question)
-    if place is not None and (focus.listed or focus.rule is not None or _RULES.search(question) or place["zh"]):
-        number = _number(place)
-        return number if number in known else None
-    if _LAST.search(question) and (focus.listed or _RULES.search(question)):
-        return max((rule for rule in known if rule is not None), default=None)
-    if _NEXT.search(question) and focus.rule is not None:
-        return focus.rule + 1 if focus.rule + 1 in known else None
+    if place is not None and (spoken_of or place["of"] or place["noun"] or place["named"]):
+        return _numbered(place, numbers)
+    if _LAST.search(question) and spoken_of:
+        return numbers[-1]
+    if focus.rule is not None:
+        for step, pattern in _BESIDE:
+            if pattern.search(question):
+                return focus.rule + step
     return next((piece.rule for piece in rules if _names(question, piece)), None)
 
 
-def _number(place: re.Match[str]) -> int:
-    word = (place["zh"] or place["en"] or place["num"]).lower()
-    if word in _NUMBERS:
-        return _NUMBERS[word]
-    return _ORDINALS.get(word) or int(re.sub(r"\D", "", word))
+def _numbered(place: re.Match[str], numbers: Sequence[int]) -> int:
+    number = whole(place["zh"] or place["en"] or place["num"]) or 0
+    if place["back"]:
+        return numbers[-number] if 0 < number <= len(numbers) else 0
+    return number
 
 
 def _names(question: str, rule: Evidence) -> bool:

@@ -18,6 +18,11 @@ _LISTED: Final = {
     Language.ENGLISH: "The family has {count} rules:",
     Language.CHINESE: "家训共有{count}则：",
 }
+_NO_SUCH_RULE: Final = {
+    Language.ENGLISH: "The records hold {count} rules, and no rule {rule}. ",
+    Language.CHINESE: "家训共有{count}则，没有第{rule}则。",
+}
+_I_AM: Final = {Language.ENGLISH: "I am {name}.", Language.CHINESE: "我是{name}。"}
 _BASED_ON: Final = {Language.ENGLISH: " (Evidence: {ids})", Language.CHINESE: "（依据：{ids}）"}
 
 
@@ -43,6 +48,22 @@ def told(
         for name, kind, title, text in shown
     ]
     return f"{opening}{gap}" + "\n".join(rows)
+
+
+def introduced(about: Sequence[tuple[str, str]], character: Character, language: Language) -> str:
+    """Who a character is: in its own words, then what the records tell of it, as (id, text)."""
+    name = in_language(character.name, language)
+    called = name[:1].lower() + name[1:] if name.startswith("The ") else name
+    own = in_language(character.introduction, language) or _I_AM[language].format(name=called)
+    return ("" if language is Language.CHINESE else " ").join([own, *(f"{text} [{piece}]" for piece, text in about)])
+
+
+def no_such_rule(rule: int, count: int, language: Language) -> str:
+    """That a rule is not there; nothing, where the site has no rules at all."""
+    if not count:
+        return ""
+    # A place before the first, such as the one before rule 1, has no number that could be named.
+    return _NO_SUCH_RULE[language].format(count=count, rule=rule) if rule > 0 else ""
 
 
 def refusal(character: Character, language: Language) -> str:

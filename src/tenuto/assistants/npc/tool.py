@@ -10,7 +10,7 @@ import msgspec
 from tenuto.assistants.npc.characters import PLAIN, Character
 from tenuto.assistants.npc.corpus import Corpus, Evidence
 from tenuto.assistants.npc.reading import Focus, Wanted, Wish, focus_of, kept, understand
-from tenuto.assistants.npc.telling import refusal, told
+from tenuto.assistants.npc.telling import introduced, no_such_rule, refusal, told
 from tenuto.errors import Invalid
 from tenuto.model.prompt import Piece
 from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
@@ -99,7 +99,7 @@ class RetrieveEvidence:
             pieces=tuple(Piece(id=piece.id, text=f"{piece.title}: {piece.text}") for piece in found.evidence),
             data={"policy_mode": mode.value, "evidence": named},
             state=kept(turn, focus),
-            reply=refusal(self.character(turn), turn.language) if mode is PolicyMode.REFUSE else None,
+            reply=self._declined(wanted, turn) if mode is PolicyMode.REFUSE else None,
         )
 
     def tell(self, output: Json, turn: ToolTurn) -> str:
@@ -108,6 +108,8 @@ class RetrieveEvidence:
             found = msgspec.convert(output, Found)
         except msgspec.ValidationError:
             return refusal(self.character(turn), turn.language)
+        if found.wish is Wish.ABOUT:
+            return introduced([(piece.id, piece.text) for piece in found.evidence], self.character(turn), turn.language)
         careful = found.policy_mode is PolicyMode.CONSERVATIVE
         lines = [(piece.id, piece.kind, piece.title, piece.text) for piece in found.evidence]
         if found.wish is Wish.SEARCH:
@@ -119,8 +121,11 @@ class RetrieveEvidence:
         return self._characters.get(turn.persona or "", PLAIN)
 
     def _found(self, wanted: Wanted, turn: ToolTurn) -> tuple[tuple[Evidence, ...], PolicyMode]:
+        if self._names_no_rule(wanted, turn):
+            return (), PolicyMode.REFUSE
         exact = self._exact(wanted, turn)
-        if exact:
+        # Who they are, characters know by themselves: without evidence, and citing none.
+        if exact or wanted.wish is Wish.ABOUT:
             return exact, PolicyMode.NORMAL
         hits = self._corpus.search(wanted.query, turn.persona, _SHOWN)
         best = hits[0].cover if hits else 0.0
@@ -130,6 +135,19 @@ class RetrieveEvidence:
         # A search that leads to one thing is answered with that thing, not with its neighbours.
         shown = enough[:1] if len(enough) > 1 and hits[0].score > 1.6 * hits[1].score else enough
         return shown, PolicyMode.NORMAL if best >= _SURE else PolicyMode.CONSERVATIVE
+
+    def _names_no_rule(self, wanted: Wanted, turn: ToolTurn) -> bool:
+        """Whether a rule is asked for that there is not; no search may answer with another one's text."""
+        if wanted.rule is None or wanted.wish is Wish.LIST:
+            return False
+        return not self._corpus.of("rule", wanted.rule, turn.persona)
+
+    def _declined(self, wanted: Wanted, turn: ToolTurn) -> str:
+        words = refusal(self.character(turn), turn.language)
+        if wanted.rule is None or not self._names_no_rule(wanted, turn):
+            return words
+        count = len(self._corpus.of("rule", persona=turn.persona))
+        return no_such_rule(wanted.rule, count, turn.language) + words
 
     def _exact(self, wanted: Wanted, turn: ToolTurn) -> tuple[Evidence, ...]:
         """What a question names outright: the list, a rule's meaning, its story, the character itself."""

@@ -8,8 +8,7 @@ from typing import Final
 _I: Final = re.IGNORECASE
 
 GREETING: Final = re.compile(
-    r"\W*(?:(?:hi+|hello+|hey+|hiya|howdy|yo|greetings|good (?:morning|afternoon|evening|day)|how are you"
-    r"|how's it going)\b"
+    r"\W*(?:(?:hi+|hello+|hey+|hiya|howdy|yo|greetings|good (?:morning|afternoon|evening|day))\b"
     r"|你好|您好|嗨|哈喽|早上好|上午好|中午好|下午好|晚上好|早安|大家好|在吗)(?P<rest>.*)",
     _I | re.DOTALL,
 )
@@ -18,13 +17,50 @@ THANKS: Final = re.compile(
     r"(?:(?:thanks?|thx|cheers)\b|谢谢[您你]?|多谢|感谢|谢了|辛苦了)(?P<rest>.*)",
     _I | re.DOTALL,
 )
+# Words that want a word back and nothing else, by the name of what is said.
+SMALL_TALK: Final = tuple(
+    (answer, re.compile(rf"\W*+(?:{pattern})\W*+$", _I))
+    for answer, pattern in (
+        (
+            "fine",
+            r"(?:and )?how (?:are you|do you do|is it going|are things)(?: doing)?(?: today)?|how's it going|what's up"
+            r"|how do you feel(?: today)?"
+            r"|你?(?:最近)?还?好吗|你怎么样",
+        ),
+        ("met", r"(?:very )?(?:nice|pleased|good|glad) to meet you(?: too)?|很?高兴认识[你您]|幸会"),
+        (
+            "forgiven",
+            r"(?:oh,? )?(?:i'm |i am )?(?:so |very )?sorry(?: about that)?|my (?:bad|apologies)|对不起|抱歉|不好意思",
+        ),
+        (
+            "all_right",
+            r"ok(?:ay)?|yes|yep|yeah|no|nope|sure|great|cool|nice|fine|good|perfect|alright|all right|i see|got it"
+            r"|understood|lol|(?:ha){1,9}|wow|hm{1,9}|oh"
+            r"|嗯{1,9}|哦{1,9}|好的?|是的?|对|不是?|行|可以|明白了?|知道了|哈{1,9}|呵呵|不错|太好了",
+        ),
+        (
+            "modest",
+            r"i (?:really )?(?:love|like) you"
+            r"|you(?:'re| are) (?:so |very |really )?(?:great|nice|cool|smart|awesome|amazing|helpful|good|the best)"
+            r"|well done|good (?:job|bot)|我[好很]?(?:爱|喜欢)你|你(?:真是?|太|好|很)(?:棒|好|聪明|厉害)了?",
+        ),
+        (
+            "blamed",
+            r"you(?:'re| are) (?:so |very |really |just )?(?:stupid|dumb|useless|bad|terrible|an? idiot|wrong|no help)"
+            r"|that(?:'s| is| was) (?:wrong|not (?:true|right|correct)|useless|nonsense)"
+            r"|你(?:真是?|太|好|很|是)?(?:笨蛋?|蠢|傻瓜?|没用|差)了?|[你这]?[说答]?错了|不对",
+        ),
+    )
+)
 BYE: Final = re.compile(
     r"\W*(?:(?:good ?bye|bye(?:[ -]?bye)?|see you|good night)\b.{0,10}|再见|拜拜|晚安|回头见)\W*$", _I
 )
 WHO_ARE_YOU: Final = re.compile(
     r"\b(?:who|what) are you\b|\bwhat can you do\b|\bhow (?:do|can) (?:you|i use you) (?:work|help)"
     r"|^\W*(?:can you )?help(?: me)?\W*$|\bwhat(?:'s| is) your name\b"
+    r"|\bwho (?:made|built|created|wrote|owns) you\b|\bhow old are you\b|\bwhere are you from\b"
     r"|\bare you (?:an? )?(?:ai|bot|robot|human|llm|gpt|chatgpt|real|language model)\b"
+    r"|谁(?:做|开发|创造|制造|发明)了?[的出]?你|你(?:今年)?(?:多大|几岁)|你(?:来自|从)哪|你是哪"
     r"|你是谁|你是什么|你叫什么|你能(?:做|干|帮).{0,4}(?:什么|啥|哪些)|你会(?:做)?(?:什么|啥)|怎么用你|^\W*帮助\W*$"
     r"|你是(?:不是)?.{0,4}(?:机器人|人工智能|AI|真人)",
     _I,
@@ -57,6 +93,7 @@ TOPICS: Final = tuple(
         r"\b(?:did|have) (?:i|we|you) (?:ever |already )?(?:mention(?:ed)?|say|said|talk(?:ed)?|discuss(?:ed)?"
         r"|tell you|told you)(?: anything about| something about| about)? (.{1,80}?)(?: before| earlier| already)?",
         r"\bwhat do you (?:know|remember) (?:about|of) (.{1,80}?)",
+        r"^(?:and |so |but )?what about (?!me\b|you\b|us\b)(.{1,80}?)",
         r"\b(?:remind me|tell me again)(?: about| of| what (?:i|we) said about| what) (.{1,80}?)",
         rf"关于(.{{1,30}}?)(?:的(?:事|事情|话题|内容)?)?[，,]?(?:我们?|你|咱们)?{_BEFORE}(?:都)?{_SPOKE}(?:过|了|到|的)*"
         r"(?:是)?(?:什么|啥|哪些|吗|没有|怎么说的)?",
@@ -83,7 +120,10 @@ ORDER: Final = re.compile(
 TELLS: Final = re.compile(
     r"\b(?:is|are|was|were|am|will|has|have|had|must|need|needs|want|wants|went|bought|booked|costs?|starts?|ends?"
     r"|begins?|got|met|saw|made|took|plan|planned|decided|agreed|meets?|arrives?|leaves?)\b|'(?:s|m|re|ve|ll)\b"
-    r"|[是在有了要会将于去定]",
+    r"|[是在有了要会将于去定叫没不住]"
+    # Whoever speaks of somebody in three words or more tells something, whatever the verb.
+    r"|^\W*(?:i|we|he|she|they|my|our|his|her|their|there|it)(?:'\w+)? \w+(?: |n't )\w+"
+    r"|^[我他她]们?\S{2,}",
     _I,
 )
 # Words around "the second one" that ask nothing more than which it is.

@@ -3,44 +3,73 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from tenuto.llm.offline.facts import About, Fact, Wanted
 
 _VALUE: Final = 120
 _CLAUSE: Final = re.compile(r"[，,。！!？?；;\n]|\s{2,}")
-_ASKING: Final = re.compile(r"什么|谁|哪|吗$|呢$|几[岁点号个]|多少|多大|怎么|如何|是不是|有没有|对不对")
+_ASKING: Final = re.compile(r"什么|谁|哪|吗$|呢$|几[岁点号个只口]|多少|多[大高重久长]|怎么|如何|是不是|有没有|对不对")
 # Possessive, and each character has one way through it: anything else would try every way to cut up a long tail.
 _TAIL: Final = re.compile(r"(?:就(?:好|行|可以)|好了|[吧啦哦呀啊了呢的]|\s)++$")
 _AGE: Final = r"[0-9０-９一二三四五六七八九十百两]{1,5}"
 _BARE_LABELS: Final = "生日|电话|手机号码?|邮箱|地址|微信|身高|体重"
 
+# Whom one has, said without 的: 我姐姐叫小丽.
+_KIN: Final = (
+    "爸爸|妈妈|爸|妈|父亲|母亲|姐姐|姐|妹妹|妹|哥哥|哥|弟弟|弟|爷爷|奶奶|外公|外婆|老婆|老公|妻子|丈夫|太太|先生|女朋友|男朋友|女友|男友"
+    "|儿子|女儿|孩子|宝宝|舅舅|叔叔|阿姨|姑姑|老板|同事|朋友|室友|同学|老师|邻居|狗|猫"
+)
+_NO: Final = r"(?P<no>不再?|没有?)?"
 _PLAIN: Final[tuple[tuple[About, re.Pattern[str]], ...]] = tuple(
     (about, re.compile(pattern))
     for about, pattern in (
-        (About.NAME, r"我(?:现在|其实|改名)*(?:叫做|叫|名叫)(?![了你他她它不来去过醒人做])(.{1,20})"),
-        (About.NAME, r"我的?(?:中文|英文|真|全)?(?:名字|姓名|全名)(?:是|为|叫)(.{1,20})"),
-        (About.NAME, r"(?:^|请|可以|就|还是|都|以后|大家)叫我(.{1,20})"),
-        (About.AGE, rf"我(?:今年|现在|已经|刚满?)*(?:是|有)?({_AGE})(?:周)?岁"),
-        (About.HOME, r"我(?:现在|目前|一直|家|们家)*(?:住在?|搬到了?|搬去了?|家在|定居在?)(?!一起)(.{1,40})"),
-        (About.ORIGIN, r"我(?:是)?(?:来自|出生在|老家在|老家是)(.{1,40})"),
-        (About.ORIGIN, r"我是(.{1,10})人$"),
-        (About.WORKPLACE, r"我(?:现在|目前)?在(.{1,30}?)(?:工作|上班|任职)"),
-        (About.BEING, r"我(?:也)?是(?:一?[名个位])(.{1,30})"),
-        (About.BEING, r"我是(.{0,8}(?:师|生|员|家|医|工|者))$"),
-        (About.DISLIKES, r"我(?:很|最|一直|也|都)*(?:不喜欢|不爱|讨厌|不吃|不喝)(.{1,40})"),
-        (About.LIKES, r"我(?:很|最|一直|也|都|特别|非常|比较)*(?:喜欢|爱|偏爱)(?!的|上|你)(.{1,40})"),
-        (About.ALLERGY, r"我对(.{1,20}?)过敏"),
+        (About.NAME, rf"我(?:现在|其实|改名)*{_NO}(?:叫做|叫|名叫)(?![了你他她它不来去过醒人做])(?P<value>.{{1,20}})"),
+        (About.NAME, rf"我的?(?:中文|英文|真|全)?(?:名字|姓名|全名){_NO}(?:是|为|叫)(?P<value>.{{1,20}})"),
+        (About.NAME, r"(?:^|请|可以|就|还是|都|以后|大家)(?P<no>别|不要)?叫我(?P<value>.{1,20})"),
+        (About.AGE, rf"我(?:今年|现在|已经|刚满?)*{_NO}(?:是|有|到)?(?P<value>{_AGE})(?:周)?岁"),
+        (About.AGE, r"我(?:今年|现在|已经|都|快)*(?P<value>[二三四五六七八九]?十[一二三四五六七八九]?|\d{2})了$"),
+        (
+            About.HOME,
+            rf"我(?:从.{{1,12}}?)?(?:现在|目前|一直|已经|家|们家)*{_NO}"
+            r"(?:住在?|搬到了?|搬去了?|家在|定居在?)(?!一起|过)(?P<value>.{1,40})",
+        ),
+        (About.BORN, r"我(?:是)?出生[于在](?P<value>\d{2,4}年.{0,12})"),
+        (About.BORN, r"我(?:是)?(?P<value>\d{2,4}年.{0,12}?)(?:出生|生)的?$"),
+        (About.ORIGIN, rf"我{_NO}(?:是)?(?:来自|出生在|老家在|老家是)(?P<value>.{{1,40}})"),
+        (About.ORIGIN, rf"我{_NO}是(?P<value>.{{1,10}})人$"),
+        (About.WORKPLACE, rf"我(?:现在|目前)?{_NO}在(?P<value>.{{1,30}}?)(?:工作|上班|任职)"),
+        (About.BEING, rf"我(?:也)?{_NO}是(?:一?[名个位])(?P<value>.{{1,30}})"),
+        (About.BEING, rf"我{_NO}是(?P<value>.{{0,8}}(?:师|生|员|家|医|工|者))$"),
+        (
+            About.DISLIKES,
+            r"我(?:很|最|一直|也|都|现在)*(?:不(?:再|太|怎么|是很)?(?:喜欢|爱)|讨厌|不吃|不喝)(?P<value>.{1,40})",
+        ),
+        (
+            About.LIKES,
+            r"我(?:很|最|一直|也|都|还|特别|非常|比较)*(?:喜欢|爱|偏爱)(?!的|上|你)(?P<value>.{1,40})",
+        ),
+        (About.ALLERGY, rf"我对(?P<value>.{{1,20}}?){_NO}过敏"),
+        (About.SPEAKS, rf"我(?:也|还)?{_NO}会[说讲](?P<value>.{{1,30}})"),
     )
 )
 _OWN: Final = tuple(
     re.compile(pattern)
     for pattern in (
-        r"我(最(?:喜欢|爱)的[^，。！？是]{1,12}?)(是)(.{1,60})",
-        rf"我({_BARE_LABELS})(是|为)(.{{1,60}})",
-        r"我(?:的|家的?)((?:最喜欢的|最爱的)?[^，。！？是叫]{1,16}?)(叫做|叫|是|为|在)(.{1,60})",
+        rf"我(?P<label>最(?:喜欢|爱)的[^，。！？是不]{{1,12}}?){_NO}(?P<verb>是)(?P<value>.{{1,60}})",
+        rf"我(?P<label>{_BARE_LABELS}){_NO}(?P<verb>是|为)(?P<value>.{{1,60}})",
+        rf"我(?:的|家的?)?(?P<label>{_KIN})的名字{_NO}(?P<verb>是|叫)(?P<value>.{{1,60}})",
+        rf"我(?:的|家的?)?(?P<label>{_KIN}){_NO}(?P<verb>叫做|叫|是|在)(?P<value>.{{1,60}})",
+        r"我(?:的|家的?)(?P<label>(?:最喜欢的|最爱的)?[^，。！？是叫不]{1,16}?)"
+        rf"{_NO}(?P<verb>叫做|叫|是|为|在)(?P<value>.{{1,60}})",
     )
 )
+# A clause that goes on about the same person, and one that puts another thing in a denied one's place.
+_GOES_ON: Final = re.compile(
+    r"^(?:但是?|不过|可是?|而且|也|还|并且|又)*(?=不|讨厌|喜欢|爱|住|来自|对.+过敏|今年|会[说讲]|在.+(?:工作|上班))"
+)
+_INSTEAD: Final = re.compile(r"^(?:而|其实)?(?:是|叫|在|住在)(?P<value>.{1,40})$")
 _NOTE: Final = re.compile(
     r"(?:请|麻烦)?(?:你)?(?:帮我|替我)?(?:一定要)?(?:记住|记得|记一下|记下来?|记着|别忘了|不要忘记?了?)[：:，,]?\s*(.{2,})",
     re.DOTALL,
@@ -68,22 +97,44 @@ def chinese_facts(sentence: str) -> list[Fact]:
 def _facts(sentence: str) -> list[Fact]:
     if "我" not in sentence:
         return []
-    found = (_of_clause(clause.strip()) for clause in _CLAUSE.split(sentence) if "我" in clause)
-    return [fact for fact in found if fact is not None and fact.value and not fact.value.startswith("不")]
+    found: list[Fact] = []
+    before: Fact | None = None
+    for clause in filter(None, map(str.strip, _CLAUSE.split(sentence))):
+        before = _of_clause(_whole(clause, before)) or _in_place(clause, before)
+        if before is not None and before.value and not before.value.startswith("不"):
+            found.append(before)
+    return found
+
+
+def _whole(clause: str, before: Fact | None) -> str:
+    """A clause with the 我 that it leaves out after another one: 我喜欢咖啡，但是不喜欢茶."""
+    goes_on = _GOES_ON.match(clause) if before is not None and "我" not in clause else None
+    return f"我{clause[goes_on.end() :]}" if goes_on else clause
+
+
+def _in_place(clause: str, before: Fact | None) -> Fact | None:
+    """What is so instead: 我的名字不是小明，是小红."""
+    instead = _INSTEAD.match(clause) if before is not None and before.denied else None
+    return replace(before, value=_value(instead["value"]), denied=False) if before and instead else None
 
 
 def _of_clause(clause: str) -> Fact | None:
-    if _ASKING.search(clause):
+    if "我" not in clause or _ASKING.search(clause):
         return None
     for own in _OWN:
         if match := own.search(clause):
-            label = match[1].strip()
-            about = _KNOWN_LABELS.get(label, About.OWN)
-            return Fact(about=about, value=_value(match[3]), label=label, verb=match[2])
+            about, verb = _KNOWN_LABELS.get(match["label"], About.OWN), match["verb"]
+            # A name is told as one, however it was put: 我妹妹的名字是安娜, 我妹妹叫安娜.
+            verb = "叫" if "的名字" in match[0] else verb
+            return _stated(match, Fact(about=about, value=_value(match["value"]), label=match["label"], verb=verb))
     for about, pattern in _PLAIN:
         if match := pattern.search(clause):
-            return Fact(about=about, value=_value(match[1]))
+            return _stated(match, Fact(about=about, value=_value(match["value"])))
     return None
+
+
+def _stated(match: re.Match[str], fact: Fact) -> Fact:
+    return replace(fact, denied=bool(match.groupdict().get("no")))
 
 
 def _value(text: str) -> str:
@@ -105,7 +156,9 @@ _ASKS: Final[tuple[tuple[re.Pattern[str], tuple[About, ...]], ...]] = tuple(
             r"我(?:是)?(?:来自|从)哪|我是哪里?儿?人|我是什么地方|我老家(?:是|在)哪|我是哪里的",
             (About.ORIGIN, About.HOME),
         ),
-        (r"我(?:今年|现在)?(?:多大|几岁|多少岁)", (About.AGE,)),
+        (r"我(?:今年|现在)?(?:多大|几岁|多少岁)", (About.AGE, About.BORN)),
+        (r"我(?:是)?(?:什么时候|哪年|哪一年|几几年)(?:出)?生", (About.BORN,)),
+        (r"我会[说讲](?:什么|哪|几)", (About.SPEAKS,)),
         (r"我(?:现在)?在(?:哪里?|哪儿|什么(?:公司|地方|单位))(?:工作|上班)", (About.WORKPLACE, About.JOB)),
         (
             r"我(?:是)?(?:做|干)(?:什么|啥)(?:工作|的|职业)?|我的?(?:工作|职业)是(?:什么|啥)",
@@ -126,13 +179,14 @@ _ASKS_OWN: Final = tuple(
     for pattern in (
         rf"我(最(?:喜欢|爱)的{_WORD}{{1,12}}?){_TO_ASK}",
         rf"我({_BARE_LABELS})(?:{_TO_ASK})?",
+        rf"我(?:的|家的?)?({_KIN})(?:的名字)?{_TO_ASK}",
         rf"我(?:的|家的?)((?:最喜欢的|最爱的)?{_WORD}{{1,14}}?){_TO_ASK}",
         rf"(?:记得|知道|告诉我)我(?:的|家的?)({_WORD}{{1,14}}?)(?:吗|么)?",
     )
 )
 _ASKS_ALL: Final = re.compile(
     r"(?:知道|记得|了解)(?:关于)?我的?(?:哪些|什么|多少)(?!名字)|关于我.{0,6}(?:知道|记得|了解)|对我(?:了解|知道)"
-    r"|我(?:都)?告诉过?你(?:了)?(?:哪些|什么)"
+    r"|我(?:都)?告诉过?你(?:了)?(?:哪些|什么)|你还?(?:记得|认识)我[吗么]"
 )
 
 

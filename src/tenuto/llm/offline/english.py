@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from tenuto.llm.offline.facts import About, Fact, Wanted
@@ -24,6 +25,7 @@ _END: Final = re.compile(
 _TAIL: Final = re.compile(
     r"(?<![\s,.:])[\s,.:]*+"
     r"(?:\b(?:now|too|instead|please|currently|these days|today|as well|though|okay|recently|yesterday"
+    r"|any ?more|any longer|at all"
     r"|last (?:year|month|week)|(?:\d{1,3}|an?|two|three) (?:year|month|week|day)s? ago)\b)?[\s,.:]*+$",
     re.IGNORECASE,
 )
@@ -36,12 +38,20 @@ _ASKING: Final = re.compile(
 )
 _SELF: Final = re.compile(r"\b(?:i|my|me|this is)\b", re.IGNORECASE)
 
+_NOT: Final = re.compile(r"\b(?:not|no longer|never|cannot)\b|n't\b", re.IGNORECASE)
 _NAME: Final = re.compile(
-    r"\b(?:my (?:full |first |real |own |new )?name(?: is|'s| was)|i(?: am|'m) called|call me|i go by)"
-    r"(?: actually| really| now)?:?\s+",
+    r"(?<!think )(?<!believe )(?<!hope )(?<!wish )(?<!love )(?<!hate )"
+    r"\b(?:my (?:full |first |real |own |new )?name(?: is|'s| was)(?:n't| not)?|i(?: am|'m)(?: not)? called"
+    r"|(?:don't |do not )?call me|i (?:don't |do not )?go by)(?: actually| really| now)?:?\s+",
     re.IGNORECASE,
 )
-_I_AM: Final = re.compile(r"(?:^|[,.!:]\s*|\b(?:[Hh]i|[Hh]ello|[Hh]ey|and) )(?:[Ii]'m|[Ii] am|[Tt]his is) (?=[A-Z])")
+_I_AM: Final = re.compile(
+    r"(?:^|[,.!:]\s*|\b(?:[Hh]i|[Hh]ello|[Hh]ey|and) )(?:[Ii]'m|[Ii] am|[Tt]his is)(?: not)? (?=[A-Z])"
+)
+# What stands in a denied thing's place: "my name isn't Bob, it's Carl".
+_INSTEAD: Final = re.compile(
+    rf"\W{{0,3}}(?:but|it's|it is|rather)\s+(?:actually |really |in fact )?(?!(?:{_OTHERS}|{_ASKERS})\b)", re.IGNORECASE
+)
 # Written like names after "I'm", and none.
 _NATIONS_AND_MOODS: Final = """
 american arab argentinian asian australian austrian belgian brazilian british bulgarian canadian catholic chilean
@@ -49,44 +59,65 @@ chinese christian croatian cuban czech danish dutch egyptian english european fi
 hungarian indian indonesian iranian irish israeli italian japanese jewish korean malaysian mexican moroccan muslim
 nigerian norwegian pakistani polish portuguese romanian russian scottish serbian spanish swedish swiss syrian
 taiwanese thai turkish ukrainian vegan vegetarian vietnamese welsh monday tuesday wednesday thursday friday saturday
-sunday ok okay sorry sure fine not so very here back home now i
+sunday ok okay sorry sure fine not so very here back home now i great nice cool good bad long short common rare unusual
+beautiful pretty hard difficult easy wrong right important
 """
 _NO_NAMES: Final = frozenset(_NATIONS_AND_MOODS.split())
 _PARTICLES: Final = frozenset({"van", "von", "de", "da", "di", "la", "le", "der", "den", "bin", "al"})
 
+_WHEN: Final = (
+    r"(?:in|on) (?:the )?(?:\d|january|february|march|april|may\b|june|july|august|september|october|november|december)"
+)
 _PLAIN: Final[tuple[tuple[About, re.Pattern[str]], ...]] = tuple(
     (about, re.compile(pattern, re.IGNORECASE))
     for about, pattern in (
         (
             About.HOME,
-            r"\bi(?:'ve|'m| have| am)?(?: now| currently| just| recently)? (?:live|living|moved|reside)(?: now)?"
-            r" (?:in|to|near) ",
+            r"\bi(?:'ve|'m| have| am| do not| don't| no longer)?(?: not)?(?: now| currently| just| recently)?"
+            r" (?:live|living|moved|reside)(?: now)? (?:in|to|near) ",
         ),
-        (About.ORIGIN, r"\bi(?: am|'m| come| came)(?: originally)? from |\bi was born in "),
+        (
+            About.ORIGIN,
+            r"\bi(?: am|'m| come| came| don't come| do not come)(?: not)?(?: originally)? from "
+            rf"|\bi was(?:n't| not)? born (?!{_WHEN})in ",
+        ),
+        (About.BORN, rf"\bi was(?:n't| not)? born (?={_WHEN})"),
         (
             About.AGE,
-            r"\bi(?: am|'m)(?: now| already| just)? (?=\d{1,3}(?: years?(?: old)?| yo)?\s*(?:[,.;!]|and\b|but\b|$))",
+            r"\bi(?: am|'m)(?: not)?(?: now| already| just)?"
+            r" (?=\d{1,3}(?: years?(?: old)?| yo)?\s*(?:[,.;!]|and\b|but\b|any|now\b|today\b|$))",
         ),
-        (About.JOB, r"\bi(?:'m| am)? work(?:ing)? as (?=\w)"),
-        (About.WORKPLACE, r"\bi(?:'m| am)? work(?:ing)? (?=(?:at|for|in) )"),
+        (About.JOB, r"\bi(?:'m| am| do not| don't| no longer)?(?: not)? work(?:ing)? as (?=\w)"),
+        (About.WORKPLACE, r"\bi(?:'m| am| do not| don't| no longer)?(?: not)? work(?:ing)? (?=(?:at|for|in) )"),
         (
             About.DISLIKES,
-            r"\bi (?:really |also )?(?:hate|dislike|can't stand|(?:don't|do not) (?:really )?(?:like|eat|drink)) ",
+            r"\bi (?:really |also )?(?:hate|dislike|can't stand"
+            r"|(?:don't|do not|no longer) (?:really )?(?:like|love|enjoy|eat|drink)) ",
         ),
         (
             About.LIKES,
             r"\bi (?:really |also |do |mostly )?(?:like|love|enjoy|prefer|adore) "
-            r"(?!to (?:know|see|ask|hear)\b|you\b|it\b|that\b|this\b)",
+            r"(?!to (?:know|see|ask|hear)\b|you\b|it\b|that\b|this\b|my name\b)",
         ),
-        (About.ALLERGY, r"\bi(?: am|'m)(?: also| very)? allergic to "),
+        (About.ALLERGY, r"\bi(?: am|'m)(?: not)?(?: also| very)? allergic to "),
+        (
+            About.SPEAKS,
+            r"\bi (?:can |also |cannot |can't |do not |don't )*speak (?!to\b|with\b|about\b|of\b|for\b|up\b)",
+        ),
         (
             About.BEING,
-            r"\bi(?: am|'m)(?: also)? (?=an? (?!bit\b|little\b|lot\b|few\b|fan\b|big fan\b)"
+            r"\bi(?: am|'m)(?: not| no longer)?(?: also)? (?=an? (?!bit\b|little\b|lot\b|few\b|fan\b|big fan\b)"
             r"|(?:vegan|vegetarian|left-handed|married|single|retired)\b)",
         ),
     )
 )
-_OWN: Final = re.compile(r"\bmy ((?:[\w'-]{1,30} ){0,4}?[\w'-]{1,30}?)(?: (is|are|was|were)|'s) (?=\S)", re.IGNORECASE)
+_BUT_NOT: Final = re.compile(r",? but not ", re.IGNORECASE)
+# In "my sister's name is Zoe" the apostrophe tells whose name it is; in "my dog's called Rex" it is a verb.
+_OWN: Final = re.compile(
+    r"\bmy ((?:[\w'-]{1,30} ){0,4}?[\w'-]{1,30}?)"
+    r"(?: (is|are|was|were)(?:n't| not)?|'s(?: not)?(?! (?:[\w'-]{1,30} ){1,4}(?:is|are|was|were)(?:n't)?\b)) (?=\S)",
+    re.IGNORECASE,
+)
 _NO_LABEL: Final = re.compile(
     r"(?:question|point|guess|bad|apolog|mistake|problem|issue|understanding|next|first|other|last|idea is|suggestion)",
     re.IGNORECASE,
@@ -135,28 +166,46 @@ def _facts(text: str) -> list[Fact]:
 
 def _names(text: str) -> Iterator[tuple[int, Fact]]:
     for match in _NAME.finditer(text):
-        yield match.start(), Fact(about=About.NAME, value=_name(text[match.end() :]))
+        name = _name(text[match.end() :])
+        if name.lower() not in _NO_NAMES:
+            yield from _stated(text, match, Fact(about=About.NAME, value=name), _name)
     for match in _I_AM.finditer(text):
         name = _name(text[match.end() :])
-        if name.split(" ")[0].lower() not in _NO_NAMES:
-            yield match.start(), Fact(about=About.NAME, value=name)
+        if "'s" in name:  # "I'm Bob's friend"
+            yield from _stated(text, match, Fact(about=About.BEING, value=_value(text[match.end() :])), _value)
+        elif name.split(" ")[0].lower() not in _NO_NAMES:
+            yield from _stated(text, match, Fact(about=About.NAME, value=name), _name)
 
 
 def _plain(text: str) -> Iterator[tuple[int, Fact]]:
     for about, pattern in _PLAIN:
         for match in pattern.finditer(text):
-            yield match.start(), Fact(about=about, value=_value(text[match.end() :]))
+            yield from _stated(text, match, Fact(about=about, value=_value(text[match.end() :])), _value)
 
 
 def _own(text: str) -> Iterator[tuple[int, Fact]]:
     for match in _OWN.finditer(text):
         about, label = _labelled(match[1])
-        if _NO_LABEL.match(label) or _NAME.match(text, match.start()):
+        if label == "name" or _NO_LABEL.match(label):
             continue
         value = _value(text[match.end() :])
         if value.lower().startswith(("called ", "named ")):
             label, value = f"{label}'s name", value.split(" ", 1)[1]
-        yield match.start(), Fact(about=about, value=value, label=label, verb=(match[2] or "is").lower())
+        verb = (match[2] or "is").lower()
+        yield from _stated(text, match, Fact(about=about, value=value, label=label, verb=verb), _value)
+
+
+def _stated(text: str, match: re.Match[str], fact: Fact, read: Callable[[str], str]) -> Iterator[tuple[int, Fact]]:
+    """The fact, or that it is not so; and what is so instead, where that is told in the same breath."""
+    at, rest = match.start(), text[match.end() :]
+    if fact.about is About.DISLIKES or not _NOT.search(match[0]):
+        yield at, fact
+        if fact.about is About.LIKES and (but := _BUT_NOT.match(rest, len(fact.value))):
+            yield at + 1, replace(fact, about=About.DISLIKES, value=_value(rest[but.end() :]))
+        return
+    yield at, replace(fact, denied=True)
+    if instead := _INSTEAD.match(rest, rest.find(fact.value) + len(fact.value)):
+        yield at + 1, replace(fact, value=read(rest[instead.end() :]))
 
 
 def _value(rest: str) -> str:
@@ -201,7 +250,9 @@ _ASKS: Final[tuple[tuple[re.Pattern[str], tuple[About, ...]], ...]] = tuple(
             r"\bwhere (?:am|was|do) i (?:come )?(?:from|born)\b|\bwhere i(?:'m| am| come) from\b",
             (About.ORIGIN, About.HOME),
         ),
-        (r"\bhow old (?:am i|i am)\b", (About.AGE,)),
+        (r"\bhow old (?:am i|i am)\b", (About.AGE, About.BORN)),
+        (r"\bwhen (?:was i|i was) born\b|\bwhat year was i born\b", (About.BORN,)),
+        (r"\b(?:what|which|how many) languages? (?:do|can) i speak\b|\blanguages? i speak\b", (About.SPEAKS,)),
         (
             r"\bwhat do i do(?: for (?:a living|work))?\s*[?.!]*$"
             r"|\bwhat(?:'s| is) my (?:job|profession|occupation|work)\b",
@@ -237,7 +288,7 @@ _ASKS_FAVOURITE: Final = re.compile(
 _ASKS_ALL: Final = re.compile(
     r"\b(?:what|everything|anything)\b.{0,20}\b(?:know|remember|learned|learnt)\b.{0,10}\babout me\b"
     r"|\bwhat (?:have|did) i (?:told|tell) you about (?:me|myself)\b|\btell me about (?:me|myself)\b"
-    r"|\bwhat do you remember\s*[?]*$",
+    r"|\bwhat do you remember\s*[?]*$|\bdo you (?:still )?(?:remember|know) me\b",
     re.IGNORECASE,
 )
 

@@ -11,6 +11,7 @@ class About(StrEnum):
 
     NAME = "name"
     AGE = "age"
+    BORN = "born"
     HOME = "home"
     ORIGIN = "origin"
     JOB = "job"
@@ -19,23 +20,28 @@ class About(StrEnum):
     LIKES = "likes"
     DISLIKES = "dislikes"
     ALLERGY = "allergy"
+    SPEAKS = "speaks"
     OWN = "own"
     NOTE = "note"
 
     @property
     def many(self) -> bool:
         """Whether several can be true at once; of the others the newest is."""
-        return self in (About.BEING, About.LIKES, About.DISLIKES, About.ALLERGY, About.NOTE)
+        return self in (About.BEING, About.LIKES, About.DISLIKES, About.ALLERGY, About.SPEAKS, About.NOTE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One statement; `label` is what the user calls theirs, and `verb` how it was put: are, was, 叫, 在."""
+    """One statement; `label` is what the user calls theirs, and `verb` how it was put: are, was, 叫, 在.
+
+    What is `denied` is not so: "my name is not Ann".
+    """
 
     about: About
     value: str
     label: str = ""
     verb: str = ""
+    denied: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

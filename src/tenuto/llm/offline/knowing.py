@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -12,6 +13,9 @@ from tenuto.llm.offline.finding import features
 from tenuto.llm.offline.talk import Line
 
 _MOST: Final = 8
+_DOING: Final = re.compile(
+    r"^(?:[吃喝看玩打听读学穿用]|(?:to |drinking |eating |playing |watching |reading |the |an? ))(?=.)"
+)
 _OPPOSITES: Final = {About.LIKES: About.DISLIKES, About.DISLIKES: About.LIKES}
 
 
@@ -37,36 +41,63 @@ def wants_all(question: str) -> bool:
 
 
 def current(facts: Sequence[Fact]) -> list[Fact]:
-    """All that is true by now, in the order it was first told, and not without end."""
+    """All that is true by now, in the order it was first told, and not without end.
+
+    What is denied takes back what was said before; what is said takes back what was denied.
+    """
     newest: dict[object, Fact] = {}
     for fact in facts:
+        for mark in [mark for mark, other in newest.items() if _takes_back(fact, other)]:
+            del newest[mark]
         newest[_mark(fact)] = fact
-        if opposite := _OPPOSITES.get(fact.about):
-            newest.pop((opposite, fact.value.casefold()), None)
     return list(newest.values())[-2 * _MOST :]
 
 
 def known(facts: Sequence[Fact], asked: Wanted) -> list[Fact]:
-    """What answers it, oldest first: all that is true together, or the newest alone."""
+    """What answers it, oldest first: all that is true together, or the newest alone; else what is not so."""
     now = current(facts)
-    for about in asked.about:
-        found = [fact for fact in now if fact.about is about and _same(fact, asked.label)]
-        if found:
-            return found[-_MOST:] if about.many else [next(fact for fact in reversed(facts) if fact in found)]
+    for denied in (False, True):
+        for about in asked.about:
+            found = [fact for fact in now if fact.about is about and fact.denied is denied and _same(fact, asked.label)]
+            if found:
+                many = about.many or denied
+                return found[-_MOST:] if many else [next(fact for fact in reversed(facts) if fact in found)]
     return []
 
 
 def replaced(facts: Sequence[Fact], by: Fact) -> Fact | None:
     """What was told of the same thing before, if it was something else."""
+    if by.denied or by.about.many:
+        return None
     same = [fact for fact in facts if _mark(fact) == _mark(by) and fact.value.casefold() != by.value.casefold()]
-    return same[-1] if same and not by.about.many else None
+    # What was taken back in between was a mistake, and is not brought up again.
+    denied = {fact.value.casefold() for fact in facts if fact.denied and fact.about is by.about}
+    return next((fact for fact in reversed(same) if fact.value.casefold() not in denied), None)
 
 
 def _mark(fact: Fact) -> tuple[About, object]:
     """What another statement must be about to take this one's place."""
-    if fact.about.many:
-        return fact.about, fact.value.casefold()
+    if fact.about.many or fact.denied:
+        return fact.about, (fact.denied, fact.value.casefold(), fact.label)
     return fact.about, (frozenset(features(fact.label)) or fact.label) if fact.about is About.OWN else ""
+
+
+def _takes_back(fact: Fact, before: Fact) -> bool:
+    """Whether the newer one says that the older is no longer so."""
+    if _OPPOSITES.get(fact.about) is before.about:
+        return _alike(fact.value, before.value)
+    if fact.about is not before.about or fact.denied is before.denied:
+        return False
+    if fact.about is About.OWN and features(fact.label) != features(before.label):
+        return False
+    # One name, one home: whoever has it needs no denials of others.
+    return _alike(fact.value, before.value) or (not fact.denied and not fact.about.many)
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two values are the same thing: 喝咖啡 is 咖啡, "green tea" is not "tea"."""
+    one, other = (_DOING.sub("", value.casefold()) for value in (one, other))
+    return one == other
 
 
 def _same(fact: Fact, asked: str) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tenuto.llm.offline.talk import Line
+from tenuto.model.numbers import CARDINAL, HAN_NUMBER, ORDINAL, whole
 
 _ITEM: Final = re.compile(
     r"^[ \t]*(?:\(?\d{1,3}[.)、:：]|（\d{1,3}）|[-*•·][ \t]|[①-⑳]"
@@ -28,30 +29,18 @@ _LEAD: Final = re.compile(
     r"^.*\b(?:are|is|were|was|buy|get|need|like|love|want|have|visit|include|includes|including|take|bring|namely|to|of)\s+",
     re.IGNORECASE,
 )
-_ORDINALS: Final = {
-    word: number
-    for number, words in enumerate(
-        ("first 1st one 1", "second 2nd two 2", "third 3rd three 3", "fourth 4th four 4", "fifth 5th five 5",
-         "sixth 6th six 6", "seventh 7th seven 7", "eighth 8th eight 8", "ninth 9th nine 9", "tenth 10th ten 10"),
-        start=1,
-    )
-    for word in words.split()
-}  # fmt: skip
 _THINGS: Final = (
     r"(?:ones?|points?|items?|things?|options?|suggestions?|steps?|rules?|ideas?|entry|entries|choice|example|bullet|reason"
     r"|product|result|place|answer)"
 )
 _NTH: Final = re.compile(
-    r"\b(first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|last|final|[1-9]\d?(?:st|nd|rd|th))"
+    rf"\b({ORDINAL}|last|final)"
     rf"(?: {_THINGS}\b|\s*[?.!]*$| of (?:them|these|those)\b)"
-    rf"|\b(?:{_THINGS}|number|no\.?|#)\s*(\d{{1,2}}|one|two|three|four|five|six|seven|eight|nine|ten)\b|#(\d{{1,2}})\b",
+    rf"|\b(?:{_THINGS}|number|no\.|no(?= \d)|#)\s*(\d{{1,2}}|{CARDINAL})\b|#(\d{{1,2}})\b",
     re.IGNORECASE,
 )
-_HAN_NUMBERS: Final = {sign: number for number, sign in enumerate("一二三四五六七八九十", start=1)} | {"两": 2}
 _UNITS: Final = "个点条项种款件本位家步句道只台部篇段座张首样"
-_HAN_NTH: Final = re.compile(
-    rf"(倒数)?第([一二三四五六七八九十两]{{1,3}}|\d{{1,2}})([{_UNITS}])?|最后(?:的)?(?:一|那)([{_UNITS}])"
-)
+_HAN_NTH: Final = re.compile(rf"(倒数)?第({HAN_NUMBER})([{_UNITS}])?|最后(?:的)?(?:一|那)([{_UNITS}])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +57,16 @@ def place_in(question: str) -> Place | None:
     if found := _HAN_NTH.search(question):
         if found[2] is None:
             return Place(-1, found[0], found[0])
-        number = int(found[2]) if found[2].isdigit() else _han(found[2])
+        number = whole(found[2])
         return Place(-number if found[1] else number, found[0], found[0]) if number else None
     if found := _NTH.search(question):
         word = (found[1] or found[2] or found[3]).lower()
         if word in ("last", "final"):
             return Place(-1, f"the {word} one", found[0])
-        number = _ORDINALS.get(word) or int(re.sub(r"\D", "", word) or 0)
+        number = whole(word)
         words = f"the {word} one" if found[1] else f"number {number}"
         return Place(number, words, found[0]) if number else None
     return None
-
-
-def _han(signs: str) -> int:
-    """Numbers up to 99 as they are written: 三, 十, 十二, 二十, 二十一."""
-    before, ten, after = signs.partition("十")
-    if not ten:
-        return _HAN_NUMBERS.get(signs, 0)
-    return 10 * (_HAN_NUMBERS.get(before, 1) if before else 1) + (_HAN_NUMBERS.get(after, 0) if after else 0)
 
 
 def newest_list(lines: Iterable[Line]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from tenuto.llm.offline.facts import About, Fact
@@ -14,6 +15,12 @@ class Phrases(Value, frozen=True, kw_only=True):
 
     hello: str
     hello_name: str
+    fine: str
+    met: str
+    forgiven: str
+    all_right: str
+    modest: str
+    blamed: str
     welcome: str
     bye: str
     about: str
@@ -25,6 +32,7 @@ class Phrases(Value, frozen=True, kw_only=True):
     noted: str
     noted_facts: str
     not_told: str
+    only_denied: str
     all_facts: str
     no_facts: str
     also: str
@@ -50,6 +58,12 @@ class Phrases(Value, frozen=True, kw_only=True):
 ENGLISH: Final = Phrases(
     hello="Hello!",
     hello_name="Hello, {name}!",
+    fine="All is well here, thank you. What can I find for you?",
+    met="Nice to meet you too.",
+    forgiven="No problem at all.",
+    all_right="All right.",
+    modest="That is kind of you.",
+    blamed="I am sorry. I am only the offline model: I find again what was said here, and understand little else.",
     welcome="You're welcome.",
     bye="Goodbye! This conversation stays here, so you can pick it up again at any time.",
     about=(
@@ -67,6 +81,7 @@ ENGLISH: Final = Phrases(
     noted="Noted. Ask me about it whenever you like; I find it again in this conversation.",
     noted_facts="Noted: {facts}.",
     not_told="You have not told me that in this conversation yet.",
+    only_denied="You have only told me that {facts}",
     all_facts="This is what you have told me:",
     no_facts="You have not told me anything about yourself in this conversation yet.",
     also=", and also ",
@@ -92,6 +107,12 @@ ENGLISH: Final = Phrases(
 CHINESE: Final = Phrases(
     hello="你好！",
     hello_name="你好，{name}！",
+    fine="这里一切都好，谢谢。需要我找什么？",
+    met="我也很高兴认识你。",
+    forgiven="没关系。",
+    all_right="好的。",
+    modest="谢谢你。",
+    blamed="抱歉。我只是离线模型，只能找出这里说过的内容，别的懂得不多。",
     welcome="不客气。",
     bye="再见！这段对话会保留下来，你随时可以接着聊。",
     about=(
@@ -106,6 +127,7 @@ CHINESE: Final = Phrases(
     noted="记下了。之后随时可以问我，我会在这段对话里找到它。",
     noted_facts="记下了：{facts}。",
     not_told="这一点你还没有在这段对话里告诉过我。",
+    only_denied="你只告诉过我，{facts}",
     all_facts="你告诉过我这些：",
     no_facts="在这段对话里，你还没有告诉过我关于你自己的事。",
     also="，还有",
@@ -128,9 +150,32 @@ CHINESE: Final = Phrases(
     stop="。",
 )
 
+_PLACE: Final = re.compile(r"\{\w+\}")
+
+
+def is_own(sentence: str) -> bool:
+    """Whether the offline model says this of itself, or says it again: no part of what a talk is about."""
+    return _OWN.fullmatch(sentence.strip()) is not None
+
+
+def _own_sentences() -> Iterator[str]:
+    """Patterns of all that is said in ready-made words, sentence by sentence; those of a single word tell nothing."""
+    for phrases in (ENGLISH, CHINESE):
+        for name in phrases.__struct_fields__:
+            for sentence in _END.split(getattr(phrases, name)):
+                words = _PLACE.split(sentence.strip().rstrip("。."))
+                if len("".join(words)) > _SHORT:
+                    yield ".{1,600}?".join(map(re.escape, words))
+
+
+_END: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
+_SHORT: Final = 3
+_OWN: Final = re.compile(rf"(?:{'|'.join(_own_sentences())})[。.]?", re.DOTALL)
+
 _ENGLISH_FACTS: Final = {
     About.NAME: "your name is {value}",
     About.AGE: "you are {value}",
+    About.BORN: "you were born {value}",
     About.HOME: "you live in {value}",
     About.ORIGIN: "you come from {value}",
     About.JOB: "you work as {value}",
@@ -139,12 +184,27 @@ _ENGLISH_FACTS: Final = {
     About.LIKES: "you like {value}",
     About.DISLIKES: "you do not like {value}",
     About.ALLERGY: "you are allergic to {value}",
+    About.SPEAKS: "you speak {value}",
     About.OWN: "your {label} {verb} {value}",
     About.NOTE: "{value}",
+}
+_ENGLISH_DENIED: Final = {
+    About.NAME: "your name is not {value}",
+    About.AGE: "you are not {value}",
+    About.BORN: "you were not born {value}",
+    About.HOME: "you do not live in {value}",
+    About.ORIGIN: "you do not come from {value}",
+    About.JOB: "you do not work as {value}",
+    About.WORKPLACE: "you do not work {value}",
+    About.BEING: "you are not {value}",
+    About.ALLERGY: "you are not allergic to {value}",
+    About.SPEAKS: "you do not speak {value}",
+    About.OWN: "your {label} {verb} not {value}",
 }
 _CHINESE_FACTS: Final = {
     About.NAME: "你叫{value}",
     About.AGE: "你{value}岁",
+    About.BORN: "你{value}出生",
     About.HOME: "你住在{value}",
     About.ORIGIN: "你来自{value}",
     About.JOB: "你的工作是{value}",
@@ -153,10 +213,26 @@ _CHINESE_FACTS: Final = {
     About.LIKES: "你喜欢{value}",
     About.DISLIKES: "你不喜欢{value}",
     About.ALLERGY: "你对{value}过敏",
+    About.SPEAKS: "你会说{value}",
     About.OWN: "你{of}{label}{verb}{value}",
     About.NOTE: "{value}",
 }
+_CHINESE_DENIED: Final = {
+    About.NAME: "你不叫{value}",
+    About.AGE: "你不是{value}岁",
+    About.BORN: "你不是{value}出生",
+    About.HOME: "你不住在{value}",
+    About.ORIGIN: "你不是来自{value}",
+    About.JOB: "你的工作不是{value}",
+    About.WORKPLACE: "你不在{value}工作",
+    About.BEING: "你不是{value}",
+    About.ALLERGY: "你对{value}不过敏",
+    About.SPEAKS: "你不会说{value}",
+    About.OWN: "你{of}{label}不{verb}{value}",
+}
 _PREPOSITION: Final = re.compile(r"^(?:at|for|in) ")
+# What English puts around a value and Chinese says by other means.
+_ENGLISH_AROUND: Final = re.compile(r"^(?:at|for|in|on) |(?: years? old| yo)$")
 _TURNED: Final = {
     "i am": "you are", "i'm": "you're", "i've": "you've", "i'll": "you'll", "i'd": "you'd", "i was": "you were",
     "i": "you", "me": "you", "my": "your", "mine": "yours", "myself": "yourself",
@@ -172,18 +248,20 @@ def fact_words(fact: Fact, chinese: bool) -> str:
     if chinese:
         verb = fact.verb if fact.verb and not fact.verb.isascii() else "是"
         of = "" if label.startswith("最") else "的"
-        return _CHINESE_FACTS[fact.about].format(value=_PREPOSITION.sub("", value), label=label, of=of, verb=verb)
+        said = _CHINESE_DENIED if fact.denied else _CHINESE_FACTS
+        return said[fact.about].format(value=_ENGLISH_AROUND.sub("", value), label=label, of=of, verb=verb)
     if fact.about is About.WORKPLACE and not _PREPOSITION.match(value):
         value = f"at {value}"
     verb = fact.verb if fact.verb.isascii() and fact.verb else "is"
-    return _ENGLISH_FACTS[fact.about].format(value=value, label=label, verb=verb)
+    return (_ENGLISH_DENIED if fact.denied else _ENGLISH_FACTS)[fact.about].format(value=value, label=label, verb=verb)
 
 
 def _in_own_words(fact: Fact, chinese: bool) -> str:
     """What the user calls theirs has its name in one language only; in the other it is quoted."""
+    no = ("不" if fact.verb and not fact.verb.isascii() else " not") if fact.denied else ""
     if chinese:
-        return f"你说过“my {fact.label} {fact.verb} {fact.value}”"
-    return f"you said “我{'' if fact.label.startswith('最') else '的'}{fact.label}{fact.verb}{fact.value}”"
+        return f"你说过“my {fact.label} {fact.verb}{no} {fact.value}”"
+    return f"you said “我{'' if fact.label.startswith('最') else '的'}{fact.label}{no}{fact.verb}{fact.value}”"
 
 
 def turned(text: str) -> str:

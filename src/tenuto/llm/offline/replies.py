@@ -44,7 +44,8 @@ def _greet(talk: Talk, phrases: Phrases) -> str | None:
     facts = facts_in(talk.question)
     if found is None or not (facts or _is_polite(found["rest"])) or wanted(talk.question):
         return None
-    names = [fact.value for fact in told([*talk.lines, _own(talk.question)]) if fact.about is About.NAME]
+    facts_now = current(told([*talk.lines, _own(talk.question)]))
+    names = [fact.value for fact in facts_now if fact.about is About.NAME and not fact.denied]
     hello = phrases.hello_name.format(name=names[-1]) if names else phrases.hello
     if facts:
         return _paragraph(talk, [hello, _noted_facts(facts, talk, phrases)])
@@ -62,6 +63,12 @@ def _thank(talk: Talk, phrases: Phrases) -> str | None:
     if found and _is_polite(found["rest"]) and not is_question(found["rest"]):
         return phrases.welcome
     return phrases.bye if asks.BYE.match(talk.question) else None
+
+
+def _small_talk(talk: Talk, phrases: Phrases) -> str | None:
+    """Words that want a word back and nothing else."""
+    said = next((answer for answer, pattern in asks.SMALL_TALK if pattern.match(talk.question)), None)
+    return getattr(phrases, said) if said is not None else None
 
 
 def _introduce(talk: Talk, phrases: Phrases) -> str | None:
@@ -88,6 +95,9 @@ def _personal(talk: Talk, phrases: Phrases) -> str | None:
 
 def _known(found: list[Fact], facts: list[Fact], talk: Talk, phrases: Phrases) -> str:
     first, *more = found
+    if first.denied:
+        words = phrases.comma.join(fact_words(fact, talk.chinese) for fact in found)
+        return _sentence(phrases.only_denied.format(facts=words), phrases)
     words = phrases.also.join([fact_words(first, talk.chinese), *(turned(fact.value) for fact in more)])
     before = replaced(facts, first)
     return _sentence(words + (phrases.before.format(value=turned(before.value)) if before else ""), phrases)
@@ -180,6 +190,7 @@ def _cannot(talk: Talk, phrases: Phrases, stand_in: bool) -> str:
 
 _RULES: Final[Sequence[Rule]] = (
     _empty,
+    _small_talk,
     _greet,
     _thank,
     _introduce,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tenuto.llm.offline.phrases import is_own
 from tenuto.model.message import Message, Role
 from tenuto.model.prompt import Language, PromptMessage
 from tenuto.model.talk import Asking
@@ -114,8 +115,11 @@ def _covered(summary: str) -> Iterator[Line]:
     for text in summary[: 5 * _MESSAGE].splitlines():
         label = _LABEL.match(text)
         model = label is not None and label[1].lower() in ("assistant", "助手")
-        if words := (text[label.end() :] if label else text).strip():
-            yield Line(text=words[:_MESSAGE], own=not model, model=model)
+        words = (text[label.end() :] if label else text).strip()[:_MESSAGE]
+        if model:
+            words = " ".join(piece for piece in _BREAK.split(words) if piece.strip() and not is_own(piece))
+        if words:
+            yield Line(text=words, own=not model, model=model)
 
 
 def _notes(messages: Sequence[PromptMessage]) -> list[Line]:

@@ -16,6 +16,7 @@ export const api = {
     json("GET", `${at(id)}/messages?${asked({ limit: PAGE, before, after })}`),
   rename: (id, title) => json("PATCH", at(id), { title }),
   remove: (id) => request("DELETE", at(id)),
+  privacy: () => json("GET", "v1/privacy"),
   trace: (id) => json("GET", `v1/traces/${encodeURIComponent(id)}`),
   chat,
 };

@@ -5,13 +5,15 @@
  * that answer here.
  */
 
+import { countsIn, fits, together } from "./marks.js";
+
 export function fresh() {
   // Not randomUUID, which browsers only give to pages from this machine or over https.
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 export function words(text, persona = null) {
-  return { kind: "words", key: fresh(), text, persona, seq: null, at: null };
+  return { kind: "words", key: fresh(), text, persona, seq: null, at: null, redacted: {} };
 }
 
 /** An answer on its way. */
@@ -22,18 +24,24 @@ export function waiting(persona = null) {
 /** Stored messages, oldest first, as items. */
 export function itemsOf(messages) {
   const items = [];
-  let tools = [];
+  let before = NOTHING;
   for (const message of messages) {
-    const item = itemOf(message, tools);
+    const item = itemOf(message, before);
     if (item) {
       items.push(item);
-      tools = [];
+      before = NOTHING;
     } else {
-      tools = [...tools, ...toolsIn(message)];
+      before = {
+        tools: [...before.tools, ...toolsIn(message)],
+        redacted: together(before.redacted, countsIn(message.metadata)),
+      };
     }
   }
   return items;
 }
+
+// What tools did and what was taken out of it, on the way to an answer.
+const NOTHING = { tools: [], redacted: {} };
 
 const EMPTY = {
   kind: "answer",
@@ -47,19 +55,22 @@ const EMPTY = {
   offline: false,
   degraded: [],
   data: {},
+  redacted: {}, // how many values of each name the policy took out before it was stored
   reply: null, // everything the last event told, while the page is open
   problem: null,
   again: null, // what to send once more, and its key
 };
 
-function itemOf(message, tools) {
+function itemOf(message, before) {
   const { id: key, seq, role, text, persona, sent_at: at, metadata } = message;
-  if (role === "user") return { kind: "words", key, seq, text, persona, at };
+  const own = countsIn(metadata);
+  if (role === "user") return { kind: "words", key, seq, text, persona, at, redacted: own };
   if (role === "item")
     return message.parts.some((part) => part.type === "summary") ? { kind: "summary", key, seq } : null;
   if (role !== "assistant" || !text) return null;
   const { trace = null, model = "", offline = false, degraded = [], data = {} } = metadata;
-  return { ...EMPTY, key, seq, text, persona, tools, trace, model, offline, degraded, data };
+  const redacted = together(before.redacted, own);
+  return { ...EMPTY, key, seq, text, persona, tools: before.tools, trace, model, offline, degraded, data, redacted };
 }
 
 function toolsIn(message) {
@@ -69,15 +80,21 @@ function toolsIn(message) {
 
 /** The items of a running talk, with the sequence numbers the store gave them meanwhile. */
 export function numbered(items, messages) {
-  const asked = messages.findLast((message) => message.role === "user");
-  const given = messages.findLast((message) => message.role === "assistant" && message.metadata.trace);
+  const stored = itemsOf(messages);
+  const asked = stored.findLast((item) => item.kind === "words");
+  const given = stored.findLast((item) => item.kind === "answer" && item.trace !== null);
   const last = items.findLastIndex((item) => item.kind === "words");
   return items.map((item, place) => {
     if (item.seq !== null) return item;
-    if (place === last && asked?.text === item.text) return { ...item, seq: asked.seq, at: asked.sent_at };
-    if (item.kind === "answer" && given && given.metadata.trace === item.trace) return { ...item, seq: given.seq };
+    if (place === last && asked && fits(asked.text, item.text)) return settled(item, asked);
+    if (item.kind === "answer" && given?.trace === item.trace) return settled(item, given);
     return item;
   });
+}
+
+/** What was said or heard stays on screen as it was; the marks in what is stored are there when one comes back. */
+function settled(item, { seq, at, redacted }) {
+  return { ...item, seq, redacted, ...(at && { at }) };
 }
 
 export function lastSeq(items) {

@@ -4,6 +4,7 @@
  */
 
 import { h } from "./dom.js";
+import { marked } from "./views/marks.js";
 
 const FENCE = /^```/;
 const HEADING = /^#{1,6}\s+(.*)$/;
@@ -37,7 +38,7 @@ function blockAt(lines, at) {
 function code(lines, at) {
   const end = lines.findIndex((line, place) => place >= at && FENCE.test(line));
   const stop = end === -1 ? lines.length : end; // still being written
-  return [h("pre", { tabindex: 0 }, h("code", {}, lines.slice(at, stop).join("\n"))), stop + 1];
+  return [h("pre", { tabindex: 0 }, h("code", {}, marked(lines.slice(at, stop).join("\n")))), stop + 1];
 }
 
 function list(lines, at, form, tag) {
@@ -66,8 +67,13 @@ function inline(line) {
     .split(INLINE)
     .filter(Boolean)
     .map((part) => {
-      if (part.length > 2 && part.startsWith("`") && part.endsWith("`")) return h("code", {}, part.slice(1, -1));
-      if (part.length > 4 && part.startsWith("**") && part.endsWith("**")) return h("strong", {}, part.slice(2, -2));
-      return part;
+      if (stands(part, "`")) return h("code", {}, marked(part.slice(1, -1)));
+      if (stands(part, "**")) return h("strong", {}, marked(part.slice(2, -2)));
+      return marked(part);
     });
+}
+
+/** Whether something stands between two of these signs. */
+function stands(part, sign) {
+  return part.length > 2 * sign.length && part.startsWith(sign) && part.endsWith(sign);
 }

@@ -8,6 +8,7 @@
 export const BEGINNING = {
   house: null, // what runs here: version, store, auth
   assistants: [],
+  privacy: null, // what becomes of private data here, where the server tells
   choice: { assistant: null, persona: null }, // for the next talk, or the next message
   sessions: { items: [], cursor: null, query: "", loading: true, problem: null },
   talks: {}, // by key: the one on screen, and those that are still being answered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import select
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias
@@ -11,6 +12,8 @@ import asyncpg
 
 from tenuto.errors import InvalidSetting, Unavailable
 from tenuto.stores.postgres._faults import DRIVER_ERRORS, STORE, TRANSIENT, Unsent, fault, telling
+
+log = logging.getLogger(__name__)
 
 # asyncpg's rows are untyped; they become values in `_rows`.
 Row: TypeAlias = asyncpg.Record
@@ -29,6 +32,9 @@ _SETTINGS: Final = {
     "tcp_keepalives_interval": "3",
     "tcp_keepalives_count": "3",
 }
+
+
+_LONG: Final = 24 * 3600.0
 
 
 class Link:
@@ -111,6 +117,31 @@ class Link:
             raise fault(exc, sent=True) from telling(exc)
         finally:
             self._give_back(connection, sound=sound)
+
+    async def work(self, statement: str) -> bool:
+        """Run a statement that takes as long as it takes, on a connection of its own, outside any transaction.
+
+        What the server warns of is logged, as when it passes over a table that is not ours; tells whether it did.
+
+        Raises:
+            Unavailable: as in `fetch`.
+        """
+        try:
+            connection = await self.connect()
+        except DRIVER_ERRORS as exc:
+            raise fault(exc, sent=False) from exc
+        try:
+            warnings: list[str] = []
+            connection.add_log_listener(lambda _, told: warnings.append(told.message))
+            await connection.execute("SET statement_timeout = 0")
+            await connection.execute(statement, timeout=_LONG)
+            for warning in warnings:
+                log.warning("the server says: %s", warning)
+            return bool(warnings)
+        except DRIVER_ERRORS as exc:
+            raise fault(exc, sent=True) from telling(exc)
+        finally:
+            connection.terminate()
 
     async def row(self, statement: str, *args: object) -> Row:
         """Run one statement that gives one row, once more where it lost against another transaction."""

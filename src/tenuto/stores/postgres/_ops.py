@@ -15,12 +15,25 @@ import msgspec
 from msgspec import UNSET
 
 from tenuto.errors import Invalid
-from tenuto.model import Batch, Changes, Closing, Draft, Keeping, NewSession, Once, Opening, OpenTurn, Producer, Scope
+from tenuto.model import (
+    Batch,
+    Changes,
+    Closing,
+    Draft,
+    Keeping,
+    NewSession,
+    Once,
+    Opening,
+    OpenTurn,
+    Producer,
+    Rewriting,
+    Scope,
+)
 from tenuto.model.scope import owner_key, session_key, space_key
 from tenuto.model.session import without_nulls
 from tenuto.model.turn import turn_offsets
 from tenuto.model.values import JsonObject
-from tenuto.stores.codec import encode_draft, encode_trace, to_micros
+from tenuto.stores.codec import encode_draft, encode_trace, opening_of, to_micros
 from tenuto.stores.postgres._lane import Op
 
 MAX_NUMBER: Final = 2**62
@@ -111,6 +124,21 @@ def renewal_op(turn: OpenTurn, now: datetime) -> Op:
     """A `renewal`."""
     lease = bounded(_micros(turn.lease), "the lease")
     return (*place(turn.scope, turn.session.id, now), turn.session.incarnation, turn.id, lease)
+
+
+def rewordings(rewriting: Rewriting) -> tuple[list[Op], list[Op]]:
+    """Messages and traces as `rewording`s. What no store ever numbered so is left out."""
+    words = [
+        (message.seq, opening_of(message.id), encode_draft(message)[1:])
+        for message in rewriting.messages
+        if 0 < message.seq < MAX_NUMBER
+    ]
+    told = [
+        (trace.number, b"{" + opening_of(trace.id), encode_trace(trace))
+        for trace in rewriting.traces
+        if 0 < trace.number < MAX_NUMBER
+    ]
+    return words, told
 
 
 def made_doc(scope: Scope, new: NewSession) -> str:

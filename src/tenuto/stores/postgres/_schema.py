@@ -6,6 +6,7 @@ import logging
 import re
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 
 import asyncpg
@@ -29,6 +30,11 @@ class Migration:
     name: str
     sql: str
 
+    @property
+    def digest(self) -> str:
+        """Tells a step from another of its number: a schema that was made by that one is not ours."""
+        return sha256(self.sql.encode()).hexdigest()
+
 
 @cache
 def migrations() -> tuple[Migration, ...]:
@@ -42,10 +48,10 @@ def migrations() -> tuple[Migration, ...]:
 
 
 async def migrate(connection: Connection, schema: str) -> None:
-    """Bring the schema up to date; a schema of a later release is refused.
+    """Bring the schema up to date; a schema of a later release is refused, and one that no release has made.
 
     Raises:
-        Unavailable: it is of a later release, or the server refused a step.
+        Unavailable: it is of a later release or of none, or the server refused a step.
         InvalidSetting: the schema's name or the database's encoding cannot be used.
     """
     if not 1 <= len(schema.encode()) <= 63 or "\0" in schema:
@@ -65,12 +71,19 @@ async def _number(connection: Connection, schema: str) -> int:
     table = f"{quoted(schema)}.migrations"
     if await connection.fetchval("SELECT to_regclass($1)", table) is None:
         return 0
-    # The schema's name is quoted above; a table's name cannot be an argument.
-    number: int = await connection.fetchval(f"SELECT coalesce(max(number), 0) FROM {table}")  # noqa: S608
+    # The schema's name is quoted above; a table's name cannot be an argument. A column that is not there is null so.
+    applied = await connection.fetch(
+        f"SELECT number, to_jsonb(step) ->> 'digest' AS digest FROM {table} AS step ORDER BY number"  # noqa: S608
+    )
+    number: int = applied[-1]["number"] if applied else 0
     known = migrations()[-1].number
     if number > known:
         raise Unavailable(
             STORE, f"was set up by a later release (schema {number}; this release knows {known}): upgrade tenuto"
+        )
+    if [step["digest"] for step in applied] != [step.digest for step in migrations()[: len(applied)]]:
+        raise Unavailable(
+            STORE, "was set up by a version from before the first release: begin with a new schema or database"
         )
     return number
 
@@ -86,12 +99,16 @@ async def _apply(connection: Connection, schema: str) -> None:
         if not done:
             await connection.execute(
                 "CREATE TABLE IF NOT EXISTS migrations "
-                "(number int PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
+                "(number int PRIMARY KEY, name text NOT NULL, digest text NOT NULL, "
+                "applied_at timestamptz NOT NULL DEFAULT now())"
             )
         for migration in migrations()[done:]:
             await connection.execute(migration.sql)
             await connection.execute(
-                "INSERT INTO migrations (number, name) VALUES ($1, $2)", migration.number, migration.name
+                "INSERT INTO migrations (number, name, digest) VALUES ($1, $2, $3)",
+                migration.number,
+                migration.name,
+                migration.digest,
             )
             log.info("schema %s: applied migration %04d %s", schema, migration.number, migration.name)
 

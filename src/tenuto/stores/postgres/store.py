@@ -20,12 +20,15 @@ from tenuto.model import (
     Batch,
     Changes,
     Closing,
+    Compaction,
+    Erased,
     Forking,
     Gone,
     MessagePage,
     Opening,
     OpenTurn,
     Page,
+    Rewriting,
     Scope,
     Session,
     SessionPage,
@@ -34,12 +37,13 @@ from tenuto.model import (
     Stats,
 )
 from tenuto.model.assurance import Assurance
-from tenuto.model.scope import session_key, space_key, state_key
+from tenuto.model.scope import owner_key, person_of, session_key, space_key, space_of, state_key
 from tenuto.model.trace import Trace
 from tenuto.model.turn import turn_offsets
 from tenuto.model.values import Json, checked_id, checked_json
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
+from tenuto.stores.erasing import in_steps
 from tenuto.stores.postgres._answers import appended, opened, page_of, refusal
 from tenuto.stores.postgres._durability import assurances
 from tenuto.stores.postgres._feed import PATIENCE, WRITER_LENGTH, Feed, payload
@@ -56,6 +60,7 @@ from tenuto.stores.postgres._ops import (
     opening_op,
     place,
     renewal_op,
+    rewordings,
     shelf,
 )
 from tenuto.stores.postgres._rows import gone_of, missing, owner_in, session_of, traces_of
@@ -64,6 +69,10 @@ from tenuto.stores.postgres._schema import migrate, warn_if_unwalled
 log = logging.getLogger(__name__)
 
 _END = (MAX_NUMBER, b"")
+# An erasure removes this many sessions in one transaction, which must end well within a call's time.
+_ERASED_AT_ONCE = 50
+_VACUUMED = "removed rows stay in the tables' files until their room is used again: VACUUM FULL clears them"
+_UNVACUUMED = "tables of another role were passed over: their owner has to vacuum them"
 
 
 class PostgresStore:
@@ -75,7 +84,7 @@ class PostgresStore:
 
     As a feed it tells of other processes' changes within a moment: a cache that asks `catch_up` before each answer can
     be behind by the time a notification takes from the server to the socket. What `delete`, `reset`, `truncate`,
-    `sweep` and `evict` removed is shown by no cache once they return (`_feed` tells how).
+    `rewrite`, `erase`, `sweep` and `evict` removed is shown by no cache once they return (`_feed` tells how).
     """
 
     def __init__(self, link: Link, *, clock: Clock, batches: int) -> None:
@@ -230,6 +239,11 @@ class PostgresStore:
         row = await self._told("truncate_session", asked, session_id, clamped(after))
         return await self._session(asked, row)
 
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+        asked = place(scope, session_id, self._clock())
+        row = await self._told("rewrite_session", asked, session_id, *rewordings(rewriting))
+        return await self._session(asked, row)
+
     async def delete(self, scope: Scope, session_id: str) -> None:
         asked = place(scope, session_id, self._clock())
         await self._told("delete_session", asked, session_id)
@@ -260,8 +274,9 @@ class PostgresStore:
         checked_id(key, "the state key")
         checked_json(value, "the state value")
         row = await self.link.row(
-            "SELECT * FROM write_state($1, $2, $3, $4, $5, $6)",
+            "SELECT * FROM write_state($1, $2, $3, $4, $5, $6, $7)",
             space_key(scope),
+            owner_key(scope),
             state_key(scope, namespace),
             digest(key),
             key,
@@ -300,6 +315,24 @@ class PostgresStore:
     async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
         spared = None if sparing is None else session_key(scope, sparing)
         return await self._gone("SELECT * FROM evict_sessions($1, $2, $3, $4)", space_key(scope), clamped(keep), spared)
+
+    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
+        person = person_of(scope)
+        return await in_steps(lambda size: self._erase(person, size), limit, _ERASED_AT_ONCE)
+
+    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
+        behind, now = b"" if after is None else space_key(after), to_micros(self._clock())
+        while True:
+            rows = await self.link.fetch("SELECT * FROM list_spaces($1, $2)", behind, clamped(limit))
+            heads = [head for row in rows if (head := await self._readable(row, now)) is not None]
+            # One that could not be read is set aside by now, and the next look meets another one of its space.
+            if len(heads) == len(rows):
+                return tuple(space_of(head.scope) for head in heads)
+
+    async def compact(self) -> Compaction:
+        """Let the tables' dead rows go. Their room is used again, and until then the files still hold their bytes."""
+        warned = await self.link.work("VACUUM sessions, messages, keyed, marks, state, traces")
+        return Compaction(cleared=False, why=_UNVACUUMED if warned else _VACUUMED)
 
     async def stats(self, scope: Scope) -> Stats:
         row = await self.link.row("SELECT * FROM count_sessions($1, $2, $3, $4)", *shelf(scope, self._clock()))
@@ -382,13 +415,23 @@ class PostgresStore:
         rows = await self.link.fetch(statement, self.writer, *args)
         if rows:
             await self._heard_by_all(rows[0]["news"])
-        told = []
-        for row in rows:
-            try:
-                told.append(gone_of(row["head"]))
-            except Undecodable:
-                log.warning("removed a session whose owner could not be read: record %d", row["head"]["ref"])
-        return tuple(told)
+        return _all_gone([row["head"] for row in rows])
+
+    async def _erase(self, person: Scope, size: int) -> Erased:
+        row = await self.link.row(
+            "SELECT * FROM erase_owner($1, $2, $3, $4)", self.writer, space_key(person), owner_key(person), size
+        )
+        if row["news"] is not None:
+            await self._heard_by_all(row["news"])
+        gone = _all_gone(row["heads"])
+        return Erased(
+            gone=gone,
+            messages=row["messages"],
+            traces=row["traces"],
+            states=row["states"],
+            quarantined=row["quarantined"] + len(row["heads"]) - len(gone),
+            more=row["more"],
+        )
 
     async def _session(self, asked: Place, row: Row) -> Session:
         try:
@@ -455,3 +498,14 @@ class PostgresStore:
 
 def _entry(row: Row) -> StateEntry:
     return StateEntry(key=row["key"], value=msgspec.json.decode(row["value"]), version=row["version"])
+
+
+def _all_gone(heads: Sequence[Row]) -> tuple[Gone, ...]:
+    """Heads that were removed, but for those of which nobody can tell any more whose they were."""
+    told = []
+    for head in heads:
+        try:
+            told.append(gone_of(head))
+        except Undecodable:
+            log.warning("removed a session whose owner could not be read: record %d", head["ref"])
+    return tuple(told)

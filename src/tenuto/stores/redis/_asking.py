@@ -30,6 +30,9 @@ from tenuto.stores.redis._url import Shape
 from tenuto.stores.redis._wire import Part, Reply, pack
 
 WHAT = "session store"
+OLDER = "holds data from before the first release: begin with an empty database, or another ?prefix="
+OTHER_FORMATS = (b"newer", b"older")
+"""Answers about a session that another release has to judge."""
 NOTHING = Ask()
 _NOBODY = encode_facts(Facts(scope=SYSTEM, session_id="-", incarnation="-"))
 
@@ -116,6 +119,8 @@ def refusal(reply: Reply, session_id: str, producer: Producer | None = None) -> 
             return SessionExists(session_id)
         case b"newer":
             return Unavailable(WHAT, "holds a session in a newer format than this release reads")
+        case b"older":
+            return Unavailable(WHAT, OLDER)
         case _:
             return Undecodable("a session's head")
 

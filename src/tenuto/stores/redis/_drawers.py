@@ -8,6 +8,7 @@ import msgspec
 
 from tenuto.errors import Unavailable, VersionConflict
 from tenuto.model import Scope, StateEntry
+from tenuto.model.scope import state_key
 from tenuto.model.values import Json, checked_id, checked_json
 from tenuto.stores.redis._asking import WHAT, Asking
 from tenuto.stores.redis._scripts import script
@@ -18,14 +19,16 @@ _decoder: Final = msgspec.json.Decoder()
 
 
 class Drawers:
-    """One drawer per scope and namespace: a hash of values, and their names in order."""
+    """One drawer per scope and namespace. What an owner has in all of them is one hash of values, and their names in
+    order; a name stands behind the digest of its drawer.
+    """
 
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
 
     async def read(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
-        values, _ = self._asking.keys.drawer(scope, namespace)
-        raw = await self._asking.call("HGET", values, _name(key), key=values)
+        values, _ = self._asking.keys.state(scope, namespace)
+        raw = await self._asking.call("HGET", values, _place(scope, namespace, key), key=values)
         return None if raw is None else _entry(key, raw)
 
     async def write(self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None) -> StateEntry:
@@ -34,8 +37,8 @@ class Drawers:
         expected = b"" if if_version is None else if_version
         reply = await self._asking.run(
             script("write_state"),
-            self._asking.keys.drawer(scope, namespace),
-            (key, _encoder.encode(value), expected),
+            self._asking.keys.state(scope, namespace),
+            (_place(scope, namespace, key), _encoder.encode(value), expected),
             # repeated blindly, a guarded write would meet its own first attempt and call it a conflict
             safe=if_version is None,
         )
@@ -46,13 +49,24 @@ class Drawers:
         return StateEntry(key=key, value=value, version=reply[1])
 
     async def delete(self, scope: Scope, namespace: str, key: str) -> bool:
-        keys = self._asking.keys.drawer(scope, namespace)
-        return bool(await self._asking.run(script("delete_state"), keys, (_name(key),), safe=False))
+        keys = self._asking.keys.state(scope, namespace)
+        place = _place(scope, namespace, key)
+        return bool(await self._asking.run(script("delete_state"), keys, (place,), safe=False))
 
     async def list(self, scope: Scope, namespace: str, after: str, limit: int) -> tuple[StateEntry, ...]:
-        keys = self._asking.keys.drawer(scope, namespace)
-        flat = await self._asking.run(script("list_state"), keys, (_name(after), max(0, limit)))
+        keys = self._asking.keys.state(scope, namespace)
+        asked = (state_key(scope, namespace), _name(after), max(0, limit))
+        flat = await self._asking.run(script("list_state"), keys, asked)
         return tuple(_entry(flat[at].decode(), flat[at + 1]) for at in range(0, len(flat), 2))
+
+    async def erase(self, owner: str) -> int:
+        """Remove everything an owner has in any drawer; tells how many values there were."""
+        erased: int = await self._asking.run(script("erase_state"), self._asking.keys.state_of(owner), ())
+        return erased
+
+
+def _place(scope: Scope, namespace: str, key: str) -> bytes:
+    return state_key(scope, namespace) + _name(key)
 
 
 def _name(key: str) -> bytes:

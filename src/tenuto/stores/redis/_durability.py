@@ -46,7 +46,7 @@ def _at(assurance: Assurance, holding: list[Endpoint], servers: tuple[Endpoint, 
 
 async def _of(link: Link, server: Endpoint) -> list[Assurance]:
     try:
-        facts = _facts(await link.call_at(server, "INFO"))
+        facts = told_facts(await link.call_at(server, "INFO"))
     except Refused:
         return [
             Assurance(
@@ -55,19 +55,20 @@ async def _of(link: Link, server: Endpoint) -> list[Assurance]:
                 advice="see to it that it has appendonly yes and maxmemory-policy noeviction",
             )
         ]
-    settings = {name: await _setting(link, server, name) for name in _ASKED}
+    settings = {name: await setting_of(link, server, name) for name in _ASKED}
     found = [_persistence(facts, settings), _eviction(facts)]
     if int(facts.get("connected_slaves", "0")):
         found.append(_replication(facts["connected_slaves"], settings["min-replicas-to-write"]))
     return found
 
 
-def _facts(info: Reply) -> Mapping[str, str]:
+def told_facts(info: Reply) -> Mapping[str, str]:
+    """What `INFO` says, by name."""
     pairs = (line.partition(":") for line in info.decode(errors="replace").splitlines())
     return {name: value for name, colon, value in pairs if colon}
 
 
-async def _setting(link: Link, server: Endpoint, name: str) -> str | None:
+async def setting_of(link: Link, server: Endpoint, name: str) -> str | None:
     """A setting of the server's; `None` when it does not tell."""
     try:
         # One by one: servers before Redis 7 take a single name.

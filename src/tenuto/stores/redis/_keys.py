@@ -9,11 +9,15 @@ their own tags fall.
     <prefix>:v:{session}  hash    context, attributes and metadata, one field per name
     <prefix>:t:{session}  zset    traces, by their turn's number
     <prefix>:w:{shelf}    zset    a site's or an owner's sessions, by last change
+    <prefix>:l            zset    the sites that have sessions, in order of their digests
     <prefix>:x:<n>        zset    whose retention may be over, by when
-    <prefix>:s:{drawer}   hash    values of a scope's state
-    <prefix>:n:{drawer}   zset    their names, in order
+    <prefix>:s:{owner}    hash    values of an owner's state, by drawer and name
+    <prefix>:n:{owner}    zset    their names, in order
     <prefix>:q:{session}: ...     a session set aside because it could not be read
     <prefix>:q            zset    sessions set aside, by when
+    <prefix>:a:{owner}    zset    which of them are an owner's, by when
+
+The tenant's own state, which nobody erases as a whole, is spread: each drawer of it stands by itself.
 """
 
 from __future__ import annotations
@@ -41,6 +45,7 @@ class Keys:
         self._families = tuple(start + kind + b"{" for kind in _SESSION)
         self.heads = self._families[0]
         self.shelves = start + b":w:{"
+        self.spaces = start + b":l"
         self.set_aside = start + b":q"
         self._expiry = tuple(b"%b:x:%d" % (start, part) for part in range(EXPIRY_PARTS))
 
@@ -71,9 +76,20 @@ class Keys:
         """All parts of the expiry index."""
         return self._expiry
 
-    def drawer(self, scope: Scope, namespace: str) -> tuple[bytes, bytes]:
-        """Values and names of a scope's state."""
-        tag = b"{%b}" % state_key(scope, namespace).hex().encode()
+    def set_aside_of(self, owner: str) -> bytes:
+        """Which sessions were set aside as unreadable, of those an owner had."""
+        return b"%b:a:{%b}" % (self._start, owner.encode())
+
+    def state(self, scope: Scope, namespace: str) -> tuple[bytes, bytes]:
+        """Where values and names of a scope's state are: an owner's all in one place."""
+        return self._state(owner_key(scope) if scope.owner else state_key(scope, namespace))
+
+    def state_of(self, owner: str) -> tuple[bytes, bytes]:
+        """Values and names of all state an owner has."""
+        return self._state(bytes.fromhex(owner))
+
+    def _state(self, tagged: bytes) -> tuple[bytes, bytes]:
+        tag = b"{%b}" % tagged.hex().encode()
         return self._start + b":s:" + tag, self._start + b":n:" + tag
 
 

@@ -17,7 +17,7 @@ from tenuto.model.values import JsonObject, Value
 from tenuto.stores.codec import Undecodable, encode_draft, from_micros, to_micros
 from tenuto.stores.redis._wire import Part, Reply
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 NONE: Final = -1
 """Stands for an absent number."""
 
@@ -33,9 +33,12 @@ _MARK: Final = b"-"
 _PART: Final = 2**40
 
 _numbers: Final = struct.Struct(">24q")
+NUMBERS_SIZE: Final = _numbers.size
+"""Behind so many bytes of numbers stands the owner."""
 # Those of them that a session is told by, without its format and when it was created.
 _changing: Final = struct.Struct(">8xq8x15q")
 _encoder: Final = msgspec.json.Encoder()
+_three: Final = msgspec.json.Decoder(tuple[JsonObject, JsonObject, JsonObject])
 _page: Final = msgspec.json.Decoder(tuple[Message, ...])
 _value: Final = msgspec.json.Decoder()
 _BROKEN: Final = (
@@ -114,8 +117,15 @@ def read_session(numbers: Reply, facts: Reply, title: Reply, variables: Reply) -
         raise Undecodable("a session's head") from exc
 
 
-def renewed(session: Session, numbers: bytes) -> Session:
-    """A session of which nothing but the numbers has changed, and that has no variables. Raises `Undecodable`."""
+def kept_variables(session: Session) -> bytes:
+    """A session's variables as they can be kept where callers hold the session and may alter it; empty for none."""
+    held = (session.context, session.attributes, session.metadata)
+    return _encoder.encode(held) if any(held) else b""
+
+
+def renewed(session: Session, numbers: bytes, variables: bytes) -> Session:
+    """A session of which nothing but the numbers has changed, with variables of its own. Raises `Undecodable`."""
+    context, attributes, metadata = _three.decode(variables) if variables else ({}, {}, {})
     try:
         (
             version, updated, expires, idle, touch, max_messages, max_turns, status, turns, messages, seq,
@@ -132,6 +142,9 @@ def renewed(session: Session, numbers: bytes) -> Session:
             version=version,
             title=session.title,
             status=_STATUSES[status],
+            context=context,
+            attributes=attributes,
+            metadata=metadata,
             turns=turns,
             messages=messages,
             last_seq=seq,

@@ -42,15 +42,21 @@ class Shelves:
         """
         if self._asking.sharded:
             try:
-                await self.set_right(key, session, expiry=index_due(numbers))
+                # Only a new session can be its space's first.
+                await self.set_right(key, session, expiry=index_due(numbers), space=session.version == 1)
             except Unavailable:
                 log.warning("a shelf could not be reached; its repair is left to the next sweep")
 
-    async def set_right(self, key: bytes, session: Session, *, expiry: bool) -> None:
-        """Put a session where its head says it belongs. Places only grow: a late step undoes nothing."""
+    async def set_right(self, key: bytes, session: Session, *, expiry: bool, space: bool) -> None:
+        """Put a session where its head says it belongs, and its space into the list of them.
+
+        Places only grow: a late step undoes nothing.
+        """
         updated = to_micros(session.updated_at)
         shelves = [self._keys.shelf(shelf) for shelf in shelves_of(session.scope) if shelf]
         steps = [self._call("ZADD", shelf, "GT", updated, key) for shelf in shelves]
+        if space:
+            steps.append(self._call("ZADD", self._keys.spaces, 0, shelves_of(session.scope)[0]))
         if expiry and session.expires_at is not None:
             facts = encode_facts(facts_of(session))
             steps.append(self._call("ZADD", self._keys.expiry(key), "LT", to_micros(session.expires_at), facts))
@@ -60,7 +66,11 @@ class Shelves:
         """Take a removed session off every shelf."""
         shelves = [self._keys.shelf(shelf) for shelf in shelves_of(decode_facts(facts).scope) if shelf]
         steps = [self._call("ZREM", shelf, key) for shelf in shelves]
-        await asyncio.gather(*steps, self._call("ZREM", self._keys.expiry(key), facts))
+        await asyncio.gather(*steps, self.forget_expiry(key, facts))
+
+    async def forget_expiry(self, key: bytes, facts: bytes) -> None:
+        """Take a removed session out of the expiry index, which names its owner."""
+        await self._call("ZREM", self._keys.expiry(key), facts)
 
     async def page(self, scope: Scope, query: SessionQuery, now: int) -> SessionPage:
         """A page of the scope's sessions, latest change first."""
@@ -97,6 +107,15 @@ class Shelves:
         places = _places(await self._call("ZRANGE", shelf, 0, beyond, "WITHSCORES"))
         return [place for place in places if place[1] != spared][:beyond]
 
+    async def first(self, scope: Scope, skip: int, count: int) -> list[Place]:
+        """Places at the end of an owner's shelf, the least recently changed first, after so many that are known."""
+        shelf = self._keys.shelf(shelves_of(scope)[1])
+        return _places(await self._call("ZRANGE", shelf, skip, skip + count - 1, "WITHSCORES"))
+
+    async def leave(self, scope: Scope, place: Place) -> None:
+        """Take a place off an owner's shelf alone: the session there is another's by now."""
+        await self._asking.run(script("unshelve"), [self._keys.shelf(shelves_of(scope)[1])], [place[1], place[0]])
+
     async def remove_ghost(self, scope: Scope, place: Place) -> None:
         """Take down a place whose session is gone, unless a new one of the same key has taken it."""
         for shelf in shelves_of(scope):
@@ -109,12 +128,13 @@ class Shelves:
         """The scope's sessions in order of their places, from behind one on."""
         space, owner = shelves_of(scope)
         instant = from_micros(now)
-        async for places in self._walk(self._keys.shelf(owner or space), behind, chunk):
+        async for places in self.walk(self._keys.shelf(owner or space), behind, chunk):
             for place, session in zip(places, await self.heads(scope, places), strict=True):
                 if session is not None and not session.expired(instant) and scope.reaches(session.scope):
                     yield place, session
 
-    async def _walk(self, shelf: bytes, behind: Place | None, chunk: int) -> AsyncIterator[list[Place]]:
+    async def walk(self, shelf: bytes, behind: Place | None, chunk: int) -> AsyncIterator[list[Place]]:
+        """The places on a shelf, latest change first, from behind one on."""
         # Many sessions may share one instant, so "below this score" is not enough to go on from.
         top: Part = "+inf" if behind is None else behind[0]
         skip = 0

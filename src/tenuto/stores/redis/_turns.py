@@ -29,13 +29,14 @@ from tenuto.model import (
     OpenTurn,
     Page,
     Producer,
+    Rewriting,
     Scope,
     Session,
     TurnState,
 )
 from tenuto.model.session import without_nulls
 from tenuto.model.turn import turn_offsets
-from tenuto.stores.codec import from_micros
+from tenuto.stores.codec import encode_draft, encode_trace, from_micros, opening_of
 from tenuto.stores.redis._keys import shelves_of
 from tenuto.stores.redis._records import (
     NONE,
@@ -56,7 +57,7 @@ from tenuto.stores.redis._records import (
     write_numbers,
     write_variables,
 )
-from tenuto.stores.redis._traces import write_trace
+from tenuto.stores.redis._traces import NEWEST, write_trace
 from tenuto.stores.redis._windows import Seen
 from tenuto.stores.redis._wire import Part, Reply
 
@@ -143,7 +144,7 @@ def _foreseen_turn(
     scope: Scope, opening: Opening, numbers: bytes, lease_until: int, seen: Seen
 ) -> tuple[OpenTurn, tuple[Message, ...], int]:
     """A turn begun on a session that has not changed since it was seen."""
-    session, count = renewed(seen.session, numbers), len(opening.words)
+    session, count = renewed(seen.session, numbers, seen.variables), len(opening.words)
     new = placed(opening.words, session.last_seq - count + 1, [session.turns] * count)
     log = (seen.messages + new)[-session.messages :] if session.messages else ()
     turn = OpenTurn(
@@ -216,7 +217,7 @@ def finished_reply(turn: OpenTurn, closing: Closing, reply: Reply, seen: Seen | 
     """What became of a turn's reply."""
     count = len(closing.reply)
     if seen is not None and type(reply) is bytes:
-        session = renewed(seen.session, reply)
+        session = renewed(seen.session, reply, seen.variables)
         # a producer's number that came before stored nothing
         stored = closing.reply if session.last_seq > seen.session.last_seq else ()
         return Appended(
@@ -279,6 +280,22 @@ def page_of(page: Page, reply: Reply) -> MessagePage:
 def patch(changes: Changes) -> Ask:
     """What `patch.lua` takes."""
     return Ask((_or_none(changes.if_version),), _changes(changes))
+
+
+def rewrite(rewriting: Rewriting) -> Ask:
+    """What `rewrite.lua` takes. What no store ever numbered so is not asked for."""
+    messages = [message for message in rewriting.messages if 0 < message.seq < NEWEST]
+    traces = [trace for trace in rewriting.traces if 0 < trace.number < NEWEST]
+    places = [(message.seq, len(opening_of(message.id))) for message in messages]
+    places += [(trace.number, len(opening_of(trace.id))) for trace in traces]
+    return Ask(
+        (len(messages), len(traces)),
+        (
+            integers(2 * len(places)).pack(*(number for pair in places for number in pair)),
+            *map(encode_draft, messages),
+            *map(encode_trace, traces),
+        ),
+    )
 
 
 def snapshot(forking: Forking) -> Ask:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 
 from tenuto.errors import Unavailable
 from tenuto.model import Gone, Scope
 from tenuto.model.scope import SYSTEM, session_key
 from tenuto.stores.codec import Undecodable
-from tenuto.stores.redis._asking import Asking, failure
+from tenuto.stores.redis._asking import OTHER_FORMATS, Asking, failure
 from tenuto.stores.redis._faults import LinkDown
 from tenuto.stores.redis._keys import shelves_of
-from tenuto.stores.redis._records import NONE, decode_facts, read_messages
+from tenuto.stores.redis._records import NONE, NUMBERS_SIZE, decode_facts, read_messages
 from tenuto.stores.redis._scripts import script
 from tenuto.stores.redis._shelves import Place, Shelves
+from tenuto.stores.redis._spaces import Spaces
 from tenuto.stores.redis._turns import Ask, told_session
 from tenuto.stores.redis._url import Endpoint
 from tenuto.stores.redis._wire import Reply
@@ -24,15 +26,17 @@ log = logging.getLogger(__name__)
 _TOGETHER = 200
 _REPAIRED_AT_ONCE = 500
 _ROUNDS = 10
+_OWNER = re.compile("[0-9a-f]{32}")
 
 
 class Upkeep:
     """The work that no request waits for."""
 
-    def __init__(self, asking: Asking, shelves: Shelves) -> None:
+    def __init__(self, asking: Asking, shelves: Shelves, spaces: Spaces) -> None:
         self._asking = asking
         self._keys = asking.keys
         self._shelves = shelves
+        self._spaces = spaces
         self._cursors: dict[Endpoint, bytes] = {}
 
     async def sweep(self, limit: int) -> tuple[Gone, ...]:
@@ -64,10 +68,15 @@ class Upkeep:
 
     async def set_aside(self, key: bytes, reason: str) -> None:
         """Move an unreadable session out of the way, whole and with the reason; one that reads well by now stays."""
-        stamp = await self._asking.run(script("stamp"), self._keys.session(key)[:1], ())
+        stamp, facts = await self._asking.run(script("stamp"), self._keys.session(key)[:1], ())
         if await self._reads_well(key):
             return
         now = self._asking.now()
+        owner = _owner_told(key, stamp, facts)
+        if owner:
+            # Noted first: a copy that nobody knows to be its owner's would outlive their erasure.
+            theirs = self._keys.set_aside_of(owner)
+            await self._asking.call("ZADD", theirs, now, b"%b:%d" % (key.hex().encode(), now), key=theirs)
         keys = (*self._keys.session(key), *self._keys.quarantine(key, now))
         if await self._asking.run(script("set_aside"), keys, (now, reason, stamp)):
             await self._asking.call("ZADD", self._keys.set_aside, now, key.hex(), key=self._keys.set_aside)
@@ -107,7 +116,7 @@ class Upkeep:
         elif reply[0] == b"gone":
             await self._shelves.clear(key, facts)
             return Gone(scope=told.scope, session_id=told.session_id)
-        elif reply[0] != b"newer":
+        elif reply[0] not in OTHER_FORMATS:
             await self._asking.call("ZREM", part, facts, key=part)
         return None
 
@@ -127,8 +136,8 @@ class Upkeep:
                 await self._asking.call("ZADD", shelf, "XX", reply[1], key, key=shelf)
             case b"absent":
                 await self._shelves.remove_ghost(scope, place)
-            case b"newer":
-                # A newer release wrote it, and is the one to judge it.
+            case b"newer" | b"older":
+                # Another release wrote it, and is the one to judge it.
                 return None
             case _:
                 await self.set_aside(key, "its head could not be read")
@@ -140,6 +149,7 @@ class Upkeep:
         try:
             for endpoint in await self._asking.link.primaries():
                 await self._repair_at(endpoint)
+            await self._spaces.tidy()
         except LinkDown as exc:
             raise failure(exc) from exc
         except Unavailable:
@@ -159,6 +169,18 @@ class Upkeep:
             # `peek` looks at any session; the scope only fills a place that other scripts need it for
             reply: Reply = await self._asking.session("peek", key, SYSTEM)
             if reply[0] == b"ok":
-                await self._shelves.set_right(key, told_session(reply), expiry=True)
+                await self._shelves.set_right(key, told_session(reply), expiry=True, space=True)
         except Undecodable:
             return
+
+
+def _owner_told(key: bytes, stamp: bytes, facts: bytes) -> str:
+    """Whose a damaged session was, as far as its facts or its numbers still tell; '' where nobody knows."""
+    try:
+        told = decode_facts(facts)
+        if session_key(told.scope, told.session_id) == key:
+            return shelves_of(told.scope)[1]
+    except Undecodable:
+        pass
+    owner = stamp[NUMBERS_SIZE:].decode(errors="replace")
+    return owner if _OWNER.fullmatch(owner) else ""

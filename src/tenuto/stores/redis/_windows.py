@@ -1,22 +1,24 @@
 """Sessions as this process has seen them last, so that only what is new has to travel.
 
-Stored messages never change under their sequence number; they are only added at the end, or removed. The head
-counts changes (`version`) and removals other than by caps (`epoch`). A call that names both gets nothing but numbers
-back where nothing has changed, and one that names the epoch and the last message it knows gets the messages after it.
-Nothing here is ever believed without the store's word for it, and nothing outlives a connection: a server that comes
-back, or takes another's place, may have lost what it had counted.
+Within an epoch stored messages never change under their sequence number; they are only added at the end, or removed
+by caps. The head counts changes (`version`), and rewritings and other removals (`epoch`). A call that names both gets
+nothing but numbers back where nothing has changed, and one that names the epoch and the last message it knows gets the
+messages after it. Nothing here is ever believed without the store's word for it, and nothing outlives a connection: a
+server that comes back, or takes another's place, may have lost what it had counted.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tenuto.model import Message, Session
+from tenuto.model.message import size_of
+from tenuto.stores.redis._records import kept_variables
 
 _MOST_MESSAGES = 64
 _MOST_SESSIONS = 4096
-_MOST_CHARACTERS = 16 * 1024 * 1024
+_MOST_BYTES = 16 * 1024 * 1024
 _LARGEST = 256 * 1024
 
 
@@ -27,8 +29,15 @@ class Seen:
     epoch: int
     session: Session
     messages: tuple[Message, ...]
-    size: int
-    """In characters of the messages' words."""
+    sizes: tuple[int, ...]
+    """Of each message in bytes, with everything that comes along with it."""
+    variables: bytes = b""
+    """Of the session, as they were: what it holds itself is in its callers' hands."""
+    size: int = field(init=False)
+    """In bytes. Variables count twice: as they are kept, and as the session holds them."""
+
+    def __post_init__(self) -> None:
+        self.size = sum(self.sizes) + 2 * len(self.variables) + len(self.session.title)
 
     @property
     def whole(self) -> bool:
@@ -50,20 +59,19 @@ class Windows:
 
     def keep(self, key: bytes, session: Session, epoch: int, log: tuple[Message, ...], fresh: int) -> None:
         """Remember the end of a log, up to the session's last message; before the `fresh` ones stand those seen."""
-        seen = self._seen.pop(key, None)
-        size = _size(log[-fresh:]) if fresh else 0
-        if seen is not None:
-            self._size -= seen.size
-            size += seen.size if fresh < len(log) else 0
-        if len(log) > _MOST_MESSAGES:
-            # what falls off the beginning takes its share of the size along
-            size = size * _MOST_MESSAGES // len(log)
-            log = log[-_MOST_MESSAGES:]
-        if not log or size > _LARGEST:
+        old = self._seen.pop(key, None)
+        if old is not None:
+            self._size -= old.size
+        if not log:
             return
-        self._seen[key] = Seen(epoch, session, log, size)
-        self._size += size
-        while len(self._seen) > _MOST_SESSIONS or self._size > _MOST_CHARACTERS:
+        known = old.sizes[-(len(log) - fresh) :] if old is not None and fresh < len(log) else ()
+        sizes = (*known, *[size_of(message) for message in log[len(known) :]])
+        seen = Seen(epoch, session, log[-_MOST_MESSAGES:], sizes[-_MOST_MESSAGES:], kept_variables(session))
+        if seen.size > _LARGEST:
+            return
+        self._seen[key] = seen
+        self._size += seen.size
+        while len(self._seen) > _MOST_SESSIONS or self._size > _MOST_BYTES:
             self._size -= self._seen.popitem(last=False)[1].size
 
     def extend(self, key: bytes, session: Session, epoch: int, messages: tuple[Message, ...] = ()) -> None:
@@ -83,7 +91,3 @@ class Windows:
         """Somebody wants words gone: none of them stay here."""
         self._seen.clear()
         self._size = 0
-
-
-def _size(messages: tuple[Message, ...]) -> int:
-    return sum([len(part.get("text") or "") for message in messages for part in message.parts])

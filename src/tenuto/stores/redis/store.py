@@ -14,12 +14,15 @@ from tenuto.model import (
     Batch,
     Changes,
     Closing,
+    Compaction,
+    Erased,
     Forking,
     Gone,
     MessagePage,
     Opening,
     OpenTurn,
     Page,
+    Rewriting,
     Scope,
     Session,
     SessionPage,
@@ -28,20 +31,24 @@ from tenuto.model import (
     Stats,
 )
 from tenuto.model.assurance import Assurance
-from tenuto.model.scope import session_key
+from tenuto.model.scope import person_of, session_key
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.codec import Undecodable, from_micros
-from tenuto.stores.redis._asking import NOTHING, Asking, failure, refusal
+from tenuto.stores.redis._asking import NOTHING, OTHER_FORMATS, Asking, failure, refusal
+from tenuto.stores.redis._compacting import compact
 from tenuto.stores.redis._door import LinkPolicy
 from tenuto.stores.redis._drawers import Drawers
 from tenuto.stores.redis._durability import assurances
+from tenuto.stores.redis._erasing import Erasing
 from tenuto.stores.redis._faults import LinkDown
+from tenuto.stores.redis._format import refuse_older
 from tenuto.stores.redis._keys import Keys
 from tenuto.stores.redis._link import Link
 from tenuto.stores.redis._records import MICROSECOND, epoch_of
 from tenuto.stores.redis._shelves import Shelves
+from tenuto.stores.redis._spaces import Spaces
 from tenuto.stores.redis._traces import NEWEST, read_traces, span
 from tenuto.stores.redis._tracking import Tracking
 from tenuto.stores.redis._turns import (
@@ -58,6 +65,7 @@ from tenuto.stores.redis._turns import (
     pages,
     patch,
     plant,
+    rewrite,
     snapshot,
     told_session,
 )
@@ -82,8 +90,10 @@ class RedisStore:
         self.keys = Keys(self.link.address.prefix if prefix is None else prefix)
         self._asking = Asking(self.link, self.keys, clock)
         self._shelves = Shelves(self._asking)
-        self._upkeep = Upkeep(self._asking, self._shelves)
+        self._spaces = Spaces(self._asking, self._shelves)
+        self._upkeep = Upkeep(self._asking, self._shelves, self._spaces)
         self._drawers = Drawers(self._asking)
+        self._erasing = Erasing(self._asking, self._shelves, self._upkeep, self._drawers)
         self._tracking = Tracking(self.link, self.keys.heads)
 
     @classmethod
@@ -94,11 +104,12 @@ class RedisStore:
 
         Raises:
             InvalidSetting: the URL is not one of ours.
-            Unavailable: nobody answers there.
+            Unavailable: nobody answers there, or what is there was stored before the first release.
         """
         store = cls(url, prefix=prefix, clock=clock, policy=policy)
         try:
             await store.ping()
+            await refuse_older(store._asking)
         except BaseException:
             await store.close()
             raise
@@ -222,6 +233,10 @@ class RedisStore:
         self._windows.drop(session_key(scope, session_id))
         return await self._head("truncate", scope, session_id, Ask((after,)), safe=False)
 
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+        self._windows.drop(session_key(scope, session_id))
+        return await self._head("rewrite", scope, session_id, rewrite(rewriting), safe=False)
+
     async def delete(self, scope: Scope, session_id: str) -> None:
         key = session_key(scope, session_id)
         self._windows.drop(key)
@@ -272,6 +287,20 @@ class RedisStore:
     async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
         self._windows.clear()
         return await self._upkeep.evict(scope, keep, None if sparing is None else session_key(scope, sparing))
+
+    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
+        self._windows.clear()
+        return await self._erasing.erase(person_of(scope), max(0, limit))
+
+    async def compact(self) -> Compaction:
+        """Have the servers rewrite their logs and snapshots; returns when they have."""
+        try:
+            return await compact(self.link)
+        except LinkDown as exc:
+            raise failure(exc) from exc
+
+    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
+        return await self._spaces.page(after, limit)
 
     async def stats(self, scope: Scope) -> Stats:
         return await self._shelves.stats(scope, self._asking.now())
@@ -356,7 +385,7 @@ class RedisStore:
         """Run a script of a turn under way. A session that cannot be read is lost to its turn as well."""
         try:
             reply = await self._asking.session(name, key, turn.scope, ask, safe=safe, now=now)
-            if reply[0] in (b"corrupt", b"newer"):
+            if reply[0] in (b"corrupt", *OTHER_FORMATS):
                 raise refusal(reply, turn.session.id)
         except Undecodable as damage:
             await self._corrupt(key, turn.session.id, damage)

@@ -1,13 +1,14 @@
-"""Changes to a session as a whole: patched, reset, forked, truncated, deleted, set aside."""
+"""Changes to a session as a whole: patched, reset, forked, truncated, rewritten, deleted, set aside."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from tenuto.errors import SessionExists, SessionForeign, VersionConflict
-from tenuto.model import Changes, Forking, Session
+from tenuto.model import Changes, Forking, Rewriting, Session
 from tenuto.stores.sqlite import _log, _once, _traces
 from tenuto.stores.sqlite._heads import (
     Ask,
@@ -62,6 +63,22 @@ def truncate(txn: Transaction, ask: Ask, after: int) -> Session:
     return _changed(txn, ask, head)
 
 
+def rewrite(
+    txn: Transaction, ask: Ask, rewriting: Rewriting, bodies: Sequence[bytes], traces: Sequence[bytes]
+) -> Session:
+    """Put other words in the place of stored ones. That is no activity: no deadline moves, nor a place in listings."""
+    head = _reach_readable(txn, ask)
+    replaced = [_log.reword(txn, head, *pair) for pair in zip(rewriting.messages, bodies, strict=True)]
+    replaced += [_traces.retell(txn, head, *pair) for pair in zip(rewriting.traces, traces, strict=True)]
+    if any(replaced):
+        head.version += 1
+        head.tail = None
+        txn.execute("UPDATE session SET version = ? WHERE id = ?", (head.version, head.id))
+        txn.changed.append(head.key)
+    txn.hot.put(head)
+    return session_of(head)
+
+
 def fork(txn: Transaction, ask: Ask, target: Ask, forking: Forking) -> Session:
     """Copy the session, up to a message, under a new id."""
     source = _reach_readable(txn, ask)
@@ -86,11 +103,11 @@ def delete(txn: Transaction, ask: Ask) -> None:
     remove(txn, head.id, head.key)
 
 
-def remove(txn: Transaction, row: int, key: bytes) -> None:
-    """Remove all rows of a session."""
-    _log.clear(txn, row)
-    _traces.clear(txn, row)
+def remove(txn: Transaction, row: int, key: bytes) -> tuple[int, int]:
+    """Remove all rows of a session; tells how many messages and traces it had."""
+    went = _log.clear(txn, row), _traces.clear(txn, row)
     uproot(txn, row, key)
+    return went
 
 
 def set_aside(txn: Transaction, row: int, session_id: str, reason: str, now: int) -> None:

@@ -165,6 +165,22 @@ def insist(step: Callable[[], T], patience: timedelta) -> T:
         time.sleep(random.uniform(0.0002, 0.003))
 
 
+def compact(db: sqlite3.Connection, patience: timedelta) -> None:
+    """Write the file anew without what was deleted, and empty the log, which holds older pages.
+
+    Raises:
+        Unavailable: somebody else reads an older state for longer than our patience, so the log cannot be emptied.
+    """
+    insist(lambda: db.execute("VACUUM"), patience)
+    deadline = time.monotonic() + patience.total_seconds()
+    while db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                "session store", "is in use elsewhere: deleted data stays in its -wal file until it is compacted again"
+            )
+        time.sleep(random.uniform(0.0002, 0.003))
+
+
 def _connect(file: Path | str, patience: timedelta) -> sqlite3.Connection:
     return sqlite3.connect(
         file,

@@ -14,14 +14,17 @@ T = TypeVar("T")
 
 
 class Job(Generic[T]):
-    """A step to run on a thread for a caller who waits on `future`."""
+    """A step to run on a thread for a caller who waits on `future`; `alone` outside any transaction."""
 
-    __slots__ = ("args", "failure", "future", "result", "step")
+    __slots__ = ("alone", "args", "failure", "future", "result", "step")
 
-    def __init__(self, future: asyncio.Future[T], step: Callable[..., T], args: tuple[Any, ...]) -> None:
+    def __init__(
+        self, future: asyncio.Future[T], step: Callable[..., T], args: tuple[Any, ...], *, alone: bool = False
+    ) -> None:
         self.future = future
         self.step = step
         self.args = args
+        self.alone = alone
         self.result: T | None = None
         self.failure: Exception | None = None
 

@@ -14,7 +14,7 @@ import msgspec
 
 from tenuto.errors import Invalid, StoreFull
 from tenuto.model import Draft, Message, MessagePage, Page
-from tenuto.stores.codec import Undecodable, encode_draft
+from tenuto.stores.codec import Undecodable, encode_draft, opening_of
 from tenuto.stores.sqlite._heads import Execute
 from tenuto.stores.sqlite._rows import Head, session_of
 from tenuto.stores.sqlite._schema import MAX_SEQ, SEQ_BITS
@@ -98,6 +98,24 @@ def clear(txn: Transaction, head_id: int, after: int = 0) -> int:
     """Forget the messages after a sequence number; tells how many there were."""
     first, last = (head_id << SEQ_BITS) + min(after, MAX_SEQ), (head_id << SEQ_BITS) + MAX_SEQ
     return txn.execute("DELETE FROM message WHERE place > ? AND place <= ?", (first, last)).rowcount
+
+
+def reword(txn: Transaction, head: Head, new: Message, body: bytes) -> bool:
+    """Put another body in a message's place; tells whether that message is still there."""
+    if not 0 < new.seq <= MAX_SEQ:
+        return False
+    place = (head.id << SEQ_BITS) + new.seq
+    row = txn.execute("SELECT turn, body FROM message WHERE place = ?", (place,)).fetchone()
+    if row is None:
+        return False
+    turn, old = row
+    if (type(turn), type(old)) != (int, bytes):
+        raise head.damaged("a message cannot be decoded")
+    start = b'{"seq":%d,"turn":%d,' % (new.seq, turn)
+    if not old.startswith(start + opening_of(new.id)):
+        return False
+    txn.execute("UPDATE message SET body = ? WHERE place = ?", (start + body[1:], place))
+    return True
 
 
 def first_turn(txn: Transaction, head: Head, after: int) -> int | None:

@@ -17,8 +17,12 @@ MAX_SEQ: Final = (1 << SEQ_BITS) - 1
 MAX_ROW: Final = (1 << 63 - SEQ_BITS) - 1
 
 
+# Files of the formats up to this one were made before there was a release, and are not read by any.
+UNRELEASED: Final = 2
+
+
 class Migration(NamedTuple):
-    """One step forward; there is no way back."""
+    """One step forward; there is no way back. It never changes once a release has it."""
 
     name: str
     statements: tuple[str, ...]
@@ -142,9 +146,11 @@ MIGRATIONS: Final = (
                 key TEXT NOT NULL,
                 value BLOB NOT NULL,
                 version INTEGER NOT NULL,
+                owner BLOB NOT NULL,
                 PRIMARY KEY (drawer, key)
             ) WITHOUT ROWID
             """,
+            "CREATE INDEX state_by_owner ON state (owner)",
             # One row for each group commit: which sessions it changed, for other processes' caches.
             "CREATE TABLE change (number INTEGER PRIMARY KEY, writer INTEGER NOT NULL, keys BLOB NOT NULL)",
         ),
@@ -154,25 +160,31 @@ MIGRATIONS: Final = (
 )
 
 
+FORMAT: Final = UNRELEASED + len(MIGRATIONS)
+
+
 def is_current(db: sqlite3.Connection) -> bool:
     """Whether the file needs no migration.
 
     Raises:
-        InvalidSetting: the file is of a newer release or of another program.
+        InvalidSetting: the file is of a newer release, from before the first one, or of another program.
     """
     version, application = _pragma(db, "user_version"), _pragma(db, "application_id")
-    if version > len(MIGRATIONS) and application == APPLICATION_ID:
+    if version > FORMAT and application == APPLICATION_ID:
+        raise InvalidSetting("SQLite file", f"it has format {version}, and this release of tenuto reads up to {FORMAT}")
+    if 0 < version <= UNRELEASED and application == APPLICATION_ID:
         raise InvalidSetting(
-            "SQLite file", f"it has format {version}, and this release of tenuto reads up to {len(MIGRATIONS)}"
+            "SQLite file", f"it has format {version}, from before the first release: begin with a new file"
         )
     if application != APPLICATION_ID and (version or application or _holds_tables(db)):
         raise InvalidSetting("SQLite file", "it is the database of another program")
-    return version == len(MIGRATIONS)
+    return version == FORMAT
 
 
 def migrate(db: sqlite3.Connection) -> None:
     """Apply what is missing, in one transaction; the caller has begun it."""
-    for number, migration in enumerate(MIGRATIONS[_pragma(db, "user_version") :], _pragma(db, "user_version") + 1):
+    done = max(_pragma(db, "user_version"), UNRELEASED)
+    for number, migration in enumerate(MIGRATIONS[done - UNRELEASED :], done + 1):
         for statement in migration.statements:
             db.execute(statement)
         db.execute(f"PRAGMA user_version = {number}")

@@ -1,4 +1,4 @@
-"""Many sessions at once: listed, counted, swept, evicted."""
+"""Many sessions at once: listed, counted, swept, evicted; and whose there are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from tenuto.model import Gone, Scope, SessionPage, SessionQuery, Stats
-from tenuto.model.scope import owner_key, space_key
+from tenuto.model.scope import owner_key, space_key, space_of
 from tenuto.stores.codec import decode_cursor, encode_cursor, to_micros
 from tenuto.stores.sqlite._edits import remove, set_aside
 from tenuto.stores.sqlite._faults import Damaged, is_bad_text
@@ -37,6 +37,9 @@ _COUNT_OWNER: Final = """
     SELECT count(*), coalesce(sum(messages), 0), coalesce(sum(tokens), 0), coalesce(sum(cost_nanos), 0)
     FROM session WHERE owner = ? AND (expires_at IS NULL OR expires_at > ?)
 """
+
+# One step in the index, however many sessions a space has.
+_NEXT_SPACE: Final = "SELECT * FROM head WHERE space > :behind ORDER BY space LIMIT 1"
 
 
 def page_of_sessions(db: sqlite3.Connection, scope: Scope, query: SessionQuery, now: datetime) -> SessionPage:
@@ -83,6 +86,17 @@ def counted(db: sqlite3.Connection, scope: Scope, now: datetime) -> Stats:
     sql, shelf = (_COUNT_OWNER, owner_key(scope)) if scope.owner else (_COUNT_SPACE, space_key(scope))
     sessions, messages, tokens, cost_nanos = db.execute(sql, (shelf, to_micros(now))).fetchone()
     return Stats(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost_nanos)
+
+
+def spaces(db: sqlite3.Connection, after: Scope | None, limit: int) -> tuple[Scope, ...]:
+    """Which tenants' sites hold sessions, in order of their keys."""
+    behind = b"" if after is None else space_key(after)
+    found: list[Scope] = []
+    while len(found) < limit and (rows := _rows(db, _NEXT_SPACE, {"behind": behind})):
+        head = read_head(rows[0], "")
+        found.append(space_of(scope_of(head)))
+        behind = head.space
+    return tuple(found)
 
 
 def sweep(txn: Transaction, limit: int, now: int) -> tuple[int, tuple[Gone, ...]]:

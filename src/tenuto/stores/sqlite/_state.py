@@ -18,13 +18,13 @@ def read(db: sqlite3.Connection, drawer: bytes, key: str) -> StateEntry | None:
     return None if row is None else _entry(row)
 
 
-def write(txn: Transaction, drawer: bytes, key: str, value: bytes, if_version: int | None) -> int:
-    """Set a value; returns its version."""
+def write(txn: Transaction, drawer: bytes, owner: bytes, key: str, value: bytes, if_version: int | None) -> int:
+    """Set a value, in a drawer of this owner's; returns its version."""
     row = txn.execute("SELECT version FROM state WHERE drawer = ? AND key = ?", (drawer, key)).fetchone()
     version: int = row[0] if row else 0
     if if_version is not None and if_version != version:
         raise VersionConflict(if_version, version)
-    txn.execute("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)", (drawer, key, value, version + 1))
+    txn.execute("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?)", (drawer, key, value, version + 1, owner))
     return version + 1
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from tenuto.errors import StoreFull
 from tenuto.model.trace import TRACES_KEPT, Trace
-from tenuto.stores.codec import Undecodable, decode_trace
+from tenuto.stores.codec import Undecodable, decode_trace, opening_of
 from tenuto.stores.sqlite._heads import Ask, reach
 from tenuto.stores.sqlite._rows import Head
 from tenuto.stores.sqlite._schema import MAX_SEQ, SEQ_BITS
@@ -28,10 +28,23 @@ def keep(txn: Transaction, head: Head, number: int, body: bytes) -> None:
         txn.execute("DELETE FROM trace WHERE place > ? AND place <= ?", (base, base + number - TRACES_KEPT))
 
 
-def clear(txn: Transaction, head_id: int, first: int = 0) -> None:
-    """Forget the traces of turns from a number on."""
+def retell(txn: Transaction, head: Head, new: Trace, body: bytes) -> bool:
+    """Put another body in a trace's place; tells whether that trace is still there."""
+    if not 0 < new.number <= MAX_SEQ:
+        return False
+    place, start = (head.id << SEQ_BITS) + new.number, b"{" + opening_of(new.id)
+    row = txn.execute("SELECT body FROM trace WHERE place = ?", (place,)).fetchone()
+    if row is None or type(row[0]) is not bytes or not row[0].startswith(start):
+        return False
+    txn.execute("UPDATE trace SET body = ? WHERE place = ?", (body, place))
+    return True
+
+
+def clear(txn: Transaction, head_id: int, first: int = 0) -> int:
+    """Forget the traces of turns from a number on; tells how many there were."""
     base = head_id << SEQ_BITS
-    txn.execute("DELETE FROM trace WHERE place BETWEEN ? AND ?", (base + min(first, MAX_SEQ), base + MAX_SEQ))
+    span = (base + min(first, MAX_SEQ), base + MAX_SEQ)
+    return txn.execute("DELETE FROM trace WHERE place BETWEEN ? AND ?", span).rowcount
 
 
 def one(db: sqlite3.Connection, ask: Ask, number: int) -> Trace | None:

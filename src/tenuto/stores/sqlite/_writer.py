@@ -76,6 +76,10 @@ class Writer:
         job: Job[T] = Job(self._loop.create_future(), step, args)
         return self._queued(job) if self._waiting < _MAX_WAITING else self._queued_later(job)
 
+    def run_alone(self, step: Callable[[sqlite3.Connection, timedelta], T]) -> Awaitable[T]:
+        """Run a step between two transactions, for what SQLite does outside of any; it is told our patience."""
+        return self._queued(Job(self._loop.create_future(), step, (), alone=True))
+
     def _queued(self, job: Job[T]) -> asyncio.Future[T]:
         if self._closing:
             raise closed()
@@ -118,6 +122,9 @@ class Writer:
             jobs, last = self._collect()
             if jobs:
                 self._settle(jobs)
+                for job in jobs:
+                    if job.alone and not job.future.cancelled():
+                        self._settle_alone(job)
                 hand_back(self._loop, jobs, self._handed_back)
         self._db.close()
 
@@ -135,7 +142,7 @@ class Writer:
 
     def _settle(self, jobs: list[Job[Any]]) -> None:
         """Give each job its outcome: a result that is on disk, or a failure that left nothing."""
-        left = [job for job in jobs if not job.future.cancelled()]
+        left = [job for job in jobs if not (job.alone or job.future.cancelled())]
         try:
             while left and (broken := self._commit(left)) is not None:
                 left.remove(broken)
@@ -149,6 +156,12 @@ class Writer:
             for job in left:
                 if job.failure is None:
                     job.fail(exc)
+
+    def _settle_alone(self, job: Job[Any]) -> None:
+        try:
+            job.result = job.step(self._db, self._patience)
+        except Exception as exc:
+            job.fail(exc)
 
     def _commit(self, jobs: list[Job[Any]]) -> Job[Any] | None:
         """Run the jobs in one transaction. A job that comes back failed halfway: then nothing at all was stored."""

@@ -21,12 +21,15 @@ from tenuto.model import (
     Batch,
     Changes,
     Closing,
+    Compaction,
+    Erased,
     Forking,
     Gone,
     MessagePage,
     Opening,
     OpenTurn,
     Page,
+    Rewriting,
     Scope,
     Session,
     SessionPage,
@@ -34,15 +37,16 @@ from tenuto.model import (
     StateEntry,
     Stats,
 )
-from tenuto.model.scope import session_key, state_key
+from tenuto.model.scope import owner_key, person_of, session_key, state_key
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, checked_id, checked_json
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.codec import encode_trace, to_micros
-from tenuto.stores.sqlite import _edits, _shelves, _state, _traces, _turns
+from tenuto.stores.erasing import in_steps
+from tenuto.stores.sqlite import _edits, _erasing, _shelves, _state, _traces, _turns
 from tenuto.stores.sqlite._faults import Damaged
 from tenuto.stores.sqlite._feed import Feed
-from tenuto.stores.sqlite._file import Synchronous, checked_path, open_file
+from tenuto.stores.sqlite._file import Synchronous, checked_path, compact, open_file
 from tenuto.stores.sqlite._heads import Ask, asked, reach
 from tenuto.stores.sqlite._log import encoded, page_of
 from tenuto.stores.sqlite._readers import Readers
@@ -172,6 +176,11 @@ class SqliteStore:
     async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
         return await self._write(_edits.truncate, self._ask(scope, session_id), after)
 
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+        traces = tuple(map(encode_trace, rewriting.traces))
+        ask = self._ask(scope, session_id)
+        return await self._write(_edits.rewrite, ask, rewriting, encoded(rewriting.messages), traces)
+
     async def delete(self, scope: Scope, session_id: str) -> None:
         await self._write(_edits.delete, self._ask(scope, session_id))
 
@@ -196,7 +205,8 @@ class SqliteStore:
         checked_id(key, "the state key")
         checked_json(value, "the state value")
         raw = msgspec.json.encode(value)
-        version = await self._writer.run(_state.write, state_key(scope, namespace), key, raw, if_version)
+        drawer = state_key(scope, namespace)
+        version = await self._writer.run(_state.write, drawer, owner_key(scope), key, raw, if_version)
         return StateEntry(key=key, value=value, version=version)
 
     async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
@@ -226,6 +236,22 @@ class SqliteStore:
             now = to_micros(self._clock())
             gone += await self._writer.run(_shelves.evict, scope, keep, spared, _UPKEEP_STRIDE, now)
         return gone
+
+    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
+        owner = owner_key(person_of(scope))
+        return await in_steps(lambda size: self._writer.run(_erasing.erase, owner, size), limit, _UPKEEP_STRIDE)
+
+    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
+        while True:
+            try:
+                return await self._readers.run(_shelves.spaces, after, limit)
+            except Damaged as damage:
+                await self._set_aside(damage)  # As in `list`.
+
+    async def compact(self) -> Compaction:
+        """Write the file anew and empty its log. Writes wait meanwhile, and it takes the file's size on the disk."""
+        await self._writer.run_alone(compact)
+        return Compaction(cleared=True)
 
     async def stats(self, scope: Scope) -> Stats:
         return await self._readers.run(_shelves.counted, scope, self._clock())

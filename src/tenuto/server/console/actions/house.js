@@ -1,6 +1,7 @@
 /** What the page does first: learn what runs here and who can be talked to. */
 
 import { api } from "../api.js";
+import { learn } from "../marks.js";
 import { becomeMe } from "../me.js";
 import { Problem } from "../problem.js";
 
@@ -11,13 +12,15 @@ export function houseActions(store) {
   async function begin() {
     const number = (begun += 1);
     try {
-      const [house, assistants] = await Promise.all([api.health(), api.assistants()]);
+      const [house, assistants, privacy] = await Promise.all([api.health(), api.assistants(), policy()]);
       if (number !== begun) return false;
+      learn(privacy);
       const known = store.get().choice.assistant;
       const first = assistants.find((each) => each.name === known) ?? assistants.find((each) => each.default);
       store.change((state) => ({
         house,
         assistants,
+        privacy,
         problem: null,
         choice: { ...state.choice, assistant: (first ?? assistants[0]).name },
       }));
@@ -30,8 +33,16 @@ export function houseActions(store) {
     }
   }
 
+  /** Ask again what becomes of private data: whether a detector answers changes from one moment to the next. */
+  async function review() {
+    const number = begun;
+    const privacy = await policy();
+    if (privacy && number === begun) store.change({ privacy });
+  }
+
   return {
     begin,
+    review,
     /** Choose whom the next talk is with. */
     choose: (assistant) => store.change({ choice: { assistant, persona: null } }),
     /** Choose the character that the next message is for. */
@@ -43,6 +54,12 @@ export function houseActions(store) {
     want: (wanted) => store.change({ wanted }),
     drawer: (drawer) => store.change({ drawer }),
   };
+}
+
+/** What becomes of private data, or nothing: a server that does not tell can be talked to all the same. */
+async function policy() {
+  const told = await api.privacy().catch(() => null);
+  return told?.modes ? told : null;
 }
 
 /** Where the server needs a credential, ask for one. */

@@ -1,13 +1,15 @@
 /** An answer: its words as they come, what tools did for it, what it is made of, and what one may do about it. */
 
-import { fill, h, set } from "../dom.js";
-import { milliseconds } from "../format.js";
+import { fill, h, set, write } from "../dom.js";
+import { milliseconds, number } from "../format.js";
 import { has, t } from "../i18n.js";
+import { tally } from "../marks.js";
 import { sentence } from "../problem.js";
 import { prose } from "../prose.js";
 import { iconButton, textButton } from "./buttons.js";
 import { badges } from "./badges.js";
 import { extras } from "./extras.js";
+import { icon } from "./icons.js";
 import { insightView } from "./insight.js";
 
 export function answerView(actions) {
@@ -18,10 +20,12 @@ export function answerView(actions) {
     extras: h("div", { class: "extras" }),
     notice: h("p", { class: "notice", role: "alert" }),
     badges: h("span", { class: "badges" }),
+    taken: h("span"),
   };
   const insight = insightView(actions);
   const anew = iconButton("again", t("talk.regenerate"), () => actions.turns.regenerate());
-  const meta = h("div", { class: "meta" }, insight.button, anew, parts.badges);
+  const taken = h("p", { class: "taken", hidden: true }, icon("lock"), parts.taken);
+  const meta = h("div", { class: "meta" }, insight.button, anew, parts.badges, taken);
   const node = h(
     "article",
     { class: "answer" },
@@ -35,14 +39,17 @@ export function answerView(actions) {
   );
   let shown = {};
 
-  function draw({ item, name, last, busy }) {
+  function draw({ item, name, redacted, last, busy }) {
     parts.speaker.textContent = name;
+    const { count, list } = tally(redacted);
+    set(taken, "hidden", count === 0);
+    write(parts.taken, count ? t("taken.stored", { count, many: number(count), list }) : "");
     set(anew, "hidden", !last || busy || item.status !== "done");
     const againNow = last && !busy;
     if (shown.item === item && shown.again === againNow) return;
     set(node, "data-status", item.status);
     set(meta, "hidden", item.status !== "done");
-    if (shown.item?.text !== item.text || shown.item?.status !== item.status) write(item);
+    if (shown.item?.text !== item.text || shown.item?.status !== item.status) say(item);
     if (shown.item?.tools !== item.tools) fill(parts.tools, item.tools.map(run));
     if (shown.item?.data !== item.data) fill(parts.extras, extras(item.data));
     fill(parts.badges, badges(item));
@@ -51,7 +58,7 @@ export function answerView(actions) {
     shown = { item, again: againNow };
   }
 
-  function write(item) {
+  function say(item) {
     const waiting = item.status === "running" && !item.text;
     fill(
       parts.text,

@@ -3,6 +3,7 @@
 import { h } from "../dom.js";
 import { money, number } from "../format.js";
 import { has, t } from "../i18n.js";
+import { marked } from "./marks.js";
 
 export function extras({ goods = [], orders = [], evidence = [], policy_mode: policy = null }) {
   return [
@@ -51,11 +52,11 @@ function card({ id, over, name, price, facts, more }) {
   return h(
     "li",
     { data: { id } },
-    over && h("span", { class: "over" }, String(over)),
-    h("span", { class: "name" }, String(name)),
+    over && h("span", { class: "over" }, marked(String(over))),
+    h("span", { class: "name" }, marked(String(name))),
     price && h("span", { class: "price" }, price),
     h("span", { class: "facts" }, facts.filter(Boolean).join(" · ")),
-    more.length > 0 && h("span", { class: "facts" }, more.map(String).join(" · ")),
+    more.length > 0 && h("span", { class: "facts" }, marked(more.map(String).join(" · "))),
   );
 }
 
@@ -64,5 +65,5 @@ function mode(policy) {
 }
 
 function piece({ id, title }) {
-  return h("span", { class: "piece", data: { id } }, h("b", {}, id), title && ` ${title}`);
+  return h("span", { class: "piece", data: { id } }, h("b", {}, id), title && [" ", marked(String(title))]);
 }

@@ -2,18 +2,22 @@
 
 import { h, set, write } from "../dom.js";
 import { t } from "../i18n.js";
+import { spoken } from "../marks.js";
 import { currentTalk } from "../state.js";
 import { beginningView } from "./beginning.js";
 import { composerView } from "./composer.js";
 import { confirmDialog, meDialog } from "./dialogs.js";
 import { headingView } from "./heading.js";
+import { privacyDialog } from "./privacy.js";
 import { sidebarView } from "./sidebar.js";
+import { tipView } from "./tip.js";
 import { transcriptView } from "./transcript.js";
 
 export function frameView(actions) {
   const confirm = confirmDialog();
   const identity = meDialog(actions);
-  const sidebar = sidebarView(actions, confirm.ask);
+  const privacy = privacyDialog(actions);
+  const sidebar = sidebarView(actions, confirm.ask, privacy.open);
   const heading = headingView(actions);
   const beginning = beginningView(actions);
   const transcript = transcriptView(actions);
@@ -30,7 +34,9 @@ export function frameView(actions) {
     told,
     confirm.node,
     identity.node,
+    privacy.node,
   );
+  node.append(tipView(node).node);
 
   /** Where the list lies over the page, it has the focus, and gives it back. */
   function lay(drawer) {
@@ -43,12 +49,12 @@ export function frameView(actions) {
   function draw(state) {
     const talk = currentTalk(state);
     const empty = talk !== null && talk.id === null && talk.items.length === 0 && state.problem === null;
-    for (const view of [sidebar, heading, beginning, transcript, composer, identity]) view.draw(state, talk);
+    for (const view of [sidebar, heading, beginning, transcript, composer, identity, privacy]) view.draw(state, talk);
     lay(state.drawer);
     set(transcript.node, "hidden", empty);
     set(beginning.node, "hidden", !empty);
-    write(told, state.told);
-    document.title = talk?.title ? `${talk.title} · ${t("app.title")}` : t("app.title");
+    write(told, spoken(state.told));
+    document.title = talk?.title ? `${spoken(talk.title)} · ${t("app.title")}` : t("app.title");
   }
 
   return { node, draw };

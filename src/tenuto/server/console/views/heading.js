@@ -4,6 +4,7 @@ import { h, set, write } from "../dom.js";
 import { t, told } from "../i18n.js";
 import { assistantOf } from "../state.js";
 import { iconButton } from "./buttons.js";
+import { writeMarked } from "./marks.js";
 import { personaChoice } from "./persona_choice.js";
 
 export function headingView(actions) {
@@ -16,7 +17,7 @@ export function headingView(actions) {
 
   function draw(state, talk) {
     const assistant = assistantOf(state, talk);
-    write(title, talk?.title || t(talk?.id && !talk.problem ? "sessions.untitled" : "sessions.new"));
+    writeMarked(title, talk?.title || t(talk?.id && !talk.problem ? "sessions.untitled" : "sessions.new"));
     write(whom, assistant ? told(assistant.titles) : "");
     set(model, "hidden", assistant?.model !== "offline");
     set(menu, "aria-expanded", String(state.drawer));

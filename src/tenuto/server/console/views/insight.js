@@ -3,6 +3,7 @@
 import { fill, h, set } from "../dom.js";
 import { money, milliseconds, number } from "../format.js";
 import { t } from "../i18n.js";
+import { tally } from "../marks.js";
 import { Problem, sentence } from "../problem.js";
 import { badges } from "./badges.js";
 import { budgetView, entriesView } from "./budget.js";
@@ -63,7 +64,7 @@ export function insightView(actions) {
 }
 
 function facts(trace) {
-  const { usage, model } = trace;
+  const { usage, model, redacted = {} } = trace;
   const cost = Number(usage.cost_usd);
   const rows = [
     [t("insight.model"), [model, " ", badges({ ...trace, model: "" })]],
@@ -72,6 +73,7 @@ function facts(trace) {
       t("insight.usage", { input: number(usage.input_tokens), output: number(usage.output_tokens) }),
     ],
     [t("insight.cost"), cost ? money(cost, "USD", 6) : t("insight.free")],
+    ...taken(redacted),
     [t("insight.total"), milliseconds(Object.values(trace.steps).reduce((all, each) => all + each, 0))],
   ];
   return h(
@@ -84,4 +86,10 @@ function facts(trace) {
       rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
     ),
   );
+}
+
+/** What the account itself may not hold: it is stored under a policy of its own. */
+function taken(redacted) {
+  const { count, list } = tally(redacted);
+  return count ? [[t("taken.trace"), list]] : [];
 }

@@ -3,6 +3,7 @@
 import { h } from "../dom.js";
 import { milliseconds } from "../format.js";
 import { has, t } from "../i18n.js";
+import { marked } from "./marks.js";
 
 const ORDER = ["begin", "tools", "assemble", "model", "finish"];
 const MOST = 4000;
@@ -63,5 +64,5 @@ function tool({ name, arguments: asked, output, milliseconds: taken, error }) {
 
 function json(value) {
   const text = JSON.stringify(value, null, 2);
-  return h("pre", { tabindex: 0 }, text.length > MOST ? `${text.slice(0, MOST)} …` : text);
+  return h("pre", { tabindex: 0 }, marked(text.length > MOST ? `${text.slice(0, MOST)} …` : text));
 }

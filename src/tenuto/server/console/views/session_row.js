@@ -3,8 +3,10 @@
 import { fill, h } from "../dom.js";
 import { instant, moment } from "../format.js";
 import { t } from "../i18n.js";
+import { spoken } from "../marks.js";
 import { addressOf } from "../route.js";
 import { iconButton } from "./buttons.js";
+import { marked } from "./marks.js";
 
 export function sessionRow(actions, ask) {
   const node = h("li");
@@ -21,13 +23,14 @@ export function sessionRow(actions, ask) {
   }
 
   function look(session) {
-    const title = session.title || t("sessions.untitled");
+    const shownTitle = session.title || t("sessions.untitled");
+    const title = spoken(shownTitle);
     fill(
       node,
       h(
         "a",
         { href: addressOf(session.id), title, "aria-current": shown.current && "page" },
-        h("span", { class: "title" }, title),
+        h("span", { class: "title" }, marked(shownTitle, { still: true })),
         h("time", { datetime: session.updated_at, title: instant(session.updated_at) }, moment(session.updated_at)),
       ),
       h(

@@ -13,13 +13,19 @@ import { sessionRow } from "./session_row.js";
 
 const TYPING = 200;
 
-export function sidebarView(actions, ask) {
+export function sidebarView(actions, ask, showPrivacy) {
   const list = h("ul", { class: "sessions" });
   const rows = keyed(list, () => sessionRow(actions, ask));
   const notice = h("p", { class: "notice" });
   const more = textButton(t("sessions.more"), () => actions.sessions.more());
   const house = h("p", { class: "house" });
   const who = h("span");
+  const privacy = h(
+    "button",
+    { type: "button", class: "quiet", hidden: true, on: { click: showPrivacy } },
+    icon("lock"),
+    t("privacy.title"),
+  );
   const close = iconButton("close", t("sessions.close"), () => actions.house.drawer(false), { class: "narrow" });
   const node = h(
     "nav",
@@ -36,7 +42,7 @@ export function sidebarView(actions, ask) {
     h(
       "div",
       { class: "foot" },
-      h("div", { class: "foot-row" }, identity(actions, who), language(actions), theme(actions)),
+      h("div", { class: "foot-row" }, identity(actions, who), privacy, language(actions), theme(actions)),
       house,
     ),
   );
@@ -44,6 +50,7 @@ export function sidebarView(actions, ask) {
 
   function draw(state, talk) {
     set(node, "data-drawer", state.drawer);
+    set(privacy, "hidden", state.privacy === null);
     who.textContent = me().user || t("me.button");
     if (state.house)
       fill(house, `${state.house.version} · ${state.house.store} · `, h("a", { href: "docs" }, t("routes")));

@@ -3,6 +3,7 @@
 import { fill, h, set } from "../dom.js";
 import { t, told } from "../i18n.js";
 import { keyed } from "../keyed.js";
+import { together } from "../marks.js";
 import { sentence } from "../problem.js";
 import { go } from "../route.js";
 import { assistantOf } from "../state.js";
@@ -61,9 +62,15 @@ function lines(state, talk) {
     key: item.key,
     item,
     name: nameOf(assistant, item.persona),
+    redacted: together(askedBy(items[place - 1]), item.redacted ?? {}),
     last: place === items.length - 1,
     busy: talk.running !== null,
   }));
+}
+
+/** What was taken out of the words that an answer is about: it is told once, under the answer. */
+function askedBy(before) {
+  return before?.kind === "words" ? before.redacted : {};
 }
 
 function nameOf(assistant, persona) {

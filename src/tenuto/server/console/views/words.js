@@ -3,7 +3,9 @@
 import { fill, h, set } from "../dom.js";
 import { instant } from "../format.js";
 import { t } from "../i18n.js";
+import { hasMarks } from "../marks.js";
 import { iconButton, textButton } from "./buttons.js";
+import { writeMarked } from "./marks.js";
 
 export function wordsView(actions) {
   const text = h("div", { class: "said" });
@@ -13,7 +15,7 @@ export function wordsView(actions) {
   let shown = null;
 
   function draw({ item, busy }) {
-    if (text.textContent !== item.text) text.textContent = item.text;
+    writeMarked(text, item.text);
     set(text, "title", item.at && instant(item.at));
     set(edit, "hidden", item.seq === null || busy);
     shown = item;
@@ -40,7 +42,7 @@ export function wordsView(actions) {
     const row = h(
       "p",
       { class: "choices" },
-      h("span", { class: "hint" }, t("talk.edit.warning")),
+      h("span", { class: "hint" }, t("talk.edit.warning"), hasMarks(shown.text) && ` ${t("talk.edit.marks")}`),
       textButton(t("cancel"), close),
       h("button", { class: "text-button strong" }, t("talk.send")),
     );

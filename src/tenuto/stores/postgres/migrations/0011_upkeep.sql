@@ -63,7 +63,7 @@ $$;
 
 -- The new version; or, under `conflict`, the one that was found.
 CREATE FUNCTION write_state(
-    a_space bytea, a_drawer bytea, a_name bytea, a_key text, a_value bytea, if_version bigint,
+    a_space bytea, an_owner bytea, a_drawer bytea, a_name bytea, a_key text, a_value bytea, if_version bigint,
     OUT written bigint, OUT conflict bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -80,8 +80,8 @@ BEGIN
             RETURNING version INTO written;
             RETURN;
         END IF;
-        INSERT INTO state (drawer, name, space, version, key, value)
-        VALUES (a_drawer, a_name, a_space, 1, a_key, a_value) ON CONFLICT DO NOTHING RETURNING version INTO written;
+        INSERT INTO state (drawer, name, space, owner, version, key, value)
+        VALUES (a_drawer, a_name, a_space, an_owner, 1, a_key, a_value) ON CONFLICT DO NOTHING RETURNING version INTO written;
         EXIT WHEN written IS NOT NULL;
     END LOOP;
 END

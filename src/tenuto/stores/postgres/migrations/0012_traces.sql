@@ -7,6 +7,7 @@ CREATE TABLE traces (
     PRIMARY KEY (ref, number)
 );
 
+ALTER TABLE traces ALTER body SET STATISTICS 0;
 ALTER TABLE traces ENABLE ROW LEVEL SECURITY;
 ALTER TABLE traces FORCE ROW LEVEL SECURITY;
 CREATE POLICY own_space ON traces USING (space IS NOT DISTINCT FROM current_setting('tenuto.space', true)::bytea);

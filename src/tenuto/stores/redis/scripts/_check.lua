@@ -10,6 +10,7 @@ if n and n[1] == FORMAT then
 else
   local format, why = length >= 8 and struct.unpack('>i8', raw), 'corrupt'
   if format and format > FORMAT and format < 1000 then why = 'newer' end
+  if format and format > 0 and format < FORMAT then why = 'older' end
   if not raw and call('EXISTS', HEAD) == 0 then why = 'absent' end
   -- What is absent takes as long as what is there and not for the caller: time must not tell them apart.
   local decoy = string.rep('-', SIZE)

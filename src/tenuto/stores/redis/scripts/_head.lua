@@ -12,7 +12,7 @@
 -- message that passes through Lua 5,000; a number that becomes text 4,000. So parts are written in where they are used instead of being functions,
 -- numbers travel as one string, and an answer says only what the caller does not know.
 -- const: HEAD=KEYS[1] LOG=KEYS[2] VARS=KEYS[3] TRACES=KEYS[4]
--- const: FORMAT=1 SIZE=192 LAYOUT='>i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8'
+-- const: FORMAT=2 SIZE=192 LAYOUT='>i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8'
 -- const: VERSION=2 CREATED=3 UPDATED=4 EXPIRES=5 IDLE=6 TOUCH=7 MAX_MESSAGES=8 MAX_TURNS=9 STATUS=10 TURNS=11
 -- const: MESSAGES=12 SEQ=13 WINDOW=14 TOKENS=15 COST=17 LEASE_UNTIL=19 KEYS_SEEN=20 HAS_VARS=21 INDEXED=22
 -- const: BACKED=23 EPOCH=24 ON_READ=0 NEVER=2 HOUR=3600000000

@@ -13,7 +13,7 @@ local facts, title
 local last_active = made ~= '' and '' or n[UPDATED]
 -- Where nothing changed since the caller saw the session, the numbers are all it has to be told.
 local foreseen = epoch == n[EPOCH] and version == n[VERSION]
-local brief = foreseen and not came and n[HAS_VARS] == 0
+local brief = foreseen and not came
 if not brief and made == '' then
   facts, title = unpack(call('HMGET', HEAD, 'f', 't'))
   if not (facts and title) then return { 'corrupt', '' } end

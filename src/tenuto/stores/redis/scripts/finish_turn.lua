@@ -10,7 +10,7 @@ local raw, born, lease, mark = unpack(call('HMGET', HEAD, 's', 'i', 'l', 'p' .. 
 if answer then return answer end
 if born ~= incarnation then return { 'lost' } end
 local foreseen = epoch == n[EPOCH] and version == n[VERSION]
-local brief = foreseen and changes == 0 and n[HAS_VARS] == 0
+local brief = foreseen and changes == 0
 local facts, title
 if not brief then
   facts, title = unpack(call('HMGET', HEAD, 'f', 't'))

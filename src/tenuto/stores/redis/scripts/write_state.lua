@@ -1,5 +1,5 @@
--- Set one value of a drawer, if its version is the expected one.
--- KEYS: values, names in order. ARGV: name, value, expected version or ''.
+-- Set one value, if its version is the expected one.
+-- KEYS: values, names in order. ARGV: drawer and name, value, expected version or ''.
 -- A value is kept as "format:version:JSON".
 local raw = redis.call('HGET', KEYS[1], ARGV[1])
 local version = 0

@@ -1,0 +1,165 @@
+"""Ways to be first: cheapest, best rated, best value, and most or least of an attribute such as battery or weight."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tenuto.assistants.goods.intent import Sort
+from tenuto.model.values import Value
+
+
+class Goodness(Value, frozen=True, kw_only=True):
+    """A way to be first; `most` tells superlatives from mere wishes, `by` names the attributes that decide."""
+
+    sort: Sort
+    pattern: re.Pattern[str]
+    most: bool
+    by: tuple[str, ...] = ()
+
+
+def _good(sort: Sort, most: bool, english: str, chinese: str, by: tuple[str, ...] = ()) -> Goodness:
+    return Goodness(sort=sort, most=most, by=by, pattern=re.compile(rf"\b(?:{english})\b|{chinese}"))
+
+
+# What can be more or less, by its nouns in both languages.
+_NOUNS: Final = (
+    (("battery",), r"batter(?:y|ies)(?: (?:life|capacity|size))?", r"电池(?:容量|寿命)?|续航(?:时间|能力)?|电量"),
+    (("screen",), r"(?:screen|display)s?(?: size)?", r"屏幕?(?:尺寸)?|显示屏"),
+    (("memory",), r"memory|ram", r"运?行?内存|运存"),
+    (("storage",), r"(?:storage|disk|ssd|drive)(?: (?:space|capacity))?", r"存储(?:空间|容量)?|硬盘(?:容量)?"),
+    (("capacity", "storage", "battery"), r"capacity|volume", r"容量|容积"),
+    (("power",), r"power|wattage", r"功率|动力"),
+    (("weight",), r"weight", r"重量"),
+    (("length",), r"length", r"长度"),
+    (("pages",), r"(?:number of )?pages|page count", r"页数?"),
+    (("size", "screen", "capacity"), r"size", r"尺寸|尺码|个头"),
+    (("stock",), r"stock", r"库存"),
+)
+_MOST: Final = r"(?:most|largest|biggest|greatest|highest|longest(?:[- ]lasting)?|strongest|best|max(?:imum)?)"
+_LEAST: Final = r"(?:least|smallest|lowest|shortest|fewest|weakest|worst|min(?:imum)?)"
+_MORE: Final = (
+    r"(?:more|larger|bigger|greater|higher|longer(?:[- ]lasting)?|stronger|better"
+    r"|good|big|large|long(?:[- ]lasting)?|great|high|strong|lots of|plenty of)"
+)
+_LESS: Final = r"(?:less|smaller|lower|shorter|fewer|weaker|small|low|little)"
+_MUCH_HAN: Final = "大高多长久强好足耐"
+_LITTLE_HAN: Final = "小低少短轻差弱"
+
+
+def _of_nouns(sort: Sort, most: bool, degree: str, signs: str) -> tuple[Goodness, ...]:
+    """The largest battery, "battery is the largest", 电池最大, 最大的电池; or "a large battery", 电池更大, 大电池."""
+    very = "最" if most else "(?:更|很|比较|够|要)?"
+    return tuple(
+        _good(
+            sort,
+            most,
+            rf"{degree} (?:{english})|(?:{english}) (?:is |are )?(?:the )?{degree}",
+            rf"(?:{chinese})(?:是)?{very}[{signs}](?:用|久)?|{very}[{signs}](?:的)?(?:{chinese})",
+            by,
+        )
+        for by, english, chinese in _NOUNS
+    )
+
+
+_SUPERLATIVES: Final = (
+    _good(
+        "value",
+        True,
+        r"best (?:value|deal|buy|bang)(?: for (?:the |your |my )?(?:money|price|buck))?"
+        r"|(?:most|best) (?:cost[- ]effective|value for money|bang for (?:the|your) buck|worth(?: it| buying)?)"
+        r"|(?:greatest|highest|most) value|best price[- ](?:performance|quality)(?: ratio)?",
+        r"性价比(?:是)?最[高好强大]|最(?:有|具)性价比|性价比之王|最划算|最值得?买?|最超值|最物有所值",
+    ),
+    _good(
+        "price",
+        True,
+        r"cheapest|lowest[- ]price[ds]?|lowest prices?|least expensive|most affordable|lowest cost",
+        r"最便宜|最低价|价格最低|价钱最低|最实惠|最平价|最省钱|最不贵",
+    ),
+    _good(
+        "price_desc",
+        True,
+        r"most expensive|priciest|dearest|highest[- ]priced?|most luxurious|most premium",
+        r"最贵|价格最高|最高端|最高档|最豪华",
+    ),
+    _good(
+        "sales",
+        True,
+        r"best[- ]?sell(?:ing|ers?)|most popular|most sold|most bought|top[- ]sell(?:ing|ers?)|hottest",
+        r"销量(?:是)?最[高好大多]|卖[得的]最[好火多]|最畅销|最热[门销]?|最火爆?|最受欢迎|买[得的]?最多|人气最[高旺]|销量(?:第一|冠军)",
+    ),
+    _good(
+        "rating",
+        True,
+        r"(?:best|highest|top)[- ](?:rated|reviewed|ratings?|quality)|best reviews?|best|finest|top[- ]notch",
+        r"评[价分](?:是)?最[高好]|口碑最[好佳]|质量最[好佳]|最好评|最好用?|最佳|最优质|好评最多",
+    ),
+)
+# By an adjective alone; which attribute decides may depend on the goods.
+_BIG: Final = ("screen", "size", "capacity", "length")
+_ADJECTIVES: Final = (
+    _good("least", True, r"worst(?:[- ](?:rated|reviewed))?|(?:lowest|least)[- ]rated|lowest ratings?",
+          r"评[价分](?:是)?最[低差]|口碑最差|最差", ("rating",)),
+    _good("least", True, r"least popular|worst[- ]selling|lowest sales",
+          r"销量(?:是)?最[低差少]|卖[得的]最[差少]|最冷门", ("sales",)),
+    _good("least", True, r"lightest(?:[- ]weight)?", r"最轻[便薄巧]?", ("weight",)),
+    _good("most", True, r"heaviest", r"最[重沉](?!要|视|磅)", ("weight",)),
+    _good("most", True, r"newest|latest|most recent(?:ly released)?",
+          r"最新(?:款|出|上市|发布)?|最近上市", ("released",)),
+    _good("least", True, r"oldest", r"最[老旧]款?|最早上市", ("released",)),
+    _good("most", True, r"longest[- ]lasting", r"最(?:耐用|持久)", ("battery",)),
+    _good("most", True, r"longest", r"最长", ("length", "pages")),
+    _good("least", True, r"shortest", r"最短", ("length", "pages")),
+    _good("most", True, r"thickest", r"最厚", ("thickness", "pages")),
+    _good("least", True, r"thinnest|slimmest", r"最薄", ("thickness", "pages")),
+    _good("most", True, r"fastest|quickest", r"最快|速度最快", ("speed",)),
+    _good("most", True, r"most powerful|strongest", r"性能最[强好高]|最强(?:劲|大)?", ("power", "speed")),
+    _good("least", True, r"quietest", r"最(?:安静|静音)|噪音最[小低]", ("noise",)),
+    _good("most", True, r"sharpest|highest resolution", r"最清晰|分辨率最高", ("resolution",)),
+    _good("most", True, r"largest|biggest", r"最大", _BIG),
+    _good("least", True, r"smallest|tiniest|most compact", r"最小巧?", _BIG),
+    _good("least", False, r"lighter(?:[- ]weight)?", r"更轻[便薄]?|轻(?:一?点|一?些)", ("weight",)),
+    _good("most", False, r"newer", r"更新(?:一?点|一?些|的款?)|新一?点", ("released",)),
+    _good("most", False, r"larger|bigger", r"更大|大(?:一?点|一?些)", _BIG),
+    _good("least", False, r"smaller|more compact", r"更小|小(?:一?点|一?些)", _BIG),
+)  # fmt: skip
+_WISHES: Final = (
+    _good(
+        "value",
+        False,
+        r"good value|value for money|cost[- ]effective|worth (?:the money|buying|it)|bang for (?:the|your) buck"
+        r"|good deals?|price[- ](?:performance|quality)(?: ratio)?",
+        r"性价比(?:比?较|更|很|要)?[高好]?|划算|超值|物有所值|值得买",
+    ),
+    _good(
+        "price",
+        False,
+        r"cheap|affordable|inexpensive|low[- ](?:cost|priced?)|budget|economical|not (?:too |very |so )?expensive",
+        r"便宜|实惠|平价|低价|省钱|经济型|不(?:太|要太)?贵|价格低",
+    ),
+    _good("price_desc", False, r"expensive|premium|high[- ]end|luxury|pricey|flagship", r"高端|高档|豪华|贵[一]?点"),
+    _good(
+        "sales",
+        False,
+        r"popular|trending|hot[- ]selling|hot",
+        r"热销|热门|畅销|爆款|受欢迎|销量[高好]|人气",
+    ),
+    _good(
+        "rating",
+        False,
+        r"(?:well|highly)[- ](?:rated|reviewed)|good reviews?|good|great|nice|better|high[- ]quality|decent",
+        r"口碑好|评[价分][高好]|质量好|好评|好用|不错|靠谱|更好|好一?[点些]",
+    ),
+)
+# Superlatives first, the more special before the more general: "best value" is not just "best", and "best battery"
+# speaks of the battery.
+GOODNESS: Final = (
+    *_of_nouns("most", True, _MOST, _MUCH_HAN),
+    *_of_nouns("least", True, _LEAST, _LITTLE_HAN),
+    *_SUPERLATIVES,
+    *_of_nouns("most", False, _MORE, _MUCH_HAN),
+    *_of_nouns("least", False, _LESS, _LITTLE_HAN),
+    *_ADJECTIVES,
+    *_WISHES,
+)

@@ -1,0 +1,196 @@
+"""What a question says by itself: category, price, colour, order, number, and the words that are left over.
+
+What a rule understands it takes out of the text; what is left over are terms, which the catalogue knows or does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenuto.assistants.goods.amounts import Amounts
+from tenuto.assistants.goods.goodness import GOODNESS
+from tenuto.assistants.goods.intent import MAX_LIMIT, MAX_TERM_CHARACTERS, MAX_TERMS, QueryIntent
+from tenuto.assistants.goods.places import PLACE
+from tenuto.assistants.goods.speech import STOP_PHRASES, STOP_WORDS, number
+from tenuto.assistants.goods.words import CATEGORY_PATTERNS, COLOR, COLOR_WORDS, HAN, MEASURE, UNITS
+from tenuto.model.numbers import CARDINAL, HAN_NUMBER, ORDINAL, whole
+
+AMONG: Final = re.compile(
+    r"\b(?:among|amongst|out of|of|from|between|in|which of) (?:them|these|those|the above|(?:the|that|this) list)\b"
+    r"|\bamong\b|其中|当中|这些|那些|这几|那几|里面|它们|上面(?:的|这|那)|刚才(?:的|那|说)"
+)
+CHEAPER: Final = re.compile(
+    r"\b(?:cheaper|less expensive|lower[- ]priced?|more affordable|too (?:expensive|pricey|dear))\b"
+    r"|[更再还]便宜|便宜(?:一?点|一?些)|价格(?:再|更)?低(?:一?点|一?些)?|太贵"
+)
+DEARER: Final = re.compile(
+    r"\b(?:more expensive|pricier|higher[- ](?:end|priced?)|more premium)\b"
+    r"|[更再]贵|贵(?:一?点|一?些)|[更再]高[端档]|太便宜"
+)
+MORE: Final = re.compile(
+    r"^(?:(?:any|some|show|show me|see|what|anything|something)\b.{0,12})?"
+    r"\b(?:more|else|others?|other ones|different ones|next)\b"
+    r"(?! (?:expensive|affordable|premium|popular|about|than|detail|info))"
+    r"|还有(?:没有)?(?:别的|其[他它]|更多|吗)|换一[批些]|再来(?:几|一)|更多|别的(?:呢|吗)|下一[批页]"
+)
+LEAD: Final = re.compile(
+    r"^(?:and|or|but|ok(?:ay)?|then|what about|how about|what if|only|just|instead|make it|i prefer|in|with)\b"
+    r"|\binstead\b|\bwhat about\b|\bhow about\b|^(?:那|那么|如果|要是|只要|就要|换成|换|改成|有没有|要)"
+    r"|呢[?？]?\s*$|的呢|换成|改成"
+)
+_WITHOUT: Final = re.compile(
+    r"\b(?:not|no|without|except|excluding|other than|but not|anything but)\s+(?:for |the |a |an )?([a-z][a-z0-9-]{2,})"
+    rf"|(?:不要|除了|不含|别要|非)([{HAN}a-z0-9]{{1,8}}?)(?:的|之外|以外|外|牌|，|,|\s|$)"
+)
+_IN_STOCK: Final = re.compile(r"\bin stock\b|\bavailable(?: now)?\b|有现?货(?:的|吗)?|现货")
+_HOW_MANY: Final = rf"(\d{{1,2}}|(?!one\b){CARDINAL})"
+_COUNTED: Final = "个款台部种双本件"
+_COUNT: Final = re.compile(
+    rf"\b(?:top|first|best)\s*{_HOW_MANY}\b"
+    rf"|\b{_HOW_MANY}\s+(?:best |cheapest |good |cheap )?"
+    r"(?=options|choices|recommendations|suggestions|products|items|ones|of them"
+    r"|phones|laptops|tablets|watches|cameras|books|toys)"
+    rf"|前\s*({HAN_NUMBER})\s*[名{_COUNTED}]?"
+    rf"|(?<![第哪\d零〇一二两三四五六七八九十百千])(?!一[{_COUNTED}])({HAN_NUMBER})\s*[{_COUNTED}](?!人|月|岁)"
+)
+_AGE: Final = re.compile(r"\b\d{1,2}[- ]years?[- ]olds?\b|\d{1,2}岁")
+_ONE: Final = re.compile(
+    r"\b(?:a single|only one|just one|one) (?:option|choice|product|phone|laptop)\b"
+    r"|(?<![第哪这那每十百千])一[款个台部双本件]"
+)
+SEVERAL: Final = re.compile(r"\b(?:some|several|a few|ones|options|list)\b|哪些|几[款个种台本双件]|一些|都有|列")
+_PLURAL: Final = re.compile(r"\s+(?!of\b)(?:[a-z0-9-]+\s+){0,3}?[a-z-]+(?<![su'])s\b(?! (?:is|among|of))")
+_PLURAL_BEFORE: Final = re.compile(r"[a-z-]{2,}(?<![su'])s (?:with|having|that have) (?:the |an? )?$")
+_RANK: Final = re.compile(
+    rf"\b(?P<en>{ORDINAL})[ -](?=most|best|least|top|[a-z]+est\b)"
+    rf"|第(?P<zh>{HAN_NUMBER})(?=便宜|贵|[高好大小轻重长短新多少薄厚快]|划算|畅销|热)|(?<=性价比)第(?P<value>{HAN_NUMBER})"
+)
+_TERM: Final = re.compile(rf"[a-z0-9][a-z0-9+.'-]*[a-z0-9+]|[a-z0-9]|[{HAN}]+")
+_LEADING: Final = re.compile(r"^(?:送给|给|送|买|找|要|个|想|能)+(?=..)")  # 给孩子 asks for 孩子
+
+
+class Page:
+    """A question while it is read; what was understood is taken out of it."""
+
+    def __init__(self, text: str) -> None:
+        self._whole = text
+        self.text = text
+
+    def read(self) -> QueryIntent:
+        """Everything the text says by itself."""
+        intent = QueryIntent()
+        steps: tuple[Callable[[QueryIntent], QueryIntent], ...] = (
+            self._amounts,
+            self._without,
+            self._stock,
+            self._order,
+            self._count,
+            self._colors,
+            self._category,
+            self._terms,
+        )
+        for step in steps:
+            intent = step(intent)
+        return intent
+
+    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """The first match, which is gone from the text afterwards."""
+        found = pattern.search(self.text)
+        if found is not None:
+            self.text = f"{self.text[: found.start()]} {self.text[found.end() :]}"
+        return found
+
+    def _amounts(self, intent: QueryIntent) -> QueryIntent:
+        amounts = Amounts(self.text)
+        self.text = amounts.rest
+        return replace(
+            intent,
+            min_price=amounts.low,
+            max_price=amounts.high,
+            currency=amounts.currency,
+            min_rating=amounts.rating,
+        )
+
+    def _without(self, intent: QueryIntent) -> QueryIntent:
+        unwanted: list[str] = []
+        while len(unwanted) < MAX_TERMS and (found := self.take(_WITHOUT)) is not None:
+            word = found[1] or found[2]
+            if word not in STOP_WORDS and not CHEAPER.search(word) and word not in ("太贵", "贵"):
+                unwanted.append(COLOR_WORDS.get(word.removesuffix("色"), word))
+        return replace(intent, without=tuple(unwanted))
+
+    def _stock(self, intent: QueryIntent) -> QueryIntent:
+        return replace(intent, in_stock=self.take(_IN_STOCK) is not None)
+
+    def _order(self, intent: QueryIntent) -> QueryIntent:
+        rank = self._rank()
+        # "cheaper" is no wish for cheap goods as such: it is measured by what was shown.
+        text = CHEAPER.sub(" ", DEARER.sub(" ", self.text))
+        for goodness in GOODNESS:
+            found = goodness.pattern.search(text)
+            if found is not None:
+                self.take(goodness.pattern)
+                single = goodness.most and not self._several(text, found)
+                limit = 1 if single else intent.limit
+                return replace(intent, sort=goodness.sort, by=goodness.by, rank=rank, limit=limit)
+        return intent
+
+    def _rank(self) -> int:
+        """The place in an order: 第二便宜 is 最便宜, but for the place."""
+        found = _RANK.search(self.text)
+        if found is None:
+            return 1
+        most = "" if found["en"] else "最高" if found["value"] else "最"
+        self.text = f"{self.text[: found.start()]}{most}{self.text[found.end() :]}"
+        return whole(found["en"] or found["zh"] or found["value"]) or 1
+
+    def _several(self, text: str, most: re.Match[str]) -> bool:
+        """Whether a superlative speaks of more than one: "the cheapest phones", "phones with the largest battery"."""
+        before, after = _PLURAL_BEFORE.search(text[: most.start()]), _PLURAL.match(text, most.end())
+        return SEVERAL.search(self._whole) is not None or before is not None or after is not None
+
+    def _count(self, intent: QueryIntent) -> QueryIntent:
+        found = self.take(_COUNT)
+        if found is not None:
+            return replace(intent, limit=min(int(number(next(filter(None, found.groups())))), MAX_LIMIT))
+        if self.take(_ONE) is not None:
+            return replace(intent, limit=1)
+        return intent
+
+    def _colors(self, intent: QueryIntent) -> QueryIntent:
+        found = self.take(COLOR)
+        if found is None:
+            return intent
+        return replace(intent, attributes={"color": COLOR_WORDS[found[1] or found[2]]})
+
+    def _category(self, intent: QueryIntent) -> QueryIntent:
+        for slug, pattern in CATEGORY_PATTERNS:
+            if self.take(pattern) is not None:
+                return replace(intent, category=slug)
+        return intent
+
+    def _terms(self, intent: QueryIntent) -> QueryIntent:
+        terms: list[str] = []
+        while len(terms) < MAX_TERMS and (found := self.take(MEASURE)) is not None:
+            terms.append(found[1] + UNITS.get(found[2], found[2]))
+        for pattern in (PLACE, _AGE, AMONG, MORE, CHEAPER, DEARER, LEAD):
+            self.text = pattern.sub(" ", self.text)
+        terms += terms_in(self.text)
+        return replace(intent, terms=tuple(dict.fromkeys(terms))[:MAX_TERMS])
+
+
+def terms_in(text: str) -> list[str]:
+    """The words that are neither grammar nor politeness."""
+    left = STOP_PHRASES.sub(" ", text)
+    words = (_LEADING.sub("", word.removesuffix("'s")) for word in _TERM.findall(left))
+    return [word[:MAX_TERM_CHARACTERS] for word in words if _tells(word)][:MAX_TERMS]
+
+
+def _tells(word: str) -> bool:
+    if word.isascii():
+        return word not in STOP_WORDS and (len(word) > 1 or word.isdecimal())
+    return word not in "有我你要买找来送给用看个款台部双本件那这还再就都也是在没好能会上下里中大小想请卖到只点些"

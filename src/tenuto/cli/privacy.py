@@ -1,0 +1,315 @@
+"""`tenuto privacy`: look through what is stored, erase people, look behind marks, and see who did."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from tenuto.app import Tenuto
+from tenuto.cli import policies
+from tenuto.cli.options import LOCAL, AsJson, SessionId, Site, StoreUrl, Tenant, User, caller
+from tenuto.cli.running import run
+from tenuto.cli.screen import advancing, counted, moment, show_facts, show_json, show_table, tally, visible
+from tenuto.cli.transfer import written
+from tenuto.errors import InvalidSetting
+from tenuto.model import Scope
+from tenuto.model.values import checked_id
+
+# Signatures and ciphers are heavy to load; each command loads what it needs.
+if TYPE_CHECKING:
+    from tenuto.privacy.duties.audit import Note
+    from tenuto.privacy.duties.receipts import Receipt
+    from tenuto.privacy.duties.scanning import Report, Survey
+
+privacy = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Find private data in what is stored, erase people, look behind marks.",
+)
+
+
+@privacy.command("scan")
+def scan(
+    fix: Annotated[bool, typer.Option("--fix", help="Take out what stands against the policy.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Every site of every tenant.")] = False,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look through what is stored for private data; ends with 1 where some stands against the policy."""
+    if everything:
+        if tenant != LOCAL or site:
+            raise typer.BadParameter("it means every tenant: leave --tenant and --site out", param_hint="--all")
+        _scan_all(fix, store, as_json)
+        return
+    scope = caller(tenant, site, None)
+    report = run(lambda app: _scanned(app, scope, fix, quiet=as_json), store=store, reading_only=not fix)
+    if as_json:
+        from tenuto.privacy.duties.shape import report_json
+
+        show_json(report_json(report))
+    else:
+        _show_report(report, fix)
+    if report.unopened or (report.against and not fix):
+        raise typer.Exit(1)
+
+
+def _scan_all(fix: bool, store: str | None, as_json: bool) -> None:
+    survey = run(lambda app: _scanned_all(app, fix, quiet=as_json), store=store, reading_only=not fix)
+    if as_json:
+        from tenuto.privacy.duties.shape import survey_json
+
+        show_json(survey_json(survey))
+    else:
+        _show_survey(survey, fix)
+    if survey.unopened or (survey.against and not fix):
+        raise typer.Exit(1)
+
+
+async def _scanned_all(app: Tenuto, fix: bool, *, quiet: bool) -> Survey:
+    total = sum([(await app.sessions.stats(space)).sessions async for space in app.privacy.spaces()])
+    with advancing(total, "Scanning", quiet=quiet) as reached:
+        async for survey in app.privacy.scan_all(fix=fix, by=_operator()):
+            reached(survey.sessions)
+    return survey
+
+
+def _show_survey(survey: Survey, fix: bool) -> None:
+    sites = sorted(
+        (space.tenant, space.site, f"{report.sessions:,}", f"{report.total:,}", f"{report.against:,}")
+        for space, report in survey.reports.items()
+    )
+    if sites:
+        numbers = ("SESSIONS", "FOUND", "AGAINST")
+        show_table(("TENANT", "SITE", *numbers), sites, flexible="SITE", numbers=numbers)
+        typer.echo()
+    against = survey.found(against=True)
+    rows = [
+        (sink.value, name, f"{many:,}", f"{against[sink][name] if sink in against else 0:,}")
+        for sink, names in sorted(survey.found().items())
+        for name, many in sorted(names.items())
+    ]
+    if rows:
+        show_table(("SINK", "TYPE", "FOUND", "AGAINST"), rows, flexible="TYPE", numbers=("FOUND", "AGAINST"))
+        typer.echo()
+    typer.echo(f"{counted(len(sites), 'site')}, ", nl=False)
+    _show_end(survey, fix)
+
+
+async def _scanned(app: Tenuto, scope: Scope, fix: bool, *, quiet: bool) -> Report:
+    total = (await app.sessions.stats(scope)).sessions
+    with advancing(total, "Scanning", quiet=quiet) as reached:
+        async for report in app.privacy.scan(scope, fix=fix, by=_operator()):
+            reached(report.sessions)
+    return report
+
+
+def _show_report(report: Report, fix: bool) -> None:
+    rows = [
+        (sink.value, name, f"{many:,}", "allowed" if sink in report.allowed else "against the policy")
+        for sink, names in sorted(report.found.items())
+        for name, many in sorted(names.items())
+    ]
+    if rows:
+        show_table(("SINK", "TYPE", "FOUND", "STANDS"), rows, flexible="STANDS", numbers=("FOUND",))
+        typer.echo()
+    _show_end(report, fix)
+
+
+def _show_end(report: Report | Survey, fix: bool) -> None:
+    typer.echo(f"{counted(report.sessions, 'session')}, {counted(report.texts, 'text')} looked through.")
+    if fix:
+        typer.echo(f"{counted(report.mended, 'record')} mended.")
+    elif report.against:
+        typer.echo(f"{counted(report.against, 'value')} stand against the policy: --fix takes them out.")
+    else:
+        typer.echo("Nothing stands against the policy.")
+    if report.unopened:
+        typer.echo(f"{counted(report.unopened, 'session')} could not be opened, and not be looked through.")
+
+
+@privacy.command("erase")
+def erase(
+    user: Annotated[str, typer.Option("--user", metavar="ID", help="Whom to erase.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the receipt there as well.")] = None,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a person from everywhere on a site, for good, and print the signed receipt."""
+    from tenuto.privacy.duties.shape import receipt_json
+
+    scope = caller(tenant, site, checked_id(user, "the user id"))
+    if not yes:
+        _ask(scope, as_json)
+    # The file is opened first: a receipt that cannot be written should be known before there is nothing left to erase.
+    with written(out) if out is not None else nullcontext() as file:
+        receipt = run(lambda app: _erased(app, scope, quiet=as_json), store=store)
+        if file is not None:
+            file.write(msgspec.json.format(msgspec.json.encode(receipt_json(receipt))) + b"\n")
+    if as_json:
+        show_json(receipt_json(receipt))
+    else:
+        show_facts(_receipt_facts(receipt))
+
+
+def _ask(scope: Scope, as_json: bool) -> None:
+    if as_json or not sys.stdin.isatty():
+        raise typer.BadParameter("nobody is there to ask: say --yes to erase for good", param_hint="--yes")
+    place = f"tenant {scope.tenant}" + (f", site {scope.site}" if scope.site else "")
+    typer.confirm(visible(f"Erase everything of user {scope.user} in {place} for good?"), abort=True, err=True)
+
+
+async def _erased(app: Tenuto, scope: Scope, *, quiet: bool) -> Receipt:
+    with advancing(None, "Erasing", quiet=quiet) as reached:
+        async for receipt in app.privacy.erasing(scope, by=_operator()):
+            reached(sum(receipt.counts.values()))
+    return receipt
+
+
+_BYTES = {
+    "done": "cleared",
+    "later": "not cleared yet: the store was busy; upkeep will, or erase once more",
+    "partly": "not all cleared",
+    "nothing": "nothing to clear",
+}
+
+
+def _receipt_facts(receipt: Receipt) -> list[tuple[str, str]]:
+    return [
+        ("receipt", receipt.id),
+        ("tenant", f"{receipt.tenant} / {receipt.site}" if receipt.site else receipt.tenant),
+        ("person", receipt.person),
+        ("erased", moment(receipt.erased_at)),
+        ("removed", tally({name: many for name, many in receipt.counts.items() if many}) or "nothing was there"),
+        ("bytes", _BYTES[receipt.compacted] + (f": {receipt.remains}" if receipt.remains else "")),
+        ("key", receipt.public_key),
+        ("signature", receipt.signature),
+    ]
+
+
+@privacy.command("verify")
+def verify(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The receipt, as JSON.")],
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="The installation's public key, instead of the store's.")
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="ID", help="Check as well that it is about this user.")
+    ] = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check that a receipt is as this installation signed it; ends with 1 where it is not."""
+    from tenuto.privacy.duties.receipts import read_receipt
+    from tenuto.privacy.duties.shape import receipt_json
+
+    receipt = read_receipt(file.read_bytes())
+    known = key or run(lambda app: app.privacy.signer.public_key(), store=store, reading_only=True)
+    why = _doubt(receipt, known, user)
+    if as_json:
+        show_json({"valid": why is None, "why": why, "receipt": receipt_json(receipt)})
+    elif why is None:
+        show_facts(_receipt_facts(receipt))
+        typer.echo("\nThe receipt holds: it is as this installation signed it.")
+    else:
+        typer.echo(f"receipt_invalid: {why}", err=True)
+    if why is not None:
+        raise typer.Exit(1)
+
+
+def _doubt(receipt: Receipt, key: str | None, user: str | None) -> str | None:
+    """Why a receipt does not hold; `None` when it does."""
+    from tenuto.privacy.duties.receipts import person_digest, verified
+
+    if key is None or receipt.public_key != key:
+        return "it was signed by another installation, or by none"
+    if not verified(receipt, key):
+        return "it was changed since it was signed"
+    if user is not None and receipt.person != person_digest(receipt.tenant, user):
+        return "it is about somebody else"
+    return None
+
+
+@privacy.command("reveal")
+def reveal(
+    session_id: SessionId,
+    marks: Annotated[list[str], typer.Argument(metavar="MARK", help="Such as EMAIL_1, with or without brackets.")],
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the values behind marks of a session; the look is noted in the audit."""
+    scope = caller(tenant, site, user)
+    asked = [f"[{mark.strip('[]')}]" for mark in marks]
+    values = run(lambda app: _revealed(app, scope, session_id, asked), store=store)
+    unknown = [mark for mark in dict.fromkeys(asked) if mark not in values]
+    if as_json:
+        show_json({"values": values, "unknown": unknown})
+    else:
+        show_facts(values.items())
+        if unknown:
+            typer.echo(visible(f"Nothing is known behind {', '.join(unknown)}."), err=True)
+    if unknown:
+        raise typer.Exit(1)
+
+
+async def _revealed(app: Tenuto, scope: Scope, session_id: str, marks: list[str]) -> dict[str, str]:
+    if app.screen.vault is None:
+        raise InvalidSetting("privacy_key", "is needed to open what is sealed: set it, or privacy_key_file")
+    return await app.privacy.reveal(scope, session_id, marks, by=_operator())
+
+
+@privacy.command("audit")
+def audit(
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="At most so many.")] = 100,
+    after: Annotated[str, typer.Option("--after", metavar="ID", help="Those after this note.")] = "",
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List who looked behind marks, mended or erased, oldest first."""
+    scope = caller(tenant, site, None)
+    notes = run(lambda app: app.privacy.audit.notes(scope, after=after, limit=limit), store=store, reading_only=True)
+    if as_json:
+        from tenuto.privacy.duties.shape import note_json
+
+        show_json({"notes": [note_json(note) for note in notes]})
+    elif not notes:
+        typer.echo("Nothing was done.")
+    else:
+        show_table(("AT", "ACT", "BY", "ABOUT"), map(_note_row, notes), flexible="ABOUT")
+        if len(notes) == limit:
+            typer.echo(f"\nThere may be more: --after {notes[-1].id}")
+
+
+def _note_row(note: Note) -> tuple[str, ...]:
+    return moment(note.at), note.act, note.by, msgspec.json.encode(note.about).decode()
+
+
+def _operator() -> str:
+    """Who sits at this terminal, as the machine knows them."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):
+        # A container's user may have a number and no name.
+        return f"cli:{os.getuid()}"
+
+
+privacy.command("policy")(policies.show_policy)
+privacy.command("test")(policies.try_out)
+privacy.command("new-key")(policies.new_key)
+privacy.command("rotate")(policies.rotate)

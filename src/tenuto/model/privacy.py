@@ -1,0 +1,117 @@
+"""What becomes of private data, for each place that text goes to."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from tenuto.errors import InvalidSetting
+from tenuto.model.values import Value
+
+
+class Sink(StrEnum):
+    """A place that text goes to.
+
+    `message` is the live part of the log; `past` is what of it a summary has taken over; `model` is what a language
+    model is shown, and `answer` what it says, on its way to the user.
+    """
+
+    MESSAGE = "message"
+    PAST = "past"
+    SUMMARY = "summary"
+    MEMORY = "memory"
+    TITLE = "title"
+    TRACE = "trace"
+    LOG = "log"
+    EXPORT = "export"
+    MODEL = "model"
+    ANSWER = "answer"
+
+
+class Mode(StrEnum):
+    """What happens to a private value on its way into a sink.
+
+    `pseudonym` puts a numbered mark in its place, `[EMAIL_1]`, and the value into the session's vault. `block` refuses
+    a message, or a question to a model, that holds one; from other sinks the whole text is withheld.
+    """
+
+    KEEP = "keep"
+    REDACT = "redact"
+    PSEUDONYM = "pseudonym"
+    BLOCK = "block"
+
+
+# A pseudonym needs a session whose vault holds the value; these texts have none, or outlive it.
+_NO_PSEUDONYM: Final = frozenset({Sink.LOG, Sink.MEMORY, Sink.EXPORT, Sink.ANSWER})
+
+
+class OwnPattern(Value, frozen=True, kw_only=True):
+    """A kind of private data that only this installation or tenant knows: staff numbers, case files.
+
+    `name` is what stands in its mark (capitals, digits, underscores).
+    """
+
+    name: str
+    pattern: str
+    ignore_case: bool = False
+
+
+class PrivacyPolicy(Value, frozen=True, kw_only=True):
+    """What becomes of private data in each sink, and what counts as private here.
+
+    `also` names types that are looked for only on request (ADDRESS, ORDER_ID, PERSON), `never` types to leave alone.
+    `allow` holds values that are no secret: an address, a number, or `@example.com` and `*.example.com` for all of a
+    domain. Values of the types in `unvaulted` are redacted where others get a pseudonym: nobody may need them back.
+    """
+
+    message: Mode = Mode.KEEP
+    past: Mode = Mode.REDACT
+    summary: Mode = Mode.REDACT
+    memory: Mode = Mode.REDACT
+    title: Mode = Mode.REDACT
+    trace: Mode = Mode.REDACT
+    log: Mode = Mode.REDACT
+    export: Mode = Mode.REDACT
+    model: Mode = Mode.KEEP
+    answer: Mode = Mode.KEEP
+    also: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    patterns: tuple[OwnPattern, ...] = ()
+    unvaulted: tuple[str, ...] = ("SECRET", "API_KEY")
+
+    def __post_init__(self) -> None:
+        for sink in _NO_PSEUDONYM:
+            if self.mode(sink) is Mode.PSEUDONYM:
+                raise InvalidSetting(f"privacy_{sink}", "cannot be pseudonym: no session's vault goes with that text")
+        if self.answer is Mode.BLOCK:
+            raise InvalidSetting("privacy_answer", "cannot be block: words that were streamed cannot be taken back")
+
+    def mode(self, sink: Sink) -> Mode:
+        """What happens on the way into a sink."""
+        mode: Mode = getattr(self, sink.value)
+        return mode
+
+    @property
+    def vaulted(self) -> bool:
+        """Whether some value goes into a vault, which needs a key."""
+        return any(self.mode(sink) is Mode.PSEUDONYM for sink in Sink)
+
+
+class Found(Value, frozen=True, kw_only=True):
+    """One find of private data: `start` and `end` count code points of the text that was given.
+
+    `type`, `rule` and `name` are words of ours, or the name of an own pattern. They say nothing about the value, so
+    they may stand in logs and metrics; `name` is the one that stands in marks.
+    """
+
+    start: int
+    end: int
+    type: str
+    rule: str
+    name: str
+
+    @property
+    def mark(self) -> str:
+        """What takes its place where it is redacted: `[REDACTED_EMAIL]`."""
+        return f"[REDACTED_{self.name}]"

@@ -1,0 +1,63 @@
+"""Who looked behind a mark, who erased whom: notes that stay, in the tenant's own state."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from tenuto.model import Scope
+from tenuto.model.values import JsonObject, Value
+from tenuto.ports import Clock, StateStore
+
+AUDIT: Final = "privacy.audit"
+# In one note, so that it stays a line.
+MOST_MARKS: Final = 100
+_PAGE: Final = 1000
+
+
+class Act(StrEnum):
+    """What was done."""
+
+    REVEALED = "revealed"
+    ERASED = "erased"
+    MENDED = "mended"
+
+
+class Note(Value, frozen=True, kw_only=True):
+    """One line of the audit. `about` tells facts (a session's id, marks, counts), never a value or a word."""
+
+    id: str
+    at: datetime
+    act: Act
+    by: str
+    about: JsonObject = {}
+
+
+class Audit:
+    """The notes of each tenant's site, oldest first."""
+
+    def __init__(self, *, state: StateStore, clock: Clock) -> None:
+        self._state = state
+        self._clock = clock
+
+    async def note(self, scope: Scope, act: Act, *, by: str, about: JsonObject) -> Note:
+        """Write a line; it is stored when this returns."""
+        at = self._clock()
+        # Keys are in the order of time.
+        key = f"{at.astimezone().timestamp():017.6f}-{secrets.token_hex(4)}"
+        note = Note(id=key, at=at, act=act, by=by, about=about)
+        await self._state.write_state(_site(scope), AUDIT, key, msgspec.to_builtins(note), if_version=0)
+        return note
+
+    async def notes(self, scope: Scope, *, after: str = "", limit: int = 100) -> tuple[Note, ...]:
+        """Lines from behind `after` on."""
+        entries = await self._state.list_state(_site(scope), AUDIT, after, min(limit, _PAGE))
+        return tuple(msgspec.convert(entry.value, Note) for entry in entries)
+
+
+def _site(scope: Scope) -> Scope:
+    return Scope(tenant=scope.tenant, site=scope.site)

@@ -1,0 +1,89 @@
+"""When the store is asked to clear deleted bytes: one such work at a time, and not again and again.
+
+It takes the whole installation's files, so nobody who asks to be forgotten may set it off at will. What comes too soon
+is noted in the installation's own state and done by a later round of upkeep, of this process or another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from tenuto.errors import Unavailable, VersionConflict
+from tenuto.model import Compaction
+from tenuto.model.scope import SYSTEM
+from tenuto.ports import Clock, Store
+
+_log = logging.getLogger(__name__)
+_NAMESPACE: Final = "privacy.compaction"
+_KEY: Final = "due"
+_APART: Final = timedelta(minutes=1)
+
+
+class Cleared(StrEnum):
+    """What became of deleted bytes."""
+
+    DONE = "done"
+    LATER = "later"
+    PARTLY = "partly"
+    NOTHING = "nothing"
+
+
+class Compactor:
+    """Has the store compacted. At most one compaction runs at a time in this process."""
+
+    def __init__(self, *, store: Store, clock: Clock, apart: timedelta = _APART) -> None:
+        self._store = store
+        self._clock = clock
+        self._apart = apart
+        self._began: datetime | None = None
+        self._running = asyncio.Lock()
+
+    async def now(self) -> tuple[Cleared, str]:
+        """Compact when whatever is under way is over, since that may have begun too early; and why bytes stay."""
+        await self._put_off()
+        async with self._running:
+            return await self._compacted()
+
+    async def soon(self) -> tuple[Cleared, str]:
+        """Compact at once if nobody has lately; otherwise upkeep will."""
+        await self._put_off()
+        if self._running.locked() or self._lately():
+            return Cleared.LATER, ""
+        async with self._running:
+            return await self._compacted()
+
+    async def catch_up(self) -> None:
+        """Do what was put off; for the rounds of upkeep."""
+        entry = await self._store.read_state(SYSTEM, _NAMESPACE, _KEY)
+        if entry is None or entry.value is not True or self._running.locked() or self._lately():
+            return
+        async with self._running:
+            await self._compacted()
+
+    def _lately(self) -> bool:
+        # A clock that was set back must not put it off for longer.
+        return self._began is not None and timedelta(0) <= self._clock() - self._began < self._apart
+
+    async def _put_off(self) -> None:
+        """Noted before it is begun: whoever is cancelled or dies meanwhile leaves it to upkeep."""
+        await self._store.write_state(SYSTEM, _NAMESPACE, _KEY, True)
+
+    async def _compacted(self) -> tuple[Cleared, str]:
+        entry = await self._store.read_state(SYSTEM, _NAMESPACE, _KEY)
+        self._began = self._clock()
+        try:
+            told: Compaction = await self._store.compact()
+        except Unavailable as busy:
+            # What is gone stays gone; the bytes go when the store next has a quiet moment for it.
+            _log.warning("deleted bytes were not cleared: %s", busy)
+            return Cleared.LATER, ""
+        if entry is not None:
+            try:
+                await self._store.write_state(SYSTEM, _NAMESPACE, _KEY, False, if_version=entry.version)
+            except VersionConflict:
+                pass  # Somebody was erased meanwhile.
+        return (Cleared.DONE, "") if told.cleared else (Cleared.PARTLY, told.why)

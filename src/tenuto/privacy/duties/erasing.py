@@ -1,0 +1,131 @@
+"""Erasing a person: everything that is theirs, what they said elsewhere, and the bytes it left behind.
+
+Sessions and state of the user go; in talks that belong to others (a group, the tenant) the user's own words are taken
+out and the talk stays. That it was done is noted before the store is asked to clear deleted bytes, which may take long.
+A turn that is running while its session goes is lost and stores nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
+
+from tenuto.errors import Invalid, MasterKeyMissing, Sealed
+from tenuto.model import Erased, Scope
+from tenuto.ports import Clock, Store
+from tenuto.privacy.duties.audit import Act, Audit
+from tenuto.privacy.duties.compacting import Cleared, Compactor
+from tenuto.privacy.duties.receipts import Receipt, Signer, person_digest
+from tenuto.privacy.duties.spoken import Spoken
+from tenuto.privacy.duties.walking import every_session
+
+_log = logging.getLogger(__name__)
+_STEP: Final = 100
+_UNOPENED: Final = "unopened"
+
+# What else knows a person: removes it, and tells how many of what went.
+Elsewhere: TypeAlias = Callable[[Scope], Awaitable[dict[str, int]]]
+Erase: TypeAlias = Callable[[Scope, int], Awaitable[Erased]]
+
+
+class Eraser:
+    """Removes people. `erase` is the sessions room's, so that listeners hear which sessions went."""
+
+    def __init__(
+        self,
+        *,
+        erase: Erase,
+        store: Store,
+        audit: Audit,
+        signer: Signer,
+        clock: Clock,
+        spoken: Spoken,
+        compactor: Compactor,
+        elsewhere: tuple[Elsewhere, ...] = (),
+    ) -> None:
+        self._erase = erase
+        self._store = store
+        self._audit = audit
+        self._signer = signer
+        self._clock = clock
+        self._spoken = spoken
+        self._compactor = compactor
+        self._elsewhere = elsewhere
+
+    async def erase(self, scope: Scope, *, by: str) -> Receipt:
+        """Remove everything of the scope's user on that site; done again it removes what came since.
+
+        Deleted bytes are cleared if something went, now or by a later round of upkeep, as the receipt says.
+
+        Raises:
+            Invalid: the scope names no user, or more than that.
+        """
+        return [receipt async for receipt in self.steps(scope, by=by, patient=False)][-1]
+
+    async def steps(self, scope: Scope, *, by: str, patient: bool = True) -> AsyncIterator[Receipt]:
+        """As `erase`, telling after each step what went so far; the last receipt is signed.
+
+        Who is `patient` has deleted bytes cleared in any case, and waits for it.
+        """
+        if scope.user is None or scope.chat is not None:
+            raise Invalid("erasing takes a user, and no chat")
+        counts: Counter[str] = Counter()
+        receipt = Receipt(
+            id=secrets.token_hex(16),
+            tenant=scope.tenant,
+            site=scope.site,
+            person=person_digest(scope.tenant, scope.user),
+            erased_at=self._clock(),
+            counts={},
+        )
+        more = True
+        while more:
+            gone = await self._erase(scope, _STEP)
+            counts.update(_counted(gone))
+            more = gone.more
+            yield replace(receipt, counts=dict(counts))
+        async for what, many in self._words_elsewhere(scope):
+            counts[what] += many
+            yield replace(receipt, counts=dict(counts))
+        for elsewhere in self._elsewhere:
+            counts.update(await elsewhere(scope))
+        counts["orphans"] += await self._spoken.forget_orphans(scope)
+        receipt = await self._signer.signed(replace(receipt, erased_at=self._clock(), counts=dict(counts)))
+        about = {"receipt": receipt.id, "person": receipt.person, "counts": receipt.counts}
+        await self._audit.note(scope, Act.ERASED, by=by, about=about)
+        compacted, remains = await self._cleared(counts, patient)
+        yield await self._signer.signed(replace(receipt, compacted=compacted, remains=remains))
+
+    async def _cleared(self, counts: Counter[str], patient: bool) -> tuple[Cleared, str]:
+        if patient:
+            return await self._compactor.now()
+        went = any(many for what, many in counts.items() if what != _UNOPENED)
+        return await self._compactor.soon() if went else (Cleared.NOTHING, "")
+
+    async def _words_elsewhere(self, scope: Scope) -> AsyncIterator[tuple[str, int]]:
+        """Take the user's words out of talks that belong to nobody, or to a chat; those that do not open are told."""
+        everybody = Scope(tenant=scope.tenant, site=scope.site)
+        async for session in every_session(self._store, everybody):
+            if session.scope.owner[:1] != ("user",):
+                try:
+                    yield "words", await self._spoken.take_out(everybody, session, scope.user or "")
+                except MasterKeyMissing:
+                    raise
+                except Sealed as closed:
+                    _log.warning("session %s was not looked into: %s", session.id, closed)
+                    yield _UNOPENED, 1
+
+
+def _counted(gone: Erased) -> dict[str, int]:
+    return {
+        "sessions": len(gone.gone),
+        "messages": gone.messages,
+        "traces": gone.traces,
+        "states": gone.states,
+        "quarantined": gone.quarantined,
+    }

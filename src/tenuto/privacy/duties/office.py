@@ -1,0 +1,106 @@
+"""Where people go about private data: to see what a mark stands for, to look through what is stored, to be erased."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from tenuto.errors import Invalid
+from tenuto.model import Scope
+from tenuto.ports import Clock, Store
+from tenuto.privacy.duties.audit import MOST_MARKS, Act, Audit
+from tenuto.privacy.duties.compacting import Compactor
+from tenuto.privacy.duties.erasing import Elsewhere, Erase, Eraser
+from tenuto.privacy.duties.receipts import Receipt, Signer
+from tenuto.privacy.duties.scanning import Report, Scanner, Survey
+from tenuto.privacy.duties.spoken import Spoken
+from tenuto.privacy.screening import Screen
+
+_SPACES: Final = 100
+
+
+class PrivacyOffice:
+    """Reveals, scans, erases. Who may ask is for the doors to know; what was done is noted here."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        screen: Screen,
+        erase: Erase,
+        clock: Clock,
+        elsewhere: tuple[Elsewhere, ...] = (),
+        compactor: Compactor | None = None,
+    ) -> None:
+        self._store = store
+        self._screen = screen
+        self.audit = Audit(state=store, clock=clock)
+        self.signer = Signer(store)
+        self.compactor = compactor or Compactor(store=store, clock=clock)
+        self._scanner = Scanner(store=store, screen=screen)
+        self._eraser = Eraser(
+            erase=erase,
+            store=store,
+            audit=self.audit,
+            signer=self.signer,
+            clock=clock,
+            spoken=Spoken(store=store, screen=screen),
+            compactor=self.compactor,
+            elsewhere=elsewhere,
+        )
+
+    async def reveal(self, scope: Scope, session_id: str, marks: Sequence[str], *, by: str) -> dict[str, str]:
+        """The values behind marks of a session; noted before they are handed out. An unknown mark is left out.
+
+        Raises:
+            SessionNotFound: as everywhere.
+            Invalid: no marks, or too many.
+        """
+        if not 1 <= len(marks) <= MOST_MARKS:
+            raise Invalid(f"name between 1 and {MOST_MARKS} marks, such as [EMAIL_1]")
+        session = await self._store.get(scope, session_id)
+        vault = self._screen.vault
+        known = await vault.values(session) if vault is not None else {}
+        wanted = [mark for mark in dict.fromkeys(marks) if mark in known]
+        if not wanted:
+            return {}
+        await self.audit.note(scope, Act.REVEALED, by=by, about={"session": session_id, "marks": wanted})
+        return {mark: known[mark] for mark in wanted}
+
+    async def scan(self, scope: Scope, *, fix: bool = False, by: str = "") -> AsyncIterator[Report]:
+        """Look through a tenant's site; the same report again and again, as it grows. Mending is noted."""
+        report: Report | None = None
+        async for report in self._scanner.scan(scope, fix=fix):
+            yield report
+        if fix and report is not None:
+            about = {"sessions": report.sessions, "mended": report.mended}
+            await self.audit.note(scope, Act.MENDED, by=by, about=about)
+
+    async def scan_all(self, *, fix: bool = False, by: str = "") -> AsyncIterator[Survey]:
+        """Look through everything stored, one tenant's site after the other, each by its own tenant's policy.
+
+        It looks across all walls, so it is for the operator alone. Mending is noted with each site.
+        """
+        survey = Survey()
+        async for space in self.spaces():
+            before = survey.sessions
+            async for report in self.scan(space, fix=fix, by=by):
+                survey.reports[space] = report
+                survey.sessions = before + report.sessions
+                yield survey
+        yield survey
+
+    async def spaces(self) -> AsyncIterator[Scope]:
+        """Every tenant's site that holds sessions."""
+        last: Scope | None = None
+        while page := await self._store.spaces(last, _SPACES):
+            for last in page:
+                yield last
+
+    async def erase(self, scope: Scope, *, by: str) -> Receipt:
+        """Remove everything of the scope's user on that site."""
+        return await self._eraser.erase(scope, by=by)
+
+    def erasing(self, scope: Scope, *, by: str) -> AsyncIterator[Receipt]:
+        """As `erase`, step by step, waiting for deleted bytes to be cleared; the last receipt is the signed one."""
+        return self._eraser.steps(scope, by=by)

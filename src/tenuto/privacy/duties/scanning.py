@@ -1,0 +1,234 @@
+"""Looking through what is stored for private data, and taking out what the policy does not allow.
+
+Words are counted where they are found, by sink and type. Nothing of them leaves this room.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenuto.errors import MasterKeyMissing, Sealed, SessionNotFound, VersionConflict
+from tenuto.model import Changes, Message, Page, Rewriting, Scope, Session
+from tenuto.model.message import SUMMARY, is_summary
+from tenuto.model.privacy import Mode, Sink
+from tenuto.model.session import MAX_TITLE_CHARACTERS
+from tenuto.model.trace import Trace
+from tenuto.model.values import Json, JsonObject
+from tenuto.ports import Store
+from tenuto.privacy.duties.walking import every_session
+from tenuto.privacy.pages import screened_draft, screened_trace, screened_values
+from tenuto.privacy.screening import Screen
+from tenuto.privacy.sheet import Slot, part_slots, slots
+
+_log = logging.getLogger(__name__)
+_MESSAGES: Final = 200
+_TRACES: Final = 100
+_HEAD: Final = ("context", "attributes", "metadata")
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found so far: how many values of each type in each sink, and how many the policy lets stand.
+
+    Sessions that are `unopened` were tampered with while they were sealed, and nobody can look through them.
+    """
+
+    sessions: int = 0
+    texts: int = 0
+    found: dict[Sink, Counter[str]] = field(default_factory=dict)
+    allowed: frozenset[Sink] = frozenset()
+    mended: int = 0
+    unopened: int = 0
+
+    def add(self, sink: Sink, names: Sequence[str]) -> None:
+        """Count finds."""
+        self.texts += 1
+        if names:
+            self.found.setdefault(sink, Counter()).update(names)
+
+    @property
+    def total(self) -> int:
+        """How many were found."""
+        return sum(sum(names.values()) for names in self.found.values())
+
+    @property
+    def against(self) -> int:
+        """How many stand where the policy does not allow them."""
+        return sum(sum(names.values()) for sink, names in self.found.items() if sink not in self.allowed)
+
+
+@dataclass(slots=True)
+class Survey:
+    """What was found so far everywhere: a report for each tenant's site that was looked through."""
+
+    sessions: int = 0
+    reports: dict[Scope, Report] = field(default_factory=dict)
+
+    @property
+    def texts(self) -> int:
+        """How many were looked through."""
+        return sum(report.texts for report in self.reports.values())
+
+    @property
+    def mended(self) -> int:
+        """How many records were changed."""
+        return sum(report.mended for report in self.reports.values())
+
+    @property
+    def unopened(self) -> int:
+        """How many sessions could not be looked through."""
+        return sum(report.unopened for report in self.reports.values())
+
+    @property
+    def against(self) -> int:
+        """How many stand where the policy of their own tenant does not allow them."""
+        return sum(report.against for report in self.reports.values())
+
+    def found(self, *, against: bool = False) -> dict[Sink, Counter[str]]:
+        """How many of each type in each sink, or of those only that stand against their tenant's policy."""
+        total: dict[Sink, Counter[str]] = {}
+        for report in self.reports.values():
+            for sink, names in report.found.items():
+                if not (against and sink in report.allowed):
+                    total.setdefault(sink, Counter()).update(names)
+        return total
+
+
+class Scanner:
+    """Reads every session of a tenant's site."""
+
+    def __init__(self, *, store: Store, screen: Screen) -> None:
+        self._store = store
+        self._screen = screen
+
+    async def scan(self, scope: Scope, *, fix: bool = False) -> AsyncIterator[Report]:
+        """Look through the site, session by session; the report grows. With `fix`, the policy is applied on the way."""
+        kept = frozenset(sink for sink in Sink if self._screen.mode(sink, scope) is Mode.KEEP)
+        report = Report(allowed=kept)
+        async for session in every_session(self._store, scope):
+            try:
+                await self._session(scope, session, report, fix)
+            except SessionNotFound:
+                continue  # Gone while we were reading.
+            except MasterKeyMissing:
+                raise
+            except Sealed as closed:
+                _log.warning("session %s was not looked through: %s", session.id, closed)
+                report.unopened += 1
+                continue
+            report.sessions += 1
+            yield report
+        if fix and self._screen.vault is not None:
+            await self._screen.vault.forget_orphans(scope)
+        yield report
+
+    async def _session(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
+        await self._look(report, Sink.TITLE, scope, session.title)
+        for what in _HEAD:
+            await self._look(report, Sink.MESSAGE, scope, getattr(session, what))
+        if fix:
+            await self._mend_head(scope, session, report)
+        await self._log(scope, session, report, fix)
+        await self._traces(scope, session, report, fix)
+
+    async def _log(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
+        """From the newest message backwards: a summary stands behind what it covers."""
+        covered = 0
+        before: int | None = None
+        while True:
+            page = await self._store.messages(scope, session.id, Page(limit=_MESSAGES, before=before))
+            for message in page.messages:
+                covered = max(covered, _through(message))
+            mended = [await self._message(scope, session, message, covered, report, fix) for message in page.messages]
+            changed = tuple(message for message in mended if message is not None)
+            if changed:
+                await self._store.rewrite(scope, session.id, Rewriting(messages=changed))
+                report.mended += len(changed)
+            if not page.more_before or not page.messages:
+                return
+            before = page.messages[0].seq
+
+    async def _message(
+        self, scope: Scope, session: Session, message: Message, covered: int, report: Report, fix: bool
+    ) -> Message | None:
+        """Count what is in a message; the message as the policy wants it, where that is another."""
+        past = Sink.PAST if message.seq <= covered else Sink.MESSAGE
+        sink = Sink.SUMMARY if is_summary(message) else past
+        found = [*part_slots(message.parts), *slots([message.metadata, message.extra])]
+        report.add(sink, await self._screen.names(scope, found))
+        if not fix:
+            return None
+        mended = await screened_draft(self._screen, sink, scope, session, message)
+        return mended if mended is not message else None
+
+    async def _traces(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
+        before: int | None = None
+        while True:
+            traces = await self._store.traces(scope, session.id, _TRACES, before)
+            changed: list[Trace] = []
+            for trace in traces:
+                texts: Json = [trace.request, trace.answer, trace.data, [[r.arguments, r.output] for r in trace.tools]]
+                await self._look(report, Sink.TRACE, scope, texts)
+                mended = await screened_trace(self._screen, scope, session, trace) if fix else trace
+                if mended is not trace:
+                    changed.append(mended)
+            if changed:
+                await self._store.rewrite(scope, session.id, Rewriting(traces=tuple(changed)))
+                report.mended += len(changed)
+            if len(traces) < _TRACES:
+                return
+            before = traces[-1].number
+
+    async def _mend_head(self, scope: Scope, session: Session, report: Report) -> None:
+        """Apply the policy to a head; when somebody changes it at the same time, look again."""
+        while True:
+            values = [getattr(session, what) for what in _HEAD]
+            if self._screen.mode(Sink.MESSAGE, scope) is not Mode.KEEP:
+                values = await screened_values(self._screen, Sink.MESSAGE, scope, session, values)
+            changes = _replacing(session, values)
+            title = (await self._screen.texts(Sink.TITLE, scope, session, [Slot(session.title)])).texts[0]
+            if title != session.title:
+                changes = replace(changes, title=title[:MAX_TITLE_CHARACTERS])
+            if changes == Changes(if_version=session.version):
+                return
+            try:
+                await self._store.patch(scope, session.id, changes)
+            except VersionConflict:
+                session = await self._store.get(scope, session.id)
+                continue
+            report.mended += 1
+            return
+
+    async def _look(self, report: Report, sink: Sink, scope: Scope, value: Json) -> None:
+        report.add(sink, await self._screen.names(scope, list(slots(value))))
+
+
+def _replacing(session: Session, values: Sequence[JsonObject]) -> Changes:
+    """What turns a head's values into these."""
+    context, attributes, metadata = values
+    return Changes(
+        context=_patch(session.context, context),
+        attributes=_patch(session.attributes, attributes),
+        metadata=_patch(session.metadata, metadata),
+        if_version=session.version,
+    )
+
+
+def _patch(before: JsonObject, after: JsonObject) -> JsonObject:
+    """What turns one object into the other: a key that is no longer there is removed."""
+    gone: JsonObject = {name: None for name in before if name not in after}
+    return gone | {name: value for name, value in after.items() if before.get(name) != value}
+
+
+def _through(message: Message) -> int:
+    """Up to which message a summary speaks; 0 for anything else."""
+    if not is_summary(message):
+        return 0
+    told = [part.get("through") for part in message.parts if part["type"] == SUMMARY]
+    return max((place for place in told if type(place) is int), default=0)

@@ -1,0 +1,153 @@
+"""What a person said in talks that belong to others: taken out, with what was noted of it, while the talk stays.
+
+Their words go, and from the traces of those turns what was asked and looked up. The answers to them stay, without
+private data; a vault keeps the values whose marks still stand somewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenuto.errors import SessionNotFound
+from tenuto.model import Changes, Message, Page, Rewriting, Role, Scope, Session, text_part
+from tenuto.model.message import is_summary
+from tenuto.model.trace import Trace
+from tenuto.ports import Store
+from tenuto.privacy.screening import Screen
+from tenuto.privacy.sheet import part_slots, refilled, refilled_parts, slots
+
+ERASED: Final = "[ERASED]"
+_MESSAGES: Final = 500
+_TRACES: Final = 100
+_PROFILE: Final = "profile"
+_MARK: Final = re.compile(r"\[([A-Z][A-Z0-9_]{0,40})_[0-9]{1,4}\]")
+
+
+class Spoken:
+    """Takes a speaker out of a session."""
+
+    def __init__(self, *, store: Store, screen: Screen) -> None:
+        self._store = store
+        self._screen = screen
+
+    async def take_out(self, scope: Scope, session: Session, user: str) -> int:
+        """Tells how many messages of the user there were.
+
+        The words go last: by them a run that was cut short is found again.
+        """
+        try:
+            return await self._take_out(scope, session, user)
+        except SessionNotFound:
+            return 0  # Gone while we were reading.
+
+    async def _take_out(self, scope: Scope, session: Session, user: str) -> int:
+        clean = self._cleaning(scope)
+        vault = self._screen.vault
+        marks = await vault.marks(session) if vault is not None else frozenset()
+        turns = await self._asked(scope, session, user)
+        left: list[str] = []
+        said = 0
+        async for page in self._pages(scope, session):
+            said += sum(message.speaker == user for message in page)
+            turns.update(message.turn for message in page if message.speaker == user)
+            left += [text for message in page for text in _texts(_without(message, user, turns, clean))]
+        session = await self._forget_profile(scope, session, user)
+        if not turns:
+            return 0
+        left += await self._traces(scope, session, turns, clean)
+        if vault is not None:
+            await vault.retain(session, [*left, *_head_texts(session)], marks)
+        async for page in self._pages(scope, session):
+            changed = [(message, _without(message, user, turns, clean)) for message in page]
+            messages = tuple(after for before, after in changed if after is not before)
+            if messages:
+                await self._store.rewrite(scope, session.id, Rewriting(messages=messages))
+        return said
+
+    async def forget_orphans(self, scope: Scope) -> int:
+        """Remove values whose session has gone; tells of how many sessions."""
+        return await self._screen.vault.forget_orphans(scope) if self._screen.vault is not None else 0
+
+    async def _asked(self, scope: Scope, session: Session, user: str) -> set[int]:
+        """The turns that the user asked, as far as traces tell: words may have made room for newer ones."""
+        turns: set[int] = set()
+        before: int | None = None
+        while True:
+            traces = await self._store.traces(scope, session.id, _TRACES, before)
+            turns.update(trace.number for trace in traces if trace.speaker == user)
+            if len(traces) < _TRACES:
+                return turns
+            before = traces[-1].number
+
+    async def _forget_profile(self, scope: Scope, session: Session, user: str) -> Session:
+        """What the one who opened the talk told of themselves goes with them."""
+        if session.scope.user != user or _PROFILE not in session.context:
+            return session
+        return await self._store.patch(scope, session.id, Changes(context={_PROFILE: None}))
+
+    async def _traces(self, scope: Scope, session: Session, turns: set[int], clean: Callable[[str], str]) -> list[str]:
+        """Take the user's turns out of the traces; tells what is left in them."""
+        left: list[str] = []
+        before: int | None = None
+        while True:
+            traces = await self._store.traces(scope, session.id, _TRACES, before)
+            changed = tuple(_forgotten(trace, clean) for trace in traces if trace.number in turns)
+            if changed:
+                await self._store.rewrite(scope, session.id, Rewriting(traces=changed))
+            kept = [trace for trace in traces if trace.number not in turns]
+            left += [text for trace in (*changed, *kept) for text in _trace_texts(trace)]
+            if len(traces) < _TRACES:
+                return left
+            before = traces[-1].number
+
+    async def _pages(self, scope: Scope, session: Session) -> AsyncIterator[tuple[Message, ...]]:
+        after = 0
+        while True:
+            page = await self._store.messages(scope, session.id, Page(limit=_MESSAGES, after=after))
+            yield page.messages
+            if not page.more_after or not page.messages:
+                return
+            after = page.messages[-1].seq
+
+    def _cleaning(self, scope: Scope) -> Callable[[str], str]:
+        """What takes private data out of a text, and marks that somebody could still open."""
+        finder = self._screen.policies.finder(scope)
+        return lambda text: finder.redact(_MARK.sub(r"[REDACTED_\1]", text))
+
+
+def _without(message: Message, user: str, turns: set[int], clean: Callable[[str], str]) -> Message:
+    """A message as it shall read: the user's own is its place in the talk and no more. The very same where it stays."""
+    if message.speaker == user:
+        return replace(message, parts=(text_part(ERASED),), speaker=None, tokens=0, metadata={}, extra={})
+    if message.turn not in turns or message.role is Role.USER or is_summary(message):
+        return message
+    rest = [message.metadata, message.extra]
+    before = [slot.text for slot in (*part_slots(message.parts), *slots(rest))]
+    after = [clean(text) for text in before]
+    if after == before:
+        return message
+    texts = iter(after)
+    parts = refilled_parts(message.parts, texts)
+    metadata, extra = refilled(rest, texts)
+    return replace(message, parts=parts, metadata=metadata, extra=extra)
+
+
+def _forgotten(trace: Trace, clean: Callable[[str], str]) -> Trace:
+    return replace(trace, request=ERASED, answer=clean(trace.answer), tools=(), data={}, speaker=None)
+
+
+def _texts(message: Message) -> Iterator[str]:
+    return (slot.text for slot in (*part_slots(message.parts), *slots([message.metadata, message.extra])))
+
+
+def _trace_texts(trace: Trace) -> list[str]:
+    runs = [[run.arguments, run.output] for run in trace.tools]
+    return [slot.text for slot in slots([trace.request, trace.answer, runs, trace.data])]
+
+
+def _head_texts(session: Session) -> list[str]:
+    return [slot.text for slot in slots([session.title, session.context, session.attributes, session.metadata])]

@@ -1,0 +1,137 @@
+"""Presidio's analyzer, asked over HTTP: names and places, which no rule of ours can tell from other words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Final, NoReturn
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from tenuto.errors import InvalidSetting, Unavailable
+from tenuto.model.privacy import Found
+from tenuto.model.scope import Scope
+from tenuto.privacy.rules.span import Type
+
+_WHAT: Final = "outside detector"
+_MOST_BYTES: Final = 1 << 20
+"""An answer has some hundred bytes for each find; more is not an answer."""
+_HALF: Final = re.compile("[\ud800-\udfff]")
+"""Half a surrogate pair cannot be sent."""
+
+# What our own rules see well enough is left to them: the service's phones and cards would only add false ones.
+SEEN_BY_PRESIDIO: Final[Mapping[str, Type]] = MappingProxyType({"PERSON": Type.PERSON, "LOCATION": Type.ADDRESS})
+
+
+class _Entity(msgspec.Struct, frozen=True):
+    """One find as the service tells it; what else it tells is passed over."""
+
+    entity_type: str
+    start: int
+    end: int
+    score: float
+
+
+_ANSWER: Final = msgspec.json.Decoder(list[_Entity])
+
+
+class PresidioService:
+    """A `Detector` that asks a Presidio analyzer. Close it when done.
+
+    `types` says which of its entities count, and as what; others are neither asked for nor taken. Finds it is less
+    sure of than `least_score` are left out. Whoever runs the service can read the texts it is sent.
+
+    Raises:
+        InvalidSetting: the address, a type or the score is none.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: timedelta = timedelta(seconds=2),
+        types: Mapping[str, str] = SEEN_BY_PRESIDIO,
+        least_score: float = 0.5,
+        connections: int = 8,
+    ) -> None:
+        _check(url, types, least_score)
+        self._types = dict(types)
+        self._least_score = least_score
+        self._client = httpx.AsyncClient(
+            base_url=url.rstrip("/") + "/",
+            timeout=timeout.total_seconds(),
+            limits=httpx.Limits(max_connections=connections),
+            # A service inside the house is not asked through a proxy of the outside, nor wherever it sends us.
+            trust_env=False,
+            follow_redirects=False,
+        )
+
+    async def find(self, scope: Scope, text: str, language: str) -> Sequence[Found]:
+        """Ask it. Nothing of the scope is sent.
+
+        Raises:
+            Unavailable: it does not answer, or not as Presidio does.
+        """
+        asking = {
+            "text": _HALF.sub("?", text),
+            "language": language,
+            "entities": list(self._types),
+            "score_threshold": self._least_score,
+        }
+        try:
+            return self._found(await self._asked(msgspec.json.encode(asking)), len(text))
+        # The causes hold what was sent or answered, and go no further.
+        except (httpx.HTTPError, httpx.StreamError):
+            raise Unavailable(_WHAT) from None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise Unavailable(_WHAT, "did not answer as Presidio does") from None
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._client.aclose()
+
+    async def _asked(self, body: bytes) -> bytes:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        async with self._client.stream("POST", "analyze", content=body, headers=headers) as response:
+            if response.status_code != httpx.codes.OK:
+                _unusable(f"answered with the status {response.status_code}")
+            answer = bytearray()
+            async for some in response.aiter_bytes():
+                answer += some
+                if len(answer) > _MOST_BYTES:
+                    _unusable("answered with too much")
+            return bytes(answer)
+
+    def _found(self, answer: bytes, length: int) -> list[Found]:
+        entities = _ANSWER.decode(answer)
+        # One place outside the text means that it counts in other units than we do, so none of them can be trusted.
+        if not all(0 <= entity.start < entity.end <= length for entity in entities):
+            _unusable("answered with places outside the text")
+        return [
+            Found(start=one.start, end=one.end, type=kind, rule=f"PRESIDIO_{one.entity_type}", name=kind)
+            for one in entities
+            if (kind := self._types.get(one.entity_type)) is not None and one.score >= self._least_score
+        ]
+
+
+def _unusable(why: str) -> NoReturn:
+    raise Unavailable(_WHAT, why)
+
+
+def _check(url: str, types: Mapping[str, str], least_score: float) -> None:
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
+        sound = sound and (parts.port is None or parts.port > 0)
+    except ValueError:
+        sound = False
+    if not sound:
+        raise InvalidSetting("privacy_detector", "is no address like http://127.0.0.1:5002")
+    if not types or any(kind not in Type.__members__ for kind in types.values()):
+        raise InvalidSetting("privacy_detector_types", f"names no type of ours; there are {', '.join(Type)}")
+    if not 0 <= least_score <= 1:
+        raise InvalidSetting("privacy_detector_score", "lies between 0 and 1")

@@ -1,0 +1,76 @@
+"""Messages, heads and traces as a sink may have them, with a note of what was taken out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from tenuto.model import Draft, Scope, Session
+from tenuto.model.privacy import Mode, Sink
+from tenuto.model.trace import Trace
+from tenuto.model.values import Json, JsonObject
+from tenuto.privacy.screening import Screen
+from tenuto.privacy.sheet import part_slots, refilled, refilled_parts, slots
+
+# The note in a message's metadata: how many values of each name are marks now.
+REDACTED: Final = "redacted"
+_Words = TypeVar("_Words", bound=Draft)
+
+
+async def screened_draft(screen: Screen, sink: Sink, scope: Scope, session: Session | None, draft: _Words) -> _Words:
+    """A message as the sink may have it; the very same where nothing was found."""
+    rest: list[Json] = [draft.metadata, draft.extra]
+    found = [*part_slots(draft.parts), *slots(rest)]
+    sheet = await screen.texts(sink, scope, session, found)
+    if not sheet.changes(found):
+        return draft
+    texts = iter(sheet.texts)
+    parts = refilled_parts(draft.parts, texts)
+    metadata, extra = refilled(rest, texts)
+    return replace(draft, parts=parts, metadata=_noted(metadata, sheet.taken), extra=extra)
+
+
+async def screened_values(
+    screen: Screen, sink: Sink, scope: Scope, session: Session | None, values: Sequence[JsonObject]
+) -> list[JsonObject]:
+    """JSON objects as the sink may have them."""
+    after, _ = await _screened(screen, sink, scope, session, values)
+    return after
+
+
+async def screened_trace(screen: Screen, scope: Scope, session: Session, trace: Trace) -> Trace:
+    """A trace as it may be stored."""
+    if screen.mode(Sink.TRACE, scope) is Mode.KEEP:
+        return trace
+    runs = [[run.arguments, run.output] for run in trace.tools]
+    before: list[Json] = [trace.request, trace.answer, runs, trace.data]
+    after, taken = await _screened(screen, Sink.TRACE, scope, session, before)
+    if not taken:
+        return trace
+    request, answer, changed, data = after
+    tools = tuple(
+        replace(run, arguments=arguments, output=output)
+        for run, (arguments, output) in zip(trace.tools, changed, strict=True)
+    )
+    return replace(trace, request=request, answer=answer, tools=tools, data=data, redacted=dict(taken))
+
+
+async def _screened(
+    screen: Screen, sink: Sink, scope: Scope, session: Session | None, values: Sequence[Json]
+) -> tuple[list[Json], Mapping[str, int]]:
+    found = list(slots(values))
+    sheet = await screen.texts(sink, scope, session, found)
+    if not sheet.changes(found):
+        return list(values), {}
+    return refilled(values, iter(sheet.texts)), sheet.taken
+
+
+def _noted(metadata: JsonObject, taken: Mapping[str, int]) -> JsonObject:
+    if not taken:
+        return metadata
+    earlier = metadata.get(REDACTED)
+    known = {name: many for name, many in earlier.items() if type(many) is int} if isinstance(earlier, dict) else {}
+    return {**metadata, REDACTED: dict(Counter(known) + Counter(taken))}

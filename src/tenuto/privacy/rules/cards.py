@@ -1,0 +1,119 @@
+"""Payment cards: issuer's prefix, length, and the Luhn digit."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tenuto.privacy.rules.digits import Run, evenly
+from tenuto.privacy.rules.labels import Label
+from tenuto.privacy.rules.span import Rule
+
+# Issuer ranges and the lengths they give out.
+_ISSUERS: Final = re.compile(
+    r"""4(?:\d{12}|\d{15}|\d{18})                                              # Visa
+    |(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}          # Mastercard
+    |3[47]\d{13}                                                               # American Express
+    |(?:6011|64[4-9]\d|65\d\d)\d{12,15}                                        # Discover
+    |(?:30[0-5]|309|36\d|3[89]\d)\d{11}(?:\d{2,5})?                            # Diners
+    |35(?:2[89]|[3-8]\d)\d{12,15}|(?:2131|1800)\d{11}                          # JCB
+    |(?:62|81)\d{14,17}                                                        # UnionPay
+    |35\d{14}|0604\d{8,15}                                                     # older ranges
+    |220[0-4]\d{12,15}|9792\d{12}|(?:60|82|508)\d{13,14}                       # Mir, Troy, RuPay
+    |(?:95|94|90|88|87|68|69|45|43|40|10|20|62|6[0-9])\d{14,17}                # bank cards issued in China
+    |(?:5[0678]|6\d)\d{10,17}                                                  # Maestro""",
+    re.VERBOSE,
+)
+_BANK: Final = re.compile(r"(?:62|81|9[045]|8[78]|10|20|5[0678]|6[0-9])")
+_CREDIT: Final = re.compile(r"6011|64[4-9]|65")
+# How people group them: 4-4-4-4(-3), 4-6-5, 4-6-4, 6-13, 6-10, one piece, digit by digit, two halves.
+_SHAPES: Final = re.compile(
+    rb"\x04{4}[\x01-\x03]?|\x04\x06[\x04\x05]|\x06[\x0a\x0d]|\x04{3}[\x01-\x03]|[\x0c-\x13]|(?<!\x01)\x01{12,19}(?!\x01)|\x08\x08"
+    rb"|\x04[\x0c\x0f]|\x0c\x04|\x04\x04\x08|\x08\x04\x04|\x04\x08\x04|\x05\x05\x05|\x04\x04\x05\x02"
+)
+_WORDLESS: Final = re.compile(rb"\x04{4}\x03?|\x04\x06[\x04\x05]|\x06[\x0a\x0d]|\x08\x08")
+_NETWORKS: Final = re.compile(
+    r"""4(?:\d{15}|\d{18})|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}|3[47]\d{13}
+    |(?:6011|64[4-9]\d|65\d\d|35(?:2[89]|[3-8]\d))\d{12}|(?:30[0-5]|309|36\d|3[89]\d)\d{11}|(?:62|81)\d{14,17}
+    |(?:6759|6763|5018|5020|5038|6304)\d{12}""",
+    re.VERBOSE,
+)
+_FOURS: Final = b"\x04\x04\x04\x04"
+_DOUBLED: Final = str.maketrans("0123456789", "0246813579")
+
+
+_CARD_WORDS: Final = ("card", "cardno", "visa", "mastercard", "amex", "unionpay", "jcb")
+
+
+def passes_luhn(digits: str) -> bool:
+    """Whether the last digit is the one that Luhn's rule asks for."""
+    doubled = digits[-2::-2].translate(_DOUBLED)
+    return (sum(map(int, digits[-1::-2])) + sum(map(int, doubled))) % 10 == 0
+
+
+def find_cards(run: Run) -> list[tuple[int, int, Rule]]:
+    """Cards in `run` as (first group, last group, rule)."""
+    found = []
+    at = 0
+    while match := _SHAPES.search(run.shape, at):
+        first, last = match.start(), match.end() - 1
+        at = first + 1
+        for end in (last, last - 1) if last - first == 4 else (last,):
+            # What follows four fours may be the rest of a long number, or the month it expires.
+            rule = (
+                _judge(run, first, end) if run.free(first, end) and run.stands_alone(first, end, *_CARD_WORDS) else None
+            )
+            if rule is not None:
+                found.append((first, end, rule))
+                at = end + 1
+                break
+    return found
+
+
+def _judge(run: Run, first: int, last: int) -> Rule | None:
+    digits = run.digits(first, last)
+    if _ISSUERS.fullmatch(digits) is None or len(set(digits)) < 2 or not evenly(run.between(first, last)):
+        return None
+    sound = passes_luhn(digits)
+    if not sound and run.shape[first : last + 1] != _FOURS:
+        return None
+    named = _is_named(run, first, last)
+    if sound:
+        context = run.context(first)
+        known = named or _is_card_like(run, first, last, digits)
+        if not known or (first == last and context.close and context.label is Label.OTHER):
+            return None
+    elif not named and not _says_nothing_else(run.view.text, run.starts[first], run.ends[last]):
+        return None
+    return Rule.BANK_CARD if _BANK.match(digits) and not _CREDIT.match(digits) else Rule.CC
+
+
+def _is_named(run: Run, first: int, last: int) -> bool:
+    """Whether the text says that it is a card."""
+    label = run.context(first).label
+    return label is Label.CARD or (label in (Label.NUMBER, Label.CALL, None) and run.is_near(first, last, Label.CARD))
+
+
+def _is_card_like(run: Run, first: int, last: int, digits: str) -> bool:
+    """Without a word that says card: a network everybody knows, in its length, and no row of a table."""
+    if first == last or run.shape[first] == 1:
+        return _NETWORKS.fullmatch(digits) is not None
+    return (
+        _WORDLESS.fullmatch(run.shape, first, last + 1) is not None
+        and not _in_table(run, first, last)
+        and (_NETWORKS.fullmatch(digits) is not None)
+    )
+
+
+def _in_table(run: Run, first: int, last: int) -> bool:
+    """Whether the groups go on to either side, set apart in the same way."""
+    gap = run.between(first, first + 1)[0]
+    left = first > 0 and run.between(first - 1, first)[0] == gap
+    right = last + 1 < len(run.shape) and run.between(last, last + 1)[0] == gap and run.shape[last + 1] == 4
+    return left or right
+
+
+def _says_nothing_else(text: str, start: int, end: int) -> bool:
+    """Whether the number stands all by itself, as in a form's field."""
+    around = text[max(0, start - 48) : start] + text[end : end + 48]
+    return not any(char.isalnum() for char in around)

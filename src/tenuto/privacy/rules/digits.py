@@ -1,0 +1,179 @@
+"""Runs of digits: one candidate each, split into groups, whatever stands between the groups."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final
+
+from tenuto.privacy.rules.folding import Folded
+from tenuto.privacy.rules.labels import REACH, Context, Label, before, near
+
+LEAST: Final = 7
+"""Fewer digits than this are nobody's number."""
+
+# What may stand between two groups of a run; any single character of a stretch may.
+_GAP: Final = re.compile(r"[ \t.()/-]{2,3}|[ \t-]{0,2}\n[ \t]?")
+# Digits and whatever may stand between them, long enough to hold a run.
+_STRETCH: Final = re.compile(r"[0-9][0-9 \t\n.()/-]{5,}[0-9]")
+# Dates, with or without their hour, and decimals that are no 555.0187: nearly every number of a log is one.
+_PLAIN: Final = re.compile(
+    r"(?:19|20)[0-9]{2}([-/.])[0-9]{1,2}\1[0-9]{1,2}(?: [0-9]{1,2})?"
+    r"|(?![0-9]{3}\.[0-9]{4}$)(?:[0-9]{1,2}|[1-9][0-9]{2,4})\.[0-9]+"
+)
+_DOTTED: Final = re.compile(rb"00\.00+\.0")
+_WORD: Final = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z]+\Z")
+_GROUP: Final = re.compile("[0-9]+")
+_SAME: Final = bytes(range(256))
+_ENOUGH: Final = b"0" * LEAST
+_CURRENCY: Final = frozenset("$€£¥￥₩")
+# Another number beyond a slash, as long as this one: two of them are written 512-33-4455/431-66-2290.
+_TWIN_BEFORE: Final = re.compile(r"(?:[0-9]{8}|[0-9][ -][0-9]{3})[0-9][Xx]?/\Z")
+_TWIN_AFTER: Final = re.compile(r"/(?:[0-9]{9}|[0-9]{3,4}[ -][0-9])")
+
+
+class Run:
+    """Digits that belong together by their looks, in groups, with what stands between them."""
+
+    __slots__ = ("_context", "_near", "ends", "shape", "starts", "taken", "view")
+
+    def __init__(self, view: Folded, starts: list[int], ends: list[int]) -> None:
+        self.view = view
+        self.starts = starts
+        self.ends = ends
+        self.shape = bytes([min(last - first, 255) for first, last in zip(starts, ends, strict=True)])
+        """The length of every group: what number plans look like."""
+        self.taken = bytearray(len(self.starts))
+        self._context: Context | None = None
+        self._near: tuple[frozenset[Label], frozenset[Label]] | None = None
+
+    def digits(self, first: int, last: int) -> str:
+        """The digits of the groups `first` to `last`, both included."""
+        if first == last:
+            return self.view.ascii[self.starts[first] : self.ends[first]]
+        return "".join([self.view.ascii[self.starts[i] : self.ends[i]] for i in range(first, last + 1)])
+
+    def between(self, first: int, last: int) -> list[str]:
+        """What stands between the groups `first` to `last`."""
+        return [self.view.ascii[self.ends[i] : self.starts[i + 1]] for i in range(first, last)]
+
+    def free(self, first: int, last: int) -> bool:
+        """Whether no span has any of these groups yet."""
+        return not any(self.taken[first : last + 1])
+
+    def take(self, first: int, last: int) -> None:
+        """Mark these groups as part of a span."""
+        for i in range(first, last + 1):
+            self.taken[i] = 1
+
+    def context(self, first: int) -> Context:
+        """The label before group `first`. No word stands inside a run, so the one before it is looked for once."""
+        if self._context is None:
+            self._context = before(self.view.text, self.starts[0])
+        if first == 0:
+            return self._context
+        return Context(self._context.label if self.starts[first] - self.starts[0] < REACH // 2 else None, False)
+
+    def is_near(self, first: int, last: int, label: Label) -> bool:
+        """Whether `label` stands within reach of the groups, on either side."""
+        if self._near is None:
+            self._near = near(self.view.text, self.starts[0], self.ends[-1])
+        left, right = self._near
+        return (label in left and self.starts[first] - self.starts[0] < REACH) or (
+            label in right and self.ends[-1] - self.ends[last] < REACH
+        )
+
+    def stands_alone(self, first: int, last: int, *words: str) -> bool:
+        """Whether the groups are a word of their own: not the tail of an id, a decimal, a price or a path."""
+        return self.free_left(self.starts[first], *words) and self.free_right(self.ends[last])
+
+    def free_left(self, start: int, *words: str) -> bool:
+        """Whether a number may begin at `start`, perhaps glued to one of `words`: `SSN512-33-4455`."""
+        text = self.view.ascii
+        if words and text[start - 1 : start].isalpha():
+            word = _WORD.search(text, max(0, start - 16), start)
+            return word is not None and word[0].lower() in words
+        start = len(text[max(0, start - 8) : start].rstrip("*")) + max(0, start - 8)
+        before = text[start - 1 : start]
+        if before.isalnum() or before == "_" or self.view.text[start - 1 : start] in _CURRENCY:
+            return False
+        if before == "/" and _TWIN_BEFORE.search(text, max(0, start - 16), start):
+            return True
+        return not (before and before in "-./:=&%~^\\" and self._joins(before, text[max(0, start - 2) : start - 1]))
+
+    @staticmethod
+    def _joins(mark: str, further: str) -> bool:
+        if mark in "%~^\\":
+            return True
+        if mark == ":":
+            return further.isdigit()
+        return mark not in "=&" and (further.isalnum() or (mark == "." and not further.strip()) or further in "-_")
+
+    def free_right(self, end: int) -> bool:
+        """Whether a number may end at `end`."""
+        text = self.view.ascii
+        if text[end : end + 1] == "*":
+            # Bold in Markdown, unless the number goes on behind the stars: 138****8000.
+            return not text[end : end + 8].lstrip("*")[:1].isalnum()
+        after, further = text[end : end + 1], text[end + 1 : end + 2]
+        if after.isalnum() or (after and after in "_%~^\\"):
+            return False
+        if after == "-":
+            return not further.isalnum()
+        if after == ":":
+            return not further.isdigit() or end - self.starts[bisect_left(self.ends, end)] > 2
+        return not (after and after in "./" and further.isdigit()) or _TWIN_AFTER.match(text, end) is not None
+
+
+def has_digits(view: Folded) -> bool:
+    """Whether seven digits stand together, counting out what may stand between them."""
+    return view.digits.count(b"0") >= LEAST and _ENOUGH in view.digits.translate(_SAME, b" \t\n.()/-")
+
+
+def has_numbers(view: Folded) -> bool:
+    """Whether they do when dates and decimals are counted out: logs and tables have little else."""
+    digits = view.digits.replace(b"0000-00-00", b"|")
+    if _ENOUGH in digits.translate(_SAME, b" \t\n()/-"):
+        return True
+    # With dots: 555.0187, or two of them with digits between, as no decimal has them.
+    dotted = b"000.0000" in digits or (b".." in digits.translate(None, b"0") and _DOTTED.search(digits) is not None)
+    return dotted and _ENOUGH in digits.translate(_SAME, b" \t\n.()/-")
+
+
+def runs(view: Folded) -> Iterator[Run]:
+    """Every run with at least seven digits."""
+    for stretch in _STRETCH.finditer(view.ascii):
+        start, end = stretch.span()
+        if not _PLAIN.fullmatch(view.ascii, start, end):
+            yield from _in_stretch(view, start, end)
+
+
+def _in_stretch(view: Folded, start: int, end: int) -> Iterator[Run]:
+    text = view.ascii
+    if text[start:end].isdigit():
+        yield Run(view, [start], [end])
+        return
+    starts: list[int] = []
+    ends: list[int] = []
+    for group in _GROUP.finditer(text, start, end):
+        first, last = group.span()
+        if ends and first - ends[-1] > 1 and not _GAP.fullmatch(text, ends[-1], first):
+            if ends[-1] - starts[0] >= LEAST:
+                yield from _long_enough(Run(view, starts, ends))
+            starts, ends = [], []
+        starts.append(first)
+        ends.append(last)
+    if ends[-1] - starts[0] >= LEAST:
+        yield from _long_enough(Run(view, starts, ends))
+
+
+def _long_enough(run: Run) -> Iterator[Run]:
+    if sum(run.shape) >= LEAST:
+        yield run
+
+
+def evenly(between: list[str]) -> bool:
+    """Whether the groups are set apart in one way; one of the gaps may be a line break."""
+    kinds = {gap for gap in between if "\n" not in gap}
+    return len(kinds) <= 1 and sum("\n" in gap for gap in between) <= 1 and all(len(gap) == 1 for gap in kinds)

@@ -1,0 +1,171 @@
+"""A text made plain without moving anything: the detector's view of it.
+
+People write digits full-width, dashes in ten kinds and spaces in fifteen, and text that was copied carries characters
+nobody sees. `fold` maps each to its ASCII twin, one code point for one code point, so that offsets stay those of the
+source. Only characters without any width are taken out, and then a map leads back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+_ZEROS: Final = (
+    *(0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0B66, 0x0BE6, 0x0C66, 0x0CE6, 0x0D66),
+    *(0x0E50, 0x0ED0, 0x0F20, 0x1040, 0x17E0, 0x1810, 0x1D7CE, 0x1D7D8, 0x1D7E2, 0x1D7EC, 0x1D7F6),
+)
+_SPACES: Final = (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)
+_DASHES: Final = (*range(0x2010, 0x2016), 0x2043, 0x2212, 0xFE58, 0xFE63, 0x30FC, 0x2E3A)
+_UNSEEN: Final = "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufe00-\ufe0f\ufeff"
+
+_FOLDS: Final[dict[int, int]] = {
+    **{0xFF01 + i: 0x21 + i for i in range(94)},
+    **{zero + i: 0x30 + i for zero in _ZEROS for i in range(10)},
+    **dict.fromkeys(_SPACES, ord(" ")),
+    **dict.fromkeys(_DASHES, ord("-")),
+    **dict.fromkeys((0x85, 0x2028, 0x2029), ord("\n")),
+    0xB7: ord("."),
+}
+# The long vowel mark of katakana is a dash between digits only: パスワード must stay a word.
+_LONG_VOWEL: Final = re.compile("(?<=[0-9])\u30fc(?=[0-9])")
+# Full-width punctuation stands in nearly every Chinese sentence; the cheap `replace` deals with it, and `translate`
+# (a hundred times dearer) only runs where letters, digits or odd dashes and spaces need it.
+_COMMON: Final = tuple((chr(wide), chr(_FOLDS[wide])) for wide in map(ord, "：（）"))
+_PUNCTUATION: Final = frozenset("：（），！？；、")
+
+
+def _ranges(points: list[int]) -> str:
+    """A character class body: neighbours become ranges, which the engine tests faster."""
+    parts: list[str] = []
+    start = previous = points[0]
+    for point in [*points[1:], -1]:
+        if point != previous + 1:
+            parts.append(f"{re.escape(chr(start))}-{re.escape(chr(previous))}")
+            start = point
+        previous = point
+    return "".join(parts)
+
+
+del _FOLDS[0x30FC]
+_ODD: Final = re.compile(f"[{_ranges(sorted(p for p in _FOLDS if chr(p) not in _PUNCTUATION))}]")
+INVISIBLE: Final = re.compile(f"[{_UNSEEN}\U000e0000-\U000e007f]")
+# Single characters: one look finds them all, and few texts have one by chance.
+_SIGN_CHARACTERS: Final = "密令钥鑰授账パ暗トキシ비암토키시패Пп照旅여"
+_SIGNS: Final = re.compile(f"[{_SIGN_CHARACTERS}]")
+_LONG_VOWEL_MARK: Final = "\u30fc"
+# Said by what it is not: the engine looks such a class up in a table, as long as no character beyond the first plane
+# is in it. Those are strange, all of them, and looked at more closely then.
+_PLAIN: Final = [
+    point
+    for point in range(0x10000)
+    if (point not in _FOLDS or chr(point) in _PUNCTUATION) and not INVISIBLE.match(chr(point))
+]
+_STRANGE: Final = re.compile(f"[^{_ranges(_PLAIN)}]")
+# Most texts have neither a strange character, nor a sign, nor a long vowel: one search says so.
+_NOTABLE: Final = re.compile(f"[^{_ranges([p for p in _PLAIN if chr(p) not in _SIGN_CHARACTERS + _LONG_VOWEL_MARK])}]")
+
+
+def fold(text: str) -> str:
+    """`text` with every odd digit, letter, space and dash as its ASCII twin, of the same length."""
+    if _ODD.search(text):
+        text = text.translate(_FOLDS)
+    return _fold_common(text)
+
+
+def _fold_common(text: str) -> str:
+    text = _fold_punctuation(text)
+    return _LONG_VOWEL.sub("-", text) if _LONG_VOWEL_MARK in text else text
+
+
+def _fold_punctuation(text: str) -> str:
+    for wide, plain in _COMMON:
+        text = text.replace(wide, plain)
+    return text
+
+
+_DIGITS: Final = bytes(ord("0") if 0x30 <= byte <= 0x39 else byte for byte in range(256))
+
+_WORDS: Final = bytes(
+    ord("a") if (byte < 128 and chr(byte).isalnum()) or chr(byte) in "_-" else ord(" ") for byte in range(256)
+)
+
+
+# Stems that several families ask for. In the ASCII view a letter beyond it is a question mark.
+_STEMS: Final = (
+    *("pass", "pw", "kennwort", "cre", "token", "key", "basic", "bearer", "auth"),
+    *("identified by", "log", "zugang", "dot"),
+)
+_MORE_STEMS: Final = (*_STEMS, "schl?ssel", "contrase?a")
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+def _stems_of(lower: str, stems: Iterable[str], among: frozenset[str] | None) -> frozenset[str]:
+    asked = stems if among is None else among.intersection(stems)
+    return frozenset([stem for stem in asked if stem in lower])
+
+
+class Folded:
+    """A text in the shapes the rules read, all of one length, and what the gates ask about it.
+
+    Nearly every text is asked for all of it, so it is made at once.
+    """
+
+    __slots__ = ("_kept", "_strange", "ascii", "bytes", "digits", "lower", "signed", "source", "stems", "text", "words")
+
+    def __init__(self, text: str, among: frozenset[str] | None = None) -> None:
+        """Of a part, `among` says which stems the whole has: it can have no others."""
+        self.source = text
+        self._kept: list[int] | None = None
+        self._strange = False
+        """Whether a part of the text might be folded in another way than the whole is."""
+        self.signed = False
+        """Whether a character occurs that names of secrets and papers have in Chinese, Japanese and Korean."""
+        if not text.isascii():
+            text = self._plain(text)
+        plain = text.isascii()
+        self.text = text
+        self.bytes = text.encode("ascii", "replace")
+        """Every code point beyond ASCII has become one `?`."""
+        self.ascii = text if plain else self.bytes.decode("ascii")
+        self.lower = self.ascii.lower()
+        self.digits = self.bytes.translate(_DIGITS)
+        """The text with a zero for every digit."""
+        self.words = self.bytes.translate(_WORDS)
+        """The text with an `a` for every letter, digit, dash and underscore, and a space for all else."""
+        self.stems = _stems_of(self.lower, _STEMS if plain else _MORE_STEMS, among) if b"aa" in self.words else _NONE
+        """The stems that occur, in any case: names of secrets, words of headers. Most texts have none."""
+
+    def _plain(self, text: str) -> str:
+        if not _NOTABLE.search(text):
+            return _fold_punctuation(text)
+        self.signed = _SIGNS.search(text) is not None
+        self._strange = _LONG_VOWEL_MARK in text
+        if not _STRANGE.search(text):
+            return _fold_common(text)
+        self._strange = True
+        if INVISIBLE.search(text):
+            self._kept = [i for i, char in enumerate(text) if not INVISIBLE.match(char)]
+            text = "".join([text[i] for i in self._kept])
+        return fold(text)
+
+    def part(self, start: int, end: int) -> Folded:
+        """What `[start, end)` of the source looks like when it stands alone. Mostly that is cut out and not made."""
+        if self._strange:
+            return Folded(self.source[start:end], self.stems)
+        part = Folded.__new__(Folded)
+        part._kept, part._strange, part.source = None, False, self.source[start:end]
+        text = self.text[start:end]
+        plain = self.text is self.ascii or text.isascii()
+        part.bytes, part.ascii = self.bytes[start:end], text if plain else self.ascii[start:end]
+        part.text, part.lower = text, self.lower[start:end]
+        part.digits, part.words = self.digits[start:end], self.words[start:end]
+        part.stems = _stems_of(part.lower, _STEMS if plain else _MORE_STEMS, self.stems) if self.stems else _NONE
+        part.signed = self.signed and not plain and _SIGNS.search(text) is not None
+        return part
+
+    def back(self, start: int, end: int) -> tuple[int, int]:
+        """The place in the source of `[start, end)` here."""
+        if self._kept is None:
+            return start, end
+        return self._kept[start], self._kept[end - 1] + 1

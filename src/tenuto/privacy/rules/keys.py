@@ -1,0 +1,184 @@
+"""Keys that give themselves away: a provider's prefix, a signed token, a webhook's path, a private-key block."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from tenuto.privacy.rules.folding import Folded
+from tenuto.privacy.rules.providers import BY_HEAD, KEY_WORDS, NAMES, SHAPES
+from tenuto.privacy.rules.span import Rule
+
+_LEAST: Final = 16
+_WORD: Final = b"a" * _LEAST
+_ENDS: Final = re.compile(r"[^A-Za-z0-9_./+=:~%?&$-]")
+BLOCK: Final = "-----BEGIN "
+LONGEST_BLOCK: Final = 8192
+
+_HEAD: Final = re.compile("(?<![A-Za-z0-9])[A-Za-z0-9]{2}|(?<![A-Za-z0-9])1/")
+_MIXED: Final = re.compile("[0-9]|[a-z][A-Z]")
+_RANDOM_PART: Final = re.compile("(?=[A-Za-z]*[0-9]|[A-Za-z]*[a-z][A-Z])[A-Za-z0-9]{8,}|[A-Z]{12,}")
+_BOT: Final = re.compile(r"(?<=/bot)[0-9]{8,10}:[A-Za-z0-9_-]{35}")
+_JWT: Final = re.compile(r"(?<![A-Za-z0-9_])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,3}")
+_WEBHOOK: Final = re.compile(
+    r"""(?:https?://)?(?:
+        hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{10,}
+        |(?:[a-z]+\.)?discord(?:app)?\.com/api/webhooks/[0-9]{6,}/[A-Za-z0-9_-]{8,}
+        |open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/(?:v2/)?hook/[A-Za-z0-9-]{8,}
+        |oapi\.dingtalk\.com/robot/send\?access_token=[A-Za-z0-9]{8,}
+        |qyapi\.weixin\.qq\.com/cgi-bin/webhook/send\?key=[A-Za-z0-9-]{8,}
+        |[a-z0-9.-]{1,60}office\.com/webhook(?:b2)?/[A-Za-z0-9@/_-]{16,}
+        |hooks\.zapier\.com/hooks/catch/[0-9]{3,}/[A-Za-z0-9]{3,}/?
+        |maker\.ifttt\.com/trigger/[A-Za-z0-9_-]{1,40}/with/key/[A-Za-z0-9_-]{8,}
+        |hook\.[a-z0-9.]{1,12}make\.com/[a-z0-9]{16,}
+        |chat\.googleapis\.com/v1/spaces/[A-Za-z0-9_-]{6,}/messages\?key=[A-Za-z0-9_%&=-]{20,}
+        |[a-z0-9.-]{1,60}logic\.azure\.com(?::443)?/workflows/[A-Za-z0-9/_?&=.%-]{32,}
+        |[a-z0-9.-]{4,60}/hooks/[a-z0-9]{26}(?![A-Za-z0-9])
+        |[a-z0-9.-]{1,60}hooks\.(?:n8n\.cloud|pipedream\.net)/[A-Za-z0-9/_-]{16,}
+    )""",
+    re.VERBOSE,
+)
+# Keys of providers that we have never heard of: they name themselves, or the sentence does.
+_CHUNK: Final = re.compile("[A-Za-z0-9_+/~%-]{16,512}={0,2}")
+_PARTS: Final = re.compile("[_-]")
+_SCRAMBLED: Final = 16
+_HEXADECIMAL: Final = re.compile("[0-9a-f]+|[0-9A-F]+")
+_CHANGE: Final = re.compile("(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[0-9]|(?<=[0-9])[A-Za-z]")
+_SAYS_KEY: Final = re.compile(r"(?:[a-z0-9]{1,12}[_-]){0,3}(?:secret|token|key|apikey|api|pat|sk|rw|priv|auth)[_-]")
+_ASSIGNED: Final = re.compile(r"(?<![a-z])(?:ak|sk|sas|sig)[ ]?[:=][ ]?[\"']?\Z")
+_CALLED_WITHIN: Final = 32
+_CALLED: Final = re.compile(
+    rf"(?<![a-z])(?:{'|'.join(KEY_WORDS)}|{'|'.join(NAMES)})s?[\s:=#\"'`(is,-]{{0,6}}\Z"
+    r"|(?:密钥|秘钥|密鑰|令牌|私钥|凭证|トークン|キー|키|토큰)[\s:=是为は는은\"'`]{0,4}\Z"
+)
+_CALLED_OTHERWISE: Final = re.compile(
+    r"public|idempotency|cache|primary|foreign|partition|sort|redis|s3|object|commit|hash|sha|etag|integrity|checksum|digest"
+    r"|trace|request|公钥|公開|공개"
+)
+_OFFICE: Final = 192
+_WEBHOOK_SIGNS: Final = ("hook", "robot/send", "ifttt", "googleapis.com/v1/spaces", "logic.azure")
+_BLOCK_BEGIN: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?)-----")
+_BLOCK_LINES: Final = re.compile(r"(?:[\s\\nr]{0,4}[A-Za-z0-9+/=]{16,})*(?:\s[A-Za-z0-9+/=]{1,15}(?=\s|$))?")
+_PLACEHOLDER: Final = re.compile(
+    r"your|placeholder|insert|replace|example[_-]|[_-]here|redacted|x{5,}|\.\.\.|\*{3}|dummy|sample[_-]|<|\{|todo|changeme",
+    re.IGNORECASE,
+)
+
+
+class Block(NamedTuple):
+    """A private-key block's place, and whether its END is there."""
+
+    start: int
+    end: int
+    complete: bool
+
+
+def find_blocks(view: Folded) -> Iterator[tuple[int, int]]:
+    """Private-key blocks from BEGIN to END; without an END, as far as the lines look like a key."""
+    at = view.ascii.find(BLOCK)
+    while at >= 0:
+        block = read_block(view.ascii, at)
+        if block is not None:
+            yield block.start, block.end
+        at = view.ascii.find(BLOCK, at + len(BLOCK) if block is None else block.end)
+
+
+def read_block(text: str, start: int) -> Block | None:
+    """The block whose BEGIN stands at `start`. A plain search for its END costs a hundredth of a pattern's."""
+    begin = _BLOCK_BEGIN.match(text, start)
+    if begin is None:
+        return None
+    last = f"-----END {begin[1]}-----"
+    end = text.find(last, begin.end(), begin.end() + LONGEST_BLOCK + len(last))
+    if end >= 0:
+        return Block(start, end + len(last), True)
+    lines = _BLOCK_LINES.match(text, begin.end())
+    return Block(start, begin.end() if lines is None else lines.end(), False)
+
+
+def has_long_words(view: Folded) -> bool:
+    """Whether sixteen characters of a key stand together."""
+    return _WORD in view.words
+
+
+def find_keys(view: Folded) -> Iterator[tuple[int, int, Rule]]:
+    """Keys, signed tokens and webhooks in the long words of the text."""
+    long_words = view.words
+    at = long_words.find(_WORD)
+    while at >= 0:
+        stop = _ENDS.search(view.ascii, at)
+        end = stop.start() if stop else len(long_words)
+        start = at
+        while start > 0 and at - start < 512 and not _ENDS.match(view.ascii, start - 1):
+            start -= 1
+        yield from _in_word(view, start, end)
+        at = long_words.find(_WORD, end)
+
+
+def _in_word(view: Folded, start: int, end: int) -> Iterator[tuple[int, int, Rule]]:
+    word = view.ascii[start:end]
+    if any(sign in word for sign in _WEBHOOK_SIGNS):
+        # Those of Office have an @ inside, where other words end.
+        further = end + _OFFICE if "office.com/webhook" in word else end
+        for match in _WEBHOOK.finditer(view.ascii, start, further):
+            yield *match.span(), Rule.WEBHOOK
+    if not _MIXED.search(word):
+        return
+    for match in _prefixed(view.ascii, start, end):
+        if is_random(match[0]):
+            yield *match.span(), Rule.API_KEY
+    if "eyJ" in word:
+        for match in _JWT.finditer(view.ascii, start, end):
+            yield *match.span(), Rule.JWT
+    if "/bot" in word:
+        for match in _BOT.finditer(view.ascii, start, end):
+            yield *match.span(), Rule.API_KEY
+    yield from _called(view, start, end)
+
+
+def _prefixed(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+    """What has a provider's beginning or shape."""
+    for head in _HEAD.finditer(text, start, end):
+        pattern = BY_HEAD.get(head[0])
+        match = None if pattern is None else pattern.match(text, head.start(), end)
+        if match is not None:
+            yield match
+    for sign, pattern in SHAPES:
+        if text.find(sign, start, end) >= 0:
+            yield from pattern.finditer(text, start, end)
+
+
+def is_random(key: str) -> bool:
+    """Whether a key's characters vary like a key's, and no word in it says that it stands for one."""
+    body = key[4:]
+    if len(set(body)) < 4 or _PLACEHOLDER.search(key):
+        return False
+    return _RANDOM_PART.search(body) is not None
+
+
+def _called(view: Folded, start: int, end: int) -> Iterator[tuple[int, int, Rule]]:
+    """Long words that no table knows, where they say themselves or the words before them say that they are keys."""
+    for match in _CHUNK.finditer(view.ascii, start, end):
+        if _PLACEHOLDER.search(match[0]):
+            continue
+        if is_scrambled(match[0]):
+            called = _SAYS_KEY.match(match[0]) is not None or _is_called_key(view.text, match.start())
+        else:
+            called = _ASSIGNED.search(view.lower, max(0, match.start() - 8), match.start()) is not None
+            called = called and is_random(match[0])
+        if called:
+            yield *match.span(), Rule.API_KEY
+
+
+def is_scrambled(word: str) -> bool:
+    """Whether letters, capitals and digits change as often as they do by chance, and not in hexadecimal alone."""
+    tail = max(_PARTS.split(word), key=len)
+    if len(tail) < _SCRAMBLED or _HEXADECIMAL.fullmatch(tail):
+        return False
+    return sum(map(str.isdigit, tail)) >= 2 and len(_CHANGE.findall(tail)) * 4 >= len(tail)
+
+
+def _is_called_key(text: str, start: int) -> bool:
+    window = text[max(0, start - _CALLED_WITHIN) : start].lower().rpartition("\n")[2]
+    return _CALLED.search(window) is not None and _CALLED_OTHERWISE.search(window) is None

@@ -1,0 +1,158 @@
+"""Passwords that a sentence gives away: before their name, or beside the one who signs in with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tenuto.privacy.rules.folding import Folded
+from tenuto.privacy.rules.values import is_blank, is_keylike, is_odd, is_something_else, is_varied, trimmed
+
+Place = tuple[int, int]
+
+# --- the other way round: "... is the new password", "... als Passwort", ...是新密码 ------------------------------
+
+_NAMES: Final = frozenset({"pass", "pw", "kennwort"})
+_NAME: Final = re.compile(
+    r"(?:pass(?:word|phrase|code|wort)|pwd|pw|kennwort)"
+    r"(?![\w-]|[ ](?:hash|field|policy|manager|reset|length|algorithm|hint|column|grant|flow|format|rule))"
+)
+_LEAD: Final = re.compile(
+    r"""(?:,?[ ](?:as|for|is|was|that's|thats|that[ ]is|which[ ]is|it's)[ ](?:my|the|your|our|a|his|her|their)[ ]
+        (?:(?!common|worst|weak|most)[a-z-]{1,12}[ ]){0,2}
+    |[ ]\((?:the[ ])?
+    |[ ](?:als|ist[ ](?:das|mein|dein|unser|ihr))[ ](?:[a-z]{1,10}[ ])?(?:[a-z]{2,10}-?)?)\Z""",
+    re.VERBOSE,
+)
+_NAME_IN_HAN: Final = re.compile(
+    "密码(?![\u4e00-\u9fff]?(?:长度|格式|错误|规则|哈希|加密|要求))|パスワード"
+    "|(?:비밀번호|비번|암호|패스워드)(?:입니다|예요|이에요|로|야|임)"
+)
+_LEADS_IN_HAN: Final = {
+    "密": re.compile("[ ]?(?:就?是|为|作为?|当作?|做|设为|即|这个?|即为)[\u4e00-\u9fff]{0,6}\\Z"),
+    "パ": re.compile("[ ]?(?:が|は|を|という)[\u3040-\u9fff]{0,6}\\Z"),
+}
+_LEAD_IN_KOREAN: Final = re.compile("(?:가|이|를|을|는|은)?[ ]?(?:(?:새|제|내|임시)[ ]?)?\\Z")
+_PRINTABLE: Final = re.compile("[!-~]")
+_SIGHT: Final = 48
+_LAST_WORD: Final = re.compile(r"""(?<![!-~])["'(]{0,2}([!-~]{6,48}?)["'`”」』)]{0,2}\Z""")
+
+# --- who signs in, and with what ----------------------------------------------------------------------------------
+
+# `login: sam / ...`, `Zugangsdaten: mueller:...`
+_LOGIN: Final = re.compile(
+    r"""(?<![A-Za-z])(?:log[ -]?ins?|creds?|credentials?|zugangsdaten|zugang|logindaten)
+        (?:[ ][\w.?-]{1,16}){0,3}?(?:[ ]?[:=][ ]?|[ ](?:is|are|with|as|using|lautet|lauten|sind|ist)[ ]:?[ ]?|[ ])
+        ["'`(]?[A-Za-z0-9][\w.@+\\-]{0,47}(?:[ ]?/[ ]?|:[ ]?|[ ]\|[ ])["'`]?(?P<value>[!-~]{5,64})""",
+    re.VERBOSE | re.IGNORECASE,
+)
+# auth=("bob", "..."), new NetworkCredential("bob", "...")
+_CALLED: Final = re.compile(
+    r"""(?:[Aa]uth|[Cc]redentials?|[Ll]ogin)\w{0,12}[ ]?=?[ ]?\([ ]?["'][^"'\n]{1,48}["'],[ ]?
+    ["'](?P<value>[^"'\s]{3,64})["']""",
+    re.VERBOSE,
+)
+_LOGINS: Final = frozenset({"log", "cre", "auth", "zugang"})
+# An address with a password behind it, as lists of accounts have them.
+_COMBO: Final = re.compile(
+    r"@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,24}){1,4}(?:[:|;]|[ ][/|:][ ]|-{2,4})(?P<value>[!-~]{6,64})"
+)
+# `root:...@db.example.com:5432/app`, `scott/...@db:1521`: the part before the @, and the part from it on.
+_ACCOUNT: Final = re.compile(
+    r"""(?!(?:sips?|mailto|xmpp|acct|git|ssh|to|cc|bcc|from|e?-?mail|im|reply-to):)
+    (?:jdbc:oracle:thin:\w{1,32}/|[a-z][\w.-]{0,31}:)(?P<value>[^\s@/:"']{4,64})\Z""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_WORD_START: Final = re.compile(r"[^\s\"'(<]+\Z")
+_HOST: Final = re.compile(r"@(?:(?:tcp|unix)\(|[\w.-]{1,80}(?:/\w|:[0-9]{2,5}))")
+
+
+def has_logins(view: Folded) -> bool:
+    """Whether an @ occurs, a name that a password may stand before, or a word for signing in."""
+    return b"@" in view.bytes or _has_name(view) or _has_login(view)
+
+
+def _has_name(view: Folded) -> bool:
+    return not view.stems.isdisjoint(_NAMES) or view.signed
+
+
+def _has_login(view: Folded) -> bool:
+    if view.stems.isdisjoint(_LOGINS):
+        return False
+    letters = view.bytes
+    return b":" in letters or b"/" in letters or b"|" in letters or b"('" in letters or b'("' in letters
+
+
+def find_logins(view: Folded) -> Iterator[Place]:
+    """Every password before its name or beside a user's."""
+    for start, end in _candidates(view):
+        end = trimmed(view.ascii, start, end)
+        value = view.ascii[start:end]
+        if len(value) >= 5 and is_varied(value) and not is_blank(value) and not is_something_else(value):
+            yield start, end
+
+
+def _candidates(view: Folded) -> Iterator[Place]:
+    text = view.ascii
+    if _has_name(view):
+        yield from _before_names(view)
+    if _has_login(view):
+        yield from (match.span("value") for match in _LOGIN.finditer(text) if _is_plausible(match["value"]))
+        yield from (match.span("value") for match in _CALLED.finditer(text))
+    at = text.find("@")
+    while at >= 0:
+        yield from _beside_at(text, at)
+        at = text.find("@", at + 1)
+
+
+def _before_names(view: Folded) -> Iterator[Place]:
+    for stem in _NAMES & view.stems:
+        at = view.lower.find(stem)
+        while at >= 0:
+            lead = _LEAD.search(view.lower, max(0, at - _SIGHT), at)
+            if lead is not None and _NAME.match(view.lower, at):
+                yield from _word_before(view.text, lead.start())
+            at = view.lower.find(stem, at + len(stem))
+    if view.text is not view.ascii:
+        yield from _before_names_in_han(view.text)
+
+
+def _before_names_in_han(text: str) -> Iterator[Place]:
+    match = _NAME_IN_HAN.search(text)
+    while match is not None:
+        start, at = match.span()
+        if _PRINTABLE.search(text, max(0, start - 13), start):
+            lead = _LEADS_IN_HAN.get(match[0][0], _LEAD_IN_KOREAN).search(text, max(0, start - 12), start)
+            if lead is not None:
+                yield from _word_before(text, lead.start())
+        else:
+            # No word stands before any name from here to the next one.
+            word = _PRINTABLE.search(text, at)
+            if word is None:
+                return
+            at = word.end()
+        match = _NAME_IN_HAN.search(text, at)
+
+
+def _word_before(text: str, end: int) -> Iterator[Place]:
+    word = _LAST_WORD.search(text, max(0, end - _SIGHT), end)
+    if word is not None and is_keylike(word[1], 6):
+        yield word.span(1)
+
+
+def _beside_at(text: str, at: int) -> Iterator[Place]:
+    """Passwords in front of the @ of a host, or behind the address that it belongs to."""
+    if text.rfind(":", max(0, at - 64), at) > text.rfind(" ", max(0, at - 64), at):
+        start = _WORD_START.search(text, max(0, at - 100), at)
+        account = _ACCOUNT.match(text, start.start(), at) if start is not None else None
+        if account is not None and _HOST.match(text, at):
+            yield account.span("value")
+    combo = _COMBO.match(text, at)
+    if combo is not None and text[at - 1 : at].isalnum() and _is_plausible(combo["value"]):
+        yield combo.span("value")
+
+
+def _is_plausible(value: str) -> bool:
+    """No path, no time, no phone: letters beside digits or odd characters."""
+    return "/" not in value and any(map(str.isalpha, value)) and (is_keylike(value, 5) or is_odd(value))

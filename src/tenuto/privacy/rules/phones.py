@@ -1,0 +1,285 @@
+"""Phone numbers: with a country code, in the national forms that are known by their looks, or behind a label."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tenuto.privacy.rules.digits import LEAST, Run
+from tenuto.privacy.rules.labels import Context, Label, after, before
+
+# Country codes we meet most, with what may follow. Others are asked of `phonenumbers`, which is right but slow.
+_PLANS: Final[dict[str, re.Pattern[str]]] = {
+    code: re.compile(plan)
+    for code, plan in {
+        "1": r"[2-9]\d{9}",
+        "86": r"1[3-9]\d{9}|0?(?:10|2\d|[3-9]\d\d)[2-8]\d{6,7}|400\d{7}",
+        "44": r"0?(?:[1238]\d{8,9}|7\d{9})",
+        "49": r"0?[1-9]\d{6,11}",
+        "81": r"0?[1-9]\d{8,9}",
+        "82": r"0?(?:10\d{8}|2\d{7,8}|[3-6]\d{8,9}|70\d{8})",
+        "33": r"0?[1-9]\d{8}",
+        "852": r"[2-9]\d{7}",
+        "853": r"[268]\d{7}",
+        "886": r"0?(?:9\d{8}|[2-8]\d{7,8})",
+        "65": r"[3689]\d{7}",
+        "91": r"[6-9]\d{9}",
+        "61": r"0?[2-478]\d{8}",
+        "52": r"1?[1-9]\d{9}",
+    }.items()
+}
+_MOBILE_CN: Final = re.compile(r"1[3-9]\d{9}")
+_MOBILE_SHAPES: Final = frozenset(
+    {b"\x0b", b"\x03\x04\x04", b"\x03\x08", b"\x03\x03\x05", b"\x04\x04\x03", b"\x07\x04", b"\x01" * 11}
+)
+_AREA_CN: Final = re.compile(r"0(?:10|2[0-9]|[3-9]\d\d)[2-8]\d{6,7}")
+_AREA_SHAPES: Final = frozenset(
+    {b"\x03\x08", b"\x04\x07", b"\x04\x08", b"\x03\x04\x04", b"\x04\x04\x04", b"\x04\x03\x04"}
+)
+_NANP: Final = re.compile(r"1?[2-9]\d\d[2-9]\d{6}")
+_NANP_SHAPES: Final = frozenset({b"\x03\x03\x04", b"\x01\x03\x03\x04"})
+# A trunk zero: Japan, Korea, Germany, Britain, France and many more.
+# In one piece only mobiles of Britain, Korea, Japan and Germany, and Chinese landlines of big cities, are known.
+_BARE: Final = re.compile(r"07[1-9]\d{8}|010\d{8}|0[789]0\d{8}|01[5-7]\d{8,9}|0(?:10|2\d)[2-8]\d{7}")
+_MOBILE_DE: Final = re.compile(r"01[5-7]\d{8,9}")
+_TRUNK: Final = re.compile(r"0[1-9]\d{7,10}")
+_EXTENSION: Final = re.compile(r"x[0-9]{1,6}(?![0-9A-Za-z])")
+# The number of a ticket, or what an equation comes to.
+_NO_PHONE_BEFORE: Final = re.compile(r"[#〒]\s?\Z|[0-9)]\s?=\s?\Z")
+# What stands between two numbers of a list. The second has the label of the first.
+_LIST: Final = re.compile(r"\s?(?:[,;/、，；&|]|or|and|oder|und|和|或|及)?\s{0,2}(?:\+|\()?")
+_LISTED: Final = Context(Label.PHONE, True)
+_SUM: Final = re.compile(r"\s?=\s?[-+]?[0-9?x]")
+_COUNTED: Final = re.compile(
+    r"\s?(?:条|條|次|元|件|篇|字节|步|公里|千米|块钱|万|亿|毫秒|秒|views?\b|records?\b|rows?\b|bytes?\b|times\b|ms\b|円|원)"
+)
+_DESK: Final = re.compile(r"-[0-9]{1,5}(?![0-9A-Za-z-])")
+_ROLE: Final = re.compile(r"-(?:office|fax|mobile|home|work|cell|desk)", re.IGNORECASE)
+_DATE: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:\d\d){0,3}")
+_DAY_FIRST: Final = re.compile(r"(?:0[1-9]|[12]\d|3[01])(?:0[1-9]|1[0-2])(?:19|20)\d\d")
+_MONTH_FIRST: Final = re.compile(r"(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:19|20)\d\d")
+_JOINTS: Final = frozenset(
+    {"-", ".", " ", "/", "(", ")", ") ", ")-", " (", "-(", " - ", " / ", "  ", "- ", " -", ").", ".(", "/ ", " /", ")/"}
+)
+
+
+def find_phones(run: Run, previous: int) -> Iterator[tuple[int, int]]:
+    """Phone numbers in `run` as (start, end) in the view; their groups are taken. The last one ended at `previous`."""
+    for first in range(len(run.shape)):
+        if run.taken[first] or _is_in_table(run, first):
+            continue
+        last = _with_country(run, first)
+        if last is None:
+            listed = previous >= 0 and _LIST.fullmatch(run.view.text, previous, run.starts[first]) is not None
+            last = _national(run, first, _LISTED if listed else None)
+        if last is not None:
+            run.take(first, last)
+            start, previous = _edges(run, first, last)
+            yield start, previous
+
+
+def _is_in_table(run: Run, first: int) -> bool:
+    """Whether the group is one of a long row of short numbers, where phones are not looked for."""
+    if run.shape[first - 1 : first + 2] == b"\x01\x01\x01":
+        return True
+    return len(run.shape) > 32 and run.shape[first] < 7 and run.view.ascii[run.ends[first] : run.ends[first] + 1] == " "
+
+
+def _edges(run: Run, first: int, last: int) -> tuple[int, int]:
+    """The number with its plus sign and bracket, and an extension that follows."""
+    text, start, end = run.view.text, run.starts[first], run.ends[last]
+    while start > 0 and text[start - 1] in "+(":
+        start -= 1
+    if (
+        "(" in text[start:end]
+        and text[end : end + 1] == ")"
+        and text[start:end].count("(") > text[start:end].count(")")
+    ):
+        end += 1
+    extension = _EXTENSION.match(text, end)
+    return start, extension.end() if extension else end
+
+
+def _reach(run: Run, first: int, most: int, least: int = 7) -> Iterator[int]:
+    """Last groups of numbers that begin with group `first`, longest first."""
+    total, found = 0, []
+    for last in range(first, min(first + 8, len(run.shape))):
+        if last > first:
+            gap = run.view.ascii[run.ends[last - 1] : run.starts[last]]
+            if gap not in _JOINTS and not _is_line_break(gap):
+                break
+        total += run.shape[last]
+        if total > most or run.taken[last]:
+            break
+        if total >= least:
+            found.append(last)
+    return reversed(found)
+
+
+def _ends(run: Run, last: int) -> bool:
+    """Whether a phone number may end with group `last`: an extension or `-Fax` may follow."""
+    end = run.ends[last]
+    if _SUM.match(run.view.ascii, end) or _COUNTED.match(run.view.text, end):
+        return False
+    if run.view.ascii[end : end + 1] == "/" and sum(run.shape[last + 1 :]) >= LEAST:
+        return True  # another number follows: 186-1234-5678/135-1234-5678
+    return run.free_right(end) or any(after.match(run.view.ascii, end) for after in (_EXTENSION, _ROLE))
+
+
+def _has_extension(run: Run, first: int, last: int) -> bool:
+    """`0512-66667777-802`: a landline, and a desk behind it."""
+    return (
+        _DESK.match(run.view.ascii, run.ends[last]) is not None
+        and _AREA_CN.fullmatch(run.digits(first, last)) is not None
+    )
+
+
+def _is_line_break(gap: str) -> bool:
+    return gap.strip(" ") in ("\n", "-\n")
+
+
+def _with_country(run: Run, first: int) -> int | None:
+    """The last group of a number that begins with + or 00 and a country code."""
+    text, start = run.view.ascii, run.starts[first]
+    head = text[max(0, start - 2) : start]
+    plus = head.endswith(("+", "+("))
+    digits = run.digits(first, first)
+    if plus:
+        begin = start - 1 - head.endswith("+(")
+        if text[begin - 1 : begin].isalnum() and before(run.view.text, begin).label is not Label.PHONE:
+            return None
+    elif not digits.startswith("00") or (first > 0 and len(digits) == 2) or not run.free_left(start):
+        return None
+    skipped = 0 if plus else 2
+    for last in _reach(run, first, 15 + skipped, 8 + skipped):
+        if _ends(run, last):
+            number = run.digits(first, last)[skipped:]
+            if number[0] != "0" and _is_international(number, sure=plus or last > first):
+                return last
+    return None
+
+
+def _is_international(number: str, *, sure: bool) -> bool:
+    for length in (1, 2, 3):
+        plan = _PLANS.get(number[:length])
+        if plan is not None:
+            return plan.fullmatch(number, length) is not None
+    return _asked(number, sure=sure)
+
+
+def _asked(number: str, *, sure: bool) -> bool:
+    # Imported where it is needed: it takes 50 ms and 40 MB, and most texts hold no foreign number.
+    import phonenumbers
+
+    try:
+        parsed = phonenumbers.parse("+" + number)
+    except phonenumbers.NumberParseException:
+        return False
+    return phonenumbers.is_possible_number(parsed) if sure else phonenumbers.is_valid_number(parsed)
+
+
+def _national(run: Run, first: int, context: Context | None) -> int | None:
+    """The last group of a number without country code, or None."""
+    start = run.starts[first]
+    follows = first > 0 and run.taken[first - 1] and run.view.ascii[start - 1] == "/"
+    free = (follows or run.free_left(start)) and not _NO_PHONE_BEFORE.search(run.view.text, max(0, start - 6), start)
+    if not free and not _is_behind_word(run, start):
+        return None
+    for last in _reach(run, first, 13):
+        if not _ends(run, last) and not _has_extension(run, first, last):
+            continue
+        digits, shape = run.digits(first, last), run.shape[first : last + 1]
+        looks = _looks(digits, shape, run.between(first, last))
+        if looks == _CLEARLY and last > first and _in_row(run, first, last):
+            looks = _PERHAPS
+        if looks < _NEVER:
+            context = context or run.context(first)
+            if _decides(looks, context, run, (first, last), digits):
+                return last
+    return None
+
+
+def _in_row(run: Run, first: int, last: int) -> bool:
+    """Whether it is a part of a row of numbers: 7554 131 8166 9197 6729."""
+    if set(run.between(first, last)) != {" "}:
+        return False
+    left = first > 0 and run.between(first - 1, first)[0] == " " and run.free_left(run.starts[first - 1])
+    right = last + 1 < len(run.shape) and run.between(last, last + 1)[0] == " " and run.shape[last + 1] > 2
+    return left or right
+
+
+def _is_behind_word(run: Run, start: int) -> bool:
+    """`tel13800138000`: letters stand right before it, and they are a label."""
+    context = before(run.view.text, start)
+    return context.label is Label.PHONE and context.close and run.view.ascii[start - 1].isalpha()
+
+
+# How much a number looks like a phone, from "needs no word beside it" to "never".
+_CLEARLY, _PROBABLY, _PERHAPS, _NEVER = range(4)
+
+
+def _looks(digits: str, shape: bytes, between: list[str]) -> int:
+    if any("\n" in gap for gap in between) or len(set(digits)) == 1:
+        return _PERHAPS if len(digits) in (10, 11) and len(set(digits)) > 1 else _NEVER
+    if 1 in shape[1:] and set(between) == {"."}:
+        return _NEVER  # 8.0.49.2600 is a version
+    if _DATE.fullmatch(digits) and (len(shape) == 1 or shape[0] in (4, 8)):
+        return _NEVER
+    if shape[:3] == b"\x02\x02\x04" and (_DAY_FIRST.match(digits) or _MONTH_FIRST.match(digits)):
+        return _NEVER
+    if digits.startswith("86") and len(digits) == 13 and _MOBILE_CN.fullmatch(digits, 2):
+        return _CLEARLY if len(shape) > 1 else _PROBABLY
+    if _MOBILE_CN.fullmatch(digits) and shape in _MOBILE_SHAPES:
+        return _CLEARLY
+    if _counts_up(digits, shape):
+        return _NEVER
+    if len(shape) == 1:
+        return _PROBABLY if _BARE.fullmatch(digits) else _PERHAPS
+    return _grouped(digits, shape, between)
+
+
+def _grouped(digits: str, shape: bytes, between: list[str]) -> int:
+    if _AREA_CN.fullmatch(digits) and shape in _AREA_SHAPES:
+        return _CLEARLY
+    if shape in _NANP_SHAPES and _NANP.fullmatch(digits):
+        bracketed = any(")" in gap for gap in between)
+        return _CLEARLY if bracketed or {"-"} == set(between) or {"."} == set(between) else _PROBABLY
+    if shape == b"\x03\x03\x04" and between[0][:1] == ")":
+        return _CLEARLY  # (123) 456-7890: nobody has it, and everybody writes it
+    if shape == b"\x03\x03\x04" and between == ["-", "-"]:
+        return _PROBABLY
+    if shape == b"\x02\x03\x04" and digits.startswith("02"):  # Seoul
+        return _CLEARLY
+    if _TRUNK.fullmatch(digits) and 2 <= shape[0] <= 5 and min(shape[1:]) >= 2 and len(shape) <= 5:
+        if len(digits) in (10, 11) or _MOBILE_DE.fullmatch(digits):
+            return _CLEARLY
+        return _PROBABLY if len(digits) == 12 else _PERHAPS
+    return _PERHAPS
+
+
+def _counts_up(digits: str, shape: bytes) -> bool:
+    """01 02 03 04 05 is a list; five pairs from 06 or 07 on, a French mobile."""
+    pairs = [digits[i : i + 2] for i in range(0, len(digits), 2)]
+    return set(shape) == {2} and pairs == sorted(pairs) and not (len(pairs) == 5 and pairs[0] in ("06", "07"))
+
+
+def _decides(looks: int, context: Context, run: Run, window: tuple[int, int], digits: str) -> bool:
+    first, last = window
+    against = context.label in (Label.OTHER, Label.VERSION, Label.SSN, Label.CN_ID, Label.PASSPORT)
+    if looks == _CLEARLY:
+        return not (against and context.close)
+    alone = first == 0 and last == len(run.shape) - 1
+    if looks == _PROBABLY and alone and not (against and context.close):
+        return True
+    if context.label is Label.PHONE and (context.close or len(digits) in (10, 11) or last > first):
+        return True
+    if len(digits) > 12:
+        return False
+    if context.label in (Label.CALL, Label.NUMBER) and context.close:
+        # Of a number that is only called so, few digits in one piece may be anything that was named before.
+        return last > first or len(digits) >= 10 or not run.is_near(first, last, Label.OTHER)
+    if context.label is Label.CALL and run.shape[first : last + 1] == b"\x03\x04":
+        return True  # "dial 9, then 555-0132"
+    follows = after(run.view.text, run.ends[last])
+    return follows.label is Label.PHONE and follows.close and not (against and context.close)

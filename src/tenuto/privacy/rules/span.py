@@ -1,0 +1,83 @@
+"""What was found: where a value stands, of which type it is, and the mark that takes its place."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+
+class Type(StrEnum):
+    """What kind of private data a span holds. The last three are looked for only where a policy asks."""
+
+    EMAIL = "EMAIL"
+    PHONE = "PHONE"
+    CARD = "CARD"
+    SSN = "SSN"
+    CN_ID = "CN_ID"
+    PASSPORT = "PASSPORT"
+    IP = "IP"
+    API_KEY = "API_KEY"
+    SECRET = "SECRET"  # noqa: S105 - the name of a type, not a password
+    IBAN = "IBAN"
+    ORDER_ID = "ORDER_ID"
+    ADDRESS = "ADDRESS"
+    PERSON = "PERSON"
+
+
+ON_REQUEST: Final = frozenset({Type.ORDER_ID, Type.ADDRESS, Type.PERSON})
+ALWAYS: Final = frozenset(Type) - ON_REQUEST
+
+
+class Rule(StrEnum):
+    """Which rule decided. It is finer than the type and safe to log: it says nothing about the value."""
+
+    EMAIL = "EMAIL"
+    EMAIL_SPELLED = "EMAIL_SPELLED"
+    PHONE = "PHONE"
+    PHONE_SPELLED = "PHONE_SPELLED"
+    CC = "CC"
+    BANK_CARD = "BANK_CARD"
+    SSN = "SSN"
+    CN_ID = "CN_ID"
+    PASSPORT = "PASSPORT"
+    IPV4 = "IPV4"
+    IPV6 = "IPV6"
+    API_KEY = "API_KEY"
+    JWT = "JWT"
+    WEBHOOK = "WEBHOOK"
+    PASSWORD = "PASSWORD"  # noqa: S105 - the name of a rule
+    PRIVATE_KEY = "PRIVATE_KEY"
+    URL_CREDENTIALS = "URL_CREDENTIALS"
+    IBAN = "IBAN"
+    ORDER_ID = "ORDER_ID"
+    ADDRESS = "ADDRESS"
+    PERSON = "PERSON"
+
+
+# A mark says what stood there as finely as the reader of a conversation needs it, and no finer.
+_MARKED_BY_RULE: Final = frozenset({Rule.CC, Rule.BANK_CARD, Rule.JWT, Rule.PRIVATE_KEY})
+
+
+class Span(msgspec.Struct, frozen=True, order=True):
+    """One find. `start` and `end` count code points of the text that was given."""
+
+    start: int
+    end: int
+    type: Type
+    rule: Rule
+
+    @property
+    def mark(self) -> str:
+        """What takes the value's place: `[REDACTED_EMAIL]`."""
+        return f"[REDACTED_{self.rule if self.rule in _MARKED_BY_RULE else self.type}]"
+
+
+_NAMES: Final = "|".join(sorted({str(name) for name in (*Type, *Rule)}, key=len, reverse=True))
+
+# A mark already in the text: ours, or a numbered pseudonym. The number is short, so that no phone hides in one.
+MAY_BE_MARK: Final = re.compile(r"\[[A-Z]{2}")
+"""Stands in every text with a mark, and in few others: it is asked first."""
+MARK: Final = re.compile(rf"\[(?:REDACTED_)?(?:{_NAMES})(?:_[0-9]{{1,4}})?\]")

@@ -1,0 +1,51 @@
+"""Values written so that a machine overlooks them: "ann at example dot com", 一三八零零一三八零零零, 10[.]0[.]0[.]1."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tenuto.privacy.rules.folding import Folded
+from tenuto.privacy.rules.labels import Label, before
+from tenuto.privacy.rules.span import Rule
+
+_AT: Final = r"(?:[ ]?[\[({<][ ]?(?:at|AT)[ ]?[\])}>][ ]?|[ ](?:at|AT)[ ]|[ ]?艾特[ ]?|[ ]?[\[({][ ]?@[ ]?[\])}][ ]?)"
+_DOT: Final = r"(?:[ ]?[\[({<][ ]?(?:dot|DOT|\.)[ ]?[\])}>][ ]?|[ ](?:dot|DOT)[ ]|[ ]?点[ ]?)"
+_ENDINGS: Final = "com|org|net|edu|gov|io|co|cn|de|uk|jp|kr|fr|eu|info|dev|app|ai|me|us|ca|au"
+_MAIL: Final = re.compile(
+    rf"(?<![A-Za-z0-9])[A-Za-z0-9][A-Za-z0-9._+-]{{0,40}}(?:{_DOT}[A-Za-z0-9_-]{{1,30}}){{0,2}}{_AT}"
+    rf"[A-Za-z0-9-]{{1,30}}(?:(?:{_DOT}|\.)[A-Za-z0-9-]{{1,20}}){{0,2}}(?:{_DOT}|\.)(?:{_ENDINGS})(?![A-Za-z0-9])"
+)
+_ADDRESS: Final = re.compile(
+    r"(?<![0-9])[0-9]{1,3}(?:(?:\[\.\]|\(\.\)|\[dot\]|\(dot\)|[ ]dot[ ])[0-9]{1,3}){3}(?![0-9])"
+)
+_NUMERALS: Final = re.compile("[零〇○一二三四五六七八九幺]{7,12}")
+_AS_DIGITS: Final = str.maketrans("零〇○一二三四五六七八九幺", "0001234567891")
+_MOBILE: Final = re.compile("1[3-9][0-9]{9}")
+
+
+def has_spelled(view: Folded) -> bool:
+    """Whether a dot or an @ is written as a word or in brackets, or numerals that Chinese numbers are read out with."""
+    low = view.lower
+    if "dot" in view.stems or (b"[" in view.bytes and ("[.]" in low or "at]" in low)):
+        return True
+    if b"(" in view.bytes and ("(.)" in low or "at)" in low):
+        return True
+    text = view.text
+    return text is not view.ascii and ("艾特" in text or "幺" in text or "零" in text or "〇" in text)
+
+
+def find_spelled(view: Folded) -> Iterator[tuple[int, int, Rule]]:
+    """Addresses and numbers that are spelled out."""
+    yield from ((*match.span(), Rule.EMAIL_SPELLED) for match in _MAIL.finditer(view.text))
+    yield from ((*match.span(), Rule.IPV4) for match in _ADDRESS.finditer(view.lower) if _is_address(match[0]))
+    if view.text is not view.ascii:
+        for match in _NUMERALS.finditer(view.text):
+            number = match[0].translate(_AS_DIGITS)
+            if _MOBILE.fullmatch(number) or before(view.text, match.start()).label is Label.PHONE:
+                yield *match.span(), Rule.PHONE_SPELLED
+
+
+def _is_address(text: str) -> bool:
+    return all(int(octet) < 256 for octet in re.findall("[0-9]+", text))

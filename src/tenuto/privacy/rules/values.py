@@ -1,0 +1,130 @@
+"""What a secret looks like where its name stands before it, and what only stands for one."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from tenuto.privacy.rules.folding import Folded
+from tenuto.privacy.rules.labels import words
+
+
+class Value(NamedTuple):
+    """A value's place, and whether it stands in quotes."""
+
+    start: int
+    end: int
+    quoted: bool
+
+
+_QUOTED: Final = re.compile(
+    r"""(["'`])(?P<value>[^"'`\n]{1,64})\1|“(?P<curly>[^”\n]{1,64})”|[「『【](?P<corner>[^」』】\n]{1,64})[」』】]"""
+)
+_BARE: Final = re.compile(r"[!-~]{1,512}")
+_PAIR: Final = re.compile(r"[!-~]{1,32}?(?: ?[/|] ?(?=[!-~])|(?: ?[,和、] ?|[ ]{1,2})(?=[!-~]*[0-9!@#$%^&*]))")
+# What belongs to the syntax around a value and not to it.
+_CUT: Final = re.compile(
+    r"&(?=[\w.-]+=)|;(?=\s|$|[\w ]+=)|,(?=\s|$|\"|\w+=)|[\"'`<>]|\\[nrt\"]|\)(?=[\s,.;]|$)|[}\]](?=[\s,;}\]]|$)|\||//"
+)
+_CUTTING: Final = re.compile(r"[&;,\"'`<>\\)}\]|/]")
+_LOOKUP: Final = re.compile(
+    r"""[$%<{(&\[|?@\\]|!(?:vault|Ref|Sub|env|secret)\b|[A-Za-z_][\w.]*[(\[]|[a-z_]+(?:\.[A-Za-z_]+)+\Z|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:=|\Z)
+    |(?:os|process|env|config|settings|self|this|request|req|args|params|secrets|vars?|local|data|ENV|System)\.\w
+    |(?:await|new|return)[ ]|https?://|/[a-z]+/|\.{1,2}/""",
+    re.VERBOSE,
+)
+_BLANK: Final = re.compile(r"[*xX.•●_#?-]+|(?:sk|pk|ghp|key)[-_](?:\.{2,}|x{4,}|\*+)")
+_HOLES: Final = ("your", "placeholder", "...", "<", "***", "example_", "-here", "_here", "${", "{{")
+_STOPWORDS: Final = frozenset(
+    words(
+        """none null nil undefined true false str string int integer bool boolean bytes text varchar char any optional
+        required object number float list dict password passwd pwd secret token key hash hashed bcrypt md5 sha256
+        sha-256 sha1 aes aes-256 argon2 base64 rsa utf8 utf-8 http https oauth2 oauth saml jwt 2fa mfa totp type field
+        input value empty blank hidden invalid expired wrong incorrect correct valid missing protected changed reset
+        unknown the your my his her their our a an is was not no yes it this that for and or to of in on at with
+        please see click enter forgot forgotten change weak strong too same new old await return lambda generator
+        manager managers based authentication auth policy ist falsch ungültig abgelaufen vergessen weg nicht n/a na
+        tbd todo xxx foo bar redacted removed placeholder here below above"""
+    )
+)
+_DATE: Final = re.compile(
+    r"(?:19|20)[0-9]{2}[-/.年][0-9]{1,2}(?:[-/.月][0-9]{1,2})?|[0-9]{1,2}[:.][0-9]{2}(?::[0-9]{2})?"
+    r"|[0-9]{1,2}[-~][0-9]{1,2}|v?[0-9]+(?:\.[0-9]+){1,3}"
+)
+_MAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_CAMEL: Final = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
+_UUID: Final = re.compile(
+    r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}"
+)
+
+
+def read_value(view: Folded, at: int, *, pair: bool = False) -> Value | None:
+    """The value that begins at `at`. Of a `pair` such as admin/secret it is the second half."""
+    quoted = _QUOTED.match(view.text, at)
+    if quoted is not None:
+        return Value(*quoted.span(quoted.lastgroup or "value"), True)
+    if pair:
+        first = _PAIR.match(view.text, at)
+        at = at if first is None else first.end()
+    # In the text, not in its ASCII view: there a Chinese character would be a question mark.
+    bare = _BARE.match(view.text, at + (view.ascii[at : at + 1] in ("'", '"', "`")))
+    if bare is None:
+        return None
+    end = trimmed(view.ascii, bare.start(), bare.end())
+    if end <= bare.start() or (pair and view.ascii[end - 1] == "/"):
+        return None
+    return Value(bare.start(), end, False)
+
+
+def trimmed(text: str, start: int, end: int) -> int:
+    """Give back what belongs to the sentence or the syntax around the value."""
+    if _CUTTING.search(text, start, end):
+        # Looked at a little beyond the end, for what follows a semicolon tells whether the value goes on.
+        cut = _CUT.search(text, start, end + 32)
+        if cut is not None and cut.start() < end:
+            end = cut.start()
+    while end > start and text[end - 1] in ".,;:":
+        end -= 1
+    return end
+
+
+def is_blank(value: str) -> bool:
+    """Whether the value stands for one: stars, a variable, a look-up, a template's hole."""
+    low = value.lower()
+    if low in _STOPWORDS or _BLANK.fullmatch(value) or _LOOKUP.match(value):
+        return True
+    return any(hole in low for hole in _HOLES)
+
+
+def is_something_else(value: str) -> bool:
+    """Whether the value is an address, a date, a span of numbers or a version."""
+    return _MAIL.fullmatch(value) is not None or _DATE.fullmatch(value) is not None
+
+
+def is_fingerprint(value: str) -> bool:
+    """Whether the value has the form of a UUID or a hash."""
+    return _UUID.fullmatch(value) is not None
+
+
+def is_varied(value: str) -> bool:
+    """Whether a value is more than words: a digit, an odd character, capitals inside."""
+    if any(map(str.isdigit, value)):
+        return len(value) >= 4
+    return has_capitals_inside(value) or any(char in "!@#$%^&*+=?~" for char in value.rstrip("!?"))
+
+
+def is_odd(value: str) -> bool:
+    """Whether a character stands in the value that words and names have not."""
+    return any(char in "!@#$%^&*+=?~" for char in value)
+
+
+def has_capitals_inside(value: str) -> bool:
+    """Whether capitals and small letters are mixed as no word mixes them."""
+    return _CAMEL.search(value) is not None
+
+
+def is_keylike(value: str, least: int) -> bool:
+    """Long enough, letters and digits mixed (or capitals inside a long one), of many different characters."""
+    if len(value) < least or " " in value or len(set(value)) < 4 or not any(map(str.isalpha, value)):
+        return False
+    return any(map(str.isdigit, value)) or (len(value) >= 16 and has_capitals_inside(value))

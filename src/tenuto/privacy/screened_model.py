@@ -1,0 +1,122 @@
+"""A chat model that is shown what the policy lets it see, and whose answers come back with the values in their places.
+
+Where the model may see everything, pseudonyms of earlier turns become values again in its prompt. Where it may not,
+the prompt holds marks or redactions instead, and of those only the session's own marks are put back: in the words for
+the user, and in the arguments of the tools it calls for. The offline model reads the turn itself and not the prompt;
+it is part of this program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+
+from msgspec.structs import replace
+
+from tenuto.model import Role, Scope
+from tenuto.model.privacy import Mode, Sink
+from tenuto.model.prompt import PromptMessage
+from tenuto.model.talk import Asking, Called, Ended, ModelEvent, Said, ToolTurn
+from tenuto.model.values import Json
+from tenuto.ports import Chained, ChatModel, Tool
+from tenuto.privacy.screening import Screen, TextStream
+from tenuto.privacy.sealed.vault import RestoringStream, escaped, restored
+from tenuto.privacy.sheet import part_slots, refilled, refilled_parts, slots
+
+
+class ScreenedModel:
+    """The `ChatModel` port behind the privacy policy."""
+
+    def __init__(self, *, model: ChatModel, screen: Screen) -> None:
+        self._model = model
+        self._screen = screen
+
+    @property
+    def name(self) -> str:
+        """The model's own name."""
+        return self._model.name
+
+    @property
+    def links(self) -> int:
+        """How many models it may ask one after the other."""
+        return self._model.links if isinstance(self._model, Chained) else 0
+
+    async def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+        """As the port says."""
+        values: Mapping[str, str] = {}
+        turn = asking.turn
+        if turn is not None:  # Titles and summaries were redacted before they were asked for.
+            values = await self._screen.values(turn.session)
+            asking = await self._prompt(turn, values, asking)
+            if self._screen.mode(Sink.MODEL, turn.scope) is Mode.PSEUDONYM:
+                # The prompt may have brought new marks.
+                values = await self._screen.values(turn.session)
+        async with aclosing(self._model.answer(asking, tools)) as events:  # type: ignore[type-var]
+            async for event in _returned(events, self._outlet(turn, values)):
+                yield event
+
+    def _outlet(self, turn: ToolTurn | None, values: Mapping[str, str]) -> _Outlet:
+        redacting = turn is not None and self._screen.mode(Sink.ANSWER, turn.scope) is Mode.REDACT
+        stream = self._screen.stream(turn.scope) if turn is not None and redacting else None
+        return _Outlet(values, stream)
+
+    async def _prompt(self, turn: ToolTurn, values: Mapping[str, str], asking: Asking) -> Asking:
+        mode = self._screen.mode(Sink.MODEL, turn.scope)
+        if mode is Mode.KEEP and not values:
+            return asking
+        messages = self._with_own_marks(turn.scope, asking.messages)
+        found = [slot for message in messages for slot in part_slots(message.parts)]
+        if mode is Mode.KEEP:
+            texts = [restored(slot.text, values) for slot in found]
+        else:
+            texts = (await self._screen.texts(Sink.MODEL, turn.scope, turn.session, found)).texts
+        filled = iter(texts)
+        shown = tuple(replace(message, parts=refilled_parts(message.parts, filled)) for message in messages)
+        return replace(asking, messages=shown)
+
+    def _with_own_marks(self, scope: Scope, messages: tuple[PromptMessage, ...]) -> tuple[PromptMessage, ...]:
+        """The prompt with no marks but ours: where messages are stored as they were said, marks in them were typed."""
+        if self._screen.mode(Sink.MESSAGE, scope) is Mode.PSEUDONYM or not self._screen.vaulted(scope):
+            return messages
+        return tuple(message if message.role is Role.SYSTEM else _unmarked(message) for message in messages)
+
+
+def _unmarked(message: PromptMessage) -> PromptMessage:
+    texts = (escaped(slot.text) for slot in part_slots(message.parts))
+    return replace(message, parts=refilled_parts(message.parts, texts))
+
+
+class _Outlet:
+    """What the model says, on its way out: values in the place of marks, and redacted where the policy wants that."""
+
+    def __init__(self, values: Mapping[str, str], redacting: TextStream | None) -> None:
+        self.values = values
+        self._restoring = RestoringStream(values)
+        self._redacting = redacting
+
+    def feed(self, text: str) -> str:
+        text = self._restoring.feed(text)
+        return self._redacting.feed(text) if self._redacting is not None else text
+
+    def flush(self) -> str:
+        rest = self._restoring.flush()
+        return self._redacting.feed(rest) + self._redacting.flush() if self._redacting is not None else rest
+
+
+async def _returned(events: AsyncIterator[ModelEvent], outlet: _Outlet) -> AsyncIterator[ModelEvent]:
+    """The model's events, with its words as they may go out."""
+    async for event in events:
+        text = outlet.feed(event.text) if isinstance(event, Said) else outlet.flush()
+        if text:
+            yield Said(text=text)
+        if isinstance(event, Called):
+            yield Called(call=replace(event.call, arguments=_restored(event.call.arguments, outlet.values)))
+        elif isinstance(event, Ended):
+            yield event
+    # A stream may break off without an end.
+    if rest := outlet.flush():
+        yield Said(text=rest)
+
+
+def _restored(value: Json, values: Mapping[str, str]) -> Json:
+    return refilled(value, (restored(slot.text, values) for slot in slots(value))) if values else value

@@ -1,0 +1,269 @@
+"""One redactor for all sinks: texts go in, and come out as the policy of the sink wants them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
+
+from tenuto.errors import PrivateData
+from tenuto.model import Scope, Session
+from tenuto.model.privacy import Found, Mode, PrivacyPolicy, Sink
+from tenuto.model.values import Json
+from tenuto.privacy.sealed.vault import Vault, escaped, restored
+from tenuto.privacy.sheet import Slot, refilled
+from tenuto.privacy.sheet import slots as slots_of
+
+if TYPE_CHECKING:
+    from tenuto.privacy.finding.finder import Finder
+    from tenuto.privacy.finding.outside import Outside
+
+WITHHELD = "[WITHHELD]"
+# Characters that are looked through in a millisecond or few.
+_AT_ONCE = 20_000
+# A title is made of the beginning; and no value is longer than this, but for keys that fill pages.
+_TITLED = 4_000
+_REACH = 300
+
+
+class TextStream(Protocol):
+    """A text that comes in chunks and goes out changed."""
+
+    def feed(self, chunk: str) -> str:
+        """Take a chunk; give back what is decided by now."""
+        ...
+
+    def flush(self) -> str:
+        """Give back what was held, at the end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """Texts as a sink may have them, and what was taken out of them: how many of each name."""
+
+    texts: list[str]
+    taken: Mapping[str, int] = field(default_factory=dict)
+
+    def changes(self, slots: Sequence[Slot]) -> bool:
+        """Whether any text differs from the one it was made of."""
+        return bool(self.taken) or any(slot.text != text for slot, text in zip(slots, self.texts, strict=True))
+
+
+class Policies:
+    """The policy of each tenant, and the finder that goes with it, built when first asked for."""
+
+    def __init__(self, general: PrivacyPolicy, tenants: Mapping[str, PrivacyPolicy] | None = None) -> None:
+        self._general = general
+        self._tenants = dict(tenants or {})
+        self._finders: dict[str, Finder] = {}
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """Those that have a policy of their own."""
+        return tuple(sorted(self._tenants))
+
+    def of(self, scope: Scope) -> PrivacyPolicy:
+        """What holds for this tenant."""
+        return self._tenants.get(scope.tenant, self._general)
+
+    def finder(self, scope: Scope) -> Finder:
+        """What finds private data for this tenant."""
+        name = scope.tenant if scope.tenant in self._tenants else ""
+        finder = self._finders.get(name)
+        if finder is None:
+            finder = self._finders[name] = self._built(self.of(scope))
+        return finder
+
+    def _built(self, policy: PrivacyPolicy) -> Finder:
+        # The detector's tables: programs whose words are kept as they are never need them.
+        from tenuto.privacy.finding.finder import Finder
+
+        return Finder(policy)
+
+    def try_all(self) -> None:
+        """Build every finder.
+
+        Raises:
+            InvalidSetting: one of the policies names what cannot be looked for.
+        """
+        for policy in (self._general, *self._tenants.values()):
+            self._built(policy)
+
+    @property
+    def vaulted(self) -> bool:
+        """Whether anybody's policy needs a vault."""
+        return any(policy.vaulted for policy in (self._general, *self._tenants.values()))
+
+
+class Screen:
+    """Applies the policies. `vault` is needed where one of them asks for pseudonyms."""
+
+    def __init__(self, *, policies: Policies, vault: Vault | None = None, outside: Outside | None = None) -> None:
+        self._policies = policies
+        self._vault = vault
+        self._outside = outside
+
+    @property
+    def policies(self) -> Policies:
+        """What holds for whom."""
+        return self._policies
+
+    @property
+    def asks_outside(self) -> bool:
+        """Whether an outside detector is asked as well."""
+        return self._outside is not None
+
+    @property
+    def vault(self) -> Vault | None:
+        """Where the values behind pseudonyms are."""
+        return self._vault
+
+    @property
+    def degraded(self) -> bool:
+        """Whether the outside detector does not answer at present."""
+        return self._outside is not None and self._outside.degraded
+
+    def mode(self, sink: Sink, scope: Scope) -> Mode:
+        """What happens to private data on the way into a sink."""
+        return self._policies.of(scope).mode(sink)
+
+    async def admit(self, scope: Scope, text: str) -> None:
+        """Refuse words that may be neither stored nor shown to a model.
+
+        Raises:
+            PrivateData: a policy blocks what is in them; it names the types, not the values.
+        """
+        policy = self._policies.of(scope)
+        if Mode.BLOCK in (policy.message, policy.model):
+            await self.refuse(scope, [Slot(text)])
+
+    async def refuse(self, scope: Scope, slots: Sequence[Slot]) -> None:
+        """Refuse texts that hold anything private.
+
+        Raises:
+            PrivateData: they do.
+        """
+        types = {one.type for finds in await self._found(scope, slots) for one in finds}
+        if types:
+            raise PrivateData(sorted(types))
+
+    def for_title(self, scope: Scope, text: str) -> str:
+        """A text that a title may be made of. It will be cut, and half a value is no longer found: it goes before."""
+        mode = self.mode(Sink.TITLE, scope)
+        if mode is Mode.KEEP:
+            return text
+        clean = self._policies.finder(scope).redact(text[:_TITLED])
+        if len(text) > _TITLED:
+            # What was cut through is no longer found, so the end goes as well.
+            clean = clean[:-_REACH]
+        return WITHHELD if mode is Mode.BLOCK and not text.startswith(clean) else clean
+
+    async def names(self, scope: Scope, slots: Sequence[Slot]) -> list[str]:
+        """What is in these texts, by name; whatever the policy would do with it."""
+        return [one.name for finds in await self._seen(scope, slots) for one in finds]
+
+    def redacted(self, sink: Sink, scope: Scope, text: str) -> str:
+        """A text on its way to a sink that has no session at hand; pseudonyms are left to the one who stores it."""
+        mode = self.mode(sink, scope)
+        if mode is Mode.KEEP or mode is Mode.PSEUDONYM:
+            return text
+        clean = self._policies.finder(scope).redact(text)
+        return clean if mode is Mode.REDACT or clean == text else WITHHELD
+
+    def for_model(self, scope: Scope, text: str) -> str:
+        """A text for a model that is asked outside of any turn: whatever it may not see in the clear is redacted."""
+        return text if self.mode(Sink.MODEL, scope) is Mode.KEEP else self._policies.finder(scope).redact(text)
+
+    def vaulted(self, scope: Scope) -> bool:
+        """Whether values of this tenant go into vaults."""
+        return self._vault is not None and self._policies.of(scope).vaulted
+
+    def own_words(self, scope: Scope, text: str) -> str:
+        """A text that somebody gave us for a prompt, without marks: those in it were typed, and open nothing."""
+        return escaped(text) if self.vaulted(scope) else text
+
+    async def recalled(self, session: Session, value: Json) -> Json:
+        """A value of the session's own with what its marks stand for, for the session's own turn."""
+        values = await self.values(session)
+        return refilled(value, (restored(slot.text, values) for slot in slots_of(value))) if values else value
+
+    async def values(self, session: Session | None) -> dict[str, str]:
+        """Every mark of the session, and the value behind it."""
+        if session is None or self._vault is None or not self.vaulted(session.scope):
+            return {}
+        return await self._vault.values(session)
+
+    def stream(self, scope: Scope) -> TextStream:
+        """Redacts a text that comes in chunks."""
+        return self._policies.finder(scope).stream()
+
+    async def texts(self, sink: Sink, scope: Scope, session: Session | None, slots: Sequence[Slot]) -> Sheet:
+        """The texts as the sink may have them. Without a session there are no pseudonyms, and values are redacted."""
+        mode = self.mode(sink, scope)
+        if mode is Mode.KEEP:
+            return Sheet([slot.text for slot in slots])
+        if (sink is Sink.MODEL and mode is Mode.BLOCK) or (mode is Mode.PSEUDONYM and session is None):
+            # A question that holds private data was refused; what is left to show is older than that.
+            mode = Mode.REDACT
+        found = await self._found(scope, slots)
+        if not any(found):
+            return Sheet([slot.text for slot in slots])
+        taken = Counter(one.name for finds in found for one in finds)
+        if mode is Mode.BLOCK:
+            return Sheet([WITHHELD if finds else slot.text for slot, finds in zip(slots, found, strict=True)], taken)
+        marks = await self._marks(scope, session, slots, found) if mode is Mode.PSEUDONYM else {}
+        texts = [_marked(slot.text, finds, marks) for slot, finds in zip(slots, found, strict=True)]
+        return Sheet(texts, taken)
+
+    async def _found(self, scope: Scope, slots: Sequence[Slot]) -> list[Sequence[Found]]:
+        inside = await self._seen(scope, slots)
+        if self._outside is None:
+            return inside
+        finder = self._policies.finder(scope)
+        return await self._outside.added(scope, [slot.text for slot in slots], inside, finder)
+
+    async def _seen(self, scope: Scope, slots: Sequence[Slot]) -> list[Sequence[Found]]:
+        """What we see ourselves. A long text takes a while, which other turns need not wait for."""
+        finder = self._policies.finder(scope)
+        if sum(len(slot.text) for slot in slots) <= _AT_ONCE:
+            return [_seen(finder, slot) for slot in slots]
+        return await asyncio.to_thread(lambda: [_seen(finder, slot) for slot in slots])
+
+    async def _marks(
+        self, scope: Scope, session: Session | None, slots: Sequence[Slot], found: Sequence[Sequence[Found]]
+    ) -> dict[tuple[str, str], str]:
+        """The mark of each name and value that is not simply redacted."""
+        assert self._vault is not None, "pseudonyms without a vault are refused at the start"
+        assert session is not None
+        unvaulted = self._policies.of(scope).unvaulted
+        wanted = [
+            (one.name, slot.text[one.start : one.end])
+            for slot, finds in zip(slots, found, strict=True)
+            for one in finds
+            if one.type not in unvaulted
+        ]
+        return await self._vault.allot(session, wanted) if wanted else {}
+
+
+def _seen(finder: Finder, slot: Slot) -> Sequence[Found]:
+    """What is private in a text; its name is read with it, and stays."""
+    if not slot.name:
+        return finder.find(slot.text)
+    start = len(slot.name) + 2
+    found = finder.find(f"{slot.name}: {slot.text}")
+    return [replace(one, start=max(0, one.start - start), end=one.end - start) for one in found if one.end > start]
+
+
+def _marked(text: str, found: Iterable[Found], marks: Mapping[tuple[str, str], str]) -> str:
+    parts: list[str] = []
+    start = 0
+    for one in found:
+        parts += (text[start : one.start], marks.get((one.name, text[one.start : one.end]), one.mark))
+        start = one.end
+    parts.append(text[start:])
+    return "".join(parts)

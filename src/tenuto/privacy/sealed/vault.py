@@ -1,0 +1,250 @@
+"""Pseudonyms: numbered marks in the words, and the values behind them, sealed and kept apart.
+
+A session has one record: for each mark its sealed value, and a keyed digest by which the same value finds its mark
+again. The record goes when the session goes, and with it the last copy of the values. A mark means something in its own
+session only, and only if it was put there by us: marks that people type are escaped on their way in.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from tenuto.errors import Sealed, SessionNotFound, VersionConflict
+from tenuto.model import Scope, Session, StateEntry
+from tenuto.model.values import Value
+from tenuto.ports import Cipher, Ciphers, Place, StateStore
+from tenuto.privacy.sealed.likeness import likeness
+
+VAULT: Final = "privacy.vault"
+# Marks of one session. Further values are redacted: a record is read and written whole.
+_MOST: Final = 2000
+_PAGE: Final = 100
+_TYPED: Final = re.compile(r"\[([A-Z][A-Z0-9_]{0,40}_[0-9]{1,4})\]")
+_MARK: Final = re.compile(r"\[[A-Z][A-Z0-9_]{0,40}_[0-9]{1,4}\]")
+LONGEST_MARK: Final = 52
+_log = logging.getLogger(__name__)
+
+
+class _Held(Value, frozen=True, kw_only=True):
+    digest: str
+    sealed: str
+
+
+class _Record(Value, frozen=True, kw_only=True):
+    """What a session's vault holds, by mark without its brackets, and the last number of each name.
+
+    It belongs to one incarnation: a later session of the same id finds it empty.
+    """
+
+    incarnation: str
+    held: dict[str, _Held] = {}
+    numbers: dict[str, int] = {}
+
+
+class VaultStore(StateStore, Protocol):
+    """Where vaults are kept: beside the sessions they belong to."""
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        """The session's head."""
+        ...
+
+
+class Vault:
+    """The values behind the marks of every session."""
+
+    def __init__(self, *, store: VaultStore, ciphers: Ciphers) -> None:
+        self._store = store
+        self._ciphers = ciphers
+
+    async def allot(self, session: Session, values: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+        """A mark for each name and value; the same value of a session has one mark, whoever asks first.
+
+        Where the session is gone meanwhile, or its vault is full, there are none, and values are redacted.
+        """
+        scope, place = _site(session.scope), _place(session)
+        cipher = await self._ciphers.to_seal(scope)
+        digests = {one: _digest(cipher, *one, place) for one in values}
+        while True:
+            entry = await self._store.read_state(scope, VAULT, session.id)
+            record = _record(entry, session)
+            if entry is not None and record is None and not await self._lives(session):
+                return {}
+            known = record or _Record(incarnation=session.incarnation)
+            marks, grown = _allotted(known, digests, cipher, place)
+            if grown is None or await self._written(scope, session.id, grown, entry):
+                return marks
+
+    async def values(self, session: Session) -> dict[str, str]:
+        """Every mark of a session with its value."""
+        scope = _site(session.scope)
+        record = _record(await self._store.read_state(scope, VAULT, session.id), session)
+        if record is None:
+            return {}
+        try:
+            return _opened(record.held, await self._ciphers.to_open(scope), _place(session))
+        except Sealed:
+            # Another process may have made a new data key a moment ago.
+            return _opened(record.held, await self._ciphers.to_open(scope, anew=True), _place(session))
+
+    async def copy(self, session: Session, fork: Session) -> None:
+        """Give a fork the values behind the marks it inherited."""
+        values = await self.values(session)
+        if not values:
+            return
+        scope, place = _site(fork.scope), _place(fork)
+        cipher = await self._ciphers.to_seal(scope)
+        held, numbers = dict[str, _Held](), dict[str, int]()
+        for mark, value in values.items():
+            name, _, number = mark[1:-1].rpartition("_")
+            held[mark[1:-1]] = _held(cipher, name, value, place)
+            numbers[name] = max(numbers.get(name, 0), int(number))
+        record = _Record(incarnation=fork.incarnation, held=held, numbers=numbers)
+        await self._store.write_state(scope, VAULT, fork.id, msgspec.to_builtins(record))
+
+    async def marks(self, session: Session) -> frozenset[str]:
+        """The marks that mean something in a session."""
+        record = _record(await self._store.read_state(_site(session.scope), VAULT, session.id), session)
+        return frozenset(f"[{mark}]" for mark in record.held) if record is not None else frozenset()
+
+    async def retain(self, session: Session, texts: Iterable[str], among: frozenset[str]) -> None:
+        """Of these marks, keep the values of those that stand in the texts. Numbers are never given twice."""
+        used = {mark for text in texts for mark in _MARK.findall(text)}
+        lost = {mark[1:-1] for mark in among - used}
+        while lost:
+            entry = await self._store.read_state(_site(session.scope), VAULT, session.id)
+            record = _record(entry, session)
+            if record is None:
+                return
+            held = {mark: one for mark, one in record.held.items() if mark not in lost}
+            if await self._written(_site(session.scope), session.id, replace(record, held=held), entry):
+                return
+
+    async def forget(self, scope: Scope, session_id: str) -> bool:
+        """Remove a session's values; tells whether there were any."""
+        return await self._store.delete_state(_site(scope), VAULT, session_id)
+
+    async def forget_gone(self, session: Session) -> None:
+        """Remove the values of a session that was not there any more when its words were to be stored."""
+        record = _record(await self._store.read_state(_site(session.scope), VAULT, session.id), session)
+        if record is not None and not await self._lives(session):
+            await self.forget(session.scope, session.id)
+
+    async def forget_orphans(self, scope: Scope) -> int:
+        """Remove a site's values whose session has gone, as after a crash in between; tells of how many sessions."""
+        scope, total, after = _site(scope), 0, ""
+        while True:
+            entries = await self._store.list_state(scope, VAULT, after, _PAGE)
+            for entry in entries:
+                if not await self._belongs(scope, entry):
+                    total += await self.forget(scope, entry.key)
+            if len(entries) < _PAGE:
+                return total
+            after = entries[-1].key
+
+    async def _belongs(self, scope: Scope, entry: StateEntry) -> bool:
+        try:
+            session = await self._store.get(scope, entry.key)
+        except SessionNotFound:
+            return False
+        return _record(entry, session) is not None
+
+    async def _lives(self, session: Session) -> bool:
+        try:
+            return (await self._store.get(session.scope, session.id)).incarnation == session.incarnation
+        except SessionNotFound:
+            return False
+
+    async def _written(self, scope: Scope, session_id: str, record: _Record, entry: StateEntry | None) -> bool:
+        """Store the record, unless somebody else was first: another turn of the session, in another process."""
+        version = entry.version if entry is not None else 0
+        try:
+            await self._store.write_state(scope, VAULT, session_id, msgspec.to_builtins(record), if_version=version)
+        except VersionConflict:
+            return False
+        return True
+
+
+def _record(entry: StateEntry | None, session: Session) -> _Record | None:
+    """The session's record; `None` when there is none, or it belongs to an earlier session of the same id."""
+    record = msgspec.convert(entry.value, _Record) if entry is not None else None
+    return record if record is not None and record.incarnation == session.incarnation else None
+
+
+def _allotted(
+    record: _Record, digests: Mapping[tuple[str, str], str], cipher: Cipher, place: Place
+) -> tuple[dict[tuple[str, str], str], _Record | None]:
+    """The marks, and the record as it has to be stored for them; `None` when it has them all."""
+    known = {one.digest: mark for mark, one in record.held.items()}
+    held, numbers = dict(record.held), dict(record.numbers)
+    marks: dict[tuple[str, str], str] = {}
+    for (name, value), digest in digests.items():
+        mark = known.get(digest)
+        if mark is None and len(held) >= _MOST:
+            _log.warning("a session's vault is full: further values are redacted")
+            continue
+        if mark is None:
+            numbers[name] = numbers.get(name, 0) + 1
+            mark = known[digest] = f"{name}_{numbers[name]}"
+            held[mark] = _held(cipher, name, value, place)
+        marks[name, value] = f"[{mark}]"
+    grown = len(held) > len(record.held)
+    return marks, replace(record, held=held, numbers=numbers) if grown else None
+
+
+def _opened(held: Mapping[str, _Held], cipher: Cipher, place: Place) -> dict[str, str]:
+    return {f"[{mark}]": cipher.open(one.sealed, place).decode() for mark, one in held.items()}
+
+
+def _held(cipher: Cipher, name: str, value: str, place: Place) -> _Held:
+    return _Held(digest=_digest(cipher, name, value, place), sealed=cipher.seal(value.encode(), place))
+
+
+def _digest(cipher: Cipher, name: str, value: str, place: Place) -> str:
+    return cipher.digest(f"{name}\0{likeness(name, value)}".encode(), place)
+
+
+def _place(session: Session) -> Place:
+    return ("vault", session.id, session.incarnation)
+
+
+def _site(scope: Scope) -> Scope:
+    """Vaults stand with the tenant's site: whoever reaches a session reaches it by the session's id."""
+    return Scope(tenant=scope.tenant, site=scope.site)
+
+
+def escaped(text: str) -> str:
+    """A text whose marks, if it has any, were typed by somebody: brackets that look alike and mean nothing."""
+    return _TYPED.sub("\N{FULLWIDTH LEFT SQUARE BRACKET}\\1\N{FULLWIDTH RIGHT SQUARE BRACKET}", text)
+
+
+def restored(text: str, values: Mapping[str, str]) -> str:
+    """A text with the values in the place of their marks; a mark that nobody gave out stays as it is."""
+    return _MARK.sub(lambda mark: values.get(mark[0], mark[0]), text) if values and "[" in text else text
+
+
+class RestoringStream:
+    """Puts values in the place of marks in a text that comes in chunks; holds back what may become a mark."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+        self._held = ""
+
+    def feed(self, chunk: str) -> str:
+        """Take a chunk; give back what is decided by now."""
+        text = self._held + chunk
+        start = text.rfind("[")
+        open_mark = start >= 0 and "]" not in text[start:] and len(text) - start < LONGEST_MARK
+        cut = start if open_mark else len(text)
+        self._held = text[cut:]
+        return restored(text[:cut], self._values)
+
+    def flush(self) -> str:
+        """Give back what was held, at the end."""
+        rest, self._held = self._held, ""
+        return restored(rest, self._values)

@@ -1,0 +1,94 @@
+"""The wiring of privacy: whose policy holds, where pseudonyms are kept, which outside detector is asked as well."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tenuto.errors import InvalidSetting
+from tenuto.ports import Clock, StateStore, Store
+from tenuto.privacy.screening import Policies, Screen
+from tenuto.privacy.sealed.vault import Vault
+from tenuto.settings import Settings
+from tenuto.stores.encrypted import Encrypted, holds_sealed, mark_sealed
+
+if TYPE_CHECKING:
+    from tenuto.privacy.finding.outside import Outside
+    from tenuto.privacy.sealed.sealing import TenantCiphers
+
+
+def open_screen(stack: AsyncExitStack, settings: Settings, store: Store, clock: Clock) -> Screen:
+    """The screen that the settings ask for; what it opens, the stack closes.
+
+    Raises:
+        InvalidSetting: a policy does not fit, or asks for pseudonyms while there is no key to seal their values with.
+    """
+    policies = open_policies(settings)
+    vault = _vault(settings, store, clock)
+    if policies.vaulted and vault is None:
+        raise InvalidSetting("privacy_key", "is needed for pseudonyms: set it, or privacy_key_file")
+    return Screen(policies=policies, vault=vault, outside=_outside(stack, settings))
+
+
+async def sealed_store(settings: Settings, backend: Store, clock: Clock, reading_only: bool) -> Store:
+    """The backend behind its encryption, where records are to be sealed or were sealed before.
+
+    Raises:
+        InvalidSetting: the store holds sealed records, and there is no key to open them with.
+    """
+    marked = await holds_sealed(backend)
+    if not (settings.encryption or marked):
+        return backend
+    ciphers = open_ciphers(settings, backend, clock)
+    if ciphers is None:
+        raise InvalidSetting("privacy_key", "is needed: the store holds sealed records. Set it, or privacy_key_file")
+    if settings.encryption and not marked and not reading_only:
+        await mark_sealed(backend)
+    return Encrypted(store=backend, ciphers=ciphers, sealing=settings.encryption)
+
+
+def open_policies(settings: Settings) -> Policies:
+    """Everybody's policy. A file's are tried out at once, so that a bad one stops the start and not a turn."""
+    general = settings.privacy()
+    if settings.privacy_file is None:
+        return Policies(general)
+    from tenuto.privacy.policy_file import read_policies
+
+    general, tenants = read_policies(Path(settings.privacy_file), general)
+    policies = Policies(general, tenants)
+    policies.try_all()
+    return policies
+
+
+def _vault(settings: Settings, store: Store, clock: Clock) -> Vault | None:
+    ciphers = open_ciphers(settings, store, clock)
+    return None if ciphers is None else Vault(store=store, ciphers=ciphers)
+
+
+def open_ciphers(settings: Settings, state: StateStore, clock: Clock) -> TenantCiphers | None:
+    """Every tenant's cipher under the master key of the settings; `None` where they name no key."""
+    if settings.privacy_key is None and settings.privacy_key_file is None:
+        return None
+    # Cryptography is heavy, and needed only where there is a key.
+    from tenuto.privacy.sealed.keyring import key_ring
+    from tenuto.privacy.sealed.sealing import TenantCiphers
+
+    ring = key_ring(key=settings.privacy_key, file=settings.privacy_key_file)
+    assert ring is not None
+    return TenantCiphers(store=state, ring=ring, clock=clock)
+
+
+def _outside(stack: AsyncExitStack, settings: Settings) -> Outside | None:
+    if settings.privacy_detector is None:
+        return None
+    try:
+        from tenuto.privacy.finding.presidio import PresidioService
+    except ImportError:
+        raise InvalidSetting("privacy_detector", "needs the package httpx: install tenuto[presidio]") from None
+    from tenuto.privacy.finding.outside import Outside, OutsidePolicy
+
+    patience = settings.privacy_detector_timeout
+    service = PresidioService(settings.privacy_detector, timeout=patience)
+    stack.push_async_callback(service.close)
+    return Outside(service, policy=OutsidePolicy(patience=patience))

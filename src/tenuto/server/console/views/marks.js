@@ -1,0 +1,33 @@
+/** Marks in a text, as small labels. What one copies is the mark itself. */
+
+import { fill, h } from "../dom.js";
+import { fate, label, pieces } from "../marks.js";
+
+/**
+ * A text as nodes. The mark stays the label's text, so that it can be copied and found; what is seen is drawn by CSS,
+ * and what is heard is its name. `still` labels cannot be reached by keyboard: those inside links.
+ */
+export function marked(text, { still = false } = {}) {
+  return pieces(text).map((piece) => (typeof piece === "string" ? piece : chip(piece, still)));
+}
+
+function chip(mark, still) {
+  const why = fate(mark);
+  return h(
+    "span",
+    {
+      class: "mark",
+      role: "img",
+      "aria-label": why,
+      title: "", // not that of whatever it stands in, beside its own
+      tabindex: still ? null : 0,
+      data: { mark: mark.kind, label: label(mark), tip: why },
+    },
+    mark.text,
+  );
+}
+
+/** Write a text with its marks where it differs. */
+export function writeMarked(element, text, manner = {}) {
+  if (element.textContent !== text) fill(element, marked(text, manner));
+}

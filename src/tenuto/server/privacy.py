@@ -1,0 +1,102 @@
+"""Routes about private data: what holds, what a mark stands for, who looked, and how somebody is forgotten."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from tenuto.access import KeyRole
+from tenuto.errors import InvalidCursor
+from tenuto.privacy.duties.shape import note_json, policy_json, receipt_json
+from tenuto.server.answers import AuditList, PrivacyView, ReceiptView, RevealedView
+from tenuto.server.auth import Admission, admitted, asking, naming_user
+from tenuto.server.bodies import Auditing, RevealMarks
+from tenuto.server.openapi import room, tells
+from tenuto.server.problems import Forbidden
+from tenuto.server.service import service
+from tenuto.server.wire import answer, body_of, path_part, query_of
+
+routes = room("privacy", prefix="/v1")
+
+_NOTE_ID: Final = re.compile(r"[0-9]+\.[0-9]{6}-[0-9a-f]{8}", re.ASCII)
+
+
+@routes.get("/privacy", **tells((200, PrivacyView)))
+async def get_privacy(request: Request) -> Response:
+    """What becomes of private data of the caller's tenant, sink by sink."""
+    scope = await asking(request)
+    tenuto = service(request).tenuto
+    screen = tenuto.screen
+    return answer(
+        {
+            **policy_json(screen.policies, scope),
+            "vault": screen.vault is not None,
+            "detector": screen.asks_outside,
+            "degraded": screen.degraded,
+            "encryption": tenuto.settings.encryption,
+            "receipt_key": await tenuto.privacy.signer.public_key(),
+        }
+    )
+
+
+@routes.post(
+    "/sessions/{session_id}/reveal",
+    **tells((200, RevealedView), body=RevealMarks, example={"marks": ["[EMAIL_1]"]}, required=True),
+)
+async def reveal_marks(request: Request) -> Response:
+    """The values behind marks of a session, for a credential with the role privacy.reveal; each look is noted."""
+    admission = await admitted(request)
+    _refuse_unless_reveals(admission)
+    scope = admission.scope()
+    body = await body_of(request, RevealMarks)
+    values = await service(request).tenuto.privacy.reveal(scope, path_part(request), body.marks, by=_who(admission))
+    return answer({"values": values}, headers={"Cache-Control": "no-store"})
+
+
+@routes.get("/privacy/audit", **tells((200, AuditList), query=Auditing))
+async def get_audit(request: Request) -> Response:
+    """Who looked behind marks, mended or erased on this site; for the tenant's own backend and for admins."""
+    admission = await admitted(request)
+    if admission.caller is not None and not admission.caller.names_users:
+        raise Forbidden("the audit is for the tenant's own credential, or one with the role admin")
+    scope = admission.scope()
+    asked = query_of(request, Auditing)
+    if asked.cursor is not None and not _NOTE_ID.fullmatch(asked.cursor):
+        raise InvalidCursor
+    notes = await service(request).tenuto.privacy.audit.notes(scope, after=asked.cursor or "", limit=asked.limit)
+    cursor = notes[-1].id if len(notes) == asked.limit else None
+    return answer({"notes": [note_json(note) for note in notes], "cursor": cursor})
+
+
+@routes.delete("/users/{user_id}", **tells((200, ReceiptView)))
+async def erase_user(request: Request) -> Response:
+    """Remove everything of a user on this site, and answer with a signed receipt; for that user, for the tenant's own
+    backend and for admins. An unknown user gets one as well, with nothing counted."""
+    user = path_part(request, "user_id")
+    admission = naming_user(await admitted(request), user)
+    scope = admission.scope()
+    themselves = admission.caller is not None and admission.caller.user == user
+    # The audit stays, and shall not keep the name of somebody who was just forgotten.
+    by = "themselves" if themselves else _who(admission)
+    return answer(receipt_json(await service(request).tenuto.privacy.erase(scope, by=by)))
+
+
+def _refuse_unless_reveals(admission: Admission) -> None:
+    if admission.caller is None:
+        raise Forbidden(
+            f"revealing needs a credential with the role {KeyRole.REVEAL}, and this server asks for none: "
+            f"tenuto keys create --role {KeyRole.REVEAL} makes one, and from then on everybody needs a key"
+        )
+    if not admission.caller.reveals:
+        raise Forbidden(f"revealing needs a credential with the role {KeyRole.REVEAL}")
+
+
+def _who(admission: Admission) -> str:
+    """Who acts, as the audit names them: a key by its id, a token by its user."""
+    caller = admission.caller
+    if caller is None:
+        return "open server"
+    return f"key {caller.key_id}" if caller.key_id is not None else f"token {caller.user or caller.role}"

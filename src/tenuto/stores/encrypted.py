@@ -1,0 +1,378 @@
+"""Encryption at rest: a store that holds no words in the clear, whatever backend stands behind it.
+
+Sealed are messages, titles, the values of heads, what traces quote, and state. Ids, roles, times, counters and the
+names of values stay readable, because the store works with them. What was stored before encryption was switched on
+stays readable too; it is sealed when it is written anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, TypeAlias, TypeVar
+
+from msgspec.structs import replace
+
+from tenuto.errors import Sealed, SessionCorrupt, SessionNotFound, TenutoError, VersionConflict
+from tenuto.model import (
+    Appended,
+    Batch,
+    Changes,
+    Closing,
+    Compaction,
+    Erased,
+    Forking,
+    Gone,
+    MessagePage,
+    Opening,
+    OpenTurn,
+    Page,
+    Rewriting,
+    Scope,
+    Session,
+    SessionPage,
+    SessionQuery,
+    StateEntry,
+    Stats,
+    TurnState,
+)
+from tenuto.model.scope import SYSTEM, session_key
+from tenuto.model.seal import KEYS_NAMESPACE, TENANTS_NAMESPACE, is_sealed
+from tenuto.model.trace import Trace
+from tenuto.model.values import Json, checked_json
+from tenuto.ports import Cipher, Ciphers, StateStore, Store
+from tenuto.stores.codec import encode_cursor, to_micros
+from tenuto.stores.sealed_values import (
+    UNOPENED,
+    adopted_head,
+    adopted_messages,
+    listed_session,
+    looks_sealed,
+    opened_messages,
+    opened_session,
+    opened_state,
+    opened_trace,
+    opened_turn,
+    sealed_batch,
+    sealed_changes,
+    sealed_closing,
+    sealed_forking,
+    sealed_opening,
+    sealed_rewriting,
+    sealed_state,
+)
+
+_NAMESPACE: Final = "encryption"
+_MARK: Final = "in use"
+_UNSEALED: Final = frozenset({KEYS_NAMESPACE, TENANTS_NAMESPACE, _NAMESPACE})
+_API_KEYS: Final = "api-keys"
+_CHUNK: Final = 200
+_MOST_DOUBTS: Final = 10_000
+_Name: TypeAlias = tuple[str, str, str]
+_Answer = TypeVar("_Answer")
+
+
+async def holds_sealed(store: StateStore) -> bool:
+    """Whether records were ever sealed in this store, so that it must not be read without a key."""
+    return await store.read_state(SYSTEM, _NAMESPACE, _MARK) is not None
+
+
+async def mark_sealed(store: StateStore) -> None:
+    """Note in the store that it holds sealed records from now on."""
+    try:
+        await store.write_state(SYSTEM, _NAMESPACE, _MARK, True, if_version=0)
+    except VersionConflict:
+        return  # Noted before.
+
+
+class Encrypted:
+    """The `Store` port over a store that sees sealed texts only.
+
+    With `sealing` off it opens what is sealed and writes plainly, which is how encryption is given up. A listing shows
+    a session whose head was tampered with under the title `[SEALED]`; asked for by its id, it is an error.
+    """
+
+    def __init__(self, *, store: Store, ciphers: Ciphers, sealing: bool = True) -> None:
+        self._store = store
+        self._ciphers = ciphers
+        self._sealing = sealing
+        # Sessions of which something did not open: asked before anything more is written into them.
+        self._doubtful: dict[_Name, None] = {}
+
+    @property
+    def inner(self) -> Store:
+        """The store behind."""
+        return self._store
+
+    # Turns
+
+    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+        cipher = await self._sealer(scope, looks_sealed(opening))
+        await self._look_inside(scope, opening.session_id, opening.window)
+        turn = await self._store.begin_turn(scope, sealed_opening(cipher, opening) if cipher else opening)
+        try:
+            return await self._opened(scope, lambda cipher: opened_turn(cipher, turn))
+        except BaseException as failure:
+            self._doubt(scope, opening.session_id, failure)
+            await self._let_go(turn)
+            raise
+
+    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+        cipher = await self._sealer(turn.scope, looks_sealed(closing))
+        sealed = sealed_closing(cipher, turn.session.id, closing) if cipher else closing
+        return await self._appended(turn.scope, await self._store.finish_turn(turn, sealed))
+
+    async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
+        return await self._store.renew_turn(turn)
+
+    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
+        cipher = await self._sealer(scope, looks_sealed(batch))
+        await self._look_inside(scope, session_id)
+        sealed = sealed_batch(cipher, session_id, batch) if cipher else batch
+        appended = await self._store.append(scope, session_id, sealed)
+        try:
+            return await self._appended(scope, appended)
+        except Sealed as failure:
+            self._doubt(scope, session_id, failure)
+            raise
+
+    # Reading
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        return await self._session(scope, await self._store.get(scope, session_id))
+
+    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+        found = await self._store.messages(scope, session_id, page)
+        return await self._opened(
+            scope,
+            lambda cipher: replace(
+                found,
+                session=opened_session(cipher, found.session),
+                messages=opened_messages(cipher, found.session, found.messages),
+            ),
+        )
+
+    async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
+        page = await (self._store.list(scope, query) if query.title is None else self._titled(scope, query))
+        return await self._opened(
+            scope,
+            lambda cipher: replace(page, sessions=tuple(listed_session(cipher, each) for each in page.sessions)),
+        )
+
+    # Changing
+
+    async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
+        cipher = await self._sealer(scope, looks_sealed(changes))
+        sealed = sealed_changes(cipher, session_id, changes) if cipher else changes
+        return await self._session(scope, await self._store.patch(scope, session_id, sealed))
+
+    async def reset(self, scope: Scope, session_id: str) -> Session:
+        return await self._session(scope, await self._store.reset(scope, session_id))
+
+    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
+        cipher = await self._sealer(scope, looks_sealed(forking))
+        sealed = sealed_forking(cipher, forking) if cipher else forking
+        source = await self._store.get(scope, session_id)
+        fork = await self._store.fork(scope, session_id, sealed)
+        try:
+            if source.forked_from is not None:
+                fork = await self._adopted(scope, source, fork, titled=forking.title is not None)
+            return await self._session(scope, fork)
+        except BaseException:
+            # One that does not open is nobody's use, and with each try there would be one more.
+            with suppress(TenutoError):
+                await self._store.delete(scope, fork.id)
+            raise
+
+    async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
+        return await self._session(scope, await self._store.truncate(scope, session_id, after))
+
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+        cipher = await self._sealer(scope, looks_sealed(rewriting))
+        sealed = sealed_rewriting(cipher, session_id, rewriting) if cipher else rewriting
+        return await self._session(scope, await self._store.rewrite(scope, session_id, sealed))
+
+    async def delete(self, scope: Scope, session_id: str) -> None:
+        await self._store.delete(scope, session_id)
+
+    # Traces
+
+    async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
+        found = await self._store.trace(scope, session_id, number)
+        return None if found is None else (await self._traces(scope, session_id, (found,)))[0]
+
+    async def traces(
+        self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
+    ) -> tuple[Trace, ...]:
+        return await self._traces(scope, session_id, await self._store.traces(scope, session_id, limit, before))
+
+    # State
+
+    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
+        entry = await self._store.read_state(scope, namespace, key)
+        return None if entry is None else (await self._entries(scope, namespace, (entry,)))[0]
+
+    async def write_state(
+        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
+    ) -> StateEntry:
+        checked_json(value, "the state value")
+        cipher = None if _readable(scope, namespace) else await self._sealer(scope, is_sealed(value))
+        sealed = sealed_state(cipher, scope, namespace, key, value) if cipher else value
+        entry = await self._store.write_state(scope, namespace, key, sealed, if_version)
+        return replace(entry, value=value)
+
+    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
+        return await self._store.delete_state(scope, namespace, key)
+
+    async def list_state(
+        self, scope: Scope, namespace: str, after: str = "", limit: int = 100
+    ) -> tuple[StateEntry, ...]:
+        return await self._entries(scope, namespace, await self._store.list_state(scope, namespace, after, limit))
+
+    # Upkeep goes straight through
+
+    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+        return await self._store.sweep(limit)
+
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+        return await self._store.evict(scope, keep, sparing)
+
+    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
+        return await self._store.erase(scope, limit)
+
+    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
+        return await self._store.spaces(after, limit)
+
+    async def compact(self) -> Compaction:
+        return await self._store.compact()
+
+    async def stats(self, scope: Scope) -> Stats:
+        return await self._store.stats(scope)
+
+    async def ping(self) -> None:
+        await self._store.ping()
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    # What the methods share
+
+    async def _sealer(self, scope: Scope, lookalike: bool) -> Cipher | None:
+        """Asked for before anything is written: where the key is missing, nothing happens at all.
+
+        What has the form of sealed text is sealed also where nothing else is, so that it comes back as it was said.
+        """
+        return await self._ciphers.to_seal(scope) if self._sealing or lookalike else None
+
+    async def _look_inside(self, scope: Scope, session_id: str, window: int = 0) -> None:
+        """See that a session opens before words go into it, where there is reason to doubt it.
+
+        They would be stored and refused in one, and stored again with each try. A tenant that has all the keys it
+        ever had, and a session that has opened so far, cost nothing.
+        """
+        name = (scope.tenant, scope.site, session_id)
+        if name not in self._doubtful and (await self._ciphers.to_open(scope)).whole:
+            return
+        try:
+            await self.messages(scope, session_id, Page(limit=max(1, window)))
+        except SessionCorrupt:
+            raise  # It is set aside by now, and the next call finds the id free.
+        except SessionNotFound:
+            pass  # What that means, the store will say.
+        self._doubtful.pop(name, None)
+
+    def _doubt(self, scope: Scope, session_id: str, failure: BaseException) -> None:
+        if isinstance(failure, Sealed):
+            self._doubtful[scope.tenant, scope.site, session_id] = None
+            if len(self._doubtful) > _MOST_DOUBTS:
+                del self._doubtful[next(iter(self._doubtful))]
+
+    async def _opened(self, scope: Scope, step: Callable[[Cipher], _Answer]) -> _Answer:
+        try:
+            return step(await self._ciphers.to_open(scope))
+        except Sealed:
+            # Another process may have made the key since.
+            return step(await self._ciphers.to_open(scope, anew=True))
+
+    async def _session(self, scope: Scope, session: Session) -> Session:
+        return await self._opened(scope, lambda cipher: opened_session(cipher, session))
+
+    async def _adopted(self, scope: Scope, source: Session, fork: Session, *, titled: bool) -> Session:
+        """Seal for a fork of a fork what was written in neither of the two."""
+        assert source.forked_from is not None
+        cipher, branch = await self._ciphers.to_seal(scope), source.forked_from.seq
+        changes = await self._opened(scope, lambda opener: adopted_head(opener, source, fork, titled=titled))
+        if changes is not None:
+            fork = await self._store.patch(scope, fork.id, changes)
+        more, after = True, 0
+        while more:
+            page = await self._store.messages(scope, fork.id, Page(limit=_CHUNK, after=after))
+            old = [message for message in page.messages if message.seq <= branch]
+            rewriting = adopted_messages(cipher, source, fork, old)
+            if rewriting is not None:
+                fork = await self._store.rewrite(scope, fork.id, rewriting)
+            more, after = page.more_after and len(old) == _CHUNK, old[-1].seq if old else 0
+        return fork
+
+    async def _appended(self, scope: Scope, appended: Appended) -> Appended:
+        return await self._opened(
+            scope,
+            lambda cipher: replace(
+                appended,
+                session=opened_session(cipher, appended.session),
+                messages=opened_messages(cipher, appended.session, appended.messages),
+            ),
+        )
+
+    async def _traces(self, scope: Scope, session_id: str, traces: tuple[Trace, ...]) -> tuple[Trace, ...]:
+        return await self._opened(
+            scope, lambda cipher: tuple(opened_trace(cipher, session_id, trace) for trace in traces)
+        )
+
+    async def _entries(self, scope: Scope, namespace: str, entries: tuple[StateEntry, ...]) -> tuple[StateEntry, ...]:
+        if _readable(scope, namespace):
+            return entries
+        return await self._opened(
+            scope, lambda cipher: tuple(opened_state(cipher, scope, namespace, entry) for entry in entries)
+        )
+
+    async def _titled(self, scope: Scope, query: SessionQuery) -> SessionPage:
+        """Sessions by a part of their title, which the store cannot read: looked for here, page after page."""
+        assert query.title is not None
+        wanted, found, cursor = query.title.casefold(), list[Session](), query.cursor
+        while len(found) <= query.limit:
+            page = await self._store.list(scope, replace(query, title=None, limit=_CHUNK, cursor=cursor))
+            titles = await self._opened(scope, lambda cipher: _titles(cipher, page.sessions))  # noqa: B023
+            found += [each for each, title in zip(page.sessions, titles, strict=True) if wanted in title.casefold()]
+            cursor = page.cursor
+            if cursor is None:
+                break
+        chosen = found[: query.limit]
+        return SessionPage(
+            sessions=tuple(chosen), cursor=_cursor_behind(chosen[-1]) if len(found) > len(chosen) else None
+        )
+
+    async def _let_go(self, turn: OpenTurn) -> None:
+        """Give the lease of a turn back that its caller cannot be handed."""
+        if turn.state is TurnState.FINISHED:
+            return
+        try:
+            await self._store.finish_turn(turn, Closing(abandoned=True))
+        except TenutoError:
+            return  # The lease runs out on its own.
+
+
+def _readable(scope: Scope, namespace: str) -> bool:
+    """Whether state stays in the clear: what seals the rest, and API keys, of which only hashes are stored."""
+    return namespace in _UNSEALED or (namespace == _API_KEYS and scope.tenant == SYSTEM.tenant)
+
+
+def _titles(cipher: Cipher, sessions: tuple[Session, ...]) -> tuple[str, ...]:
+    """Titles to look in: one that does not open has nothing to find."""
+    listed = [listed_session(cipher, session).title for session in sessions]
+    return tuple("" if title == UNOPENED else title for title in listed)
+
+
+def _cursor_behind(session: Session) -> str:
+    """The cursor that every backend would have made."""
+    return encode_cursor(to_micros(session.updated_at), session_key(session.scope, session.id))

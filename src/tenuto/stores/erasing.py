@@ -1,0 +1,24 @@
+"""An erasure in steps that are small enough for others to get a turn in between, and what they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from tenuto.model import Erased
+
+
+async def in_steps(step: Callable[[int], Awaitable[Erased]], limit: int, stride: int) -> Erased:
+    """Erase up to `limit` sessions, at most `stride` in one step. The step that leaves none removes all else."""
+    left, steps = max(0, limit), list[Erased]()
+    while not steps or (steps[-1].more and left):
+        size = min(stride, left)
+        steps.append(await step(size))
+        left -= size
+    return Erased(
+        gone=tuple(item for done in steps for item in done.gone),
+        messages=sum(done.messages for done in steps),
+        traces=sum(done.traces for done in steps),
+        states=sum(done.states for done in steps),
+        quarantined=sum(done.quarantined for done in steps),
+        more=steps[-1].more,
+    )

@@ -1,0 +1,53 @@
+"""Whether what a server holds is of a format that this release reads: asked when a store is opened.
+
+Each session tells its format itself. To look at all of them would take long, so some are looked at: data that was
+written before there was a release stands there as a whole. One that is met later is refused, and left as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from tenuto.errors import Unavailable
+from tenuto.model.scope import SYSTEM, session_key, state_key
+from tenuto.stores.codec import Undecodable
+from tenuto.stores.redis._asking import OLDER, WHAT, Asking
+from tenuto.stores.redis._records import FORMAT, decode_facts
+
+# What an installation has first of all. Names once stood there without the digest of their drawer.
+_API_KEYS: Final = "api-keys"
+
+
+async def refuse_older(asking: Asking) -> None:
+    """Look at a few records.
+
+    Raises:
+        Unavailable: one was written before the first release.
+    """
+    looks = [_is_older(asking, part) for part in asking.keys.expiries]
+    if any(await asyncio.gather(_names_are_older(asking), *looks)):
+        raise Unavailable(WHAT, OLDER)
+
+
+async def _names_are_older(asking: Asking) -> bool:
+    _, names = asking.keys.state(SYSTEM, _API_KEYS)
+    drawer = state_key(SYSTEM, _API_KEYS)
+    try:
+        first = await asking.call("ZRANGE", names, 0, 0, key=names)
+    except Undecodable:
+        return False  # Whoever asks for it will be told.
+    return any(not name.startswith(drawer) for name in first)
+
+
+async def _is_older(asking: Asking, part: bytes) -> bool:
+    """Whether the session is whose retention is over first, of those in a part of the expiry index."""
+    try:
+        for facts in await asking.call("ZRANGE", part, 0, 0, key=part):
+            told = decode_facts(facts)
+            head = asking.keys.session(session_key(told.scope, told.session_id))[0]
+            numbers = await asking.call("HGET", head, "s", key=head)
+            return numbers is not None and 0 < int.from_bytes(numbers[:8], "big") < FORMAT
+    except Undecodable:
+        return False  # Whoever meets it sets it aside.
+    return False

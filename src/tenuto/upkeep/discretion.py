@@ -1,0 +1,44 @@
+"""What private data becomes in what follows a turn: titles, summaries, and the words a summary has taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tenuto.model import Message, Scope, Session
+
+
+class Discretion(Protocol):
+    """The privacy policy, as upkeep meets it."""
+
+    def for_title(self, scope: Scope, text: str) -> str:
+        """A text that a title may be made of."""
+        ...
+
+    def for_summary(self, scope: Scope, text: str) -> str:
+        """A text that a summary may be made of."""
+        ...
+
+    def for_model(self, scope: Scope, text: str) -> str:
+        """A text that a model may be shown."""
+        ...
+
+    async def retired(self, session: Session, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Messages that a summary speaks for from now on, as they shall read: those that change."""
+        ...
+
+
+class Indiscreet:
+    """Keeps everything as it is: for programs that leave privacy to others."""
+
+    def for_title(self, scope: Scope, text: str) -> str:
+        return text
+
+    def for_summary(self, scope: Scope, text: str) -> str:
+        return text
+
+    def for_model(self, scope: Scope, text: str) -> str:
+        return text
+
+    async def retired(self, session: Session, messages: Sequence[Message]) -> tuple[Message, ...]:
+        return ()

@@ -1,0 +1,88 @@
+"""What one process rewrites or erases, another one's L1 does not show any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tenuto.errors import SessionNotFound
+from tenuto.model import Page, Rewriting, text_part
+from tenuto.ports import ChangeFeed
+from tenuto.stores.by_url import open_store
+from tenuto.stores.cached import Cached
+from tests.samples import ANN, batch, talk, texts
+from tests.shared_stores import SHARED, SharedStore
+
+
+@pytest.fixture(params=SHARED, ids=lambda shared: shared.name)
+async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Cached, Cached]]:
+    """Two caches on one store, each over a connection of its own, as two processes have them."""
+    assert isinstance(request.param, SharedStore)
+    url = request.param.url(request.getfixturevalue, tmp_path)
+    async with AsyncExitStack() as stack:
+        caches = []
+        for _ in range(2):
+            store = await open_store(url)
+            stack.push_async_callback(store.close)
+            assert isinstance(store, ChangeFeed)
+            caches.append(await stack.enter_async_context(Cached(store=store, feed=store)))
+        yield caches[0], caches[1]
+
+
+async def warmed(cache: Cached, session_id: str) -> None:
+    """Read until the cache answers by itself: else nothing old could be shown, and the test would show nothing."""
+    for _ in range(50):
+        hits = cache.hits
+        assert "secret" in await texts(cache, ANN, session_id)
+        if cache.hits > hits:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("the cache never answered")
+
+
+async def settled(store: Cached, session_id: str, wanted: list[str]) -> list[str]:
+    """What a session says once the news are there; nothing where there is none.
+
+    Redis sends them right behind the writer's answer, on another connection.
+    """
+    said: list[str] = []
+    for _ in range(50):
+        try:
+            said = await texts(store, ANN, session_id)
+        except SessionNotFound:
+            said = []
+        if said == wanted:
+            break
+        await asyncio.sleep(0.02)
+    return said
+
+
+async def test_a_rewriting_is_heard(pair: tuple[Cached, Cached]) -> None:
+    here, there = pair
+    await talk(here, ANN, "s", "secret", "ok")
+    await warmed(there, "s")
+    log = (await here.messages(ANN, "s", Page())).messages
+
+    await here.rewrite(ANN, "s", Rewriting(messages=(replace(log[0], parts=(text_part("-"),)),)))
+
+    assert await settled(there, "s", ["-", "ok"]) == ["-", "ok"]
+    # A turn there builds on the new words as well.
+    await talk(there, ANN, "s", "next", "fine")
+    assert await texts(here, ANN, "s") == ["-", "ok", "next", "fine"]
+
+
+async def test_an_erasure_is_heard(pair: tuple[Cached, Cached]) -> None:
+    here, there = pair
+    for n in range(3):
+        await here.append(ANN, f"s{n}", batch("secret"))
+        await warmed(there, f"s{n}")
+
+    await here.erase(ANN)
+
+    for n in range(3):
+        assert await settled(there, f"s{n}", []) == []

@@ -1,0 +1,267 @@
+"""Proof by raw bytes: of a person who was erased, no word and no name is left in what a backend keeps (A26).
+
+The same search finds every one of those words before, and another person's afterwards: it can fail.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+import redis
+from msgspec.structs import replace
+
+from tenuto.errors import SessionNotFound
+from tenuto.model import (
+    Changes,
+    Keeping,
+    NewSession,
+    Once,
+    Page,
+    Producer,
+    Rewriting,
+    Scope,
+    text_part,
+    tool_call,
+    tool_result,
+)
+from tenuto.ports import Store
+from tenuto.stores.postgres import PostgresStore
+from tenuto.stores.redis import RedisStore
+from tenuto.stores.sqlite import SqliteStore
+from tests.backends import POSTGRES, REDIS, SQLITE, Backend, Place
+from tests.clock import FakeClock
+from tests.contract.test_traces import trace_of
+from tests.samples import batch, begin, closing, fresh, says
+from tests.servers import RedisCluster, RedisServer, start_redis
+
+Search = Callable[[], AsyncIterator[tuple[str, bytes]]]
+"""Everything a backend keeps, as bytes, with the kind of place they are in."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A store, what it keeps, and in which kinds of places words that are stored, or were once, must be found."""
+
+    store: Store
+    search: Search
+    holds: tuple[str, ...]
+    held: tuple[str, ...]
+    damage: Callable[[Store, Scope, str], Any]
+
+
+class Marks:
+    """Words that nobody says, by what they stand for."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, str] = {}
+
+    def __call__(self, name: str) -> str:
+        return self._made.setdefault(name, f"zq{name}{secrets.token_hex(8)}")
+
+    @property
+    def all(self) -> set[str]:
+        return set(self._made)
+
+    def found_in(self, raw: bytes) -> set[str]:
+        hexed = raw.lower()
+        return {
+            name for name, mark in self._made.items() if mark.encode() in raw or mark.encode().hex().encode() in hexed
+        }
+
+
+async def live(store: Store, scope: Scope, mark: Marks) -> None:
+    """A turn with everything a turn may have, and state beside it."""
+    words = replace(
+        says("x"),
+        parts=(text_part(mark("words")), tool_call("c", "look", {"for": mark("argument")})),
+        metadata={"note": mark("note")},
+        extra={"foreign": mark("extra")},
+        speaker=mark("speaker"),
+    )
+    new = NewSession(title=mark("title"), context={"place": mark("context")}, metadata={"m": mark("metadata")})
+    turn = await begin(store, scope, mark("session"), words=(words,), create=new)
+    trace = trace_of(turn, request=mark("request"), answer=mark("answer"), data={"x": mark("data")})
+    reply = replace(says(mark("reply")), parts=(tool_result("c", [mark("output")]), text_part(mark("reply"))))
+    await store.finish_turn(turn, replace(closing(trace=trace), reply=(reply,)))
+    await store.patch(scope, mark("session"), Changes(attributes={mark("name"): mark("attribute")}))
+    await store.append(scope, mark("session"), batch(mark("appended"), once=Once(key="k", fingerprint="f")))
+    await store.append(scope, mark("session"), batch(mark("produced"), producer=Producer(id="p", seq=1)))
+    await store.write_state(scope, "prefs", mark("key"), {"tone": mark("value")})
+    await store.write_state(scope, "vault", "k", mark("vault"))
+
+
+async def leave_traces(proof: Proof, scope: Scope, mark: Marks, clock: FakeClock) -> None:
+    """What was set aside, expired, and has words that were taken back."""
+    store = proof.store
+    broken, over, removed, edited = (mark(f"id{n}") for n in range(4))
+    turn = await begin(store, scope, broken, mark("damaged"), create=NewSession(title=mark("damagedtitle")))
+    await store.finish_turn(turn, closing("hi", trace=trace_of(turn, request=mark("damagedtrace"))))
+    await proof.damage(store, scope, broken)
+    with pytest.raises(SessionNotFound):
+        await store.get(scope, broken)
+    hour = NewSession(keeping=Keeping(idle=timedelta(hours=1)))
+    await store.append(scope, over, batch(mark("expired"), create=hour))
+    clock.advance(timedelta(hours=2))
+    await store.append(scope, removed, batch(mark("deleted")))
+    await store.delete(scope, removed)
+    await store.append(scope, edited, batch(mark("reworded")))
+    page = await store.messages(scope, edited, Page())
+    redacted = replace(page.messages[0], parts=(text_part("[REDACTED]"),))
+    await store.rewrite(scope, edited, Rewriting(messages=(redacted,)))
+
+
+async def found(proof: Proof, mark: Marks) -> dict[str, set[str]]:
+    """Which marks are where."""
+    places: dict[str, set[str]] = {}
+    async for kind, raw in proof.search():
+        places.setdefault(kind, set()).update(mark.found_in(raw))
+    return places
+
+
+def on_disk(files: Iterable[Path]) -> list[tuple[str, bytes]]:
+    return [("files", file.read_bytes()) for file in files if file.is_file()]
+
+
+@asynccontextmanager
+async def sqlite(place: Place) -> AsyncIterator[Proof]:
+    async def search() -> AsyncIterator[tuple[str, bytes]]:
+        assert (place.folder / "sessions.db-wal").exists()
+        for item in on_disk(place.folder.iterdir()):
+            yield item
+
+    async with SQLITE.open(place) as store:
+        assert isinstance(store, SqliteStore)
+        # Some builds of SQLite wipe what they delete, and some do not.
+        await store._writer.run_alone(lambda db, _: db.execute("PRAGMA secure_delete = OFF").fetchone())
+        yield Proof(store, search, ("files",), ("files",), _damage_of(SQLITE))
+
+
+def in_redis(servers: Sequence[RedisServer]) -> Search:
+    async def search() -> AsyncIterator[tuple[str, bytes]]:
+        for server in servers:
+            with redis.Redis(port=server.port, protocol=2) as client:
+                for key in client.scan_iter(count=1000):
+                    yield "keys", key
+                    yield "keys", client.dump(key) or b""
+            for item in on_disk(file for file in server.folder.rglob("*") if file.name != "server.conf"):
+                yield item
+
+    return search
+
+
+@asynccontextmanager
+async def redis_with_snapshots(place: Place) -> AsyncIterator[Proof]:
+    """A server that keeps a log of commands and snapshots too. Compressed, a word could not be found in them."""
+    with start_redis(fsync="no", rdbcompression="no", save="3600 1") as server:
+        store = await RedisStore.open(server.url, clock=place.clock)
+        search = in_redis([server])
+
+        async def saved() -> AsyncIterator[tuple[str, bytes]]:
+            async for item in search():
+                yield item
+            assert (server.folder / "dump.rdb").exists()
+
+        async def damage(of: Store, scope: Scope, session_id: str) -> None:
+            await _damage_of(REDIS)(of, scope, session_id)
+            server.call("SAVE")
+
+        yield Proof(store, saved, ("keys", "files"), ("files",), damage)
+        await store.close()
+
+
+@asynccontextmanager
+async def redis_cluster(place: Place) -> AsyncIterator[Proof]:
+    cluster = place.server("redis_cluster")
+    assert isinstance(cluster, RedisCluster)
+    for node in cluster.nodes:
+        node.call("CONFIG", "SET", "rdbcompression", "no")
+    store = await RedisStore.open(cluster.url, prefix=fresh("remains"), clock=place.clock)
+    yield Proof(store, in_redis(cluster.nodes), ("keys", "files"), ("files",), _damage_of(REDIS))
+    await store.close()
+
+
+@asynccontextmanager
+async def postgres(place: Place) -> AsyncIterator[Proof]:
+    """Every row as the superuser sees it, and the samples of rows that ANALYZE keeps. Files are the server's matter."""
+    admin = place.server("postgres").admin_url
+
+    async def search() -> AsyncIterator[tuple[str, bytes]]:
+        connection: asyncpg.Connection[Any] = await asyncpg.connect(admin)
+        try:
+            await connection.execute("ANALYZE")
+            tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'contract'")
+            assert len(tables) >= 7
+            for (table,) in tables:
+                for (row,) in await connection.fetch(f"SELECT kept::text FROM contract.{table} kept"):
+                    yield "rows", row.encode()
+            for (row,) in await connection.fetch("SELECT sample::text FROM pg_stats sample"):
+                yield "samples", row.encode()
+        finally:
+            await connection.close()
+
+    async with POSTGRES.open(place) as store:
+        assert isinstance(store, PostgresStore)
+        yield Proof(store, search, ("rows",), (), _damage_of(POSTGRES))
+
+
+def _damage_of(backend: Backend) -> Callable[[Store, Scope, str], Any]:
+    assert backend.damage is not None
+    return backend.damage
+
+
+TAKEN_BACK = {"id2", "deleted", "reworded"}
+"""Marks of what is not stored any more when the person asks to be erased; files may still hold it."""
+
+PROOFS: dict[str, Callable[[Place], AbstractAsyncContextManager[Proof]]] = {
+    "sqlite": sqlite,
+    "redis": redis_with_snapshots,
+    "redis cluster": redis_cluster,
+    "postgres": postgres,
+}
+
+
+@pytest.fixture(params=list(PROOFS.values()), ids=list(PROOFS))
+async def proof(request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path) -> AsyncIterator[Proof]:
+    async with request.param(Place(clock=clock, folder=tmp_path, server=request.getfixturevalue)) as opened:
+        yield opened
+
+
+async def test_nothing_of_an_erased_person_remains(proof: Proof, clock: FakeClock) -> None:
+    theirs, others = Marks(), Marks()
+    person, other = (Scope(tenant="acme", user=mark("user")) for mark in (theirs, others))
+    for scope, mark in ((person, theirs), (other, others)):
+        await live(proof.store, scope, mark)
+        await leave_traces(proof, scope, mark, clock)
+    before = await found(proof, theirs)
+
+    erased = await proof.store.erase(person)
+    await proof.store.compact()
+    after, kept = await found(proof, theirs), await found(proof, others)
+
+    assert all(before[place] >= theirs.all - TAKEN_BACK for place in proof.holds)
+    assert all(before[place] >= TAKEN_BACK for place in proof.held)
+    assert before.get("samples", set()) == set()  # They outlive their rows, so nothing may ever get there.
+    assert (len(erased.gone), erased.quarantined, erased.states, erased.more) == (3, 1, 2, False)
+    assert {place: names for place, names in after.items() if names} == {}
+    assert all(kept[place] == others.all - TAKEN_BACK for place in proof.holds)
+
+
+async def test_words_that_were_rewritten_do_not_remain(proof: Proof, clock: FakeClock) -> None:
+    """Private data taken out of a message afterwards is out of the file too, once it is compacted."""
+    mark = Marks()
+    person = Scope(tenant="acme", user=mark("user"))
+    await leave_traces(proof, person, mark, clock)
+
+    await proof.store.compact()
+
+    places = await found(proof, mark)
+    assert TAKEN_BACK.isdisjoint(set().union(*places.values()))
+    assert all("user" in places[place] for place in proof.holds)

@@ -1,0 +1,26 @@
+"""The browser that the page is visited with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, async_playwright
+
+from tests.browser import ARGUMENTS, MISSING, find
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def chromium() -> AsyncIterator[Browser]:
+    """A browser for this file; each visit has a profile of its own."""
+    program = find()
+    if program is None:
+        pytest.fail(f"{MISSING} `python -m tests.browser` fetches one.", pytrace=False)
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=program.path, args=ARGUMENTS, env={**os.environ, **program.environ}
+        )
+        yield browser
+        await browser.close()

@@ -1,0 +1,87 @@
+"""How the page looks and is served: narrow screens, the keyboard, both languages, its files and its rules."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from tenuto.model.prompt import Fate, Kind, Reason
+from tests.journeys.door import served
+from tests.journeys.page.visit import PHONE, offline
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NAMELESS = """
+() => [...document.querySelectorAll("button, input, textarea, select, a")]
+  .filter((one) => !one.ariaLabel && !one.textContent.trim() && !(one.labels?.length > 0))
+  .map((one) => one.outerHTML)
+"""
+
+
+async def test_the_page_works_on_a_narrow_screen_and_by_keyboard(chromium: Browser) -> None:
+    async with offline(chromium, viewport=PHONE, color_scheme="dark") as (visit, _):
+        await visit.page.get_by_role("radio", name="Shop").check()
+        await visit.field.fill("Which phones")
+        await visit.field.press("Shift+Enter")
+        await visit.field.press_sequentially("are cheap?")
+        await visit.field.press("Enter")
+        answer = await visit.hear()
+        await expect(visit.page.locator(".said")).to_have_text("Which phones\nare cheap?", use_inner_text=True)
+        await answer.get_by_role("button", name="What the model saw").press("Enter")
+        await expect(answer.locator(".entries")).to_be_visible()
+        for part in ("html", ".transcript", "main"):
+            wide = await visit.page.locator(part).evaluate("one => [one.scrollWidth, one.clientWidth]")
+            assert wide[0] <= wide[1], part
+
+        await expect(visit.page.get_by_role("navigation")).to_be_hidden()
+        await visit.page.get_by_role("button", name="Show conversations").press("Enter")
+        await expect(visit.page.locator(".sessions a")).to_be_visible()
+        await expect(visit.page.get_by_role("button", name="Hide conversations")).to_be_focused()
+        await visit.page.keyboard.press("Escape")
+        await expect(visit.page.get_by_role("navigation")).to_be_hidden()
+        await expect(visit.page.get_by_role("button", name="Show conversations")).to_be_focused()
+        assert await visit.page.evaluate(NAMELESS) == []
+
+
+async def test_the_page_speaks_both_languages_about_everything(chromium: Browser) -> None:
+    async with offline(chromium) as (visit, _):
+        english, chinese = await visit.page.evaluate(
+            "async () => [(await import('/console/words/en.js')).en, (await import('/console/words/zh.js')).zh]"
+        )
+
+    spoken = {f"kind.{kind}" for kind in Kind} | {f"fate.{fate}" for fate in Fate}
+    assert set(english) == set(chinese)
+    assert spoken | {f"reason.{reason}" for reason in Reason} <= set(english)
+    for name, phrase in english.items():
+        assert set(re.findall(r"\{\w+\}", phrase)) == set(re.findall(r"\{\w+\}", chinese[name])), name
+
+
+async def test_the_console_is_served_with_its_types_and_only_its_files() -> None:
+    async with served() as door:
+        page = await door.http.get("/")
+        names = re.findall(r'(?:src|href)="(console/[^"]+)"', page.text)
+        kinds = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+        assert {Path(name).name for name in names} >= {"app.js", "icon.svg", "base.css", "talk.css"}
+        for name in names:
+            file = await door.http.get(f"/{name}")
+            assert file.headers["content-type"].startswith(kinds[Path(name).suffix])
+            assert file.headers["cache-control"] == "no-cache"
+            again = await door.http.get(f"/{name}", headers={"If-None-Match": file.headers["etag"]})
+            assert (again.status_code, again.content) == (304, b"")
+        for name in ("../page.py", "%2e%2e/page.py", "nothing.js", "", "views", "/etc/passwd"):
+            assert (await door.http.get(f"/console/{name}")).status_code == 404
+
+
+async def test_the_page_may_run_and_reach_nothing_but_itself() -> None:
+    async with served() as door:
+        policy = (await door.http.get("/")).headers["content-security-policy"]
+
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules.pop("default-src") == "'none'"
+    assert {rules[name] for name in ("script-src", "style-src", "connect-src")} == {"'self'"}
+    assert {rules[name] for name in ("base-uri", "form-action", "frame-ancestors", "trusted-types")} == {"'none'"}
+    assert "unsafe" not in policy

@@ -1,0 +1,239 @@
+"""The list of sessions on the page, and whose it is: find, rename, switch, sign in as somebody else."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, Route, expect
+
+from tenuto.llm import Hang, Say, ScriptedModel
+from tests.journeys.door import bearer, served
+from tests.journeys.page.visit import Visit, listening, offline, scripted, visiting
+from tests.talking import helper
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_sessions_are_listed_found_renamed_and_deleted(chromium: Browser) -> None:
+    async with offline(chromium) as (visit, door):
+        for title in ("Lisbon", "Porto", "Madrid"):
+            await door.http.post("/v1/sessions", json={"title": title})
+        await visit.page.reload()
+        titles = visit.page.locator(".sessions .title")
+        await expect(titles).to_have_text(["Madrid", "Porto", "Lisbon"])
+
+        await visit.page.get_by_role("searchbox").fill("o")
+        await expect(titles).to_have_text(["Porto", "Lisbon"])
+        await visit.page.get_by_role("searchbox").fill("")
+        await titles.nth(1).hover()
+        await visit.page.get_by_role("button", name="Rename “Porto”").click()
+        await visit.page.get_by_role("textbox", name="Title").fill("Porto in May")
+        await visit.page.keyboard.press("Enter")
+        await expect(titles.filter(has_text="Porto in May")).to_have_count(1)
+
+        for answer, left in (("Cancel", 3), ("Delete", 2)):
+            await titles.filter(has_text="Lisbon").hover()
+            await visit.page.get_by_role("button", name="Delete “Lisbon”").click()
+            await visit.page.get_by_role("dialog").get_by_role("button", name=answer, exact=True).click()
+            await expect(titles).to_have_count(left)
+        listed = (await door.http.get("/v1/sessions")).json()["sessions"]
+        assert sorted(session["title"] for session in listed) == ["Madrid", "Porto in May"]
+
+
+async def test_talks_have_titles_and_one_switches_between_them(chromium: Browser) -> None:
+    async with offline(chromium) as (visit, _):
+        await visit.say("My dog is called Bruno.")
+        await visit.hear()
+        await visit.page.get_by_role("link", name="New conversation").click()
+        await expect(visit.page.get_by_role("radiogroup")).to_be_visible()
+        await visit.say("The train leaves at noon.")
+        await visit.hear()
+
+        rows = visit.page.locator(".sessions a")
+        await expect(rows).to_have_count(2)
+        await expect(rows.filter(has_text="rain")).to_have_attribute("aria-current", "page")
+        await rows.filter(has_text="Bruno").click()
+
+        await expect(visit.page.locator(".said")).to_have_text(["My dog is called Bruno."])
+        await visit.say("What is my dog called?")
+        await expect((await visit.hear(2)).locator(".prose")).to_contain_text("Bruno")
+
+
+async def test_a_server_with_keys_asks_for_one_and_keeps_it_in_this_tab(chromium: Browser) -> None:
+    async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
+        _, secret = await door.keys.create(tenant="acme")
+        await visit.open()
+        dialog = visit.page.get_by_role("dialog", name="Who is asking")
+        await dialog.get_by_label("API key").fill("tnt_wrong")
+        await dialog.get_by_role("button", name="Save").click()
+        await expect(dialog).to_be_visible()
+        await dialog.get_by_label("API key").fill(secret)
+        await dialog.get_by_label("User").fill("安")
+        await dialog.get_by_role("button", name="Save").click()
+
+        await visit.say("Hello")
+        await visit.hear()
+        await visit.page.reload()
+        await visit.hear()
+
+        theirs = [(b"Authorization", f"Bearer {secret}".encode()), (b"X-User-ID", "安".encode())]
+        listed = (await door.http.get("/v1/sessions", headers=theirs)).json()["sessions"]
+        assert [session["user"] for session in listed] == ["安"]
+        kept = await visit.page.evaluate("[JSON.stringify(localStorage), JSON.stringify(sessionStorage)]")
+        assert [secret in where for where in kept] == [False, True]
+        visit.allow("401")
+
+
+async def sign_in(visit: Visit, key: str = "", user: str = "") -> None:
+    """Say who is asking; the dialog opens by itself where a key is needed, and by its button elsewhere."""
+    dialog = visit.page.get_by_role("dialog", name="Who is asking")
+    await dialog.get_by_label("API key").fill(key)
+    await dialog.get_by_label("User").fill(user)
+    await dialog.get_by_role("button", name="Save").click()
+
+
+async def test_whoever_signs_in_next_finds_nothing_of_the_one_before(chromium: Browser) -> None:
+    """A1, tenant isolation on the page: titles, searches, drafts and answers on their way leave with their owner."""
+    model = ScriptedModel([Say("It is "), Hang()], "Hello Bob.")
+    settings: dict[str, Any] = {"model": "scripted", "small_model": "offline", "assistant": "helper"}
+    async with (
+        served(locked=True, models={"scripted": model}, assistants=[helper()], **settings) as door,
+        listening(door) as base,
+        visiting(chromium, base) as visit,
+    ):
+        _, anns = await door.keys.create(tenant="acme")
+        _, bobs = await door.keys.create(tenant="other")
+        await door.http.post("/v1/sessions", json={"title": "Porto"}, headers=bearer(bobs))
+        await visit.open()
+        await sign_in(visit, anns)
+        await visit.say("How many?")
+        await expect(visit.answers.locator(".prose")).to_have_text("It is")
+        titles = visit.page.locator(".sessions .title")
+        await visit.page.get_by_role("searchbox").fill("any")
+        await expect(titles).to_have_count(1)
+        await expect(titles).to_contain_text("any")
+        await visit.field.fill("half a thought")
+
+        await visit.page.get_by_title("Who is asking").click()
+        await sign_in(visit, "tnt_wrong")
+
+        await expect(visit.page.get_by_role("dialog", name="Who is asking")).to_be_visible()
+        await expect(titles).to_have_count(0)
+        await expect(visit.answers).to_have_count(0)
+        await expect(visit.page.locator("[role=status]")).to_have_text("")
+        await sign_in(visit, bobs)
+        await expect(titles).to_have_text(["Porto"])
+        await expect(visit.page.get_by_role("searchbox")).to_have_value("")
+        await titles.first.click()
+        await expect(visit.field).to_have_value("")
+        await visit.say("Hello")
+        await expect((await visit.hear()).locator(".prose")).to_have_text("Hello Bob.")
+        assert model.cut_short == 1
+        visit.allow("401", "404")
+
+
+async def test_saying_again_who_one_is_stops_no_answer(chromium: Browser) -> None:
+    pause = Hang()
+    async with scripted(chromium, [Say("It is "), pause, Say("seven.")]) as (visit, model, _):
+        await visit.say("How many?")
+        await expect(visit.answers.locator(".prose")).to_have_text("It is")
+
+        await visit.page.get_by_title("Who is asking").click()
+        await sign_in(visit)
+        pause.release.set()
+
+        await expect((await visit.hear()).locator(".prose")).to_have_text("It is seven.")
+        assert model.cut_short == 0
+
+
+@dataclass
+class Held:
+    """Requests that a test lets through when it wants to."""
+
+    waiting: asyncio.Queue[Route] = field(default_factory=asyncio.Queue)
+
+    async def __call__(self, route: Route) -> None:
+        await self.waiting.put(route)
+
+
+async def drawn(page: Page) -> None:
+    """Once the page has taken in, and shown, what had arrived before."""
+    await page.evaluate("fetch('healthz').then((said) => said.json())")
+    await page.evaluate("new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(shown)))")
+
+
+async def test_a_list_on_its_way_to_somebody_is_not_shown_to_the_next(chromium: Browser) -> None:
+    async with served(locked=True) as door, listening(door) as base, visiting(chromium, base) as visit:
+        _, anns = await door.keys.create(tenant="acme")
+        await door.http.post("/v1/sessions", json={"title": "Lisbon"}, headers=bearer(anns))
+        held = Held()
+        await visit.page.route("**/v1/sessions?*", held)
+        await visit.open()
+        await sign_in(visit, anns)
+        late = await held.waiting.get()
+
+        await visit.page.get_by_title("Who is asking").click()
+        await sign_in(visit, "tnt_wrong")
+        await expect(visit.page.get_by_role("dialog", name="Who is asking")).to_be_visible()
+        async with visit.page.expect_event("requestfinished"):
+            await late.continue_()
+        await drawn(visit.page)
+
+        await expect(visit.page.locator(".sessions .title")).to_have_count(0)
+        visit.allow("401")
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["an answer", "a failure"])
+async def test_a_page_of_the_list_that_a_search_overtook_is_not_shown(chromium: Browser, lost: bool) -> None:
+    async with offline(chromium) as (visit, door):
+        for number in range(60):
+            await door.http.post("/v1/sessions", json={"title": f"Trip {number}"})
+        held = Held()
+        await visit.page.route("**/v1/sessions?*cursor=*", held)
+        await visit.page.reload()
+        titles = visit.page.locator(".sessions .title")
+        await expect(titles).to_have_count(50)
+        await visit.page.get_by_role("button", name="Show more").click()
+        late = await held.waiting.get()
+
+        await visit.page.get_by_role("searchbox").fill("Trip 7")
+        await expect(titles).to_have_text(["Trip 7"])
+        async with visit.page.expect_event("requestfailed" if lost else "requestfinished"):
+            await (late.abort() if lost else late.continue_())
+        await drawn(visit.page)
+
+        await expect(titles).to_have_text(["Trip 7"])
+        await expect(visit.page.locator(".shelf .notice")).to_be_hidden()
+        visit.allow("ERR_FAILED")
+
+
+async def test_a_list_that_was_brought_anew_has_no_gap(chromium: Browser) -> None:
+    async with offline(chromium) as (visit, door):
+        for number in range(120):
+            await door.http.post("/v1/sessions", json={"title": f"Trip {number}"})
+        await visit.page.reload()
+        titles = visit.page.locator(".sessions .title")
+        await visit.page.get_by_role("button", name="Show more").click()
+        await expect(titles).to_have_count(100)
+        held = Held()
+        await visit.page.route("**/v1/sessions?*", held)
+        await visit.page.evaluate("dispatchEvent(new Event('focus'))")
+        anew = await held.waiting.get()
+        await visit.page.get_by_role("button", name="Show more").click()
+        late = await held.waiting.get()
+
+        await anew.continue_()
+        await expect(titles).to_have_count(50)
+        async with visit.page.expect_event("requestfinished"):
+            await late.continue_()
+        await drawn(visit.page)
+
+        await expect(titles).to_have_count(50)
+        await visit.page.unroute("**/v1/sessions?*")
+        for shown in (100, 120):
+            await visit.page.get_by_role("button", name="Show more").click()
+            await expect(titles).to_have_count(shown)
+        await expect(titles).to_have_text([f"Trip {number}" for number in reversed(range(120))])

@@ -1,0 +1,232 @@
+"""Talking on the page: answers stream in, stop, fail, are made anew, and show what the model saw."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Locator, expect
+
+from tenuto.llm import Call, Echo, Fail, Hang, Say
+from tests.journeys.page.visit import offline, scripted, stored, visiting
+from tests.journeys.test_http_process import running
+from tests.talking import Adder
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_an_answer_streams_in_and_is_there_after_a_reload(chromium: Browser) -> None:
+    pause = Hang()
+    async with scripted(chromium, [Say("Hold ", "on, "), pause, Say("it is **seven**.")]) as (visit, _, _):
+        await visit.say("How many?")
+        answer = visit.answers.first
+        await expect(answer.locator(".prose")).to_have_text("Hold on,")
+        await expect(answer).to_have_attribute("data-status", "running")
+        await pause.reached.wait()
+        pause.release.set()
+        await visit.hear()
+        await expect(answer.locator("strong")).to_have_text("seven")
+
+        await visit.page.reload()
+
+        await expect(visit.page.locator(".said")).to_have_text(["How many?"])
+        await expect(visit.answers.locator(".prose")).to_have_text(["Hold on, it is seven."])
+        assert re.search(r"#/chat/.+", visit.page.url)
+
+
+@pytest.mark.timeout(120)  # two servers are started in it
+async def test_a_conversation_goes_on_after_the_server_was_killed_and_started_again(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    store = tmp_path / "sessions.db"
+    with running(store) as first:
+        base = str(first.http.base_url).rstrip("/")
+        async with visiting(chromium, base) as visit:
+            await visit.open()
+            await visit.say("My favourite colour is green.")
+            await visit.hear()
+            first.end(signal.SIGKILL)
+            await visit.say("What is my favourite colour?")
+            broken = visit.answers.nth(1)
+            await expect(broken.get_by_role("alert")).to_contain_text("The server cannot be reached.")
+
+            with running(store, "--port", base.rsplit(":", 1)[1]) as second:
+                second.http.get("/healthz")
+                await broken.get_by_role("button", name="Try again").click()
+                await expect((await visit.hear(2)).locator(".prose")).to_contain_text("green")
+                await visit.page.reload()
+                await expect(visit.page.locator(".said")).to_have_count(2)
+                await visit.hear(2)
+            visit.allow("ERR_CONNECTION")
+
+
+async def test_markup_in_messages_titles_and_answers_is_text(chromium: Browser) -> None:
+    """T18: what people write is never markup."""
+    evil = '<img src=x onerror="window.hurt=1"><script>window.hurt=1</script> **<b>bold</b>** `<i>`'
+    async with scripted(chromium, Echo()) as (visit, _, door):
+        await visit.say(evil)
+        answer = await visit.hear()
+        await expect(visit.page.locator(".said")).to_have_text(evil)
+        await expect(answer.locator(".prose")).to_contain_text('<img src=x onerror="window.hurt=1"><script>')
+        await expect(answer.locator("strong")).to_have_text("<b>bold</b>")
+
+        session = (await door.http.get("/v1/sessions")).json()["sessions"][0]["id"]
+        await door.http.patch(f"/v1/sessions/{session}", json={"title": evil})
+        await visit.page.reload()
+
+        await visit.hear()
+        await expect(visit.page.locator(".sessions .title")).to_have_text(evil)
+        await expect(visit.page.get_by_role("heading", level=1)).to_have_text(evil)
+        assert await visit.page.locator("main img, .sessions img, main script, main b, main i").count() == 0
+        assert await visit.page.evaluate("window.hurt") is None
+
+
+async def test_an_answer_goes_on_while_one_looks_elsewhere(chromium: Browser) -> None:
+    pause = Hang()
+    async with scripted(chromium, [Say("It is "), pause, Say("seven.")], "Hello.") as (visit, model, _):
+        await visit.say("How many?")
+        await expect(visit.answers.locator(".prose")).to_have_text("It is")
+        await visit.page.get_by_role("link", name="New conversation").click()
+        await expect(visit.page.locator(".said")).to_have_count(0)
+        await visit.say("Something else")
+        await expect((await visit.hear()).locator(".prose")).to_have_text("Hello.")
+
+        pause.release.set()
+        await visit.page.locator(".sessions a").filter(has_text="any").click()
+
+        await expect((await visit.hear()).locator(".prose")).to_have_text("It is seven.")
+        assert model.cut_short == 0
+
+
+async def test_the_bar_adds_up_to_the_budget_and_goods_are_cards(chromium: Browser) -> None:
+    """B16 on the page: a question, a follow-up over its result, and the account of the prompt."""
+    async with offline(chromium) as (visit, door):
+        await visit.page.get_by_role("radio", name="Shop").check()
+        await visit.say("Which phones are cheap?")
+        first = await visit.hear()
+        await visit.say("the best value among them")
+        answer = await visit.hear(2)
+        cards = await first.get_by_role("list", name="Goods").get_by_role("listitem").all_inner_texts()
+        best = await answer.get_by_role("list", name="Goods").get_by_role("listitem").all_inner_texts()
+        assert len(cards) == 5
+        assert all("¥" in card for card in cards)
+        assert len(best) == 1
+        await expect(answer.locator(".runs")).to_contain_text("searched the shop")
+
+        await answer.get_by_role("button", name="What the model saw").click()
+
+        trace = (await door.http.get("/v1/traces")).json()["traces"][0]
+        bar = answer.get_by_role("img", name="The budget")
+        shares = await figures(bar.locator("span"))
+        entries = await figures(answer.locator(".entries tbody tr"))
+        assert sum(shares.values()) == trace["context"]["budget"]
+        assert sum(entries.values()) == trace["context"]["total"]
+        assert {"system", "question", "message", "free", "reply"} <= set(shares)
+        widths = await bar.locator("span").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
+        assert sum(widths) == pytest.approx(await bar.evaluate("one => one.getBoundingClientRect().width"), abs=1)
+        await expect(answer.locator(".steps li")).to_have_count(len(trace["steps"]))
+        await expect(answer.locator(".tool")).to_contain_text("search_goods")
+
+
+async def figures(parts: Locator) -> dict[str, int]:
+    """Tokens by kind."""
+    await expect(parts.first).to_be_attached()
+    found: dict[str, int] = {}
+    for kind, tokens in await parts.evaluate_all("all => all.map(one => [one.dataset.kind, +one.dataset.tokens])"):
+        found[kind] = found.get(kind, 0) + tokens
+    return found
+
+
+async def test_an_answer_can_be_stopped_and_had_after_all(chromium: Browser) -> None:
+    """C9: the model is cancelled, the words are kept once, and a retry answers them."""
+    async with scripted(chromium, [Say("Let me "), Hang()], "Seven.") as (visit, model, door):
+        await visit.say("How many?")
+        answer = visit.answers.first
+        await expect(answer.locator(".prose")).to_have_text("Let me")
+
+        await visit.page.get_by_role("button", name="Stop").click()
+
+        await expect(answer.get_by_role("alert")).to_contain_text("Stopped.")
+        await expect(visit.page.get_by_role("button", name="Send", exact=True)).to_be_visible()
+        await answer.get_by_role("button", name="Try again").click()
+        await expect((await visit.hear()).locator(".prose")).to_have_text("Seven.")
+        assert model.cut_short == 1
+        assert await stored(door) == [("user", "How many?"), ("assistant", "Seven.")]
+
+
+async def test_words_without_an_answer_can_be_answered_after_a_reload(chromium: Browser) -> None:
+    async with scripted(chromium, [Hang()], "Seven.") as (visit, _, door):
+        await visit.say("How many?")
+        await visit.page.get_by_role("button", name="Stop").click()
+        await expect(visit.answers.get_by_role("alert")).to_contain_text("Stopped.")
+        await visit.page.reload()
+
+        await visit.page.get_by_role("button", name="Answer this").click()
+
+        await visit.hear()
+        assert await stored(door) == [("user", "How many?"), ("assistant", "Seven.")]
+
+
+async def test_a_failure_is_a_sentence_and_trying_again_says_it_once(chromium: Browser) -> None:
+    async with scripted(chromium, Fail(), "Seven.") as (visit, _, door):
+        await visit.say("How many?")
+        answer = visit.answers.first
+        await expect(answer.get_by_role("alert")).to_contain_text("No model answered. Your words are kept.")
+
+        await answer.get_by_role("button", name="Try again").click()
+
+        await visit.hear()
+        assert await stored(door) == [("user", "How many?"), ("assistant", "Seven.")]
+
+
+async def test_an_answer_is_made_anew_and_words_are_said_differently(chromium: Browser) -> None:
+    async with scripted(chromium, "One.", "Two.", "Three.", "Four.") as (visit, _, door):
+        await visit.say("first")
+        await visit.hear()
+        await visit.say("second")
+        await visit.hear(2)
+        await visit.page.get_by_role("button", name="Answer anew").click()
+        await expect(visit.answers.nth(1).locator(".prose")).to_have_text("Three.")
+        await visit.hear(2)
+
+        await visit.page.locator(".words").first.hover()
+        await visit.page.get_by_role("button", name="Edit and send again").first.click()
+        field = visit.page.get_by_role("textbox", name="Edit and send again")
+        await expect(field).to_have_value("first")
+        await field.fill("instead")
+        await field.press("Enter")
+
+        await expect(visit.answers.locator(".prose")).to_have_text(["Four."])
+        await visit.hear()
+        assert await stored(door) == [("user", "instead"), ("assistant", "Four.")]
+
+
+async def test_a_failed_tool_shows_in_the_answer(chromium: Browser) -> None:
+    """Promise 8: degraded is visible."""
+    broken = Adder(fault=RuntimeError("no"))
+    async with scripted(chromium, Call("add", {"a": 1, "b": 2}), "I cannot add.", tools=[broken]) as (visit, _, _):
+        await visit.say("1+2?")
+        answer = await visit.hear()
+
+        await expect(answer.locator(".runs")).to_contain_text("failed")
+        await expect(answer.locator(".badges")).to_contain_text("a tool failed")
+
+
+async def test_a_character_answers_in_chinese_and_shows_its_evidence(chromium: Browser) -> None:
+    """C10 on the page, in a browser that prefers Chinese."""
+    async with offline(chromium, locale="zh-CN") as (visit, _):
+        await visit.page.get_by_role("radio", name="遗址人物").check()
+        await visit.page.get_by_label("人物", exact=True).select_option("严氏先祖")
+        await visit.say("严氏家训有哪些？")
+        answer = await visit.hear()
+
+        await expect(answer.locator(".speaker")).to_have_text("严氏先祖")
+        await expect(answer.locator(".evidence")).to_contain_text("有据可依")
+        await expect(answer.locator(".piece").first).to_have_attribute("data-id", re.compile("^E-"))
+        await answer.get_by_role("button", name="模型看到了什么").click()
+        await expect(answer.locator(".entries")).to_contain_text("依据")
+        await visit.page.get_by_role("button", name="切换到英文").click()
+        await expect(visit.page.get_by_role("button", name="What the model saw")).to_be_visible()
+        assert await visit.page.evaluate("document.documentElement.lang") == "en"

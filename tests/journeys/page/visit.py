@@ -1,0 +1,136 @@
+"""Somebody at the page: a real browser, a server on a real port, and everything the browser complained about."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import socket
+from collections.abc import AsyncIterator, Generator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from playwright.async_api import Browser, Locator, Page, expect
+
+from tenuto.llm import ScriptedModel
+from tenuto.llm.scripted import Script
+from tests.journeys.door import Door, served
+from tests.talking import helper
+
+DESK = {"width": 1180, "height": 800}
+PHONE = {"width": 360, "height": 720}
+# Generous: it bounds how long a busy machine may take, and no test that passes waits for it.
+PATIENCE = 30_000
+expect.set_options(timeout=PATIENCE)
+
+
+@dataclass
+class Visit:
+    """Somebody at the page, and everything the browser had to complain about."""
+
+    page: Page
+    base: str
+    complaints: list[str] = field(default_factory=list)
+    strayed: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.set_default_timeout(PATIENCE)
+        self.page.on("console", lambda said: self.complaints.append(said.text) if said.type != "log" else None)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.complaints.append(f"a dialog: {dialog.message}"))
+        self.page.on("request", self._look_at)
+
+    def _look_at(self, request: Any) -> None:
+        if not request.url.startswith(self.base):
+            self.strayed.append(request.url)
+
+    async def open(self, path: str = "/") -> Visit:
+        await self.page.goto(self.base + path)
+        return self
+
+    @property
+    def field(self) -> Locator:
+        return self.page.get_by_role("textbox", name=re.compile("Write a message|输入消息"))
+
+    @property
+    def answers(self) -> Locator:
+        return self.page.locator(".answer")
+
+    async def say(self, text: str) -> None:
+        await self.field.fill(text)
+        await self.field.press("Enter")
+
+    async def hear(self, number: int = 1) -> Locator:
+        """The answer of this number, once it is complete."""
+        answer = self.answers.nth(number - 1)
+        await expect(answer).to_have_attribute("data-status", "done")
+        return answer
+
+    def allow(self, *known: str) -> None:
+        """Take these complaints as part of the story: browsers report every failed request."""
+        self.complaints = [one for one in self.complaints if not any(part in one for part in known)]
+
+
+@asynccontextmanager
+async def visiting(browser: Browser, base: str, **wishes: Any) -> AsyncIterator[Visit]:
+    """A visit; whatever happens in it, nothing leaves the server's origin and nothing goes wrong unseen."""
+    context = await browser.new_context(**{"viewport": DESK, "locale": "en-GB", **wishes})
+    try:
+        visit = Visit(await context.new_page(), base)
+        yield visit
+        assert visit.complaints == []
+        assert visit.strayed == []
+    finally:
+        await context.close()
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leave signals to the tests."""
+        yield
+
+
+@asynccontextmanager
+async def listening(door: Door) -> AsyncIterator[str]:
+    """The door on a real port."""
+    with socket.create_server(("127.0.0.1", 0)) as port:
+        config = uvicorn.Config(door.app, lifespan="off", log_config=None, ws="none", timeout_graceful_shutdown=1)
+        server = _Server(config)
+        serving = asyncio.create_task(server.serve(sockets=[port]))
+        try:
+            yield f"http://127.0.0.1:{port.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await serving
+
+
+@asynccontextmanager
+async def scripted(
+    browser: Browser, *scripts: Script, tools: Sequence[Any] = (), wishes: dict[str, Any] | None = None
+) -> AsyncIterator[tuple[Visit, ScriptedModel, Door]]:
+    """A visit to a server whose assistant plays scripts."""
+    model = ScriptedModel(*scripts)
+    settings: dict[str, Any] = {"model": "scripted", "small_model": "offline", "assistant": "helper"}
+    async with (
+        served(models={"scripted": model}, assistants=[helper(tools=tuple(tools))], **settings) as door,
+        listening(door) as base,
+        visiting(browser, base, **(wishes or {})) as visit,
+    ):
+        yield await visit.open(), model, door
+
+
+@asynccontextmanager
+async def offline(browser: Browser, **wishes: Any) -> AsyncIterator[tuple[Visit, Door]]:
+    """A visit to a server as it comes: shipped assistants, the offline model."""
+    async with served() as door, listening(door) as base, visiting(browser, base, **wishes) as visit:
+        yield await visit.open(), door
+
+
+async def stored(door: Door) -> list[tuple[str, str]]:
+    """What the one session holds."""
+    [session] = (await door.http.get("/v1/sessions")).json()["sessions"]
+    page = (await door.http.get(f"/v1/sessions/{session['id']}/messages")).json()["messages"]
+    return [(message["role"], message["text"]) for message in page]

@@ -1,0 +1,62 @@
+"""Private data in a talk at the terminal: marks are dimmed, and one can ask how much was taken out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.terminal import CTRL_D
+from tests.journeys.test_cli_chat import Desk
+
+MAIL, CARD = "ann.lee@example.com", "4242 4242 4242 4242"
+SAID = f"My mail is {MAIL}, my card is {CARD}."
+DIM, MARKED, PLAIN = "\x1b[2m", "\x1b[36m\x1b[2m", "\x1b[0m"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_marks_are_dimmed_and_why_counts_what_was_taken_out(desk: Desk) -> None:
+    """S1: the talk that goes on shows what is stored, which holds no value."""
+    desk.env |= {"TENUTO_PRIVACY_MESSAGE": "redact"}
+    with desk.sit_down() as screen:
+        screen.say(SAID)
+        screen.say("/why")
+        screen.see("KIND ")
+        before = screen.see("> ")
+        assert "private values taken out of the stored messages: " in before
+        assert "1 CC" in before or "2 CC" in before
+        assert "private values taken out of the stored trace: " in before
+        screen.press(CTRL_D)
+        screen.end()
+    (session,) = desk.ask("sessions", "list")["sessions"]
+
+    with desk.sit_down("--session", session["id"]) as screen:
+        screen.see(f"{DIM}> My mail is {PLAIN}{MARKED}[REDACTED_EMAIL]{PLAIN}{DIM}, my card is {PLAIN}")
+        screen.say("/why")
+        screen.see("private values taken out of the stored messages: ")
+        screen.see("> ")
+        screen.press(CTRL_D)
+        screen.end()
+        assert MAIL not in screen.seen
+
+
+def test_why_says_nothing_of_values_where_there_were_none(desk: Desk) -> None:
+    with desk.sit_down() as screen:
+        screen.say("My name is Ann.")
+        screen.say("/why")
+        screen.see("KIND ")
+        assert "private value" not in screen.see("> ")
+        screen.press(CTRL_D)
+        screen.end()
+
+
+def test_marks_are_plain_text_in_a_pipe(desk: Desk) -> None:
+    desk.env |= {"TENUTO_PRIVACY_ANSWER": "redact"}
+    done = desk.run("chat", f"My mail is {MAIL}.")
+
+    assert "[REDACTED_EMAIL]" in done.stdout
+    assert "\x1b" not in done.stdout

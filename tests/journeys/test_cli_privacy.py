@@ -1,0 +1,374 @@
+"""Private data at the terminal: scan, fix, erase, verify, reveal, and the keys behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import tenuto
+from tenuto.cli import program
+from tests.journeys.terminal import ENTER, Screen
+from tests.journeys.test_cli_operations import Machine
+
+MAIL, CARD = "ann.lee@example.com", "4242 4242 4242 4242"
+SAID = f"My mail is {MAIL}, my card is {CARD}."
+KEPT = {f"TENUTO_PRIVACY_{sink}": "keep" for sink in ("TITLE", "TRACE")}
+MARKED = {"TENUTO_PRIVACY_MESSAGE": "pseudonym", "TENUTO_PRIVACY_KEY_FILE": "key.toml"}
+
+
+@pytest.fixture(autouse=True)
+def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder, and no settings but the defaults."""
+    for name in os.environ:
+        if name.startswith(("TENUTO_", "MEMORY_")) or name in ("PORT", "REDIS_URL"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("LOGNAME", "otto")
+    monkeypatch.setenv("COLUMNS", "150")
+    monkeypatch.chdir(tmp_path)
+
+
+def typed(*args: str, env: Mapping[str, str] | None = None, words: str | None = None) -> Result:
+    """Type a command, in this process."""
+    return CliRunner().invoke(program, list(args), env=dict(env or {}), input=words, catch_exceptions=False)
+
+
+def asked(*args: str, env: Mapping[str, str] | None = None, ends: int = 0) -> Any:
+    """What a command answers as JSON."""
+    result = typed(*args, "--json", env=env)
+    assert result.exit_code == ends, result.output
+    return json.loads(result.stdout)
+
+
+def say(text: str = SAID, env: Mapping[str, str] | None = None, user: str = "ann") -> str:
+    """Say something, and tell the session it began."""
+    session: str = asked("chat", text, "--user", user, env=env)["session_id"]
+    return session
+
+
+def shown(session: str) -> str:
+    """A session and its traces, as they are stored."""
+    return typed("sessions", "show", session, "--json").stdout + typed("traces", "list", "--json").stdout
+
+
+# Scanning
+
+
+def test_a_scan_counts_by_sink_and_type_and_a_fix_takes_out_what_may_not_stay() -> None:
+    session = say(env=KEPT)
+
+    first = typed("privacy", "scan")
+    told = asked("privacy", "scan", ends=1)
+    fixed = asked("privacy", "scan", "--fix")
+    again = asked("privacy", "scan")
+
+    assert first.exit_code == 1
+    assert [line.split()[:3] for line in first.stdout.splitlines() if line.startswith("trace")] == [
+        ["trace", "CC", "2"],
+        ["trace", "EMAIL", "2"],
+    ]
+    assert "against the policy" in first.stdout
+    assert MAIL not in first.output
+    assert told["found"]["message"] == {"CC": 2, "EMAIL": 2}
+    assert "message" in told["allowed"]
+    assert told["against"] >= 4
+    assert fixed["mended"] >= 1
+    assert again["against"] == 0
+    assert MAIL in shown(session), "the live message stays by default"
+    assert MAIL not in typed("traces", "list", "--json").stdout
+    assert [note["act"] for note in asked("privacy", "audit")["notes"]] == ["mended"]
+
+
+def test_a_scan_looks_at_its_own_tenant_and_site_only() -> None:
+    say(env=KEPT)
+
+    assert asked("privacy", "scan", "--tenant", "acme")["sessions"] == 0
+    assert asked("privacy", "scan", "--site", "museum")["sessions"] == 0
+
+
+def test_a_scan_of_everything_tells_each_site_and_the_total() -> None:
+    """Every tenant is judged by its own policy, and only what stands against it ends with 1."""
+    Path("policy.toml").write_text('[tenants.acme]\nmessage = "redact"\n', encoding="utf-8")
+    strict = {"TENUTO_PRIVACY_FILE": "policy.toml"}
+    say()
+    for where in (("--tenant", "acme"), ("--tenant", "acme", "--site", "museum")):
+        asked("chat", SAID, "--user", "ann", *where)
+
+    allowed = asked("privacy", "scan", "--all")
+    against = asked("privacy", "scan", "--all", env=strict, ends=1)
+    table = typed("privacy", "scan", "--all", env=strict)
+    fixed = asked("privacy", "scan", "--all", "--fix", env=strict)
+
+    assert (allowed["sessions"], allowed["against"]) == (3, 0)
+    assert [(one["tenant"], one["site"], one["against"]) for one in against["sites"]] == [
+        ("acme", "", against["against"] // 2),
+        ("acme", "museum", against["against"] // 2),
+        ("local", "", 0),
+    ]
+    assert against["found"] == allowed["found"]
+    lines = [line.split() for line in table.stdout.splitlines()]
+    assert ["local", "1", str(allowed["sites"][2]["found"]["message"]["EMAIL"] * 2), "0"] in lines
+    assert ["TENANT", "SITE", "SESSIONS", "FOUND", "AGAINST"] in lines
+    assert "3 sites, 3 sessions" in table.stdout
+    assert (table.exit_code, MAIL in table.output) == (1, False)
+    assert fixed["mended"] >= 2
+    assert asked("privacy", "scan", "--all", env=strict)["against"] == 0
+    for site in ("", "museum"):
+        noted = asked("privacy", "audit", "--tenant", "acme", "--site", site)["notes"]
+        assert [note["act"] for note in noted] == ["mended"]
+
+
+def test_a_scan_of_everything_takes_no_tenant() -> None:
+    for where in (("--tenant", "acme"), ("--site", "museum")):
+        refused = typed("privacy", "scan", "--all", *where)
+        assert refused.exit_code == 2
+        assert "--tenant" in refused.output
+
+
+def test_a_scan_of_everything_in_an_empty_store_finds_nothing() -> None:
+    empty = typed("privacy", "scan", "--all", "--store", "memory://")
+
+    assert empty.exit_code == 0
+    assert empty.stdout.splitlines() == [
+        "0 sites, 0 sessions, 0 texts looked through.",
+        "Nothing stands against the policy.",
+    ]
+
+
+# Erasing
+
+
+def test_a_person_is_erased_from_the_file_and_the_receipt_can_be_verified(tmp_path: Path) -> None:
+    """S3: the real process; afterwards no byte of the words is left in the database or beside it."""
+    machine = Machine(tmp_path)
+    say()
+    say("Hello there!", user="bob")
+
+    nobody_asked = machine.run("privacy", "erase", "--user", "ann")
+    code, out, err = machine.run("privacy", "erase", "--user", "ann", "--yes", "--out", "receipt.json")
+    left = b"".join(path.read_bytes() for path in tmp_path.glob("tenuto.db*"))
+
+    assert nobody_asked[0] == 2
+    assert "--yes" in nobody_asked[2]
+    assert (code, err) == (0, "")
+    assert "1 sessions" in out
+    assert MAIL.encode() not in left
+    assert CARD.encode() not in left
+    assert asked("privacy", "verify", "receipt.json")["valid"] is True
+    assert asked("stats")["sessions"] == 1
+    [note] = asked("privacy", "audit")["notes"]
+    assert (note["act"], note["by"].partition(":")[0]) == ("erased", "cli")
+
+
+def test_somebody_at_the_terminal_is_asked_before_anyone_is_erased(tmp_path: Path) -> None:
+    say()
+    for answer, code, left in (("n", 1, 1), ("y", 0, 0)):
+        with Screen(tmp_path, "privacy", "erase", "--user", "ann", env=os.environ) as screen:
+            screen.see("Erase everything of user ann in tenant local for good? [y/N]: ")
+            screen.press(answer + ENTER)
+            assert screen.end() == code
+        assert asked("stats")["sessions"] == left
+
+
+def test_a_receipt_that_was_changed_does_not_hold(tmp_path: Path) -> None:
+    say()
+    receipt = asked("privacy", "erase", "--user", "ann", "--yes")
+    changes: list[dict[str, Any]] = [
+        {},
+        {"counts": {**receipt["counts"], "messages": 99}},
+        {"person": "0" * 64},
+        {"signature": "AAAA" + receipt["signature"][4:]},
+        {"public_key": "AAAA" + receipt["public_key"][4:]},
+        {"signature": "no signature"},
+        {"remark": "and everything else"},
+    ]
+
+    results = []
+    for number, change in enumerate(changes):
+        path = tmp_path / f"{number}.json"
+        path.write_text(json.dumps({**receipt, **change}))
+        results.append(typed("privacy", "verify", str(path)).exit_code)
+
+    assert results == [0, 1, 1, 1, 1, 1, 1]
+
+
+def test_a_receipt_of_another_installation_does_not_hold_here(tmp_path: Path) -> None:
+    say()
+    receipt = asked("privacy", "erase", "--user", "ann", "--yes")
+    (tmp_path / "receipt.json").write_text(json.dumps(receipt))
+    other = ("--store", "sqlite:///other.db")
+    typed("chat", "Hello!", *other)
+
+    elsewhere = typed("privacy", "verify", "receipt.json", *other)
+    by_key = asked("privacy", "verify", "receipt.json", "--key", receipt["public_key"], *other)
+    about_bob = asked("privacy", "verify", "receipt.json", "--user", "bob", ends=1)
+
+    assert elsewhere.exit_code == 1
+    assert "signed by another installation" in elsewhere.stderr
+    assert by_key["valid"] is True
+    assert about_bob["why"] == "it is about somebody else"
+    assert asked("privacy", "verify", "receipt.json", "--user", "ann")["valid"] is True
+
+
+def test_a_receipt_that_cannot_be_written_stops_the_erasing() -> None:
+    say()
+
+    refused = typed("privacy", "erase", "--user", "ann", "--yes", "--out", "no/such/folder/receipt.json")
+
+    assert refused.exit_code == 1
+    assert asked("stats")["sessions"] == 1
+
+
+# Pseudonyms and keys
+
+
+def test_an_operator_looks_behind_a_mark_and_is_noted() -> None:
+    typed("privacy", "new-key", "key.toml")
+    session = say(env=MARKED)
+
+    opened = asked("privacy", "reveal", session, "EMAIL_1", "[CC_1]", env=MARKED)
+    part = asked("privacy", "reveal", session, "EMAIL_1", "PHONE_7", env=MARKED, ends=1)
+    keyless = typed("privacy", "reveal", session, "EMAIL_1")
+    [first, _] = asked("privacy", "audit")["notes"]
+
+    assert MAIL not in shown(session)
+    assert opened["values"] == {"[EMAIL_1]": MAIL, "[CC_1]": CARD}
+    assert part == {"values": {"[EMAIL_1]": MAIL}, "unknown": ["[PHONE_7]"]}
+    assert (keyless.exit_code, "privacy_key" in keyless.stderr) == (1, True)
+    assert (first["act"], first["by"], first["about"]["session"]) == ("revealed", "cli:otto", session)
+    assert "redacted: 1 CC, 1 EMAIL" in typed("sessions", "show", session).stdout
+
+
+def test_a_key_file_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
+    made = asked("privacy", "new-key", "key.toml")
+    before = (tmp_path / "key.toml").read_bytes()
+    again = typed("privacy", "new-key", "key.toml")
+
+    assert (tmp_path / made["file"]).stat().st_mode & 0o777 == 0o600
+    assert again.exit_code == 1
+    assert (tmp_path / "key.toml").read_bytes() == before
+
+
+def test_after_a_rotation_the_old_master_key_is_no_longer_needed(tmp_path: Path) -> None:
+    typed("privacy", "new-key", "key.toml")
+    session = say(env=MARKED)
+    file = tmp_path / "key.toml"
+    old = file.read_text()
+    name, secret = old.rpartition("[keys]")[2].strip().split(" = ")
+    file.write_text(f'current = "next"\n[keys]\n{name} = {secret}\nnext = "{"ab" * 32}"\n')
+
+    rotated = asked("privacy", "rotate", "--renew", env=MARKED)
+    file.write_text(f'current = "next"\n[keys]\nnext = "{"ab" * 32}"\n')
+    opened = asked("privacy", "reveal", session, "EMAIL_1", env=MARKED)
+    file.write_text(old)
+    lost = typed("privacy", "rotate", env=MARKED)
+
+    assert rotated["wrapped"]["local"] >= 1
+    assert rotated["renewed"] == ["local"]
+    assert opened["values"] == {"[EMAIL_1]": MAIL}
+    assert lost.exit_code == 1
+    assert "sealed: tenant local: the sealed record needs the master key" in lost.stderr
+
+
+# Policies
+
+
+def test_the_policy_of_a_tenant_is_shown_and_tried_out(tmp_path: Path) -> None:
+    (tmp_path / "privacy.toml").write_text(
+        '[tenants.acme]\nmessage = "block"\nallow = ["*.example.com", "@example.com"]\n'
+        '[[tenants.acme.patterns]]\nname = "CASE"\npattern = "CASE-[0-9]{6}"\n'
+    )
+    env = {"TENUTO_PRIVACY_FILE": "privacy.toml"}
+
+    policy = asked("privacy", "policy", "--tenant", "acme", env=env)
+    table = typed("privacy", "policy", env=env).stdout
+    acme = asked("privacy", "test", f"{MAIL} in CASE-123456", "--tenant", "acme", env=env)
+    piped = typed("privacy", "test", "-", env=env, words=f"{MAIL} or {MAIL.upper()}").stdout
+
+    assert (policy["modes"]["message"], policy["patterns"], policy["tenants"]) == ("block", ["CASE"], ["acme"])
+    assert table.splitlines()[1].split()[:2] == ["message", "keep"]
+    assert acme["redact"] == f"{MAIL} in [REDACTED_CASE]"
+    assert "[EMAIL_1] or [EMAIL_1]" in piped
+    assert "[REDACTED_EMAIL] or [REDACTED_EMAIL]" in piped
+    assert typed("privacy", "test", "nothing here").stdout == "Nothing private is found.\n"
+
+
+def test_the_doctor_tells_of_policy_key_and_encryption(tmp_path: Path) -> None:
+    typed("privacy", "new-key", "key.toml")
+    well = typed("doctor", env=MARKED).stdout
+    keyless = typed("doctor", env={"TENUTO_PRIVACY_MESSAGE": "pseudonym"})
+    (tmp_path / "key.toml").chmod(0o644)
+    open_to_all = typed("doctor", env=MARKED)
+
+    assert "pseudonym: message" in well
+    assert "privacy key" in well
+    assert "in key.toml" in well
+    assert keyless.exit_code == 1
+    assert "privacy_key: is needed for pseudonyms" in keyless.stdout
+    assert open_to_all.exit_code == 1
+    assert "chmod 600" in open_to_all.stdout
+    assert "correct or unset TENUTO_PRIVACY_KEY_FILE" in open_to_all.stdout
+
+
+def test_the_doctor_finds_an_outside_detector_that_does_not_answer() -> None:
+    ill = typed("doctor", env={"TENUTO_PRIVACY_DETECTOR": "http://ann:hunter2@127.0.0.1:9"})
+
+    assert ill.exit_code == 1
+    assert "127.0.0.1:9 does not answer" in ill.stdout
+    assert "hunter2" not in ill.output
+
+
+def test_no_setting_that_is_shown_shows_a_key() -> None:
+    shown = typed("doctor", env={"TENUTO_PRIVACY_KEY": "cd" * 32}).stdout
+
+    assert "cd" * 32 not in shown
+
+
+# Exports
+
+
+@pytest.mark.parametrize("written", ["json", "jsonl", "markdown"])
+def test_an_export_to_the_terminal_or_a_file_holds_nothing_private(written: str, tmp_path: Path) -> None:
+    session = say()
+
+    printed = typed("sessions", "export", session, "--format", written).stdout
+    typed("sessions", "export", session, "--format", written, "-o", "out")
+    kept = typed("sessions", "export", session, "--format", written, env={"TENUTO_PRIVACY_EXPORT": "keep"}).stdout
+
+    assert MAIL not in printed + (tmp_path / "out").read_text()
+    assert "4242" not in printed
+    assert MAIL in kept
+
+
+# A key for the role
+
+
+def test_a_key_with_the_role_is_made_at_the_terminal(tmp_path: Path) -> None:
+    made = asked("keys", "create", "--tenant", "acme", "--role", "privacy.reveal")
+
+    assert made["key"]["role"] == "privacy.reveal"
+    assert asked("keys", "list")["keys"][0]["role"] == "privacy.reveal"
+
+
+def test_nothing_of_a_blocked_question_is_stored(tmp_path: Path) -> None:
+    asyncio.run(_made(tmp_path))
+
+    refused = typed("chat", SAID, env={"TENUTO_PRIVACY_MESSAGE": "block"})
+
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("private_data: ")
+    with sqlite3.connect(tmp_path / "tenuto.db") as db:
+        assert db.execute("SELECT count(*) FROM message").fetchone() == (0,)
+    db.close()
+
+
+async def _made(folder: Path) -> None:
+    async with tenuto.open(f"sqlite:///{folder}/tenuto.db"):
+        pass

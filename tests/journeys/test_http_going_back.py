@@ -1,0 +1,64 @@
+"""Going back and on over HTTP, on every store: late repetitions, and characters that stay who they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tenuto.llm import ScriptedModel
+from tenuto.model.prompt import Language
+from tenuto.model.talk import Persona
+from tests.journeys.door import ANN, Door, at, code, served
+from tests.talking import helper
+
+PERSONAS = {name: Persona(id=name, system={Language.ENGLISH: f"You are {name}."}) for name in ("ada", "bea")}
+
+
+def scripted(model: ScriptedModel, store_url: str, **fields: Any) -> Any:
+    """A server whose one assistant plays scripts."""
+    settings: dict[str, Any] = {"model": "scripted", "small_model": "offline", "assistant": "helper"}
+    return served(models={"scripted": model}, assistants=[helper(**fields)], store=store_url, **settings)
+
+
+async def texts(door: Door) -> list[str]:
+    page = await door.http.get(at("s", "messages"), headers=ANN)
+    return [message["text"] for message in page.json()["messages"] if message["role"] != "item"]
+
+
+async def send(door: Door, key: str, **body: Any) -> Any:
+    return await door.http.post("/v1/chat", json={"session_id": "s", **body}, headers={**ANN, "Idempotency-Key": key})
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_key_whose_words_were_edited_is_a_conflict_and_says_nothing_again(store_url: str, stream: bool) -> None:
+    model = ScriptedModel("One.", "Two.", "Three.")
+    async with scripted(model, store_url) as door:
+        await send(door, "said", message="Q")
+        await send(door, "edited", message="Q edited", edit=1)
+        late = await send(door, "said", message="Q", stream=stream)
+
+        assert code(late) == (409, "taken_back")
+        assert "Q" not in late.json()["detail"]
+        assert await texts(door) == ["Q edited", "Two."]
+        assert (await send(door, "edited", message="Q edited", edit=1)).json()["repeated"]
+        anew = await send(door, "anew", regenerate=True)
+        assert anew.json()["answer"] == "Three."
+        assert code(await send(door, "edited", message="Q edited", edit=1)) == (409, "taken_back")
+        assert await texts(door) == ["Q edited", "Three."]
+        assert len(model.askings) == 3
+
+
+async def test_a_session_goes_on_with_its_character_over_http(store_url: str) -> None:
+    """C13: said again, edited or answered anew, without naming it."""
+    model = ScriptedModel("Hi.")
+    async with scripted(model, store_url, personas=PERSONAS, isolated=True) as door:
+        first = await send(door, "1", message="Who is there?", persona="ada")
+        await send(door, "2", message="And you?")
+        await send(door, "3", regenerate=True)
+        await send(door, "4", message="Who?", edit=1)
+
+        assert first.status_code == 200
+        assert [asking.messages[0].text for asking in model.askings] == ["You help.\n\nYou are ada."] * 4
+        traces = (await door.http.get("/v1/traces?session_id=s", headers=ANN)).json()["traces"]
+        assert {trace["persona"] for trace in traces} == {"ada"}

@@ -1,0 +1,446 @@
+"""Private data over HTTP: what is stored of it, who sees what stands behind a mark, and how somebody is erased."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import signal
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+
+import tenuto
+from tenuto.access import KeyRole
+from tenuto.model import Scope
+from tenuto.model.message import is_summary
+from tenuto.model.privacy import Mode
+from tenuto.privacy.duties.receipts import read_receipt, verified
+from tenuto.privacy.sealed.vault import VAULT
+from tests.journeys.door import ANN, BOB, EVE, Door, at, bearer, code, says, served
+from tests.journeys.test_http_process import running
+
+MAIL, CARD = "ann.lee@example.com", "4242 4242 4242 4242"
+SAID = f"My mail is {MAIL}, my card is {CARD}."
+KEY = base64.b64encode(b"k" * 32).decode()
+SECRET = "a secret that is long enough for HS256, at least"
+PSEUDONYMS: dict[str, Any] = {"privacy_message": Mode.PSEUDONYM, "privacy_key": KEY}
+
+
+async def ask(door: Door, who: dict[str, str], text: str = SAID, **body: object) -> dict[str, Any]:
+    response = await door.http.post("/v1/chat", headers=who, json={"message": text, **body})
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+async def told(door: Door, who: dict[str, str], session: str) -> list[dict[str, Any]]:
+    page = (await door.http.get(at(session, "messages"), headers=who)).json()
+    messages: list[dict[str, Any]] = page["messages"]
+    return messages
+
+
+async def reveal(door: Door, who: dict[str, str], session: str, *marks: str) -> httpx.Response:
+    return await door.http.post(at(session, "reveal"), headers=who, json={"marks": list(marks)})
+
+
+# By default
+
+
+def test_a_card_and_a_mail_stay_in_the_live_message_and_nowhere_else(tmp_path: Path) -> None:
+    """T10, A11: a real server at log level debug; title, trace, summary, past words, log and export hold none of it."""
+    store = tmp_path / "sessions.db"
+    with running(store, TENUTO_PRESET="multi_agent", TENUTO_LOG_LEVEL="debug") as server:
+        first = server.http.post("/v1/chat", headers=ANN, json={"message": SAID}).json()
+        session = first["session_id"]
+        live = server.http.get(at(session, "messages"), headers=ANN).json()["messages"]
+        for number in range(17):
+            talk = {"message": f"Tell me about garden number {number} of the old town.", "session_id": session}
+            server.http.post("/v1/chat", headers=ANN, json=talk)
+        export = server.http.get(at(session, "export"), headers=ANN).text
+        traces = server.http.get("/v1/traces", params={"session_id": session}, headers=ANN).json()["traces"]
+        assert server.end(signal.SIGTERM) == 0
+
+    head, messages = asyncio.run(_stored(store, session))
+    assert MAIL in first["answer"]
+    assert MAIL in live[0]["text"]
+    summaries = [message for message in messages if is_summary(message)]
+    assert summaries, "the talk was long enough for a summary"
+    elsewhere = [first["title"], str(head), *map(str, messages), export, json.dumps(traces), *server.log]
+    assert not [text for text in elsewhere if MAIL in text or "4242" in text]
+    assert traces[-1]["redacted"] == {"CC": 2, "EMAIL": 2}
+    assert messages[0].metadata["redacted"] == {"CC": 1, "EMAIL": 1}
+
+
+async def _stored(store: Path, session: str) -> tuple[Any, list[Any]]:
+    async with tenuto.open(f"sqlite:///{store}") as app:
+        scope = app.scope(tenant="acme", user="ann")
+        head = await app.sessions.get(scope, session)
+        return head, [message async for page in app.sessions.pages(scope, head) for message in page]
+
+
+async def test_what_holds_is_told_without_telling_what_is_hidden(tmp_path: Path) -> None:
+    policy = tmp_path / "privacy.toml"
+    policy.write_text(
+        'allow = ["help@example.com"]\n[tenants.acme]\nmessage = "redact"\nalso = ["ORDER_ID"]\n'
+        '[[tenants.acme.patterns]]\nname = "CASE"\npattern = "CASE-[0-9]{6}"\n'
+    )
+    async with served(privacy_file=str(policy)) as door:
+        acme = await door.http.get("/v1/privacy", headers=ANN)
+        evil = await door.http.get("/v1/privacy", headers=EVE)
+
+    assert acme.json()["modes"]["message"] == "redact"
+    assert evil.json()["modes"]["message"] == "keep"
+    assert "ORDER_ID" in acme.json()["types"]
+    assert acme.json()["patterns"] == ["CASE"]
+    assert {acme.json()[what] for what in ("vault", "detector", "degraded", "encryption")} == {False}
+    assert "[0-9]" not in acme.text
+    assert "help@" not in acme.text
+
+
+# Exports
+
+
+@pytest.mark.parametrize("written", ["json", "jsonl", "markdown"])
+async def test_an_export_holds_nothing_private(written: str) -> None:
+    """Head and messages: title, context, attributes, metadata, tool arguments and fields of the sender's own."""
+    async with served(privacy_title=Mode.KEEP) as door:
+        head = {"title": f"About {MAIL}", "context": {"mail": MAIL}, "attributes": {"card": CARD}}
+        made = (await door.http.post("/v1/sessions", headers=ANN, json=head)).json()
+        call = {"type": "tool_call", "id": "1", "name": "pay", "arguments": {"card": CARD}}
+        message = {"role": "assistant", "parts": [call], "metadata": {"to": MAIL}, "own": [MAIL]}
+        await door.http.post(at(made["id"], "messages"), headers=ANN, json={"messages": [says(SAID), message]})
+
+        export = await door.http.get(at(made["id"], "export"), params={"format": written}, headers=ANN)
+        back = await door.http.post("/v1/sessions/import", headers=ANN, content=export.content)
+
+    assert MAIL not in export.text
+    assert "4242" not in export.text
+    assert "[REDACTED_EMAIL]" in export.text
+    assert back.status_code == 201
+    assert back.json()["message_count"] == 2
+
+
+@pytest.mark.parametrize("written", ["json", "jsonl", "markdown"])
+async def test_an_export_keeps_everything_where_the_policy_says_so(written: str) -> None:
+    async with served(privacy_export=Mode.KEEP) as door:
+        session = (await ask(door, ANN))["session_id"]
+        export = await door.http.get(at(session, "export"), params={"format": written}, headers=ANN)
+        back = (await door.http.post("/v1/sessions/import", headers=ANN, content=export.content)).json()
+
+        before, after = await told(door, ANN, session), await told(door, ANN, back["id"])
+
+    assert [message["parts"] for message in before] == [message["parts"] for message in after]
+    assert MAIL in after[0]["text"]
+
+
+# Pseudonyms
+
+
+async def test_a_mark_is_opened_by_the_role_alone_and_every_look_is_noted(store_url: str) -> None:
+    """S2: stored is `[EMAIL_1]`; a member and an admin are refused, the role sees the value, the audit says who."""
+    async with served(store=store_url, locked=True, **PSEUDONYMS) as door:
+        member = await door.key(user="ann")
+        admin = await door.key(role=KeyRole.ADMIN)
+        opener, secret = await door.keys.create(tenant="acme", role=KeyRole.REVEAL, user="ann")
+        session = (await ask(door, member))["session_id"]
+        messages = await told(door, member, session)
+
+        refused = [await reveal(door, who, session, "[EMAIL_1]") for who in (member, admin)]
+        opened = await reveal(door, bearer(secret), session, "[EMAIL_1]", "[EMAIL_9]", "[EMAIL_1]")
+        audit = await door.http.get("/v1/privacy/audit", headers=admin)
+
+    assert messages[0]["text"] == "My mail is [EMAIL_1], my card is [CC_1]."
+    assert messages[0]["metadata"]["redacted"] == {"CC": 1, "EMAIL": 1}
+    assert [code(response) for response in refused] == [(403, "forbidden")] * 2
+    assert opened.json() == {"values": {"[EMAIL_1]": MAIL}}
+    assert opened.headers["cache-control"] == "no-store"
+    assert [(note["act"], note["by"]) for note in audit.json()["notes"]] == [("revealed", f"key {opener.id}")]
+    assert audit.json()["notes"][0]["about"] == {"session": session, "marks": ["[EMAIL_1]"]}
+    assert MAIL not in audit.text
+
+
+async def test_a_mark_means_something_in_its_own_session_only() -> None:
+    async with served(locked=True, **PSEUDONYMS) as door:
+        opener = await door.key(role=KeyRole.REVEAL)
+        ann = {**opener, "X-User-ID": "ann"}
+        bob = {**opener, "X-User-ID": "bob"}
+        evil = await door.key(tenant="evil", role=KeyRole.REVEAL)
+        hers = (await ask(door, ann))["session_id"]
+        his = (await ask(door, bob, "Mine is bob@example.org, not [CC_1]."))["session_id"]
+
+        opened = (await reveal(door, bob, his, "[EMAIL_1]", "[CC_1]")).json()
+        foreign = [await reveal(door, who, hers, "[EMAIL_1]") for who in (bob, evil)]
+        backend = (await reveal(door, opener, hers, "[CC_1]")).json()
+
+    assert opened == {"values": {"[EMAIL_1]": "bob@example.org"}}
+    assert [code(response) for response in foreign] == [(404, "session_not_found")] * 2
+    assert backend == {"values": {"[CC_1]": CARD}}
+
+
+async def test_a_token_reveals_by_its_role_and_an_admins_by_both() -> None:
+    async with served(jwt_secret=SECRET, **PSEUDONYMS) as door:
+        member, opener = token("ann"), token("ann", role=KeyRole.REVEAL)
+        admin, both = token("root", role="admin"), token("root", role=["admin", "privacy.reveal"])
+        session = (await ask(door, member))["session_id"]
+
+        statuses = [
+            (await reveal(door, {**who, "X-User-ID": "ann"}, session, "[EMAIL_1]")).status_code
+            for who in (member, opener, admin, both)
+        ]
+        audit = (await door.http.get("/v1/privacy/audit", headers=admin)).json()
+
+    assert statuses == [403, 200, 403, 200]
+    assert [note["by"] for note in audit["notes"]] == ["token ann", "token root"]
+
+
+def token(user: str, **claims: Any) -> dict[str, str]:
+    claims = {"tenant_id": "acme", "sub": user, "exp": datetime.now(UTC) + timedelta(minutes=5), **claims}
+    return bearer(jwt.encode(claims, SECRET, "HS256"))
+
+
+async def test_an_open_server_reveals_nothing_and_says_what_it_takes() -> None:
+    async with served(**PSEUDONYMS) as door:
+        session = (await ask(door, ANN))["session_id"]
+        refused = await reveal(door, ANN, session, "[EMAIL_1]")
+
+    assert code(refused) == (403, "forbidden")
+    assert "tenuto keys create --role privacy.reveal" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize("marks", [[], ["[EMAIL_1]"] * 101, [""], ["x" * 65], "[EMAIL_1]", None])
+async def test_odd_lists_of_marks_are_refused(marks: object) -> None:
+    async with served(locked=True, **PSEUDONYMS) as door:
+        who = await door.key(role=KeyRole.REVEAL, user="ann")
+        session = (await ask(door, who))["session_id"]
+        refused = await door.http.post(at(session, "reveal"), headers=who, json={"marks": marks})
+
+    assert code(refused) == (400, "invalid")
+
+
+# The audit
+
+
+async def test_the_audit_is_read_page_by_page_by_those_who_answer_for_the_tenant() -> None:
+    async with served(locked=True) as door:
+        backend, admin = await door.key(), await door.key(user="root", role=KeyRole.ADMIN)
+        user, evil = await door.key(user="ann"), await door.key(tenant="evil")
+        for name in ("one", "two", "three"):
+            await door.http.delete(f"/v1/users/{name}", headers=backend)
+
+        first = (await door.http.get("/v1/privacy/audit", params={"limit": 2}, headers=admin)).json()
+        rest = (
+            await door.http.get("/v1/privacy/audit", params={"limit": 2, "cursor": first["cursor"]}, headers=backend)
+        ).json()
+        refused = await door.http.get("/v1/privacy/audit", headers=user)
+        odd = await door.http.get("/v1/privacy/audit", params={"cursor": "elsewhere"}, headers=admin)
+        other = (await door.http.get("/v1/privacy/audit", headers=evil)).json()
+
+    assert [len(page["notes"]) for page in (first, rest)] == [2, 1]
+    assert rest["cursor"] is None
+    assert len({note["id"] for note in first["notes"] + rest["notes"]}) == 3
+    assert code(refused) == (403, "forbidden")
+    assert code(odd) == (400, "invalid_cursor")
+    assert other == {"notes": [], "cursor": None}
+
+
+# Erasing
+
+
+async def test_a_user_who_is_erased_is_gone_from_everywhere(store_url: str) -> None:
+    """S3: sessions, traces, vault, keys; of what they said in a group the words; others keep theirs."""
+    async with served(store=store_url, locked=True, **PSEUDONYMS) as door:
+        backend, own = await door.key(role=KeyRole.REVEAL), await door.key(user="ann")
+        reply = await ask(door, own)
+        session, trace = reply["session_id"], reply["trace_id"]
+        bobs = (await ask(door, {**backend, "X-User-ID": "bob"}))["session_id"]
+        group = {**backend, "X-User-ID": "ann", "X-Channel": "lark", "X-Chat-ID": "team"}
+        shared = (await ask(door, group))["session_id"]
+
+        done = await door.http.delete("/v1/users/ann", headers=backend)
+        door.ticks.now += 5
+        gone = await door.http.get(at(session), headers={**backend, "X-User-ID": "ann"})
+        untraced = await door.http.get(f"/v1/traces/{trace}", headers={**backend, "X-User-ID": "ann"})
+        shut = await door.http.get("/v1/sessions", headers=own)
+        unrevealed = await reveal(door, backend, session, "[EMAIL_1]")
+        kept = await reveal(door, backend, bobs, "[EMAIL_1]")
+        words = await told(door, backend, shared)
+        vaults = await door.tenuto.store.list_state(Scope(tenant="acme"), VAULT)
+        key = (await door.http.get("/v1/privacy", headers=backend)).json()["receipt_key"]
+
+    assert done.status_code == 200
+    assert done.json()["counts"]["sessions"] == 1
+    assert done.json()["counts"]["words"] == 1
+    assert done.json()["counts"]["api_keys"] == 1
+    assert "ann" not in done.text.replace(done.json()["signature"], "").replace(done.json()["public_key"], "")
+    assert verified(read_receipt(done.content), key)
+    assert [code(response) for response in (gone, unrevealed)] == [(404, "session_not_found")] * 2
+    assert code(untraced) == (404, "trace_not_found")
+    assert code(shut) == (401, "invalid_credential")
+    assert kept.json() == {"values": {"[EMAIL_1]": MAIL}}
+    assert [entry.key for entry in vaults if entry.key not in (bobs, shared)] == []
+    assert not [message for message in words if message["speaker"] == "ann"]
+
+
+@pytest.mark.parametrize("given", [{}, PSEUDONYMS], ids=["keep", "pseudonym"])
+async def test_what_somebody_said_in_a_group_goes_with_its_trace_and_its_values(given: dict[str, Any]) -> None:
+    async with served(locked=True, **given) as door:
+        backend = await door.key(role=KeyRole.REVEAL)
+        team = {**backend, "X-Channel": "lark", "X-Chat-ID": "team"}
+        shared = (await ask(door, {**team, "X-User-ID": "ann"}))["session_id"]
+        other = "My mail is bob@example.org."
+        await ask(door, {**team, "X-User-ID": "bob"}, other, session_id=shared)
+
+        await door.http.delete("/v1/users/ann", headers=backend)
+        words = await told(door, backend, shared)
+        traces = (await door.http.get("/v1/traces", params={"session_id": shared}, headers=backend)).json()["traces"]
+        opened = (await reveal(door, backend, shared, "[EMAIL_1]", "[EMAIL_2]", "[CC_1]")).json()["values"]
+
+    kept = "bob@example.org" if not given else "[EMAIL_2]"
+    texts = [message["text"] for message in words]
+    assert (texts[0], texts[2]) == ("[ERASED]", f"My mail is {kept}.")
+    assert "[REDACTED_EMAIL]" in texts[1]
+    assert "4242" not in texts[1]
+    assert kept in texts[3]
+    assert [trace["request"] for trace in traces] == ["My mail is [REDACTED_EMAIL].", "[ERASED]"]
+    assert opened == ({"[EMAIL_2]": "bob@example.org"} if given else {})
+
+
+async def test_people_erase_themselves_and_nobody_else() -> None:
+    async with served(jwt_secret=SECRET) as door:
+        ann, admin = token("ann"), token("root", role="admin")
+        mine = await ask(door, ann, "Hello!")
+
+        refused = await door.http.delete("/v1/users/bob", headers=ann)
+        contradicted = await door.http.delete("/v1/users/bob", headers={**admin, "X-User-ID": "ann"})
+        there = await door.http.get(at(mine["session_id"]), headers=ann)
+        done = await door.http.delete("/v1/users/ann", headers=ann)
+        audit = await door.http.get("/v1/privacy/audit", headers=admin)
+
+    assert [code(response) for response in (refused, contradicted)] == [(403, "scope_mismatch")] * 2
+    assert there.status_code == 200
+    assert done.json()["counts"]["sessions"] == 1
+    assert [note["by"] for note in audit.json()["notes"]] == ["themselves"]
+    assert '"ann"' not in audit.text
+
+
+async def test_asking_to_be_erased_again_and_again_sets_off_nothing_more() -> None:
+    """Clearing deleted bytes takes the whole store, so the receipt says when it is left to upkeep."""
+    async with served(jwt_secret=SECRET) as door:
+        ann, bob = token("ann"), token("bob")
+        told: list[str] = []
+        for who, name in ((ann, "ann"), (ann, "ann"), (bob, "bob")):
+            if len(told) != 1:
+                await ask(door, who, "Hello!")
+            told.append((await door.http.delete(f"/v1/users/{name}", headers=who)).json()["compacted"])
+
+    assert told == ["done", "nothing", "later"]
+
+
+async def test_an_unknown_user_gets_a_receipt_with_nothing_on_it() -> None:
+    async with served() as door:
+        done = (await door.http.delete("/v1/users/no%2Fbody%20here", headers={"X-Tenant-ID": "acme"})).json()
+
+    assert sum(done["counts"].values()) == 0
+    assert done["tenant"] == "acme"
+
+
+async def test_erasing_ends_at_the_site_of_the_credential_or_the_one_it_names() -> None:
+    async with served(locked=True) as door:
+        backend, museum = await door.key(), await door.key(site="museum")
+        here = await ask(door, {**backend, "X-User-ID": "ann", "X-Site-ID": "museum"}, "Hello!")
+        there = await ask(door, {**backend, "X-User-ID": "ann", "X-Site-ID": "park"}, "Hello!")
+
+        refused = await door.http.delete("/v1/users/ann", headers=museum, params={"site_id": "park"})
+        done = (await door.http.delete("/v1/users/ann", headers=museum)).json()
+        statuses = [
+            (await door.http.get(at(reply["session_id"]), headers={**backend, "X-Site-ID": site})).status_code
+            for reply, site in ((here, "museum"), (there, "park"))
+        ]
+        named = (await door.http.delete("/v1/users/ann", headers=backend, params={"site_id": "park"})).json()
+
+    assert code(refused) == (403, "scope_mismatch")
+    assert (done["site"], done["counts"]["sessions"]) == ("museum", 1)
+    assert statuses == [404, 200]
+    assert (named["site"], named["counts"]["sessions"]) == ("park", 1)
+
+
+# Blocking
+
+
+@pytest.mark.parametrize("sink", ["privacy_message", "privacy_model"])
+async def test_what_a_policy_blocks_is_refused_before_anything_is_stored(sink: str) -> None:
+    given: dict[str, Any] = {sink: Mode.BLOCK}
+    async with served(**given) as door:
+        whole = await door.http.post("/v1/chat", headers=ANN, json={"message": SAID})
+        streamed = await door.http.post("/v1/chat", headers=ANN, json={"message": SAID, "stream": True})
+        held = (await door.http.get("/v1/stats", headers=ANN)).json()
+        fine = await door.http.post("/v1/chat", headers=ANN, json={"message": "Hello!"})
+
+    assert [code(response) for response in (whole, streamed)] == [(400, "private_data")] * 2
+    assert whole.json()["types"] == ["CARD", "EMAIL"]
+    assert MAIL not in whole.text
+    assert held["sessions"] == 0
+    assert fine.status_code == 200
+
+
+async def test_no_door_stores_a_message_that_is_blocked() -> None:
+    async with served(privacy_message=Mode.BLOCK) as door:
+        made = (await door.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
+        fine = (await door.http.post("/v1/turns", headers=ANN, json={"message": says("Hello!")})).json()
+        export = {"format": "tenuto.session", "version": 1, "session": {}, "messages": [says(SAID)]}
+        refused = [
+            await door.http.post(at(made, "messages"), headers=ANN, json={"messages": [says("Hi."), says(SAID)]}),
+            await door.http.post(at(made, "messages"), headers=ANN, json=says("Hi.", own={"mail": MAIL})),
+            await door.http.post(at(made, "turns"), headers=ANN, json={"message": says(SAID)}),
+            await door.http.post("/v1/turns", headers=BOB, json={"message": says(SAID)}),
+            await door.http.post("/v1/sessions/import", headers=BOB, json=export),
+            await door.http.post("/v1/npc/chat", headers=BOB, json={"query": SAID}),
+        ]
+        kept = await told(door, ANN, made)
+        bobs = (await door.http.get("/v1/stats", headers=BOB)).json()
+        reply = {"message": says(f"I wrote to {MAIL}.", role="assistant")}
+        done = await door.http.post(f"/v1/turns/{fine['turn_id']}/finish", headers=ANN, json=reply)
+
+    assert [code(response) for response in refused] == [(400, "private_data")] * len(refused)
+    assert kept == []
+    assert bobs["sessions"] == 0
+    assert done.json()["messages"][0]["text"] == "[WITHHELD]"
+
+
+# The log
+
+CLERK = f'''
+import logging
+
+logging.getLogger("tenuto.clerk").warning("ask {MAIL}", extra={{"fields": {{"card": "{CARD}"}}}})
+
+
+def look(word: str) -> str:
+    """Look a word up."""
+    return word
+'''
+
+
+def test_a_line_that_carries_something_private_by_mistake_is_redacted(tmp_path: Path) -> None:
+    """A tool of somebody's own that logs what it should not, in a real server."""
+    folder = tmp_path / "assistants"
+    folder.mkdir()
+    (folder / "clerk.toml").write_text('system.en = "You help."\ntools = ["look"]\n')
+    (folder / "clerk.py").write_text(CLERK)
+    logs = {}
+    for mode in ("redact", "keep"):
+        environ = {"TENUTO_PRIVACY_LOG": mode, "TENUTO_ASSISTANTS": str(folder)}
+        with running(tmp_path / f"{mode}.db", **environ) as server:
+            server.http.get("/healthz")
+            server.end(signal.SIGTERM)
+        logs[mode] = "".join(server.log)
+
+    assert 'logger=tenuto.clerk msg="ask [REDACTED_EMAIL]" card=[REDACTED_CC]' in logs["redact"]
+    assert MAIL not in logs["redact"]
+    assert f'msg="ask {MAIL}" card="{CARD}"' in logs["keep"]
+    assert "msg=answered method=GET route=/healthz status=200" in logs["redact"]

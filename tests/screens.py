@@ -1,0 +1,34 @@
+"""Screens over a store, for tests: a policy, and a vault with a key of its own."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+from tenuto.model.privacy import PrivacyPolicy
+from tenuto.ports import Store, utc_now
+from tenuto.privacy.screened import Screened
+from tenuto.privacy.screening import Policies, Screen
+from tenuto.privacy.sealed.keyring import key_ring
+from tenuto.privacy.sealed.sealing import TenantCiphers
+from tenuto.privacy.sealed.vault import Vault
+from tenuto.stores.memory import MemoryStore
+
+KEY = b64encode(bytes(range(32))).decode()
+
+
+def vault_over(store: Store) -> Vault:
+    """A vault whose key is the tests' own."""
+    ring = key_ring(key=KEY)
+    assert ring is not None
+    return Vault(store=store, ciphers=TenantCiphers(store=store, ring=ring, clock=utc_now))
+
+
+def screen_over(store: Store, policy: PrivacyPolicy | None = None, **tenants: PrivacyPolicy) -> Screen:
+    """A screen with that policy, the default one where none is named, and a vault."""
+    return Screen(policies=Policies(policy or PrivacyPolicy(), tenants), vault=vault_over(store))
+
+
+def screened(policy: PrivacyPolicy | None = None, **tenants: PrivacyPolicy) -> tuple[MemoryStore, Screened]:
+    """A store in memory, and the same store behind a policy."""
+    store = MemoryStore()
+    return store, Screened(store=store, screen=screen_over(store, policy, **tenants))

@@ -1,0 +1,140 @@
+"""A house for what follows a turn: sessions over memory, their upkeep, and a small model that says what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+from msgspec.structs import replace
+
+from tenuto.context.summaries import summary_in
+from tenuto.model import Closing, Keeping, Message, Page, Scope, Session, text_part
+from tenuto.model.message import is_summary
+from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
+from tenuto.model.prompt import Language, PromptPolicy
+from tenuto.model.talk import Summary, TurnEnded
+from tenuto.sessions import Announcer, Sessions, TurnRequest
+from tenuto.sessions.titles import opening_changes
+from tenuto.stores.memory import MemoryStore
+from tenuto.upkeep import Upkeep
+from tests.clock import FakeClock
+from tests.samples import ANN, answers, says
+
+QUESTION = "Can you help me plan a two-week trip to Japan in spring?"
+ANSWER = "A two-week trip to Japan in spring could start in Tokyo."
+RETOLD = "The user plans a trip to Japan. They decided on Tokyo first. The rail pass is open."
+
+
+class Model:
+    """A small model that says what it is told to, and remembers what it was asked."""
+
+    def __init__(self, *said: str | Exception) -> None:
+        self.said = list(said)
+        self.asked: list[tuple[str, str, int]] = []
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def __call__(self, scope: Scope, system: str, text: str, most: int) -> str:
+        self.asked.append((system, text, most))
+        if self.meanwhile is not None:
+            await self.meanwhile()
+        said = self.said.pop(0) if len(self.said) > 1 else self.said[0]
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+
+class Discreet:
+    """Knows some words that are nobody's business."""
+
+    def __init__(self, **marks: str) -> None:
+        self._marks = marks
+
+    def for_title(self, scope: Scope, text: str) -> str:
+        for word, mark in self._marks.items():
+            text = text.replace(word, mark)
+        return text
+
+    for_summary = for_model = for_title
+
+    async def retired(self, session: Session, messages: Sequence[Message]) -> tuple[Message, ...]:
+        return tuple(
+            replace(message, parts=(text_part(self.for_title(session.scope, message.text)),))
+            for message in messages
+            if any(word in message.text for word in self._marks)
+        )
+
+
+class House:
+    """Sessions over memory, their upkeep, and turns as chat takes them."""
+
+    def __init__(
+        self, model: Model | None = None, *, cap: int | None = 500, store: MemoryStore | None = None, **context: Any
+    ) -> None:
+        self.clock = FakeClock()
+        self.model = model
+        policy = SessionPolicy(keeping=Keeping(max_messages=cap))
+        self.policies = Preset(sessions=policy, context=ContextPolicy(**{"compress_over": 30, **context}))
+        self.store = store or MemoryStore(clock=self.clock)
+        self.sessions = Sessions(store=self.store, policy=policy, announcer=Announcer(clock=self.clock))
+        self.upkeep = self.another()
+        self._words = count(1)
+
+    def another(self, **rest: Any) -> Upkeep:
+        """Another process on the same store."""
+        settled = {"small": self.model, "clock": self.clock, **rest}
+        return Upkeep(sessions=self.sessions, sweep_every=timedelta(minutes=5), **settled)
+
+    async def turn(
+        self, session_id: str | None = None, question: str = QUESTION, answer: str = ANSWER, follow: bool = True
+    ) -> Session:
+        """One turn, followed as chat has it followed."""
+        begun = await self.sessions.begin(ANN, TurnRequest(words=(says(question),), session_id=session_id))
+        has_model = self.model is not None
+        claim = opening_changes(begun.session, question, Language.ENGLISH, self.clock(), model=has_model)
+        done = await self.sessions.finish(begun, Closing(reply=(answers(answer),), changes=claim))
+        if follow:
+            self.upkeep.follow(self.ended(done.session, question, answer, titles=claim is not None))
+        return done.session
+
+    def ended(self, session: Session, question: str = "", answer: str = "", **rest: Any) -> TurnEnded:
+        given = {
+            "scope": ANN,
+            "session": session,
+            "assistant": "general",
+            "language": Language.ENGLISH,
+            "policies": self.policies,
+            "prompt": PromptPolicy(),
+            "question": question,
+            "answer": answer,
+            **rest,
+        }
+        return TurnEnded(**given)
+
+    async def talk(self, turns: int, session_id: str | None = None) -> Session:
+        """So many turns, with nothing following them."""
+        session = None
+        for _ in range(turns):
+            number = next(self._words)
+            asked = f"Question {number} about the trip to Japan, Tokyo and the rail pass."
+            session = await self.turn(
+                session_id, asked, f"Answer {number}: we decided on hotel {number}.", follow=False
+            )
+            session_id = session.id
+        assert session is not None
+        return session
+
+    async def log(self, session: Session) -> tuple[Message, ...]:
+        return (await self.sessions.messages(ANN, session.id, Page(limit=1000))).messages
+
+    async def summary(self, session: Session) -> Summary | None:
+        head = await self.sessions.get(ANN, session.id)
+        return summary_in(await self.log(session), head.window_start)
+
+    async def entries(self, session: Session) -> list[Message]:
+        return [message for message in await self.log(session) if is_summary(message)]
+
+    async def title(self, session: Session) -> tuple[str, str]:
+        head = await self.sessions.get(ANN, session.id)
+        return head.title, head.metadata.get("title", {}).get("by", "")

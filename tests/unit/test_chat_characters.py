@@ -1,0 +1,92 @@
+"""Which character answers: the one asked for, else the one the session last talked to."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenuto.chat import ChatRequest
+from tenuto.errors import ModelFailed
+from tenuto.llm import Fail
+from tenuto.model import Changes
+from tenuto.model.prompt import Language
+from tenuto.model.talk import Persona
+from tests.samples import ANN
+from tests.talking import Talk, ask, helper, talk
+from tests.unit.logbook import log_of
+
+ADA, BEA = (
+    Persona(id=name, names={Language.ENGLISH: name}, system={Language.ENGLISH: f"You are {name}."})
+    for name in ("ada", "bea")
+)
+BOTH = {"ada": ADA, "bea": BEA}
+
+
+def shown(t: Talk) -> list[str]:
+    """The texts the model saw last."""
+    return [message.text for message in t.model.askings[-1].messages]
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        ask("And you?", "s"),
+        ask("And you?", "s", assistant="helper"),
+        ask("Who are you?", "s", edit=1),
+        ChatRequest(session_id="s", regenerate=True),
+    ],
+    ids=["words", "words for the assistant", "edit", "regenerate"],
+)
+async def test_a_session_goes_on_with_its_character(again: ChatRequest) -> None:
+    """C13."""
+    t = talk("I am Ada.", assistants=[helper(personas=BOTH, isolated=True)])
+    await t.chat.take_turn(ANN, ask("Who is there?", "s", persona="ada"))
+
+    await t.chat.take_turn(ANN, again)
+
+    assert shown(t)[0] == "You help.\n\nYou are ada."
+    assert {message.persona for message in (await t.sessions.messages(ANN, "s")).messages} == {"ada"}
+
+
+async def test_a_character_asked_for_wins_and_is_the_one_remembered() -> None:
+    t = talk("Hi.", assistants=[helper(personas=BOTH, isolated=True)])
+    await t.chat.take_turn(ANN, ask("A secret", "s", persona="ada"))
+
+    await t.chat.take_turn(ANN, ask("Hello Bea", "s", persona="bea"))
+    await t.chat.take_turn(ANN, ask("What do you know?", "s"))
+
+    assert shown(t) == ["You help.\n\nYou are bea.", "Hello Bea", "Hi.", "What do you know?"]
+
+
+async def test_words_without_an_answer_are_answered_by_the_character_they_were_said_to() -> None:
+    t = talk("Hi.", [Fail()], "I am Bea.", assistants=[helper(personas=BOTH)])
+    await t.chat.take_turn(ANN, ask("Hello", "s", persona="ada"))
+    with pytest.raises(ModelFailed):
+        await t.chat.take_turn(ANN, ask("And Bea?", "s", persona="bea"))
+
+    await t.chat.take_turn(ANN, ChatRequest(session_id="s", regenerate=True))
+
+    assert shown(t)[0] == "You help.\n\nYou are bea."
+    assert (await log_of(t, "s"))[-1] == ("assistant", "I am Bea.")
+
+
+async def test_a_character_is_forgotten_with_the_assistant_it_belongs_to() -> None:
+    other = helper(name="other", personas={"ada": ADA, "cleo": Persona(id="cleo")})
+    t = talk("Hi.", assistants=[helper(personas=BOTH), other])
+    await t.chat.take_turn(ANN, ask("Hello", "s", persona="ada"))
+
+    await t.chat.take_turn(ANN, ask("Hello", "s", assistant="other"))
+
+    assert shown(t)[0] == "You help."
+    assert "persona" not in (await t.sessions.get(ANN, "s")).metadata
+
+
+@pytest.mark.parametrize("odd", ["gone", 7, ["ada"], {"ada": 1}], ids=str)
+async def test_what_is_no_character_is_nobodys_wish(odd: object) -> None:
+    """Characters leave with their files, and anybody may write into a session's metadata."""
+    t = talk("Hi.", assistants=[helper(personas=BOTH)])
+    await t.chat.take_turn(ANN, ask("Hello", "s", persona="ada"))
+    await t.sessions.patch(ANN, "s", Changes(metadata={"persona": odd}))
+
+    await t.chat.take_turn(ANN, ask("Hello", "s"))
+
+    assert shown(t)[0] == "You help."

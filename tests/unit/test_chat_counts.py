@@ -1,0 +1,63 @@
+"""The hard budget holds whatever counts others have written into the log (B16)."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tenuto.chat import ChatRequest
+from tenuto.context import Counter
+from tenuto.context.summaries import summary_draft
+from tenuto.model import Closing, Draft
+from tenuto.model.talk import Summary
+from tenuto.sessions import AppendRequest, TurnRequest
+from tests.samples import ANN, SENT_AT, says
+from tests.talking import SMALL, Talk, ask, helper, talk
+
+# Two tokens and more to a character, and a count that could still be true of plain words.
+RARE = "龘靐齉爩麤鱻灪厵" * 200
+LOW = len(RARE) // 7 + 1
+
+
+def shown(t: Talk) -> int:
+    """The tokens of what the model was shown last, counted anew."""
+    counter = Counter()
+    return sum(counter.parts(message.parts) for message in t.model.askings[-1].messages)
+
+
+def lying(draft: Draft) -> Draft:
+    return replace(draft, tokens=LOW)
+
+
+async def test_a_summary_that_somebody_wrote_takes_no_more_room_than_there_is() -> None:
+    t = talk("Yes.", assistants=[helper(prompt=SMALL)])
+    await t.chat.take_turn(ANN, ask("Hi", "s"))
+    last = (await t.sessions.messages(ANN, "s")).messages[-1]
+    summary = Summary(text=RARE, through=last.seq, through_id=last.id, tokens=LOW)
+    draft = summary_draft(summary, message_id="sum", sent_at=SENT_AT, seen=last.seq, since=1)
+    await t.sessions.append(ANN, "s", AppendRequest(messages=(draft,)))
+
+    reply = await t.chat.take_turn(ANN, ask("And now?", "s"))
+
+    assert reply.manifest is not None
+    assert shown(t) <= reply.manifest.room
+    assert any(RARE[:8] in message.text for message in t.model.askings[-1].messages)
+
+
+@pytest.mark.parametrize("how", ["appended", "begun"])
+async def test_words_that_somebody_else_counted_take_no_more_room_than_there_is(how: str) -> None:
+    t = talk("Yes.", assistants=[helper(prompt=SMALL)])
+    await t.chat.take_turn(ANN, ask("Hi", "s"))
+    words = (lying(says(RARE)),)
+    if how == "appended":
+        await t.sessions.append(ANN, "s", AppendRequest(messages=words))
+        request = ChatRequest(session_id="s", regenerate=True)
+    else:
+        begun = await t.sessions.begin(ANN, TurnRequest(words=words, session_id="s", key="k", fingerprint="f"))
+        await t.sessions.finish(begun, Closing(abandoned=True))
+        request = ask(RARE, "s", key="k", fingerprint="f")
+
+    reply = await t.chat.take_turn(ANN, request)
+
+    assert reply.manifest is not None
+    assert shown(t) <= reply.manifest.room

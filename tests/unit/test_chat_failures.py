@@ -1,0 +1,408 @@
+"""What happens to a turn when its model, its store or its caller goes away, and who holds the session meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tenuto.chat import Answered, ChatLimits, Started
+from tenuto.errors import ModelFailed, ModelTimeout, Sealed, SessionBusy, TurnLost, Unavailable
+from tenuto.llm import Call, Chain, Fail, Hang, Say, ScriptedModel, Stop
+from tenuto.model.policy import OnStoreDown
+from tenuto.model.prompt import PromptPolicy
+from tenuto.model.talk import Said
+from tenuto.stores.memory import MemoryStore
+from tests.samples import ANN
+from tests.talking import Adder, ask, helper, patient, talk
+from tests.unit.logbook import log_of
+
+
+async def test_a_listener_that_goes_cancels_the_model_and_keeps_the_words() -> None:
+    hang = Hang()
+    t = talk([Say("Half"), hang], "Whole.")
+    events = t.chat.stream(ANN, ask("Tell me", "s", key="k"))
+    started = await anext(events)
+    assert isinstance(started, Started)
+    assert await anext(events) == Said(text="Half")
+    await hang.reached.wait()
+
+    await events.aclose()  # type: ignore[attr-defined]  # a generator by nature
+
+    assert t.model.cut_short == 1
+    assert await log_of(t, "s") == [("user", "Tell me")]
+    again = await t.chat.take_turn(ANN, ask("Tell me", "s", key="k"))
+    assert again.text == "Whole."
+    assert await log_of(t, "s") == [("user", "Tell me"), ("assistant", "Whole.")]
+
+
+async def test_a_second_request_on_a_busy_session_waits_and_then_gives_up() -> None:
+    hang = Hang()
+    t = talk([hang, Say("Done.")])
+    first = asyncio.create_task(t.chat.take_turn(ANN, ask("Long?", "s")))
+    await hang.reached.wait()
+
+    with pytest.raises(SessionBusy):
+        await t.chat.take_turn(ANN, ask("Me too?", "s"))
+
+    hang.release.set()
+    assert (await first).text == "Done."
+    assert await log_of(t, "s") == [("user", "Long?"), ("assistant", "Done.")]
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ([Fail()], ModelFailed),
+        ([Say("Half of it"), Fail()], ModelFailed),
+        ([Say("  ")], ModelFailed),
+        ([Stop()], ModelFailed),
+        ([Hang()], ModelTimeout),
+    ],
+    ids=["fails", "streams half and dies", "says nothing", "ends at once", "hangs"],
+)
+async def test_a_model_that_fails_leaves_the_words_stored_once_and_the_session_usable(
+    script: Any, error: type[Exception]
+) -> None:
+    """Issue: model times out, returns garbage, streams half and dies."""
+    t = talk(script, "Now.", limits=ChatLimits(model_timeout=timedelta(milliseconds=20)))
+
+    with pytest.raises(error):
+        await t.chat.take_turn(ANN, ask("Well?", "s", key="k"))
+
+    assert await log_of(t, "s") == [("user", "Well?")]
+    assert [trace.error for trace in await t.store.traces(ANN, "s")] == [error("m").code]  # type: ignore[attr-defined]
+    assert (await t.chat.take_turn(ANN, ask("Well?", "s", key="k"))).text == "Now."
+    assert await log_of(t, "s") == [("user", "Well?"), ("assistant", "Now.")]
+    assert [trace.error for trace in await t.store.traces(ANN, "s")] == [None]
+
+
+async def test_garbage_from_a_model_is_stored_as_sound_text() -> None:
+    t = talk([Say("a\0b", "\ud800", "c")])
+
+    reply = await t.chat.take_turn(ANN, ask("?!"))
+
+    assert reply.text == "a\N{REPLACEMENT CHARACTER}b?c"
+
+
+async def test_a_chain_has_time_for_each_of_its_models() -> None:
+    """A first model that hangs until its own time is up leaves the second one its own."""
+
+    class Slow:
+        name = "slow"
+
+        async def answer(self, asking: Any, tools: Any) -> AsyncIterator[Any]:
+            await asyncio.sleep(0.05)
+            if asking is not None:
+                raise ModelTimeout("slow")
+            yield
+
+    chain = Chain([Slow(), ScriptedModel("Here.")])
+    t = talk(limits=ChatLimits(model_timeout=timedelta(seconds=0.05)), model=chain)  # type: ignore[arg-type]
+
+    reply = await t.chat.take_turn(ANN, ask("Hello?"))
+
+    assert (reply.text, reply.degraded) == ("Here.", ("fallback_model",))
+
+
+class _Away(MemoryStore):
+    """A store that does not answer while `away` is set."""
+
+    away = True
+
+    async def begin_turn(self, *args: Any) -> Any:
+        if self.away:
+            raise Unavailable("session store")
+        return await super().begin_turn(*args)
+
+    async def get(self, *args: Any) -> Any:
+        if self.away:
+            raise Unavailable("session store")
+        return await super().get(*args)
+
+    async def finish_turn(self, *args: Any) -> Any:
+        if self.away:
+            raise Unavailable("session store")
+        return await super().finish_turn(*args)
+
+
+async def test_without_its_store_an_assistant_answers_or_not_as_its_policy_says() -> None:
+    """C13: a dead Redis must not block the chat; X5."""
+    stateless = helper(policies=patient(on_store_down=OnStoreDown.STATELESS))
+    strict = helper(name="strict", policies=patient(on_store_down=OnStoreDown.RAISE))
+    t = talk("Here I am.", store=_Away(), assistants=[stateless, strict])
+
+    reply = await t.chat.take_turn(ANN, ask("Are you there?", "s"))
+
+    assert (reply.text, reply.degraded) == ("Here I am.", ("store",))
+    with pytest.raises(Unavailable):
+        await t.chat.take_turn(ANN, ask("Are you there?", "s", assistant="strict"))
+
+
+async def test_a_store_that_dies_under_the_answer_is_told() -> None:
+    store = _Away()
+    store.away = False
+    hang = Hang()
+    t = talk(
+        [hang, Say("Late.")], store=store, assistants=[helper(policies=patient(on_store_down=OnStoreDown.STATELESS))]
+    )
+    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s")))
+    await hang.reached.wait()
+    store.away = True
+    hang.release.set()
+
+    reply = await turn
+
+    assert (reply.text, reply.degraded) == ("Late.", ("store",))
+
+
+@pytest.mark.parametrize("what", ["get", "begin_turn", "finish_turn"])
+async def test_a_missing_key_is_no_store_that_is_away(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is sealed is there and cannot be read: nobody answers as if nothing had been said."""
+
+    async def sealed(*args: Any) -> Any:
+        if what == "finish_turn" and args[1].abandoned:
+            return await finish(*args)
+        raise Sealed("does not open")
+
+    t = talk("A.", assistants=[helper(policies=patient(on_store_down=OnStoreDown.STATELESS))])
+    await t.sessions.create(ANN, None, "s")
+    finish = t.store.finish_turn
+    monkeypatch.setattr(t.store, what, sealed)
+
+    with pytest.raises(Sealed):
+        await t.chat.take_turn(ANN, ask("Hello", "s"))
+
+    monkeypatch.undo()
+    assert (await t.chat.take_turn(ANN, ask("Hello", "s"))).degraded == ()
+
+
+async def test_a_store_that_fails_while_history_is_fetched_leaves_the_session_free() -> None:
+    t = talk("A.", assistants=[helper(policies=patient(), prompt=PromptPolicy())])
+    for n in range(30):
+        await t.chat.take_turn(ANN, ask(f"Q{n}", "s"))
+    messages = t.sessions.messages
+
+    async def away(*args: Any, **kwargs: Any) -> Any:
+        raise Unavailable("session store")
+
+    t.sessions.messages = away  # type: ignore[method-assign]  # the store dies in between
+    with pytest.raises(Unavailable):
+        await t.chat.take_turn(ANN, ask("Now?", "s", key="k"))
+    t.sessions.messages = messages  # type: ignore[method-assign]
+
+    assert (await t.chat.take_turn(ANN, ask("Now?", "s", key="k"))).text == "A."
+
+
+async def test_a_reset_during_a_turn_wins() -> None:
+    hang = Hang()
+    t = talk([hang, Say("Late.")])
+    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s")))
+    await hang.reached.wait()
+    await t.sessions.reset(ANN, "s")
+    hang.release.set()
+
+    with pytest.raises(TurnLost):
+        await turn
+
+    assert await log_of(t, "s") == []
+
+
+async def test_a_long_answer_keeps_its_lease() -> None:
+    """The lease is renewed while the model works, by real time: after a third of a second here."""
+    hang = Hang()
+    policies = patient(lease=timedelta(seconds=1))
+    t = talk([hang, Say("At last.")], store=MemoryStore(), assistants=[helper(policies=policies)])
+    renewed = asyncio.Event()
+    renew = t.sessions.renew
+
+    async def noted(turn: Any) -> Any:
+        renewed.set()
+        return await renew(turn)
+
+    t.sessions.renew = noted  # type: ignore[method-assign]  # to see it happen
+    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s")))
+
+    await renewed.wait()
+    hang.release.set()
+
+    assert (await turn).text == "At last."
+
+
+async def test_a_caller_who_goes_while_the_turn_begins_leaves_the_session_free() -> None:
+    """The words may be stored by the time the caller is gone; the lease must not stay with nobody."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(MemoryStore):
+        async def begin_turn(self, *args: Any) -> Any:
+            turn = await super().begin_turn(*args)
+            begun.set()
+            await go_on.wait()
+            return turn
+
+    t = talk("Hi.", store=Slow())
+    gone = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s", key="k")))
+    await begun.wait()
+    gone.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+
+    assert (await t.chat.take_turn(ANN, ask("Hello", "s", key="k"))).text == "Hi."
+    assert await log_of(t, "s") == [("user", "Hello"), ("assistant", "Hi.")]
+
+
+async def test_the_trace_of_a_cancelled_turn_shows_what_its_reader_was_given() -> None:
+    """The model may be far ahead of somebody who reads slowly and leaves."""
+    hang = Hang()
+    t = talk([Say(*"abcdefgh"), hang])
+    events = t.chat.stream(ANN, ask("Tell me", "s"))
+    heard = [await anext(events) for _ in range(4)]
+    await hang.reached.wait()
+
+    await events.aclose()  # type: ignore[attr-defined]  # a generator by nature
+
+    assert heard[1:] == [Said(text="a"), Said(text="b"), Said(text="c")]
+    [trace] = await t.store.traces(ANN, "s")
+    assert (trace.answer, trace.error) == ("abc", "cancelled")
+
+
+async def test_it_shows_no_more_when_the_model_was_done_already() -> None:
+    finishing = asyncio.Event()
+
+    class Slow(MemoryStore):
+        async def finish_turn(self, turn: Any, closing: Any) -> Any:
+            if not closing.abandoned:
+                finishing.set()
+                await asyncio.Event().wait()
+            return await super().finish_turn(turn, closing)
+
+    t = talk(
+        [Say("Wait. "), Call("add", {"a": 1, "b": 2})],
+        [Say("It ", "is ", "3.")],
+        store=Slow(),
+        assistants=[helper(tools=(Adder(),))],
+    )
+    events = t.chat.stream(ANN, ask("1+2?", "s"))
+    while (event := await anext(events)) != Said(text="It "):
+        assert not isinstance(event, Answered)
+    await finishing.wait()
+
+    await events.aclose()  # type: ignore[attr-defined]  # a generator by nature
+
+    [trace] = await t.store.traces(ANN, "s")
+    assert (trace.answer, trace.error) == ("It ", "cancelled")
+    assert await log_of(t, "s") == [("user", "1+2?")]
+
+
+async def test_a_whole_answer_that_nobody_waits_for_is_traced_as_far_as_the_model_came() -> None:
+    hang = Hang()
+    t = talk([Say("Half"), hang])
+    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Tell me", "s")))
+    await hang.reached.wait()
+
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+
+    assert [(trace.answer, trace.error) for trace in await t.store.traces(ANN, "s")] == [("Half", "cancelled")]
+
+
+@pytest.fixture
+async def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Lets so many seconds pass for the event loop, and nobody wait for them."""
+    loop = asyncio.get_running_loop()
+    now, passed = loop.time, [0.0]
+    monkeypatch.setattr(loop, "time", lambda: now() + passed[0])
+
+    def pass_(seconds: float) -> None:
+        passed[0] += seconds
+
+    return pass_
+
+
+async def test_a_reader_who_takes_their_time_costs_the_model_none_of_its_own(later: Callable[[float], None]) -> None:
+    pieces = [f"{number} " for number in range(200)]
+    t = talk([Say(*pieces)], limits=ChatLimits(model_timeout=timedelta(seconds=30)))
+    events = t.chat.stream(ANN, ask("Count", "s"))
+    heard = [await anext(events) for _ in range(3)]
+    for _ in range(3):
+        # By then the model waits for its reader, who comes back after a day.
+        await asyncio.sleep(0)
+    later(86_400)
+    await asyncio.sleep(0)
+
+    heard += [event async for event in events]
+
+    assert isinstance(heard[-1], Answered)
+    assert heard[-1].reply.text == "".join(pieces)
+
+
+async def test_a_model_that_hangs_behind_a_slow_reader_is_timed_out_all_the_same(
+    later: Callable[[float], None],
+) -> None:
+    hang = Hang()
+    t = talk([Say("Well"), hang], limits=ChatLimits(model_timeout=timedelta(seconds=30)))
+    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s")))
+    await hang.reached.wait()
+
+    later(31)
+
+    with pytest.raises(ModelTimeout):
+        await turn
+
+
+async def test_a_model_that_will_not_be_stopped_is_timed_out_all_the_same(later: Callable[[float], None]) -> None:
+    asked = asyncio.Event()
+
+    class Stubborn:
+        name = "stubborn"
+
+        async def answer(self, asking: Any, tools: Any) -> AsyncIterator[Any]:
+            asked.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            yield Said(text="As I was saying")
+
+    t = talk(model=Stubborn(), limits=ChatLimits(model_timeout=timedelta(seconds=30)))  # type: ignore[arg-type]
+    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s")))
+    await asked.wait()
+
+    later(31)
+
+    with pytest.raises(ModelTimeout):
+        await turn
+
+
+async def test_a_caller_who_goes_while_the_lease_is_let_go_is_not_answered(later: Callable[[float], None]) -> None:
+    renewing, stopping, stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    hang = Hang()
+    t = talk([hang, Say("Late.")], "Now.")
+
+    async def renew(turn: Any) -> Any:
+        renewing.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopping.set()
+            await stopped.wait()
+
+    t.sessions.renew = renew  # type: ignore[method-assign]  # a store that takes its time
+    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s", key="k")))
+    await hang.reached.wait()
+    later(60)
+    await renewing.wait()
+    hang.release.set()
+    await stopping.wait()
+    turn.cancel()
+    stopped.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+
+    assert await log_of(t, "s") == [("user", "Hello")]
+    assert (await t.chat.take_turn(ANN, ask("Hello", "s", key="k"))).text == "Now."

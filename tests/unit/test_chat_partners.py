@@ -1,0 +1,206 @@
+"""Whom a session talks to is remembered between turns, and a turn that was begun on a wrong guess leaves nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tenuto.errors import AssistantNotFound, SessionNotFound, TurnLost
+from tenuto.model import Batch, Changes, Closing, Role, Scope, Session
+from tenuto.model.message import SUMMARY
+from tenuto.model.policy import OnMissing
+from tenuto.model.prompt import Language
+from tenuto.model.talk import Persona
+from tenuto.sessions import TurnRequest
+from tenuto.stores.memory import MemoryStore
+from tests.samples import ANN, BOB, batch, says
+from tests.talking import Talk, ask, helper, patient, talk
+from tests.unit.logbook import log_of
+
+PERSONAS = {name: Persona(id=name, names={Language.ENGLISH: name}) for name in ("ada", "bea")}
+
+
+def two() -> Talk:
+    """A helper, who is the default, and another."""
+    return talk("Hi.", assistants=[helper(), helper(name="other", system={Language.ENGLISH: "You differ."})])
+
+
+def told(t: Talk) -> str:
+    """The system prompt the model was shown last."""
+    return t.model.askings[-1].messages[0].text
+
+
+def looks_at(t: Talk) -> list[str]:
+    """Which heads are looked at from now on."""
+    seen: list[str] = []
+    get = t.sessions.get
+
+    async def noted(scope: Scope, session_id: str) -> Session:
+        seen.append(session_id)
+        return await get(scope, session_id)
+
+    t.sessions.get = noted  # type: ignore[method-assign]  # to see it happen
+    return seen
+
+
+async def test_a_session_in_use_is_not_looked_at_before_its_turn() -> None:
+    t = two()
+    await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
+    looks = looks_at(t)
+
+    await t.chat.take_turn(ANN, ask("Again", "s"))
+
+    assert (told(t), looks) == ("You differ.", [])
+
+
+async def test_a_partner_that_another_process_has_changed_gets_the_words_and_gets_them_once() -> None:
+    t = two()
+    await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
+    await t.store.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
+
+    reply = await t.chat.take_turn(ANN, ask("Again", "s", key="k"))
+    repeated = await t.chat.take_turn(ANN, ask("Again", "s", key="k"))
+
+    assert (told(t), reply.assistant, repeated.repeated) == ("You help.", "helper", True)
+    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
+
+
+async def test_a_turn_taken_up_again_goes_to_the_partner_of_its_session() -> None:
+    t = two()
+    await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
+    begun = await t.sessions.begin(ANN, TurnRequest(words=(says("Again"),), session_id="s", key="k", fingerprint="f"))
+    await t.sessions.finish(begun, Closing(abandoned=True, changes=Changes(metadata={"assistant": "helper"})))
+
+    await t.chat.take_turn(ANN, ask("Again", "s", key="k", fingerprint="f"))
+
+    assert told(t) == "You help."
+    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
+
+
+async def test_a_character_that_another_process_has_changed_speaks() -> None:
+    """C13: the words belong to the one they are said to."""
+    t = talk("Hi.", assistants=[helper(personas=PERSONAS)])
+    await t.chat.take_turn(ANN, ask("Hi", "s", persona="ada"))
+    await t.store.patch(ANN, "s", Changes(metadata={"persona": "bea"}))
+
+    await t.chat.take_turn(ANN, ask("Again", "s"))
+
+    said = (await t.sessions.messages(ANN, "s")).messages
+    assert [message.persona for message in said] == ["ada", "ada", "bea", "bea"]
+
+
+async def test_a_session_that_was_reset_begins_with_the_default_assistant() -> None:
+    t = two()
+    await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
+    await t.sessions.reset(ANN, "s")
+
+    await t.chat.take_turn(ANN, ask("Again", "s"))
+
+    assert told(t) == "You help."
+    assert [text for _, text in await log_of(t, "s")] == ["Again", "Hi."]
+
+
+async def test_a_session_that_is_gone_is_what_the_default_policy_makes_of_it() -> None:
+    """X4: what is remembered of a session does not outlive it."""
+    strict = helper(policies=patient(on_missing=OnMissing.ERROR))
+    t = talk("Hi.", assistants=[strict, helper(name="other")])
+    await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
+    await t.sessions.delete(ANN, "s")
+
+    with pytest.raises(SessionNotFound):
+        await t.chat.take_turn(ANN, ask("Again", "s"))
+
+
+async def test_one_who_remembers_nothing_is_no_session_s_partner() -> None:
+    t = talk("Hi.", assistants=[helper(), helper(name="forgetful", remembers=False)])
+    await t.chat.take_turn(ANN, ask("Hi", "s"))
+    await t.chat.take_turn(ANN, ask("Aside", "s", assistant="forgetful"))
+
+    reply = await t.chat.take_turn(ANN, ask("Again", "s"))
+
+    assert reply.assistant == "helper"
+    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
+
+
+async def test_a_stranger_learns_nothing_from_what_is_remembered() -> None:
+    strict = helper(policies=patient(on_missing=OnMissing.ERROR))
+    t = talk("Hi.", assistants=[strict, helper(name="other")])
+    await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
+
+    with pytest.raises(SessionNotFound):
+        await t.chat.take_turn(BOB, ask("Hi", "s"))
+
+
+async def test_a_character_whom_the_session_has_left_is_not_found_and_nothing_stays() -> None:
+    """The words are taken back, and the session is free."""
+    t = talk("Hi.", assistants=[helper(), helper(name="other", personas=PERSONAS)])
+    await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other", persona="ada"))
+    await t.store.patch(ANN, "s", Changes(metadata={"assistant": "helper", "persona": None}))
+
+    with pytest.raises(AssistantNotFound):
+        await t.chat.take_turn(ANN, ask("A secret", "s", persona="ada"))
+
+    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi."]
+    assert (await t.chat.take_turn(ANN, ask("Again", "s"))).assistant == "helper"
+
+
+class Crowded(MemoryStore):
+    """A store in which somebody appends words as soon as a turn has begun: that takes no lease."""
+
+    crowded = False
+    behind = batch("From elsewhere")
+
+    async def begin_turn(self, *args: Any) -> Any:
+        turn = await super().begin_turn(*args)
+        if self.crowded:
+            self.crowded = False
+            await self.append(ANN, "s", self.behind)
+        return turn
+
+
+async def test_words_said_to_the_wrong_partner_stay_when_somebody_has_spoken_since() -> None:
+    """Taking them back would take the others' words along."""
+    store = Crowded()
+    t = talk("Hi.", store=store, assistants=[helper(), helper(name="other", system={Language.ENGLISH: "You differ."})])
+    await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
+    await t.store.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
+    store.crowded = True
+
+    with pytest.raises(TurnLost):
+        await t.chat.take_turn(ANN, ask("Again", "s", key="k"))
+    reply = await t.chat.take_turn(ANN, ask("Again", "s", key="k"))
+
+    assert (reply.assistant, told(t)) == ("helper", "You help.")
+    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "From elsewhere", "Hi."]
+
+
+async def test_a_summary_behind_words_said_to_the_wrong_partner_keeps_nobody_from_taking_them_back() -> None:
+    """It is the other process's own, of the turn before, and is made anew."""
+    store = Crowded()
+    store.behind = Batch(id="b", messages=(says("", Role.ITEM, parts=({"type": SUMMARY, "text": "They met."},)),))
+    t = talk("Hi.", store=store, assistants=[helper(), helper(name="other")])
+    await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
+    await t.store.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
+    store.crowded = True
+
+    reply = await t.chat.take_turn(ANN, ask("Again", "s"))
+
+    assert reply.assistant == "helper"
+    assert [text for _, text in await log_of(t, "s")] == ["Hi", "Hi.", "Again", "Hi."]
+
+
+async def test_a_turn_taken_up_again_is_answered_by_the_character_its_words_were_said_to() -> None:
+    """C13: characters that are kept apart do not hear each other's words, however late a key comes back."""
+    t = talk("Hi.", assistants=[helper(personas=PERSONAS, isolated=True)])
+    await t.chat.take_turn(ANN, ask("Hi", "s", persona="ada"))
+    words = (says("A secret", persona="ada"),)
+    begun = await t.sessions.begin(ANN, TurnRequest(words=words, session_id="s", key="k", fingerprint="f"))
+    await t.sessions.finish(begun, Closing(abandoned=True))
+    await t.chat.take_turn(ANN, ask("Hi", "s", persona="bea"))
+
+    await t.chat.take_turn(ANN, ask("A secret", "s", key="k", fingerprint="f"))
+
+    answer = (await t.sessions.messages(ANN, "s")).messages[-1]
+    assert (answer.persona, answer.speaker) == ("ada", "ada")
+    assert (await t.sessions.get(ANN, "s")).metadata["persona"] == "ada"

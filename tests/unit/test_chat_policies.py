@@ -1,0 +1,156 @@
+"""What an assistant's policies change about a turn: staleness, unknown sessions, what is loaded, who is kept apart."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tenuto.chat.shape import manifest_json
+from tenuto.context.summaries import summary_draft
+from tenuto.errors import ModelFailed, SessionNotFound
+from tenuto.llm import Call, Fail
+from tenuto.model import NewSession, Page, Scope
+from tenuto.model.policy import OnMissing
+from tenuto.model.prompt import Fate, Kind, Language
+from tenuto.model.talk import Persona, Summary
+from tenuto.sessions import AppendRequest
+from tests.clock import FakeClock
+from tests.samples import ANN, SENT_AT
+from tests.talking import SMALL, Adder, ask, helper, patient, talk
+from tests.unit.logbook import log_of
+
+
+async def test_stale_talk_is_no_context_any_more_but_stays_stored() -> None:
+    """D9: staleness and retention are two things."""
+    clock = FakeClock()
+    policies = patient(stale_after=timedelta(hours=48))
+    t = talk("A.", clock=clock, assistants=[helper(policies=policies)])
+    await t.chat.take_turn(ANN, ask("Old", "s"))
+    clock.advance(timedelta(hours=49))
+
+    await t.chat.take_turn(ANN, ask("New", "s"))
+    await t.chat.take_turn(ANN, ask("Newer", "s"))
+
+    assert [message.text for message in t.model.askings[1].messages] == ["You help.", "New"]
+    assert [message.text for message in t.model.askings[2].messages] == ["You help.", "New", "A.", "Newer"]
+    assert len(await log_of(t, "s")) == 6
+
+
+async def test_staleness_is_remembered_when_the_first_answer_after_the_pause_fails() -> None:
+    clock = FakeClock()
+    policies = patient(stale_after=timedelta(hours=48))
+    t = talk("A.", [Fail()], "B.", clock=clock, assistants=[helper(policies=policies)])
+    await t.chat.take_turn(ANN, ask("Old", "s"))
+    clock.advance(timedelta(hours=49))
+    with pytest.raises(ModelFailed):
+        await t.chat.take_turn(ANN, ask("New", "s"))
+
+    await t.chat.take_turn(ANN, ask("Newer", "s"))
+
+    assert not any("Old" in message.text for message in t.model.askings[-1].messages)
+
+
+async def test_an_unknown_session_is_refused_made_or_adopted_as_the_policy_says() -> None:
+    """X4."""
+    names = {policy: helper(name=policy.value, policies=patient(on_missing=policy)) for policy in OnMissing}
+    t = talk("Hi.", assistants=list(names.values()))
+
+    with pytest.raises(SessionNotFound):
+        await t.chat.take_turn(ANN, ask("Hi", "gone", assistant="error"))
+    new = await t.chat.take_turn(ANN, ask("Hi", "gone", assistant="new_id"))
+    adopted = await t.chat.take_turn(ANN, ask("Hi", "gone", assistant="adopt"))
+
+    assert new.session_id != "gone"
+    assert adopted.session_id == "gone"
+
+
+async def test_a_long_session_brings_no_more_than_it_needs() -> None:
+    """10,000 messages cost what 100 do: the window that is loaded does not grow."""
+    t = talk("Short answer.", assistants=[helper(prompt=SMALL, policies=patient())])
+    asked: list[Page] = []
+    messages = t.sessions.messages
+
+    async def noted(scope: Scope, session_id: str, page: Page | None = None) -> Any:
+        asked.append(page or Page())
+        return await messages(scope, session_id, page)
+
+    t.sessions.messages = noted  # type: ignore[method-assign]  # to see it happen
+    for n in range(40):
+        await t.chat.take_turn(
+            ANN,
+            ask(
+                f"Question number {n}, with some words to fill the budget, and then some more of them"
+                + " and more" * 10,
+                "s",
+            ),
+        )
+
+    assert asked == []
+
+
+async def test_a_head_that_others_filled_costs_the_tools_state_and_not_the_answer() -> None:
+    policies = patient(max_head_bytes=1024)
+    t = talk([Call("add", {"a": 1, "b": 2})], "3.", assistants=[helper(tools=(Adder(),), policies=policies)])
+    t.sessions._policy = policies.sessions
+    await t.sessions.create(ANN, NewSession(attributes={"full": "x" * 950}), "s")
+
+    reply = await t.chat.take_turn(ANN, ask("1+2?", "s"))
+
+    assert reply.text == "3."
+    assert (await log_of(t, "s"))[-1] == ("assistant", "3.")
+    assert "helper" not in (await t.sessions.get(ANN, "s")).context
+
+
+async def test_characters_that_are_kept_apart_are_not_told_of_each_other_by_a_summary() -> None:
+    """C13: neither is one made of their talk, nor is one shown that somebody wrote into the log."""
+    personas = {name: Persona(id=name, names={Language.ENGLISH: name}) for name in ("ada", "bea")}
+    t = talk("Hi.", assistants=[helper(personas=personas, isolated=True)])
+    await t.chat.take_turn(ANN, ask("A secret", "s", persona="ada"))
+    said = (await t.sessions.messages(ANN, "s")).messages
+    summary = Summary(text="ada knows a secret", through=said[-1].seq, through_id=said[-1].id)
+    draft = summary_draft(summary, message_id="sum", sent_at=SENT_AT, seen=said[-1].seq, since=1)
+    await t.sessions.append(ANN, "s", AppendRequest(messages=(draft,)))
+
+    await t.chat.take_turn(ANN, ask("What do you know?", "s", persona="bea"))
+
+    shown = [message.text for message in t.model.askings[-1].messages]
+    assert not any("secret" in text for text in shown)
+    assert t.ended[-1].policies.context.compress_over is None
+
+
+async def test_the_manifest_tells_all_that_a_summary_speaks_for_loaded_or_not() -> None:
+    """B16: the turn loads forty messages, and the summary covers sixty."""
+    t = talk("Yes.", assistants=[helper(policies=patient())])
+    for number in range(45):
+        await t.chat.take_turn(ANN, ask(f"Question {number}", "s"))
+    said = (await t.sessions.messages(ANN, "s", Page(limit=100))).messages
+    last = said[59]
+    summary = Summary(text="They asked and were told.", through=last.seq, through_id=last.id, messages=60)
+    draft = summary_draft(summary, message_id="sum", sent_at=SENT_AT, seen=said[-1].seq, since=1)
+    await t.sessions.append(ANN, "s", AppendRequest(messages=(draft,)))
+
+    reply = await t.chat.take_turn(ANN, ask("And now?", "s"))
+
+    assert reply.manifest is not None
+    [told] = [entry for entry in reply.manifest.entries if entry.kind is Kind.SUMMARY]
+    loaded = [entry for entry in reply.manifest.entries if entry.fate is Fate.SUMMARISED]
+    assert (told.first, told.last, told.count) == (1, 60, 60)
+    assert sum(entry.count for entry in loaded) < 60
+    assert manifest_json(reply.manifest)["entries"][1]["count"] == 60
+
+
+async def test_what_a_summary_of_unknown_making_speaks_for_is_told_by_its_numbers() -> None:
+    t = talk("Yes.", assistants=[helper(policies=patient())])
+    await t.chat.take_turn(ANN, ask("One", "s"))
+    last = (await t.sessions.messages(ANN, "s")).messages[-1]
+    summary = Summary(text="They asked and were told.", through=last.seq, through_id=last.id)
+    draft = summary_draft(summary, message_id="sum", sent_at=SENT_AT, seen=last.seq, since=1)
+    await t.sessions.append(ANN, "s", AppendRequest(messages=(draft,)))
+
+    reply = await t.chat.take_turn(ANN, ask("And now?", "s"))
+
+    assert reply.manifest is not None
+    [told] = [entry for entry in reply.manifest.entries if entry.kind is Kind.SUMMARY]
+    assert (told.first, told.last, told.count) == (1, 3, 3)

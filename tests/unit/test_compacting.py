@@ -1,0 +1,176 @@
+"""Compacting where somebody is in the way: what can be done is done, and what cannot is said."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tenuto.errors import Unavailable
+from tenuto.model import Compaction
+from tenuto.stores.postgres import PostgresStore
+from tenuto.stores.redis import RedisStore
+from tenuto.stores.sqlite import SqliteStore
+from tests.samples import ANN, batch, talk, texts
+from tests.servers import PostgresDatabase, PostgresServer, RedisServer, start_redis
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    """One that soon loses its patience."""
+    async with await SqliteStore.open(tmp_path / "sessions.db", patience=timedelta(milliseconds=50)) as store:
+        yield store
+
+
+async def test_somebody_who_reads_an_older_state_keeps_the_log_from_being_emptied(store: SqliteStore) -> None:
+    await talk(store, ANN, "s", "hello", "hi")
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM message").fetchone()
+        await store.delete(ANN, "s")
+        with pytest.raises(Unavailable, match="compacted again"):
+            await store.compact()
+        await talk(store, ANN, "t", "life", "goes on")
+        reader.execute("ROLLBACK")
+
+        await store.compact()
+
+    assert store.path.with_name("sessions.db-wal").stat().st_size == 0
+    assert await texts(store, ANN, "t") == ["life", "goes on"]
+
+
+async def test_somebody_who_writes_for_long_is_waited_for_as_anywhere(store: SqliteStore) -> None:
+    await talk(store, ANN, "s", "hello", "hi")
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Unavailable):
+            await store.compact()
+        writer.execute("ROLLBACK")
+
+    await store.compact()
+
+    assert await texts(store, ANN, "s") == ["hello", "hi"]
+
+
+async def test_turns_before_and_behind_a_compaction_are_all_kept(store: SqliteStore) -> None:
+    await store.append(ANN, "s", batch("first"))
+
+    await asyncio.gather(
+        *(store.append(ANN, "s", batch(f"a{n}")) for n in range(20)),
+        store.compact(),
+        *(store.append(ANN, "s", batch(f"b{n}")) for n in range(20)),
+    )
+
+    assert len(await texts(store, ANN, "s")) == 41
+
+
+async def test_a_server_that_denies_it_is_left_as_it_is(valkey: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    """Hosted servers do not let their users renew files."""
+    valkey.call("ACL", "SETUSER", "guest", "on", ">secret", "~*", "&*", "+@all", "-bgrewriteaof", "-bgsave")
+    store = await RedisStore.open(valkey.url.replace("://", "://guest:secret@"))
+    try:
+        with caplog.at_level(logging.WARNING):
+            told = await store.compact()
+    finally:
+        await store.close()
+        valkey.call("ACL", "DELUSER", "guest")
+
+    assert told == Compaction(cleared=False, why="a server does not let us renew its files (NOPERM)")
+    assert "does not let us renew its files (NOPERM)" in caplog.text
+
+
+async def test_a_server_that_does_not_tell_of_its_snapshots_is_not_taken_for_one_without() -> None:
+    with start_redis(fsync="no", appendonly="no") as server:
+        server.call("ACL", "SETUSER", "guest", "on", ">secret", "~*", "&*", "+@all", "-config")
+        store = await RedisStore.open(server.url.replace("://", "://guest:secret@"))
+
+        told = await store.compact()
+        await store.close()
+
+    assert told == Compaction(cleared=False, why="a server does not tell whether it keeps snapshots")
+
+
+async def test_a_server_that_cannot_write_its_files_is_not_said_to_have() -> None:
+    with start_redis(fsync="no", save="3600 1") as server:
+        store = await RedisStore.open(server.url)
+        await talk(store, ANN, "s", "hello", "hi")
+        (server.folder / "dump.rdb").mkdir()
+
+        told = await store.compact()
+        await store.close()
+
+    assert told == Compaction(cleared=False, why="a server could not renew its files (BGSAVE)")
+
+
+async def test_work_that_began_too_early_is_waited_for_and_done_again() -> None:
+    """A rewriting under way has copied the words before they were deleted."""
+    with start_redis(fsync="no", rdb_key_save_delay=20_000) as server:
+        store = await RedisStore.open(server.url)
+        await talk(store, ANN, "s", "hello", "hi")
+        server.call("BGREWRITEAOF")
+        assert server.info("persistence")["aof_rewrite_in_progress"] == 1
+
+        told = await store.compact()
+        await store.close()
+
+        assert told == Compaction(cleared=True)
+        done = server.info("persistence")
+        assert (done["aof_rewrites"], done["aof_rewrite_in_progress"]) == (2, 0)
+
+
+async def test_a_server_that_keeps_no_files_is_given_none() -> None:
+    with start_redis(fsync="no", appendonly="no") as server:
+        store = await RedisStore.open(server.url)
+        await talk(store, ANN, "s", "hello", "hi")
+
+        await store.compact()
+        await store.close()
+
+        assert not list(server.folder.rglob("*.rdb"))
+
+
+async def test_tables_of_another_role_are_passed_over_and_said(
+    postgres: PostgresServer, database: PostgresDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    owner = await PostgresStore.open(database.app_url)
+    await owner.close()
+    postgres.sql("DROP ROLE IF EXISTS guest")
+    postgres.sql("CREATE ROLE guest LOGIN")
+    postgres.sql(
+        "GRANT USAGE ON SCHEMA tenuto TO guest; GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA tenuto TO guest;"
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tenuto TO guest",
+        database.name,
+    )
+    store = await PostgresStore.open(database.app_url.replace("tenuto_app@", "guest@"))
+    try:
+        await talk(store, ANN, "s", "hello", "hi")
+        with caplog.at_level(logging.WARNING):
+            told = await store.compact()
+    finally:
+        await store.close()
+        postgres.sql("DROP OWNED BY guest", database.name)
+        postgres.sql("DROP ROLE guest")
+
+    assert told == Compaction(
+        cleared=False, why="tables of another role were passed over: their owner has to vacuum them"
+    )
+    assert "permission denied to vacuum" in caplog.text
+    assert "messages" in caplog.text
+
+
+async def test_postgres_does_not_claim_more_than_its_vacuum_does(database: PostgresDatabase) -> None:
+    store = await PostgresStore.open(database.app_url)
+    await talk(store, ANN, "s", "hello", "hi")
+    await store.delete(ANN, "s")
+
+    told = await store.compact()
+    await store.close()
+
+    assert not told.cleared
+    assert "VACUUM FULL" in told.why

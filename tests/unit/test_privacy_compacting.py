@@ -1,0 +1,215 @@
+"""Deleted bytes after somebody was erased: who sets off their clearing, how often, and what the receipt says of it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+import tenuto
+from tenuto.app import Tenuto
+from tenuto.errors import Unavailable
+from tenuto.model import Batch, Compaction, NewSession, Scope
+from tenuto.model.scope import SYSTEM
+from tenuto.ports import utc_now
+from tenuto.privacy.duties.compacting import Cleared, Compactor
+from tenuto.privacy.duties.office import PrivacyOffice
+from tenuto.privacy.duties.receipts import verified
+from tenuto.stores.encrypted import Encrypted
+from tenuto.stores.memory import MemoryStore
+from tests.clock import FakeClock
+from tests.samples import ACME, ANN, BOB, batch, fresh, says
+from tests.screens import KEY, screen_over
+
+
+class Files(MemoryStore):
+    """A store in memory whose files take as long to clear, and end, as the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.compactions = 0
+        self.outcome: Compaction | Unavailable = Compaction(cleared=True)
+        self.begun = asyncio.Event()
+        self.free = asyncio.Event()
+        self.free.set()
+
+    async def compact(self) -> Compaction:
+        self.compactions += 1
+        self.begun.set()
+        await self.free.wait()
+        if isinstance(self.outcome, Unavailable):
+            raise self.outcome
+        return self.outcome
+
+
+@pytest.fixture
+def files() -> Files:
+    return Files()
+
+
+@pytest.fixture
+def compactor(files: Files, fake_clock: FakeClock) -> Compactor:
+    return Compactor(store=files, clock=fake_clock)
+
+
+@pytest.fixture
+def office(files: Files, compactor: Compactor) -> PrivacyOffice:
+    screen = screen_over(files)
+    return PrivacyOffice(store=files, screen=screen, erase=files.erase, clock=utc_now, compactor=compactor)
+
+
+async def test_erasing_again_and_again_compacts_once(files: Files, office: PrivacyOffice) -> None:
+    """Whoever may erase themselves must not be able to keep the store busy with it."""
+    await files.append(ANN, "s", batch("hello"))
+
+    receipts = [await office.erase(ANN, by="themselves") for _ in range(5)]
+
+    assert [receipt.compacted for receipt in receipts] == [Cleared.DONE, *[Cleared.NOTHING] * 4]
+    assert files.compactions == 1
+
+
+async def test_who_comes_within_a_minute_is_left_to_upkeep(
+    files: Files, office: PrivacyOffice, compactor: Compactor, fake_clock: FakeClock
+) -> None:
+    told = []
+    for number in range(5):
+        await files.append(ANN, f"s{number}", batch("hello"))
+        told.append((await office.erase(ANN, by="themselves")).compacted)
+    await compactor.catch_up()
+    too_soon = files.compactions
+
+    fake_clock.advance(timedelta(minutes=2))
+    await Compactor(store=files, clock=fake_clock).catch_up()
+    await compactor.catch_up()
+
+    assert told == [Cleared.DONE, *[Cleared.LATER] * 4]
+    assert (too_soon, files.compactions) == (1, 2), "another process did it, and once is enough"
+
+
+async def test_at_most_one_compaction_runs_at_a_time(
+    files: Files, office: PrivacyOffice, compactor: Compactor, fake_clock: FakeClock
+) -> None:
+    """What is erased while one runs may still be in what that one writes: it is done again later."""
+    await files.append(ANN, "s", batch("hello"))
+    await files.append(BOB, "t", batch("hello"))
+    files.free.clear()
+    first = asyncio.create_task(office.erase(ANN, by="operator"))
+    await files.begun.wait()
+    fake_clock.advance(timedelta(minutes=5))
+
+    second = await office.erase(BOB, by="operator")
+    files.free.set()
+
+    assert ((await first).compacted, second.compacted, files.compactions) == (Cleared.DONE, Cleared.LATER, 1)
+    fake_clock.advance(timedelta(minutes=5))
+    await compactor.catch_up()
+    assert files.compactions == 2
+
+
+async def test_a_request_that_is_cancelled_leaves_its_note_and_its_bytes_to_upkeep(
+    files: Files, office: PrivacyOffice, compactor: Compactor, fake_clock: FakeClock
+) -> None:
+    await files.append(ANN, "s", batch("hello"))
+    files.free.clear()
+    request = asyncio.create_task(office.erase(ANN, by="themselves"))
+    await files.begun.wait()
+    request.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    files.free.set()
+
+    (note,) = await office.audit.notes(ACME)
+    fake_clock.advance(timedelta(minutes=2))
+    await compactor.catch_up()
+
+    assert (note.act, note.about["counts"]["sessions"]) == ("erased", 1)
+    assert files.compactions == 2
+
+
+async def test_a_receipt_says_what_the_store_would_not_do(files: Files, office: PrivacyOffice) -> None:
+    await files.append(ANN, "s", batch("hello"))
+    files.outcome = Compaction(cleared=False, why="a server does not let us renew its files (NOPERM)")
+
+    receipt = await office.erase(ANN, by="operator")
+
+    assert (receipt.compacted, receipt.remains) == (Cleared.PARTLY, files.outcome.why)
+    assert verified(receipt, await office.signer.public_key())
+
+
+async def test_a_store_that_was_busy_is_asked_again(
+    files: Files, office: PrivacyOffice, compactor: Compactor, fake_clock: FakeClock
+) -> None:
+    await files.append(ANN, "s", batch("hello"))
+    files.outcome = Unavailable("session store", "is in use elsewhere")
+
+    receipt = await office.erase(ANN, by="operator")
+    files.outcome = Compaction(cleared=True)
+    fake_clock.advance(timedelta(minutes=2))
+    await compactor.catch_up()
+    await compactor.catch_up()
+
+    assert (receipt.compacted, files.compactions) == (Cleared.LATER, 2)
+
+
+async def test_who_erases_step_by_step_waits_and_has_bytes_cleared_in_any_case(
+    files: Files, office: PrivacyOffice
+) -> None:
+    """At the terminal: once more is how to make up for a store that was busy."""
+    for _ in range(2):
+        receipts = [receipt async for receipt in office.erasing(ANN, by="operator")]
+        assert receipts[-1].compacted is Cleared.DONE
+
+    assert files.compactions == 2
+
+
+async def test_the_rounds_of_upkeep_do_what_was_put_off(fake_clock: FakeClock) -> None:
+    async with tenuto.open("memory://", clock=fake_clock) as app:
+        told = []
+        for scope in (ANN, BOB):
+            turn = await app.begin(scope, "hello")
+            await app.finish(turn, "hi")
+            told.append((await app.privacy.erase(scope, by="operator")).compacted)
+        assert told == [Cleared.DONE, Cleared.LATER]
+        fake_clock.advance(timedelta(minutes=5))
+
+        due = await app.store.read_state(SYSTEM, "privacy.compaction", "due")
+
+        app.upkeep._pause = _the_end
+        with pytest.raises(asyncio.CancelledError):
+            await app.upkeep.run()
+
+        done = await app.store.read_state(SYSTEM, "privacy.compaction", "due")
+        assert due is not None
+        assert done is not None
+        assert (due.value, done.value) == (True, False)
+
+
+async def _the_end(_seconds: float) -> None:
+    """Instead of the pause after the first round."""
+    raise asyncio.CancelledError
+
+
+async def _tampered(app: Tenuto, group: Scope) -> None:
+    """Two talks of a group; somebody moved the first message of one into the other."""
+    encrypted = app.store.inner  # type: ignore[attr-defined]
+    assert isinstance(encrypted, Encrypted)
+    for name in ("one", "two"):
+        words = (says(f"ann in {name}", speaker="ann"), says("me too", speaker="bob"))
+        await app.store.append(group, name, Batch(id=fresh("b"), messages=words, create=NewSession()))
+    backend = encrypted.inner
+    assert isinstance(backend, MemoryStore)
+    one, two = (record for record in backend._records.values())
+    two.log[0] = one.log[1]
+
+
+async def test_a_talk_that_does_not_open_keeps_nobody_from_being_erased_and_is_counted() -> None:
+    group = Scope(tenant="acme", channel="lark", chat="oc_1")
+    async with tenuto.open("memory://", encryption=True, privacy_key=KEY, l1=False) as app:
+        await _tampered(app, group)
+
+        receipt = await app.privacy.erase(ANN, by="operator")
+        *_, report = [report async for report in app.privacy.scan(ACME)]
+
+        assert (receipt.counts["words"], receipt.counts["unopened"]) == (1, 1)
+        assert (report.sessions, report.unopened) == (1, 1)

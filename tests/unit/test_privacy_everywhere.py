@@ -1,0 +1,113 @@
+"""Looking through everything stored: every tenant's sites, each by its own policy, told one by one and in total."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tenuto.model import Page, Scope
+from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
+from tenuto.ports import utc_now
+from tenuto.privacy.duties import office
+from tenuto.privacy.duties.audit import Act
+from tenuto.privacy.duties.office import PrivacyOffice
+from tenuto.privacy.duties.scanning import Survey
+from tenuto.privacy.duties.shape import survey_json
+from tenuto.stores.memory import MemoryStore
+from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch
+from tests.screens import screen_over
+
+MAIL = "write to ann@example.com"
+MUSEUM, EVIL = Scope(tenant="acme", site="museum"), Scope(tenant="evil")
+STRICT = PrivacyPolicy(message=Mode.REDACT)
+
+
+async def filled() -> MemoryStore:
+    """Four sessions in three places; all but one of them hold a mail address."""
+    store = MemoryStore()
+    for scope, text in ((ANN, MAIL), (BOB, "hello"), (ANN_ELSEWHERE, MAIL), (EVE, MAIL)):
+        await store.append(scope, f"of {scope.user}", batch(text))
+    return store
+
+
+def office_of(store: MemoryStore, **tenants: PrivacyPolicy) -> PrivacyOffice:
+    return PrivacyOffice(store=store, screen=screen_over(store, **tenants), erase=store.erase, clock=utc_now)
+
+
+async def surveyed(of: PrivacyOffice, *, fix: bool = False) -> Survey:
+    return [survey async for survey in of.scan_all(fix=fix, by="otto")][-1]
+
+
+async def test_every_site_has_its_report_and_the_total_is_their_sum() -> None:
+    survey = await surveyed(office_of(await filled()))
+
+    assert {space: report.sessions for space, report in survey.reports.items()} == {ACME: 2, MUSEUM: 1, EVIL: 1}
+    assert {space: report.total for space, report in survey.reports.items()} == {ACME: 1, MUSEUM: 1, EVIL: 1}
+    assert survey.found() == {Sink.MESSAGE: {"EMAIL": 3}}
+    assert (survey.sessions, survey.against, survey.mended) == (4, 0, 0)
+    assert survey.texts == sum(report.texts for report in survey.reports.values())
+
+
+async def test_each_tenant_is_judged_by_its_own_policy() -> None:
+    survey = await surveyed(office_of(await filled(), evil=STRICT))
+
+    assert survey.found() == {Sink.MESSAGE: {"EMAIL": 3}}
+    assert survey.found(against=True) == {Sink.MESSAGE: {"EMAIL": 1}}
+    assert {space: report.against for space, report in survey.reports.items()} == {ACME: 0, MUSEUM: 0, EVIL: 1}
+    assert survey.against == 1
+
+
+async def test_mending_everything_leaves_what_a_tenant_allows_and_is_noted_with_each_site() -> None:
+    store = await filled()
+    of = office_of(store, evil=STRICT)
+
+    mended = await surveyed(of, fix=True)
+    again = await surveyed(of)
+
+    assert mended.mended == 1
+    assert again.against == 0
+    assert (await store.messages(EVE, "of ann", Page())).messages[0].text == "write to [REDACTED_EMAIL]"
+    assert (await store.messages(ANN, "of ann", Page())).messages[0].text == MAIL
+    for space in (ACME, MUSEUM, EVIL):
+        assert [(note.act, note.by) for note in await of.audit.notes(space)] == [(Act.MENDED, "otto")]
+
+
+async def test_the_survey_grows_session_by_session() -> None:
+    of = office_of(await filled())
+
+    seen = [survey.sessions async for survey in of.scan_all()]
+
+    assert seen == sorted(seen)
+    assert set(seen) >= {1, 2, 3, 4}
+
+
+async def test_nothing_stored_is_nothing_found() -> None:
+    survey = await surveyed(office_of(MemoryStore()))
+
+    assert (survey.reports, survey.sessions, survey.against) == ({}, 0, 0)
+
+
+async def test_more_sites_than_a_page_are_all_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(office, "_SPACES", 2)
+    store = MemoryStore()
+    sites = {replace(ACME, site=f"s{n}") for n in range(7)}
+    for site in sites:
+        await store.append(site, "s", batch(MAIL))
+
+    survey = await surveyed(office_of(store))
+
+    assert set(survey.reports) == sites
+    assert survey.sessions == 7
+
+
+async def test_the_survey_as_json_names_sites_and_counts_but_no_words() -> None:
+    told = survey_json(await surveyed(office_of(await filled(), evil=STRICT)))
+
+    assert told["found"] == {"message": {"EMAIL": 3}}
+    assert told["against"] == 1
+    assert [(site["tenant"], site["site"], site["against"]) for site in told["sites"]] == [
+        ("acme", "", 0),
+        ("acme", "museum", 0),
+        ("evil", "", 1),
+    ]
+    assert "example.com" not in repr(told)

@@ -1,0 +1,379 @@
+"""Finding by a policy: types, own patterns, allowed values; twice is once, and a stream ends like one look (T9)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tenuto.errors import InvalidSetting
+from tenuto.model.privacy import Found, OwnPattern, PrivacyPolicy
+from tenuto.privacy import MARK, RedactionStream, detect, redact
+from tenuto.privacy.finding.finder import Finder, marked
+from tenuto.privacy.finding.merging import merged
+from tenuto.privacy.finding.own_patterns import LONGEST_MATCH
+from tenuto.privacy.rules.pieces import LIMIT
+from tests.labelled import sentences
+
+KNOWN = [sentence.text for sentence in sentences("en", "zh", "other", "negative")]
+PROSE = "The committee talked about the garden and nobody could agree on anything before lunch. "
+OWN = (
+    OwnPattern(name="STAFF_NO", pattern=r"\bEMP-?\d{4,6}\b", ignore_case=True),
+    OwnPattern(name="CASE_FILE", pattern="案号：[A-Z]{1,3}[0-9]{4}"),
+    OwnPattern(name="TICKET", pattern=r"(?<!\d)\d{3}"),
+    OwnPattern(name="TAIL", pattern=r"\d{2}x(?!\w)"),
+    OwnPattern(name="QUOTE", pattern="<.{1,200}>"),
+    OwnPattern(name="BRACKET", pattern=r"[\[\]]x"),
+)
+ALLOW = ("13800138000", "@example.com", "*.corp.example", "EMP-1234", "4111 1111 1111 1111", "Ann")
+FINDERS = [
+    Finder(PrivacyPolicy(patterns=OWN)),
+    Finder(PrivacyPolicy(patterns=OWN, allow=ALLOW, also=("PERSON", "ADDRESS", "ORDER_ID"))),
+    Finder(PrivacyPolicy(allow=ALLOW, never=("IP",))),
+]
+BITS = (
+    *(
+        "EMP-1234",
+        "emp12345",
+        "EMP",
+        "ＥＭＰ１２３４",
+        "案号：AB1234",
+        "123",
+        "12x",
+        "1",
+        "<",
+        ">",
+        "[x",
+        "]",
+        " ",
+        "\n",
+        "-",
+    ),
+    *("[REDACTED_STAFF_NO]", "[STAFF_NO_1]", "[REDACTED_EMAIL]", "[EMAIL_1]", "[REDACTED_", "[STAFF_NO_12345]"),
+    *("ann@example.com", "eve@evil.com", "bob@a.corp.example", "13800138000", "138-0013-8001", "4111 1111 1111 1111"),
+    *("password is ", "密码是", "key: ", "tel ", "order ", "my name is Ann ", "@", "::", "\u200b", "\ud800", "\uffff"),
+    *("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----", "sk-", "1.2.3.4"),
+)
+pieces = st.one_of(st.sampled_from(BITS), st.sampled_from(BITS), st.sampled_from([*KNOWN, PROSE]), st.text(max_size=8))
+texts = st.lists(pieces, max_size=16).map("".join)
+long_texts = st.lists(st.tuples(pieces, st.integers(1, 60)), min_size=3, max_size=12).map(
+    lambda parts: "".join(text * times for text, times in parts)
+)
+sizes = st.one_of(st.integers(1, 9), st.integers(10, 700))
+finders = st.sampled_from(FINDERS)
+
+
+def staff(*patterns: str, **more: object) -> Finder:
+    own = tuple(OwnPattern(name=f"OWN_{chr(65 + place)}", pattern=text) for place, text in enumerate(patterns))
+    return Finder(PrivacyPolicy(patterns=own, **more))  # type: ignore[arg-type]  # the settings of one test
+
+
+def streamed(finder: Finder, text: str, size: int) -> str:
+    stream = finder.stream()
+    return "".join([stream.feed(text[at : at + size]) for at in range(0, len(text), size)]) + stream.flush()
+
+
+# --- what is found ------------------------------------------------------------------------------------------------
+
+
+def test_a_policy_without_patterns_finds_what_the_detector_finds() -> None:
+    finder = Finder(PrivacyPolicy())
+
+    for text in KNOWN:
+        assert [(f.start, f.end, f.type, f.rule, f.mark) for f in finder.find(text)] == [
+            (s.start, s.end, s.type, s.rule, s.mark) for s in detect(text)
+        ]
+        assert finder.redact(text) == redact(text)
+
+
+def test_the_name_of_an_own_pattern_stands_in_its_mark() -> None:
+    text = "EMP-12345 called 202-555-0143 about 案号：AB1234"
+
+    assert FINDERS[0].redact(text) == "[REDACTED_STAFF_NO] called [REDACTED_PHONE] about [REDACTED_CASE_FILE]"
+    assert [find.name for find in FINDERS[0].find(text)] == ["STAFF_NO", "PHONE", "CASE_FILE"]
+
+
+def test_marks_of_own_patterns_pass_as_they_are() -> None:
+    text = "password is [REDACTED_STAFF_NO], key: [STAFF_NO_1], [CASE_FILE_77] [REDACTED_CASE_FILE]"
+
+    assert FINDERS[0].find(text) == []
+    assert all(FINDERS[0].marks.fullmatch(mark) for mark in ("[STAFF_NO_1]", "[EMAIL_1]", "[REDACTED_CC]"))
+    # A number of a pseudonym is short, so that no phone hides in one.
+    assert "13800138000" not in FINDERS[0].redact("[STAFF_NO_13800138000]")
+
+
+def test_types_are_added_and_left_alone_by_name() -> None:
+    text = "my name is Ann Lee, 8.8.4.4"
+
+    assert Finder(PrivacyPolicy()).redact(text) == "my name is Ann Lee, [REDACTED_IP]"
+    assert Finder(PrivacyPolicy(never=("IP",))).redact(text) == text
+    assert (
+        Finder(PrivacyPolicy(also=("PERSON",), never=("IP",))).redact(text) == "my name is [REDACTED_PERSON], 8.8.4.4"
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "setting"),
+    [
+        (PrivacyPolicy(also=("NAMES",)), "privacy_also"),
+        (PrivacyPolicy(never=("email",)), "privacy_never"),
+        (PrivacyPolicy(also=("PERSON",), never=("PERSON",)), "privacy_never"),
+        (PrivacyPolicy(unvaulted=("STAFF_NO",)), "privacy_unvaulted"),
+        (PrivacyPolicy(patterns=(OwnPattern(name="STAFF_NO", pattern=r"\d+"),)), "privacy_patterns"),
+        (PrivacyPolicy(allow=("",)), "privacy_allow"),
+        (PrivacyPolicy(allow=("@",)), "privacy_allow"),
+        (PrivacyPolicy(allow=("@com",)), "privacy_allow"),
+        (PrivacyPolicy(allow=("*.",)), "privacy_allow"),
+        (PrivacyPolicy(allow=("*",)), "privacy_allow"),
+        (PrivacyPolicy(allow=("138*",)), "privacy_allow"),
+        (PrivacyPolicy(allow=("x" * 300,)), "privacy_allow"),
+    ],
+)
+def test_a_policy_that_names_what_is_not_there_is_refused(policy: PrivacyPolicy, setting: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        Finder(policy)
+
+    assert refused.value.setting == setting
+    assert len(str(refused.value)) < 250
+
+
+def test_an_own_pattern_may_stay_out_of_the_vault() -> None:
+    assert Finder(PrivacyPolicy(patterns=OWN, unvaulted=("STAFF_NO", "SECRET"))).names >= {"STAFF_NO", "EMAIL"}
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("EMP-1234@evil.com", "[REDACTED_EMAIL]"),  # ours is longer, and nothing of it stays
+        ("案号 13800138001 end", "[REDACTED_OWN_B] end"),  # theirs is longer
+        ("4242 4242 4242 4242 17", "[REDACTED_OWN_C]"),
+    ],
+)
+def test_of_two_finds_on_one_place_the_longer_stands(text: str, redacted: str) -> None:
+    assert staff(r"EMP-\d{4}", r"案号 \d{11}", r"[\d ]{4,40}").redact(text) == redacted
+
+
+def test_what_sticks_out_of_a_shorter_find_is_hidden_as_well() -> None:
+    """The own pattern takes half of a card; the other half must not stay in the open."""
+    redacted = staff(r"REFERENCE NUMBER OF CARD 4242 4242").redact("REFERENCE NUMBER OF CARD 4242 4242 4242 4242.")
+
+    assert redacted == "[REDACTED_OWN_A] [REDACTED_CC]."
+
+
+# --- what is allowed ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("13800138000", "138-0013-8000", "138 0013 8000", "１３８００１３８０００", "+86 13800138000"),
+        *("ann@example.com", "Ann.Lee@EXAMPLE.com", "bob@corp.example", "bob@mail.corp.example"),
+        *("EMP-1234", "emp1234", "ＥＭＰ－１２３４", "4111-1111-1111-1111", "4111111111111111"),
+    ],
+)
+def test_an_allowed_value_stays_in_every_spelling(value: str) -> None:
+    finder = Finder(PrivacyPolicy(patterns=OWN[:1], allow=ALLOW))
+
+    assert finder.redact(f"tel {value} , ok") == f"tel {value} , ok"
+    assert Finder(PrivacyPolicy(patterns=OWN[:1])).redact(f"tel {value} , ok") != f"tel {value} , ok"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("13800138001", "ann@example.com.evil.org", "ann@sub.example.com", "ann@notexample.com", "EMP-12345"),
+        *("bob@evilcorp.example", "https://ann:Maple77secret@db.corp.example/x", "4242 4242 4242 4242"),
+    ],
+)
+def test_what_only_looks_like_an_allowed_value_goes(value: str) -> None:
+    finder = Finder(PrivacyPolicy(patterns=OWN[:1], allow=ALLOW))
+
+    assert finder.redact(f"tel {value} , ok") != f"tel {value} , ok"
+
+
+def test_a_service_number_is_allowed_however_it_is_written() -> None:
+    finder = Finder(PrivacyPolicy(allow=("400-800-8888",)))
+
+    for text in ("客服电话 4008008888", "call (400) 800-8888", "电话：400 800 8888", "电话:４００-８００-８８８８"):
+        assert finder.redact(text) == text
+
+
+def test_an_allowed_value_shields_what_was_found_inside_it_only() -> None:
+    finder = Finder(PrivacyPolicy(patterns=(OwnPattern(name="WORD", pattern="ann"),), allow=("@example.com",)))
+
+    assert finder.redact("ann@example.com and ann") == "ann@example.com and [REDACTED_WORD]"
+
+
+# --- laws ---------------------------------------------------------------------------------------------------------
+
+
+@given(finders, texts)
+def test_redacting_twice_changes_nothing(finder: Finder, text: str) -> None:
+    once = finder.redact(text)
+
+    assert finder.redact(once) == once
+
+
+@given(finders, texts)
+def test_finds_are_in_order_apart_and_wanted(finder: Finder, text: str) -> None:
+    found = finder.find(text)
+
+    assert all(0 <= find.start < find.end <= len(text) for find in found)
+    assert all(left.end <= right.start for left, right in pairwise(found))
+    assert all(find.type in finder.names and finder.marks.fullmatch(find.mark) for find in found)
+    assert finder.find(text) == found
+
+
+@given(finders, texts, sizes)
+def test_a_stream_ends_like_one_look(finder: Finder, text: str, size: int) -> None:
+    assert streamed(finder, text, size) == finder.redact(text)
+
+
+@settings(max_examples=30, deadline=None)
+@given(finders, long_texts, st.integers(30, 3000))
+def test_a_long_stream_ends_like_one_look(finder: Finder, text: str, size: int) -> None:
+    assert streamed(finder, text, size) == finder.redact(text)
+
+
+@pytest.mark.parametrize("finder", FINDERS, ids=["patterns", "patterns and allowed", "allowed"])
+def test_every_known_sentence_streams_alike_among_the_others(finder: Finder) -> None:
+    text = "\n".join(
+        part for index, known in enumerate(KNOWN[::3]) for part in (known, PROSE * (index % 9), "EMP-7654")
+    )
+
+    assert streamed(finder, text, 61) == finder.redact(text)
+    assert streamed(finder, text, 700) == finder.redact(text)
+
+
+@pytest.mark.parametrize("shift", range(0, 600, 29))
+def test_the_longest_match_is_found_wherever_a_text_is_cut(shift: int) -> None:
+    """Neither in calm prose nor in a text without calm does a cut go through an own find."""
+    finder = staff("<[a-z ]{254}>")
+    value = "<" + "word and " * 28 + "ab>"
+    assert len(value) == LONGEST_MATCH
+    dense = "13800138000 " * 300
+
+    for text in (PROSE * 6 + "x" * shift + value + PROSE * 6, dense + "x" * shift + value + dense):
+        assert value not in finder.redact(text)
+        assert streamed(finder, text, 64) == finder.redact(text)
+
+
+def test_a_stream_in_prose_holds_back_a_bounded_number_of_characters() -> None:
+    stream = FINDERS[0].stream()
+    given_out = sum(len(stream.feed(PROSE)) for _ in range(100))
+
+    assert 100 * len(PROSE) - given_out < 1000
+
+
+def test_a_flushed_stream_can_take_another_text() -> None:
+    stream = FINDERS[0].stream()
+
+    assert stream.feed("EMP-1234") + stream.flush() == "[REDACTED_STAFF_NO]"
+    assert stream.feed("5678") + stream.flush() == "[REDACTED_TICKET]8"
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "7",
+        "1 ",
+        "EMP1",
+        "EMP1234",
+        "EMP-1234 ",
+        "12x",
+        "<",
+        "[x",
+        "a@b.co ",
+        "13800138000 ",
+        "案号：A",
+        "1\u200b",
+        "\uffff",
+    ],
+)
+def test_hostile_text_is_looked_at_in_small_parts_and_a_few_times(unit: str) -> None:
+    """Work inside a part is bounded by its size, so the cost of the whole grows as its length."""
+    text = (unit * (120_000 // len(unit) + 1))[:120_000]
+    looked: list[int] = []
+
+    class Watched(Finder):
+        def _settle(self, text: str, start: int, end: int) -> list[Found]:
+            looked.append(end - start)
+            return super()._settle(text, start, end)
+
+    found = Watched(PrivacyPolicy(patterns=OWN, allow=ALLOW)).find(text)
+
+    assert max(looked) <= 4 * LIMIT + 4 * LONGEST_MATCH
+    assert sum(looked) <= 4 * len(text)
+    assert all(left.end <= right.start for left, right in pairwise(found))
+
+
+def test_a_megabyte_of_digits_passes_beside_own_patterns() -> None:
+    text = "7" * 1_000_000
+
+    assert staff(r"\bEMP\d{1,6}\b", allow=("ann@example.com",)).redact(text) == text
+
+
+# --- cuts, which the detector's own streams share -----------------------------------------------------------------
+
+
+def test_a_private_key_glued_to_a_word_is_not_cut() -> None:
+    key = "-----BEGIN RSA PRIVATE KEY-----" + PROSE * 9 + "-----END RSA PRIVATE KEY-----"
+
+    for text in (PROSE * 5 + key + " and so on", PROSE * 5 + "password:EMP-1234" + key + " and so on"):
+        stream = RedactionStream()
+        parts = [stream.feed(text[at : at + 61]) for at in range(0, len(text), 61)]
+        assert "".join(parts) + stream.flush() == redact(text)
+        assert "[REDACTED_PRIVATE_KEY]" in redact(text)
+
+
+def test_a_cut_at_the_limit_does_not_make_a_calm_place() -> None:
+    """What was seen behind the cut before it was made still stands there."""
+    text = ("13800138000，" * 400)[:3700] + " " + "13800138000，" * 200
+
+    for size in (1, 61):
+        stream = RedactionStream()
+        parts = [stream.feed(text[at : at + size]) for at in range(0, len(text), size)]
+        assert "".join(parts) + stream.flush() == redact(text)
+
+
+# --- finds of several origins -------------------------------------------------------------------------------------
+
+
+def found(start: int, end: int, kind: str = "PERSON") -> Found:
+    return Found(start=start, end=end, type=kind, rule=kind, name=kind)
+
+
+def test_a_surer_find_stands_and_what_sticks_out_of_another_stays_a_find() -> None:
+    text = "Ann Lee, 202-555-0143 (home)"
+
+    both = merged(text, [found(9, 21, "PHONE")], [found(0, 28)])
+
+    assert marked(text, both) == "[REDACTED_PERSON], [REDACTED_PHONE] ([REDACTED_PERSON])"
+
+
+def test_a_find_inside_a_surer_one_is_gone() -> None:
+    assert merged("ann@example.com", [found(0, 15, "EMAIL")], [found(0, 3), found(4, 15)]) == [found(0, 15, "EMAIL")]
+
+
+spans = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(1, 12)).map(lambda p: found(p[0], min(31, sum(p)))), max_size=8
+)
+
+
+@given(st.text("ab .,", min_size=31, max_size=31), spans, spans)
+def test_merging_leaves_nothing_out_but_signs_and_overlaps_nothing(
+    text: str, here: list[Found], there: list[Found]
+) -> None:
+    both = merged(text, here, there)
+
+    wanted = {place for find in (*here, *there) for place in range(find.start, find.end) if text[place].isalnum()}
+    hidden = {place for find in both for place in range(find.start, find.end)}
+    assert wanted <= hidden <= {place for find in (*here, *there) for place in range(find.start, find.end)}
+    assert all(left.end <= right.start for left, right in pairwise(both))
+    assert merged(text, both) == both
+
+
+def test_the_detectors_marks_are_known_to_every_finder() -> None:
+    assert all(finder.marks.fullmatch("[REDACTED_CC]") and MARK.fullmatch("[REDACTED_CC]") for finder in FINDERS)

@@ -1,0 +1,232 @@
+"""What a language model is shown of private data, and what comes back of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tenuto
+from tenuto.app import Tenuto
+from tenuto.assistants import Assistant
+from tenuto.chat import Answered, ChatRequest
+from tenuto.errors import PrivateData
+from tenuto.llm import ScriptedModel
+from tenuto.llm.scripted import Call, Say, Script
+from tenuto.model import Page
+from tenuto.model.policy import preset
+from tenuto.model.prompt import Language
+from tenuto.model.talk import Said, ToolOutcome, ToolSpec, ToolTurn
+from tenuto.model.values import JsonObject
+from tenuto.privacy.sealed.vault import RestoringStream, escaped, restored
+from tests.samples import ANN, BOB
+from tests.screens import KEY
+
+MAIL = "ann@example.com"
+
+
+class Post:
+    """A tool that sends a letter, and remembers to whom."""
+
+    spec = ToolSpec(name="post", description="Send a letter.", parameters={"type": "object"})
+
+    def __init__(self) -> None:
+        self.sent: list[JsonObject] = []
+        self.seen: list[JsonObject] = []
+
+    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+        self.sent.append(arguments)
+        self.seen.append(turn.state)
+        return ToolOutcome(output={"sent_to": arguments.get("to")}, state={"last": arguments.get("to")})
+
+
+@asynccontextmanager
+async def house(
+    *scripts: Script, tool: Post | None = None, **settings: Any
+) -> AsyncIterator[tuple[Tenuto, ScriptedModel]]:
+    model = ScriptedModel(*scripts, name="scripted")
+    helper = Assistant(
+        name="helper",
+        system={Language.ENGLISH: "You help."},
+        policies=preset("platform"),
+        tools=(tool,) if tool is not None else (),
+    )
+    async with tenuto.open(
+        "memory://",
+        models={"scripted": model},
+        assistants=[helper],
+        model="scripted",
+        assistant="helper",
+        privacy_key=KEY,
+        **{"small_model": "offline", **settings},
+    ) as app:
+        yield app, model
+
+
+def prompt(model: ScriptedModel, place: int = -1) -> str:
+    """What it was shown for a turn; titles are asked for in between."""
+    turns = [asking for asking in model.askings if asking.turn is not None]
+    return "\n".join(str(message.parts) for message in turns[place].messages)
+
+
+async def stored(app: Tenuto, session_id: str) -> list[str]:
+    return [message.text for message in (await app.sessions.messages(ANN, session_id, Page(limit=20))).messages]
+
+
+async def test_by_default_the_model_sees_what_was_said() -> None:
+    async with house("I wrote it down.") as (app, model):
+        await app.ask(ANN, f"My mail is {MAIL}.")
+        assert MAIL in prompt(model)
+
+
+async def test_pseudonyms_of_earlier_turns_are_values_again_for_a_model_that_may_see_them() -> None:
+    async with house("Noted.", f"It is {MAIL}.", privacy_message="pseudonym") as (app, model):
+        first = await app.ask(ANN, f"My mail is {MAIL}.")
+        reply = await app.ask(ANN, "What is my mail?", session_id=first.session_id)
+
+        assert f"My mail is {MAIL}." in prompt(model)
+        assert reply.text == f"It is {MAIL}."
+        assert await stored(app, first.session_id) == [
+            "My mail is [EMAIL_1].",
+            "Noted.",
+            "What is my mail?",
+            "It is [EMAIL_1].",
+        ]
+
+
+@pytest.mark.parametrize("message", ["keep", "pseudonym"])
+async def test_a_model_may_be_shown_marks_and_its_answer_comes_back_with_values(message: str) -> None:
+    scripts: list[Script] = [Say("I will write to [EMA", "IL_1", "] and [PHONE_9]."), "Yes."]
+    async with house(*scripts, privacy_model="pseudonym", privacy_message=message) as (app, model):
+        reply = await app.ask(ANN, f"Write to {MAIL}.")
+        await app.ask(ANN, "Did you?", session_id=reply.session_id)
+
+        assert reply.text == f"I will write to {MAIL} and [PHONE_9]."
+        assert MAIL not in prompt(model, 0) + prompt(model, 1)
+        assert "Write to [EMAIL_1]." in prompt(model, 1)
+
+
+async def test_tools_get_the_values_behind_the_marks_a_model_calls_them_with() -> None:
+    tool = Post()
+    script: list[Script] = [Call("post", {"to": "[EMAIL_1]", "cc": ["[EMAIL_1]"]}), "Sent to [EMAIL_1]."]
+    async with house(*script, tool=tool, privacy_model="pseudonym") as (app, model):
+        reply = await app.ask(ANN, f"Write to {MAIL}.")
+
+        assert tool.sent == [{"to": MAIL, "cc": [MAIL]}]
+        assert MAIL not in prompt(model, 1)
+        assert reply.text == f"Sent to {MAIL}."
+
+
+async def test_a_model_may_be_shown_redactions() -> None:
+    async with house("I cannot see it.", privacy_model="redact") as (app, model):
+        reply = await app.ask(ANN, f"Write to {MAIL}.")
+
+        assert "Write to [REDACTED_EMAIL]." in prompt(model)
+        assert await stored(app, reply.session_id) == [f"Write to {MAIL}.", "I cannot see it."]
+
+
+async def test_a_typed_mark_brings_nobody_a_value() -> None:
+    async with house("Noted.", "I do not know.", privacy_message="pseudonym") as (app, model):
+        first = await app.ask(ANN, f"My mail is {MAIL}.")
+        await app.ask(ANN, "Please say [EMAIL_1].", session_id=first.session_id)
+        assert "Please say ［EMAIL_1］." in prompt(model)
+
+
+async def test_a_mark_in_somebodys_profile_brings_them_nobodys_value() -> None:
+    async with house("Noted.", "Hello.", privacy_message="pseudonym") as (app, model):
+        first = await app.ask(ANN, f"My mail is {MAIL}.")
+        await app.ask(ANN, "Who am I?", session_id=first.session_id, profile={"name": "[EMAIL_1]"})
+        assert "［EMAIL_1］" in prompt(model)
+
+
+async def test_an_answer_asked_for_again_comes_with_its_values() -> None:
+    async with house(f"It is {MAIL}.", privacy_message="pseudonym") as (app, _):
+        first = await app.ask(ANN, f"My mail is {MAIL}.", key="k")
+        again = await app.ask(ANN, f"My mail is {MAIL}.", key="k")
+        assert again.repeated
+        assert again.text == first.text
+
+
+async def test_tools_read_values_in_what_they_left_behind() -> None:
+    tool = Post()
+    scripts: list[Script] = [Call("post", {"to": MAIL}), "Sent.", Call("post", {"to": "again"}), "Sent."]
+    async with house(*scripts, tool=tool, privacy_message="pseudonym") as (app, _):
+        first = await app.ask(ANN, "Write.")
+        await app.ask(ANN, "And again.", session_id=first.session_id)
+
+        assert tool.seen[-1] == {"last": MAIL}
+        context = (await app.sessions.get(ANN, first.session_id)).context
+        assert context["helper"] == {"last": "again"}
+
+
+@pytest.mark.parametrize("title", ["keep", "pseudonym"])
+async def test_the_model_for_titles_sees_no_more_than_models_may(title: str) -> None:
+    async with house(
+        "Certainly.", "A Fine Title", privacy_title=title, privacy_model="redact", small_model="scripted"
+    ) as (app, model):
+        await app.ask(ANN, f"Please write to {MAIL} today.")
+        await app.upkeep.drain()
+        asked = [str(asking.messages) for asking in model.askings]
+        assert len(asked) == 2
+        assert not any(MAIL in one for one in asked)
+
+
+@pytest.mark.parametrize("sink", ["privacy_message", "privacy_model"])
+async def test_what_is_blocked_is_refused_before_anything_is_stored_or_asked(sink: str) -> None:
+    settings: dict[str, Any] = {sink: "block"}
+    async with house("Hello.", **settings) as (app, model):
+        with pytest.raises(PrivateData) as refused:
+            await app.ask(ANN, f"My mail is {MAIL}, card 4242 4242 4242 4242.")
+
+        assert refused.value.types == ("CARD", "EMAIL")
+        assert "example" not in str(refused.value)
+        assert model.askings == []
+        assert (await app.sessions.stats(ANN)).sessions == 0
+        assert (await app.ask(ANN, "Hello.")).text == "Hello."
+
+
+async def test_answers_may_be_redacted_as_they_stream() -> None:
+    said = Say("Write to ann@exam", "ple.com", " or ring 138001", "38000. " + "And so on. " * 60)
+    async with house(said, privacy_answer="redact") as (app, _):
+        chat = await app.chat()
+        events = [event async for event in chat.stream(ANN, ChatRequest(text="How do I reach her?"))]
+
+        streamed = "".join(event.text for event in events if isinstance(event, Said))
+        assert streamed.startswith("Write to [REDACTED_EMAIL] or ring [REDACTED_PHONE]. And so on.")
+        last = events[-1]
+        assert isinstance(last, Answered)
+        assert last.reply.text == streamed
+        assert await stored(app, last.reply.session_id) == ["How do I reach her?", streamed]
+
+
+async def test_a_reveal_is_noted_before_it_is_handed_out() -> None:
+    async with house("Noted.", privacy_message="pseudonym") as (app, _):
+        reply = await app.ask(ANN, f"My mail is {MAIL}.")
+
+        values = await app.privacy.reveal(ANN, reply.session_id, ["[EMAIL_1]", "[PHONE_1]"], by="key:7")
+        notes = await app.privacy.audit.notes(ANN)
+
+        assert values == {"[EMAIL_1]": MAIL}
+        assert [(note.act, note.by, note.about["marks"]) for note in notes] == [("revealed", "key:7", ["[EMAIL_1]"])]
+        with pytest.raises(tenuto.errors.SessionNotFound):
+            await app.privacy.reveal(BOB, reply.session_id, ["[EMAIL_1]"], by="key:8")
+
+
+@given(text=st.text(alphabet="[]EMAIL_12 x", max_size=60), cuts=st.lists(st.integers(1, 7), max_size=30))
+def test_marks_are_put_back_the_same_in_any_chunks(text: str, cuts: list[int]) -> None:
+    values = {"[EMAIL_1]": "ann@example.com", "[EMAIL_2]": "[EMAIL_1]"}
+    stream, out, at = RestoringStream(values), "", 0
+    for cut in cuts:
+        out += stream.feed(text[at : at + cut])
+        at += cut
+    assert out + stream.feed(text[at:]) + stream.flush() == restored(text, values)
+
+
+@given(st.text(alphabet="[]EMAIL_12 x", max_size=60))
+def test_an_escaped_text_holds_no_mark(text: str) -> None:
+    values = {f"[EMAIL_{number}]": "secret" for number in range(1, 23)}
+    assert restored(escaped(text), values) == escaped(text)

@@ -1,0 +1,256 @@
+"""Looking through what is stored, and erasing people: what is found, what goes, and the receipt for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+import tenuto
+from tenuto.access import ApiKeys
+from tenuto.app import Tenuto
+from tenuto.errors import Invalid, SessionNotFound
+from tenuto.model import Batch, Changes, Closing, Page, Scope
+from tenuto.model.message import SUMMARY, Role
+from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
+from tenuto.model.session import NewSession
+from tenuto.model.trace import Trace
+from tenuto.ports import utc_now
+from tenuto.privacy.duties.receipts import person_digest, verified
+from tenuto.privacy.duties.scanning import Report, Scanner
+from tenuto.sessions import SessionEvent
+from tenuto.stores.memory import MemoryStore
+from tests.clock import FakeClock
+from tests.samples import ACME, ANN, BOB, SENT_AT, answers, fresh, opening, says
+from tests.screens import KEY, screen_over
+
+MAIL = "write to ann@example.com"
+
+
+@dataclass
+class Old:
+    """A store that was filled before there was a policy: two live words, two that a summary covers, all private."""
+
+    store: MemoryStore
+
+    async def filled(self, session_id: str = "s") -> None:
+        words = (says("my card is 4242 4242 4242 4242"), answers("thanks, ann@example.com"))
+        await self.store.append(ANN, session_id, Batch(id=fresh("b"), messages=words, create=NewSession()))
+        part = {"type": SUMMARY, "text": "card 4242 4242 4242 4242", "through": 2, "through_id": words[1].id}
+        entry = says("", Role.ITEM, parts=(part,))
+        await self.store.append(ANN, session_id, Batch(id=fresh("b"), messages=(entry,)))
+        turn = await self.store.begin_turn(ANN, opening(session_id, MAIL))
+        trace = Trace(
+            id=fresh("trace"),
+            session_id=session_id,
+            turn_id=turn.id,
+            number=turn.number,
+            began_at=SENT_AT,
+            assistant="general",
+            request=MAIL,
+        )
+        changes = Changes(title="Mail to ann@example.com", context={"phone": "13800138000"})
+        await self.store.finish_turn(turn, Closing(reply=(answers("done"),), trace=trace, changes=changes))
+
+
+async def report_of(scanner: Scanner, scope: Scope = ACME, *, fix: bool = False) -> Report:
+    return [report async for report in scanner.scan(scope, fix=fix)][-1]
+
+
+async def test_a_scan_counts_by_sink_and_type_and_changes_nothing() -> None:
+    store = MemoryStore()
+    await Old(store).filled()
+    before = (await store.messages(ANN, "s", Page(limit=50))).messages
+
+    report = await report_of(Scanner(store=store, screen=screen_over(store)))
+
+    assert {sink: dict(names) for sink, names in report.found.items()} == {
+        Sink.TITLE: {"EMAIL": 1},
+        Sink.MESSAGE: {"PHONE": 1, "EMAIL": 1},
+        Sink.PAST: {"CC": 1, "EMAIL": 1},
+        Sink.SUMMARY: {"CC": 1},
+        Sink.TRACE: {"EMAIL": 1},
+    }
+    assert (report.sessions, report.against, report.mended) == (1, 5, 0)
+    assert (await store.messages(ANN, "s", Page(limit=50))).messages == before
+
+
+async def test_mending_applies_the_policy_and_a_second_look_finds_nothing_against_it() -> None:
+    store = MemoryStore()
+    await Old(store).filled()
+    scanner = Scanner(store=store, screen=screen_over(store))
+
+    await report_of(scanner, fix=True)
+    again = await report_of(scanner)
+
+    assert again.against == 0
+    texts = [message.text for message in (await store.messages(ANN, "s", Page(limit=50))).messages]
+    assert texts == ["my card is [REDACTED_CC]", "thanks, [REDACTED_EMAIL]", "", MAIL, "done"]
+    session = await store.get(ANN, "s")
+    assert session.title == "Mail to [REDACTED_EMAIL]"
+    assert session.context == {"phone": "13800138000"}, "live, and kept by this policy"
+    assert (await store.traces(ANN, "s"))[0].request == "write to [REDACTED_EMAIL]"
+
+
+async def test_mending_puts_values_of_live_words_into_the_vault_where_the_policy_says_so() -> None:
+    store = MemoryStore()
+    await Old(store).filled()
+    screen = screen_over(store, PrivacyPolicy(message=Mode.PSEUDONYM))
+
+    await report_of(Scanner(store=store, screen=screen), fix=True)
+
+    assert (await store.messages(ANN, "s", Page(limit=2))).messages[0].text == "write to [EMAIL_1]"
+    assert (await store.get(ANN, "s")).context == {"phone": "[PHONE_1]"}
+    assert screen.vault is not None
+    assert await screen.vault.values(await store.get(ANN, "s")) == {
+        "[EMAIL_1]": "ann@example.com",
+        "[PHONE_1]": "13800138000",
+    }
+
+
+async def test_mending_twice_is_mending_once_and_no_mark_loses_its_value() -> None:
+    async with tenuto.open("memory://", privacy_message="pseudonym", privacy_key=KEY) as app:
+        turn = await app.begin(ANN, "ann@example.com")
+        await app.finish(turn, "noted")
+        await app.sessions.patch(ANN, turn.session.id, Changes(context={"mail": "bob@example.com"}))
+
+        for _ in range(2):
+            reports = [report async for report in app.privacy.scan(ACME, fix=True, by="operator")]
+            assert reports[-1].mended == 0
+        page = await app.sessions.messages(ANN, turn.session.id, Page(limit=2))
+        assert page.messages[0].text == "[EMAIL_1]"
+        assert page.session.context == {"mail": "[EMAIL_2]"}
+        revealed = await app.privacy.reveal(ANN, turn.session.id, ["[EMAIL_1]", "[EMAIL_2]"], by="operator")
+        assert revealed == {"[EMAIL_1]": "ann@example.com", "[EMAIL_2]": "bob@example.com"}
+
+
+async def test_a_title_that_grows_by_its_marks_is_cut_and_stops_nothing() -> None:
+    store = MemoryStore()
+    await Old(store).filled()
+    await store.patch(ANN, "s", Changes(title="a@b.io " * 70))
+
+    report = await report_of(Scanner(store=store, screen=screen_over(store)), fix=True)
+
+    assert report.sessions == 1
+    assert (await store.get(ANN, "s")).title.startswith("[REDACTED_EMAIL] [REDACTED_EMAIL]")
+
+
+async def test_a_session_that_is_used_meanwhile_is_looked_at_all_the_same() -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock=clock)
+    for number in range(130):
+        clock.advance(timedelta(seconds=1))
+        await Old(store).filled(f"s{number}")
+    oldest = "s0"
+    seen = 0
+    async for report in Scanner(store=store, screen=screen_over(store)).scan(ACME):
+        if report.sessions == 50 and not seen:
+            clock.advance(timedelta(seconds=1))
+            await store.patch(ANN, oldest, Changes(attributes={"used": True}))
+            seen = 1
+    assert report.sessions == 130
+
+
+async def filled(app: Tenuto) -> None:
+    for scope in (ANN, BOB):
+        turn = await app.begin(scope, f"{scope.user}@example.com says hello", session_id=None)
+        await app.finish(turn, "hello")
+        await app.store.write_state(scope, "preferences", "tone", {"said": f"{scope.user} likes tea"})
+
+
+async def test_erasing_takes_what_is_theirs_and_nothing_else() -> None:
+    heard: list[SessionEvent] = []
+
+    async def listen(event: SessionEvent) -> None:
+        heard.append(event)
+
+    async with tenuto.open("memory://", privacy_message="pseudonym", privacy_key=KEY) as app:
+        app.listen(listen)
+        await filled(app)
+        await ApiKeys(store=app.store, clock=utc_now).create(tenant="acme", user="ann", name="ann's laptop")
+
+        receipt = await app.privacy.erase(ANN, by="operator")
+
+        assert receipt.counts["sessions"] == 1
+        assert receipt.counts["messages"] == 2
+        assert receipt.counts["states"] == 1
+        assert receipt.counts["api_keys"] == 1
+        assert receipt.person == person_digest("acme", "ann")
+        assert "ann" not in str(msgspec.to_builtins(receipt)).replace(receipt.person, "")
+        assert (await app.sessions.stats(ANN)).sessions == 0
+        assert await app.store.read_state(ANN, "preferences", "tone") is None
+        assert (await app.sessions.stats(BOB)).sessions == 1
+        assert await app.store.read_state(BOB, "preferences", "tone") is not None
+        assert [event.kind for event in heard][-1] == "deleted"
+        keys = await ApiKeys(store=app.store, clock=utc_now).list()
+        assert [(key.user, key.name, key.revoked) for key in keys] == [(None, "", True)]
+        assert [note.act for note in await app.privacy.audit.notes(ACME)] == ["erased"]
+
+
+async def test_in_talks_of_others_the_persons_words_go_and_the_talk_stays() -> None:
+    group = Scope(tenant="acme", channel="lark", chat="oc_1")
+    async with tenuto.open("memory://") as app:
+        words = (says("I am at ann@example.com", speaker="ann"), says("me too", speaker="bob"), answers("fine"))
+        await app.store.append(group, "g", Batch(id=fresh("b"), messages=words, create=NewSession()))
+
+        receipt = await app.privacy.erase(ANN, by="operator")
+
+        log = (await app.store.messages(group, "g", Page(limit=10))).messages
+        assert [(message.text, message.speaker) for message in log] == [
+            ("[ERASED]", None),
+            ("me too", "bob"),
+            ("fine", None),
+        ]
+        assert receipt.counts["words"] == 1
+
+
+async def test_what_was_noted_of_a_person_in_a_group_goes_with_their_words() -> None:
+    group = Scope(tenant="acme", channel="lark", chat="oc_1")
+    anns = replace(group, user="ann")
+    async with tenuto.open("memory://", max_messages=4) as app:
+        first = await app.ask(anns, "Ann Lee here, ann@example.com", profile={"name": "Ann Lee"})
+        for words in ("one", "two", "three"):
+            await app.ask(replace(group, user="bob"), words, session_id=first.session_id)
+        traces = await app.store.traces(group, first.session_id, 10)
+        assert [trace.request.startswith("Ann Lee") for trace in traces] == [False, False, False, True]
+
+        await app.privacy.erase(ANN, by="operator")
+
+        traces = await app.store.traces(group, first.session_id, 10)
+        assert [trace.request for trace in traces] == ["three", "two", "one", "[ERASED]"]
+        assert "profile" not in (await app.sessions.get(group, first.session_id)).context
+
+
+async def test_a_receipt_is_good_as_it_was_signed_and_no_other() -> None:
+    async with tenuto.open("memory://") as app:
+        await filled(app)
+        receipt = await app.privacy.erase(ANN, by="operator")
+        key = await app.privacy.signer.public_key()
+
+        assert verified(receipt, key)
+        assert not verified(replace(receipt, counts={**receipt.counts, "sessions": 99}), key)
+        assert not verified(receipt, "AAAA")
+        with pytest.raises(Invalid):
+            verified(replace(receipt, signature="no signature"))
+        assert (await app.privacy.erase(ANN, by="operator")).counts["sessions"] == 0, "erasing again is harmless"
+
+
+async def test_a_turn_under_way_stores_nothing_of_the_erased() -> None:
+    async with tenuto.open("memory://") as app:
+        turn = await app.begin(ANN, "ann@example.com is mine")
+
+        await app.privacy.erase(ANN, by="operator")
+
+        with pytest.raises(tenuto.errors.TenutoError):
+            await app.finish(turn, "noted")
+        with pytest.raises(SessionNotFound):
+            await app.sessions.get(ANN, turn.session.id)
+
+
+async def test_nobody_is_erased_without_a_name() -> None:
+    async with tenuto.open("memory://") as app:
+        with pytest.raises(Invalid):
+            await app.privacy.erase(ACME, by="operator")

@@ -1,0 +1,437 @@
+"""Detectors outside: what is asked and taken, and that a slow, broken or lying one degrades visibly and no more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenuto.errors import InvalidSetting, Unavailable
+from tenuto.model.privacy import Found, OwnPattern, PrivacyPolicy
+from tenuto.model.scope import Scope
+from tenuto.ports import Detector
+from tenuto.privacy.finding.finder import Finder, marked
+from tenuto.privacy.finding.outside import Outside, OutsidePolicy, language_of
+from tenuto.privacy.finding.presidio import PresidioService
+
+ANN = Scope(tenant="acme", user="ann")
+TEXT = "😀 Ann Lee moved to Lisbon"
+SECRET_WORDS = "Wilhelmina Quux"
+Answering = Callable[[bytes], Awaitable[bytes]]
+
+
+def http(body: bytes, status: str = "200 OK", length: int | None = None) -> bytes:
+    size = len(body) if length is None else length
+    return f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n\r\n".encode() + body
+
+
+def entity(kind: str, start: int, end: int, score: float = 0.85) -> dict[str, object]:
+    return {"analysis_explanation": None, "entity_type": kind, "start": start, "end": end, "score": score}
+
+
+def entities(*found: dict[str, object]) -> bytes:
+    return http(json.dumps(found).encode())
+
+
+@asynccontextmanager
+async def analyzer(answering: Answering) -> AsyncIterator[str]:
+    """A server on loopback whose answers to `POST /analyze` are what `answering` makes of the body."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            assert head.startswith("post /analyze ")
+            body = await reader.readexactly(int(head.partition("content-length: ")[2].partition("\r\n")[0]))
+            writer.write(await answering(body))
+            await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the client had enough, as some of these tests want
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+@asynccontextmanager
+async def service(
+    answer: bytes | Answering, timeout: timedelta = timedelta(seconds=20)
+) -> AsyncIterator[PresidioService]:
+    async def same(_: bytes) -> bytes:
+        assert isinstance(answer, bytes)
+        return answer
+
+    async with analyzer(same if isinstance(answer, bytes) else answer) as url:
+        presidio = PresidioService(url, timeout=timeout)
+        try:
+            yield presidio
+        finally:
+            await presidio.close()
+
+
+# --- Presidio's protocol ------------------------------------------------------------------------------------------
+
+
+async def test_the_service_is_asked_as_presidio_is_and_its_places_count_code_points() -> None:
+    asked: list[dict[str, object]] = []
+
+    async def answer(body: bytes) -> bytes:
+        asked.append(json.loads(body))
+        return entities(entity("PERSON", 2, 9), entity("LOCATION", 19, 25))
+
+    async with service(answer) as presidio:
+        found = await presidio.find(ANN, TEXT, "en")
+
+    assert asked == [{"text": TEXT, "language": "en", "entities": ["PERSON", "LOCATION"], "score_threshold": 0.5}]
+    assert [(TEXT[f.start : f.end], f.type, f.mark) for f in found] == [
+        ("Ann Lee", "PERSON", "[REDACTED_PERSON]"),
+        ("Lisbon", "ADDRESS", "[REDACTED_ADDRESS]"),
+    ]
+    assert [find.rule for find in found] == ["PRESIDIO_PERSON", "PRESIDIO_LOCATION"]
+
+
+async def test_entities_that_nobody_mapped_and_weak_ones_are_left_out() -> None:
+    async with service(entities(entity("DATE_TIME", 0, 3), entity("PERSON", 2, 9, 0.3))) as presidio:
+        assert await presidio.find(ANN, TEXT, "en") == []
+
+
+async def test_half_a_surrogate_pair_does_not_keep_the_rest_from_being_asked() -> None:
+    async with service(entities(entity("PERSON", 2, 9))) as presidio:
+        assert len(await presidio.find(ANN, "\ud800 Ann Lee", "en")) == 1
+
+
+UNUSABLE = {
+    "an error": http(b'{"error": "' + SECRET_WORDS.encode() + b'"}', "500 Internal Server Error"),
+    "not found": http(b"", "404 Not Found"),
+    "elsewhere": b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+    "garbage": http(b"<html>" + SECRET_WORDS.encode()),
+    "not UTF-8": http(b'[{"entity_type": "\xff", "start": 0, "end": 1, "score": 1}]'),
+    "another shape": http(b'{"results": []}'),
+    "a find without a place": http(b'[{"entity_type": "PERSON", "score": 1}]'),
+    "text for numbers": http(b'[{"entity_type": "PERSON", "start": "0", "end": "3", "score": 1}]'),
+    "a place before the text": entities(entity("PERSON", -1, 3)),
+    "a place behind the text": entities(entity("PERSON", 2, 9), entity("PERSON", 20, 27)),
+    "an empty place": entities(entity("PERSON", 3, 3)),
+    "a place the wrong way round": entities(entity("PERSON", 9, 2)),
+    "two megabytes": http(b"[" + b" " * (2 << 20) + b"]"),
+    "half an answer": http(b"[{", length=500),
+    "nothing": b"",
+    "another protocol": b"+OK\r\n",
+    "nested without end": http(b"[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("answer", UNUSABLE.values(), ids=UNUSABLE.keys())
+async def test_an_unusable_answer_is_unavailable_and_quotes_nobody(answer: bytes) -> None:
+    async with service(answer) as presidio:
+        with pytest.raises(Unavailable) as refused:
+            await presidio.find(ANN, TEXT, "en")
+
+    assert "outside detector" in str(refused.value)
+    assert "Ann" not in str(refused.value)
+    assert SECRET_WORDS not in str(refused.value)
+    assert refused.value.__cause__ is None
+    assert refused.value.__suppress_context__ or refused.value.__context__ is None
+
+
+async def test_a_service_that_takes_too_long_or_is_not_there_is_unavailable() -> None:
+    never = asyncio.Event()
+
+    async def answer(_: bytes) -> bytes:
+        await never.wait()
+        return b""
+
+    async with service(answer, timedelta(milliseconds=50)) as presidio:
+        with pytest.raises(Unavailable):
+            await presidio.find(ANN, TEXT, "en")
+        never.set()
+    gone = PresidioService("http://127.0.0.1:1")
+    with pytest.raises(Unavailable):
+        await gone.find(ANN, TEXT, "en")
+    await gone.close()
+
+
+@pytest.mark.parametrize("url", ["", "presidio:5002", "ftp://presidio", "http://", "http://h:99999", "http://h/?a=b"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(InvalidSetting, match="privacy_detector: "):
+        PresidioService(url)
+
+
+def test_types_and_scores_that_are_none_are_refused() -> None:
+    with pytest.raises(InvalidSetting, match="privacy_detector_types"):
+        PresidioService("http://127.0.0.1:5002", types={"PERSON": "HUMAN"})
+    with pytest.raises(InvalidSetting, match="privacy_detector_types"):
+        PresidioService("http://127.0.0.1:5002", types={})
+    with pytest.raises(InvalidSetting, match="privacy_detector_score"):
+        PresidioService("http://127.0.0.1:5002", least_score=2)
+
+
+# --- beside our own rules -----------------------------------------------------------------------------------------
+
+
+class Scripted:
+    """A detector that finds given words as persons, remembers what it was shown, and fails where told."""
+
+    def __init__(self, *words: str, kind: str = "PERSON") -> None:
+        self._words, self._kind = words, kind
+        self.shown: list[tuple[str, str]] = []
+        self.fails: Exception | None = None
+        self.gate: asyncio.Event | None = None
+        self.entered = asyncio.Event()
+        self.inside = self.most_inside = 0
+
+    async def find(self, scope: Scope, text: str, language: str) -> Sequence[Found]:
+        self.shown.append((text, language))
+        self.inside += 1
+        self.most_inside = max(self.most_inside, self.inside)
+        try:
+            # Let the others in, as far as they may come.
+            await asyncio.sleep(0)
+            if self.gate is not None:
+                self.entered.set()
+                await self.gate.wait()
+            if self.fails is not None:
+                raise self.fails
+        finally:
+            self.inside -= 1
+        return [
+            Found(start=at, end=at + len(word), type=self._kind, rule="SCRIPTED", name=self._kind)
+            for word in self._words
+            for at in range(len(text))
+            if text.startswith(word, at)
+        ]
+
+
+class Ticks:
+    """A monotonic clock that stands still until told."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+PATIENT = timedelta(seconds=30)
+
+
+def beside(detector: Detector, clock: Ticks | None = None, **policy: object) -> Outside:
+    chosen = OutsidePolicy(**{"patience": PATIENT, **policy})  # type: ignore[arg-type]  # the settings of one test
+    return Outside(detector, policy=chosen, clock=clock or Ticks())
+
+
+async def redacted(outside: Outside, text: str, policy: PrivacyPolicy | None = None) -> str:
+    finder = Finder(policy or PrivacyPolicy())
+    (found,) = await outside.added(ANN, [text], [finder.find(text)], finder)
+    return marked(text, found)
+
+
+async def test_what_is_found_outside_joins_what_is_found_inside() -> None:
+    outside = beside(Scripted("Ann Lee"))
+
+    assert await redacted(outside, "Ann Lee, 202-555-0143") == "[REDACTED_PERSON], [REDACTED_PHONE]"
+    assert outside.counts == {"answered": 1, "found": 1}
+    assert not outside.degraded
+
+
+async def test_what_we_found_is_not_shown_outside() -> None:
+    detector = Scripted()
+
+    await redacted(beside(detector), "Ann, 202-555-0143, [EMAIL_1] and ann@example.com")
+
+    assert detector.shown == [("Ann, ************, ********* and ***************", "en")]
+
+
+async def test_a_mark_is_never_part_of_a_find() -> None:
+    outside = beside(Scripted("Ann *** met", "*** met", "REDACTED"))
+    text = "Ann [STAFF_NO_1] met [REDACTED_EMAIL]"
+    policy = PrivacyPolicy(patterns=(OwnPattern(name="STAFF_NO", pattern="EMP[0-9]{4}"),))
+
+    # What sticks out of a find stays one.
+    assert await redacted(outside, text, policy) == "Ann [STAFF_NO_1] [REDACTED_PERSON] [REDACTED_EMAIL]"
+
+
+async def test_the_policy_holds_for_what_is_found_outside() -> None:
+    outside = beside(Scripted("Ann Lee", "Lisbon"))
+
+    assert await redacted(outside, TEXT, PrivacyPolicy(allow=("Ann Lee",))) == "😀 Ann Lee moved to [REDACTED_PERSON]"
+    assert await redacted(outside, TEXT, PrivacyPolicy(never=("PERSON",))) == TEXT
+
+
+async def test_a_type_that_nobody_knows_and_a_place_outside_the_text_are_left_out() -> None:
+    assert await redacted(beside(Scripted("Ann", kind="HUMAN")), "Ann") == "Ann"
+
+    class Lost(Scripted):
+        async def find(self, scope: Scope, text: str, language: str) -> Sequence[Found]:
+            return [Found(start=1, end=99, type="PERSON", rule="LOST", name="PERSON")]
+
+    assert await redacted(beside(Lost()), "Ann") == "Ann"
+
+
+async def test_texts_of_other_languages_and_without_words_are_not_sent() -> None:
+    detector = Scripted("李")
+    outside = beside(detector)
+
+    for text in ("我叫李雷，住在上海", "12 : 34", "", "わたしは", "저는 서울"):
+        assert await redacted(outside, text) == text
+
+    assert detector.shown == []
+    assert not outside.degraded
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Ann met 李雷 in Shanghai yesterday", "en"),
+        ("请把文件发给 Ann", "zh"),
+        ("カナ", "ja"),
+        ("한국", "ko"),
+        ("Grüße", "en"),
+    ],
+)
+def test_the_language_is_told_by_the_script(text: str, language: str) -> None:
+    assert language_of(text) == language
+
+
+async def test_a_long_text_is_asked_in_parts_and_places_come_out_right() -> None:
+    detector = Scripted("Ann Lee")
+    text = "Ann Lee went home.\n" * 4000
+
+    assert await redacted(beside(detector), text) == "[REDACTED_PERSON] went home.\n" * 4000
+    assert "".join(shown for shown, _ in detector.shown) == text
+    assert max(len(shown) for shown, _ in detector.shown) <= 20_000
+
+
+@pytest.mark.parametrize(
+    "failure", [Unavailable("outside detector"), RuntimeError(SECRET_WORDS), KeyError(SECRET_WORDS)]
+)
+async def test_a_failing_detector_leaves_our_own_finds_and_says_so(
+    failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    detector = Scripted("Ann Lee")
+    detector.fails = failure
+    outside = beside(detector)
+
+    with caplog.at_level(logging.INFO):
+        assert await redacted(outside, f"{SECRET_WORDS} 202-555-0143") == f"{SECRET_WORDS} [REDACTED_PHONE]"
+        degraded = outside.degraded
+        detector.fails = None
+        assert await redacted(outside, "Ann Lee") == "[REDACTED_PERSON]"
+
+    assert (degraded, outside.degraded) == (True, False)
+    assert outside.counts == {"failed": 1, "answered": 1, "found": 1}
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert SECRET_WORDS not in caplog.text
+
+
+async def test_a_slow_detector_is_not_waited_for() -> None:
+    detector = Scripted("Ann Lee")
+    detector.gate = asyncio.Event()
+    outside = beside(detector, patience=timedelta(milliseconds=30))
+
+    assert await redacted(outside, "Ann Lee 202-555-0143") == "Ann Lee [REDACTED_PHONE]"
+
+    assert outside.degraded
+    assert outside.counts == {"late": 1}
+    assert detector.inside == 0
+
+
+async def test_after_repeated_failures_it_is_left_alone_for_a_while() -> None:
+    clock, detector = Ticks(), Scripted("Ann Lee")
+    outside = beside(detector, clock, failures=3, rest=timedelta(seconds=30))
+    detector.fails = Unavailable("outside detector")
+    for _ in range(5):
+        await redacted(outside, "Ann Lee")
+    assert len(detector.shown) == 3
+    assert outside.counts == {"failed": 3, "left_alone": 2}
+
+    clock.now += 30
+    await redacted(outside, "Ann Lee")
+    await redacted(outside, "Ann Lee")
+    assert len(detector.shown) == 4  # one probe; it failed, and a full rest begins anew
+
+    clock.now += 30
+    detector.fails = None
+    assert await redacted(outside, "Ann Lee") == "[REDACTED_PERSON]"
+    assert await redacted(outside, "Ann Lee") == "[REDACTED_PERSON]"
+    assert not outside.degraded
+
+
+async def test_one_probe_at_a_time_tries_a_detector_that_failed() -> None:
+    clock, detector = Ticks(), Scripted("Ann Lee")
+    outside = beside(detector, clock, failures=1)
+    detector.fails = Unavailable("outside detector")
+    await redacted(outside, "Ann Lee")
+    detector.fails = None
+    clock.now += 60
+
+    found = await outside.added(ANN, ["Ann Lee"] * 5, [[]] * 5)
+
+    assert sorted(map(len, found)) == [0, 0, 0, 0, 1]
+    assert len(detector.shown) == 2
+
+
+async def test_no_more_questions_than_allowed_are_asked_at_once() -> None:
+    detector = Scripted("Ann Lee")
+
+    found = await beside(detector, at_once=3).added(ANN, ["Ann Lee"] * 20, [[]] * 20)
+
+    assert [len(finds) for finds in found] == [1] * 20
+    assert detector.most_inside == 3
+
+
+async def test_a_caller_who_goes_away_is_no_failure_of_the_detector() -> None:
+    clock, detector = Ticks(), Scripted("Ann Lee")
+    outside = beside(detector, clock, failures=1)
+    detector.fails = Unavailable("outside detector")
+    await redacted(outside, "Ann Lee")
+    clock.now += 60
+    detector.fails, detector.gate = None, asyncio.Event()
+    probe = asyncio.create_task(redacted(outside, "Ann Lee"))
+    await detector.entered.wait()
+
+    probe.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await probe
+
+    detector.gate = None
+    assert await redacted(outside, "Ann Lee") == "[REDACTED_PERSON]"
+
+
+async def test_a_service_that_lies_about_places_degrades_and_no_more() -> None:
+    async with service(entities(entity("PERSON", 0, 10_000))) as presidio:
+        outside = beside(presidio)
+
+        assert await redacted(outside, "Ann Lee 202-555-0143") == "Ann Lee [REDACTED_PHONE]"
+
+    assert outside.degraded
+
+
+words = st.sampled_from(["Ann Lee", "Lisbon ", "202-555-0143 ", "[REDACTED_EMAIL]", "ann@example.com", ", ", "and "])
+
+
+@given(
+    st.lists(words, max_size=12).map("".join), st.lists(st.sampled_from(["Ann", "Lee*", "n", "*, a", "Lisbon ****"]))
+)
+def test_whatever_is_found_outside_ours_stands_and_nothing_overlaps(text: str, seen: list[str]) -> None:
+    finder = Finder(PrivacyPolicy())
+    inside = finder.find(text)
+
+    (both,) = asyncio.run(beside(Scripted(*seen)).added(ANN, [text], [inside], finder))
+
+    assert set(inside) <= set(both)
+    assert all(left.end <= right.start for left, right in pairwise(both))
+    assert text.count("[REDACTED_EMAIL]") == marked(text, [one for one in both if one not in inside]).count(
+        "[REDACTED_EMAIL]"
+    )

@@ -1,0 +1,411 @@
+"""What is stored has passed the privacy policy, whatever door it came through (T10)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from tenuto.errors import SessionNotFound, TurnLost, Unavailable
+from tenuto.model import (
+    Batch,
+    Changes,
+    Closing,
+    Forking,
+    Keeping,
+    Page,
+    Rewriting,
+    Role,
+    Scope,
+    Session,
+    tool_call,
+    tool_result,
+)
+from tenuto.model.privacy import Mode, OwnPattern, PrivacyPolicy
+from tenuto.model.session import NewSession
+from tenuto.model.trace import ToolRun, Trace
+from tenuto.model.turn import Once
+from tenuto.ports import Store
+from tenuto.privacy.screened import Screened
+from tenuto.privacy.sealed.likeness import likeness
+from tenuto.privacy.sealed.vault import VAULT
+from tenuto.stores.memory import MemoryStore
+from tests.clock import FakeClock
+from tests.samples import ACME, ANN, BOB, SENT_AT, answers, fresh, opening, says
+from tests.screens import screen_over, screened
+
+REDACTING = PrivacyPolicy(message=Mode.REDACT)
+HIDING = PrivacyPolicy(message=Mode.PSEUDONYM)
+MAIL = "write to ann@example.com"
+
+
+async def words(store: Store, scope: Scope, session_id: str) -> list[str]:
+    return [message.text for message in (await store.messages(scope, session_id, Page(limit=50))).messages]
+
+
+async def values(store: Screened, scope: Scope, session_id: str) -> dict[str, str]:
+    vault = store.screen.vault
+    assert vault is not None
+    return await vault.values(await store.get(scope, session_id))
+
+
+def traced(session_id: str, request: str, **fields: object) -> Trace:
+    given = {"id": fresh("trace"), "session_id": session_id, "turn_id": "t", "number": 1, "began_at": SENT_AT}
+    return Trace(**given, assistant="general", request=request, **fields)  # type: ignore[arg-type]
+
+
+async def test_live_messages_are_kept_and_titles_and_traces_redacted_by_default() -> None:
+    _, store = screened()
+    turn = await store.begin_turn(ANN, opening("s", MAIL))
+    runs = (ToolRun(name="look", arguments={"mail": "ann@example.com"}, output=[{"phone": "13800138000"}]),)
+    closing = Closing(
+        reply=(answers("I wrote to ann@example.com"),),
+        changes=Changes(title="Write to ann@example.com"),
+        trace=traced("s", MAIL, answer="I wrote to ann@example.com", tools=runs, data={"card": "4242 4242 4242 4242"}),
+    )
+
+    await store.finish_turn(turn, closing)
+
+    assert await words(store, ANN, "s") == [MAIL, "I wrote to ann@example.com"]
+    assert (await store.get(ANN, "s")).title == "Write to [REDACTED_EMAIL]"
+    trace = await store.trace(ANN, "s", 1)
+    assert trace is not None
+    assert trace.request == "write to [REDACTED_EMAIL]"
+    assert trace.answer == "I wrote to [REDACTED_EMAIL]"
+    assert trace.tools[0].arguments == {"mail": "[REDACTED_EMAIL]"}
+    assert trace.tools[0].output == [{"phone": "[REDACTED_PHONE]"}]
+    assert trace.data == {"card": "[REDACTED_CC]"}
+    assert trace.redacted == {"EMAIL": 3, "PHONE": 1, "CC": 1}
+
+
+async def test_a_live_turn_gets_its_words_as_they_were_said_while_the_log_is_redacted() -> None:
+    _, store = screened(REDACTING)
+
+    turn = await store.begin_turn(ANN, opening("s", MAIL))
+
+    assert turn.words[0].text == MAIL
+    assert turn.window[-1].text == MAIL
+    assert await words(store, ANN, "s") == ["write to [REDACTED_EMAIL]"]
+    stored = (await store.messages(ANN, "s", Page(limit=1))).messages[0]
+    assert stored.metadata == {"redacted": {"EMAIL": 1}}
+
+
+async def test_a_turn_found_again_by_its_key_gets_its_words_as_they_were_said() -> None:
+    _, store = screened(REDACTING)
+    once = Once(key="k", fingerprint="f")
+    first = await store.begin_turn(ANN, opening("s", MAIL, once=once))
+    await store.finish_turn(first, Closing(abandoned=True))
+
+    again = await store.begin_turn(ANN, opening("s", MAIL, once=once))
+
+    assert again.words[0].text == MAIL
+    assert again.words[0].id == first.words[0].id
+    assert await words(store, ANN, "s") == ["write to [REDACTED_EMAIL]"]
+
+
+async def test_tool_calls_results_metadata_and_foreign_parts_are_looked_through() -> None:
+    _, store = screened(REDACTING)
+    parts = (
+        tool_call("call_1", "send", {"to": "ann@example.com", "password": "hunter2!x"}),
+        tool_result("call_1", {"phones": ["+86 138 0013 8000"], "ok": True, "count": 3}),
+        {"type": "x_note", "id": "n1", "content": [{"deep": "card 4242 4242 4242 4242"}]},
+    )
+    draft = says("done", Role.ASSISTANT, parts=parts, metadata={"mail": "ann@example.com"}, extra={"n": 13800138000})
+
+    await store.append(ANN, "s", Batch(id=fresh("b"), messages=(draft,), create=NewSession()))
+
+    message = (await store.messages(ANN, "s", Page(limit=1))).messages[0]
+    assert message.parts[0]["arguments"] == {"to": "[REDACTED_EMAIL]", "password": "[REDACTED_SECRET]"}
+    assert message.parts[0]["name"] == "send"
+    assert message.parts[1]["output"] == {"phones": ["[REDACTED_PHONE]"], "ok": True, "count": 3}
+    assert message.parts[2] == {"type": "x_note", "id": "n1", "content": [{"deep": "card [REDACTED_CC]"}]}
+    assert message.metadata["mail"] == "[REDACTED_EMAIL]"
+    assert message.extra == {"n": "[REDACTED_PHONE]"}
+
+
+async def test_pictures_and_signatures_pass_unchanged() -> None:
+    _, store = screened(REDACTING)
+    picture = {"type": "image", "url": "data:image/png;base64," + "A4242424242424242" * 60, "blob": "Zm9v" * 200}
+
+    await store.append(ANN, "s", Batch(id=fresh("b"), messages=(says("", parts=(picture,)),), create=NewSession()))
+
+    assert (await store.messages(ANN, "s", Page(limit=1))).messages[0].parts == (picture,)
+
+
+async def test_a_head_is_looked_through_with_its_messages() -> None:
+    _, store = screened(REDACTING)
+    create = NewSession(title="call 13800138000", context={"mail": "ann@example.com"}, attributes={"n": 1})
+
+    await store.begin_turn(ANN, opening("s", "hello", create=create))
+    session = await store.patch(ANN, "s", Changes(attributes={"mail": "bob@example.com"}, context={"mail": None}))
+
+    assert session.title == "call [REDACTED_PHONE]"
+    assert session.attributes == {"n": 1, "mail": "[REDACTED_EMAIL]"}
+    assert session.context == {}
+
+
+async def test_tenants_have_policies_of_their_own() -> None:
+    own = PrivacyPolicy(message=Mode.REDACT, patterns=(OwnPattern(name="STAFF_NO", pattern="EMP-[0-9]{5}"),))
+    _, store = screened(acme=own)
+    other = Scope(tenant="other", user="ann")
+
+    await store.begin_turn(ANN, opening("s", "ask EMP-12345 or ann@example.com"))
+    await store.begin_turn(other, opening("s", "ask EMP-12345 or ann@example.com"))
+
+    assert await words(store, ANN, "s") == ["ask [REDACTED_STAFF_NO] or [REDACTED_EMAIL]"]
+    assert await words(store, other, "s") == ["ask EMP-12345 or ann@example.com"]
+
+
+async def test_what_is_allowed_stays() -> None:
+    _, store = screened(replace(REDACTING, allow=("support@example.com", "*.example.org")))
+
+    await store.begin_turn(ANN, opening("s", "support@example.com, a@mail.example.org, b@example.com"))
+
+    assert await words(store, ANN, "s") == ["support@example.com, a@mail.example.org, [REDACTED_EMAIL]"]
+
+
+# Pseudonyms
+
+
+async def test_one_value_has_one_mark_in_all_its_spellings_and_all_turns() -> None:
+    _, store = screened(HIDING)
+
+    turn = await store.begin_turn(ANN, opening("s", "ring +86 138-0013-8000 or 13800138000, mail ann@example.com"))
+    await store.finish_turn(turn, Closing(reply=(answers("Noted: ANN@example.com, and bob@example.com"),)))
+
+    assert await words(store, ANN, "s") == [
+        "ring [PHONE_1] or [PHONE_1], mail [EMAIL_1]",
+        "Noted: [EMAIL_1], and [EMAIL_2]",
+    ]
+
+
+async def test_passwords_and_keys_are_never_put_into_a_vault() -> None:
+    _, store = screened(HIDING)
+
+    await store.begin_turn(ANN, opening("s", "password=abc123 and ann@example.com"))
+
+    assert await words(store, ANN, "s") == ["[REDACTED_SECRET] and [EMAIL_1]"]
+
+
+async def test_a_mark_that_somebody_typed_is_no_mark() -> None:
+    _, store = screened(HIDING)
+    first = await store.begin_turn(ANN, opening("s", "ann@example.com"))
+    await store.finish_turn(first, Closing(reply=(answers("ok"),)))
+
+    turn = await store.begin_turn(ANN, opening("s", "what is [EMAIL_1]?"))
+
+    assert turn.words[0].text == "what is ［EMAIL_1］?"
+    assert (await words(store, ANN, "s"))[-1] == "what is ［EMAIL_1］?"
+
+
+async def test_no_value_stands_in_the_store_in_the_clear() -> None:
+    inner, store = screened(HIDING)
+
+    await store.begin_turn(ANN, opening("s", MAIL))
+
+    entry = await inner.read_state(ACME, VAULT, "s")
+    assert entry is not None
+    assert "example" not in str(entry)
+
+
+@pytest.mark.parametrize("way", ["delete", "erase", "evict"])
+async def test_values_go_with_the_session(way: str) -> None:
+    inner, store = screened(HIDING)
+    await store.begin_turn(ANN, opening("s", MAIL))
+    assert await inner.read_state(ACME, VAULT, "s") is not None
+
+    match way:
+        case "delete":
+            await store.delete(ANN, "s")
+        case "erase":
+            await store.erase(ANN)
+        case _:
+            await store.evict(ACME, 0)
+
+    assert await inner.read_state(ACME, VAULT, "s") is None
+
+
+async def test_a_fork_reads_its_marks_and_loses_nothing_with_the_original() -> None:
+    _, store = screened(HIDING)
+    turn = await store.begin_turn(ANN, opening("s", MAIL))
+    await store.finish_turn(turn, Closing(reply=(answers("ok"),)))
+
+    await store.fork(ANN, "s", Forking(new_id="branch"))
+    await store.delete(ANN, "s")
+    turn = await store.begin_turn(ANN, opening("branch", "and bob@example.com, ann@example.com"))
+
+    assert await values(store, ANN, "branch") == {"[EMAIL_1]": "ann@example.com", "[EMAIL_2]": "bob@example.com"}
+    assert (await words(store, ANN, "branch"))[-1] == "and [EMAIL_2], [EMAIL_1]"
+
+
+async def test_marks_of_one_session_mean_nothing_in_another() -> None:
+    _, store = screened(HIDING)
+    await store.begin_turn(ANN, opening("one", "ann@example.com"))
+    await store.begin_turn(BOB, opening("two", "bob@example.com"))
+
+    assert await values(store, BOB, "two") == {"[EMAIL_1]": "bob@example.com"}
+
+
+async def test_a_strangers_words_leave_no_trace_in_a_session_that_is_not_theirs() -> None:
+    _, store = screened(HIDING)
+    await store.begin_turn(ANN, opening("s", "ann@example.com"))
+
+    with pytest.raises(SessionNotFound):
+        await store.begin_turn(BOB, opening("s", "eve@example.com"))
+
+    assert await values(store, ANN, "s") == {"[EMAIL_1]": "ann@example.com"}
+
+
+async def test_a_session_that_made_room_leaves_no_values_to_the_next_of_its_id(fake_clock: FakeClock) -> None:
+    inner = MemoryStore(clock=fake_clock)
+    store = Screened(store=inner, screen=screen_over(inner, HIDING))
+    keeping = Keeping(idle=timedelta(hours=1))
+    await store.begin_turn(ANN, opening("s", "ann@example.com", create=NewSession(keeping=keeping)))
+    fake_clock.advance(timedelta(hours=2))
+
+    turn = await store.begin_turn(ANN, opening("s", "bob@example.com"))
+
+    assert turn.expired
+    assert await values(store, ANN, "s") == {"[EMAIL_1]": "bob@example.com"}
+
+
+async def test_values_of_refused_words_open_for_nobody() -> None:
+    """Ann's words are refused because there is no such session; Bob then begins one under the id."""
+    inner, store = screened(HIDING)
+    with pytest.raises(SessionNotFound):
+        await store.begin_turn(ANN, opening("s", "ann@example.com", create=None))
+    assert await inner.read_state(ACME, VAULT, "s") is None
+
+    await store.begin_turn(BOB, opening("s", "hello [EMAIL_1]"))
+
+    assert await values(store, BOB, "s") == {}
+
+
+async def test_a_turn_that_lost_its_session_leaves_no_value_behind() -> None:
+    inner, store = screened(HIDING)
+    turn = await store.begin_turn(ANN, opening("s", "hello"))
+    await store.delete(ANN, "s")
+
+    with pytest.raises((TurnLost, SessionNotFound)):
+        await store.finish_turn(turn, Closing(reply=(answers("ann@example.com"),)))
+
+    assert await inner.read_state(ACME, VAULT, "s") is None
+
+
+async def test_a_late_turn_does_not_touch_the_values_of_the_next_session_of_the_id() -> None:
+    _, store = screened(HIDING)
+    late = await store.begin_turn(ANN, opening("s", "hello"))
+    await store.delete(ANN, "s")
+    await store.begin_turn(ANN, opening("s", "bob@example.com"))
+
+    with pytest.raises((TurnLost, SessionNotFound)):
+        await store.finish_turn(late, Closing(reply=(answers("ann@example.com"),)))
+
+    assert await values(store, ANN, "s") == {"[EMAIL_1]": "bob@example.com"}
+
+
+async def test_marks_in_a_head_outlive_a_reset_and_numbers_are_not_given_twice() -> None:
+    _, store = screened(HIDING)
+    await store.begin_turn(
+        ANN, opening("s", "bob@example.com", create=NewSession(attributes={"to": "ann@example.com"}))
+    )
+    marked = (await store.get(ANN, "s")).attributes["to"]
+
+    await store.reset(ANN, "s")
+    await store.begin_turn(ANN, opening("s", "eve@example.com"))
+
+    opened = await values(store, ANN, "s")
+    assert opened[marked] == "ann@example.com"
+    assert sorted(opened.values()) == ["ann@example.com", "eve@example.com"]
+    assert (await words(store, ANN, "s"))[-1] == "[EMAIL_3]"
+
+
+async def test_a_head_that_is_written_back_keeps_its_marks() -> None:
+    _, store = screened(HIDING)
+    await store.begin_turn(ANN, opening("s", "hi", create=NewSession(context={"mail": "ann@example.com"})))
+    context = (await store.get(ANN, "s")).context
+
+    session = await store.patch(ANN, "s", Changes(context=context))
+
+    assert session.context == {"mail": "[EMAIL_1]"}
+
+
+async def test_values_whose_session_has_gone_are_found() -> None:
+    inner, store = screened(HIDING)
+    for name in ("s", "other"):
+        await store.begin_turn(ANN, opening(name, "ann@example.com"))
+    await inner.delete(ANN, "s")
+    vault = store.screen.vault
+    assert vault is not None
+
+    assert await vault.forget_orphans(ACME) == 1
+
+    assert await inner.read_state(ACME, VAULT, "s") is None
+    assert await values(store, ANN, "other") == {"[EMAIL_1]": "ann@example.com"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["data:text/csv,name,ann@example.com", "data:text/plain;base64,ann@example.com", "A1b2" * 200 + " ann@example.com"],
+)
+async def test_only_what_nobody_can_read_passes_unread(text: str) -> None:
+    _, store = screened(REDACTING)
+    draft = says(text, metadata={"file": text})
+
+    await store.append(ANN, "s", Batch(id=fresh("b"), messages=(draft,), create=NewSession()))
+
+    message = (await store.messages(ANN, "s", Page(limit=1))).messages[0]
+    assert "ann@" not in message.text
+    assert "ann@" not in message.metadata["file"]
+
+
+async def test_words_are_always_read_however_they_look() -> None:
+    _, store = screened(REDACTING)
+    draft = says("x", parts=({"type": "text", "text": "4242424242424242" + "a" * 600},))
+
+    await store.append(ANN, "s", Batch(id=fresh("b"), messages=(draft, says("ghp_" + "aB3d" * 9)), create=NewSession()))
+
+    assert (await words(store, ANN, "s"))[-1] == "[REDACTED_API_KEY]"
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other", "same"),
+    [
+        ("CASE", "12-3456/A", "123-456/A", False),
+        ("ADDRESS", "12 3rd Street", "1 23rd Street", False),
+        ("CC", "4242 4242 4242 4242", "4242-4242-4242-4242", True),
+        ("EMAIL", "Ann@Example.com", "ann@example.com", True),
+        ("PHONE", "+1 202-555-0143", "(202) 555-0143", True),
+        ("PHONE", "0086 138 0013 8000", "13800138000", True),
+        ("SECRET", "Hunter2", "hunter2", False),
+    ],
+)
+def test_spellings_of_one_value_are_alike_and_other_values_are_not(name: str, one: str, other: str, same: bool) -> None:
+    assert (likeness(name, one) == likeness(name, other)) is same
+
+
+class _Unwilling(MemoryStore):
+    """Takes words, and cannot be asked to rewrite them once."""
+
+    failures = 1
+
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+        if self.failures:
+            self.failures -= 1
+            raise Unavailable("session store")
+        return await super().rewrite(scope, session_id, rewriting)
+
+
+async def test_a_turn_whose_marks_could_not_be_stored_gives_its_lease_back() -> None:
+    """The session is not busy for two minutes because of it, and the same key takes the turn up again."""
+    backend = _Unwilling()
+    store = Screened(store=backend, screen=screen_over(backend, HIDING))
+    key = Once(key="k", fingerprint="body")
+    with pytest.raises(Unavailable):
+        await store.begin_turn(ANN, opening("s", MAIL, once=key))
+
+    turn = await store.begin_turn(ANN, opening("s", MAIL, once=key))
+
+    await store.finish_turn(turn, Closing(reply=(answers("done"),)))
+    assert len(await words(store, ANN, "s")) == 2

@@ -1,0 +1,73 @@
+"""How much of sessions a process keeps in memory to foresee answers: bounded in bytes, whatever they hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tenuto.model import Keeping, Message, Role, Session, text_part, tool_result
+from tenuto.stores.redis import _windows
+from tenuto.stores.redis._windows import Windows
+from tests.samples import ANN, SENT_AT
+
+LARGE = "x" * 100_000
+
+
+def _session(number: int, **values: Any) -> Session:
+    return Session(
+        id=f"s{number}",
+        scope=ANN,
+        incarnation="i",
+        created_at=SENT_AT,
+        updated_at=SENT_AT,
+        expires_at=None,
+        version=1,
+        keeping=Keeping(),
+        messages=1,
+        last_seq=1,
+        **values,
+    )
+
+
+def _message(seq: int = 1, **values: Any) -> Message:
+    fields = {"parts": (text_part("hello"),), **values}
+    return Message(id=f"m{seq}", role=Role.TOOL, sent_at=SENT_AT, seq=seq, turn=1, **fields)
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        ({"context": {"k": LARGE}}, {}),
+        ({"attributes": {"k": LARGE}}, {}),
+        ({}, {"parts": (tool_result("call", LARGE),)}),
+        ({}, {"metadata": {"k": LARGE}}),
+        ({}, {"parts": (text_part(LARGE),)}),
+    ],
+    ids=["context", "attributes", "tool result", "metadata", "text"],
+)
+def test_whatever_is_large_counts(head: dict[str, Any], words: dict[str, Any]) -> None:
+    windows = Windows()
+    for number in range(1000):
+        windows.keep(b"%d" % number, _session(number, **head), 1, (_message(**words),), 1)
+
+    kept = sum(windows.get(b"%d" % number) is not None for number in range(1000))
+
+    assert 50 < kept <= _windows._MOST_BYTES // len(LARGE)
+
+
+def test_what_is_dropped_is_no_longer_counted() -> None:
+    windows = Windows()
+    log = tuple(_message(seq, parts=(text_part("y" * seq),)) for seq in range(1, 200))
+    session = replace(_session(1, context={"k": 1}), messages=199, last_seq=199)
+    windows.keep(b"a", session, 1, log, len(log))
+    grown = replace(session, messages=201, last_seq=201)
+    windows.extend(b"a", grown, 1, (_message(200), _message(201)))
+    seen = windows.get(b"a")
+    assert seen is not None
+    assert (len(seen.messages), seen.size) == (64, windows._size)
+
+    windows.drop(b"a")
+
+    assert windows._size == 0

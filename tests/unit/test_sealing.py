@@ -1,0 +1,328 @@
+"""Sealed text: opens in its place alone, survives rotation, and ends with its keys."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenuto.errors import Sealed, Unavailable
+from tenuto.model import Scope
+from tenuto.model.seal import KEYS_NAMESPACE, data_key_of, is_sealed
+from tenuto.ports import Cipher, StateStore
+from tenuto.privacy.sealed.keyring import KeyRing, MasterKey, MasterKeys
+from tenuto.privacy.sealed.sealing import TenantCiphers
+from tenuto.stores.memory import MemoryStore
+from tenuto.stores.sqlite import SqliteStore
+from tests.clock import FakeClock
+from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE
+
+OLD = MasterKey(name="old", secret=bytes(range(32)))
+NEW = MasterKey(name="new", secret=bytes(range(32, 64)))
+OWN = MasterKey(name="own", secret=bytes(range(64, 96)))
+PLACE = ("message", "m1")
+
+
+def ring(current: MasterKey, *others: MasterKey, **tenants: MasterKeys) -> KeyRing:
+    return KeyRing(keys=MasterKeys(current=current, others=others), tenants=tenants)
+
+
+def ciphers(store: StateStore, keys: KeyRing, clock: FakeClock | None = None) -> TenantCiphers:
+    return TenantCiphers(store=store, ring=keys, clock=clock or FakeClock())
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+async def cipher(store: MemoryStore) -> Cipher:
+    return await ciphers(store, ring(OLD)).to_seal(ANN)
+
+
+def cipher_at_once() -> Cipher:
+    """For laws, which cannot wait."""
+    return asyncio.run(ciphers(MemoryStore(), ring(OLD)).to_seal(ANN))
+
+
+CIPHER = cipher_at_once()
+PLACES = st.lists(st.text(max_size=5), max_size=3).map(tuple)
+
+
+@given(plain=st.binary(max_size=200), place=PLACES)
+def test_what_was_sealed_opens_in_its_place(plain: bytes, place: tuple[str, ...]) -> None:
+    sealed = CIPHER.seal(plain, place)
+
+    assert is_sealed(sealed)
+    assert CIPHER.open(sealed, place) == plain
+
+
+@given(plain=st.binary(max_size=50), place=PLACES, other=PLACES)
+def test_in_any_other_place_it_does_not(plain: bytes, place: tuple[str, ...], other: tuple[str, ...]) -> None:
+    sealed = CIPHER.seal(plain, place)
+
+    if other != place:
+        with pytest.raises(Sealed):
+            CIPHER.open(sealed, other)
+
+
+@given(plain=st.binary(max_size=50), data=st.data())
+def test_a_changed_text_does_not_open(plain: bytes, data: st.DataObject) -> None:
+    sealed = CIPHER.seal(plain, PLACE)
+    at = data.draw(st.integers(0, len(sealed) - 1))
+    changed = sealed[:at] + data.draw(st.characters()) + sealed[at + 1 :]
+
+    if _means(changed) != _means(sealed):
+        with pytest.raises(Sealed):
+            CIPHER.open(changed, PLACE)
+
+
+def _means(sealed: str) -> tuple[str, str]:
+    """A sealed text without the bits of its last character that base64 does not use."""
+    return sealed[:-1], "same" if (len(sealed) - 22) * 6 % 8 else sealed[-1]
+
+
+@given(value=st.binary(max_size=20), other=st.binary(max_size=20), place=PLACES, elsewhere=PLACES)
+def test_a_digest_is_equal_for_equal_values_in_one_place_alone(
+    value: bytes, other: bytes, place: tuple[str, ...], elsewhere: tuple[str, ...]
+) -> None:
+    same = (value, place) == (other, elsewhere)
+
+    assert (CIPHER.digest(value, place) == CIPHER.digest(other, elsewhere)) is same
+
+
+async def test_twice_the_same_is_sealed_to_different_texts(cipher: Cipher) -> None:
+    assert cipher.seal(b"ann", PLACE) != cipher.seal(b"ann", PLACE)
+
+
+@pytest.mark.parametrize("scope", [EVE, ANN_ELSEWHERE])
+async def test_another_tenant_or_site_opens_nothing(store: MemoryStore, scope: Scope) -> None:
+    """A7: walls hold for ciphertext too, and for digests."""
+    keys = ciphers(store, ring(OLD))
+    mine, other = await keys.to_seal(ANN), await keys.to_seal(scope)
+
+    with pytest.raises(Sealed):
+        other.open(mine.seal(b"ann", PLACE), PLACE)
+    assert mine.digest(b"ann", PLACE) != other.digest(b"ann", PLACE)
+
+
+async def test_users_of_a_site_share_its_keys(store: MemoryStore) -> None:
+    keys = ciphers(store, ring(OLD))
+
+    sealed = (await keys.to_seal(ANN)).seal(b"hello", PLACE)
+
+    assert (await keys.to_open(BOB)).open(sealed, PLACE) == b"hello"
+
+
+@pytest.mark.parametrize("text", ["", "plain", "tnt1.", "tnt1.0123456789abcdef.", "tnt1." + "x" * 80])
+async def test_what_is_no_sealed_text_is_not_opened(cipher: Cipher, text: str) -> None:
+    with pytest.raises(Sealed):
+        cipher.open(text, PLACE)
+
+
+async def test_what_is_kept_hot_is_bounded(store: MemoryStore) -> None:
+    keys = ciphers(store, ring(OLD))
+    cipher = await keys.to_seal(ANN)
+
+    first = cipher.seal(b"first", PLACE)
+    for _ in range(300):
+        cipher.seal(bytes(100_000), PLACE)
+
+    assert 0 < keys._hot._size <= 32 * 1024 * 1024
+    assert first not in keys._hot._kept
+    assert cipher.open(first, PLACE) == b"first"
+
+
+# Keys
+
+
+async def test_the_store_holds_no_key_in_the_clear(store: MemoryStore) -> None:
+    keys = ciphers(store, ring(OLD))
+    await keys.to_seal(ANN)
+
+    entry = await store.read_state(ACME, KEYS_NAMESPACE, "data")
+
+    assert entry is not None
+    assert OLD.fingerprint in str(entry.value)
+    look_up = keys._known["acme"].look_up  # where it is plain
+    assert look_up is not None
+    wrapped = base64.urlsafe_b64decode(entry.value["look_up"]["text"] + "==")
+    assert len(wrapped) == 12 + 32 + 16
+    assert look_up not in wrapped
+
+
+async def test_another_process_with_the_same_master_key_opens(store: MemoryStore) -> None:
+    sealed = (await ciphers(store, ring(OLD)).to_seal(ANN)).seal(b"hello", PLACE)
+
+    assert (await ciphers(store, ring(OLD)).to_open(ANN)).open(sealed, PLACE) == b"hello"
+
+
+@pytest.fixture
+async def shared(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    async with await SqliteStore.open(tmp_path / "keys.db") as store:
+        yield store
+
+
+async def test_of_many_that_make_the_first_key_at_once_one_wins(shared: SqliteStore) -> None:
+    every = [ciphers(shared, ring(OLD)) for _ in range(8)]
+
+    sealed = [each.seal(b"hello", PLACE) for each in await asyncio.gather(*(keys.to_seal(ANN) for keys in every))]
+
+    assert len({data_key_of(text) for text in sealed}) == 1
+    assert {(await keys.to_open(ANN)).open(text, PLACE) for keys in every for text in sealed} == {b"hello"}
+
+
+async def test_of_many_that_renew_at_once_no_key_is_lost(shared: SqliteStore) -> None:
+    every = [ciphers(shared, ring(OLD)) for _ in range(5)]
+    first = (await every[0].to_seal(ANN)).seal(b"first", PLACE)
+
+    names = await asyncio.gather(*(keys.renew(ANN) for keys in every))
+    reader = await ciphers(shared, ring(OLD)).to_open(ANN)
+
+    assert len(set(names)) == 5
+    assert reader.open(first, PLACE) == b"first"
+    entry = await shared.read_state(ACME, KEYS_NAMESPACE, "data")
+    assert entry is not None
+    assert set(entry.value["data"]) == {*names, data_key_of(first)}
+
+
+async def test_reading_makes_no_key(store: MemoryStore) -> None:
+    keys = ciphers(store, ring(OLD))
+
+    with pytest.raises(Sealed):
+        (await keys.to_open(ANN)).open((await ciphers(MemoryStore(), ring(OLD)).to_seal(ANN)).seal(b"x", PLACE), PLACE)
+
+    assert await store.read_state(ACME, KEYS_NAMESPACE, "data") is None
+
+
+async def test_a_wrong_master_key_is_named_and_nothing_is_replaced(store: MemoryStore) -> None:
+    sealed = (await ciphers(store, ring(OLD)).to_seal(ANN)).seal(b"hello", PLACE)
+    wrong = ciphers(store, ring(NEW))
+
+    with pytest.raises(Sealed, match=f"needs the master key {OLD.fingerprint}"):
+        await wrong.to_seal(ANN)
+    with pytest.raises(Sealed, match=f"needs the master key {OLD.fingerprint}") as refused:
+        (await wrong.to_open(ANN)).open(sealed, PLACE)
+    with pytest.raises(Sealed):
+        await wrong.rewrap(ANN)
+
+    assert isinstance(refused.value, Unavailable)
+    assert refused.value.code == "sealed"
+    assert (await ciphers(store, ring(OLD)).to_open(ANN)).open(sealed, PLACE) == b"hello"
+
+
+async def test_damaged_data_keys_are_an_error_and_are_not_made_anew(store: MemoryStore) -> None:
+    await store.write_state(ACME, KEYS_NAMESPACE, "data", {"current": 7})
+
+    with pytest.raises(Sealed, match="damaged"):
+        await ciphers(store, ring(OLD)).to_seal(ANN)
+
+    entry = await store.read_state(ACME, KEYS_NAMESPACE, "data")
+    assert entry is not None
+    assert entry.value == {"current": 7}
+
+
+async def test_data_keys_of_another_tenant_do_not_unwrap(store: MemoryStore) -> None:
+    await ciphers(store, ring(OLD)).to_seal(ANN)
+    stolen = await store.read_state(ACME, KEYS_NAMESPACE, "data")
+    assert stolen is not None
+    await store.write_state(Scope(tenant="evil"), KEYS_NAMESPACE, "data", stolen.value)
+
+    with pytest.raises(Sealed, match="belongs to another tenant"):
+        await ciphers(store, ring(OLD)).to_open(EVE)
+
+
+# Rotation
+
+
+async def test_after_rewrapping_the_old_master_key_is_not_needed(store: MemoryStore) -> None:
+    before = await ciphers(store, ring(OLD)).to_seal(ANN)
+    sealed, digest = before.seal(b"hello", PLACE), before.digest(b"hello", PLACE)
+
+    count = await ciphers(store, ring(NEW, OLD)).rewrap(ANN)
+    after = await ciphers(store, ring(NEW)).to_seal(ANN)
+
+    assert count == 2  # the data key, and the one for digests
+    assert after.open(sealed, PLACE) == b"hello"
+    assert after.digest(b"hello", PLACE) == digest
+    assert await ciphers(store, ring(NEW, OLD)).rewrap(ANN) == 0
+
+
+async def test_a_tenant_moves_to_a_key_of_its_own(store: MemoryStore) -> None:
+    sealed = (await ciphers(store, ring(OLD)).to_seal(ANN)).seal(b"hello", PLACE)
+    own = ring(OLD, acme=MasterKeys(current=OWN))
+
+    await ciphers(store, own).rewrap(ANN)
+
+    assert (await ciphers(store, own).to_open(ANN)).open(sealed, PLACE) == b"hello"
+    with pytest.raises(Sealed, match=OWN.fingerprint):
+        await ciphers(store, ring(OLD)).to_seal(ANN)
+    await ciphers(store, ring(OLD)).to_seal(EVE)
+
+
+async def test_rewrapping_meets_every_tenant_that_has_keys(store: MemoryStore) -> None:
+    keys = ciphers(store, ring(OLD))
+    for scope in (ANN, BOB, EVE, ANN_ELSEWHERE):
+        await keys.to_seal(scope)
+
+    assert [tenant async for tenant in keys.tenants()] == ["acme", "evil"]
+
+
+async def test_a_renewed_data_key_seals_and_the_old_one_still_opens(store: MemoryStore) -> None:
+    keys = ciphers(store, ring(OLD))
+    before = await keys.to_seal(ANN)
+    sealed, digest = before.seal(b"old", PLACE), before.digest(b"x", PLACE)
+
+    name = await keys.renew(ANN)
+    after = await keys.to_seal(ANN)
+
+    assert data_key_of(after.seal(b"new", PLACE)) == name != data_key_of(sealed)
+    assert after.open(sealed, PLACE) == b"old"
+    assert after.digest(b"x", PLACE) == digest
+
+
+async def test_a_key_that_another_process_made_is_found_by_asking_anew(store: MemoryStore) -> None:
+    here, elsewhere = ciphers(store, ring(OLD)), ciphers(store, ring(OLD))
+    await here.to_seal(ANN)
+    await elsewhere.renew(ANN)
+    sealed = (await elsewhere.to_seal(ANN)).seal(b"hello", PLACE)
+
+    with pytest.raises(Sealed):
+        (await here.to_open(ANN)).open(sealed, PLACE)
+
+    assert (await here.to_open(ANN, anew=True)).open(sealed, PLACE) == b"hello"
+
+
+async def test_other_processes_follow_a_renewal_within_a_minute(store: MemoryStore, fake_clock: FakeClock) -> None:
+    here, elsewhere = ciphers(store, ring(OLD), fake_clock), ciphers(store, ring(OLD), fake_clock)
+    await here.to_seal(ANN)
+    name = await elsewhere.renew(ANN)
+
+    fake_clock.advance(timedelta(minutes=1))
+
+    assert data_key_of((await here.to_seal(ANN)).seal(b"", PLACE)) == name
+
+
+async def test_destroyed_keys_open_nothing_any_more(store: MemoryStore, fake_clock: FakeClock) -> None:
+    """Crypto-shredding: this process at once, others within a minute; a new beginning has nothing of the old."""
+    here, elsewhere = ciphers(store, ring(OLD), fake_clock), ciphers(store, ring(OLD), fake_clock)
+    sealed = (await here.to_seal(ANN)).seal(b"hello", PLACE)
+    await elsewhere.to_open(ANN)
+
+    assert await here.destroy(ANN)
+    await here.to_seal(ANN)
+    fake_clock.advance(timedelta(minutes=1))
+
+    for keys in (here, elsewhere):
+        with pytest.raises(Sealed, match="not among the tenant's keys"):
+            (await keys.to_open(ANN)).open(sealed, PLACE)
+    assert await here.destroy(ANN)
+    assert not await here.destroy(ANN)
+    assert [tenant async for tenant in here.tenants()] == []

@@ -1,0 +1,375 @@
+"""Summaries, as they follow a turn on a store: what they cover, and what may happen meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tenuto.errors import ModelFailed, SessionNotFound, Unavailable
+from tenuto.model import Appended, Batch, Closing, Page, Scope
+from tenuto.model.message import is_summary
+from tenuto.model.policy import SessionPolicy
+from tenuto.sessions import Announcer, Sessions, TurnRequest
+from tenuto.stores.memory import MemoryStore
+from tests.samples import ANN, answers, says
+from tests.unit.house import RETOLD, Discreet, House, Model
+
+
+async def test_a_long_session_is_compressed_to_twenty_messages_and_a_summary() -> None:
+    """E13, X7."""
+    house = House()
+    session = await house.talk(16)
+
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain()
+
+    summary = await house.summary(session)
+    assert summary is not None
+    assert (summary.through, summary.made_by) == (12, "extract")
+    assert "trip to Japan" in summary.text
+    assert len(await house.log(session)) == 33
+
+
+async def test_the_next_summary_builds_on_the_one_before_and_reads_no_old_talk_again() -> None:
+    """T12: incremental; the model sees the previous summary and the new messages alone."""
+    model = Model(RETOLD)
+    house = House(model)
+    session = await house.talk(16)
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain()
+    await house.talk(8, session.id)
+
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain()
+
+    _, text, _ = model.asked[1]
+    assert RETOLD in text
+    assert "Question 6 " not in text
+    assert "Question 7 " in text
+    summary = await house.summary(session)
+    assert summary is not None
+    assert (summary.through, summary.made_by) == (28, "model")
+    assert len(await house.entries(session)) == 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ModelFailed("small"),
+        TimeoutError(),
+        "",
+        "I'm sorry, but I cannot assist with that request.",
+        "旅行计划的摘要。" * 9,
+        "a" * 5000,
+    ],
+    ids=["fails", "times out", "says nothing", "refuses", "wrong language", "noise"],
+)
+async def test_extraction_stands_in_for_a_model_that_is_of_no_use(said: str | Exception) -> None:
+    """T12: a failing summariser loses nothing."""
+    house = House(Model(said))
+    session = await house.talk(16)
+
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain()
+
+    summary = await house.summary(session)
+    assert summary is not None
+    assert (summary.through, summary.made_by) == (12, "extract")
+
+
+async def test_a_model_that_talks_too_long_is_cut_between_sentences() -> None:
+    house = House(Model((RETOLD + " ") * 30), summary_characters=200)
+    session = await house.talk(16)
+
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain()
+
+    summary = await house.summary(session)
+    assert summary is not None
+    assert summary.made_by == "model"
+    assert len(summary.text) <= 200
+    assert summary.text.endswith(".")
+
+
+async def test_nothing_is_made_anew_while_nothing_changes() -> None:
+    """T12."""
+    model = Model(RETOLD)
+    house = House(model)
+    session = await house.talk(16)
+
+    for _ in range(3):
+        house.upkeep.follow(house.ended(session))
+        await house.upkeep.drain()
+
+    assert len(model.asked) == 1
+    assert len(await house.entries(session)) == 1
+
+
+async def test_two_processes_that_compress_the_same_range_store_one_entry() -> None:
+    house = House(Model(RETOLD))
+    session = await house.talk(16)
+    both = [house.another(), house.another()]
+
+    for upkeep in both:
+        upkeep.follow(house.ended(session))
+    for upkeep in both:
+        await upkeep.drain()
+
+    assert len(await house.entries(session)) == 1
+
+
+@pytest.mark.parametrize("what", ["truncate", "reset", "delete", "begin anew"])
+async def test_words_taken_back_while_the_model_thinks_leave_no_summary(what: str) -> None:
+    model = Model(RETOLD)
+    house = House(model)
+    session = await house.talk(16)
+
+    async def take_back() -> None:
+        match what:
+            case "truncate":
+                await house.sessions.truncate(ANN, session.id, 5)
+            case "reset":
+                await house.sessions.reset(ANN, session.id)
+            case _:
+                await house.sessions.delete(ANN, session.id)
+        if what == "begin anew":
+            await house.sessions.create(ANN, session_id=session.id)
+
+    model.meanwhile = take_back
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain()
+
+    if what == "delete":
+        with pytest.raises(SessionNotFound):
+            await house.sessions.get(ANN, session.id)
+    else:
+        assert await house.entries(session) == []
+
+
+class Forgetting(MemoryStore):
+    """A store where the session is truncated in the moment a summary is appended."""
+
+    after: int | None = None
+
+    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
+        if self.after is not None:
+            after, self.after = self.after, None
+            await super().truncate(scope, session_id, after)
+        return await super().append(scope, session_id, batch)
+
+
+async def test_a_summary_of_words_taken_back_in_the_last_moment_is_never_read() -> None:
+    store = Forgetting()
+    house = House(store=store)
+    session = await house.talk(16)
+    store.after = 5
+
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain()
+    assert len(await house.entries(session)) == 1
+    await house.talk(20, session.id)
+
+    assert await house.summary(session) is None
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain()
+    summary = await house.summary(session)
+    assert summary is not None
+    assert "Question 10 " not in summary.text
+
+
+async def test_a_summary_counts_the_messages_it_speaks_for_whatever_their_numbers() -> None:
+    """Numbers jump over entries and words taken back; the count goes on from summary to summary."""
+    house = House()
+    session = await house.talk(4)
+    await house.sessions.truncate(ANN, session.id, 4)
+    await house.talk(14, session.id)
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain()
+    first = await house.summary(session)
+    await house.talk(8, session.id)
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain()
+    second = await house.summary(session)
+
+    assert first is not None
+    assert second is not None
+    assert (first.through, first.messages) == (16, 12)
+    covered = [m for m in await house.log(session) if m.seq <= second.through and not is_summary(m)]
+    assert second.messages == len(covered) < second.through
+
+
+async def test_truncating_below_a_summary_brings_the_one_before_it_back() -> None:
+    house = House()
+    session = await house.talk(16)
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain()
+    await house.talk(8, session.id)
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain()
+
+    await house.sessions.truncate(ANN, session.id, 35)
+
+    summary = await house.summary(session)
+    assert summary is not None
+    assert summary.through == 12
+
+
+async def test_work_that_a_crash_cut_off_is_found_due_again() -> None:
+    model = Model(RETOLD)
+    never = asyncio.Event()
+    model.meanwhile = never.wait
+    house = House(model)
+    session = await house.talk(16)
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain(timedelta(0))
+    assert await house.entries(session) == []
+
+    model.meanwhile = None
+    house.upkeep = house.another()
+    house.upkeep.follow(house.ended(await house.talk(1, session.id)))
+    await house.upkeep.drain()
+
+    assert len(await house.entries(session)) == 1
+
+
+async def test_a_long_log_that_was_never_compressed_is_worked_off_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenuto.upkeep.compressing._STEP", 120)
+    monkeypatch.setattr("tenuto.upkeep.compressing._PAGE", 40)
+    house = House(cap=None)
+    session = await house.talk(200)
+
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain()
+
+    summary = await house.summary(session)
+    assert summary is not None
+    assert summary.through == 380
+    assert 3 <= len(await house.entries(session)) <= 6
+
+
+async def test_the_store_is_not_asked_when_the_turn_knows_that_nothing_is_due() -> None:
+    house = House()
+    session = await house.talk(5)
+    loaded = await house.log(session)
+    await house.sessions.delete(ANN, session.id)
+
+    house.upkeep.follow(house.ended(session, loaded=loaded))
+
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "tenuto summary"]
+
+
+async def test_near_the_cap_the_turn_itself_secures_what_would_slide_out() -> None:
+    """Never lossy: the answer is stored after what it pushes out was covered, by extraction, without the model."""
+    model = Model(RETOLD)
+    house = House(model, cap=20)
+    session = await house.talk(9)
+    begun = await house.sessions.begin(ANN, TurnRequest(words=(says("one more"),), session_id=session.id))
+    reply = tuple(answers(f"reply {number}") for number in range(6))
+
+    await house.upkeep.secure(house.ended(begun.session), covered=0, adding=len(reply))
+    await house.sessions.finish(begun, Closing(reply=reply))
+
+    summary = await house.summary(session)
+    log = await house.log(session)
+    assert summary is not None
+    assert model.asked == []
+    assert log[0].seq <= summary.through + 1
+
+
+async def test_far_from_the_cap_securing_asks_nothing_of_the_store() -> None:
+    house = House()
+    session = await house.talk(3)
+    await house.sessions.delete(ANN, session.id)
+
+    await house.upkeep.secure(house.ended(session), covered=0, adding=6)
+
+
+class Away(MemoryStore):
+    """A store that stops answering."""
+
+    away = False
+
+    async def messages(self, scope: Scope, session_id: str, page: Page) -> Any:
+        if self.away:
+            raise Unavailable("session store")
+        return await super().messages(scope, session_id, page)
+
+
+async def test_a_store_that_is_away_harms_neither_turn_nor_session(caplog: pytest.LogCaptureFixture) -> None:
+    store = Away()
+    house = House(store=store, cap=40)
+    session = await house.talk(18)
+    store.away = True
+
+    with caplog.at_level(logging.WARNING):
+        await house.upkeep.secure(house.ended(session), covered=0, adding=10)
+        house.upkeep.follow(house.ended(session))
+        await house.upkeep.drain()
+
+    assert caplog.text.count("a summary was put off: Unavailable") == 2
+    assert "Japan" not in caplog.text
+
+
+async def test_summaries_are_redacted_and_logs_tell_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    model = Model("Garbage about Japan in prose that nobody asked for whatsoever")
+    house = House(model)
+    house.upkeep = house.another(discretion=Discreet(Japan="[PLACE]"))
+    session = await house.talk(16)
+
+    with caplog.at_level(logging.DEBUG):
+        house.upkeep.follow(house.ended(session))
+        await house.upkeep.drain()
+
+    summary = await house.summary(session)
+    assert summary is not None
+    assert "Japan" not in summary.text
+    assert "Japan" not in model.asked[0][1]
+    assert "Japan" not in caplog.text
+
+
+async def test_what_a_summary_speaks_for_is_rewritten_and_what_is_live_stays() -> None:
+    house = House()
+    house.upkeep = house.another(discretion=Discreet(Japan="[PLACE]"))
+    session = await house.talk(16)
+
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain()
+
+    summary = await house.summary(session)
+    assert summary is not None
+    log = [message for message in await house.log(session) if not is_summary(message)]
+    past = [message.text for message in log if message.seq <= summary.through]
+    live = [message.text for message in log if message.seq > summary.through]
+    assert past
+    assert not any("Japan" in text for text in past)
+    assert any("[PLACE]" in text for text in past)
+    assert any("Japan" in text for text in live)
+
+
+async def test_a_forked_session_keeps_its_summary() -> None:
+    house = House()
+    session = await house.talk(16)
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain()
+
+    fork = await house.sessions.fork(ANN, session.id)
+
+    assert await house.summary(fork) == await house.summary(session)
+
+
+async def test_messages_that_may_only_be_small_get_small_summaries() -> None:
+    house = House()
+    house.policies = replace(house.policies, sessions=SessionPolicy(max_message_bytes=1024))
+    house.sessions = Sessions(store=house.store, policy=house.policies.sessions, announcer=Announcer(clock=house.clock))
+    house.upkeep = house.another()
+    session = await house.talk(16)
+
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain()
+
+    assert await house.summary(session) is not None

@@ -1,0 +1,174 @@
+"""Titles, as they follow a turn on a store: a model's, an extracted one, and renames that win."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from tenuto.errors import ModelFailed, SessionNotFound
+from tenuto.model import Changes, Scope, Session
+from tenuto.stores.memory import MemoryStore
+from tests.samples import ANN
+from tests.unit.house import ANSWER, QUESTION, Discreet, House, Model
+
+
+async def test_a_model_gives_the_title() -> None:
+    """A15: and the rules are enforced on what it says."""
+    house = House(Model('"Two-Week Trip to Japan!" 🗾'))
+
+    session = await house.turn()
+    await house.upkeep.drain()
+
+    assert await house.title(session) == ("Two-Week Trip to Japan", "model")
+
+
+async def test_without_a_model_a_phrase_of_the_talk_is_the_title_and_stays_it() -> None:
+    house = House()
+    session = await house.turn()
+    await house.upkeep.drain()
+
+    house.clock.advance(timedelta(minutes=2))
+    await house.turn(session.id, "And what about the hotels in Kyoto city?")
+    await house.upkeep.drain()
+
+    assert await house.title(session) == ("Plan Two-Week Trip to Japan", "extract")
+
+
+async def test_a_model_that_appears_later_makes_the_extracted_title_better() -> None:
+    house = House()
+    session = await house.turn()
+    await house.upkeep.drain()
+    house.model = Model("Spring Trip to Japan")
+    house.upkeep = house.another()
+    house.clock.advance(timedelta(minutes=2))
+
+    await house.turn(session.id, "And the hotels?")
+    await house.upkeep.drain()
+
+    assert await house.title(session) == ("Spring Trip to Japan", "model")
+
+
+@pytest.mark.parametrize(
+    "said", [ModelFailed("small"), "Trip", "  "], ids=["fails", "breaks the rules", "says nothing"]
+)
+async def test_the_fallback_stays_when_the_model_fails_and_is_tried_again_after_a_minute(said: str | Exception) -> None:
+    """A17, U3."""
+    model = Model(said, "Two-Week Trip to Japan")
+    house = House(model)
+    session = await house.turn()
+    await house.upkeep.drain()
+    first = await house.title(session)
+
+    await house.turn(session.id, "too soon")
+    await house.upkeep.drain()
+    asked_too_soon = len(model.asked)
+    house.clock.advance(timedelta(minutes=1))
+    await house.turn(session.id, "late enough")
+    await house.upkeep.drain()
+
+    assert first == ("Can you help me plan a two-week trip to...", "fallback")
+    assert asked_too_soon == 1
+    assert await house.title(session) == ("Two-Week Trip to Japan", "model")
+
+
+async def test_a_title_that_is_there_costs_no_call() -> None:
+    """A16, A29."""
+    model = Model("Two-Week Trip to Japan")
+    house = House(model)
+    session = await house.turn()
+    await house.upkeep.drain()
+    house.clock.advance(timedelta(days=1))
+
+    await house.turn(session.id, "More")
+    await house.upkeep.drain()
+
+    assert len(model.asked) == 1
+
+
+async def test_a_hundred_first_requests_cost_one_call() -> None:
+    """T13."""
+    model = Model("Two-Week Trip to Japan")
+    house = House(model)
+    made, _ = await house.sessions.create(ANN)
+
+    await asyncio.gather(*(house.turn(made.id, f"{QUESTION} {number}") for number in range(100)))
+    await house.upkeep.drain()
+
+    assert len([system for system, _, _ in model.asked if "title" in system]) == 1
+    assert (await house.title(made))[0] == "Two-Week Trip to Japan"
+
+
+async def test_a_rename_while_the_model_thinks_wins() -> None:
+    """T13, U3."""
+    model = Model("Two-Week Trip to Japan")
+    house = House(model)
+    session = await house.turn(follow=False)
+    model.meanwhile = lambda: house.sessions.patch(ANN, session.id, Changes(title="Our holiday"))
+
+    house.upkeep.follow(house.ended(session, QUESTION, ANSWER, titles=True))
+    await house.upkeep.drain()
+
+    assert (await house.title(session))[0] == "Our holiday"
+
+
+class Renaming(MemoryStore):
+    """A store where somebody renames the session in the moment a title is to be written."""
+
+    renamed: str | None = None
+
+    async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
+        if self.renamed is not None:
+            title, self.renamed = self.renamed, None
+            await super().patch(scope, session_id, Changes(title=title))
+        return await super().patch(scope, session_id, changes)
+
+
+async def test_a_rename_in_the_very_moment_of_writing_wins() -> None:
+    store = Renaming()
+    house = House(Model("Two-Week Trip to Japan"), store=store)
+    session = await house.turn(follow=False)
+    store.renamed = "Our holiday"
+
+    house.upkeep.follow(house.ended(session, QUESTION, ANSWER, titles=True))
+    await house.upkeep.drain()
+
+    assert (await house.title(session))[0] == "Our holiday"
+
+
+async def test_other_changes_in_that_moment_do_not_cost_the_title() -> None:
+    house = House(Model("Two-Week Trip to Japan"))
+    session = await house.turn(follow=False)
+    assert house.model is not None
+    house.model.meanwhile = lambda: house.sessions.patch(ANN, session.id, Changes(context={"colour": "blue"}))
+
+    house.upkeep.follow(house.ended(session, QUESTION, ANSWER, titles=True))
+    await house.upkeep.drain()
+
+    assert (await house.title(session))[0] == "Two-Week Trip to Japan"
+
+
+async def test_a_session_that_is_gone_needs_no_title() -> None:
+    house = House(Model("Two-Week Trip to Japan"))
+    session = await house.turn(follow=False)
+    assert house.model is not None
+    house.model.meanwhile = lambda: house.sessions.delete(ANN, session.id)
+
+    house.upkeep.follow(house.ended(session, QUESTION, ANSWER, titles=True))
+    await house.upkeep.drain()
+
+    with pytest.raises(SessionNotFound):
+        await house.sessions.get(ANN, session.id)
+
+
+async def test_titles_are_redacted() -> None:
+    model = Model("Calling Ann About Japan")
+    house = House(model)
+    house.upkeep = house.another(discretion=Discreet(Japan="[PLACE]", Ann="[NAME]"))
+
+    session = await house.turn()
+    await house.upkeep.drain()
+
+    assert "Japan" not in model.asked[0][1]
+    assert (await house.title(session))[0] == "Calling [NAME] About [PLACE]"
