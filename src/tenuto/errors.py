@@ -314,7 +314,7 @@ class MasterKeyMissing(Sealed):
     """The key ring lacks the master key that a record waits for: with the key back, the record is back."""
 
     def __init__(self, fingerprint: str) -> None:
-        super().__init__(f"needs the master key {fingerprint}, which the key ring does not have")
+        super().__init__(f"needs a master key that the key ring does not have, with the fingerprint {fingerprint}")
         self.fingerprint = fingerprint
 
 

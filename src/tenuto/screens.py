@@ -6,7 +6,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tenuto.errors import InvalidSetting
+from tenuto.errors import InvalidSetting, MasterKeyMissing
+from tenuto.model.scope import SYSTEM
 from tenuto.ports import Clock, StateStore, Store
 from tenuto.privacy.screening import Policies, Screen
 from tenuto.privacy.sealed.vault import Vault
@@ -43,9 +44,25 @@ async def sealed_store(settings: Settings, backend: Store, clock: Clock, reading
     ciphers = open_ciphers(settings, backend, clock)
     if ciphers is None:
         raise InvalidSetting("privacy_key", "is needed: the store holds sealed records. Set it, or privacy_key_file")
+    await _check_key(ciphers, makes=settings.encryption and not reading_only)
     if settings.encryption and not marked and not reading_only:
         await mark_sealed(backend)
     return Encrypted(store=backend, ciphers=ciphers, sealing=settings.encryption)
+
+
+async def _check_key(ciphers: TenantCiphers, *, makes: bool) -> None:
+    """Refuse a master key that is not the one this store was sealed with: under it, new records would be lost.
+
+    The installation's own data key tells: the first key that seals anything here makes it.
+    """
+    try:
+        if makes:
+            await ciphers.to_seal(SYSTEM)
+        else:
+            await ciphers.check(SYSTEM)
+    except MasterKeyMissing as missing:
+        why = f"the store was sealed with another master key, of the fingerprint {missing.fingerprint}"
+        raise InvalidSetting("privacy_key", why) from None
 
 
 def open_policies(settings: Settings) -> Policies:

@@ -278,7 +278,8 @@ def read_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Set
     for name, text in environ.items():
         if name.startswith(_PREFIX):
             field = _field(name, kinds)
-            values[field] = _parsed(name, text, kinds[field])
+            if text or type(None) not in get_args(kinds[field]):  # An empty text where nothing may stand is nothing.
+                values[field] = _parsed(name, text, kinds[field])
         elif name.startswith("MEMORY_") and name.lower() in kinds:
             values[name.lower()] = _parsed(name, text, kinds[name.lower()])
     if "store" not in values and environ.get("REDIS_URL"):

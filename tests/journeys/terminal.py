@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import select
 import subprocess
@@ -20,6 +21,7 @@ from tenuto.cli import main
 main()
 """
 CTRL_C, CTRL_D, CTRL_P, ENTER = "\x03", "\x04", "\x10", "\r"
+_AGAIN_SECONDS = 3.0
 _PATIENCE_SECONDS = 45
 
 
@@ -61,8 +63,19 @@ class Screen:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while "> " not in self._unread and time.monotonic() < deadline:
             self.press(CTRL_C)
-            self._unread += self._read(1)
+            again = time.monotonic() + _AGAIN_SECONDS
+            while "> " not in self._unread and time.monotonic() < again:
+                self._unread += self._read(again - time.monotonic())
         self.see("> ")
+
+    def leave(self) -> int:
+        """Press Ctrl-D until the program ends, and tell the exit code: a Ctrl-C that came late takes keys with it."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while self.process.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                self.press(CTRL_D)
+            self._read(_AGAIN_SECONDS)
+        return self.end()
 
     def see(self, text: str) -> str:
         """Wait until the text is there, and tell what came before it since the last look."""
@@ -81,12 +94,19 @@ class Screen:
         return self.process.wait(_PATIENCE_SECONDS)
 
     def _read(self, seconds: float) -> str:
-        ready, _, _ = select.select([self._keyboard], [], [], max(seconds, 0))
-        try:
-            text = self._decoder.decode(os.read(self._keyboard, 65536)) if ready else ""
-        except OSError:
-            # How Linux says that nobody is left at the other end.
-            text = ""
+        """What comes within so many seconds; nothing when nobody is left at the other end."""
+        deadline, text = time.monotonic() + seconds, ""
+        while not text:
+            ready, _, _ = select.select([self._keyboard], [], [], max(deadline - time.monotonic(), 0))
+            try:
+                raw = os.read(self._keyboard, 65536) if ready else b""
+            except OSError:
+                # How Linux says that nobody is left at the other end.
+                raw = b""
+            if not raw:
+                break
+            # Of a character that has only half come, nothing is told yet.
+            text = self._decoder.decode(raw)
         self.seen += text
         return text
 

@@ -237,8 +237,7 @@ def test_words_come_as_they_are_said_and_ctrl_c_stops_the_answer_and_keeps_the_q
         screen.press("half a thought")
         screen.see("half a thought")
         screen.interrupt()
-        screen.press(CTRL_D)
-        assert screen.end() == 0
+        assert screen.leave() == 0
 
     assert desk.texts() == ["Tell me a tale", "A short tale."]
     assert [trace["error"] for trace in desk.ask("traces", "list")["traces"]] == [None, "cancelled"]

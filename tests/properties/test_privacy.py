@@ -213,3 +213,33 @@ def test_five_megabytes_of_digits_pass() -> None:
     text = "7" * 5_000_000
 
     assert redact(text) == text
+
+
+_SCRAPS = st.sampled_from(
+    [
+        *"0123456789Xx:/.-@*#=+()[]_%~^&\\ \n：，。",
+        "11010519491231002X",
+        "13800138000",
+        "+86",
+        "4242 4242 4242 4242",
+        "123-45-6789",
+        "ann@example.com",
+        "10.0.0.7",
+        "2001:db8::1",
+        "password",
+        "密码",
+        "token=",
+        "sk-",
+        "://",
+        "身份证",
+        "[EMAIL_1]",
+        "eyJ",
+        "-----BEGIN PRIVATE KEY-----",
+    ]
+)
+
+
+@given(st.lists(_SCRAPS, max_size=14).map("".join))
+def test_no_heap_of_scraps_stops_the_detector_and_twice_is_once(text: str) -> None:
+    once = redact(text)
+    assert redact(once) == once

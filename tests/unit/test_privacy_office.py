@@ -12,7 +12,7 @@ from msgspec.structs import replace
 import tenuto
 from tenuto.access import ApiKeys
 from tenuto.app import Tenuto
-from tenuto.errors import Invalid, SessionNotFound
+from tenuto.errors import Invalid, SessionNotFound, Unavailable
 from tenuto.model import Batch, Changes, Closing, Page, Scope
 from tenuto.model.message import SUMMARY, Role
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
@@ -254,3 +254,24 @@ async def test_nobody_is_erased_without_a_name() -> None:
     async with tenuto.open("memory://") as app:
         with pytest.raises(Invalid):
             await app.privacy.erase(ACME, by="operator")
+
+
+async def test_nothing_is_removed_that_no_receipt_could_be_given_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with tenuto.open("memory://") as app:
+        await filled(app)
+
+        async def fails() -> None:
+            raise Unavailable("signing key")
+
+        monkeypatch.setattr(app.privacy.signer, "ready", fails)
+        with pytest.raises(Unavailable):
+            await app.privacy.erase(ANN, by="operator")
+
+        assert (await app.sessions.stats(ANN)).sessions == 1
+
+
+async def test_bytes_that_wait_to_be_cleared_are_told_of_again() -> None:
+    async with tenuto.open("memory://") as app:
+        await filled(app)
+        told = [(await app.privacy.erase(scope, by="operator")).compacted for scope in (ANN, BOB, BOB)]
+        assert told == ["done", "later", "later"]

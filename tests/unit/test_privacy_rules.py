@@ -342,3 +342,16 @@ def test_a_private_key_block_ends_at_its_own_end() -> None:
 
     assert redact(f"{first} and {second}") == "[REDACTED_PRIVATE_KEY] and [REDACTED_PRIVATE_KEY]"
     assert redact("-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA\n(the end)").endswith("\n(the end)")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("身份证11010519491231002X:6", "身份证[REDACTED_CN_ID]:6"),
+        ("身份证11010519491231002X:13800138000", "身份证[REDACTED_CN_ID]:[REDACTED_PHONE]"),
+        ("https://user:pass@host.com/path", "https://user:pass@host.com/path"),
+        ("bob:ann@host.com", "bob:[REDACTED_EMAIL]"),
+    ],
+)
+def test_what_stands_beside_a_colon_is_told_apart(text: str, left: str) -> None:
+    assert redact(text) == left

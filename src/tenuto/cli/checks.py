@@ -20,7 +20,7 @@ from tenuto.access import ApiKeys
 from tenuto.app import Tenuto
 from tenuto.cli.effective import without_password
 from tenuto.cli.screen import counted, moment
-from tenuto.errors import InvalidSetting, SessionNotFound, StoreFull, StoreReadOnly, TenutoError, Unavailable
+from tenuto.errors import InvalidSetting, Sealed, SessionNotFound, StoreFull, StoreReadOnly, TenutoError, Unavailable
 from tenuto.model import Batch, Draft, Keeping, NewSession, Page, Role, Scope, SessionQuery, text_part
 from tenuto.model.assurance import Assurance
 from tenuto.model.scope import SYSTEM
@@ -170,6 +170,8 @@ def _what_to_do(settings: Settings, error: TenutoError) -> str:
             return (
                 "let this user write the file and its folder" if on_file else "point TENUTO_STORE at a writable primary"
             )
+        case Sealed() | InvalidSetting(setting="privacy_key" | "privacy_key_file"):
+            return "set TENUTO_PRIVACY_KEY_FILE (or TENUTO_PRIVACY_KEY) to the key this store was sealed with"
         case InvalidSetting() if on_file:
             return "make the folder, or point TENUTO_STORE or --store at another file"
         case InvalidSetting():

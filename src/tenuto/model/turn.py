@@ -145,6 +145,8 @@ class Batch(Value, frozen=True, kw_only=True):
         checked_drafts(self.messages)
         if self.once is not None and self.producer is not None:
             raise Invalid("a batch is guarded by a key or by a producer's number, not by both")
+        # A sum that no count holds is refused here: a store would find out when it has half written.
+        _ = self.spent
 
     @property
     def spent(self) -> Usage:

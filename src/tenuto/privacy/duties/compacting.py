@@ -58,11 +58,15 @@ class Compactor:
 
     async def catch_up(self) -> None:
         """Do what was put off; for the rounds of upkeep."""
-        entry = await self._store.read_state(SYSTEM, _NAMESPACE, _KEY)
-        if entry is None or entry.value is not True or self._running.locked() or self._lately():
+        if self._running.locked() or self._lately() or not await self.due():
             return
         async with self._running:
             await self._compacted()
+
+    async def due(self) -> bool:
+        """Whether deleted bytes wait to be cleared."""
+        entry = await self._store.read_state(SYSTEM, _NAMESPACE, _KEY)
+        return entry is not None and entry.value is True
 
     def _lately(self) -> bool:
         # A clock that was set back must not put it off for longer.

@@ -74,6 +74,8 @@ class Eraser:
         """
         if scope.user is None or scope.chat is not None:
             raise Invalid("erasing takes a user, and no chat")
+        # First what may fail: nothing is removed that no receipt could be given for.
+        await self._signer.ready()
         counts: Counter[str] = Counter()
         receipt = Receipt(
             id=secrets.token_hex(16),
@@ -105,7 +107,10 @@ class Eraser:
         if patient:
             return await self._compactor.now()
         went = any(many for what, many in counts.items() if what != _UNOPENED)
-        return await self._compactor.soon() if went else (Cleared.NOTHING, "")
+        if went:
+            return await self._compactor.soon()
+        # An earlier erasure's bytes may still wait for their turn.
+        return Cleared.LATER if await self._compactor.due() else Cleared.NOTHING, ""
 
     async def _words_elsewhere(self, scope: Scope) -> AsyncIterator[tuple[str, int]]:
         """Take the user's words out of talks that belong to nobody, or to a chat; those that do not open are told."""

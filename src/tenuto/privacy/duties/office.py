@@ -75,6 +75,8 @@ class PrivacyOffice:
         if fix and report is not None:
             about = {"sessions": report.sessions, "mended": report.mended}
             await self.audit.note(scope, Act.MENDED, by=by, about=about)
+            if report.mended:
+                await self.compactor.soon()
 
     async def scan_all(self, *, fix: bool = False, by: str = "") -> AsyncIterator[Survey]:
         """Look through everything stored, one tenant's site after the other, each by its own tenant's policy.

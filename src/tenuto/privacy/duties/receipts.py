@@ -57,6 +57,14 @@ class Signer:
     def __init__(self, state: StateStore) -> None:
         self._state = state
 
+    async def ready(self) -> None:
+        """Have a key to sign with.
+
+        Raises:
+            Unavailable: there is none to be had at present.
+        """
+        await self._key()
+
     async def signed(self, receipt: Receipt) -> Receipt:
         """The receipt with its signature, and the key to check it with."""
         key = await self._key()

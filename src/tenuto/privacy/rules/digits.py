@@ -122,7 +122,8 @@ class Run:
         if after == "-":
             return not further.isalnum()
         if after == ":":
-            return not further.isdigit() or end - self.starts[bisect_left(self.ends, end)] > 2
+            # The run that ends here began before; an id's last character may be an X, which is no digit of it.
+            return not further.isdigit() or end - self.starts[bisect_left(self.starts, end) - 1] > 2
         return not (after and after in "./" and further.isdigit()) or _TWIN_AFTER.match(text, end) is not None
 
 

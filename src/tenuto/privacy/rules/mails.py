@@ -18,6 +18,8 @@ _DOMAIN: Final = re.compile(
 )
 # z***3@example.com shows no address; **ann@example.com** shows one in bold.
 _MASK: Final = re.compile(r"[A-Za-z0-9][*•●]+\Z")
+# What stands before the @ of an address on the web is a user, and a password behind a colon.
+_USER: Final = re.compile(r"://(?:[^\s/@:]{1,64}:)?\Z")
 # What follows the @ in file names, decorators and packages.
 _NOT_DOMAINS: Final = frozenset(
     words(
@@ -52,7 +54,7 @@ def _local_start(text: str, at: int) -> int | None:
         start += 1
     if _MASK.search(text, max(0, start - 16), start):
         return None
-    if start == at or text[at - 1] == "." or text[max(0, start - 3) : start] == "://":
+    if start == at or text[at - 1] == "." or _USER.search(text, max(0, start - 68), start):
         return None
     return start
 

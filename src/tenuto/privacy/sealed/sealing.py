@@ -197,6 +197,16 @@ class TenantCiphers:
             raise _missing(keys, keys.current)
         return TenantCipher(scope, keys, self._hot)
 
+    async def check(self, scope: Scope) -> None:
+        """Look whether the tenant's data keys open, where it has any.
+
+        Raises:
+            Sealed: they do not.
+        """
+        keys = await self._at_hand(scope)
+        if keys.current and keys.current in keys.missing:
+            raise _missing(keys, keys.current)
+
     async def to_open(self, scope: Scope, *, anew: bool = False) -> TenantCipher:
         keys = await (self._read(scope) if anew else self._at_hand(scope))
         return TenantCipher(scope, keys, self._hot, fresh=anew)
