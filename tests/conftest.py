@@ -7,6 +7,7 @@ A shared server is for reading and writing. A test that kills or freezes one sta
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -26,6 +27,10 @@ from tests.servers import (
     start_redis,
     start_sentinel,
 )
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Whoever starts the suite in the background has Ctrl-C ignored, and so would every program under test.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 IN_CI = bool(os.environ.get("CI"))
 
