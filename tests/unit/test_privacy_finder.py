@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenuto.errors import InvalidSetting
-from tenuto.model.privacy import Found, OwnPattern, PrivacyPolicy
+from tenuto.model.privacy import Found, OwnPattern, PrivacyPolicy, marked
 from tenuto.privacy import MARK, RedactionStream, detect, redact
-from tenuto.privacy.finding.finder import Finder, marked
+from tenuto.privacy.finding.finder import Finder
 from tenuto.privacy.finding.merging import merged
 from tenuto.privacy.finding.own_patterns import LONGEST_MATCH
 from tenuto.privacy.rules.pieces import LIMIT

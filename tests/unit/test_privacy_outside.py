@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.errors import InvalidSetting, Unavailable
-from tenuto.model.privacy import Found, OwnPattern, PrivacyPolicy
+from tenuto.model.privacy import Found, OwnPattern, PrivacyPolicy, marked
 from tenuto.model.scope import Scope
 from tenuto.ports import Detector
-from tenuto.privacy.finding.finder import Finder, marked
+from tenuto.privacy.finding.finder import Finder
 from tenuto.privacy.finding.outside import Outside, OutsidePolicy, language_of
 from tenuto.privacy.finding.presidio import PresidioService
 

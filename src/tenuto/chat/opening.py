@@ -40,6 +40,7 @@ from tenuto.model import (
 )
 from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, SessionPolicy
 from tenuto.model.prompt import Language, Materials
+from tenuto.model.session import PROFILE
 from tenuto.model.talk import Persona, Summary, ToolTurn, TurnEnded
 from tenuto.model.trace import trace_id
 from tenuto.model.values import JsonObject
@@ -51,7 +52,6 @@ from tenuto.sessions.waiting import uncut
 # Brought along with the turn: what a compressed session shows, and some more. Older talk is fetched where it is needed.
 _WINDOW: Final = 40
 _MOST: Final = 500
-_PROFILE: Final = "profile"
 _LANGUAGES: Final = {language.value: language for language in Language}
 _log = logging.getLogger(__name__)
 
@@ -254,7 +254,7 @@ class Opener:
         return turn
 
     def _new(self, scope: Scope, request: ChatRequest, assistant: Assistant) -> NewSession:
-        context: JsonObject = {_PROFILE: request.profile} if request.profile else {}
+        context: JsonObject = {PROFILE: request.profile} if request.profile else {}
         metadata = {"assistant": assistant.name, **({"persona": scope.persona} if scope.persona is not None else {})}
         new = NewSession(metadata=metadata, context=context)
         said = self._screen.for_title(scope, request.text)
@@ -437,7 +437,7 @@ def _compressing(assistant: Assistant) -> Preset:
 
 
 def _profile(session: Session) -> JsonObject:
-    known = session.context.get(_PROFILE)
+    known = session.context.get(PROFILE)
     return known if isinstance(known, dict) else {}
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
 from tenuto.errors import InvalidSetting
@@ -43,6 +45,9 @@ class Mode(StrEnum):
 
 # A pseudonym needs a session whose vault holds the value; these texts have none, or outlive it.
 _NO_PSEUDONYM: Final = frozenset({Sink.LOG, Sink.MEMORY, Sink.EXPORT, Sink.ANSWER})
+
+
+_NO_MARKS: Final[Mapping[tuple[str, str], str]] = MappingProxyType({})
 
 
 class OwnPattern(Value, frozen=True, kw_only=True):
@@ -115,3 +120,17 @@ class Found(Value, frozen=True, kw_only=True):
     def mark(self) -> str:
         """What takes its place where it is redacted: `[REDACTED_EMAIL]`."""
         return f"[REDACTED_{self.name}]"
+
+
+def marked(text: str, found: Iterable[Found], at: int = 0, marks: Mapping[tuple[str, str], str] = _NO_MARKS) -> str:
+    """`text` from `at` on with marks in place of finds that are in order and apart.
+
+    `marks` has the pseudonyms, by name and value; whatever has none is redacted.
+    """
+    parts: list[str] = []
+    for find in found:
+        value = text[find.start : find.end]
+        parts += (text[at : find.start], marks.get((find.name, value), find.mark) if marks else find.mark)
+        at = find.end
+    parts.append(text[at:])
+    return "".join(parts)

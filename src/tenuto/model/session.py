@@ -15,6 +15,8 @@ from tenuto.model.values import Json, JsonObject, Value, checked_id, checked_jso
 
 NANOS_PER_USD = 10**9
 MAX_TITLE_CHARACTERS = 512
+# The key of a session's context under which stands what its user told of themselves.
+PROFILE = "profile"
 MAX_RETENTION = timedelta(days=36_500)
 MAX_CAP = 10**9
 

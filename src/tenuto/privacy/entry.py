@@ -10,10 +10,10 @@ from tenuto.model import Changes, Draft, NewSession, Scope, Session
 from tenuto.model.message import is_summary
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.session import MAX_TITLE_CHARACTERS
-from tenuto.privacy.pages import screened_draft, screened_values
+from tenuto.privacy.pages import draft_slots, screened_draft, screened_values
 from tenuto.privacy.screening import Screen
 from tenuto.privacy.sealed.vault import escaped
-from tenuto.privacy.sheet import Slot, part_slots, refilled_parts, slots
+from tenuto.privacy.sheet import Slot, part_slots, refilled_parts
 
 _Head = TypeVar("_Head", NewSession, Changes)
 
@@ -33,7 +33,7 @@ class Entry:
         if self._screen.mode(Sink.MESSAGE, scope) is Mode.BLOCK:
             for draft in words:
                 if not is_summary(draft):
-                    await self._screen.refuse(scope, [*part_slots(draft.parts), *slots([draft.metadata, draft.extra])])
+                    await self._screen.refuse(scope, draft_slots(draft))
         return self.unmarked(scope, words)
 
     def unmarked(self, scope: Scope, words: tuple[Draft, ...]) -> tuple[Draft, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -13,24 +13,44 @@ from tenuto.model.privacy import Mode, Sink
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, JsonObject
 from tenuto.privacy.screening import Screen
-from tenuto.privacy.sheet import part_slots, refilled, refilled_parts, slots
+from tenuto.privacy.sheet import Slot, part_slots, refilled, refilled_parts, slots
 
 # The note in a message's metadata: how many values of each name are marks now.
 REDACTED: Final = "redacted"
 _Words = TypeVar("_Words", bound=Draft)
 
 
+def draft_slots(draft: Draft) -> list[Slot]:
+    """Every text of a message that may hold private data."""
+    return [*part_slots(draft.parts), *slots([draft.metadata, draft.extra])]
+
+
+def refilled_draft(draft: _Words, texts: Iterable[str]) -> _Words:
+    """The message with other texts, taken in the order of `draft_slots`."""
+    filled = iter(texts)
+    parts = refilled_parts(draft.parts, filled)
+    metadata, extra = refilled([draft.metadata, draft.extra], filled)
+    return replace(draft, parts=parts, metadata=metadata, extra=extra)
+
+
+def trace_values(trace: Trace) -> list[Json]:
+    """What of a trace may hold private data: question, answer, the tools' arguments and outputs, data."""
+    return [trace.request, trace.answer, [[run.arguments, run.output] for run in trace.tools], trace.data]
+
+
+def head_texts(session: Session) -> list[str]:
+    """Every text of a session's head."""
+    return [slot.text for slot in slots([session.title, session.context, session.attributes, session.metadata])]
+
+
 async def screened_draft(screen: Screen, sink: Sink, scope: Scope, session: Session | None, draft: _Words) -> _Words:
     """A message as the sink may have it; the very same where nothing was found."""
-    rest: list[Json] = [draft.metadata, draft.extra]
-    found = [*part_slots(draft.parts), *slots(rest)]
+    found = draft_slots(draft)
     sheet = await screen.texts(sink, scope, session, found)
     if not sheet.changes(found):
         return draft
-    texts = iter(sheet.texts)
-    parts = refilled_parts(draft.parts, texts)
-    metadata, extra = refilled(rest, texts)
-    return replace(draft, parts=parts, metadata=_noted(metadata, sheet.taken), extra=extra)
+    changed = refilled_draft(draft, sheet.texts)
+    return replace(changed, metadata=_noted(changed.metadata, sheet.taken))
 
 
 async def screened_values(
@@ -45,9 +65,7 @@ async def screened_trace(screen: Screen, scope: Scope, session: Session, trace: 
     """A trace as it may be stored."""
     if screen.mode(Sink.TRACE, scope) is Mode.KEEP:
         return trace
-    runs = [[run.arguments, run.output] for run in trace.tools]
-    before: list[Json] = [trace.request, trace.answer, runs, trace.data]
-    after, taken = await _screened(screen, Sink.TRACE, scope, session, before)
+    after, taken = await _screened(screen, Sink.TRACE, scope, session, trace_values(trace))
     if not taken:
         return trace
     request, answer, changed, data = after

@@ -42,9 +42,8 @@ from tenuto.model.turn import TurnState
 from tenuto.model.values import Json
 from tenuto.ports import Store
 from tenuto.privacy.entry import Entry
-from tenuto.privacy.pages import screened_trace
+from tenuto.privacy.pages import head_texts, screened_trace
 from tenuto.privacy.screening import Screen
-from tenuto.privacy.sheet import slots
 
 _Head = TypeVar("_Head", NewSession, Changes)
 
@@ -161,9 +160,8 @@ class Screened:
         session = await self._store.reset(scope, session_id)
         if self._screen.vault is not None and self._screen.vaulted(scope):
             # What the head still shows keeps its meaning.
-            head = (session.title, session.context, session.attributes, session.metadata)
-            texts = [slot.text for slot in slots(head)]
-            await self._screen.vault.retain(session, texts, await self._screen.vault.marks(session))
+            marks = await self._screen.vault.marks(session)
+            await self._screen.vault.retain(session, head_texts(session), marks)
         return session
 
     async def delete(self, scope: Scope, session_id: str) -> None:

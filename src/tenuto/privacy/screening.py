@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import PrivateData
 from tenuto.model import Scope, Session
-from tenuto.model.privacy import Found, Mode, PrivacyPolicy, Sink
+from tenuto.model.privacy import Found, Mode, PrivacyPolicy, Sink, marked
 from tenuto.model.values import Json
 from tenuto.privacy.sealed.vault import Vault, escaped, restored
 from tenuto.privacy.sheet import Slot, refilled
@@ -217,7 +217,7 @@ class Screen:
         if mode is Mode.BLOCK:
             return Sheet([WITHHELD if finds else slot.text for slot, finds in zip(slots, found, strict=True)], taken)
         marks = await self._marks(scope, session, slots, found) if mode is Mode.PSEUDONYM else {}
-        texts = [_marked(slot.text, finds, marks) for slot, finds in zip(slots, found, strict=True)]
+        texts = [marked(slot.text, finds, marks=marks) for slot, finds in zip(slots, found, strict=True)]
         return Sheet(texts, taken)
 
     async def _found(self, scope: Scope, slots: Sequence[Slot]) -> list[Sequence[Found]]:
@@ -257,13 +257,3 @@ def _seen(finder: Finder, slot: Slot) -> Sequence[Found]:
     start = len(slot.name) + 2
     found = finder.find(f"{slot.name}: {slot.text}")
     return [replace(one, start=max(0, one.start - start), end=one.end - start) for one in found if one.end > start]
-
-
-def _marked(text: str, found: Iterable[Found], marks: Mapping[tuple[str, str], str]) -> str:
-    parts: list[str] = []
-    start = 0
-    for one in found:
-        parts += (text[start : one.start], marks.get((one.name, text[one.start : one.end]), one.mark))
-        start = one.end
-    parts.append(text[start:])
-    return "".join(parts)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import Invalid, MasterKeyMissing, Sealed
 from tenuto.model import Erased, Scope
+from tenuto.model.scope import space_of
 from tenuto.ports import Clock, Store
 from tenuto.privacy.duties.audit import Act, Audit
 from tenuto.privacy.duties.compacting import Cleared, Compactor
@@ -114,7 +115,7 @@ class Eraser:
 
     async def _words_elsewhere(self, scope: Scope) -> AsyncIterator[tuple[str, int]]:
         """Take the user's words out of talks that belong to nobody, or to a chat; those that do not open are told."""
-        everybody = Scope(tenant=scope.tenant, site=scope.site)
+        everybody = space_of(scope)
         async for session in every_session(self._store, everybody):
             if session.scope.owner[:1] != ("user",):
                 try:

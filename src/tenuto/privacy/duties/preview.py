@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tenuto.model.privacy import Found, Mode
-from tenuto.privacy.finding.finder import Finder, marked
+from tenuto.model.privacy import Found, Mode, marked
+from tenuto.privacy.finding.finder import Finder
 from tenuto.privacy.screening import WITHHELD
 from tenuto.privacy.sealed.likeness import likeness
 

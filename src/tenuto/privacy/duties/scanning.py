@@ -22,9 +22,9 @@ from tenuto.model.trace import Trace
 from tenuto.model.values import Json, JsonObject
 from tenuto.ports import Store
 from tenuto.privacy.duties.walking import every_session
-from tenuto.privacy.pages import screened_draft, screened_trace, screened_values
+from tenuto.privacy.pages import draft_slots, screened_draft, screened_trace, screened_values, trace_values
 from tenuto.privacy.screening import Screen
-from tenuto.privacy.sheet import Slot, part_slots, slots
+from tenuto.privacy.sheet import Slot, slots
 
 _log = logging.getLogger(__name__)
 _MESSAGES: Final = 200
@@ -160,8 +160,7 @@ class Scanner:
         """Count what is in a message; the message as the policy wants it, where that is another."""
         past = Sink.PAST if message.seq <= covered else Sink.MESSAGE
         sink = Sink.SUMMARY if is_summary(message) else past
-        found = [*part_slots(message.parts), *slots([message.metadata, message.extra])]
-        report.add(sink, await self._screen.names(scope, found))
+        report.add(sink, await self._screen.names(scope, draft_slots(message)))
         if not fix:
             return None
         mended = await screened_draft(self._screen, sink, scope, session, message)
@@ -173,8 +172,7 @@ class Scanner:
             traces = await self._store.traces(scope, session.id, _TRACES, before)
             changed: list[Trace] = []
             for trace in traces:
-                texts: Json = [trace.request, trace.answer, trace.data, [[r.arguments, r.output] for r in trace.tools]]
-                await self._look(report, Sink.TRACE, scope, texts)
+                await self._look(report, Sink.TRACE, scope, trace_values(trace))
                 mended = await screened_trace(self._screen, scope, session, trace) if fix else trace
                 if mended is not trace:
                     changed.append(mended)

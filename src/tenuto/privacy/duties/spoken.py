@@ -6,8 +6,7 @@ private data; a vault keeps the values whose marks still stand somewhere.
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,16 +14,17 @@ from msgspec.structs import replace
 from tenuto.errors import SessionNotFound
 from tenuto.model import Changes, Message, Page, Rewriting, Role, Scope, Session, text_part
 from tenuto.model.message import is_summary
+from tenuto.model.session import PROFILE
 from tenuto.model.trace import Trace
 from tenuto.ports import Store
+from tenuto.privacy.pages import draft_slots, head_texts, refilled_draft, trace_values
 from tenuto.privacy.screening import Screen
-from tenuto.privacy.sheet import part_slots, refilled, refilled_parts, slots
+from tenuto.privacy.sealed.vault import PSEUDONYM
+from tenuto.privacy.sheet import slots
 
 ERASED: Final = "[ERASED]"
 _MESSAGES: Final = 500
 _TRACES: Final = 100
-_PROFILE: Final = "profile"
-_MARK: Final = re.compile(r"\[([A-Z][A-Z0-9_]{0,40})_[0-9]{1,4}\]")
 
 
 class Spoken:
@@ -60,7 +60,7 @@ class Spoken:
             return 0
         left += await self._traces(scope, session, turns, clean)
         if vault is not None:
-            await vault.retain(session, [*left, *_head_texts(session)], marks)
+            await vault.retain(session, [*left, *head_texts(session)], marks)
         async for page in self._pages(scope, session):
             changed = [(message, _without(message, user, turns, clean)) for message in page]
             messages = tuple(after for before, after in changed if after is not before)
@@ -85,9 +85,9 @@ class Spoken:
 
     async def _forget_profile(self, scope: Scope, session: Session, user: str) -> Session:
         """What the one who opened the talk told of themselves goes with them."""
-        if session.scope.user != user or _PROFILE not in session.context:
+        if session.scope.user != user or PROFILE not in session.context:
             return session
-        return await self._store.patch(scope, session.id, Changes(context={_PROFILE: None}))
+        return await self._store.patch(scope, session.id, Changes(context={PROFILE: None}))
 
     async def _traces(self, scope: Scope, session: Session, turns: set[int], clean: Callable[[str], str]) -> list[str]:
         """Take the user's turns out of the traces; tells what is left in them."""
@@ -116,7 +116,7 @@ class Spoken:
     def _cleaning(self, scope: Scope) -> Callable[[str], str]:
         """What takes private data out of a text, and marks that somebody could still open."""
         finder = self._screen.policies.finder(scope)
-        return lambda text: finder.redact(_MARK.sub(r"[REDACTED_\1]", text))
+        return lambda text: finder.redact(PSEUDONYM.sub(r"[REDACTED_\1]", text))
 
 
 def _without(message: Message, user: str, turns: set[int], clean: Callable[[str], str]) -> Message:
@@ -125,29 +125,18 @@ def _without(message: Message, user: str, turns: set[int], clean: Callable[[str]
         return replace(message, parts=(text_part(ERASED),), speaker=None, tokens=0, metadata={}, extra={})
     if message.turn not in turns or message.role is Role.USER or is_summary(message):
         return message
-    rest = [message.metadata, message.extra]
-    before = [slot.text for slot in (*part_slots(message.parts), *slots(rest))]
+    before = _texts(message)
     after = [clean(text) for text in before]
-    if after == before:
-        return message
-    texts = iter(after)
-    parts = refilled_parts(message.parts, texts)
-    metadata, extra = refilled(rest, texts)
-    return replace(message, parts=parts, metadata=metadata, extra=extra)
+    return message if after == before else refilled_draft(message, after)
 
 
 def _forgotten(trace: Trace, clean: Callable[[str], str]) -> Trace:
     return replace(trace, request=ERASED, answer=clean(trace.answer), tools=(), data={}, speaker=None)
 
 
-def _texts(message: Message) -> Iterator[str]:
-    return (slot.text for slot in (*part_slots(message.parts), *slots([message.metadata, message.extra])))
+def _texts(message: Message) -> list[str]:
+    return [slot.text for slot in draft_slots(message)]
 
 
 def _trace_texts(trace: Trace) -> list[str]:
-    runs = [[run.arguments, run.output] for run in trace.tools]
-    return [slot.text for slot in slots([trace.request, trace.answer, runs, trace.data])]
-
-
-def _head_texts(session: Session) -> list[str]:
-    return [slot.text for slot in slots([session.title, session.context, session.attributes, session.metadata])]
+    return [slot.text for slot in slots(trace_values(trace))]

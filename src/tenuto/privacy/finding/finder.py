@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
 from tenuto.errors import InvalidSetting
-from tenuto.model.privacy import Found, PrivacyPolicy
+from tenuto.model.privacy import Found, PrivacyPolicy, marked
 from tenuto.privacy.finding.allowing import Allowed
 from tenuto.privacy.finding.merging import merged
 from tenuto.privacy.finding.own_patterns import BUILT_IN, OwnPatterns
@@ -24,16 +24,6 @@ _TYPES: Final = frozenset(map(str, Type))
 _MARKED_BY_RULE: Final = frozenset(
     str(rule) for rule in Rule if Span(0, 0, Type.EMAIL, rule).mark.endswith(f"_{rule}]")
 )
-
-
-def marked(text: str, found: Iterable[Found], at: int = 0) -> str:
-    """`text` from `at` on with marks in place of finds that are in order and apart."""
-    parts: list[str] = []
-    for find in found:
-        parts += (text[at : find.start], find.mark)
-        at = find.end
-    parts.append(text[at:])
-    return "".join(parts)
 
 
 class Finder:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import Sealed, SessionNotFound, VersionConflict
 from tenuto.model import Scope, Session, StateEntry
+from tenuto.model.scope import space_of
 from tenuto.model.values import Value
 from tenuto.ports import Cipher, Ciphers, Place, StateStore
 from tenuto.privacy.sealed.likeness import likeness
@@ -25,8 +26,8 @@ VAULT: Final = "privacy.vault"
 # Marks of one session. Further values are redacted: a record is read and written whole.
 _MOST: Final = 2000
 _PAGE: Final = 100
-_TYPED: Final = re.compile(r"\[([A-Z][A-Z0-9_]{0,40}_[0-9]{1,4})\]")
-_MARK: Final = re.compile(r"\[[A-Z][A-Z0-9_]{0,40}_[0-9]{1,4}\]")
+# A pseudonym in a text: its name, and its number.
+PSEUDONYM: Final = re.compile(r"\[([A-Z][A-Z0-9_]{0,40})_([0-9]{1,4})\]")
 LONGEST_MARK: Final = 52
 _log = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ class Vault:
 
         Where the session is gone meanwhile, or its vault is full, there are none, and values are redacted.
         """
-        scope, place = _site(session.scope), _place(session)
+        scope, place = space_of(session.scope), _place(session)
         cipher = await self._ciphers.to_seal(scope)
         digests = {one: _digest(cipher, *one, place) for one in values}
         while True:
@@ -82,7 +83,7 @@ class Vault:
 
     async def values(self, session: Session) -> dict[str, str]:
         """Every mark of a session with its value."""
-        scope = _site(session.scope)
+        scope = space_of(session.scope)
         record = _record(await self._store.read_state(scope, VAULT, session.id), session)
         if record is None:
             return {}
@@ -97,7 +98,7 @@ class Vault:
         values = await self.values(session)
         if not values:
             return
-        scope, place = _site(fork.scope), _place(fork)
+        scope, place = space_of(fork.scope), _place(fork)
         cipher = await self._ciphers.to_seal(scope)
         held, numbers = dict[str, _Held](), dict[str, int]()
         for mark, value in values.items():
@@ -109,35 +110,35 @@ class Vault:
 
     async def marks(self, session: Session) -> frozenset[str]:
         """The marks that mean something in a session."""
-        record = _record(await self._store.read_state(_site(session.scope), VAULT, session.id), session)
+        record = _record(await self._store.read_state(space_of(session.scope), VAULT, session.id), session)
         return frozenset(f"[{mark}]" for mark in record.held) if record is not None else frozenset()
 
     async def retain(self, session: Session, texts: Iterable[str], among: frozenset[str]) -> None:
         """Of these marks, keep the values of those that stand in the texts. Numbers are never given twice."""
-        used = {mark for text in texts for mark in _MARK.findall(text)}
+        used = {mark[0] for text in texts for mark in PSEUDONYM.finditer(text)}
         lost = {mark[1:-1] for mark in among - used}
         while lost:
-            entry = await self._store.read_state(_site(session.scope), VAULT, session.id)
+            entry = await self._store.read_state(space_of(session.scope), VAULT, session.id)
             record = _record(entry, session)
             if record is None:
                 return
             held = {mark: one for mark, one in record.held.items() if mark not in lost}
-            if await self._written(_site(session.scope), session.id, replace(record, held=held), entry):
+            if await self._written(space_of(session.scope), session.id, replace(record, held=held), entry):
                 return
 
     async def forget(self, scope: Scope, session_id: str) -> bool:
         """Remove a session's values; tells whether there were any."""
-        return await self._store.delete_state(_site(scope), VAULT, session_id)
+        return await self._store.delete_state(space_of(scope), VAULT, session_id)
 
     async def forget_gone(self, session: Session) -> None:
         """Remove the values of a session that was not there any more when its words were to be stored."""
-        record = _record(await self._store.read_state(_site(session.scope), VAULT, session.id), session)
+        record = _record(await self._store.read_state(space_of(session.scope), VAULT, session.id), session)
         if record is not None and not await self._lives(session):
             await self.forget(session.scope, session.id)
 
     async def forget_orphans(self, scope: Scope) -> int:
         """Remove a site's values whose session has gone, as after a crash in between; tells of how many sessions."""
-        scope, total, after = _site(scope), 0, ""
+        scope, total, after = space_of(scope), 0, ""
         while True:
             entries = await self._store.list_state(scope, VAULT, after, _PAGE)
             for entry in entries:
@@ -213,19 +214,14 @@ def _place(session: Session) -> Place:
     return ("vault", session.id, session.incarnation)
 
 
-def _site(scope: Scope) -> Scope:
-    """Vaults stand with the tenant's site: whoever reaches a session reaches it by the session's id."""
-    return Scope(tenant=scope.tenant, site=scope.site)
-
-
 def escaped(text: str) -> str:
     """A text whose marks, if it has any, were typed by somebody: brackets that look alike and mean nothing."""
-    return _TYPED.sub("\N{FULLWIDTH LEFT SQUARE BRACKET}\\1\N{FULLWIDTH RIGHT SQUARE BRACKET}", text)
+    return PSEUDONYM.sub("\N{FULLWIDTH LEFT SQUARE BRACKET}\\1_\\2\N{FULLWIDTH RIGHT SQUARE BRACKET}", text)
 
 
 def restored(text: str, values: Mapping[str, str]) -> str:
     """A text with the values in the place of their marks; a mark that nobody gave out stays as it is."""
-    return _MARK.sub(lambda mark: values.get(mark[0], mark[0]), text) if values and "[" in text else text
+    return PSEUDONYM.sub(lambda mark: values.get(mark[0], mark[0]), text) if values and "[" in text else text
 
 
 class RestoringStream:

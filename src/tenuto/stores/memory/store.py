@@ -5,18 +5,12 @@ Each method runs without waiting in between, so it is atomic under asyncio.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from tenuto.errors import (
-    KeyReused,
-    SequenceGap,
     SessionBusy,
     SessionExists,
     SessionExpired,
@@ -31,19 +25,15 @@ from tenuto.model import (
     Changes,
     Closing,
     Compaction,
-    Draft,
     Erased,
     Forking,
     ForkPoint,
     Gone,
-    Message,
     MessagePage,
     NewSession,
-    Once,
     Opening,
     OpenTurn,
     Page,
-    Producer,
     Rewriting,
     Scope,
     Session,
@@ -54,47 +44,33 @@ from tenuto.model import (
     TurnState,
 )
 from tenuto.model.scope import owner_key, person_of, session_key, space_key, space_of, state_key
-from tenuto.model.session import merged, without_nulls
-from tenuto.model.trace import TRACES_KEPT, Trace
-from tenuto.model.turn import KEYS_REMEMBERED, turn_offsets
+from tenuto.model.trace import Trace
 from tenuto.model.values import Json, checked_id, checked_json
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.codec import decode_cursor, encode_cursor, to_micros
-
-
-@dataclass(slots=True)
-class _Keyed:
-    """A write that came with an idempotency key: what it stored, and whether it is complete."""
-
-    fingerprint: str
-    turn_id: str
-    number: int
-    words: tuple[int, int]
-    reply: tuple[int, int] = (0, -1)
-    finished: bool = False
-
-
-@dataclass(slots=True)
-class _Record:
-    """A session with everything of it."""
-
-    session: Session
-    log: list[Message] = field(default_factory=list)
-    keyed: OrderedDict[str, _Keyed] = field(default_factory=OrderedDict)
-    marks: dict[str, int] = field(default_factory=dict)
-    lease: str | None = None
-    lease_until: datetime | None = None
-    lease_key: str | None = None
-    closed: str | None = None
-    traces: dict[int, Trace] = field(default_factory=dict)
-
-    def between(self, span: tuple[int, int]) -> tuple[Message, ...]:
-        first, last = span
-        return tuple(self.log[_index(self.log, first) : _index(self.log, last + 1)])
-
-
-def _index(log: list[Message], seq: int) -> int:
-    return bisect_left(log, seq, key=lambda message: message.seq)
+from tenuto.stores.memory.record import (
+    Record,
+    append_to,
+    apply_changes,
+    close_turn,
+    finished_turn,
+    index_of,
+    is_closed,
+    keep_trace,
+    known_key,
+    matches,
+    new_session,
+    opened_turn,
+    owner_of,
+    remember_key,
+    retell,
+    reword,
+    spend,
+    take_lease,
+    trim,
+    was_seen,
+    window_of,
+)
 
 
 class MemoryStore:
@@ -102,7 +78,7 @@ class MemoryStore:
 
     def __init__(self, *, clock: Clock = utc_now) -> None:
         self._clock = clock
-        self._records: dict[bytes, _Record] = {}
+        self._records: dict[bytes, Record] = {}
         self._state: dict[bytes, dict[str, StateEntry]] = {}
         self._drawers: dict[bytes, set[bytes]] = {}
 
@@ -112,12 +88,12 @@ class MemoryStore:
         now = self._clock()
         record, created, expired = self._find_or_create(scope, opening.session_id, opening.create, opening.turn_id, now)
         last_active = None if created else record.session.updated_at
-        keyed = _known(record, opening.once)
+        keyed = known_key(record, opening.once)
         if keyed is not None and keyed.finished:
-            return _finished(scope, record, keyed)
+            return finished_turn(scope, record, keyed)
         self._refuse_if_busy(record, now)
-        number, words = (keyed.number, record.between(keyed.words)) if keyed else _open(record, opening, now)
-        _take_lease(record, opening, now)
+        number, words = (keyed.number, record.between(keyed.words)) if keyed else opened_turn(record, opening)
+        take_lease(record, opening, now)
         self._changed(record, now, opening=opening)
         resumed = keyed is not None or (bool(opening.words) and not words)
         return OpenTurn(
@@ -127,7 +103,7 @@ class MemoryStore:
             session=record.session,
             state=TurnState.RESUMED if resumed else TurnState.OPENED,
             words=words,
-            window=_window(record, opening.window),
+            window=window_of(record, opening.window),
             lease=opening.lease,
             lease_until=record.lease_until,
             created=created,
@@ -139,18 +115,18 @@ class MemoryStore:
         now = self._clock()
         record = self._leased(turn)
         if record.lease != turn.id:
-            if _closed(record, turn):
+            if is_closed(record, turn):
                 return Appended(session=record.session, duplicate=True)
             raise TurnLost(turn.session.id, turn.id)
-        reply = _append(record, closing.reply, turn.number, closing.producer, now) if closing.reply else ()
+        reply = append_to(record, closing.reply, turn.number, closing.producer) if closing.reply else ()
         if not closing.abandoned:
-            _close(record, turn, reply)
+            close_turn(record, turn, reply)
         record.lease = record.lease_until = record.lease_key = None
-        _spend(record, closing.usage.tokens, closing.usage.cost_nanos)
+        spend(record, closing.usage.tokens, closing.usage.cost_nanos)
         if closing.changes is not None:
-            _apply(record, closing.changes)
+            apply_changes(record, closing.changes)
         if closing.trace is not None:
-            _trace(record, turn.number, closing.trace)
+            keep_trace(record, turn.number, closing.trace)
         self._changed(record, now)
         return Appended(session=record.session, messages=reply)
 
@@ -165,15 +141,15 @@ class MemoryStore:
     async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
         now = self._clock()
         record, created, expired = self._find_or_create(scope, session_id, batch.create, batch.id, now)
-        keyed = _known(record, batch.once)
+        keyed = known_key(record, batch.once)
         if keyed is not None:
             return Appended(session=record.session, messages=record.between(keyed.words), duplicate=True)
-        if batch.producer is not None and _seen(record, batch.producer):
+        if batch.producer is not None and was_seen(record, batch.producer):
             return Appended(session=record.session, duplicate=True)
         number = record.session.turns + 1
-        stored = _append(record, batch.messages, number, batch.producer, now, spread=True)
-        _remember(record, batch.once, batch.id, stored, finished=True)
-        _spend(record, batch.spent.tokens, batch.spent.cost_nanos)
+        stored = append_to(record, batch.messages, number, batch.producer, spread=True)
+        remember_key(record, batch.once, batch.id, stored, finished=True)
+        spend(record, batch.spent.tokens, batch.spent.cost_nanos)
         self._changed(record, now)
         return Appended(session=record.session, messages=stored, created=created, expired=expired)
 
@@ -186,10 +162,10 @@ class MemoryStore:
         record = self._read(scope, session_id)
         log = record.log
         if page.after is not None:
-            first = _index(log, page.after + 1)
+            first = index_of(log, page.after + 1)
             last = min(first + page.limit, len(log))
         else:
-            last = len(log) if page.before is None else _index(log, page.before)
+            last = len(log) if page.before is None else index_of(log, page.before)
             first = max(0, last - page.limit)
         return MessagePage(
             session=record.session,
@@ -203,7 +179,7 @@ class MemoryStore:
         if query.cursor is not None:
             behind = decode_cursor(query.cursor)
             places = [place for place in places if place < behind]
-        chosen = [place for place in places if _matches(self._records[place[1]].session, query)]
+        chosen = [place for place in places if matches(self._records[place[1]].session, query)]
         page = chosen[: query.limit]
         return SessionPage(
             sessions=tuple(self._records[key].session for _, key in page),
@@ -217,7 +193,7 @@ class MemoryStore:
         version = record.session.version
         if changes.if_version is not None and changes.if_version != version:
             raise VersionConflict(changes.if_version, version)
-        _apply(record, changes)
+        apply_changes(record, changes)
         self._changed(record, self._clock())
         return record.session
 
@@ -238,10 +214,10 @@ class MemoryStore:
         target = self._records.get(session_key(scope, forking.new_id))
         if target is not None and not target.session.expired(now):
             if not scope.reaches(target.session.scope):
-                raise SessionForeign(forking.new_id, _owner(target.session))
+                raise SessionForeign(forking.new_id, owner_of(target.session))
             raise SessionExists(forking.new_id)
         at = source.session.last_seq if forking.at is None else min(forking.at, source.session.last_seq)
-        log = source.log[: _index(source.log, at + 1)]
+        log = source.log[: index_of(source.log, at + 1)]
         session = replace(
             source.session,
             id=forking.new_id,
@@ -259,12 +235,12 @@ class MemoryStore:
             cost_nanos=0,
             forked_from=ForkPoint(session_id=session_id, seq=at),
         )
-        self._records[session_key(scope, forking.new_id)] = _Record(session=session, log=log)
+        self._records[session_key(scope, forking.new_id)] = Record(session=session, log=log)
         return session
 
     async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
         record = self._reach(scope, session_id)
-        cut = _index(record.log, after + 1)
+        cut = index_of(record.log, after + 1)
         first_gone = min((message.turn for message in record.log[cut:]), default=record.session.turns + 1)
         del record.log[cut:]
         record.traces = {number: trace for number, trace in record.traces.items() if number < first_gone}
@@ -280,8 +256,8 @@ class MemoryStore:
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
         record = self._reach(scope, session_id)
-        replaced = [_reword(record, message) for message in rewriting.messages]
-        replaced += [_retell(record, trace) for trace in rewriting.traces]
+        replaced = [reword(record, message) for message in rewriting.messages]
+        replaced += [retell(record, trace) for trace in rewriting.traces]
         if any(replaced):
             record.session = replace(record.session, version=record.session.version + 1)
         return record.session
@@ -404,17 +380,17 @@ class MemoryStore:
             if scope.reaches(record.session.scope) and not record.session.expired(now):
                 yield to_micros(record.session.updated_at), key
 
-    def _reach(self, scope: Scope, session_id: str) -> _Record:
+    def _reach(self, scope: Scope, session_id: str) -> Record:
         record = self._records.get(session_key(scope, session_id))
         if record is None:
             raise SessionNotFound(session_id)
         if record.session.expired(self._clock()):
             raise SessionExpired(session_id)
         if not scope.reaches(record.session.scope):
-            raise SessionForeign(session_id, _owner(record.session))
+            raise SessionForeign(session_id, owner_of(record.session))
         return record
 
-    def _read(self, scope: Scope, session_id: str) -> _Record:
+    def _read(self, scope: Scope, session_id: str) -> Record:
         record = self._reach(scope, session_id)
         deadline = record.session.read_deadline(self._clock())
         if deadline is not None:
@@ -423,7 +399,7 @@ class MemoryStore:
 
     def _find_or_create(
         self, scope: Scope, session_id: str, create: NewSession | None, token: str, now: datetime
-    ) -> tuple[_Record, bool, bool]:
+    ) -> tuple[Record, bool, bool]:
         expired = False
         try:
             return self._reach(scope, session_id), False, False
@@ -433,9 +409,9 @@ class MemoryStore:
             if create is None:
                 raise
             expired = isinstance(absent, SessionExpired)
-        return _Record(session=_new_session(scope, session_id, create, token, now)), True, expired
+        return Record(session=new_session(scope, session_id, create, token, now)), True, expired
 
-    def _leased(self, turn: OpenTurn) -> _Record:
+    def _leased(self, turn: OpenTurn) -> Record:
         try:
             record = self._reach(turn.scope, turn.session.id)
         except SessionNotFound:
@@ -444,16 +420,16 @@ class MemoryStore:
             raise TurnLost(turn.session.id, turn.id)
         return record
 
-    def _refuse_if_busy(self, record: _Record, now: datetime) -> None:
+    def _refuse_if_busy(self, record: Record, now: datetime) -> None:
         if record.lease is not None and record.lease_until is not None and record.lease_until > now:
             raise SessionBusy(record.session.id, record.lease_until - now)
 
-    def _changed(self, record: _Record, now: datetime, opening: Opening | None = None) -> None:
+    def _changed(self, record: Record, now: datetime, opening: Opening | None = None) -> None:
         """Every change ends here: caps, counters, version, deadline, and the place of a new record."""
         session = record.session
         keeping = session.keeping if opening is None or opening.keeping is None else opening.keeping
         now = max(now, session.updated_at)
-        _trim(record.log, keeping.max_messages, session.turns, keeping.max_turns)
+        trim(record.log, keeping.max_messages, session.turns, keeping.max_turns)
         record.session = replace(
             session,
             keeping=keeping,
@@ -463,181 +439,3 @@ class MemoryStore:
             expires_at=keeping.deadline(session.created_at, now),
         )
         self._records[session_key(session.scope, session.id)] = record
-
-
-def _owner(session: Session) -> str:
-    return ":".join(session.scope.owner)
-
-
-def _new_session(scope: Scope, session_id: str, new: NewSession, token: str, now: datetime) -> Session:
-    return Session(
-        id=session_id,
-        scope=scope,
-        incarnation=token,
-        created_at=now,
-        updated_at=now,
-        expires_at=new.keeping.deadline(now, now),
-        keeping=new.keeping,
-        version=0,
-        title=new.title,
-        context=without_nulls(new.context),
-        attributes=without_nulls(new.attributes),
-        metadata=without_nulls(new.metadata),
-    )
-
-
-def _known(record: _Record, once: Once | None) -> _Keyed | None:
-    keyed = record.keyed.get(once.key) if once is not None else None
-    if keyed is not None and once is not None and keyed.fingerprint != once.fingerprint:
-        raise KeyReused
-    return keyed
-
-
-def _finished(scope: Scope, record: _Record, keyed: _Keyed) -> OpenTurn:
-    return OpenTurn(
-        id=keyed.turn_id,
-        number=keyed.number,
-        scope=scope,
-        session=record.session,
-        state=TurnState.FINISHED,
-        words=record.between(keyed.words),
-        window=(),
-        reply=record.between(keyed.reply),
-        last_active_at=record.session.updated_at,
-    )
-
-
-def _seen(record: _Record, producer: Producer) -> bool:
-    """Whether the producer's number came before; a number out of order is refused."""
-    mark = record.marks.get(producer.id, 0)
-    if producer.seq > mark + 1:
-        raise SequenceGap(producer.id, mark + 1)
-    return producer.seq <= mark
-
-
-def _open(record: _Record, opening: Opening, now: datetime) -> tuple[int, tuple[Message, ...]]:
-    number = record.session.turns + 1
-    words = _append(record, opening.words, number, opening.producer, now)
-    record.session = replace(record.session, turns=number)
-    _remember(record, opening.once, opening.turn_id, words, finished=False)
-    return number, words
-
-
-def _append(
-    record: _Record,
-    drafts: tuple[Draft, ...],
-    number: int,
-    producer: Producer | None,
-    now: datetime,
-    spread: bool = False,
-) -> tuple[Message, ...]:
-    if producer is not None:
-        if _seen(record, producer):
-            return ()
-        record.marks[producer.id] = producer.seq
-    offsets = turn_offsets(drafts) if spread else [0] * len(drafts)
-    seq = record.session.last_seq
-    stored = tuple(
-        Message(seq=seq + place, turn=number + offset, **_fields(draft))
-        for place, (draft, offset) in enumerate(zip(drafts, offsets, strict=True), 1)
-    )
-    record.log.extend(stored)
-    turns = number + offsets[-1] if offsets else 0
-    record.session = replace(record.session, last_seq=seq + len(stored), turns=max(record.session.turns, turns))
-    return stored
-
-
-def _fields(draft: Draft) -> dict[str, Json]:
-    return {name: getattr(draft, name) for name in Draft.__struct_fields__}
-
-
-def _remember(record: _Record, once: Once | None, turn_id: str, words: tuple[Message, ...], *, finished: bool) -> None:
-    if once is None:
-        return
-    span = (words[0].seq, words[-1].seq) if words else (record.session.last_seq + 1, record.session.last_seq)
-    record.keyed[once.key] = _Keyed(once.fingerprint, turn_id, record.session.turns, words=span, finished=finished)
-    if len(record.keyed) > KEYS_REMEMBERED:
-        record.keyed.popitem(last=False)
-
-
-def _take_lease(record: _Record, opening: Opening, now: datetime) -> None:
-    record.lease = opening.turn_id
-    record.lease_until = now + opening.lease
-    record.lease_key = opening.once.key if opening.once is not None else None
-    if record.lease_key is not None:
-        record.keyed[record.lease_key].turn_id = opening.turn_id
-
-
-def _closed(record: _Record, turn: OpenTurn) -> bool:
-    return record.closed == turn.id or any(
-        keyed.finished and keyed.turn_id == turn.id for keyed in record.keyed.values()
-    )
-
-
-def _close(record: _Record, turn: OpenTurn, reply: tuple[Message, ...]) -> None:
-    record.closed = turn.id
-    keyed = record.keyed.get(record.lease_key) if record.lease_key is not None else None
-    if keyed is not None:
-        keyed.finished = True
-        keyed.reply = (reply[0].seq, reply[-1].seq) if reply else (0, -1)
-
-
-def _trace(record: _Record, number: int, trace: Trace) -> None:
-    record.traces[number] = trace
-    for old in [kept for kept in record.traces if kept <= number - TRACES_KEPT]:
-        del record.traces[old]
-
-
-def _reword(record: _Record, new: Message) -> bool:
-    """Put other words in a message's place; tells whether it is still there."""
-    at = _index(record.log, new.seq)
-    if at == len(record.log) or (record.log[at].seq, record.log[at].id) != (new.seq, new.id):
-        return False
-    record.log[at] = replace(new, turn=record.log[at].turn)
-    return True
-
-
-def _retell(record: _Record, new: Trace) -> bool:
-    old = record.traces.get(new.number)
-    if old is None or old.id != new.id:
-        return False
-    record.traces[new.number] = new
-    return True
-
-
-def _spend(record: _Record, tokens: int, cost_nanos: int) -> None:
-    session = record.session
-    record.session = replace(session, tokens=session.tokens + tokens, cost_nanos=session.cost_nanos + cost_nanos)
-
-
-def _apply(record: _Record, changes: Changes) -> None:
-    session = record.session
-    record.session = replace(
-        session,
-        title=session.title if changes.title is UNSET else changes.title,
-        status=session.status if changes.status is UNSET else changes.status,
-        window_start=session.window_start if changes.window_start is UNSET else changes.window_start,
-        context=merged(session.context, changes.context),
-        attributes=merged(session.attributes, changes.attributes),
-        metadata=merged(session.metadata, changes.metadata),
-    )
-
-
-def _window(record: _Record, size: int) -> tuple[Message, ...]:
-    first = max(_index(record.log, record.session.window_start), len(record.log) - size)
-    return tuple(record.log[first:]) if size else ()
-
-
-def _trim(log: list[Message], max_messages: int | None, turns: int, max_turns: int | None) -> None:
-    first = max(0, len(log) - max_messages) if max_messages is not None else 0
-    if max_turns is not None:
-        # A resumed turn's reply stands after later turns, so numbers may fall: what goes is a beginning of the log.
-        oldest = turns - max_turns
-        first = max(first, next((i for i, message in enumerate(log) if message.turn > oldest), len(log)))
-    del log[:first]
-
-
-def _matches(session: Session, query: SessionQuery) -> bool:
-    if query.status is not None and session.status is not query.status:
-        return False
-    return query.title is None or query.title.casefold() in session.title.casefold()

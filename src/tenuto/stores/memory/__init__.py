@@ -1,0 +1,5 @@
+"""Sessions in this process's memory."""
+
+from tenuto.stores.memory.store import MemoryStore
+
+__all__ = ["MemoryStore"]

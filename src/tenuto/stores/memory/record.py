@@ -1,0 +1,272 @@
+"""A session in memory with everything of it, and the rules that hold for it alone."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from tenuto.errors import (
+    KeyReused,
+    SequenceGap,
+)
+from tenuto.model import (
+    Changes,
+    Draft,
+    Message,
+    NewSession,
+    Once,
+    Opening,
+    OpenTurn,
+    Producer,
+    Scope,
+    Session,
+    SessionQuery,
+    TurnState,
+)
+from tenuto.model.session import merged, without_nulls
+from tenuto.model.trace import TRACES_KEPT, Trace
+from tenuto.model.turn import KEYS_REMEMBERED, turn_offsets
+from tenuto.model.values import Json
+
+
+@dataclass(slots=True)
+class Keyed:
+    """A write that came with an idempotency key: what it stored, and whether it is complete."""
+
+    fingerprint: str
+    turn_id: str
+    number: int
+    words: tuple[int, int]
+    reply: tuple[int, int] = (0, -1)
+    finished: bool = False
+
+
+@dataclass(slots=True)
+class Record:
+    """A session with everything of it."""
+
+    session: Session
+    log: list[Message] = field(default_factory=list)
+    keyed: OrderedDict[str, Keyed] = field(default_factory=OrderedDict)
+    marks: dict[str, int] = field(default_factory=dict)
+    lease: str | None = None
+    lease_until: datetime | None = None
+    lease_key: str | None = None
+    closed: str | None = None
+    traces: dict[int, Trace] = field(default_factory=dict)
+
+    def between(self, span: tuple[int, int]) -> tuple[Message, ...]:
+        """The messages of a span of sequence numbers, as far as they are still there."""
+        first, last = span
+        return tuple(self.log[index_of(self.log, first) : index_of(self.log, last + 1)])
+
+
+def index_of(log: list[Message], seq: int) -> int:
+    """Where a sequence number stands in a log, or would."""
+    return bisect_left(log, seq, key=lambda message: message.seq)
+
+
+def owner_of(session: Session) -> str:
+    """Whose session it is, for the hijack guard."""
+    return ":".join(session.scope.owner)
+
+
+def new_session(scope: Scope, session_id: str, new: NewSession, token: str, now: datetime) -> Session:
+    """A session that begins now."""
+    return Session(
+        id=session_id,
+        scope=scope,
+        incarnation=token,
+        created_at=now,
+        updated_at=now,
+        expires_at=new.keeping.deadline(now, now),
+        keeping=new.keeping,
+        version=0,
+        title=new.title,
+        context=without_nulls(new.context),
+        attributes=without_nulls(new.attributes),
+        metadata=without_nulls(new.metadata),
+    )
+
+
+def known_key(record: Record, once: Once | None) -> Keyed | None:
+    """The write that came with this key before.
+
+    Raises:
+        KeyReused: it came with another fingerprint.
+    """
+    keyed = record.keyed.get(once.key) if once is not None else None
+    if keyed is not None and once is not None and keyed.fingerprint != once.fingerprint:
+        raise KeyReused
+    return keyed
+
+
+def finished_turn(scope: Scope, record: Record, keyed: Keyed) -> OpenTurn:
+    """A turn that this key was answered with before."""
+    return OpenTurn(
+        id=keyed.turn_id,
+        number=keyed.number,
+        scope=scope,
+        session=record.session,
+        state=TurnState.FINISHED,
+        words=record.between(keyed.words),
+        window=(),
+        reply=record.between(keyed.reply),
+        last_active_at=record.session.updated_at,
+    )
+
+
+def was_seen(record: Record, producer: Producer) -> bool:
+    """Whether the producer's number came before; a number out of order is refused."""
+    mark = record.marks.get(producer.id, 0)
+    if producer.seq > mark + 1:
+        raise SequenceGap(producer.id, mark + 1)
+    return producer.seq <= mark
+
+
+def opened_turn(record: Record, opening: Opening) -> tuple[int, tuple[Message, ...]]:
+    """Append the words of a turn; tells its number."""
+    number = record.session.turns + 1
+    words = append_to(record, opening.words, number, opening.producer)
+    record.session = replace(record.session, turns=number)
+    remember_key(record, opening.once, opening.turn_id, words, finished=False)
+    return number, words
+
+
+def append_to(
+    record: Record,
+    drafts: tuple[Draft, ...],
+    number: int,
+    producer: Producer | None,
+    spread: bool = False,
+) -> tuple[Message, ...]:
+    """Append messages to the log, and number them."""
+    if producer is not None:
+        if was_seen(record, producer):
+            return ()
+        record.marks[producer.id] = producer.seq
+    offsets = turn_offsets(drafts) if spread else [0] * len(drafts)
+    seq = record.session.last_seq
+    stored = tuple(
+        Message(seq=seq + place, turn=number + offset, **fields_of(draft))
+        for place, (draft, offset) in enumerate(zip(drafts, offsets, strict=True), 1)
+    )
+    record.log.extend(stored)
+    turns = number + offsets[-1] if offsets else 0
+    record.session = replace(record.session, last_seq=seq + len(stored), turns=max(record.session.turns, turns))
+    return stored
+
+
+def fields_of(draft: Draft) -> dict[str, Json]:
+    """A draft's fields, to make a message of."""
+    return {name: getattr(draft, name) for name in Draft.__struct_fields__}
+
+
+def remember_key(
+    record: Record, once: Once | None, turn_id: str, words: tuple[Message, ...], *, finished: bool
+) -> None:
+    """Note what a keyed write stored; the oldest keys make room."""
+    if once is None:
+        return
+    span = (words[0].seq, words[-1].seq) if words else (record.session.last_seq + 1, record.session.last_seq)
+    record.keyed[once.key] = Keyed(once.fingerprint, turn_id, record.session.turns, words=span, finished=finished)
+    if len(record.keyed) > KEYS_REMEMBERED:
+        record.keyed.popitem(last=False)
+
+
+def take_lease(record: Record, opening: Opening, now: datetime) -> None:
+    """Give the session to this turn."""
+    record.lease = opening.turn_id
+    record.lease_until = now + opening.lease
+    record.lease_key = opening.once.key if opening.once is not None else None
+    if record.lease_key is not None:
+        record.keyed[record.lease_key].turn_id = opening.turn_id
+
+
+def is_closed(record: Record, turn: OpenTurn) -> bool:
+    """Whether this turn has ended before."""
+    return record.closed == turn.id or any(
+        keyed.finished and keyed.turn_id == turn.id for keyed in record.keyed.values()
+    )
+
+
+def close_turn(record: Record, turn: OpenTurn, reply: tuple[Message, ...]) -> None:
+    """Note that the turn has ended, and what its key was answered with."""
+    record.closed = turn.id
+    keyed = record.keyed.get(record.lease_key) if record.lease_key is not None else None
+    if keyed is not None:
+        keyed.finished = True
+        keyed.reply = (reply[0].seq, reply[-1].seq) if reply else (0, -1)
+
+
+def keep_trace(record: Record, number: int, trace: Trace) -> None:
+    """Keep a trace; those of old turns make room."""
+    record.traces[number] = trace
+    for old in [kept for kept in record.traces if kept <= number - TRACES_KEPT]:
+        del record.traces[old]
+
+
+def reword(record: Record, new: Message) -> bool:
+    """Put other words in a message's place; tells whether it is still there."""
+    at = index_of(record.log, new.seq)
+    if at == len(record.log) or (record.log[at].seq, record.log[at].id) != (new.seq, new.id):
+        return False
+    record.log[at] = replace(new, turn=record.log[at].turn)
+    return True
+
+
+def retell(record: Record, new: Trace) -> bool:
+    """Put another trace in the place of the one it names; tells whether it is still there."""
+    old = record.traces.get(new.number)
+    if old is None or old.id != new.id:
+        return False
+    record.traces[new.number] = new
+    return True
+
+
+def spend(record: Record, tokens: int, cost_nanos: int) -> None:
+    """Add to the totals."""
+    session = record.session
+    record.session = replace(session, tokens=session.tokens + tokens, cost_nanos=session.cost_nanos + cost_nanos)
+
+
+def apply_changes(record: Record, changes: Changes) -> None:
+    """Apply a patch to the head."""
+    session = record.session
+    record.session = replace(
+        session,
+        title=session.title if changes.title is UNSET else changes.title,
+        status=session.status if changes.status is UNSET else changes.status,
+        window_start=session.window_start if changes.window_start is UNSET else changes.window_start,
+        context=merged(session.context, changes.context),
+        attributes=merged(session.attributes, changes.attributes),
+        metadata=merged(session.metadata, changes.metadata),
+    )
+
+
+def window_of(record: Record, size: int) -> tuple[Message, ...]:
+    """The newest messages."""
+    first = max(index_of(record.log, record.session.window_start), len(record.log) - size)
+    return tuple(record.log[first:]) if size else ()
+
+
+def trim(log: list[Message], max_messages: int | None, turns: int, max_turns: int | None) -> None:
+    """Let the oldest messages make room under the stored caps."""
+    first = max(0, len(log) - max_messages) if max_messages is not None else 0
+    if max_turns is not None:
+        # A resumed turn's reply stands after later turns, so numbers may fall: what goes is a beginning of the log.
+        oldest = turns - max_turns
+        first = max(first, next((i for i, message in enumerate(log) if message.turn > oldest), len(log)))
+    del log[:first]
+
+
+def matches(session: Session, query: SessionQuery) -> bool:
+    """Whether a listing asks for this session."""
+    if query.status is not None and session.status is not query.status:
+        return False
+    return query.title is None or query.title.casefold() in session.title.casefold()

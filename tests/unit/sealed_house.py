@@ -1,0 +1,44 @@
+"""An encrypted store over memory, for tests that look at what lies beneath."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from tenuto.model import OpenTurn
+from tenuto.model.scope import session_key
+from tenuto.model.trace import Trace
+from tenuto.ports import Store
+from tenuto.privacy.sealed.keyring import KeyRing, MasterKey, MasterKeys
+from tenuto.privacy.sealed.sealing import TenantCiphers
+from tenuto.stores.encrypted import Encrypted
+from tenuto.stores.memory import MemoryStore
+from tests.backends import RING
+from tests.clock import START
+from tests.samples import ANN
+
+OTHER_RING = KeyRing(keys=MasterKeys(current=MasterKey(name="other", secret=bytes(range(64, 96)))))
+
+
+def encrypted(store: Store, ring: KeyRing = RING, *, sealing: bool = True) -> Encrypted:
+    """The store behind its encryption."""
+    return Encrypted(store=store, ciphers=TenantCiphers(store=store, ring=ring), sealing=sealing)
+
+
+def key_of(session_id: str) -> bytes:
+    """Where Ann's session of that id is stored."""
+    return session_key(ANN, session_id)
+
+
+def trace_of(turn: OpenTurn) -> Trace:
+    """A trace of the turn, with something to seal."""
+    return Trace(
+        id="t", session_id="s", turn_id=turn.id, number=turn.number, began_at=START, assistant="general", request="q"
+    )
+
+
+def damaged(backend: MemoryStore, session_id: str, **values: Any) -> None:
+    """Somebody who writes to the backend changes a head; what stays looks sealed."""
+    record = backend._records[key_of(session_id)]
+    record.session = replace(record.session, **values)

@@ -1,0 +1,63 @@
+"""A shop to talk with at the level of its tools, and people who do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenuto.assistants.assistant import Assistant
+from tenuto.assistants.goods import goods_assistant
+from tenuto.model import Scope
+from tenuto.model.prompt import Language
+from tenuto.model.talk import ToolOutcome, ToolTurn
+from tenuto.ports import SelfServing, Tool
+from tenuto.stores.memory import MemoryStore
+from tests.clock import START
+
+ANN = Scope(tenant="acme", user="1001")
+BOB = Scope(tenant="acme", user="1002")
+SOMEBODY = Scope(tenant="acme")
+
+
+class Shop:
+    """A conversation with the assistant, without any model: the tool that finds itself wanted answers."""
+
+    def __init__(self, assistant: Assistant | None = None, scope: Scope = ANN) -> None:
+        self.assistant = assistant or goods_assistant(MemoryStore())
+        self.scope = scope
+        self.state: dict[str, Any] = {}
+        self.outcome = ToolOutcome(output=None)
+        self.tool = ""
+
+    def turn(self, question: str) -> ToolTurn:
+        chinese = any("\u4e00" <= character <= "\u9fff" for character in question)
+        language = Language.CHINESE if chinese else Language.ENGLISH
+        return ToolTurn(
+            scope=self.scope, session=None, question=question, language=language, now=START, state=self.state
+        )
+
+    def wanted(self, question: str) -> list[tuple[Tool, dict[str, Any]]]:
+        turn = self.turn(question)
+        found: list[tuple[Tool, dict[str, Any]]] = []
+        for tool in self.assistant.tools:
+            assert isinstance(tool, SelfServing)
+            arguments = tool.guess(turn)
+            if arguments is not None:
+                found.append((tool, arguments))
+        return found
+
+    async def ask(self, question: str) -> str:
+        [(tool, arguments)] = self.wanted(question)
+        return await self.call(tool.spec.name, arguments, question)
+
+    async def call(self, name: str, arguments: dict[str, Any], question: str = "?") -> str:
+        turn = self.turn(question)
+        tool = next(tool for tool in self.assistant.tools if tool.spec.name == name)
+        self.tool = name
+        self.outcome = await tool.run(arguments, turn)
+        self.state |= self.outcome.state
+        assert isinstance(tool, SelfServing)
+        return tool.tell(self.outcome.output, turn)
+
+    @property
+    def ids(self) -> list[str]:
+        return [good["id"] for good in self.outcome.data["goods"]]
