@@ -263,7 +263,7 @@ class _Later:
     def __init__(self, upkeep: Upkeep) -> None:
         self._upkeep = upkeep
         self._ended: list[TurnEnded] = []
-        self.secure = upkeep.secure
+        self.secure, self.release = upkeep.secure, upkeep.release
 
     def follow(self, ended: TurnEnded) -> None:
         self._ended.append(ended)

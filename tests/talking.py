@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -11,11 +11,13 @@ from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, Assistants
 from tenuto.chat import Chat, ChatLimits, ChatRequest, Means, Spending
+from tenuto.chat.means import Afterwards
 from tenuto.chat.timing import Span, no_span
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Script
+from tenuto.model import Closing, OpenTurn
 from tenuto.model.budget import Budgets
-from tenuto.model.policy import OnMissing, Preset, preset
+from tenuto.model.policy import OnMissing, Preset, SessionPolicy, preset
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn, TurnEnded
 from tenuto.model.values import JsonObject
@@ -71,6 +73,9 @@ class Noted:
     async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
         pass
 
+    def release(self, turn: OpenTurn, closing: Closing, policy: SessionPolicy) -> None:
+        pass
+
 
 @dataclass
 class Talk:
@@ -92,6 +97,7 @@ def talk(
     limits: ChatLimits | None = None,
     model: ScriptedModel | None = None,
     span: Span = no_span,
+    afterwards: Callable[[Sessions], Afterwards] | None = None,
 ) -> Talk:
     """A chat in which a scripted model answers."""
     clock = clock or FakeClock()
@@ -108,7 +114,7 @@ def talk(
             models=lambda _: script,
             spending=Spending(state=store, budgets=budgets or Budgets(), clock=clock),
             clock=clock,
-            afterwards=noted,
+            afterwards=noted if afterwards is None else afterwards(sessions),
             limits=limits or ChatLimits(),
             span=span,
         )

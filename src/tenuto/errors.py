@@ -141,6 +141,15 @@ class MessageNotFound(NotFound):
         self.seq = seq
 
 
+class MarkNotFound(NotFound):
+    """The session gave out none of these marks, or their words were taken back since."""
+
+    code: ClassVar[str] = "mark_not_found"
+
+    def __init__(self) -> None:
+        super().__init__("the session knows no such mark; write marks as they stand in its messages, such as [EMAIL_1]")
+
+
 class AssistantNotFound(NotFound):
     """No assistant has this name, or no character of it this one."""
 

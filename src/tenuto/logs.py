@@ -27,8 +27,13 @@ class _Bound:
     def __init__(self, named: dict[str, str]) -> None:
         self._named = named
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> _Bound:
         self._token = _about.set({**_about.get(), **self._named})
+        return self
+
+    def also(self, **ids: str) -> None:
+        """Bind what has become known meanwhile, until the end of the same block."""
+        _about.set({**_about.get(), **{name: value[:_LONGEST] for name, value in ids.items()}})
 
     def __exit__(self, *_: object) -> None:
         _about.reset(self._token)

@@ -129,8 +129,24 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
-        """Forget the messages after a sequence number, to answer or ask anew; a running turn is lost."""
+    async def truncate(
+        self,
+        scope: Scope,
+        session_id: str,
+        after: int,
+        *,
+        if_version: int | None = None,
+        sparing: Sequence[int] = (),
+    ) -> Session:
+        """Forget the messages after a sequence number, to answer or ask anew; a running turn is lost.
+
+        Those numbered in `sparing` stay, as a summary may that speaks of nothing after the cut; the idempotency keys
+        they came under go all the same. Every append makes a new version, so `if_version` keeps what somebody else
+        said since that version was read.
+
+        Raises:
+            VersionConflict: `if_version` is not the stored version; nothing was forgotten.
+        """
         ...
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:

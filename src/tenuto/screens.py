@@ -27,9 +27,18 @@ def open_screen(stack: AsyncExitStack, settings: Settings, store: Store, clock: 
     """
     policies = open_policies(settings)
     vault = _vault(settings, store, clock)
-    if policies.vaulted and vault is None:
-        raise InvalidSetting("privacy_key", "is needed for pseudonyms: set it, or privacy_key_file")
+    refuse_keyless(settings, policies)
     return Screen(policies=policies, vault=vault, outside=_outside(stack, settings))
+
+
+def refuse_keyless(settings: Settings, policies: Policies) -> None:
+    """Refuse policies that cannot be carried out for want of a key.
+
+    Raises:
+        InvalidSetting: one asks for pseudonyms, and there is no key to seal their values with.
+    """
+    if policies.vaulted and settings.privacy_key is None and settings.privacy_key_file is None:
+        raise InvalidSetting("privacy_key", "is needed for pseudonyms: set it, or privacy_key_file")
 
 
 async def sealed_store(settings: Settings, backend: Store, clock: Clock, reading_only: bool) -> Store:
@@ -73,9 +82,7 @@ def open_policies(settings: Settings) -> Policies:
     from tenuto.privacy.policy_file import read_policies
 
     general, tenants = read_policies(Path(settings.privacy_file), general)
-    policies = Policies(general, tenants)
-    policies.try_all()
-    return policies
+    return Policies(general, tenants)
 
 
 def _vault(settings: Settings, store: Store, clock: Clock) -> Vault | None:

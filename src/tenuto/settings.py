@@ -128,7 +128,7 @@ class Settings(Value, frozen=True, kw_only=True):
             raise InvalidSetting("max_body_bytes", "is smaller than max_message_bytes: no such message could arrive")
         if self.sweep_every < timedelta(seconds=1):
             raise InvalidSetting("sweep_every", "must be at least one second")
-        for what in ("model_timeout", "tool_timeout"):
+        for what in ("model_timeout", "tool_timeout", "privacy_detector_timeout"):
             if getattr(self, what) < timedelta(milliseconds=1):
                 raise InvalidSetting(what, "must be longer than nothing")
         self._check_jwt()

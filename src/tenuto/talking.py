@@ -31,6 +31,7 @@ from tenuto.model import Scope, Usage
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
 from tenuto.ports import ChatModel, Clock, Store
+from tenuto.privacy.in_turn import InTurn
 from tenuto.privacy.screened_model import ScreenedModel
 from tenuto.privacy.screening import Screen
 from tenuto.sessions import Sessions
@@ -81,7 +82,7 @@ async def open_chat(
                 traces=store,
                 assistants=known,
                 models=lambda name: screened[name or settings.model],
-                screen=screen,
+                screen=InTurn(screen),
                 spending=spending,
                 clock=clock,
                 afterwards=upkeep,

@@ -13,8 +13,10 @@ import pytest
 
 from tenuto.errors import SessionBusy, SessionNotFound, StoreReadOnly, TenutoError, Unavailable
 from tenuto.model import Keeping, NewSession, TurnState
+from tenuto.model.session import Touch
 from tenuto.stores.cached import Cached
 from tenuto.stores.postgres import PostgresStore
+from tests.clock import FakeClock
 from tests.samples import ANN, batch, begin, closing, fresh, once, texts
 from tests.servers import PostgresServer, start_postgres
 
@@ -200,6 +202,21 @@ async def test_a_read_only_server_is_told_apart(server: PostgresServer) -> None:
             with pytest.raises(StoreReadOnly):
                 await _second_time(write)
         assert await texts(store, ANN, "s") == ["hello"]
+
+
+async def test_a_read_only_server_is_read_where_reading_would_move_the_deadline(server: PostgresServer) -> None:
+    clock = FakeClock()
+    store = await PostgresStore.open(server.app_url, clock=clock, timeout=SHORT, connect_timeout=SHORT)
+    kept = NewSession(keeping=Keeping(idle=timedelta(hours=1), touch=Touch.READ))
+    deadline = (await store.append(ANN, "s", batch("hello", create=kept))).session.expires_at
+    clock.advance(timedelta(minutes=30))
+    server.sql("ALTER DATABASE main SET default_transaction_read_only = on")
+    server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tenuto'")
+    await _until_it_answers(store)
+
+    assert await texts(store, ANN, "s") == ["hello"]
+    assert (await store.get(ANN, "s")).expires_at == deadline
+    await store.close()
 
 
 async def _second_time(call: object) -> None:

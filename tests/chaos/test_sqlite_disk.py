@@ -20,10 +20,12 @@ from typer.testing import CliRunner, Result
 import tenuto
 from tenuto.cli import program
 from tenuto.errors import StoreFull, StoreReadOnly
-from tenuto.model import Page
+from tenuto.model import Keeping, NewSession, Page, Session
+from tenuto.model.session import Touch
 from tenuto.ports import utc_now
-from tenuto.stores.sqlite import SqliteStore
+from tenuto.stores.sqlite import SqliteStore, _edits
 from tenuto.stores.sqlite._writer import Transaction
+from tests.clock import FakeClock
 from tests.samples import ANN, batch, begin, talk, texts
 from tests.samples import closing as closed
 
@@ -82,6 +84,27 @@ async def test_a_full_disk_under_load_keeps_each_acknowledged_turn(tmp_path: Pat
             if said:
                 assert await texts(store, ANN, name) == said
         assert any(stored.values())
+
+
+async def test_where_reading_moves_the_deadline_a_full_disk_is_still_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = NewSession(keeping=Keeping(idle=timedelta(hours=1), touch=Touch.READ))
+    clock = FakeClock()
+    async with await SqliteStore.open(tmp_path / "sessions.db", clock=clock) as store:
+        deadline = (await store.append(ANN, "s", batch("before", create=kept))).session.expires_at
+        clock.advance(timedelta(minutes=30))
+
+        def no_room(txn: Transaction, *_: object) -> Session:
+            txn.execute("CREATE TABLE too_much AS SELECT zeroblob(1000000) AS room")
+            raise AssertionError("there was room")
+
+        # Moving a deadline takes no page of the file, only of its log, which has no limit of its own.
+        await limit(store, 8)
+        monkeypatch.setattr(_edits, "touch", no_room)
+
+        assert await texts(store, ANN, "s") == ["before"]
+        assert (await store.get(ANN, "s")).expires_at == deadline
 
 
 async def test_a_file_that_turns_read_only_still_answers_reads(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -13,6 +14,11 @@ from typing import Any
 
 import pytest
 
+import tenuto
+from tenuto.chat import ChatRequest
+from tenuto.errors import Conflict
+from tenuto.llm import ScriptedModel
+from tenuto.model import Page, Role
 from tests.shared_stores import SHARED, SharedStore
 
 WORKERS, TURNS = 4, 15
@@ -108,6 +114,31 @@ async def test_what_one_appends_the_other_reads(url: str) -> None:
             log = await _settled(reader, "read", "s", 2 * n, url)
 
             assert len(log["texts"]) == 2 * n
+
+
+async def test_words_one_appends_outlive_the_answers_another_makes_anew(url: str) -> None:
+    """Appending takes no lease: a new answer takes back answers alone, whenever the other process writes (T3)."""
+    model = ScriptedModel("An answer.")
+    async with process(url) as other, tenuto.open(url, model="mine", models={"mine": model}) as t:
+        await other.ask(do="create", id="s")
+        await other.ask(do="append", id="s", workers=1, turns=1, mark="first")
+        chat, ann, writing = await t.chat(), t.scope(tenant="acme", user="ann"), asyncio.Event()
+
+        async def answer_anew() -> None:
+            while not writing.is_set():
+                # Somebody spoke in between, or was spoken to: nothing was taken back, and it is tried again.
+                with contextlib.suppress(Conflict):
+                    await chat.take_turn(ann, ChatRequest(session_id="s", regenerate=True))
+
+        going = asyncio.create_task(answer_anew())
+        await other.ask(do="append", id="s", workers=WORKERS, turns=2 * TURNS, mark="b")
+        writing.set()
+        await going
+        await chat.take_turn(ann, ChatRequest(session_id="s", regenerate=True))
+        log = await t.sessions.messages(ann, "s", Page(limit=1000))
+
+    said = {message.text for message in log.messages if message.role is Role.USER}
+    assert said == {"first0.0?", *(f"b{worker}.{turn}?" for worker in range(WORKERS) for turn in range(2 * TURNS))}
 
 
 async def test_a_hot_session_is_foreign_to_others_in_both(url: str) -> None:

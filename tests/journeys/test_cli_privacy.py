@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
 import tenuto
 from tenuto.cli import program
+from tenuto.model import Page, Rewriting
 from tests.journeys.terminal import ENTER, Screen
 from tests.journeys.test_cli_operations import Machine
 
@@ -217,6 +219,13 @@ def test_a_receipt_of_another_installation_does_not_hold_here(tmp_path: Path) ->
     assert asked("privacy", "verify", "receipt.json", "--user", "ann")["valid"] is True
 
 
+def test_a_receipt_that_is_not_there_is_told_by_its_name() -> None:
+    say()
+    missing = typed("privacy", "verify", "nowhere.json")
+
+    assert (missing.exit_code, missing.stderr) == (1, "invalid: cannot read nowhere.json: No such file or directory\n")
+
+
 def test_a_receipt_that_cannot_be_written_stops_the_erasing() -> None:
     say()
 
@@ -235,12 +244,15 @@ def test_an_operator_looks_behind_a_mark_and_is_noted() -> None:
 
     opened = asked("privacy", "reveal", session, "EMAIL_1", "[CC_1]", env=MARKED)
     part = asked("privacy", "reveal", session, "EMAIL_1", "PHONE_7", env=MARKED, ends=1)
+    unknown = typed("privacy", "reveal", session, "EMAIL_7", env=MARKED)
     keyless = typed("privacy", "reveal", session, "EMAIL_1")
     [first, _] = asked("privacy", "audit")["notes"]
 
     assert MAIL not in shown(session)
     assert opened["values"] == {"[EMAIL_1]": MAIL, "[CC_1]": CARD}
     assert part == {"values": {"[EMAIL_1]": MAIL}, "unknown": ["[PHONE_7]"]}
+    assert (unknown.exit_code, unknown.stdout) == (1, "")
+    assert unknown.stderr.startswith("mark_not_found: the session knows no such mark")
     assert (keyless.exit_code, "privacy_key" in keyless.stderr) == (1, True)
     assert (first["act"], first["by"], first["about"]["session"]) == ("revealed", "cli:otto", session)
     assert "redacted: 1 CC, 1 EMAIL" in typed("sessions", "show", session).stdout
@@ -300,6 +312,29 @@ def test_the_policy_of_a_tenant_is_shown_and_tried_out(tmp_path: Path) -> None:
     assert typed("privacy", "test", "nothing here").stdout == "Nothing private is found.\n"
 
 
+def test_a_policy_of_pseudonyms_without_a_key_is_shown_and_told_to_need_one(tmp_path: Path) -> None:
+    """As the server says it, which would not start; with a key there is nothing to say."""
+    (tmp_path / "privacy.toml").write_text('[tenants.acme]\nmessage = "pseudonym"\n')
+    env = {"TENUTO_PRIVACY_FILE": "privacy.toml"}
+    typed("privacy", "new-key", "key.toml")
+    sentence = "invalid_setting: privacy_key: is needed for pseudonyms: set it, or privacy_key_file\n"
+
+    shown = typed("privacy", "policy", "--store", "sqlite:///elsewhere.db", env=env)
+    told = typed("privacy", "policy", "--json", env=env)
+    start = typed("stats", "--store", "memory://", env=env)
+    keyed = typed("privacy", "policy", env={**env, "TENUTO_PRIVACY_KEY_FILE": "key.toml"})
+
+    assert [(one.exit_code, one.stderr) for one in (shown, told, start)] == [(1, sentence)] * 3
+    assert "key               none" in shown.stdout
+    assert json.loads(told.stdout)["key"] is False
+    assert (keyed.exit_code, keyed.stderr) == (0, "")
+
+
+def test_commands_about_policies_take_a_store_like_all_others() -> None:
+    for command in (("policy",), ("test", "Hello.")):
+        assert typed("privacy", *command, "--store", "sqlite:///elsewhere.db").exit_code == 0
+
+
 def test_the_doctor_tells_of_policy_key_and_encryption(tmp_path: Path) -> None:
     typed("privacy", "new-key", "key.toml")
     well = typed("doctor", env=MARKED).stdout
@@ -345,6 +380,46 @@ def test_an_export_to_the_terminal_or_a_file_holds_nothing_private(written: str,
     assert MAIL not in printed + (tmp_path / "out").read_text()
     assert "4242" not in printed
     assert MAIL in kept
+
+
+def test_an_export_of_everything_goes_on_past_a_session_that_does_not_open(tmp_path: Path) -> None:
+    """It is told by its id, and the rest is there; nobody takes such an export for a whole one."""
+    typed("privacy", "new-key", "key.toml")
+    sealed = {"TENUTO_ENCRYPTION": "true", "TENUTO_PRIVACY_KEY_FILE": "key.toml"}
+    first, odd, last = say(env=sealed), "../a b/%", say(env=sealed, user="bob")
+    asked("sessions", "fork", last, "--new-id", odd, env=sealed)
+    asyncio.run(_mixed_up(tmp_path, last, first))
+
+    told = typed("sessions", "export", "--all", "-o", "out", env=sealed)
+    exported = asked("sessions", "export", "--all", "-o", "lines", "--format", "jsonl", env=sealed, ends=1)
+    hers = asked("sessions", "export", "--all", "-o", "hers", "--user", "bob", env=sealed)
+
+    assert told.exit_code == 1
+    assert told.stdout == "2 sessions written to out.\n"
+    assert told.stderr.startswith(f"sealed: session {first}: the sealed record ")
+    assert MAIL not in told.output
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    assert files == {f"{last}.json", "%2E.%2Fa%20b%2F%25.json"}
+    assert "[REDACTED_EMAIL]" in (tmp_path / "out" / f"{last}.json").read_text()
+    assert {one["id"] for one in exported["exported"]} == {last, odd}
+    assert [one["id"] for one in exported["failed"]] == [first]
+    assert {one["id"] for one in hers["exported"]} == {last, odd}
+    assert typed("sessions", "import", f"out/{last}.json", env=sealed).exit_code == 0
+
+
+async def _mixed_up(folder: Path, source: str, target: str) -> None:
+    """Somebody who writes to the file puts a message of one session into another."""
+    where: dict[str, Any] = {"encryption": True, "privacy_key_file": str(folder / "key.toml")}
+    async with tenuto.open(f"sqlite:///{folder}/tenuto.db", **where) as app:
+        local, backend = app.scope(), app.stores.backend
+        [foreign, own] = [(await backend.messages(local, one, Page())).messages[0] for one in (source, target)]
+        await backend.rewrite(local, target, Rewriting(messages=(replace(own, parts=foreign.parts),)))
+
+
+def test_an_export_takes_one_id_or_everything() -> None:
+    session = say()
+    for wrong in ((), ("--all",), ("--all", "-o", "-"), (session, "--all", "-o", "out")):
+        assert typed("sessions", "export", *wrong).exit_code == 2
 
 
 # A key for the role

@@ -218,6 +218,8 @@ async def test_negative_absurd_and_meaningless_parameters_are_refused(door: Door
         (at("s", "truncate"), {"after": -1}),
         (at("s", "truncate"), {"after": 2**60}),
         (at("s", "truncate"), {}),
+        (at("s", "truncate"), {"after": 0, "if_version": -1}),
+        (at("s", "truncate"), {"after": 0, "if_version": "1"}),
         (at("s", "fork"), {"at": -1}),
         (at("s", "fork"), {"at": 2**60}),
         (at("s", "fork"), {"id": ""}),

@@ -23,6 +23,7 @@ from tenuto.privacy.duties.receipts import read_receipt, verified
 from tenuto.privacy.sealed.vault import VAULT
 from tests.journeys.door import ANN, BOB, EVE, Door, at, bearer, code, says, served
 from tests.journeys.test_http_process import running
+from tests.unit.test_privacy_outside import analyzer, entities, entity, http
 
 MAIL, CARD = "ann.lee@example.com", "4242 4242 4242 4242"
 SAID = f"My mail is {MAIL}, my card is {CARD}."
@@ -102,6 +103,48 @@ async def test_what_holds_is_told_without_telling_what_is_hidden(tmp_path: Path)
     assert "help@" not in acme.text
 
 
+# The outside detector
+
+
+async def test_what_became_of_questions_to_an_outside_detector_is_metered() -> None:
+    """Answered, failed, and left alone after five failures in a row; labels are words of ours."""
+    well = True
+
+    async def answers(_: bytes) -> bytes:
+        return entities(entity("PERSON", 0, 3)) if well else http(b"", "500 Internal Server Error")
+
+    async with (
+        analyzer(answers) as url,
+        served(privacy_detector=url, privacy_message=Mode.REDACT, privacy_trace=Mode.KEEP) as door,
+    ):
+        before = meters((await door.http.get("/metrics")).text)
+        made = (await door.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
+        await door.http.post(at(made, "messages"), headers=ANN, json=says("Ann was here."))
+        once = meters((await door.http.get("/metrics")).text)
+        well = False
+        for _ in range(7):
+            await door.http.post(at(made, "messages"), headers=ANN, json=says("Ann was here."))
+        text = (await door.http.get("/metrics")).text
+
+    results = ("answered", "late", "failed", "left_alone")
+    assert [before[f'questions_total{{result="{result}"}}'] for result in results] == [0, 0, 0, 0]
+    assert [once[f'questions_total{{result="{result}"}}'] for result in results] == [1, 0, 0, 0]
+    assert [meters(text)[f'questions_total{{result="{result}"}}'] for result in results] == [1, 0, 5, 2]
+    assert (once["found_total"], once["resting"], meters(text)["resting"]) == (1, 0, 1)
+    assert "Ann" not in text
+
+
+def meters(text: str) -> dict[str, float]:
+    """The figures about the outside detector."""
+    lines = [line.removeprefix("tenuto_detector_").split() for line in text.splitlines()]
+    return {line[0]: float(line[1]) for line in lines if len(line) == 2 and "created" not in line[0]}
+
+
+async def test_a_server_without_an_outside_detector_has_no_meters_of_it() -> None:
+    async with served() as door:
+        assert "tenuto_detector" not in (await door.http.get("/metrics")).text
+
+
 # Exports
 
 
@@ -157,7 +200,7 @@ async def test_a_mark_is_opened_by_the_role_alone_and_every_look_is_noted(store_
     assert messages[0]["text"] == "My mail is [EMAIL_1], my card is [CC_1]."
     assert messages[0]["metadata"]["redacted"] == {"CC": 1, "EMAIL": 1}
     assert [code(response) for response in refused] == [(403, "forbidden")] * 2
-    assert opened.json() == {"values": {"[EMAIL_1]": MAIL}}
+    assert opened.json() == {"values": {"[EMAIL_1]": MAIL}, "unknown": ["[EMAIL_9]"]}
     assert opened.headers["cache-control"] == "no-store"
     assert [(note["act"], note["by"]) for note in audit.json()["notes"]] == [("revealed", f"key {opener.id}")]
     assert audit.json()["notes"][0]["about"] == {"session": session, "marks": ["[EMAIL_1]"]}
@@ -177,9 +220,33 @@ async def test_a_mark_means_something_in_its_own_session_only() -> None:
         foreign = [await reveal(door, who, hers, "[EMAIL_1]") for who in (bob, evil)]
         backend = (await reveal(door, opener, hers, "[CC_1]")).json()
 
-    assert opened == {"values": {"[EMAIL_1]": "bob@example.org"}}
+    assert opened == {"values": {"[EMAIL_1]": "bob@example.org"}, "unknown": ["[CC_1]"]}
     assert [code(response) for response in foreign] == [(404, "session_not_found")] * 2
-    assert backend == {"values": {"[CC_1]": CARD}}
+    assert backend == {"values": {"[CC_1]": CARD}, "unknown": []}
+
+
+async def test_a_mark_is_known_with_and_without_its_brackets_and_an_unknown_one_is_told() -> None:
+    """A slip of the pen looks like one, and not like a value that is not there; nothing is noted for it."""
+    async with served(locked=True, **PSEUDONYMS) as door:
+        who = await door.key(role=KeyRole.REVEAL, user="ann")
+        session = (await ask(door, who))["session_id"]
+
+        spelled = (await reveal(door, who, session, "EMAIL_1", "[EMAIL_1]", " cc_1 ")).json()
+        unknown = [await reveal(door, who, session, mark) for mark in ("[EMIAL_1]", "EMAIL_2", "[REDACTED_CC]", MAIL)]
+        notes = await door.tenuto.privacy.audit.notes(Scope(tenant="acme"))
+
+    assert spelled == {"values": {"[EMAIL_1]": MAIL, "[CC_1]": CARD}, "unknown": []}
+    assert [code(response) for response in unknown] == [(404, "mark_not_found")] * 4
+    assert MAIL not in unknown[-1].text
+    assert [note.about["marks"] for note in notes] == [["[EMAIL_1]", "[CC_1]"]]
+
+
+async def test_a_server_without_a_vault_knows_no_mark() -> None:
+    async with served(locked=True) as door:
+        who = await door.key(role=KeyRole.REVEAL, user="ann")
+        session = (await ask(door, who))["session_id"]
+
+        assert code(await reveal(door, who, session, "[EMAIL_1]")) == (404, "mark_not_found")
 
 
 async def test_a_token_reveals_by_its_role_and_an_admins_by_both() -> None:
@@ -281,7 +348,7 @@ async def test_a_user_who_is_erased_is_gone_from_everywhere(store_url: str) -> N
     assert [code(response) for response in (gone, unrevealed)] == [(404, "session_not_found")] * 2
     assert code(untraced) == (404, "trace_not_found")
     assert code(shut) == (401, "invalid_credential")
-    assert kept.json() == {"values": {"[EMAIL_1]": MAIL}}
+    assert kept.json()["values"] == {"[EMAIL_1]": MAIL}
     assert [entry.key for entry in vaults if entry.key not in (bobs, shared)] == []
     assert not [message for message in words if message["speaker"] == "ann"]
 
@@ -298,7 +365,7 @@ async def test_what_somebody_said_in_a_group_goes_with_its_trace_and_its_values(
         await door.http.delete("/v1/users/ann", headers=backend)
         words = await told(door, backend, shared)
         traces = (await door.http.get("/v1/traces", params={"session_id": shared}, headers=backend)).json()["traces"]
-        opened = (await reveal(door, backend, shared, "[EMAIL_1]", "[EMAIL_2]", "[CC_1]")).json()["values"]
+        opened = (await reveal(door, backend, shared, "[EMAIL_1]", "[EMAIL_2]", "[CC_1]")).json()
 
     kept = "bob@example.org" if not given else "[EMAIL_2]"
     texts = [message["text"] for message in words]
@@ -307,7 +374,7 @@ async def test_what_somebody_said_in_a_group_goes_with_its_trace_and_its_values(
     assert "4242" not in texts[1]
     assert kept in texts[3]
     assert [trace["request"] for trace in traces] == ["My mail is [REDACTED_EMAIL].", "[ERASED]"]
-    assert opened == ({"[EMAIL_2]": "bob@example.org"} if given else {})
+    assert opened.get("values") == ({"[EMAIL_2]": "bob@example.org"} if given else None)
 
 
 async def test_people_erase_themselves_and_nobody_else() -> None:

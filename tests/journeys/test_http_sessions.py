@@ -194,6 +194,28 @@ async def test_a_fork_goes_its_own_way_and_truncating_takes_back(door: Door) -> 
     assert [message["text"] for message in branch.json()["messages"]] == ["one", "two"]
 
 
+@pytest.mark.parametrize("way", ["header", "body"])
+async def test_a_truncation_of_an_old_version_is_refused_and_keeps_what_was_said_since(door: Door, way: str) -> None:
+    await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+    await door.http.post(at("s", "messages"), headers=ANN, json={"messages": [says("one"), says("two")]})
+    version = (await door.http.get(at("s"), headers=ANN)).json()["version"]
+    guarded: dict[str, Any] = {"headers": {**ANN, "If-Match": f'"{version}"'}, "json": {"after": 1}}
+    if way == "body":
+        guarded = {"headers": ANN, "json": {"after": 1, "if_version": version}}
+    await door.http.post(at("s", "messages"), headers=ANN, json=says("from elsewhere"))
+
+    late = await door.http.post(at("s", "truncate"), **guarded)
+    kept = (await door.http.get(at("s", "messages"), headers=ANN)).json()["messages"]
+    guarded["headers"], guarded["json"] = ANN, {"after": 1, "if_version": version + 1}
+    now = await door.http.post(at("s", "truncate"), **guarded)
+
+    assert code(late) == (409, "version_conflict")
+    assert (late.json()["expected"], late.json()["actual"]) == (version, version + 1)
+    assert [message["text"] for message in kept] == ["one", "two", "from elsewhere"]
+    assert (now.status_code, now.json()["message_count"]) == (200, 1)
+    assert now.headers["etag"] == f'"{version + 2}"'
+
+
 async def test_a_deleted_session_is_gone(door: Door) -> None:
     await door.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
 

@@ -182,9 +182,16 @@ class Machine(RuleBasedStateMachine):
         if name != new_id:
             self.both(lambda store: store.fork(scope, name, Forking(new_id=new_id, at=at)))
 
-    @rule(scope=SCOPES, name=IDS, after=st.integers(0, 6))
-    def truncate(self, scope: Scope, name: str, after: int) -> None:
-        self.both(lambda store: store.truncate(scope, name, after))
+    @rule(
+        scope=SCOPES, name=IDS, after=st.integers(0, 6), late=st.none() | st.integers(0, 1),
+        sparing=st.lists(st.integers(0, 8), max_size=2),
+    )  # fmt: skip
+    def truncate(self, scope: Scope, name: str, after: int, late: int | None, sparing: list[int]) -> None:
+        """As it stands, or guarded by the version of now or of a change ago."""
+        head = self.both(lambda store: store.get(scope, name))
+        version = None if late is None or head is None else head.version - late
+        self.both(lambda store: store.truncate(scope, name, after, if_version=version, sparing=sparing))
+        self.both(lambda store: store.messages(scope, name, Page(limit=4, after=after)))
 
     @rule(scope=SCOPES, name=IDS, places=st.lists(st.integers(0, 20), max_size=4), told=st.integers(0, 3))
     def rewrite(self, scope: Scope, name: str, places: list[int], told: int) -> None:

@@ -260,8 +260,8 @@ async def test_an_answer_is_not_made_anew_once_somebody_else_was_answered_in_bet
     await t.chat.take_turn(ANN, ask("Q", "s"))
     truncate = t.sessions.truncate
 
-    async def slipped_in(scope: Scope, session_id: str, after: int) -> Session:
-        session = await truncate(scope, session_id, after)
+    async def slipped_in(scope: Scope, session_id: str, after: int, **guards: Any) -> Session:
+        session = await truncate(scope, session_id, after, **guards)
         await t.chat.take_turn(ANN, ask("Another", "s"))
         return session
 

@@ -237,6 +237,18 @@ def test_importing_goes_on_after_a_file_that_is_no_export(tmp_path: Path) -> Non
 # Upkeep and keys
 
 
+def test_an_import_s_counts_are_never_below_ours(tmp_path: Path) -> None:
+    """B16: a file may come from anybody, and a prompt's budget is kept by what is stored."""
+    messages = [{"role": "user", "text": "Where do we start today?", "tokens": tokens} for tokens in (0, 4, 9)]
+    paper = {"format": "tenuto.session", "version": 1, "session": {}, "messages": messages}
+    (tmp_path / "paper.json").write_text(json.dumps(paper))
+
+    made = asked("sessions", "import", "paper.json", "--user", "ann")["imported"][0]["session"]
+
+    shown = asked("sessions", "show", made["id"], "--user", "ann")
+    assert [message["tokens"] for message in shown["messages"]] == [0, 6, 9]
+
+
 def test_stats_count_what_the_scope_reaches() -> None:
     seeded(2)
     seeded(1, user="bob")

@@ -76,6 +76,13 @@ def test_a_count_that_is_missing_or_cannot_be_true_is_made(claimed: int) -> None
     assert Counter().message(message) == Counter().count(ENGLISH * 10)
 
 
+def test_a_count_from_outside_is_raised_to_ours_and_otherwise_left_alone() -> None:
+    counter, text = Counter(), "Where do we start today?"
+    drafts = tuple(says(text, tokens=tokens) for tokens in (0, 1, 5, 6, 9))
+
+    assert [draft.tokens for draft in counter.corrected(drafts)] == [0, 6, 6, 6, 9]
+
+
 def test_a_message_without_words_counts_nothing() -> None:
     assert Counter().message(says("")) == 0
     assert Counter().message(says("", parts=({"type": "image", "url": "x" * 900},))) == 0

@@ -22,6 +22,7 @@ from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
 from tenuto.model.talk import Said, ToolOutcome, ToolSpec, ToolTurn
 from tenuto.model.values import JsonObject
+from tenuto.ports import Tool
 from tenuto.privacy.sealed.vault import RestoringStream, escaped, restored
 from tests.samples import ANN, BOB
 from tests.screens import KEY
@@ -46,7 +47,7 @@ class Post:
 
 @asynccontextmanager
 async def house(
-    *scripts: Script, tool: Post | None = None, **settings: Any
+    *scripts: Script, tool: Tool | None = None, **settings: Any
 ) -> AsyncIterator[tuple[Tenuto, ScriptedModel]]:
     model = ScriptedModel(*scripts, name="scripted")
     helper = Assistant(

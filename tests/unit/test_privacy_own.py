@@ -93,7 +93,7 @@ def test_a_pattern_that_could_run_away_is_refused_in_a_sentence(pattern: str, wo
         compiled(own(pattern, "CASE_FILE"))
 
     assert word in str(refused.value)
-    assert refused.value.setting == "privacy_patterns"
+    assert refused.value.setting == "patterns"
     assert "CASE_FILE" in str(refused.value)
     assert len(str(refused.value)) < 200
 

@@ -305,6 +305,60 @@ async def test_a_late_turn_does_not_touch_the_values_of_the_next_session_of_the_
     assert await values(store, ANN, "s") == {"[EMAIL_1]": "bob@example.com"}
 
 
+async def taken_up(store: Screened, session_id: str, said: str, answered: str) -> int:
+    """A turn with its trace; tells the number of its first message."""
+    turn = await store.begin_turn(ANN, opening(session_id, said))
+    trace = replace(traced(session_id, said, answer=answered), number=turn.number)
+    await store.finish_turn(turn, Closing(reply=(answers(answered),), trace=trace))
+    return turn.words[0].seq
+
+
+async def test_words_that_are_taken_back_take_their_values_along() -> None:
+    """An edit: what no stored text shows any more is forgotten, and what one still shows is not."""
+    _, store = screened(replace(HIDING, trace=Mode.PSEUDONYM, title=Mode.PSEUDONYM))
+    await taken_up(store, "s", "write to ann@example.com", "done, bob@example.org")
+    edited = await taken_up(store, "s", "card 4242 4242 4242 4242, eve@example.org", "ann@example.com, 10.0.0.8?")
+    await store.patch(ANN, "s", Changes(title="for eve@example.org"))
+
+    await store.truncate(ANN, "s", edited - 1)
+
+    assert await values(store, ANN, "s") == {
+        "[EMAIL_1]": "ann@example.com",
+        "[EMAIL_2]": "bob@example.org",
+        "[EMAIL_3]": "eve@example.org",
+    }
+    await taken_up(store, "s", "card 4242 4242 4242 4242", "yes")
+    assert (await words(store, ANN, "s"))[-2:] == ["card [CC_2]", "yes"], "a number is not given twice"
+
+
+async def test_a_value_that_only_a_trace_showed_goes_with_its_turn() -> None:
+    _, store = screened(PrivacyPolicy(trace=Mode.PSEUDONYM))
+    await taken_up(store, "s", "write to ann@example.com", "done")
+    edited = await taken_up(store, "s", "write to bob@example.org", "done")
+
+    await store.truncate(ANN, "s", edited - 1)
+
+    assert await values(store, ANN, "s") == {"[EMAIL_1]": "ann@example.com"}
+
+
+async def test_words_go_with_their_values_also_when_the_policy_has_changed_since() -> None:
+    inner, store = screened(HIDING)
+    for session in ("cut", "reset"):
+        await taken_up(store, session, "write to ann@example.com", "done")
+    today = Screened(store=inner, screen=screen_over(inner))
+
+    await today.truncate(ANN, "cut", 0)
+    await today.reset(ANN, "reset")
+
+    assert await values(store, ANN, "cut") == await values(store, ANN, "reset") == {}
+
+
+async def test_taking_words_back_from_a_session_that_is_not_there_says_so() -> None:
+    _, store = screened(HIDING)
+    with pytest.raises(SessionNotFound):
+        await store.truncate(ANN, "nowhere", 0)
+
+
 async def test_marks_in_a_head_outlive_a_reset_and_numbers_are_not_given_twice() -> None:
     _, store = screened(HIDING)
     await store.begin_turn(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter as Counts
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -17,10 +18,13 @@ from tenuto.context import Counter, cut
 from tenuto.context.tokens import TOOL_TOKENS, as_text
 from tenuto.errors import ModelFailed, ModelTimeout
 from tenuto.model import Role, Usage, text_part, tool_call, tool_result
+from tenuto.model.privacy import REDACTED
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.talk import Asking, Called, Ended, Said, ToolCall, ToolResult
 from tenuto.model.values import JsonObject
 from tenuto.ports import ChatModel, Tool
+
+BeforeCut: TypeAlias = Callable[[str], Awaitable[tuple[str, Mapping[str, int]]]]
 
 # What is left of a tool's output when the prompt is full.
 _LEAST_OUTPUT: Final = 16
@@ -41,8 +45,10 @@ class Answer:
     cost_nanos: int = 0
     offline: bool = False
     fell_back: bool = False
-    # The calls and results of the rounds before the last words, as they will be stored: (role, parts).
-    exchanges: list[tuple[Role, tuple[JsonObject, ...]]] = field(default_factory=list)
+    # What a policy took out of `text`, by name.
+    redacted: dict[str, int] = field(default_factory=dict)
+    # The calls and results of the rounds before the last words, as they will be stored: (role, parts, metadata).
+    exchanges: list[tuple[Role, tuple[JsonObject, ...], JsonObject]] = field(default_factory=list)
 
     @property
     def usage(self) -> Usage:
@@ -50,13 +56,14 @@ class Answer:
         return Usage(tokens=self.input_tokens + self.output_tokens, cost_nanos=self.cost_nanos)
 
     def add(self, ended: Ended) -> None:
-        """Add up what a round cost."""
+        """Add up what a round cost; what was taken out is of its own words."""
         self.model = ended.model
         self.input_tokens += ended.input_tokens
         self.output_tokens += ended.output_tokens
         self.cost_nanos += ended.cost_nanos
         self.offline = ended.offline
         self.fell_back = self.fell_back or ended.fell_back
+        self.redacted = ended.redacted
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +71,8 @@ class Answering:
     """One model, asked for one answer.
 
     `prompt` is how many tokens it is shown at first, `room` how many more it may be shown: the hard budget holds over
-    calls and results as well.
+    calls and results as well. Without `emit` nobody waits for single words. `before_cut` takes out of a tool's output
+    what half of it would still show.
     """
 
     model: ChatModel
@@ -72,9 +80,10 @@ class Answering:
     toolbox: Toolbox
     counter: Counter
     steps: Steps
-    emit: Emit
+    emit: Emit | None
     rounds: int
     timeout: timedelta
+    before_cut: BeforeCut
     prompt: int = 0
     room: int = 0
     answer: Answer = field(default_factory=Answer)
@@ -140,6 +149,8 @@ class Answering:
             if deadline.expired():
                 # A model that was told to stop, and goes on.
                 raise TimeoutError
+            if self.emit is None:
+                return text
             now = asyncio.get_running_loop().time
             left = (deadline.when() or 0) - now()
             # A reader who takes their time costs the model none of its own.
@@ -156,11 +167,15 @@ class Answering:
         with self.steps.step("tools"):
             results = [await self.toolbox.run(call) for call in calls[:_MOST_CALLS]]
         results += [ToolResult(call=call, failed="too_many_calls") for call in calls[_MOST_CALLS:]]
-        told = tuple(tool_result(result.call.id, self._fitting(result)) for result in results)
-        self.answer.exchanges += [(Role.ASSISTANT, asked), (Role.TOOL, told)]
+        taken: Counts[str] = Counts()
+        told = tuple([tool_result(result.call.id, await self._fitting(result, taken)) for result in results])
+        self.answer.exchanges += [
+            (Role.ASSISTANT, asked, noted(self.answer.redacted)),
+            (Role.TOOL, told, noted(taken)),
+        ]
         if said:
             # The words before a call are kept with it; the answer is what comes after.
-            self.answer.text = ""
+            self.answer.text, self.answer.redacted = "", {}
         behind = (PromptMessage(role=Role.ASSISTANT, parts=asked), PromptMessage(role=Role.TOOL, parts=told))
         return replace(asking, messages=(*asking.messages, *behind), results=tuple(self.toolbox.results))
 
@@ -170,17 +185,26 @@ class Answering:
         self.room -= tokens
         self.prompt += tokens
 
-    def _fitting(self, result: ToolResult) -> object:
+    async def _fitting(self, result: ToolResult, taken: Counts[str]) -> object:
         """The tool's output, cut visibly when the prompt has no room for all of it; its least was taken before."""
         output = "Too many calls at once." if result.failed == "too_many_calls" else result.output
         text = as_text(output)
         tokens = self.counter.count(text)
         allowed = self.room + _LEAST_OUTPUT
-        shown = output if tokens <= allowed else cut(text, allowed, self.counter.count, tokens)
+        shown = output
+        if tokens > allowed:
+            text, out = await self.before_cut(text)
+            taken.update(out)
+            shown = cut(text, allowed, self.counter.count)
         used = max(0, (tokens if shown is output else self.counter.count(as_text(shown))) - _LEAST_OUTPUT)
         self.room -= used
         self.prompt += used
         return shown
+
+
+def noted(redacted: Mapping[str, int]) -> JsonObject:
+    """What a message's metadata says of what was taken out of it."""
+    return {REDACTED: dict(redacted)} if redacted else {}
 
 
 def sound(text: str) -> str:

@@ -18,6 +18,11 @@ class Audience(Protocol):
     """Whom a turn tells what happens in it."""
 
     @property
+    def listens(self) -> bool:
+        """Whether they want to hear words as they come."""
+        ...
+
+    @property
     def heard(self) -> str | None:
         """The words of the answer that have reached them so far; `None` for those who wait for the whole of it."""
         ...
@@ -30,6 +35,7 @@ class Audience(Protocol):
 class Unheard:
     """For callers that want the whole answer."""
 
+    listens = False
     heard: str | None = None
 
     async def tell(self, event: ChatEvent) -> None:
@@ -38,6 +44,8 @@ class Unheard:
 
 class Reader:
     """Somebody who takes events one by one."""
+
+    listens = True
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[ChatEvent | None] = asyncio.Queue(maxsize=_QUEUED)

@@ -2,12 +2,16 @@
 
 A store forgets an idempotency key together with its words. Sent once more, a late request would then be said again,
 behind the words that replaced it; so the session notes whose words or answer were taken back, and refuses it.
+
+Appending takes no lease, so others may write at any moment. What is taken back is therefore cut off from the very
+version of the session that was looked at, or not at all.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import takewhile
 from typing import Final
@@ -16,8 +20,8 @@ from msgspec.structs import replace
 
 from tenuto.chat.holding import guarded, let_go
 from tenuto.chat.request import ChatRequest
-from tenuto.context.summaries import talk_in
-from tenuto.errors import MessageNotFound, NothingToAnswer, TakenBack, TooLarge
+from tenuto.context.summaries import outliving, talk_in
+from tenuto.errors import MessageNotFound, NothingToAnswer, TakenBack, TooLarge, VersionConflict
 from tenuto.model import Changes, Message, MessagePage, OpenTurn, Page, Role, Scope, Session, TurnState
 from tenuto.model.message import is_summary
 from tenuto.model.values import JsonObject
@@ -26,6 +30,8 @@ from tenuto.sessions import Sessions, TurnRequest
 # How much of the end of a log is looked at, and how many keys a session notes.
 _MOST: Final = 500
 _NOTED: Final = 100
+# How often a session that changes between a look and the cut is looked at anew: titles and summaries change it too.
+_LOOKS: Final = 5
 _TAKEN_BACK: Final = "taken_back"
 # What a message's metadata says of the key it came under.
 ONCE: Final = "once"
@@ -33,6 +39,7 @@ _LETTERS: Final = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 _log = logging.getLogger(__name__)
 
 
+@lru_cache(maxsize=1024)
 def mark_of(key: str) -> str:
     """A key as it is noted: a digest, since clients put anything into keys; in letters, which look like no data."""
     return blake2b(key.encode(), digest_size=8).hexdigest().translate(_LETTERS)
@@ -62,17 +69,17 @@ def note_of_answered(turn: OpenTurn) -> JsonObject:
 async def unsaid(sessions: Sessions, turn: OpenTurn) -> bool:
     """Take back the words a turn began with, which ends it; unless somebody has written behind them.
 
-    Appending takes no lease, and who cuts off these words would cut off those as well. Looking and cutting are two
-    steps: who writes in the very moment between them is not seen.
+    Who cuts off these words would cut off those as well.
     """
     if turn.state is not TurnState.OPENED or not turn.words:
         return False
-    behind = await sessions.messages(turn.scope, turn.session.id, Page(after=turn.words[-1].seq))
-    # A summary of what was said before is made anew.
-    if behind.more_after or not all(map(is_summary, behind.messages)):
-        return False
-    await sessions.truncate(turn.scope, turn.session.id, turn.words[0].seq - 1)
-    return True
+    for _ in range(_LOOKS):
+        page = await sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST))
+        if _talk_after(page, turn.words[-1].seq):
+            return False
+        if await _cut_off(sessions, turn.scope, page, turn.words[0].seq - 1, page.session.version):
+            return True
+    return False
 
 
 class GoingBack:
@@ -95,16 +102,29 @@ class GoingBack:
         return None
 
     async def _taken_back(self, scope: Scope, request: ChatRequest, session: Session) -> bool:
-        """Whether anything had to be: this key may have done so before."""
+        """Whether anything had to be: this key may have done so before.
+
+        Raises:
+            VersionConflict: somebody has spoken since the session was taken. Whoever asked to go back has not seen
+                those words, so nothing is taken back.
+        """
         assert request.session_id is not None
         refuse_taken_back(session, request.key)
-        page = await self._sessions.messages(scope, request.session_id, Page(limit=_MOST))
-        cut = await self._cut(scope, request, page)
-        if cut is None:
-            return False
-        await self._note(scope, session, [message for message in page.messages if message.seq > cut])
-        await self._sessions.truncate(scope, request.session_id, cut)
-        return True
+        newest = session
+        for _ in range(_LOOKS):
+            page = await self._sessions.messages(scope, request.session_id, Page(limit=_MOST))
+            newest = page.session
+            cut = await self._cut(scope, request, page)
+            if cut is None:
+                return False
+            if _talk_after(page, session.last_seq):
+                break
+            version = await self._noted(scope, newest, [one for one in page.messages if one.seq > cut])
+            if version is not None and await _cut_off(self._sessions, scope, page, cut, version):
+                return True
+        noted_before = session.metadata.get(_TAKEN_BACK)
+        await self._sessions.patch(scope, session.id, Changes(metadata={_TAKEN_BACK: noted_before}))
+        raise VersionConflict(session.version, newest.version)
 
     async def _cut(self, scope: Scope, request: ChatRequest, page: MessagePage) -> int | None:
         """After which message to cut; `None` when this key has done so before."""
@@ -116,30 +136,57 @@ class GoingBack:
         mark = mark_of(request.key) if request.key is not None else None
         if mark is not None and any(message.metadata.get(ONCE) == mark for message in page.messages):
             return None
-        return await self._editable(scope, page.session, request.edit)
+        return await self._editable(scope, page, request.edit)
 
-    async def _editable(self, scope: Scope, session: Session, seq: int) -> int:
-        if not 1 <= seq <= session.last_seq:
+    async def _editable(self, scope: Scope, page: MessagePage, seq: int) -> int:
+        if not 1 <= seq <= page.session.last_seq:
             raise MessageNotFound(seq)
-        page = await self._sessions.messages(scope, session.id, Page(limit=1, after=seq - 1))
-        found = page.messages[0] if page.messages else None
-        if found is None:
+        there = await self._sessions.messages(scope, page.session.id, Page(limit=1, after=seq - 1))
+        found = there.messages[0] if there.messages else None
+        if found is None or found.seq != seq:
+            if _talk_after(page, seq):
+                raise MessageNotFound(seq)
             # Taken back before, by a request that went no further.
             return seq - 1
         theirs = None not in (scope.user, found.speaker) and found.speaker != scope.user
-        if found.seq != seq or found.role is not Role.USER or theirs:
+        if found.role is not Role.USER or theirs:
             raise MessageNotFound(seq)
         return seq - 1
 
-    async def _note(self, scope: Scope, session: Session, going: Sequence[Message]) -> None:
-        """Note the keys of messages before they go, so that none of them can slip through in between."""
+    async def _noted(self, scope: Scope, session: Session, going: Sequence[Message]) -> int | None:
+        """Note the keys of messages before they go, so that none of them can slip through in between.
+
+        Gives the session's version with the note, `None` where it has changed since it was looked at.
+        """
         note = _note_of(session, going)
         if not note:
-            return
+            return session.version
         try:
-            await self._sessions.patch(scope, session.id, Changes(metadata=note))
+            changes = Changes(metadata=note, if_version=session.version)
+            return (await self._sessions.patch(scope, session.id, changes)).version
         except TooLarge:
             _log.warning("a session's head is full: keys of what was taken back are not noted")
+            return session.version
+        except VersionConflict:
+            return None
+
+
+async def _cut_off(sessions: Sessions, scope: Scope, page: MessagePage, cut: int, version: int) -> bool:
+    """Forget what stands behind a message, of this version alone; tells whether it was still that.
+
+    Summaries that speak of nothing behind it stay: what a small stored cap has let go since lives in them alone.
+    """
+    sparing = outliving(page.messages, cut)
+    try:
+        await sessions.truncate(scope, page.session.id, cut, if_version=version, sparing=sparing)
+    except VersionConflict:
+        return False
+    return True
+
+
+def _talk_after(page: MessagePage, seq: int) -> bool:
+    """Whether anybody has spoken after a message; a summary is nobody's words."""
+    return any(message.seq > seq and not is_summary(message) for message in page.messages)
 
 
 def _without_words(wish: TurnRequest, request: ChatRequest) -> TurnRequest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol, TypeAlias
@@ -10,7 +10,10 @@ from typing import Protocol, TypeAlias
 from tenuto.assistants import Assistants
 from tenuto.chat.spending import Spending
 from tenuto.chat.timing import Span, no_span
-from tenuto.model import Scope, Session
+from tenuto.model import Closing, OpenTurn, Scope, Session
+from tenuto.model.policy import SessionPolicy
+from tenuto.model.privacy import Sink
+from tenuto.model.prompt import Materials
 from tenuto.model.talk import TurnEnded
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, Value
@@ -22,7 +25,7 @@ Observer: TypeAlias = Callable[[Trace], None]
 
 
 class Afterwards(Protocol):
-    """What follows a turn: titles and summaries."""
+    """What follows a turn: titles and summaries, and the end of one that the store did not take."""
 
     def follow(self, ended: TurnEnded) -> None:
         """Start it, and return at once."""
@@ -30,6 +33,10 @@ class Afterwards(Protocol):
 
     async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
         """Wait until so many messages can be stored without pushing out any that no summary covers."""
+        ...
+
+    def release(self, turn: OpenTurn, closing: Closing, policy: SessionPolicy) -> None:
+        """Give a turn up as soon as the store lets us, and return at once."""
         ...
 
 
@@ -61,6 +68,18 @@ class Screening(Protocol):
         """A value of the session's own, with what its marks stand for."""
         ...
 
+    async def for_prompt(self, scope: Scope, session: Session | None, materials: Materials) -> Materials | None:
+        """What a prompt is made of, as a model may be shown it; `None` where it may be shown everything."""
+        ...
+
+    async def before_cut(self, scope: Scope, text: str, sinks: Iterable[Sink]) -> tuple[str, Mapping[str, int]]:
+        """A text that will be cut and then go to these sinks, and how much of what was taken out of it."""
+        ...
+
+    async def traced(self, scope: Scope, trace: Trace) -> Trace:
+        """A trace that was not stored, as it might have been."""
+        ...
+
 
 class Unscreened:
     """Lets every word pass."""
@@ -81,6 +100,18 @@ class Unscreened:
     async def recalled(self, session: Session, value: Json) -> Json:
         """As it is."""
         return value
+
+    async def for_prompt(self, scope: Scope, session: Session | None, materials: Materials) -> Materials | None:
+        """A model may be shown everything."""
+        return None
+
+    async def before_cut(self, scope: Scope, text: str, sinks: Iterable[Sink]) -> tuple[str, Mapping[str, int]]:
+        """As it is."""
+        return text, {}
+
+    async def traced(self, scope: Scope, trace: Trace) -> Trace:
+        """As it is."""
+        return trace
 
 
 class ChatLimits(Value, frozen=True, kw_only=True):

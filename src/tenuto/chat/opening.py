@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec.structs import replace
@@ -43,7 +41,7 @@ from tenuto.model.prompt import Language, Materials
 from tenuto.model.session import PROFILE
 from tenuto.model.talk import Persona, Summary, ToolTurn, TurnEnded
 from tenuto.model.trace import trace_id
-from tenuto.model.values import JsonObject
+from tenuto.model.values import JsonObject, Value
 from tenuto.sessions import TurnRequest, fresh_id
 from tenuto.sessions.desk import refuse_unsound
 from tenuto.sessions.titles import named
@@ -56,8 +54,7 @@ _LANGUAGES: Final = {language.value: language for language in Language}
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class Begun(Value, frozen=True, kw_only=True):
     """A turn that has begun. `turn` is `None` while the store is away and the assistant answers without memory."""
 
     request: ChatRequest
@@ -170,12 +167,14 @@ class Opener:
     async def _unveiled(self, begun: Begun) -> Begun:
         """The turn with what its own marks stand for where tools read them, and without marks that were typed."""
         asked, materials = begun.asked, begun.materials
+        if not asked.state and not materials.preferences:
+            return begun
         if asked.state and asked.session is not None:
             asked = replace(asked, state=await self._screen.recalled(asked.session, asked.state))
         if materials.preferences:
             preferences = self._screen.own_words(begun.scope, materials.preferences)
             materials = replace(materials, preferences=preferences)
-        return dataclasses.replace(begun, asked=asked, materials=materials)
+        return replace(begun, asked=asked, materials=materials)
 
     def _guess(self, scope: Scope, request: ChatRequest) -> Partner | None:
         """Whom the session talked to last, where it must be known and is remembered. Going back is worth a look."""
@@ -229,9 +228,12 @@ class Opener:
         self, scope: Scope, request: ChatRequest, assistant: Assistant, *, must_exist: bool = False
     ) -> OpenTurn:
         words, policy = self._words(scope, request), assistant.policies.sessions
-        refuse_unsound(words, policy)
         if must_exist and policy.on_missing is not OnMissing.ERROR:
             policy = replace(policy, on_missing=OnMissing.ERROR)
+        goes_back, may_be_new = request.regenerate or request.edit is not None, _may_be_new(request, policy)
+        if goes_back or may_be_new:
+            # Before anything is taken back or named after them; else the beginning itself refuses them.
+            refuse_unsound(words, policy)
         if request.key is None:
             # With a key the reply may be there already, and costs nothing to bring.
             await self._spending.check(scope, lambda: self._head(scope, request.session_id))
@@ -241,10 +243,10 @@ class Opener:
             key=request.key,
             fingerprint=request.fingerprint,
             window=_loaded_with(assistant.policies.context),
-            new=self._new(scope, request, assistant) if _may_be_new(request, policy) else None,
+            new=self._new(scope, request, assistant) if may_be_new else None,
             policy=policy,
         )
-        if request.regenerate or request.edit is not None:
+        if goes_back:
             answered = await self._back.rewound(scope, request, wish)
             if answered is not None:
                 return answered
@@ -307,7 +309,7 @@ class Opener:
         summary: Summary | None,
     ) -> Begun:
         session = turn.session
-        materials = materials_of(replace(turn, window=talk_in(turn.window)), "", counted=_counted(request, turn))
+        materials = materials_of(turn, "", talk=talk_in(turn.window), counted=_counted(request, turn))
         language = _language(request, session, materials.question)
         # A summary tells of every character's turns, and one of them shall not know the others'.
         told = summary if not assistant.isolated else None

@@ -50,6 +50,7 @@ class Chat:
             BudgetExhausted: session or tenant have spent what they may; no model was asked.
             ModelFailed: no model answered. The words stay stored, and the same key tries again.
             TakenBack: this key was answered, and an edit or a new answer has replaced what it brought.
+            VersionConflict: somebody spoke while words were about to be taken back; none were.
             TurnLost: the session was reset, truncated or deleted meanwhile, or another turn took over.
         """
         return await self._turn(scope, request, Unheard())
@@ -81,7 +82,7 @@ class Chat:
     # The story
 
     async def _turn(self, scope: Scope, request: ChatRequest, audience: Audience) -> Reply:
-        with self._means.span("tenuto.turn") as span, bound(tenant=scope.tenant, session=request.session_id):
+        with self._means.span("tenuto.turn") as span, bound(tenant=scope.tenant, session=request.session_id) as ids:
             steps = Steps(self._means.span)
             with steps.step("begin"):
                 begun = await self._opener.begin(scope, request)
@@ -93,8 +94,8 @@ class Chat:
                 assistant=begun.assistant.name,
                 model=self.model_of(begun.assistant).name,
             )
-            with bound(session=begun.session_id, turn=str(begun.number)):
-                reply = await self._reply(begun, steps, audience)
+            ids.also(session=begun.session_id, turn=str(begun.number))
+            reply = await self._reply(begun, steps, audience)
             span.tell(model=reply.model, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens)
             return reply
 

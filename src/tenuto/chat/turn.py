@@ -9,26 +9,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections import Counter as Counts
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tenuto.chat.answering import Answer, Answering
+from tenuto.chat.answering import Answer, Answering, noted
 from tenuto.chat.audience import Audience
 from tenuto.chat.going_back import ONCE, mark_of, note_of_answered
-from tenuto.chat.means import Means
+from tenuto.chat.means import Means, Screening
 from tenuto.chat.opening import Begun
 from tenuto.chat.request import Reply
 from tenuto.chat.timing import Steps
 from tenuto.chat.toolbox import Toolbox, wanted
 from tenuto.context import Counter, assemble, cut, encoding_for
 from tenuto.context.tokens import as_text
-from tenuto.errors import Sealed, TenutoError, TooLarge, TurnLost, Unavailable, code_of
-from tenuto.model import Appended, Changes, Closing, Draft, OpenTurn, Role, Session, Usage, text_part
+from tenuto.errors import Sealed, StoreFull, TenutoError, TooLarge, TurnLost, Unavailable, code_of
+from tenuto.model import Appended, Changes, Closing, Draft, OpenTurn, Role, Scope, Session, Usage, text_part
 from tenuto.model.policy import OnStoreDown
-from tenuto.model.prompt import Entry, Fate, Kind, Prompt, Reason
+from tenuto.model.privacy import Sink
+from tenuto.model.prompt import Entry, Fate, Kind, Materials, Prompt, Reason
 from tenuto.model.talk import Asking, ToolCall
 from tenuto.model.trace import ToolRun, Trace
 from tenuto.model.values import JsonObject
@@ -54,6 +57,7 @@ class Turn:
         self._began_at = means.clock()
         self._prompt: Prompt | None = None
         self._stored_already = False
+        self._kept: Trace | None = None
         self._degraded: list[str] = [] if begun.turn is not None else ["store"]
         self._model = means.models(begun.assistant.model)
         self._counter = Counter(*encoding_for(self._model.name))
@@ -66,9 +70,11 @@ class Turn:
             toolbox=self._toolbox,
             counter=self._counter,
             steps=steps,
-            emit=audience.tell,
+            emit=audience.tell if audience.listens else None,
             rounds=means.limits.tool_rounds,
             timeout=means.limits.model_timeout,
+            # A result is shown to the model, and stored.
+            before_cut=lambda text: means.screen.before_cut(begun.scope, text, (Sink.MODEL, Sink.MESSAGE)),
         )
 
     async def answered(self) -> Reply:
@@ -104,8 +110,12 @@ class Turn:
             answer.text, answer.model = self._toolbox.reply, "none"
             return answer
         begun = self._begun
+        materials = begun.materials
+        if self._toolbox.pieces is not None:
+            materials = replace(materials, evidence=self._toolbox.pieces)
         with self._steps.step("assemble"):
-            self._prompt = self._assembled()
+            shown = await self._means.screen.for_prompt(begun.scope, begun.asked.session, materials)
+            self._prompt = self._assembled(materials if shown is None else shown)
         self._answering.prompt = self._prompt.manifest.total
         self._answering.room = self._prompt.manifest.room - self._prompt.manifest.total
         asking = Asking(
@@ -113,18 +123,17 @@ class Turn:
             tools=tuple(tool.spec for tool in begun.assistant.tools),
             reply_tokens=begun.assistant.prompt.reply,
             stable=self._prompt.stable,
+            screened=0 if shown is None else len(self._prompt.messages),
             results=tuple(self._toolbox.results),
             turn=begun.asked,
         )
         return await self._answering.run(asking)
 
-    def _assembled(self) -> Prompt:
+    def _assembled(self, materials: Materials) -> Prompt:
         """The prompt; what the model is told of its tools is part of the budget, and of the account."""
         begun, counter = self._begun, self._counter
         tools = sum(counter.fixed(msgspec.json.encode(tool.spec).decode()) for tool in begun.assistant.tools)
-        policy, materials, context = begun.assistant.prompt, begun.materials, begun.assistant.policies.context
-        if self._toolbox.pieces is not None:
-            materials = replace(materials, evidence=self._toolbox.pieces)
+        policy, context = begun.assistant.prompt, begun.assistant.policies.context
         if not tools:
             return assemble(materials, policy, context, counter)
         within = replace(policy, reply=policy.reply + math.ceil(tools * counter.margin))
@@ -144,11 +153,11 @@ class Turn:
         if begun.assistant.mend is not None:
             answer.text = begun.assistant.mend(answer.text, tuple(self._toolbox.results), begun.asked)
         self._count(answer)
-        trace = self._trace(answer)
+        trace = await self._trace(answer, answer.text)
         session = await self._stored(answer, trace)
         trace = replace(trace, steps=self._steps.taken, degraded=tuple(self._degraded))
-        self._means.tell(trace)
-        return replace(reply_of(trace, session), text=answer.text, created=begun.created)
+        await self._tell(trace)
+        return reply_of(trace, session, text=answer.text, created=begun.created)
 
     def _count(self, answer: Answer) -> None:
         """Models that report no usage have it counted for them: what they saw and what they said."""
@@ -179,11 +188,12 @@ class Turn:
                 done = await self._closed(turn, closing)
         except Sealed:
             raise
-        except Unavailable:
+        except Unavailable as failed:
             if begun.assistant.policies.sessions.on_store_down is not OnStoreDown.STATELESS:
                 raise
             _log.warning("an answer was given but not stored: the store is away")
             self._degraded.append("store")
+            self._release(turn, Closing(abandoned=True, usage=usage, trace=trace), failed)
             return None
         self._stored_already = True
         await self._charge(usage)
@@ -194,14 +204,16 @@ class Turn:
 
     async def _closed(self, turn: OpenTurn, closing: Closing) -> Appended:
         """Finish; where the head is full of what others put there, the answer is kept and our notes are not."""
+        policy = self._begun.assistant.policies.sessions
         try:
-            return await self._means.sessions.finish(turn, closing, self._begun.assistant.policies.sessions)
+            done = await self._means.sessions.finish(turn, closing, policy)
         except TooLarge:
             if closing.changes is None:
                 raise
             _log.warning("a session's head is full: the turn's state was not kept")
-            bare = replace(closing, changes=None)
-            return await self._means.sessions.finish(turn, bare, self._begun.assistant.policies.sessions)
+            done = await self._means.sessions.finish(turn, replace(closing, changes=None), policy)
+        self._kept = done.trace
+        return done
 
     async def _charge(self, usage: Usage) -> None:
         """Add to the tenant's day, also when the caller goes in this moment."""
@@ -224,8 +236,7 @@ class Turn:
             told["data"] = self._toolbox.data
         if self._begun.request.key is not None:
             told[ONCE] = mark_of(self._begun.request.key)
-        final = (Role.ASSISTANT, (text_part(answer.text),))
-        parts = [*answer.exchanges, final]
+        final = (Role.ASSISTANT, (text_part(answer.text),), told | noted(answer.redacted))
         now = self._means.clock()
         return tuple(
             [
@@ -237,9 +248,9 @@ class Turn:
                     speaker=self._begun.speaker,
                     persona=self._begun.scope.persona,
                     tokens=self._counter.parts(content),
-                    metadata=told if place == len(parts) - 1 else {},
+                    metadata=metadata,
                 )
-                for place, (role, content) in enumerate(parts)
+                for role, content, metadata in (*answer.exchanges, final)
             ]
         )
 
@@ -276,8 +287,9 @@ class Turn:
             session, question, asked.language, self._means.clock(), model=self._means.titles_by_model
         )
 
-    def _trace(self, answer: Answer, error: str | None = None) -> Trace:
+    async def _trace(self, answer: Answer, said: str, error: str | None = None) -> Trace:
         begun = self._begun
+        short = _Shortening(self._means.screen, begun.scope, answer.redacted)
         return Trace(
             id=begun.trace_id,
             session_id=begun.session_id,
@@ -287,12 +299,12 @@ class Turn:
             assistant=begun.assistant.name,
             persona=begun.scope.persona,
             speaker=begun.scope.user,
-            request=_short(begun.asked.question),
-            answer=_short(answer.text),
+            request=await short.text(begun.asked.question),
+            answer=await short.text(said),
             model=answer.model or self._model.name,
             offline=answer.offline,
             manifest=self._prompt.manifest if self._prompt is not None else None,
-            tools=tuple(map(_noted, self._toolbox.runs)),
+            tools=tuple([await short.run(run) for run in self._toolbox.runs]),
             steps=dict(self._steps.taken),
             input_tokens=answer.input_tokens,
             output_tokens=answer.output_tokens,
@@ -300,7 +312,14 @@ class Turn:
             degraded=tuple(self._degraded),
             error=error,
             data=self._toolbox.data,
+            redacted=dict(short.taken),
         )
+
+    async def _tell(self, trace: Trace) -> None:
+        """Tell those who watch, who see no more of the words than is stored."""
+        if self._means.observers:
+            kept = self._kept or await self._means.screen.traced(self._begun.scope, trace)
+            self._means.tell(replace(kept, steps=trace.steps, degraded=trace.degraded))
 
     async def _give_up(self, ended: BaseException) -> None:
         """Give the session free without an answer, and leave a trace of why."""
@@ -309,21 +328,31 @@ class Turn:
         await self._means.spending.add(self._begun.scope, answer.usage)
         if turn is None:
             return
-        trace = self._trace(answer, error=code_of(ended))
+        said = answer.text
         if isinstance(ended, asyncio.CancelledError) and self._audience.heard is not None:
             # The model may have been ahead of its reader: what counts is what was heard.
-            trace = replace(trace, answer=_short(self._audience.heard))
+            said = self._audience.heard
+        trace = await self._trace(answer, said, code_of(ended))
         start = self._begun.materials.window_start
         moved = start if start > turn.session.window_start else UNSET
         # The words are kept, so that a later wish to answer them means whom they were said to.
         partner = self._partner(turn.session)
         changes = Changes(metadata=partner, window_start=moved) if partner or moved is not UNSET else None
+        closing = Closing(abandoned=True, usage=answer.usage, changes=changes, trace=trace)
         try:
-            await self._closed(turn, Closing(abandoned=True, usage=answer.usage, changes=changes, trace=trace))
+            await self._closed(turn, closing)
         except TenutoError as failed:
-            # Lost or away: then the lease runs out by itself.
             _log.info("a turn could not be given up: %s", failed.code)
-        self._means.tell(trace)
+            if isinstance(failed, Unavailable) and not isinstance(failed, Sealed):
+                self._release(turn, closing, failed)
+        await self._tell(trace)
+
+    def _release(self, turn: OpenTurn, closing: Closing, failed: Unavailable) -> None:
+        """Have the turn given up once the store is back; should we die before, its lease runs out by itself."""
+        if isinstance(failed, StoreFull):
+            # A lease that is given back takes no room where there is none for a trace.
+            closing = replace(closing, changes=None, trace=None)
+        self._means.afterwards.release(turn, closing, self._begun.assistant.policies.sessions)
 
 
 class _Lease:
@@ -362,24 +391,35 @@ class _Lease:
             await asyncio.sleep(pause)
 
 
-def _short(text: str) -> str:
-    """A text as a trace keeps it: the log has all of it."""
-    return cut(text, _TRACED, len)
+class _Shortening:
+    """Long texts as a trace keeps them: the log has all of them. `taken` counts what went before they were cut."""
+
+    def __init__(self, screen: Screening, scope: Scope, taken: Mapping[str, int]) -> None:
+        self._screen = screen
+        self._scope = scope
+        self.taken = Counts(taken)
+
+    async def text(self, text: str) -> str:
+        if len(text) <= _TRACED:
+            return text
+        clean, taken = await self._screen.before_cut(self._scope, text, (Sink.TRACE,))
+        self.taken.update(taken)
+        return cut(clean, _TRACED, len)
+
+    async def run(self, run: ToolRun) -> ToolRun:
+        output = as_text(run.output)
+        return run if len(output) <= _TRACED else replace(run, output=await self.text(output))
 
 
-def _noted(run: ToolRun) -> ToolRun:
-    output = as_text(run.output)
-    return run if len(output) <= _TRACED else replace(run, output=_short(output))
-
-
-def reply_of(trace: Trace, session: Session | None) -> Reply:
-    """A finished turn, as its caller is told of it."""
+def reply_of(trace: Trace, session: Session | None, *, text: str | None = None, created: bool = False) -> Reply:
+    """A finished turn, as its caller is told of it; `text` is the whole answer, which the trace may have cut."""
     return Reply(
         session_id=trace.session_id,
         trace_id=trace.id,
         turn=trace.number,
         assistant=trace.assistant,
-        text=trace.answer,
+        text=trace.answer if text is None else text,
+        created=created,
         model=trace.model,
         offline=trace.offline,
         title=session.title if session is not None else "",

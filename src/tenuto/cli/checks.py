@@ -167,9 +167,9 @@ def _what_to_do(settings: Settings, error: TenutoError) -> str:
         case StoreFull():
             return "make room on the disk" if on_file else "give the server more memory or disk"
         case StoreReadOnly():
-            return (
-                "let this user write the file and its folder" if on_file else "point TENUTO_STORE at a writable primary"
-            )
+            if on_file:
+                return "let this user write the file and its folder"
+            return "point TENUTO_STORE at a primary, and look whether it can write its files and has its replicas"
         case Sealed() | InvalidSetting(setting="privacy_key" | "privacy_key_file"):
             return "set TENUTO_PRIVACY_KEY_FILE (or TENUTO_PRIVACY_KEY) to the key this store was sealed with"
         case InvalidSetting() if on_file:

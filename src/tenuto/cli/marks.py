@@ -12,7 +12,7 @@ import typer
 from tenuto.cli.bars import has_colours
 from tenuto.cli.screen import visible
 from tenuto.model import Draft, Role
-from tenuto.privacy.pages import REDACTED
+from tenuto.model.privacy import REDACTED
 from tenuto.privacy.rules.span import MARK
 from tenuto.privacy.sealed.vault import LONGEST_MARK
 

@@ -17,6 +17,10 @@ def _session_id(value: str) -> str:
     return checked_id(value, "the session id")
 
 
+def _maybe_session_id(value: str | None) -> str | None:
+    return None if value is None else _session_id(value)
+
+
 def _session_ids(values: list[str]) -> list[str]:
     return [_session_id(value) for value in values]
 
@@ -33,6 +37,9 @@ User: TypeAlias = Annotated[
     typer.Option("--user", metavar="ID", help="Act for this user; without it, for the tenant itself."),
 ]
 SessionId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", callback=_session_id, help="The session's id.")]
+MaybeSessionId: TypeAlias = Annotated[
+    str | None, typer.Argument(metavar="ID", callback=_maybe_session_id, help="The session's id.")
+]
 SessionIds: TypeAlias = Annotated[
     list[str], typer.Argument(metavar="ID", callback=_session_ids, help="The sessions' ids.")
 ]

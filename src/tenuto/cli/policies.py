@@ -18,8 +18,9 @@ from tenuto.model.privacy import Mode, Sink
 from tenuto.model.scope import outside_tenant
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
-from tenuto.screens import open_ciphers, open_policies
-from tenuto.settings import read_settings
+from tenuto.privacy.screening import Policies
+from tenuto.screens import open_ciphers, open_policies, refuse_keyless
+from tenuto.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from tenuto.privacy.sealed.sealing import TenantCiphers
@@ -39,11 +40,11 @@ _ABOUT: Final = {
 }
 
 
-def show_policy(tenant: Tenant = LOCAL, as_json: AsJson = False) -> None:
-    """Show what becomes of private data, sink by sink, for a tenant."""
+def show_policy(tenant: Tenant = LOCAL, store: StoreUrl = None, as_json: AsJson = False) -> None:
+    """Show what becomes of private data, sink by sink, for a tenant; ends with 1 where a key is missing for it."""
     from tenuto.privacy.duties.shape import policy_json
 
-    settings = read_settings()
+    settings = read_settings(store=store)
     policies = open_policies(settings)
     scope = caller(tenant, "", None)
     key = bool(settings.privacy_key or settings.privacy_key_file)
@@ -51,7 +52,14 @@ def show_policy(tenant: Tenant = LOCAL, as_json: AsJson = False) -> None:
     if as_json:
         beside = {"key": key, "detector": settings.privacy_detector is not None, "encryption": settings.encryption}
         show_json({"tenant": tenant, **holds, **beside, "tenants": list(policies.tenants)})
-        return
+    else:
+        _show_policy(settings, policies, scope, holds)
+    # What a start would refuse: somebody may ask before there is a server.
+    refuse_keyless(settings, policies)
+
+
+def _show_policy(settings: Settings, policies: Policies, scope: Scope, holds: JsonObject) -> None:
+    key = settings.privacy_key or settings.privacy_key_file
     rows = [(sink.value, holds["modes"][sink.value], _ABOUT[sink]) for sink in Sink]
     show_table(("SINK", "MODE", "WHAT"), rows, flexible="WHAT")
     typer.echo()
@@ -72,12 +80,13 @@ def show_policy(tenant: Tenant = LOCAL, as_json: AsJson = False) -> None:
 def try_out(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look at; - is standard input.")],
     tenant: Tenant = LOCAL,
+    store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what would be found in a text, and what it would become. An outside detector is not asked."""
     from tenuto.privacy.duties.preview import preview
 
-    policies = open_policies(read_settings())
+    policies = open_policies(read_settings(store=store))
     scope = caller(tenant, "", None)
     given = sys.stdin.buffer.read().decode(errors="replace") if text == _STDIN else text
     seen = preview(given, policies.finder(scope), policies.of(scope).unvaulted)

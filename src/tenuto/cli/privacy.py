@@ -18,9 +18,10 @@ from tenuto.cli.options import LOCAL, AsJson, SessionId, Site, StoreUrl, Tenant,
 from tenuto.cli.running import run
 from tenuto.cli.screen import advancing, counted, moment, show_facts, show_json, show_table, tally, visible
 from tenuto.cli.transfer import written
-from tenuto.errors import InvalidSetting
+from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model import Scope
 from tenuto.model.values import checked_id
+from tenuto.privacy.sealed.vault import as_mark
 
 # Signatures and ciphers are heavy to load; each command loads what it needs.
 if TYPE_CHECKING:
@@ -214,7 +215,10 @@ def verify(
     from tenuto.privacy.duties.receipts import read_receipt
     from tenuto.privacy.duties.shape import receipt_json
 
-    receipt = read_receipt(file.read_bytes())
+    try:
+        receipt = read_receipt(file.read_bytes())
+    except OSError as error:
+        raise Invalid(f"cannot read {file}: {error.strerror}") from error
     known = key or run(lambda app: app.privacy.signer.public_key(), store=store, reading_only=True)
     why = _doubt(receipt, known, user)
     if as_json:
@@ -253,9 +257,8 @@ def reveal(
 ) -> None:
     """Show the values behind marks of a session; the look is noted in the audit."""
     scope = caller(tenant, site, user)
-    asked = [f"[{mark.strip('[]')}]" for mark in marks]
-    values = run(lambda app: _revealed(app, scope, session_id, asked), store=store)
-    unknown = [mark for mark in dict.fromkeys(asked) if mark not in values]
+    values = run(lambda app: _revealed(app, scope, session_id, marks), store=store)
+    unknown = [mark for mark in dict.fromkeys(map(as_mark, marks)) if mark not in values]
     if as_json:
         show_json({"values": values, "unknown": unknown})
     else:

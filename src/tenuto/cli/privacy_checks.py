@@ -18,7 +18,7 @@ from tenuto.stores.encrypted import holds_sealed
 async def findings(app: Tenuto, scope: Scope) -> list[Finding]:
     """One line for each."""
     found = [_policy(app, scope), _key(app), await _encryption(app)]
-    return [*found, await _detector(app, scope)] if app.screen.asks_outside else found
+    return [*found, await _detector(app, scope)] if app.screen.outside is not None else found
 
 
 def refused(error: TenutoError) -> Finding | None:

@@ -5,49 +5,75 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Annotated, Final
+from urllib.parse import quote
 
 import typer
+from msgspec.structs import replace
 
 from tenuto.app import Tenuto
-from tenuto.cli.options import LOCAL, AsJson, SessionId, Site, StoreUrl, Tenant, User, caller
+from tenuto.cli.options import LOCAL, AsJson, MaybeSessionId, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import run
 from tenuto.cli.screen import counted, progress, safe_json, show_json, visible
-from tenuto.errors import Invalid, TenutoError, Unavailable
+from tenuto.errors import (
+    Invalid,
+    MasterKeyMissing,
+    Sealed,
+    SessionCorrupt,
+    SessionNotFound,
+    TenutoError,
+    Unavailable,
+)
 from tenuto.model import Message, Scope, Session
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
+from tenuto.privacy.duties.walking import every_session
 from tenuto.privacy.exports import export_head, export_pages
 from tenuto.sessions import fresh_id
+from tenuto.sessions.desk import refuse_unsound
 from tenuto.sessions.shape import session_json
-from tenuto.sessions.transfer import ExportFormat, exported, imported
+from tenuto.sessions.transfer import ENDINGS, ExportFormat, exported, imported
 
 _STDIN: Final = "-"
+# Most file systems take 255 bytes; some room is left for an ending, and for the name it has while it is written.
+_LONGEST_NAME: Final = 160
 _SUFFIXES: Final = {".jsonl": ExportFormat.JSONL, ".ndjson": ExportFormat.JSONL, ".md": ExportFormat.MARKDOWN}
 
 
 def export_session(
-    session_id: SessionId,
+    session_id: MaybeSessionId = None,
     chosen: Annotated[
         ExportFormat | None,
         typer.Option("--format", help="How it is written; by default as the file's name ends, else json."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; by default the terminal.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to; by default the terminal. With --all, a folder."),
     ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every session of the tenant's site, or of its user, each in a file.")
+    ] = False,
     tenant: Tenant = LOCAL,
     site: Site = "",
     user: User = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a session to a file, or print it, whole.
+    """Write a session to a file, or print it, whole; or write all of them.
 
     `tenuto sessions import` reads every format back. Private data is redacted unless TENUTO_PRIVACY_EXPORT says keep.
     """
     scope = caller(tenant, site, user)
+    if everything:
+        if session_id is not None or output is None or str(output) == "-":
+            raise typer.BadParameter("it takes no id, and a folder by --output", param_hint="--all")
+        _export_all(scope, chosen or ExportFormat.JSON, output, store, as_json)
+        return
+    if session_id is None:
+        raise typer.BadParameter("name a session by its id, or say --all", param_hint="ID")
     file = None if output is None or str(output) == "-" else output
     if as_json and file is None and chosen not in (None, ExportFormat.JSON):
         raise typer.BadParameter("--json prints JSON; leave it out, or write the export to a file", param_hint="--json")
@@ -60,6 +86,55 @@ def export_session(
         show_json({"id": session.id, "format": written_as, "file": str(file), "bytes": size})
     else:
         typer.echo(visible(f"Session {session.id}: {counted(session.messages, 'message')} written to {file}."))
+
+
+def _export_all(scope: Scope, written_as: ExportFormat, folder: Path, store: str | None, as_json: bool) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Invalid(f"cannot make the folder {folder}: {error.strerror}") from error
+    made, failures = run(
+        lambda app: _save_all(app, scope, written_as, folder, quiet=as_json), store=store, reading_only=True
+    )
+    if as_json:
+        exports = [{"id": session.id, "file": str(file)} for session, file in made]
+        show_json({"format": written_as, "exported": exports, "failed": failures})
+    else:
+        typer.echo(visible(f"{counted(len(made), 'session')} written to {folder}."))
+        for failure in failures:
+            typer.echo(visible(f"{failure['code']}: session {failure['id']}: {failure['error']}"), err=True)
+    if failures:
+        raise typer.Exit(1)
+
+
+async def _save_all(
+    app: Tenuto, scope: Scope, written_as: ExportFormat, folder: Path, *, quiet: bool
+) -> tuple[list[tuple[Session, Path]], list[JsonObject]]:
+    """Write each to a file; one that does not open does not keep the others, a store that went away does."""
+    made: list[tuple[Session, Path]] = []
+    failures: list[JsonObject] = []
+    found = [session.id async for session in every_session(app.store, scope)]
+    with progress(found, "Exporting", quiet=quiet) as remaining:
+        for session_id in remaining:
+            file = folder / _file_name(session_id, written_as)
+            try:
+                made.append(((await _save(app, scope, session_id, written_as, file))[0], file))
+            except MasterKeyMissing:
+                raise  # It is the whole tenant's.
+            except (Sealed, SessionCorrupt, Invalid) as error:
+                failures.append({"id": session_id, "code": error.code, "error": str(error)})
+            except SessionNotFound:
+                continue  # Gone while we were writing.
+    return made, failures
+
+
+def _file_name(session_id: str, written_as: ExportFormat) -> str:
+    """A name that any id can have and no other id has: nothing in it leads elsewhere."""
+    name = quote(session_id, safe="")
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[:_LONGEST_NAME]}-{blake2b(session_id.encode(), digest_size=8).hexdigest()}"
+    # A leading dot hides a file, and two name a folder.
+    return f"{'%2E' + name[1:] if name.startswith('.') else name}.{ENDINGS[written_as]}"
 
 
 async def _print(app: Tenuto, scope: Scope, session_id: str, written_as: ExportFormat) -> None:
@@ -138,6 +213,9 @@ async def _import(
     app: Tenuto, scope: Scope, files: Sequence[str], arrived: Mapping[str, bytes], *, quiet: bool
 ) -> tuple[list[tuple[str, Session]], list[JsonObject]]:
     """Import each file; one that is no export does not keep the others, a store that went away does."""
+    # With its vocabularies it takes a while to load, and no other command of this file counts anything.
+    from tenuto.context import Counter
+
     made: list[tuple[str, Session]] = []
     failures: list[JsonObject] = []
     with progress(files, "Importing", quiet=quiet) as remaining:
@@ -145,6 +223,8 @@ async def _import(
             try:
                 raw = arrived[file] if file in arrived else _read(file)
                 saved = imported(raw, now=utc_now(), new_id=fresh_id)
+                refuse_unsound(saved.messages, app.sessions.policy)
+                saved = replace(saved, messages=Counter().corrected(saved.messages))
                 made.append((file, await app.sessions.restore(scope, saved)))
             except TenutoError as error:
                 failures.append({"file": file, "code": error.code, "error": str(error)})

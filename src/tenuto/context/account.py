@@ -75,7 +75,7 @@ class Account:
 
     def _turn(self, history: Sequence[Message], turn: Turn) -> None:
         if not turn.hidden:
-            self._entries[Kind.MESSAGE] += [_shown(one) for one in turn.shown]
+            self._entries[Kind.MESSAGE] += list(map(_shown, turn.shown))
             return
         shown = {one.message.seq: one for one in turn.shown}
         hidden = {message.seq: reason for message, reason in turn.hidden}

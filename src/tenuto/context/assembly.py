@@ -62,21 +62,28 @@ def check_budget(policy: PromptPolicy, system: str, counter: Counter, language: 
         )
 
 
-def materials_of(turn: OpenTurn, system: str, question: str | None = None, counted: int = 0) -> Materials:
+def materials_of(
+    turn: OpenTurn,
+    system: str,
+    question: str | None = None,
+    counted: int = 0,
+    talk: Sequence[Message] | None = None,
+) -> Materials:
     """What a begun turn brings along: question, history, speaker. The rest is added with `msgspec.structs.replace`.
 
     The question is the turn's words, or the live text where that differs from what is stored; a turn without words
     (an answer made anew) asks what the user said last. `counted` are its tokens, where the caller has counted them:
-    what a message says of itself anybody may have written.
+    what a message says of itself anybody may have written. `talk` is the turn's window where only part of it was said.
     """
-    words = turn.words or _last_words(turn.window)
+    window = turn.window if talk is None else talk
+    words = turn.words or _last_words(window)
     asked = {message.seq for message in words}
     return Materials(
         question="\n".join([message.text for message in words]) if question is None else question,
         question_tokens=counted,
         system=system,
         window_start=turn.session.window_start,
-        history=tuple([message for message in turn.window if message.seq not in asked]),
+        history=tuple([message for message in window if message.seq not in asked]),
         persona=turn.scope.persona,
         speaker=words[-1].speaker if words else None,
     )

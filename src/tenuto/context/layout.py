@@ -6,22 +6,22 @@ Layouts count nothing of what users said. They write a `Page`, which keeps the t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
+
+import msgspec
 
 from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, Counter
 from tenuto.context.turns import Shown
 from tenuto.context.wording import Wording, wording
 from tenuto.model.message import Message, Role, text_part
 from tenuto.model.prompt import Language, LayoutName, Piece, PromptMessage, RecallPlace
-from tenuto.model.values import JsonObject
+from tenuto.model.values import JsonObject, Value
 
 _QUOTE: Final = "> "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class Chosen(Value, frozen=True, kw_only=True):
     """What goes onto the page; empty parts leave no heading behind."""
 
     system: str = ""
@@ -89,8 +89,7 @@ class Page:
             self._role, self._parts = None, []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
+class Sheet(Value, frozen=True, kw_only=True):
     """The headings of a one-text layout."""
 
     history: str
@@ -99,8 +98,7 @@ class Sheet:
     closing: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """One way of writing prompts, for one language and one cast of names. Without a `sheet` messages have roles."""
 
     name: LayoutName
@@ -108,7 +106,7 @@ class Layout:
     words: Wording
     counter: Counter
     sheet: Sheet | None
-    names: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = {}
     recalled: RecallPlace = RecallPlace.BEFORE_QUESTION
 
     @property

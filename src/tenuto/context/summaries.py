@@ -5,13 +5,14 @@ believed if the last message it covers stands before it in the log. Where that m
 under the stored cap, there must be a witness: the first message that was loaded lies behind the covered one and was
 there already when the summary's maker read the log. Sequence numbers are never given twice, and a truncation or a reset
 that takes the covered message takes all that was said after it; so a witness that still stands proves that the words
-were not taken back while their summary was being made. An entry with neither is passed over, and the raw messages speak
-for themselves.
+were not taken back while their summary was being made. Other summaries are no witnesses: those that speak of nothing
+behind a cut are spared by it (`outliving`). An entry with neither is passed over, and the raw messages speak for
+themselves.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from datetime import datetime
 from operator import itemgetter
@@ -72,6 +73,17 @@ def summary_in(messages: Sequence[Message], window_start: int = 1) -> Summary | 
     return None
 
 
+def outliving(messages: Sequence[Message], after: int) -> tuple[int, ...]:
+    """The numbers of summaries that stand behind a message of this log and speak of nothing that was said after it.
+
+    They stay true when what follows that message is taken back, and may be all that a small stored cap has left of
+    older talk.
+    """
+    stays = bisect_right(messages, after, key=lambda message: message.seq)
+    kept = messages[:stays]
+    return tuple(message.seq for message in messages[stays:] if _stands_behind(kept, message))
+
+
 def summary_draft(summary: Summary, *, message_id: str, sent_at: datetime, seen: int, since: int) -> Draft:
     """The summary on its way into the log; `seen` is the newest number when that was read, `since` context's first."""
     part = {
@@ -86,6 +98,15 @@ def summary_draft(summary: Summary, *, message_id: str, sent_at: datetime, seen:
         "messages": summary.messages,
     }
     return Draft(id=message_id, role=Role.ITEM, sent_at=sent_at, parts=(part,))
+
+
+def _stands_behind(kept: Sequence[Message], message: Message) -> bool:
+    """Whether this entry would be believed right behind these messages."""
+    if message.role is not _ITEM:
+        return False
+    entries = [_entry(part) for _, part in _reaches(message)]
+    log = (*kept, message)
+    return any(entry is not None and _covered(entry, len(kept), log) is not None for entry in entries)
 
 
 def _reaches(message: Message) -> list[tuple[float, JsonObject]]:
@@ -109,8 +130,8 @@ def _covered(entry: _Entry, place: int, messages: Sequence[Message]) -> int | No
     if last is not None:
         following = next((message for message in messages[last + 1 :] if not is_summary(message)), None)
         return following.seq - 1 if following is not None else messages[-1].seq
-    witnessed = place > 0 and entry.through < messages[0].seq <= entry.seen
-    return entry.through if witnessed else None
+    witness = next((message.seq for message in messages if not is_summary(message)), 0)
+    return entry.through if place > 0 and entry.through < witness <= entry.seen else None
 
 
 def _place_of(entry: _Entry, messages: Sequence[Message], before: int) -> int | None:

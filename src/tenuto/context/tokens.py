@@ -1,7 +1,8 @@
 """How many tokens a text and a message take, counted exactly and offline.
 
 A message is counted once, when it is written (`Counter.counted`), and its count is stored with it. Reading believes a
-stored count unless it cannot be true of the words; only then, and where there is none, are the words counted anew.
+stored count unless it cannot be true of the words; only then, and where there is none, are the words counted anew. So
+doors through which messages come in from outside let none pass with a count that is too low (`Counter.corrected`).
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ REPLY_TOKENS: Final = 3
 TOOL_TOKENS: Final = 8
 
 # Natural text has 1 to 7 characters to a token, and no character has more than 4 bytes, each at most one token.
-_MOST_CHARACTERS_A_TOKEN: Final = 7
-_MOST_TOKENS_A_CHARACTER: Final = 4
+MOST_CHARACTERS_A_TOKEN: Final = 7
+MOST_TOKENS_A_CHARACTER: Final = 4
 # How many texts that come again turn after turn are remembered.
 _MOST_RECURRING: Final = 4096
 
@@ -151,8 +152,8 @@ class Counter:
 
     def text(self, text: str, stored: int) -> int:
         """The tokens of a text with a stored count: as stored if that can be true, else counted."""
-        believed = stored and len(text) <= stored * _MOST_CHARACTERS_A_TOKEN
-        return stored if believed and stored <= len(text) * _MOST_TOKENS_A_CHARACTER else self.count(text)
+        believed = stored and len(text) <= stored * MOST_CHARACTERS_A_TOKEN
+        return stored if believed and stored <= len(text) * MOST_TOKENS_A_CHARACTER else self.count(text)
 
     def message(self, draft: Draft) -> int:
         """A message's tokens without its frame: as stored if that can be true, else counted."""
@@ -165,6 +166,17 @@ class Counter:
         """The message with its count, for storing. A count that can be true is left alone."""
         return msgspec.structs.replace(draft, tokens=self.message(draft))
 
+    def corrected(self, drafts: Sequence[D]) -> tuple[D, ...]:
+        """Messages from outside, none with a count below our own: a prompt's budget is kept by what is stored.
+
+        A higher count takes room from nobody else, and one that is missing is made where it is needed.
+        """
+        return tuple(self._not_below_ours(draft) if draft.tokens else draft for draft in drafts)
+
+    def _not_below_ours(self, draft: D) -> D:
+        ours = self.parts(draft.parts)
+        return draft if draft.tokens >= ours else msgspec.structs.replace(draft, tokens=ours)
+
 
 def as_text(value: Json) -> str:
     """A tool's arguments or output as the model reads them: a text as it is, anything else as JSON."""
@@ -173,9 +185,9 @@ def as_text(value: Json) -> str:
 
 def believable(tokens: int, characters: int, parts: int = 1) -> bool:
     """Whether a stored count can be true of a message with so many characters in so many parts."""
-    if characters > tokens * _MOST_CHARACTERS_A_TOKEN:
+    if characters > tokens * MOST_CHARACTERS_A_TOKEN:
         return False
-    return tokens <= characters * _MOST_TOKENS_A_CHARACTER + TOOL_TOKENS * parts
+    return tokens <= characters * MOST_TOKENS_A_CHARACTER + TOOL_TOKENS * parts
 
 
 def _characters(part: JsonObject) -> int:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.context.cutting import cut_characters, cut_parts
-from tenuto.context.tokens import Counter, believable
+from tenuto.context.tokens import MOST_CHARACTERS_A_TOKEN, MOST_TOKENS_A_CHARACTER, TOOL_TOKENS, Counter
 from tenuto.model.message import Message, Role
 from tenuto.model.prompt import Fate, Reason
 from tenuto.model.values import JsonObject
@@ -135,13 +135,16 @@ class Reader:
     def plain(self, messages: Sequence[Message]) -> tuple[Shown, ...] | None:
         """Messages as they are, where each is words alone that were counted and fit: nearly every turn of any talk."""
         face, all_around, shows_tools, cap = self._face, self._around_all, self._shows_tools, self._cap
+        longest, densest = MOST_CHARACTERS_A_TOKEN, MOST_TOKENS_A_CHARACTER
         shown: list[Shown] = []
         for message in messages:
             parts, tokens = message.parts, message.tokens
             if len(parts) != 1 or parts[0]["type"] != "text" or message.role is _ITEM or tokens > cap:
                 return None
             text = parts[0]["text"]
-            if not text or not believable(tokens, len(text)):
+            length = len(text)
+            # As `believable` has it, written out: this is asked of every message of every turn.
+            if not length or length > tokens * longest or tokens > length * densest + TOOL_TOKENS:
                 return None
             if not shows_tools and face.quoted(text) != text:
                 return None

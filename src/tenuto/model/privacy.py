@@ -43,6 +43,9 @@ class Mode(StrEnum):
     BLOCK = "block"
 
 
+# The note in a message's metadata: how many values of each name are marks now.
+REDACTED: Final = "redacted"
+
 # A pseudonym needs a session whose vault holds the value; these texts have none, or outlive it.
 _NO_PSEUDONYM: Final = frozenset({Sink.LOG, Sink.MEMORY, Sink.EXPORT, Sink.ANSWER})
 
@@ -86,6 +89,13 @@ class PrivacyPolicy(Value, frozen=True, kw_only=True):
     unvaulted: tuple[str, ...] = ("SECRET", "API_KEY")
 
     def __post_init__(self) -> None:
+        for sink in Sink:
+            if not isinstance(self.mode(sink), Mode):
+                raise InvalidSetting(f"privacy_{sink}", f"wants a mode: {', '.join(Mode)}")
+        for what in ("also", "never", "allow", "unvaulted"):
+            listed = getattr(self, what)
+            if not isinstance(listed, list | tuple) or not all(isinstance(one, str) for one in listed):
+                raise InvalidSetting(what, "is a list of texts")
         for sink in _NO_PSEUDONYM:
             if self.mode(sink) is Mode.PSEUDONYM:
                 raise InvalidSetting(f"privacy_{sink}", "cannot be pseudonym: no session's vault goes with that text")

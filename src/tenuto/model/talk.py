@@ -75,14 +75,16 @@ class ToolResult(Value, frozen=True, kw_only=True):
 class Asking(Value, frozen=True, kw_only=True):
     """Everything a model is given for one answer.
 
-    `messages` is the prompt; `results` are the tools that ran in this turn, those before the model included. The rest
-    is for models that do not read prompts (the offline one): the question, its language, the talk and the state.
+    `messages` is the prompt; of them the first `screened` hold no more than the privacy policy lets a model see.
+    `results` are the tools that ran in this turn, those before the model included. The rest is for models that do not
+    read prompts (the offline one): the question, its language, the talk and the state.
     """
 
     messages: tuple[PromptMessage, ...]
     tools: tuple[ToolSpec, ...] = ()
     reply_tokens: int = 1024
     stable: int = 0
+    screened: int = 0
     results: tuple[ToolResult, ...] = ()
     turn: ToolTurn | None = None
 
@@ -100,7 +102,10 @@ class Called(Value, frozen=True, kw_only=True):
 
 
 class Ended(Value, frozen=True, kw_only=True):
-    """The model is done; `model` is the one that really answered, `fell_back` that it was not the first choice."""
+    """The model is done; `model` is the one that really answered, `fell_back` that it was not the first choice.
+
+    `redacted` counts what the privacy policy took out of its words, by name.
+    """
 
     model: str
     input_tokens: int = 0
@@ -108,6 +113,7 @@ class Ended(Value, frozen=True, kw_only=True):
     cost_nanos: int = 0
     offline: bool = False
     fell_back: bool = False
+    redacted: dict[str, int] = {}
 
 
 ModelEvent: TypeAlias = Said | Called | Ended

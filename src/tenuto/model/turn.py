@@ -171,11 +171,12 @@ class Appended(Value, frozen=True, kw_only=True):
     """What became of an append, or of a turn's reply.
 
     A `duplicate` stored nothing: its key or number came before. `messages` are then those of the first time,
-    where a key still remembers them.
+    where a key still remembers them. `trace` is the turn's as it was stored, where a policy had to look at it.
     """
 
     session: Session
     messages: tuple[Message, ...] = ()
+    trace: Trace | None = None
     duplicate: bool = False
     created: bool = False
     expired: bool = False

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from tenuto.model import Draft, Scope, Session
-from tenuto.model.privacy import Mode, Sink
+from tenuto.model.privacy import REDACTED, Mode, Sink
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, JsonObject
 from tenuto.privacy.screening import Screen
 from tenuto.privacy.sheet import Slot, part_slots, refilled, refilled_parts, slots
 
-# The note in a message's metadata: how many values of each name are marks now.
-REDACTED: Final = "redacted"
 _Words = TypeVar("_Words", bound=Draft)
 
 
@@ -61,7 +59,7 @@ async def screened_values(
     return after
 
 
-async def screened_trace(screen: Screen, scope: Scope, session: Session, trace: Trace) -> Trace:
+async def screened_trace(screen: Screen, scope: Scope, session: Session | None, trace: Trace) -> Trace:
     """A trace as it may be stored."""
     if screen.mode(Sink.TRACE, scope) is Mode.KEEP:
         return trace
@@ -73,7 +71,8 @@ async def screened_trace(screen: Screen, scope: Scope, session: Session, trace: 
         replace(run, arguments=arguments, output=output)
         for run, (arguments, output) in zip(trace.tools, changed, strict=True)
     )
-    return replace(trace, request=request, answer=answer, tools=tools, data=data, redacted=dict(taken))
+    redacted = dict(Counter(trace.redacted) + Counter(taken))
+    return replace(trace, request=request, answer=answer, tools=tools, data=data, redacted=redacted)
 
 
 async def _screened(

@@ -5,20 +5,24 @@ A tenant's section replaces modes and adds to the lists of what is looked for an
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import InvalidSetting
-from tenuto.model.privacy import PrivacyPolicy
+from tenuto.errors import Invalid, InvalidSetting
+from tenuto.model.privacy import Mode, OwnPattern, PrivacyPolicy
 from tenuto.model.scope import outside_tenant
-from tenuto.model.values import JsonObject
+from tenuto.model.values import Json, JsonObject
+from tenuto.privacy.finding.finder import Finder
 
 _SETTING: Final = "privacy_file"
-_LISTS: Final = frozenset({"also", "never", "allow", "patterns"})
+_ADDED: Final = frozenset({"also", "never", "allow", "patterns"})
+_LISTS: Final = _ADDED | {"unvaulted"}
+_PATTERN: Final = tuple(OwnPattern.__struct_fields__)
 
 
 def read_policies(path: Path, base: PrivacyPolicy) -> tuple[PrivacyPolicy, dict[str, PrivacyPolicy]]:
@@ -30,30 +34,77 @@ def read_policies(path: Path, base: PrivacyPolicy) -> tuple[PrivacyPolicy, dict[
     try:
         said = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as exc:
-        raise InvalidSetting(_SETTING, f"cannot be read: {exc.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise InvalidSetting(_SETTING, f"is not TOML: {exc}") from None
+        raise InvalidSetting(_SETTING, f"{path} cannot be read: {exc.strerror}") from None
+    except UnicodeDecodeError:
+        raise InvalidSetting(_SETTING, f"{path} is not text in UTF-8") from None
+    except tomllib.TOMLDecodeError as exc:
+        raise InvalidSetting(_SETTING, f"{path} is not TOML: {exc}") from None
     tenants = said.pop("tenants", {})
     if not isinstance(tenants, dict) or not all(isinstance(each, dict) for each in tenants.values()):
         raise InvalidSetting(_SETTING, "tenants are sections: [tenants.acme]")
     general = _changed(base, said, "")
-    return general, {outside_tenant(name): _changed(general, own, f"tenants.{name}: ") for name, own in tenants.items()}
+    return general, {_tenant(name): _changed(general, own, f"tenants.{name}: ") for name, own in tenants.items()}
+
+
+def _tenant(name: str) -> str:
+    try:
+        return outside_tenant(name)
+    except Invalid as unfit:
+        raise InvalidSetting(_SETTING, f"tenants.{name[:32]!a}: {unfit}") from None
 
 
 def _changed(base: PrivacyPolicy, said: JsonObject, where: str) -> PrivacyPolicy:
-    known = {name: getattr(base, name) for name in PrivacyPolicy.__struct_fields__}
-    unknown = sorted(set(said) - set(known))
-    if unknown:
-        raise InvalidSetting(_SETTING, f"{where}there is no {unknown[0]!r}; there are {', '.join(known)}")
-    kinds = get_type_hints(PrivacyPolicy)
     values: dict[str, Any] = {}
     for name, value in said.items():
-        try:
-            read = msgspec.convert(value, kinds[name])
-        except msgspec.ValidationError as exc:
-            raise InvalidSetting(_SETTING, f"{where}{name}: {exc}") from None
-        values[name] = (*known[name], *read) if name in _LISTS else read
+        read = _read(name, value, where)
+        values[name] = (*getattr(base, name), *read) if name in _ADDED else read
     try:
-        return replace(base, **values)
+        policy = replace(base, **values)
+        # What could not be looked for is known now, and not with the first message.
+        Finder(policy)
     except InvalidSetting as unfit:
-        raise InvalidSetting(_SETTING, f"{where}{unfit}") from None
+        raise InvalidSetting(_SETTING, where + str(unfit).removeprefix("privacy_")) from None
+    return policy
+
+
+def _read(name: str, value: Json, where: str) -> Any:
+    known = PrivacyPolicy.__struct_fields__
+    if name not in known:
+        near = difflib.get_close_matches(name.removeprefix("privacy_"), known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+        raise InvalidSetting(_SETTING, f"{where}there is no {name[:32]!a}{hint}")
+    if name == "patterns":
+        return _patterns(value, where)
+    if name in _LISTS:
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise InvalidSetting(_SETTING, f'{where}{name}: is a list of texts: {name} = ["...", "..."]')
+        return tuple(value)
+    if not isinstance(value, str) or value not in tuple(Mode):
+        shown = ascii(value[:32]) if isinstance(value, str) else "the value"
+        raise InvalidSetting(_SETTING, f"{where}{name}: {shown} is no mode; there are {', '.join(Mode)}")
+    return Mode(value)
+
+
+def _patterns(value: Json, where: str) -> tuple[OwnPattern, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise InvalidSetting(_SETTING, f"{where}patterns: are sections of their own: [[{_section(where)}patterns]]")
+    read: list[OwnPattern] = []
+    for place, one in enumerate(value, 1):
+        odd = next((name for name in one if name not in _PATTERN), None)
+        if odd is not None:
+            raise InvalidSetting(
+                _SETTING, f"{where}patterns: number {place} has {odd[:32]!a}; there are {', '.join(_PATTERN)}"
+            )
+        try:
+            read.append(msgspec.convert(one, OwnPattern))
+        except msgspec.ValidationError:
+            raise InvalidSetting(
+                _SETTING,
+                f"{where}patterns: number {place} needs name and pattern as texts, ignore_case as true or false",
+            ) from None
+    return tuple(read)
+
+
+def _section(where: str) -> str:
+    """The beginning of a section's name: `tenants.acme.` where a tenant's is read."""
+    return where.removesuffix(": ") + "." if where else ""

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from tenuto.errors import SessionForeign, SessionNotFound, TenutoError, TurnLost
+from tenuto.errors import Sealed, SessionForeign, SessionNotFound, TenutoError, TurnLost
 from tenuto.model import (
     Appended,
     Batch,
@@ -42,6 +42,7 @@ from tenuto.model.turn import TurnState
 from tenuto.model.values import Json
 from tenuto.ports import Store
 from tenuto.privacy.entry import Entry
+from tenuto.privacy.leftovers import forget_unused, marks_behind
 from tenuto.privacy.pages import head_texts, screened_trace
 from tenuto.privacy.screening import Screen
 
@@ -91,12 +92,13 @@ class Screened:
         trace = await screened_trace(self._screen, scope, session, closing.trace) if closing.trace is not None else None
         reply = await entry.messages(scope, session, said)
         try:
-            return await self._store.finish_turn(turn, replace(closing, reply=reply, changes=changes, trace=trace))
+            done = await self._store.finish_turn(turn, replace(closing, reply=reply, changes=changes, trace=trace))
         except (TurnLost, SessionNotFound):
             # The session may have gone while the model spoke, and shall leave nothing behind.
             if self._screen.vault is not None and self._screen.vaulted(scope):
                 await self._screen.vault.forget_gone(session)
             raise
+        return replace(done, trace=trace) if trace is not None else done
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
         return await self._store.renew_turn(turn)
@@ -151,14 +153,26 @@ class Screened:
             await self._screen.vault.copy(known, fork)
         return fork
 
-    async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
-        return await self._store.truncate(scope, session_id, after)
-
     # Whoever removes words removes the values behind their marks: the words first, since they can be found again.
+
+    async def truncate(
+        self,
+        scope: Scope,
+        session_id: str,
+        after: int,
+        *,
+        if_version: int | None = None,
+        sparing: Sequence[int] = (),
+    ) -> Session:
+        going = await self._going(scope, session_id, after)
+        session = await self._store.truncate(scope, session_id, after, if_version=if_version, sparing=sparing)
+        if going and self._screen.vault is not None:
+            await forget_unused(self._store, self._screen.vault, session, going)
+        return session
 
     async def reset(self, scope: Scope, session_id: str) -> Session:
         session = await self._store.reset(scope, session_id)
-        if self._screen.vault is not None and self._screen.vaulted(scope):
+        if self._screen.vault is not None:
             # What the head still shows keeps its meaning.
             marks = await self._screen.vault.marks(session)
             await self._screen.vault.retain(session, head_texts(session), marks)
@@ -231,6 +245,15 @@ class Screened:
             raise
         except SessionNotFound:
             return None  # What that means, the store will say.
+
+    async def _going(self, scope: Scope, session_id: str, after: int) -> frozenset[str]:
+        """The marks in what stands behind a message."""
+        if self._screen.vault is None:
+            return frozenset()
+        try:
+            return await marks_behind(self._store, scope, session_id, after)
+        except (SessionNotFound, Sealed):
+            return frozenset()  # What that means, the store will say.
 
     def _is_new(self, scope: Scope, known: Session | None, session: Session) -> bool:
         """Whether the words went into another session than the one whose marks they were given."""

@@ -64,7 +64,8 @@ class ScreenedModel:
         mode = self._screen.mode(Sink.MODEL, turn.scope)
         if mode is Mode.KEEP and not values:
             return asking
-        messages = self._with_own_marks(turn.scope, asking.messages)
+        before = asking.messages[: asking.screened]
+        messages = self._with_own_marks(turn.scope, asking.messages[asking.screened :])
         found = [slot for message in messages for slot in part_slots(message.parts)]
         if mode is Mode.KEEP:
             texts = [restored(slot.text, values) for slot in found]
@@ -72,11 +73,11 @@ class ScreenedModel:
             texts = (await self._screen.texts(Sink.MODEL, turn.scope, turn.session, found)).texts
         filled = iter(texts)
         shown = tuple(replace(message, parts=refilled_parts(message.parts, filled)) for message in messages)
-        return replace(asking, messages=shown)
+        return replace(asking, messages=(*before, *shown))
 
     def _with_own_marks(self, scope: Scope, messages: tuple[PromptMessage, ...]) -> tuple[PromptMessage, ...]:
         """The prompt with no marks but ours: where messages are stored as they were said, marks in them were typed."""
-        if self._screen.mode(Sink.MESSAGE, scope) is Mode.PSEUDONYM or not self._screen.vaulted(scope):
+        if not self._screen.marks_are_typed(scope):
             return messages
         return tuple(message if message.role is Role.SYSTEM else _unmarked(message) for message in messages)
 
@@ -93,6 +94,10 @@ class _Outlet:
         self.values = values
         self._restoring = RestoringStream(values)
         self._redacting = redacting
+
+    @property
+    def taken(self) -> dict[str, int]:
+        return dict(self._redacting.taken) if self._redacting is not None else {}
 
     def feed(self, text: str) -> str:
         text = self._restoring.feed(text)
@@ -112,7 +117,7 @@ async def _returned(events: AsyncIterator[ModelEvent], outlet: _Outlet) -> Async
         if isinstance(event, Called):
             yield Called(call=replace(event.call, arguments=_restored(event.call.arguments, outlet.values)))
         elif isinstance(event, Ended):
-            yield event
+            yield replace(event, redacted=taken) if (taken := outlet.taken) else event
     # A stream may break off without an end.
     if rest := outlet.flush():
         yield Said(text=rest)

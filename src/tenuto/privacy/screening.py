@@ -13,10 +13,8 @@ from msgspec.structs import replace
 from tenuto.errors import PrivateData
 from tenuto.model import Scope, Session
 from tenuto.model.privacy import Found, Mode, PrivacyPolicy, Sink, marked
-from tenuto.model.values import Json
-from tenuto.privacy.sealed.vault import Vault, escaped, restored
-from tenuto.privacy.sheet import Slot, refilled
-from tenuto.privacy.sheet import slots as slots_of
+from tenuto.privacy.sealed.vault import Vault
+from tenuto.privacy.sheet import Slot
 
 if TYPE_CHECKING:
     from tenuto.privacy.finding.finder import Finder
@@ -31,7 +29,12 @@ _REACH = 300
 
 
 class TextStream(Protocol):
-    """A text that comes in chunks and goes out changed."""
+    """A text that comes in chunks and goes out changed; `taken` counts what was taken out of it, by name."""
+
+    @property
+    def taken(self) -> Mapping[str, int]:
+        """How many of each name so far."""
+        ...
 
     def feed(self, chunk: str) -> str:
         """Take a chunk; give back what is decided by now."""
@@ -85,15 +88,6 @@ class Policies:
 
         return Finder(policy)
 
-    def try_all(self) -> None:
-        """Build every finder.
-
-        Raises:
-            InvalidSetting: one of the policies names what cannot be looked for.
-        """
-        for policy in (self._general, *self._tenants.values()):
-            self._built(policy)
-
     @property
     def vaulted(self) -> bool:
         """Whether anybody's policy needs a vault."""
@@ -114,9 +108,9 @@ class Screen:
         return self._policies
 
     @property
-    def asks_outside(self) -> bool:
-        """Whether an outside detector is asked as well."""
-        return self._outside is not None
+    def outside(self) -> Outside | None:
+        """The outside detector that is asked as well, if there is one."""
+        return self._outside
 
     @property
     def vault(self) -> Vault | None:
@@ -131,16 +125,6 @@ class Screen:
     def mode(self, sink: Sink, scope: Scope) -> Mode:
         """What happens to private data on the way into a sink."""
         return self._policies.of(scope).mode(sink)
-
-    async def admit(self, scope: Scope, text: str) -> None:
-        """Refuse words that may be neither stored nor shown to a model.
-
-        Raises:
-            PrivateData: a policy blocks what is in them; it names the types, not the values.
-        """
-        policy = self._policies.of(scope)
-        if Mode.BLOCK in (policy.message, policy.model):
-            await self.refuse(scope, [Slot(text)])
 
     async def refuse(self, scope: Scope, slots: Sequence[Slot]) -> None:
         """Refuse texts that hold anything private.
@@ -183,14 +167,9 @@ class Screen:
         """Whether values of this tenant go into vaults."""
         return self._vault is not None and self._policies.of(scope).vaulted
 
-    def own_words(self, scope: Scope, text: str) -> str:
-        """A text that somebody gave us for a prompt, without marks: those in it were typed, and open nothing."""
-        return escaped(text) if self.vaulted(scope) else text
-
-    async def recalled(self, session: Session, value: Json) -> Json:
-        """A value of the session's own with what its marks stand for, for the session's own turn."""
-        values = await self.values(session)
-        return refilled(value, (restored(slot.text, values) for slot in slots_of(value))) if values else value
+    def marks_are_typed(self, scope: Scope) -> bool:
+        """Whether marks in stored words are somebody's and not ours: such words are stored as they were said."""
+        return self.vaulted(scope) and self.mode(Sink.MESSAGE, scope) is not Mode.PSEUDONYM
 
     async def values(self, session: Session | None) -> dict[str, str]:
         """Every mark of the session, and the value behind it."""

@@ -249,9 +249,10 @@ class TraceList(msgspec.Struct, kw_only=True):
 
 
 class RevealedView(msgspec.Struct, kw_only=True):
-    """Values by the marks that stand for them; a mark that the session does not know is left out."""
+    """Values by the marks that stand for them, and those marks that the session does not know."""
 
     values: dict[str, str]
+    unknown: list[str]
 
 
 class PrivacyView(msgspec.Struct, kw_only=True):

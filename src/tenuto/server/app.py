@@ -51,7 +51,7 @@ def create_app(
         app.state.service = Service(settings=settings, tenuto=tenuto, chat=chat, gate=gate, clock=clock)
         tenuto.listen(meters.happened)
         chat.observe(meters.turned)
-        meters.watch(tenuto.stores.l1)
+        meters.watch(tenuto.stores.l1, tenuto.screen.outside)
         _log.info("store %s, %s", settings.store.split(":", 1)[0], await gate.mode())
 
     @asynccontextmanager

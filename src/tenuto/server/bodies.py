@@ -53,6 +53,13 @@ Values = Annotated[
 MessageBody = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/NewMessage"})]
 
 
+def one_version(if_match: int | None, if_version: int | None) -> int | None:
+    """The version a change is for: the header and the body may both name it, if they agree."""
+    if None not in (if_match, if_version) and if_match != if_version:
+        raise Invalid("If-Match and if_version name different versions")
+    return if_version if if_match is None else if_match
+
+
 class _Sent(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """Something a client sends: a field we do not know is a mistake worth telling."""
 
@@ -130,9 +137,7 @@ class ChangeSession(_Sent, frozen=True, kw_only=True):
     if_version: Count | None = None
 
     def value(self, if_match: int | None = None) -> Changes:
-        """As the store takes it; the header and the body may both name the version, if they agree."""
-        if None not in (if_match, self.if_version) and if_match != self.if_version:
-            raise Invalid("If-Match and if_version name different versions")
+        """As the store takes it."""
         return Changes(
             title=self.title,
             status=self.status,
@@ -140,7 +145,7 @@ class ChangeSession(_Sent, frozen=True, kw_only=True):
             context=self.context,
             attributes=self.attributes,
             metadata=self.metadata,
-            if_version=self.if_version if if_match is None else if_match,
+            if_version=one_version(if_match, self.if_version),
         )
 
 
@@ -173,7 +178,7 @@ class AttributeValue(_Sent, frozen=True, kw_only=True):
 
 
 class AppendMessages(_Sent, frozen=True, kw_only=True):
-    """Messages to append, oldest first. Without `usage` the messages' own tokens count."""
+    """Messages to append, oldest first. Without `usage` the tokens that the messages name are what was spent."""
 
     messages: Annotated[list[MessageBody], Meta(min_length=1)]
     usage: UsageBody | None = None
@@ -189,9 +194,10 @@ class ForkSession(_Sent, frozen=True, kw_only=True):
 
 
 class TruncateSession(_Sent, frozen=True, kw_only=True):
-    """Forget the messages after this sequence number."""
+    """Forget the messages after this sequence number; with `if_version`, if nothing has changed since."""
 
     after: Count
+    if_version: Count | None = None
 
 
 class BeginTurn(_Sent, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Request
 from fastapi.responses import Response
 
-from tenuto.model import Appended, Page
+from tenuto.model import Appended, Page, Usage
 from tenuto.model.values import JsonObject
 from tenuto.server.answers import AppendedView, MessageList
 from tenuto.server.auth import asking
@@ -65,18 +65,24 @@ async def append_messages(request: Request) -> Response:
     scope = await asking(request)
     body = await body_of(request, dict)
     batch = converted(_several(body), AppendMessages)
+    messages = await drafts_of(request, batch.messages)
     done = await sessions(request).append(
         scope,
         path_part(request),
         AppendRequest(
-            messages=drafts_of(request, batch.messages),
-            usage=batch.usage.value() if batch.usage is not None else None,
+            messages=messages,
+            usage=batch.usage.value() if batch.usage is not None else _named(batch.messages),
             key=idempotency_key(request),
             fingerprint=fingerprint(body),
             producer=batch.producer.value() if batch.producer is not None else None,
         ),
     )
     return answer(appended_json(done), 200 if done.duplicate else 201)
+
+
+def _named(messages: list[JsonObject]) -> Usage:
+    """What a client says that its messages took: that is what it spent, whatever we count for the prompt."""
+    return Usage(tokens=sum(message.get("tokens", 0) for message in messages))
 
 
 def _several(body: JsonObject) -> JsonObject:

@@ -1,8 +1,9 @@
-"""Meters: requests by route, session events, L1. Labels are route templates and kinds, never ids or words."""
+"""Meters: requests by route, session events, L1, detector. Labels are route templates and kinds, never ids or words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -11,6 +12,10 @@ from prometheus_client.registry import Collector
 from tenuto.model.trace import Trace
 from tenuto.sessions import SessionEvent
 from tenuto.stores.cached import Cached
+
+# It comes with the detector's own tables.
+if TYPE_CHECKING:
+    from tenuto.privacy.finding.outside import Outside
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
@@ -74,14 +79,38 @@ class Meters:
         for step, milliseconds in trace.steps.items():
             self._steps.labels(step).observe(milliseconds / 1000)
 
-    def watch(self, l1: Cached | None) -> None:
-        """Show the L1 of this process, where it has one."""
+    def watch(self, l1: Cached | None, detector: Outside | None = None) -> None:
+        """Show the L1 of this process and the outside detector it asks, where it has them."""
         if l1 is not None:
             self._registry.register(_L1(l1))
+        if detector is not None:
+            self._registry.register(_Detector(detector))
 
     def text(self) -> bytes:
         """All meters, as Prometheus reads them."""
         return generate_latest(self._registry)
+
+
+class _Detector(Collector):
+    """The outside detector's own counters, read when they are asked for."""
+
+    def __init__(self, outside: Outside) -> None:
+        self._outside = outside
+
+    def collect(self) -> Iterator[Metric]:
+        counts = self._outside.counts
+        asked = CounterMetricFamily(
+            "tenuto_detector_questions", "Texts for the outside detector, by what became of them", labels=["result"]
+        )
+        for result in self._outside.RESULTS:
+            asked.add_metric([result], counts.get(result, 0))
+        yield asked
+        yield CounterMetricFamily(
+            "tenuto_detector_found", "Values that only the outside detector saw", value=counts.get("found", 0)
+        )
+        yield GaugeMetricFamily(
+            "tenuto_detector_resting", "Whether it failed too often and is left alone", value=self._outside.resting
+        )
 
 
 class _L1(Collector):

@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
+from msgspec.structs import replace
 
 from tenuto.privacy.exports import export_head, export_pages
 from tenuto.server.answers import SessionView
@@ -14,13 +15,11 @@ from tenuto.server.bodies import Exporting
 from tenuto.server.limits import read_body
 from tenuto.server.openapi import room, tells
 from tenuto.server.service import service, sessions
-from tenuto.server.wire import path_part, query_of, session_answer
+from tenuto.server.wire import corrected, path_part, query_of, session_answer
 from tenuto.sessions import fresh_id
-from tenuto.sessions.transfer import FORMAT, FORMAT_VERSION, MEDIA_TYPES, ExportFormat, exported, imported
+from tenuto.sessions.transfer import ENDINGS, FORMAT, FORMAT_VERSION, MEDIA_TYPES, ExportFormat, exported, imported
 
 routes = room("export and import", prefix="/v1")
-
-_ENDINGS = {ExportFormat.JSON: "json", ExportFormat.JSONL: "jsonl", ExportFormat.MARKDOWN: "md"}
 
 _exporting: dict[str, Any] = tells((200, None), query=Exporting)
 _exporting["responses"][200] = {
@@ -72,7 +71,7 @@ async def export_session(request: Request) -> Response:
     return StreamingResponse(
         exported(session, pages, written),
         media_type=MEDIA_TYPES[written],
-        headers={"Content-Disposition": f'attachment; filename="session.{_ENDINGS[written]}"'},
+        headers={"Content-Disposition": f'attachment; filename="session.{ENDINGS[written]}"'},
     )
 
 
@@ -82,4 +81,5 @@ async def import_session(request: Request) -> Response:
     scope = await asking(request)
     raw = await read_body(request, service(request).settings.max_body_bytes)
     saved = imported(raw, now=service(request).clock(), new_id=fresh_id)
+    saved = replace(saved, messages=await corrected(request, saved.messages))
     return session_answer(await sessions(request).restore(scope, saved), 201)

@@ -11,6 +11,7 @@ from fastapi.responses import Response
 from tenuto.access import KeyRole
 from tenuto.errors import InvalidCursor
 from tenuto.privacy.duties.shape import note_json, policy_json, receipt_json
+from tenuto.privacy.sealed.vault import as_mark
 from tenuto.server.answers import AuditList, PrivacyView, ReceiptView, RevealedView
 from tenuto.server.auth import Admission, admitted, asking, naming_user
 from tenuto.server.bodies import Auditing, RevealMarks
@@ -34,7 +35,7 @@ async def get_privacy(request: Request) -> Response:
         {
             **policy_json(screen.policies, scope),
             "vault": screen.vault is not None,
-            "detector": screen.asks_outside,
+            "detector": screen.outside is not None,
             "degraded": screen.degraded,
             "encryption": tenuto.settings.encryption,
             "receipt_key": await tenuto.privacy.signer.public_key(),
@@ -47,13 +48,15 @@ async def get_privacy(request: Request) -> Response:
     **tells((200, RevealedView), body=RevealMarks, example={"marks": ["[EMAIL_1]"]}, required=True),
 )
 async def reveal_marks(request: Request) -> Response:
-    """The values behind marks of a session, for a credential with the role privacy.reveal; each look is noted."""
+    """The values behind marks of a session, for a credential with the role privacy.reveal; each look is noted. Marks
+    may be written without their brackets; where the session knows none of them, that is 404 `mark_not_found`."""
     admission = await admitted(request)
     _refuse_unless_reveals(admission)
     scope = admission.scope()
     body = await body_of(request, RevealMarks)
     values = await service(request).tenuto.privacy.reveal(scope, path_part(request), body.marks, by=_who(admission))
-    return answer({"values": values}, headers={"Cache-Control": "no-store"})
+    unknown = [mark for mark in dict.fromkeys(map(as_mark, body.marks)) if mark not in values]
+    return answer({"values": values, "unknown": unknown}, headers={"Cache-Control": "no-store"})
 
 
 @routes.get("/privacy/audit", **tells((200, AuditList), query=Auditing))

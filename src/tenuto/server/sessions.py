@@ -12,7 +12,15 @@ from tenuto.errors import Invalid
 from tenuto.model import Changes, SessionQuery
 from tenuto.server.answers import AttributesView, AttributeView, SessionList, SessionView, StatsView
 from tenuto.server.auth import admitted, asking
-from tenuto.server.bodies import AttributeValue, ChangeSession, CreateSession, ForkSession, Listing, TruncateSession
+from tenuto.server.bodies import (
+    AttributeValue,
+    ChangeSession,
+    CreateSession,
+    ForkSession,
+    Listing,
+    TruncateSession,
+    one_version,
+)
 from tenuto.server.openapi import room, tells
 from tenuto.server.service import sessions
 from tenuto.server.wire import answer, body_of, fingerprint, idempotency_key, path_part, query_of, session_answer
@@ -112,13 +120,22 @@ async def fork_session(request: Request) -> Response:
 
 @routes.post(
     "/sessions/{session_id}/truncate",
-    **tells((200, SessionView), body=TruncateSession, example={"after": 4}, required=True),
+    **tells(
+        (200, SessionView),
+        body=TruncateSession,
+        example={"after": 4, "if_version": 7},
+        required=True,
+        headers=("If-Match",),
+        problems=(409,),
+    ),
 )
 async def truncate_session(request: Request) -> Response:
-    """Forget what was said after a message, to ask or answer anew; a running turn is lost."""
+    """Forget what was said after a message, to ask or answer anew; a running turn is lost. With If-Match or
+    `if_version`, of that version only, so that nothing goes which was said since it was read."""
     scope = await asking(request)
     body = await body_of(request, TruncateSession)
-    return session_answer(await sessions(request).truncate(scope, path_part(request), body.after))
+    version = one_version(_if_match(request), body.if_version)
+    return session_answer(await sessions(request).truncate(scope, path_part(request), body.after, if_version=version))
 
 
 @routes.get("/sessions/{session_id}/attributes", **tells((200, AttributesView)))

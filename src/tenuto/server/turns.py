@@ -90,7 +90,7 @@ async def finish_turn(request: Request) -> Response:
     turn = _turn(request, await asking(request))
     body = await body_of(request, FinishTurn)
     closing = Closing(
-        reply=drafts_of(request, body.reply()),
+        reply=await drafts_of(request, body.reply()),
         usage=body.usage.value(),
         changes=body.changes.value() if body.changes is not None else None,
     )
@@ -115,7 +115,7 @@ async def _begin(request: Request, scope: Scope, session_id: str | None, body: B
     turn = await sessions(request).begin(
         scope,
         TurnRequest(
-            words=drafts_of(request, body.words()),
+            words=await drafts_of(request, body.words()),
             session_id=session_id,
             key=idempotency_key(request),
             fingerprint=fingerprint(body.words()),

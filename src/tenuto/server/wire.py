@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from codecs import BOM_UTF8
@@ -14,12 +15,15 @@ import msgspec
 from fastapi import Request
 from fastapi.responses import Response
 
+from tenuto.context import Counter
 from tenuto.errors import Invalid, InvalidJson, InvalidText
 from tenuto.model import Draft, Session
+from tenuto.model.message import words_size
 from tenuto.model.values import Json, JsonObject, checked_id
 from tenuto.server.limits import read_body
-from tenuto.server.service import service
+from tenuto.server.service import service, sessions
 from tenuto.sessions import fresh_id
+from tenuto.sessions.desk import refuse_unsound
 from tenuto.sessions.shape import draft_from_json, session_json
 
 _Body = TypeVar("_Body")
@@ -30,6 +34,9 @@ _HARMLESS: Final = re.compile(
 )
 # How JSON in UTF-16 and UTF-32 begins, with a mark of its byte order or with a zero beside its first character.
 _WIDE: Final = re.compile(rb"\xff\xfe|\xfe\xff|.{0,3}\x00", re.DOTALL)
+# Longer messages are counted in a thread, which other requests need not wait for: these take about a millisecond.
+_COUNTED_AT_ONCE: Final = 16 * 1024
+_counter: Final = Counter()
 _AT: Final = re.compile(r" - at `(\$[^`]*)`$")
 
 
@@ -146,10 +153,23 @@ def fingerprint(body: Json) -> str:
     return blake2b(msgspec.json.encode(body, order="sorted"), digest_size=16).hexdigest()
 
 
-def drafts_of(request: Request, messages: list[JsonObject]) -> tuple[Draft, ...]:
+async def drafts_of(request: Request, messages: list[JsonObject]) -> tuple[Draft, ...]:
     """Messages as somebody sent them, ready for the log."""
     now = service(request).clock()
-    return tuple(draft_from_json(message, new_id=fresh_id(), now=now) for message in messages)
+    drafts = tuple(draft_from_json(message, new_id=fresh_id(), now=now) for message in messages)
+    return await corrected(request, drafts)
+
+
+async def corrected(request: Request, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
+    """Messages whose tokens are no fewer than we count: what a client names must not decide what fits into a prompt.
+
+    Raises:
+        TooLarge: a message is above the size limit; it is not worth counting.
+    """
+    refuse_unsound(drafts, sessions(request).policy)
+    if sum([words_size(draft) for draft in drafts if draft.tokens]) < _COUNTED_AT_ONCE:
+        return _counter.corrected(drafts)
+    return await asyncio.to_thread(_counter.corrected, drafts)
 
 
 def answer(value: Json, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

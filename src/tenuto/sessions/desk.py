@@ -114,8 +114,9 @@ class Sessions:
             TooLarge: a message, or what a new session starts with, is above the size limit.
         """
         policy = request.policy or self._policy
-        refuse_unsound(request.words, policy)
+        # What else would make the words unsound, the opening itself refuses.
         opening = self._opening(scope, request, policy)
+        _refuse_long(request.words, policy)
         try:
             turn = await self._begin(scope, opening, policy)
         except SessionNotFound as absent:
@@ -261,9 +262,22 @@ class Sessions:
         await self._announce.tell(EventKind.UPDATED, scope, session_id)
         return session
 
-    async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
-        """Forget what was said after a message, to ask or answer anew."""
-        session = await self._seeing(scope, session_id, self._store.truncate(scope, session_id, after))
+    async def truncate(
+        self,
+        scope: Scope,
+        session_id: str,
+        after: int,
+        *,
+        if_version: int | None = None,
+        sparing: Sequence[int] = (),
+    ) -> Session:
+        """Forget what was said after a message, to ask or answer anew, but for the messages numbered in `sparing`.
+
+        Raises:
+            VersionConflict: the session has changed since `if_version`, as every word changes it; nothing went.
+        """
+        truncating = self._store.truncate(scope, session_id, after, if_version=if_version, sparing=sparing)
+        session = await self._seeing(scope, session_id, truncating)
         await self._announce.tell(EventKind.UPDATED, scope, session_id)
         return session
 
@@ -515,6 +529,7 @@ def _instead(scope: Scope, opening: Opening, absent: SessionNotFound, key: str |
 
 def fingerprint(drafts: Sequence[Draft]) -> str:
     """What an idempotency key stands for: who says what. Ids and times are the sender's bookkeeping and left out."""
+    checked_drafts(drafts)
     return _digest([(draft.role, draft.parts, draft.speaker, draft.extra) for draft in drafts])
 
 

@@ -50,6 +50,8 @@ MEDIA_TYPES: Final = {
     ExportFormat.JSONL: "application/x-ndjson",
     ExportFormat.MARKDOWN: "text/markdown; charset=utf-8",
 }
+# How the name of a file with one ends.
+ENDINGS: Final = {ExportFormat.JSON: "json", ExportFormat.JSONL: "jsonl", ExportFormat.MARKDOWN: "md"}
 
 
 async def exported(

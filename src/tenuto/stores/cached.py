@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -174,8 +174,17 @@ class Cached:
     async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
         return await self._written(scope, forking.new_id, self._store.fork(scope, session_id, forking))
 
-    async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
-        return await self._written(scope, session_id, self._store.truncate(scope, session_id, after))
+    async def truncate(
+        self,
+        scope: Scope,
+        session_id: str,
+        after: int,
+        *,
+        if_version: int | None = None,
+        sparing: Sequence[int] = (),
+    ) -> Session:
+        truncating = self._store.truncate(scope, session_id, after, if_version=if_version, sparing=sparing)
+        return await self._written(scope, session_id, truncating)
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
         return await self._written(scope, session_id, self._store.rewrite(scope, session_id, rewriting))

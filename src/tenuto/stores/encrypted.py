@@ -7,7 +7,7 @@ stays readable too; it is sealed when it is written anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, TypeAlias, TypeVar
 
@@ -184,8 +184,17 @@ class Encrypted:
                 await self._store.delete(scope, fork.id)
             raise
 
-    async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
-        return await self._session(scope, await self._store.truncate(scope, session_id, after))
+    async def truncate(
+        self,
+        scope: Scope,
+        session_id: str,
+        after: int,
+        *,
+        if_version: int | None = None,
+        sparing: Sequence[int] = (),
+    ) -> Session:
+        session = await self._store.truncate(scope, session_id, after, if_version=if_version, sparing=sparing)
+        return await self._session(scope, session)
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
         cipher = await self._sealer(scope, looks_sealed(rewriting))

@@ -1,6 +1,7 @@
 """What follows the turns, off the request path: sweeping what expired, titles, compression."""
 
 from tenuto.upkeep.discretion import Discretion
-from tenuto.upkeep.story import Small, Upkeep
+from tenuto.upkeep.small import Small
+from tenuto.upkeep.story import Upkeep
 
 __all__ = ["Discretion", "Small", "Upkeep"]

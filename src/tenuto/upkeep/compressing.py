@@ -35,7 +35,7 @@ from tenuto.model.talk import Summary, TurnEnded
 from tenuto.ports import Clock
 from tenuto.sessions import AppendRequest, Sessions, derived_id, fresh_id
 from tenuto.upkeep.discretion import Discretion
-from tenuto.upkeep.story import Small
+from tenuto.upkeep.small import Small
 
 _TIMEOUT_SECONDS: Final = 60.0
 # One look brings what a compressed session has open, and more.

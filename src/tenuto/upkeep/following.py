@@ -1,4 +1,4 @@
-"""What a finished turn is followed by: a title for the session, and a summary of what no longer fits."""
+"""What a turn is followed by: a title for the session, a summary of what no longer fits, a lease given back late."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from tenuto.context import Counter
+from tenuto.model import Closing, OpenTurn
+from tenuto.model.policy import SessionPolicy
 from tenuto.model.scope import session_key
 from tenuto.model.talk import TurnEnded
 from tenuto.ports import Clock
@@ -14,7 +16,8 @@ from tenuto.sessions import Sessions
 from tenuto.upkeep.compressing import Compressor
 from tenuto.upkeep.discretion import Discretion
 from tenuto.upkeep.jobs import Jobs, safely
-from tenuto.upkeep.story import Small
+from tenuto.upkeep.releasing import Releasing
+from tenuto.upkeep.small import Small
 from tenuto.upkeep.titling import Titler
 
 
@@ -24,6 +27,7 @@ class Following:
     def __init__(self, *, sessions: Sessions, small: Small | None, discretion: Discretion, clock: Clock) -> None:
         counter = Counter()
         self._jobs = Jobs()
+        self._releasing = Releasing(sessions=sessions)
         self._titler = Titler(sessions=sessions, small=small, discretion=discretion)
         self._compressor = Compressor(
             sessions=sessions, small=small, discretion=discretion, counter=counter, clock=clock
@@ -43,6 +47,11 @@ class Following:
         if self._compressor.in_danger(ended, covered, adding):
             await safely("summary", lambda: self._compressor.compress(ended, adding=adding, at_once=True))
 
+    def release(self, turn: OpenTurn, closing: Closing, policy: SessionPolicy) -> None:
+        """See `Upkeep.release`."""
+        self._releasing.release(turn, closing, policy)
+
     async def drain(self, within: timedelta | None) -> None:
         """Wait for what was started."""
+        await self._releasing.drain(within)
         await self._jobs.drain(within)

@@ -7,21 +7,20 @@ import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from tenuto.errors import Unavailable
-from tenuto.model import Scope
+from tenuto.model import Closing, OpenTurn
+from tenuto.model.policy import SessionPolicy
 from tenuto.model.talk import TurnEnded
 from tenuto.ports import Clock, utc_now
 from tenuto.sessions import Sessions
 from tenuto.upkeep.discretion import Discretion, Indiscreet
 from tenuto.upkeep.jobs import safely
+from tenuto.upkeep.small import Small
 
 if TYPE_CHECKING:
     from tenuto.upkeep.following import Following
-
-# A small model: for whom, instructions, what they are about, and the most tokens it may answer with.
-Small: TypeAlias = Callable[[Scope, str, str, int], Awaitable[str]]
 
 _log = logging.getLogger(__name__)
 _BATCH: Final = 1000
@@ -74,6 +73,13 @@ class Upkeep:
         messages by extraction, asking no model. A store that is away is logged and not waited for.
         """
         await self._following.secure(ended, covered=covered, adding=adding)
+
+    def release(self, turn: OpenTurn, closing: Closing, policy: SessionPolicy) -> None:
+        """Give a turn up that the store did not take back, as soon as it does, and return at once.
+
+        After the turn's lease nothing is left to do: it has run out by itself.
+        """
+        self._following.release(turn, closing, policy)
 
     async def drain(self, within: timedelta | None = None) -> None:
         """Wait until everything that was started is done; what takes longer than `within` is cancelled."""

@@ -10,7 +10,7 @@ from tenuto.model.talk import TurnEnded
 from tenuto.sessions import Sessions
 from tenuto.sessions.titles import By, clipped, from_talk, tidy, title_request, titled
 from tenuto.upkeep.discretion import Discretion
-from tenuto.upkeep.story import Small
+from tenuto.upkeep.small import Small
 
 _TIMEOUT_SECONDS: Final = 30.0
 _TITLE_TOKENS: Final = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from tenuto.errors import Invalid
+from tenuto.errors import Invalid, MarkNotFound
 from tenuto.model import Scope
 from tenuto.ports import Clock, Store
 from tenuto.privacy.duties.audit import MOST_MARKS, Act, Audit
@@ -15,6 +15,7 @@ from tenuto.privacy.duties.receipts import Receipt, Signer
 from tenuto.privacy.duties.scanning import Report, Scanner, Survey
 from tenuto.privacy.duties.spoken import Spoken
 from tenuto.privacy.screening import Screen
+from tenuto.privacy.sealed.vault import as_mark
 
 _SPACES: Final = 100
 
@@ -50,10 +51,13 @@ class PrivacyOffice:
         )
 
     async def reveal(self, scope: Scope, session_id: str, marks: Sequence[str], *, by: str) -> dict[str, str]:
-        """The values behind marks of a session; noted before they are handed out. An unknown mark is left out.
+        """The values behind marks of a session; noted before they are handed out.
+
+        A mark may be written without its brackets. One that the session does not know is left out.
 
         Raises:
             SessionNotFound: as everywhere.
+            MarkNotFound: the session knows none of them.
             Invalid: no marks, or too many.
         """
         if not 1 <= len(marks) <= MOST_MARKS:
@@ -61,9 +65,9 @@ class PrivacyOffice:
         session = await self._store.get(scope, session_id)
         vault = self._screen.vault
         known = await vault.values(session) if vault is not None else {}
-        wanted = [mark for mark in dict.fromkeys(marks) if mark in known]
+        wanted = [mark for mark in dict.fromkeys(map(as_mark, marks)) if mark in known]
         if not wanted:
-            return {}
+            raise MarkNotFound
         await self.audit.note(scope, Act.REVEALED, by=by, about={"session": session_id, "marks": wanted})
         return {mark: known[mark] for mark in wanted}
 

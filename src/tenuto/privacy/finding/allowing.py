@@ -12,7 +12,7 @@ from tenuto.privacy.rules.folding import INVISIBLE, fold
 from tenuto.privacy.rules.span import Type
 from tenuto.privacy.sealed.likeness import likeness
 
-SETTING: Final = "privacy_allow"
+SETTING: Final = "allow"
 _LONGEST: Final = 256
 _HOST: Final = re.compile(r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W_][\w-]{0,61}")
 _GAPS: Final = re.compile(r"[\s-]+")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
@@ -114,6 +115,8 @@ class FinderStream:
         self._look, self._pieces = look, pieces
         self._looker = _Looker(look, pieces())
         self._over = 0
+        self.taken: Counter[str] = Counter()
+        """How many finds of each name were redacted so far."""
 
     def feed(self, chunk: str) -> str:
         """Take a chunk; give back what is decided by now, which may be nothing."""
@@ -127,6 +130,7 @@ class FinderStream:
 
     def _redacted(self, own: str, found: list[Found]) -> str:
         text = marked(own, found, self._over)
+        self.taken.update(one.name for one in found)
         self._over = max(0, (found[-1].end if found else self._over) - len(own))
         return text
 
@@ -174,20 +178,20 @@ def _joined(parts: Piecewise) -> list[Found]:
 
 
 def _types(policy: PrivacyPolicy) -> frozenset[Type]:
-    for setting, names in (("privacy_also", policy.also), ("privacy_never", policy.never)):
+    for setting, names in (("also", policy.also), ("never", policy.never)):
         for name in names:
             if name not in _TYPES:
                 raise InvalidSetting(setting, f"{name[:32]!a} is no type; there are {', '.join(sorted(_TYPES))}")
     both = sorted(set(policy.also) & set(policy.never))
     if both:
-        raise InvalidSetting("privacy_never", f"{both[0]} is in privacy_also as well")
+        raise InvalidSetting("never", f"{both[0]} is in also as well")
     return frozenset((ALWAYS | set(map(Type, policy.also))) - set(map(Type, policy.never)))
 
 
 def _check_unvaulted(policy: PrivacyPolicy, own: Sequence[str]) -> None:
     for name in policy.unvaulted:
         if name not in _TYPES and name not in own:
-            raise InvalidSetting("privacy_unvaulted", f"{name[:32]!a} is neither a type nor an own pattern")
+            raise InvalidSetting("unvaulted", f"{name[:32]!a} is neither a type nor an own pattern")
 
 
 def _marks(own: Sequence[str]) -> re.Pattern[str]:

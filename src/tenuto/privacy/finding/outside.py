@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
@@ -94,6 +94,9 @@ class Outside:
     What we found is not shown to it: the same number of asterisks stands there.
     """
 
+    RESULTS: ClassVar = ("answered", "late", "failed", "left_alone")
+    """What becomes of a question; the last one was not asked, since those before it failed."""
+
     def __init__(
         self,
         detector: Detector,
@@ -114,8 +117,13 @@ class Outside:
         return self._degraded
 
     @property
+    def resting(self) -> bool:
+        """Whether it failed so often that it is left alone, but for a try now and then."""
+        return not self._breaker.closed
+
+    @property
     def counts(self) -> Mapping[str, int]:
-        """Questions by what became of them: `answered`, `late`, `failed`, `left_alone`; and `found`."""
+        """Questions by what became of them, one of `RESULTS`; and `found`."""
         return self._counts
 
     async def added(

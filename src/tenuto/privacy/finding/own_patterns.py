@@ -23,7 +23,7 @@ from tenuto.privacy.finding.expressions import (
 from tenuto.privacy.rules.folding import INVISIBLE
 from tenuto.privacy.rules.span import Rule, Type
 
-SETTING: Final = "privacy_patterns"
+SETTING: Final = "patterns"
 LONGEST_MATCH: Final = 256
 MOST_PATTERNS: Final = 64
 _LONGEST_TEXT: Final = 1000

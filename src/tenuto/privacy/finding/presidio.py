@@ -132,6 +132,6 @@ def _check(url: str, types: Mapping[str, str], least_score: float) -> None:
     if not sound:
         raise InvalidSetting("privacy_detector", "is no address like http://127.0.0.1:5002")
     if not types or any(kind not in Type.__members__ for kind in types.values()):
-        raise InvalidSetting("privacy_detector_types", f"names no type of ours; there are {', '.join(Type)}")
+        raise InvalidSetting("types", f"name no type of ours; there are {', '.join(Type)}")
     if not 0 <= least_score <= 1:
-        raise InvalidSetting("privacy_detector_score", "lies between 0 and 1")
+        raise InvalidSetting("least_score", "lies between 0 and 1")

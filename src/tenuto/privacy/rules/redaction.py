@@ -17,7 +17,7 @@ def detect(text: str, *, types: Collection[Type] = ALWAYS) -> list[Span]:
 
     Marks that already stand in the text are left alone. The cost is linear in the length of the text.
     """
-    if len(text) <= LIMIT:
+    if len(refuse_no_text(text)) <= LIMIT:
         return find(text, types)
     spans: list[Span] = []
     place = 0
@@ -25,6 +25,17 @@ def detect(text: str, *, types: Collection[Type] = ALWAYS) -> list[Span]:
         spans += [Span(place + span.start, place + span.end, span.type, span.rule) for span in found]
         place += len(own)
     return spans
+
+
+def refuse_no_text(text: str) -> str:
+    """Return a text, and refuse what programs without types hand in for one; it may be private, and is not quoted.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"private data is looked for in a str, and this is of the type {type(text).__name__}")
+    return text
 
 
 def redact(text: str, *, types: Collection[Type] = ALWAYS) -> str:
@@ -47,7 +58,7 @@ class RedactionStream:
 
     def feed(self, chunk: str) -> str:
         """Take a chunk; give back what is decided by now, which may be nothing."""
-        return "".join([self._redacted(own, spans) for own, spans in self._looker.add(chunk)])
+        return "".join([self._redacted(own, spans) for own, spans in self._looker.add(refuse_no_text(chunk))])
 
     def flush(self) -> str:
         """Give back everything that was held, at the end of the text. The stream can then take another one."""

@@ -214,6 +214,11 @@ def _place(session: Session) -> Place:
     return ("vault", session.id, session.incarnation)
 
 
+def as_mark(asked: str) -> str:
+    """A mark as it stands in words, whichever way somebody writes it: `EMAIL_1`, `[email_1]`."""
+    return f"[{asked.strip().strip('[]').upper()}]"
+
+
 def escaped(text: str) -> str:
     """A text whose marks, if it has any, were typed by somebody: brackets that look alike and mean nothing."""
     return PSEUDONYM.sub("\N{FULLWIDTH LEFT SQUARE BRACKET}\\1_\\2\N{FULLWIDTH RIGHT SQUARE BRACKET}", text)

@@ -5,7 +5,7 @@ Each method runs without waiting in between, so it is atomic under asyncio.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -238,11 +238,23 @@ class MemoryStore:
         self._records[session_key(scope, forking.new_id)] = Record(session=session, log=log)
         return session
 
-    async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
+    async def truncate(
+        self,
+        scope: Scope,
+        session_id: str,
+        after: int,
+        *,
+        if_version: int | None = None,
+        sparing: Sequence[int] = (),
+    ) -> Session:
         record = self._reach(scope, session_id)
+        version = record.session.version
+        if if_version is not None and if_version != version:
+            raise VersionConflict(if_version, version)
         cut = index_of(record.log, after + 1)
-        first_gone = min((message.turn for message in record.log[cut:]), default=record.session.turns + 1)
-        del record.log[cut:]
+        gone = [message for message in record.log[cut:] if message.seq not in sparing]
+        first_gone = min((message.turn for message in gone), default=record.session.turns + 1)
+        record.log[cut:] = [message for message in record.log[cut:] if message.seq in sparing]
         record.traces = {number: trace for number, trace in record.traces.items() if number < first_gone}
         for key, keyed in list(record.keyed.items()):
             if keyed.words[0] > after:

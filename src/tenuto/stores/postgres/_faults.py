@@ -46,11 +46,11 @@ class Full(StoreFull, Refused):
 
 def fault(exc: BaseException, *, sent: bool) -> Unavailable:
     """The error to raise for a driver's error."""
+    if isinstance(exc, asyncpg.DiskFullError):
+        return Full()  # A connection needs room as well.
     if not sent:
         return Unsent(STORE)
     match exc:
-        case asyncpg.DiskFullError():
-            return Full()
         case asyncpg.ReadOnlySQLTransactionError():
             return ReadOnly()
         case asyncpg.QueryCanceledError() | asyncpg.LockNotAvailableError():

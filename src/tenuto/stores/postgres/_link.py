@@ -60,7 +60,7 @@ class Link:
         try:
             connection = await self.connect()
         except DRIVER_ERRORS as exc:
-            raise Unavailable(STORE) from exc
+            raise fault(exc, sent=False) from exc
         try:
             for step in steps:
                 await step(connection, self.schema)

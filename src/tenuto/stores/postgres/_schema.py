@@ -12,7 +12,7 @@ from importlib.resources import files
 import asyncpg
 
 from tenuto.errors import InvalidSetting, Unavailable
-from tenuto.stores.postgres._faults import DRIVER_ERRORS, STORE
+from tenuto.stores.postgres._faults import DRIVER_ERRORS, STORE, Full, ReadOnly, fault
 from tenuto.stores.postgres._link import Connection, quoted
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,8 @@ async def migrate(connection: Connection, schema: str) -> None:
         if await _number(connection, schema) < migrations()[-1].number:
             await _apply(connection, schema)
     except DRIVER_ERRORS as exc:
-        raise Unavailable(STORE, "could not be prepared") from exc
+        failed = fault(exc, sent=True)
+        raise (failed if isinstance(failed, Full | ReadOnly) else Unavailable(STORE, "could not be prepared")) from exc
 
 
 async def _number(connection: Connection, schema: str) -> int:

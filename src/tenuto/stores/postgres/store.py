@@ -14,7 +14,16 @@ from typing import Any, Self
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import SessionCorrupt, SessionExists, SessionNotFound, TurnLost, Unavailable, VersionConflict
+from tenuto.errors import (
+    SessionCorrupt,
+    SessionExists,
+    SessionNotFound,
+    StoreFull,
+    StoreReadOnly,
+    TurnLost,
+    Unavailable,
+    VersionConflict,
+)
 from tenuto.model import (
     Appended,
     Batch,
@@ -205,9 +214,7 @@ class PostgresStore:
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         asked = place(scope, session_id, self._clock())
         row = await self._told("patch_session", asked, session_id, changes_doc(changes), changes.if_version)
-        if row["code"] == "version":
-            assert changes.if_version is not None
-            raise VersionConflict(changes.if_version, row["detail"])
+        _refuse_other(row, changes.if_version)
         return await self._session(asked, row)
 
     async def reset(self, scope: Scope, session_id: str) -> Session:
@@ -234,9 +241,19 @@ class PostgresStore:
             raise missing(forking.new_id, row["code"], owner_in(row)) or SessionExists(forking.new_id)
         return await self._session(asked, row)
 
-    async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
+    async def truncate(
+        self,
+        scope: Scope,
+        session_id: str,
+        after: int,
+        *,
+        if_version: int | None = None,
+        sparing: Sequence[int] = (),
+    ) -> Session:
         asked = place(scope, session_id, self._clock())
-        row = await self._told("truncate_session", asked, session_id, clamped(after))
+        spared = [clamped(seq) for seq in sparing]
+        row = await self._told("truncate_session", asked, session_id, clamped(after), if_version, spared)
+        _refuse_other(row, if_version)
         return await self._session(asked, row)
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
@@ -455,7 +472,10 @@ class PostgresStore:
         return page if deadline is None else await self._touched(page, op, row["head"]["ref"], deadline)
 
     async def _touched(self, page: MessagePage, op: Op, ref: int, deadline: datetime) -> MessagePage:
-        row = await self.link.row("SELECT touch_session($1, $2, $3) AS moved", ref, op[1], to_micros(deadline))
+        try:
+            row = await self.link.row("SELECT touch_session($1, $2, $3) AS moved", ref, op[1], to_micros(deadline))
+        except (StoreFull, StoreReadOnly):
+            return page  # What cannot be written is still read; the deadline stays.
         if row["moved"] is None:
             raise SessionNotFound(page.session.id)
         return replace(page, session=replace(page.session, expires_at=from_micros(row["moved"])))
@@ -494,6 +514,12 @@ class PostgresStore:
         )
         log.warning("a session could not be read and was set aside: record %d, %s", head["ref"], exc)
         return SessionCorrupt(head["id"])
+
+
+def _refuse_other(row: Row, expected: int | None) -> None:
+    if row["code"] == "version":
+        assert expected is not None
+        raise VersionConflict(expected, row["detail"])
 
 
 def _entry(row: Row) -> StateEntry:

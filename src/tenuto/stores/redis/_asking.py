@@ -95,12 +95,17 @@ class Asking:
 
 def failure(exc: LinkDown) -> Exception:
     """What a failed call means to callers of the port."""
-    match exc.code if isinstance(exc, Refused) else "":
+    if not isinstance(exc, Refused):
+        return Unavailable(WHAT)
+    match exc.code:
         case "WRONGTYPE":
             return Undecodable("a key of another type")
         case "OOM":
             return StoreFull()
-        case "READONLY":
+        case "MISCONF" if exc.full:
+            return StoreFull()
+        # A replica; a primary that cannot write its files; one that has too few replicas to be allowed to.
+        case "READONLY" | "MISCONF" | "NOREPLICAS":
             return StoreReadOnly()
         case _:
             return Unavailable(WHAT)

@@ -20,12 +20,13 @@ class CallTimeout(LinkDown):
 
 
 class Refused(LinkDown):
-    """The server answered with an error. `code` is the first word of that error.
+    """The server answered with an error. `code` is the first word of that error, `full` tells of a disk without room.
 
     The rest of the server's sentence is left out: it may quote arguments, and
     arguments are what users said.
     """
 
-    def __init__(self, code: str) -> None:
+    def __init__(self, code: str, *, full: bool = False) -> None:
         super().__init__(f"the server refused the call: {code}")
         self.code = code
+        self.full = full

@@ -15,7 +15,7 @@ from tenuto.stores.redis._node import Node
 from tenuto.stores.redis._scripts import Script
 from tenuto.stores.redis._topology import Topology, topology_of
 from tenuto.stores.redis._url import Address, Endpoint, parse
-from tenuto.stores.redis._wire import Part, Reply, check, error_code, pack
+from tenuto.stores.redis._wire import Part, Reply, check, error_code, pack, refused
 
 _ASKING = pack(("ASKING",))
 _MOST_ATTEMPTS = 20
@@ -178,7 +178,7 @@ class Link:
                 errand.node, errand.before = None, ()
                 await self.topology.renew(errand.deadline)
             case _:
-                raise Refused(code)
+                raise refused(reply)
 
     async def _pause(self, errand: _Errand, code: str) -> None:
         pause = min(_FIRST_PAUSE * 2**errand.attempts, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)

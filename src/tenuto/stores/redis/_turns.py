@@ -6,6 +6,7 @@ Numbers travel as one string in front, the time first; texts and bodies follow.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
@@ -280,6 +281,12 @@ def page_of(page: Page, reply: Reply) -> MessagePage:
 def patch(changes: Changes) -> Ask:
     """What `patch.lua` takes."""
     return Ask((_or_none(changes.if_version),), _changes(changes))
+
+
+def truncate(after: int, if_version: int | None, sparing: Sequence[int]) -> Ask:
+    """What `truncate.lua` takes. What no store ever numbered so need not be spared."""
+    spared = [seq for seq in sparing if 0 < seq < NEWEST]
+    return Ask((after, _or_none(if_version), len(spared)), (integers(len(spared)).pack(*spared),))
 
 
 def rewrite(rewriting: Rewriting) -> Ask:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import hiredis
 
@@ -15,6 +15,9 @@ Part = str | bytes | int | float
 Reply = Any
 """What a server may answer: bytes, int, None, a nested list of these, or a `hiredis.ReplyError`."""
 
+_NO_ROOM: Final = ("No space left on device", "Disk quota exceeded", "Quota exceeded")
+"""What C libraries call it; a server passes it on."""
+
 # hiredis types its argument as a tuple of exactly one part
 pack = cast(Callable[[tuple[Part, ...]], bytes], hiredis.pack_command)
 
@@ -22,8 +25,15 @@ pack = cast(Callable[[tuple[Part, ...]], bytes], hiredis.pack_command)
 def check(reply: Reply) -> Reply:
     """Hand the reply on, or raise `Refused` for an error reply."""
     if isinstance(reply, hiredis.ReplyError):
-        raise Refused(error_code(reply))
+        raise refused(reply)
     return reply
+
+
+def refused(reply: hiredis.ReplyError) -> Refused:
+    """The error to raise for an error reply."""
+    code = error_code(reply)
+    # Servers write snapshots and logs by themselves, and refuse writes once they cannot: that sentence quotes nobody.
+    return Refused(code, full=code == "MISCONF" and any(told in str(reply) for told in _NO_ROOM))
 
 
 def error_code(reply: hiredis.ReplyError) -> str:

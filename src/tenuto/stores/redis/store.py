@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Self
 
 from msgspec.structs import replace
 
-from tenuto.errors import SessionBusy, SessionCorrupt, TurnLost, VersionConflict
+from tenuto.errors import SessionBusy, SessionCorrupt, StoreFull, StoreReadOnly, TurnLost, VersionConflict
 from tenuto.model import (
     Appended,
     Batch,
@@ -68,6 +68,7 @@ from tenuto.stores.redis._turns import (
     rewrite,
     snapshot,
     told_session,
+    truncate,
 )
 from tenuto.stores.redis._upkeep import Upkeep
 from tenuto.stores.redis._windows import Seen, Windows
@@ -229,9 +230,18 @@ class RedisStore:
             raise await self._corrupt(key, session_id, damage) from damage
         return await self._head("plant", scope, forking.new_id, ask, safe=False)
 
-    async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
+    async def truncate(
+        self,
+        scope: Scope,
+        session_id: str,
+        after: int,
+        *,
+        if_version: int | None = None,
+        sparing: Sequence[int] = (),
+    ) -> Session:
         self._windows.drop(session_key(scope, session_id))
-        return await self._head("truncate", scope, session_id, Ask((after,)), safe=False)
+        ask = truncate(after, if_version, sparing)
+        return await self._head("truncate", scope, session_id, ask, expected=if_version, safe=False)
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
         self._windows.drop(session_key(scope, session_id))
@@ -306,7 +316,11 @@ class RedisStore:
         return await self._shelves.stats(scope, self._asking.now())
 
     async def ping(self) -> None:
-        await self._asking.call("PING")
+        try:
+            await self._asking.call("PING")
+        except (StoreFull, StoreReadOnly):
+            # A server that cannot write its files refuses even this. It answers, and can be read.
+            return
 
     async def assurances(self) -> tuple[Assurance, ...]:
         try:

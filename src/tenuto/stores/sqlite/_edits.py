@@ -50,14 +50,16 @@ def reset(txn: Transaction, ask: Ask) -> Session:
     return _changed(txn, ask, head)
 
 
-def truncate(txn: Transaction, ask: Ask, after: int) -> Session:
-    """Forget the messages after a sequence number."""
+def truncate(txn: Transaction, ask: Ask, after: int, if_version: int | None, sparing: Sequence[int]) -> Session:
+    """Forget the messages after a sequence number, but for some."""
     head = reach_to_write(txn, ask)
+    if if_version is not None and if_version != head.version:
+        raise VersionConflict(if_version, head.version)
     after = min(max(after, 0), MAX_SEQ)
-    cut_turn = _log.first_turn(txn, head, after)
+    went, cut_turn = _log.cut(txn, head, after, sparing)
     if cut_turn is not None:
         _traces.clear(txn, head.id, cut_turn)
-    head.messages -= _log.clear(txn, head.id, after)
+    head.messages -= went
     _once.cut(txn, head, after)
     _lose_turn(head)
     return _changed(txn, ask, head)

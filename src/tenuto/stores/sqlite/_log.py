@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -94,10 +95,21 @@ def _drop_turns(txn: Transaction, head: Head, oldest: int) -> None:
     head.messages -= txn.execute("DELETE FROM message WHERE place BETWEEN ? AND ?", (first, end)).rowcount
 
 
-def clear(txn: Transaction, head_id: int, after: int = 0) -> int:
-    """Forget the messages after a sequence number; tells how many there were."""
-    first, last = (head_id << SEQ_BITS) + min(after, MAX_SEQ), (head_id << SEQ_BITS) + MAX_SEQ
+def clear(txn: Transaction, head_id: int) -> int:
+    """Forget all messages; tells how many there were."""
+    first, last = head_id << SEQ_BITS, (head_id << SEQ_BITS) + MAX_SEQ
     return txn.execute("DELETE FROM message WHERE place > ? AND place <= ?", (first, last)).rowcount
+
+
+def cut(txn: Transaction, head: Head, after: int, sparing: Sequence[int]) -> tuple[int, int | None]:
+    """Forget the messages after a sequence number, but for some; tells how many went, and their lowest turn number."""
+    edges = [after, *sorted({seq for seq in sparing if after < seq <= MAX_SEQ}), MAX_SEQ + 1]
+    went, turns = 0, []
+    for before, until in pairwise(edges):
+        stretch = _span(head, first=before + 1, last=until - 1)
+        turns.append(txn.execute("SELECT min(turn) FROM message WHERE place BETWEEN ? AND ?", stretch).fetchone()[0])
+        went += txn.execute("DELETE FROM message WHERE place BETWEEN ? AND ?", stretch).rowcount
+    return went, min((turn for turn in turns if turn is not None), default=None)
 
 
 def reword(txn: Transaction, head: Head, new: Message, body: bytes) -> bool:
@@ -116,14 +128,6 @@ def reword(txn: Transaction, head: Head, new: Message, body: bytes) -> bool:
         return False
     txn.execute("UPDATE message SET body = ? WHERE place = ?", (start + body[1:], place))
     return True
-
-
-def first_turn(txn: Transaction, head: Head, after: int) -> int | None:
-    """The lowest turn number among the messages after a sequence number."""
-    found: int | None = txn.execute(
-        "SELECT min(turn) FROM message WHERE place BETWEEN ? AND ?", _span(head, first=after + 1)
-    ).fetchone()[0]
-    return found
 
 
 def copy(txn: Transaction, source: Head, target: int, at: int) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import InvalidSetting, SessionCorrupt, StoreReadOnly, TurnLost, Unavailable
+from tenuto.errors import InvalidSetting, SessionCorrupt, StoreFull, StoreReadOnly, TurnLost, Unavailable
 from tenuto.model import (
     Appended,
     Batch,
@@ -173,8 +173,16 @@ class SqliteStore:
         ask, target = self._ask(scope, session_id), self._ask(scope, forking.new_id)
         return await self._write(_edits.fork, ask, target, forking)
 
-    async def truncate(self, scope: Scope, session_id: str, after: int) -> Session:
-        return await self._write(_edits.truncate, self._ask(scope, session_id), after)
+    async def truncate(
+        self,
+        scope: Scope,
+        session_id: str,
+        after: int,
+        *,
+        if_version: int | None = None,
+        sparing: Sequence[int] = (),
+    ) -> Session:
+        return await self._write(_edits.truncate, self._ask(scope, session_id), after, if_version, sparing)
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
         traces = tuple(map(encode_trace, rewriting.traces))
@@ -306,7 +314,7 @@ class SqliteStore:
             return session
         try:
             return await self._write(_edits.touch, ask, to_micros(moved))
-        except StoreReadOnly:
+        except (StoreFull, StoreReadOnly):
             return session  # What can only be read is still read; its deadline stays.
 
 

@@ -57,7 +57,8 @@ END
 $$;
 
 CREATE FUNCTION truncate_session(
-    writer text, a_key bytea, a_space bytea, an_owner bytea, whole boolean, now bigint, after bigint
+    writer text, a_key bytea, a_space bytea, an_owner bytea, whole boolean, now bigint,
+    after bigint, if_version bigint, sparing bigint[]
 ) RETURNS told LANGUAGE plpgsql AS $$
 DECLARE
     answer told;
@@ -68,13 +69,22 @@ BEGIN
     head := reach(a_key, a_space, an_owner, whole, now);
     IF head.ref IS NULL THEN
         RETURN unreached(head, a_key, an_owner, whole, now);
+    ELSIF if_version <> head.version THEN
+        answer.code := 'version';
+        answer.detail := head.version;
+        RETURN answer;
     END IF;
-    WITH cut AS (DELETE FROM messages WHERE ref = head.ref AND seq > after RETURNING turn)
+    WITH cut AS (
+        DELETE FROM messages WHERE ref = head.ref AND seq > after AND seq <> ALL (sparing) RETURNING turn
+    )
     SELECT count(*), min(turn) INTO gone, first_gone FROM cut;
     DELETE FROM traces WHERE ref = head.ref AND number >= first_gone;
     head.messages := head.messages - gone;
-    IF head.messages = 0 THEN
-        head.first_seq := head.last_seq + 1;
+    IF after < head.first_seq THEN
+        -- The log begins with what was spared, or with what comes.
+        head.first_seq := coalesce(
+            (SELECT min(seq) FROM messages WHERE ref = head.ref AND seq >= head.first_seq), head.last_seq + 1
+        );
     END IF;
     -- Keys are numbered in the order of their words: those that go are the newest, and no number is left out.
     DELETE FROM keyed WHERE ref = head.ref AND words_first > after;

@@ -1,9 +1,19 @@
 -- Forget the messages after a sequence number, what idempotency keys remember of them, and their turns' traces.
+-- ARGV from 6 on: the numbers of messages that stay all the same.
 -- include: head
 -- include: once
-local _, after = struct.unpack('>i8i8', ARGV[5])
+local _, after, expected, sparing = struct.unpack('>i8i8i8i8', ARGV[5])
 -- include: reach
+if expected >= 0 and expected ~= n[VERSION] then return { 'version', n[VERSION] } end
 local from = string.format('(%.0f', math.max(0, after))
+local spared = {}
+for i = 0, sparing - 1 do
+  local seq = struct.unpack('>i8', ARGV[6], 8 * i + 1)
+  local member = seq > after and call('ZRANGEBYSCORE', LOG, seq, seq)[1]
+  if member then spared[#spared + 1], spared[#spared + 2] = seq, member end
+end
+-- Taken out first and put back at the end, so that all that stands behind the cut in between is what goes.
+for i = 2, #spared, 2 do call('ZREM', LOG, spared[i]) end
 if call('ZCARD', TRACES) > 1 then
   -- A resumed turn's reply stands after later turns, so the lowest number may be that of any message.
   local lowest = n[TURNS] + 1
@@ -13,6 +23,7 @@ if call('ZCARD', TRACES) > 1 then
   call('ZREMRANGEBYSCORE', TRACES, math.max(1, lowest), '+inf')
 end
 n[MESSAGES] = n[MESSAGES] - call('ZREMRANGEBYSCORE', LOG, from, '+inf')
+for i = 1, #spared, 2 do call('ZADD', LOG, spared[i], spared[i + 1]) end
 local fields = n[KEYS_SEEN] > 0 and call('HGETALL', HEAD) or {}
 for i = 1, #fields, 2 do
   if string.sub(fields[i], 1, 1) == 'k' then

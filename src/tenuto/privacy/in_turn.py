@@ -1,0 +1,119 @@
+"""The privacy policy as a turn meets it: what may be said, shown to a model, and told of afterwards.
+
+What is going to be cut is looked at before: half a value is no longer found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from tenuto.model import Message, Scope, Session
+from tenuto.model.privacy import Mode, Sink
+from tenuto.model.prompt import Materials, Piece
+from tenuto.model.trace import Trace
+from tenuto.model.values import Json
+from tenuto.privacy.pages import screened_trace
+from tenuto.privacy.screening import Screen
+from tenuto.privacy.sealed.vault import escaped, restored
+from tenuto.privacy.sheet import Slot, part_slots, refilled, refilled_parts, slots
+
+
+class InTurn:
+    """Chat's `Screening`, by the policies of a screen."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    @property
+    def degraded(self) -> bool:
+        """Whether the outside detector does not answer at present."""
+        return self._screen.degraded
+
+    async def admit(self, scope: Scope, text: str) -> None:
+        """Refuse words that may be neither stored nor shown to a model.
+
+        Raises:
+            PrivateData: a policy blocks what is in them; it names the types, not the values.
+        """
+        policy = self._screen.policies.of(scope)
+        if Mode.BLOCK in (policy.message, policy.model):
+            await self._screen.refuse(scope, [Slot(text)])
+
+    def for_title(self, scope: Scope, text: str) -> str:
+        """A text that a title may be made of."""
+        return self._screen.for_title(scope, text)
+
+    def own_words(self, scope: Scope, text: str) -> str:
+        """A text that somebody gave us for a prompt, without marks: those in it were typed, and open nothing."""
+        return escaped(text) if self._screen.vaulted(scope) else text
+
+    async def recalled(self, session: Session, value: Json) -> Json:
+        """A value of the session's own with what its marks stand for, for the session's own turn."""
+        values = await self._screen.values(session)
+        return refilled(value, (restored(slot.text, values) for slot in slots(value))) if values else value
+
+    async def for_prompt(self, scope: Scope, session: Session | None, materials: Materials) -> Materials | None:
+        """What a prompt is made of, as a model may be shown it; `None` where it may be shown everything."""
+        if self._screen.mode(Sink.MODEL, scope) is Mode.KEEP:
+            return None
+        found = _slots(materials, typed=self._screen.marks_are_typed(scope))
+        sheet = await self._screen.texts(Sink.MODEL, scope, session, found)
+        return _refilled(materials, sheet.texts)
+
+    async def before_cut(self, scope: Scope, text: str, sinks: Iterable[Sink]) -> tuple[str, Mapping[str, int]]:
+        """A text that will be cut and then go to these sinks, and what was taken out of it; nothing gets a pseudonym.
+
+        What a sink keeps stays.
+        """
+        taken: Counter[str] = Counter()
+        for sink in sinks:
+            sheet = await self._screen.texts(sink, scope, None, [Slot(text)])
+            [text] = sheet.texts
+            taken.update(sheet.taken)
+        return text, taken
+
+    async def traced(self, scope: Scope, trace: Trace) -> Trace:
+        """A trace that was not stored, as it might have been; nothing gets a pseudonym."""
+        return await screened_trace(self._screen, scope, None, trace)
+
+
+def _slots(materials: Materials, *, typed: bool) -> list[Slot]:
+    """Every text a prompt is made of. Marks that were `typed` are escaped; those in a summary are always ours."""
+    pieces = (*(materials.memories or ()), *(materials.evidence or ()))
+    said = [Slot(materials.question), *(slot for message in materials.history for slot in part_slots(message.parts))]
+    said += [Slot(piece.text) for piece in pieces]
+    if typed:
+        said = [slot._replace(text=escaped(slot.text)) for slot in said]
+    return [Slot(materials.system), Slot(materials.preferences), Slot(materials.summary), *said]
+
+
+def _refilled(materials: Materials, texts: Iterable[str]) -> Materials:
+    """The materials with other texts, taken in the order of `_slots`. What was counted before counts no more."""
+    filled = iter(texts)
+    system, preferences, summary, question = (next(filled) for _ in range(4))
+
+    def message(one: Message) -> Message:
+        parts = refilled_parts(one.parts, filled)
+        return one if parts == one.parts else replace(one, parts=parts, tokens=0)
+
+    def pieces(some: tuple[Piece, ...] | None) -> tuple[Piece, ...] | None:
+        return None if some is None else tuple([_saying(piece, next(filled)) for piece in some])
+
+    return replace(
+        materials,
+        system=system,
+        preferences=preferences,
+        summary=summary,
+        question=question,
+        question_tokens=materials.question_tokens if question == materials.question else 0,
+        history=tuple([message(one) for one in materials.history]),
+        memories=pieces(materials.memories),
+        evidence=pieces(materials.evidence),
+    )
+
+
+def _saying(piece: Piece, text: str) -> Piece:
+    return piece if text == piece.text else replace(piece, text=text, tokens=0)

@@ -1,0 +1,73 @@
+"""Values whose marks went with words that were taken back, and stand nowhere else: they go as well."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Final
+
+from tenuto.model import Message, Page, Scope, Session
+from tenuto.model.trace import Trace
+from tenuto.ports import Store
+from tenuto.privacy.pages import draft_slots, head_texts, trace_values
+from tenuto.privacy.sealed.vault import PSEUDONYM, Vault
+from tenuto.privacy.sheet import slots
+
+_MESSAGES: Final = 500
+_TRACES: Final = 100
+
+
+async def marks_behind(store: Store, scope: Scope, session_id: str, after: int) -> frozenset[str]:
+    """The marks in messages after a sequence number, and in the traces of their turns."""
+    found: set[str] = set()
+    first: int | None = None
+    while True:
+        page = await store.messages(scope, session_id, Page(limit=_MESSAGES, after=after))
+        found |= _marks(_words(page.messages))
+        if first is None and page.messages:
+            first = page.messages[0].turn
+        if not page.more_after or not page.messages:
+            break
+        after = page.messages[-1].seq
+    async for traces in _traces(store, scope, session_id):
+        found |= _marks(_told(trace for trace in traces if first is not None and trace.number >= first))
+        if first is None or traces[-1].number < first:
+            break
+    return frozenset(found)
+
+
+async def forget_unused(store: Store, vault: Vault, session: Session, among: frozenset[str]) -> None:
+    """Of these marks, forget the values of those that no stored text of the session shows.
+
+    Whoever says such a value in this very moment, in words that belong to no turn, loses it; the words stay.
+    """
+    left = set(among & await vault.marks(session)) - _marks(head_texts(session)) if among else set()
+    before: int | None = None
+    while left:
+        page = await store.messages(session.scope, session.id, Page(limit=_MESSAGES, before=before))
+        left -= _marks(_words(page.messages))
+        if not page.more_before or not page.messages:
+            break
+        before = page.messages[0].seq
+    if left:
+        async for traces in _traces(store, session.scope, session.id):
+            left -= _marks(_told(traces))
+    await vault.retain(session, (), frozenset(left))
+
+
+async def _traces(store: Store, scope: Scope, session_id: str) -> AsyncIterator[tuple[Trace, ...]]:
+    before: int | None = None
+    while traces := await store.traces(scope, session_id, _TRACES, before):
+        yield traces
+        before = traces[-1].number
+
+
+def _marks(texts: Iterable[str]) -> set[str]:
+    return {mark[0] for text in texts if "[" in text for mark in PSEUDONYM.finditer(text)}
+
+
+def _words(messages: Iterable[Message]) -> Iterable[str]:
+    return (slot.text for message in messages for slot in draft_slots(message))
+
+
+def _told(traces: Iterable[Trace]) -> Iterable[str]:
+    return (slot.text for trace in traces for slot in slots(trace_values(trace)))

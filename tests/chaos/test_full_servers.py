@@ -1,0 +1,245 @@
+"""Redis and Postgres without room, or kept from writing: a clear error, nothing by halves, and then they go on.
+
+`/dev/full` stands in the place of a file of the server's: whatever is written there meets a full disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tenuto.errors import StoreFull, StoreReadOnly, Unavailable
+from tenuto.model import Keeping, NewSession, Page, SessionQuery
+from tenuto.model.session import Touch
+from tenuto.stores.postgres import PostgresStore
+from tenuto.stores.redis import RedisStore
+from tests.clock import FakeClock
+from tests.samples import ANN, batch, begin, closing, talk, texts
+from tests.servers import PostgresServer, RedisServer, redis_programs, start_postgres, start_redis
+from tests.servers.process import wait_until
+from tests.unit.test_postgres_traces import told_of
+
+FULL = Path("/dev/full")
+KEPT_BY_READING = NewSession(keeping=Keeping(idle=timedelta(hours=1), touch=Touch.READ))
+
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="only Linux has a disk that is always full")
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What keeps a server from writing: how it begins and ends, and the error it is."""
+
+    name: str
+    error: type[Unavailable]
+    begin: Callable[[RedisServer], object]
+    end: Callable[[RedisServer], object]
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def _fill_the_disk(server: RedisServer) -> None:
+    """The log goes on in a new file, on a full disk; what comes first is still acknowledged, and kept in memory."""
+    (server.folder / "appendonlydir" / "appendonly.aof.2.incr.aof").symlink_to(FULL)
+    _rewrite_log(server)
+    server.call("SET", "anything", "at all")
+    wait_until(lambda: server.info("persistence")["aof_last_write_status"] == "err", "the server has met the full disk")
+
+
+def _rewrite_log(server: RedisServer) -> None:
+    """Go on in yet another file, which has room again, and write there what had to wait."""
+    server.call("BGREWRITEAOF")
+    wait_until(lambda: not server.info("persistence")["aof_rewrite_in_progress"], "the log is rewritten")
+    wait_until(lambda: server.info("persistence")["aof_last_write_status"] == "ok", "the log is written again")
+
+
+def _spoil_snapshots(server: RedisServer) -> None:
+    # A folder in the place of the file: not even root can rename anything over it.
+    (server.folder / "dump.rdb" / "in the way").mkdir(parents=True)
+    _snapshot(server)
+
+
+def _mend_snapshots(server: RedisServer) -> None:
+    shutil.rmtree(server.folder / "dump.rdb")
+    _snapshot(server)
+
+
+def _snapshot(server: RedisServer) -> None:
+    server.call("BGSAVE")
+    wait_until(lambda: not server.info("persistence")["rdb_bgsave_in_progress"], "the snapshot has come to its end")
+
+
+def _configure(setting: str, value: int) -> Callable[[RedisServer], object]:
+    return lambda server: server.call("CONFIG", "SET", setting, value)
+
+
+TROUBLES = [
+    Trouble("no memory", StoreFull, _configure("maxmemory", 1), _configure("maxmemory", 0)),
+    Trouble("a full disk", StoreFull, _fill_the_disk, _rewrite_log),
+    Trouble(
+        "snapshots that fail",
+        StoreReadOnly,
+        _spoil_snapshots,
+        _mend_snapshots,
+        {"appendonly": "no", "save": "3600 1"},
+    ),
+    Trouble(
+        "too few replicas",
+        StoreReadOnly,
+        _configure("min-replicas-to-write", 1),
+        _configure("min-replicas-to-write", 0),
+    ),
+]
+
+
+@pytest.fixture(params=TROUBLES, ids=lambda trouble: trouble.name)
+def trouble(request: pytest.FixtureRequest) -> Trouble:
+    chosen: Trouble = request.param
+    if chosen.begin is _fill_the_disk and not FULL.exists():
+        pytest.skip("only Linux has a disk that is always full")
+    return chosen
+
+
+@pytest.fixture(params=sorted(redis_programs()) or ["valkey"])
+def server(request: pytest.FixtureRequest, trouble: Trouble) -> Iterator[RedisServer]:
+    # Without fsync the log is written before the answer, never a moment later.
+    with start_redis(request.param, fsync="no", **trouble.options) as started:
+        yield started
+
+
+@asynccontextmanager
+async def _redis(server: RedisServer, clock: FakeClock | None = None) -> AsyncIterator[RedisStore]:
+    store = await RedisStore.open(server.url, clock=clock or FakeClock())
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def test_a_server_that_cannot_write_refuses_whole_calls_is_read_and_goes_on(
+    server: RedisServer, trouble: Trouble
+) -> None:
+    async with _redis(server) as store:
+        await talk(store, ANN, "s", "one", "two")
+        turn = await begin(store, ANN, "s", "three")
+        trouble.begin(server)
+
+        for write in (
+            lambda: store.finish_turn(turn, closing("four")),
+            lambda: store.append(ANN, "s", batch("five")),
+            lambda: begin(store, ANN, "new", "five"),
+            lambda: store.write_state(ANN, "prefs", "k", 1),
+        ):
+            with pytest.raises(trouble.error):
+                await write()
+        assert await texts(store, ANN, "s") == ["one", "two", "three"]
+        assert [session.id for session in (await store.list(ANN, SessionQuery())).sessions] == ["s"]
+        await store.ping()
+        async with _redis(server) as another:
+            assert (await another.get(ANN, "s")).messages == 3
+
+        trouble.end(server)
+        await store.finish_turn(turn, closing("four"))
+        await talk(store, ANN, "s", "five", "six")
+        assert await texts(store, ANN, "s") == ["one", "two", "three", "four", "five", "six"]
+        if not trouble.options:
+            server.kill()
+            server.start()
+            assert await texts(store, ANN, "s") == ["one", "two", "three", "four", "five", "six"]
+
+
+async def test_where_reading_moves_the_deadline_a_server_that_cannot_write_is_still_read(
+    server: RedisServer, trouble: Trouble
+) -> None:
+    clock = FakeClock()
+    async with _redis(server, clock) as store:
+        deadline = (await store.append(ANN, "s", batch("one", create=KEPT_BY_READING))).session.expires_at
+        clock.advance(timedelta(minutes=30))
+        trouble.begin(server)
+
+        assert await texts(store, ANN, "s") == ["one"]
+        assert (await store.get(ANN, "s")).expires_at == deadline
+
+        trouble.end(server)
+        moved = (await store.get(ANN, "s")).expires_at
+        assert moved is not None
+        assert moved == (await store.messages(ANN, "s", Page())).session.expires_at == clock() + timedelta(hours=1)
+
+
+@pytest.fixture(scope="module")
+def own_postgres() -> Iterator[PostgresServer]:
+    """A server whose files may be tampered with."""
+    with start_postgres() as server:
+        yield server
+
+
+@dataclass(frozen=True)
+class FullTable:
+    """A store in a database of its own, in which one table cannot grow; it is empty, so that no page has room."""
+
+    server: PostgresServer
+    database: str
+    table: str
+    store: PostgresStore
+
+    def make_room(self) -> None:
+        """Emptied, a table goes on in a new file."""
+        self.server.sql(f"TRUNCATE tenuto.{self.table}", self.database)
+
+
+@asynccontextmanager
+async def _full(server: PostgresServer, table: str) -> AsyncIterator[FullTable]:
+    database = server.new_database()
+    await (await PostgresStore.open(database.app_url)).close()
+    file = server.folder / "data" / server.sql(f"SELECT pg_relation_filepath('tenuto.{table}')", database.name)
+    file.unlink()
+    file.symlink_to(FULL)
+    store = await PostgresStore.open(database.app_url)
+    try:
+        yield FullTable(server, database.name, table, store)
+    finally:
+        await store.close()
+
+
+@needs_full
+async def test_a_full_disk_under_postgres_refuses_whole_batches_and_the_connections_go_on(
+    own_postgres: PostgresServer,
+) -> None:
+    async with _full(own_postgres, "messages") as full:
+        store = full.store
+        calls = [store.append(ANN, f"s{n}", batch("one")) for n in range(20)]
+        ends = await asyncio.gather(*calls, begin(store, ANN, "t", "one"), return_exceptions=True)
+
+        assert all(isinstance(end, StoreFull) for end in ends)
+        assert (await store.list(ANN, SessionQuery())).sessions == ()
+        assert (await store.stats(ANN)).messages == 0
+
+        full.make_room()
+        await asyncio.gather(*(talk(store, ANN, f"s{n}", "one", "two") for n in range(20)))
+        assert [await texts(store, ANN, f"s{n}") for n in range(20)] == [["one", "two"]] * 20
+
+
+@needs_full
+async def test_an_answer_that_a_full_postgres_did_not_take_is_taken_when_it_has_room(
+    own_postgres: PostgresServer,
+) -> None:
+    """The trace has no room, so that the answer is not kept either; the turn stays open and can be finished."""
+    async with _full(own_postgres, "traces") as full:
+        store = full.store
+        turn = await begin(store, ANN, "s", "one")
+        with pytest.raises(StoreFull):
+            await store.finish_turn(turn, closing("two", tokens=5, trace=told_of(turn)))
+
+        assert await texts(store, ANN, "s") == ["one"]
+        assert (await store.get(ANN, "s")).tokens == 0
+
+        full.make_room()
+        await store.finish_turn(turn, closing("two", tokens=5, trace=told_of(turn)))
+        assert await texts(store, ANN, "s") == ["one", "two"]
+        assert (await store.get(ANN, "s")).tokens == 5
+        assert await store.trace(ANN, "s", 1) == told_of(turn)

@@ -1,0 +1,144 @@
+"""Truncations: of one version alone, so that no words are lost that came meanwhile; and what they may spare."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tenuto.errors import TurnLost, VersionConflict
+from tenuto.model import Changes, Page, TurnState
+from tenuto.ports import Store
+from tests.samples import ANN, batch, begin, closing, once, talk, texts
+
+
+async def test_a_truncation_of_another_version_is_refused_and_forgets_nothing(store: Store) -> None:
+    seen = (await store.append(ANN, "s", batch("a", "b"))).session
+    await store.append(ANN, "s", batch("from elsewhere"))
+
+    with pytest.raises(VersionConflict) as conflict:
+        await store.truncate(ANN, "s", 1, if_version=seen.version)
+
+    assert (conflict.value.expected, conflict.value.actual) == (seen.version, seen.version + 1)
+    assert await texts(store, ANN, "s") == ["a", "b", "from elsewhere"]
+    assert (await store.get(ANN, "s")).version == seen.version + 1
+
+
+async def test_a_truncation_of_the_version_that_was_seen_is_made(store: Store) -> None:
+    await store.append(ANN, "s", batch("a", "b", "c"))
+    seen = (await store.messages(ANN, "s", Page())).session
+
+    cut = await store.truncate(ANN, "s", 1, if_version=seen.version)
+
+    assert cut.version == seen.version + 1
+    assert cut.messages == 1
+    assert await texts(store, ANN, "s") == ["a"]
+
+
+async def test_a_running_turn_outlives_a_truncation_that_was_refused(store: Store) -> None:
+    turn = await begin(store, ANN, "s", "question")
+    with pytest.raises(VersionConflict):
+        await store.truncate(ANN, "s", 0, if_version=turn.session.version - 1)
+
+    await store.finish_turn(turn, closing("answer"))
+
+    assert await texts(store, ANN, "s") == ["question", "answer"]
+    with pytest.raises(VersionConflict):
+        await store.truncate(ANN, "s", 1, if_version=turn.session.version)
+
+
+async def test_every_word_makes_a_new_version(store: Store) -> None:
+    """What a guarded truncation relies on, whichever way words come in; repetitions bring none, and change nothing."""
+    versions = [(await store.append(ANN, "s", batch("a"))).session.version]
+    turn = await begin(store, ANN, "s", "b", once=once("k"))
+    versions.append(turn.session.version)
+    versions.append((await store.append(ANN, "s", batch("c", once=once("l")))).session.version)
+    versions.append((await store.finish_turn(turn, closing("d"))).session.version)
+
+    again = await begin(store, ANN, "s", "b", once=once("k"))
+    repeated = await store.append(ANN, "s", batch("c", once=once("l")))
+
+    assert versions == sorted(set(versions))
+    assert (again.state, repeated.duplicate) == (TurnState.FINISHED, True)
+    assert again.session.version == repeated.session.version == versions[-1]
+
+
+async def test_words_that_come_while_others_are_taken_back_are_kept(store: Store) -> None:
+    """Many look and cut while others append; whatever was acknowledged after a look is there, or was looked at."""
+    await store.append(ANN, "s", batch("first"))
+    kept: set[str] = set()
+    taken: set[str] = set()
+
+    async def write(name: str) -> None:
+        for number in range(6):
+            said = await store.append(ANN, "s", batch(f"{name}{number}"))
+            kept.update(message.text for message in said.messages)
+
+    async def cut() -> None:
+        for _ in range(6):
+            page = await store.messages(ANN, "s", Page(limit=100))
+            try:
+                await store.truncate(ANN, "s", 1, if_version=page.session.version)
+            except VersionConflict:
+                continue
+            taken.update(message.text for message in page.messages if message.seq > 1)
+
+    await asyncio.gather(write("a"), write("b"), cut(), cut())
+
+    assert set(await texts(store, ANN, "s")) == {"first"} | (kept - taken)
+
+
+async def test_a_truncation_spares_what_it_is_told_to(store: Store) -> None:
+    await store.append(ANN, "s", batch("a", "b", "c", "d", "e"))
+
+    cut = await store.truncate(ANN, "s", 1, sparing=(3, 5, 99, 2**60))
+    more = await store.append(ANN, "s", batch("f"))
+
+    assert cut.messages == 3
+    assert [message.seq for message in more.messages] == [6]
+    assert await texts(store, ANN, "s") == ["a", "c", "e", "f"]
+
+
+async def test_a_log_may_begin_with_what_was_spared(store: Store) -> None:
+    await store.append(ANN, "s", batch("a", "b", "c", "d"))
+
+    await store.truncate(ANN, "s", 0, sparing=(3,))
+
+    page = await store.messages(ANN, "s", Page(after=2))
+    turn = await begin(store, ANN, "s", "e", window=10)
+    assert ([message.text for message in page.messages], page.more_before) == (["c"], False)
+    assert [message.text for message in turn.window] == ["c", "e"]
+    assert turn.session.messages == 2
+
+
+async def test_what_was_spared_counts_under_the_cap_as_everything_does(store: Store) -> None:
+    await store.append(ANN, "s", batch("a", "b", "c", "d"))
+    await store.truncate(ANN, "s", 1, sparing=(4,))
+
+    for word in ("e", "f"):
+        await talk(store, ANN, "s", word, word.upper())
+
+    assert await texts(store, ANN, "s") == ["a", "d", "e", "E", "f", "F"]
+    await store.truncate(ANN, "s", 4)
+    assert await texts(store, ANN, "s") == ["a", "d"]
+
+
+async def test_a_spared_message_s_key_goes_with_the_others(store: Store) -> None:
+    await store.append(ANN, "s", batch("a"))
+    await store.append(ANN, "s", batch("b", once=once("k")))
+    await store.append(ANN, "s", batch("c", once=once("l")))
+
+    await store.truncate(ANN, "s", 1, sparing=(2,))
+
+    assert not (await store.append(ANN, "s", batch("b", once=once("k")))).duplicate
+    assert await texts(store, ANN, "s") == ["a", "b", "b"]
+
+
+async def test_a_guarded_truncation_that_is_made_ends_a_running_turn(store: Store) -> None:
+    turn = await begin(store, ANN, "s", "one")
+    patched = await store.patch(ANN, "s", Changes(title="Title"))
+
+    await store.truncate(ANN, "s", 0, if_version=patched.version)
+
+    with pytest.raises(TurnLost):
+        await store.finish_turn(turn, closing("late"))

@@ -1,0 +1,148 @@
+"""Going back while others write: what somebody says between the look and the cut is never lost."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tenuto.chat import ChatRequest
+from tenuto.errors import ModelFailed, TakenBack, VersionConflict
+from tenuto.llm import Fail
+from tenuto.model import Changes, MessagePage
+from tenuto.sessions import AppendRequest
+from tenuto.stores.memory import MemoryStore
+from tests.samples import ANN, answers, says
+from tests.talking import Talk, ask, talk
+from tests.unit.logbook import log_of
+
+EDIT, ANEW = ask("Q edited", "s", edit=1, key="edited"), ChatRequest(session_id="s", regenerate=True, key="anew")
+BOTH = pytest.mark.parametrize("request_", [EDIT, ANEW], ids=["edit", "regenerate"])
+
+
+class Crowded(MemoryStore):
+    """A store where something happens right before certain steps, as often as it is told to."""
+
+    before: str = ""
+    times: int = 0
+    happens: Callable[[], Awaitable[object]]
+
+    async def messages(self, *args: Any) -> MessagePage:
+        await self._crowd("messages")
+        return await super().messages(*args)
+
+    async def patch(self, *args: Any) -> Any:
+        await self._crowd("patch")
+        return await super().patch(*args)
+
+    async def truncate(self, *args: Any, **rest: Any) -> Any:
+        await self._crowd("truncate")
+        return await super().truncate(*args, **rest)
+
+    async def _crowd(self, step: str) -> None:
+        if step == self.before and self.times:
+            self.times -= 1
+            before, self.before = self.before, ""
+            await self.happens()
+            self.before = before
+
+
+def crowded(*scripts: Any) -> tuple[Talk, Crowded]:
+    store = Crowded()
+    return talk(*scripts, store=store), store
+
+
+@BOTH
+@pytest.mark.parametrize("who", [says, answers], ids=["user", "assistant"])
+@pytest.mark.parametrize("step", ["messages", "patch", "truncate"])
+async def test_words_said_while_going_back_stay_and_nothing_is_taken_back(
+    request_: ChatRequest, who: Any, step: str
+) -> None:
+    """Who asks to go back has not seen them: 409, and the talk is as it was, with the new words."""
+    t, store = crowded("A.", "B.")
+    await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
+    store.happens = lambda: t.sessions.append(ANN, "s", AppendRequest(messages=(who("From elsewhere"),)))
+    store.before, store.times = step, 1
+
+    with pytest.raises(VersionConflict):
+        await t.chat.take_turn(ANN, request_)
+
+    assert [text for _, text in await log_of(t, "s")] == ["Q", "A.", "From elsewhere"]
+    assert "taken_back" not in (await t.sessions.get(ANN, "s")).metadata
+    assert len(t.model.askings) == 1
+    assert (await t.chat.take_turn(ANN, ask("Q", "s", key="said"))).repeated
+
+
+async def test_going_back_that_lost_a_race_goes_through_when_it_is_sent_again() -> None:
+    """By then whoever sends it can have seen what was said."""
+    t, store = crowded("A.", "B.")
+    await t.chat.take_turn(ANN, ask("Q", "s"))
+    store.happens = lambda: t.sessions.append(ANN, "s", AppendRequest(messages=(says("From elsewhere"),)))
+    store.before, store.times = "truncate", 1
+    with pytest.raises(VersionConflict):
+        await t.chat.take_turn(ANN, EDIT)
+
+    reply = await t.chat.take_turn(ANN, EDIT)
+
+    assert (reply.text, reply.repeated) == ("B.", False)
+    assert await log_of(t, "s") == [("user", "Q edited"), ("assistant", "B.")]
+
+
+@BOTH
+@pytest.mark.parametrize("step", ["patch", "truncate"])
+async def test_a_title_that_comes_meanwhile_is_no_reason_to_refuse(request_: ChatRequest, step: str) -> None:
+    """It changes the session's version and nobody's words: the talk is looked at anew."""
+    t, store = crowded("A.", "B.")
+    await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
+    store.happens = lambda: t.sessions.patch(ANN, "s", Changes(title="Better"))
+    store.before, store.times = step, 2
+
+    assert (await t.chat.take_turn(ANN, request_)).text == "B."
+
+    assert store.times == 0
+    assert await log_of(t, "s") == [("user", request_.text or "Q"), ("assistant", "B.")]
+    with pytest.raises(TakenBack):
+        await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
+
+
+@BOTH
+async def test_a_session_that_never_rests_is_given_up_and_not_waited_for(request_: ChatRequest) -> None:
+    t, store = crowded("A.", "B.")
+    await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
+    store.happens = lambda: t.sessions.patch(ANN, "s", Changes(title="Better"))
+    store.before, store.times = "truncate", 99
+
+    with pytest.raises(VersionConflict):
+        await t.chat.take_turn(ANN, request_)
+
+    store.times = 0
+    assert await log_of(t, "s") == [("user", "Q"), ("assistant", "A.")]
+    assert "taken_back" not in (await t.sessions.get(ANN, "s")).metadata
+    assert (await t.chat.take_turn(ANN, request_)).text == "B."
+
+
+async def test_words_that_were_not_answered_keep_their_key_when_an_edit_of_them_loses() -> None:
+    t, store = crowded([Fail()], "A.")
+    with pytest.raises(ModelFailed):
+        await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
+    store.happens = lambda: t.sessions.append(ANN, "s", AppendRequest(messages=(says("From elsewhere"),)))
+    store.before, store.times = "truncate", 1
+    with pytest.raises(VersionConflict):
+        await t.chat.take_turn(ANN, EDIT)
+
+    assert (await t.chat.take_turn(ANN, ask("Q", "s", key="said"))).text == "A."
+
+
+async def test_a_late_key_takes_back_no_words_that_come_in_that_very_moment() -> None:
+    """Its own words go only while nobody stands behind them; they stay here, with what follows them."""
+    t, store = crowded("A.", "B.")
+    await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
+    await t.chat.take_turn(ANN, EDIT)
+    store.happens = lambda: t.sessions.append(ANN, "s", AppendRequest(messages=(says("From elsewhere"),)))
+    store.before, store.times = "truncate", 1
+
+    with pytest.raises(TakenBack):
+        await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
+
+    assert ("user", "From elsewhere") in await log_of(t, "s")

@@ -1,0 +1,121 @@
+"""Going back and summaries: those of what stays outlive it, those of what is taken back do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import tenuto
+from tenuto.chat import ChatRequest
+from tenuto.context.summaries import outliving, summary_draft, summary_in, talk_in
+from tenuto.errors import MessageNotFound
+from tenuto.llm import ScriptedModel
+from tenuto.model import Page, Role
+from tenuto.model.prompt import Fate, Kind
+from tenuto.model.talk import Summary
+from tenuto.sessions import AppendRequest
+from tenuto.stores.memory import MemoryStore
+from tests.samples import ANN, SENT_AT
+from tests.talking import Talk, ask, talk
+from tests.unit.logbook import log_of
+
+EDIT, ANEW = ask("Q edited", "s", edit=1), ChatRequest(session_id="s", regenerate=True)
+BOTH = pytest.mark.parametrize("request_", [EDIT, ANEW], ids=["edit", "regenerate"])
+
+
+async def summarised(t: Talk, through: int) -> None:
+    """Somebody's process writes a summary of the talk up to a message."""
+    page = await t.sessions.messages(ANN, "s", Page(limit=100))
+    last = next(message for message in page.messages if message.seq == through)
+    summary = Summary(text=f"What was said up to {through}.", through=through, through_id=last.id, messages=through)
+    draft = summary_draft(summary, message_id=f"sum{through}", sent_at=SENT_AT, seen=page.session.last_seq, since=1)
+    await t.sessions.append(ANN, "s", AppendRequest(messages=(draft,)))
+
+
+async def told(t: Talk) -> str | None:
+    page = await t.sessions.messages(ANN, "s", Page(limit=100))
+    summary = summary_in(page.messages)
+    return None if summary is None else summary.text
+
+
+@BOTH
+async def test_a_summary_that_comes_meanwhile_is_no_reason_to_refuse_and_stays(
+    request_: ChatRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t, truncate = talk("A.", "B.", "C."), MemoryStore.truncate
+    for text in ("Q1", "Q2"):
+        await t.chat.take_turn(ANN, ask(text, "s"))
+
+    async def overtaken(*args: Any, **rest: Any) -> Any:
+        monkeypatch.setattr(MemoryStore, "truncate", truncate)
+        await summarised(t, 2)
+        return await truncate(*args, **rest)
+
+    monkeypatch.setattr(MemoryStore, "truncate", overtaken)
+    await t.chat.take_turn(ANN, replace(request_, edit=3) if request_.edit else request_)
+
+    assert await told(t) == "What was said up to 2."
+    talked = [text for role, text in await log_of(t, "s") if role != Role.ITEM]
+    assert talked == ["Q1", "A.", request_.text or "Q2", "C."]
+
+
+async def test_a_summary_of_an_answer_goes_with_the_answer() -> None:
+    """What was taken back must not come back in short; the summary before it speaks again."""
+    t = talk("A.", "B.", "C.")
+    for text in ("Q1", "Q2"):
+        await t.chat.take_turn(ANN, ask(text, "s"))
+    await summarised(t, 2)
+    await summarised(t, 4)
+
+    await t.chat.take_turn(ANN, ANEW)
+
+    assert await told(t) == "What was said up to 2."
+    assert [text for role, text in await log_of(t, "s") if role != Role.ITEM] == ["Q1", "A.", "Q2", "C."]
+
+
+async def test_an_edit_that_went_no_further_can_be_sent_again_though_a_summary_was_spared() -> None:
+    t = talk("A.", "B.", "C.")
+    for text in ("Q1", "Q2"):
+        await t.chat.take_turn(ANN, ask(text, "s"))
+    await summarised(t, 2)
+    spared = (await t.sessions.messages(ANN, "s")).messages[-1].seq
+    await t.sessions.truncate(ANN, "s", 2, sparing=(spared,))
+
+    await t.chat.take_turn(ANN, ask("Q2 edited", "s", edit=3, key="e"))
+
+    assert [text for role, text in await log_of(t, "s") if role != Role.ITEM] == ["Q1", "A.", "Q2 edited", "C."]
+    with pytest.raises(MessageNotFound):
+        await t.chat.take_turn(ANN, ask("Q2 edited again", "s", edit=3))
+
+
+@BOTH
+@pytest.mark.parametrize("cap", [4, 6, 8, 10, 14, 20])
+async def test_older_talk_that_only_a_summary_remembers_outlives_going_back(request_: ChatRequest, cap: int) -> None:
+    """A small stored cap lets the older talk go, and the summary of it stands between the last words and their answer.
+
+    Every message is raw in the log or covered by the stored summary (T12), and the model is shown that one.
+    """
+    model = ScriptedModel("Noted, the trip to Japan goes on.")
+    async with tenuto.open("memory://", model="mine", models={"mine": model}, max_messages=cap) as t:
+        ann, chat = t.scope(user="ann"), await t.chat()
+        session = (await chat.take_turn(ann, ask("We plan the trip to Japan, first stop Kyoto."))).session_id
+        for number in range(2, 13):
+            await chat.take_turn(ann, ask(f"The trip to Japan, day {number}: which train do we take?", session))
+        last = [m.seq for m in (await t.sessions.messages(ann, session)).messages if m.role is Role.USER][-1]
+
+        going = replace(request_, session_id=session, edit=last if request_.edit else None)
+        reply = await chat.take_turn(ann, going)
+
+        page = await t.sessions.messages(ann, session, Page(limit=1000))
+        summary = summary_in(page.messages, page.session.window_start)
+        assert summary is not None
+        assert summary.through >= talk_in(page.messages)[0].seq - 1
+        assert reply.manifest is not None
+        assert [entry.fate for entry in reply.manifest.entries if entry.kind is Kind.SUMMARY] == [Fate.KEPT]
+
+
+def test_a_summary_that_nothing_vouches_for_is_not_spared() -> None:
+    """Where no message from before the cut is left, nobody could tell it from one of words that were taken back."""
+    assert outliving((), 0) == ()

@@ -1,0 +1,132 @@
+"""A turn that ended while the store was away: its session is free as soon as the store is back."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tenuto.errors import SessionBusy, StoreFull, TurnLost
+from tenuto.model import Closing, OpenTurn
+from tenuto.model.policy import OnStoreDown
+from tenuto.sessions import Sessions
+from tenuto.stores.memory import MemoryStore
+from tenuto.upkeep import Upkeep
+from tests.clock import FakeClock
+from tests.samples import ANN, begin
+from tests.talking import Talk, ask, helper, patient, talk
+from tests.unit.logbook import log_of
+
+HOUR = timedelta(hours=1)
+
+
+class Filling(MemoryStore):
+    """A store that begins turns, and has no room left for their ends until it gets some, or only for bare ones."""
+
+    def __init__(self) -> None:
+        super().__init__(clock=FakeClock())
+        self.full = True
+        self.takes_bare = False
+        self.tried = asyncio.Event()
+        self.given_up = asyncio.Event()
+
+    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Any:
+        if self.full and not (self.takes_bare and closing.trace is None):
+            self.tried.set()
+            raise StoreFull
+        done = await super().finish_turn(turn, closing)
+        if closing.abandoned:
+            self.given_up.set()
+        return done
+
+
+def _followed(store: Filling, *scripts: str, **policy: Any) -> tuple[Talk, list[Upkeep]]:
+    made: list[Upkeep] = []
+
+    def upkeep(sessions: Sessions) -> Upkeep:
+        made.append(Upkeep(sessions=sessions, sweep_every=HOUR))
+        return made[0]
+
+    assistant = helper(policies=patient(**policy))
+    return talk(*scripts, store=store, assistants=[assistant], afterwards=upkeep), made
+
+
+async def test_a_session_is_free_again_once_its_full_store_has_room() -> None:
+    """C13: nobody waits for the lease of a turn that is known to have ended."""
+    store = Filling()
+    t, [upkeep] = _followed(store, "Lost.", "Here.")
+    with pytest.raises(StoreFull):
+        await t.chat.take_turn(ANN, ask("Hello?", "s", key="k"))
+    with pytest.raises(SessionBusy):
+        await t.chat.take_turn(ANN, ask("Hello?", "s", key="k"))
+
+    store.full = False
+    await asyncio.wait_for(store.given_up.wait(), 20)
+
+    assert (await t.chat.take_turn(ANN, ask("Hello?", "s", key="k"))).text == "Here."
+    assert await log_of(t, "s") == [("user", "Hello?"), ("assistant", "Here.")]
+    await upkeep.drain()
+
+
+async def test_a_store_without_room_for_a_trace_is_given_the_bare_lease_back() -> None:
+    store = Filling()
+    store.takes_bare = True
+    t, [upkeep] = _followed(store, "Lost.", "Lost again.")
+    with pytest.raises(StoreFull):
+        await t.chat.take_turn(ANN, ask("Hello?", "s"))
+
+    await asyncio.wait_for(store.given_up.wait(), 20)
+
+    with pytest.raises(StoreFull):
+        await t.chat.take_turn(ANN, ask("Hello?", "s"))
+    await upkeep.drain()
+
+
+async def test_an_answer_given_without_its_store_does_not_hold_the_session() -> None:
+    """X5."""
+    store = Filling()
+    t, [upkeep] = _followed(store, "Once.", "Twice.", on_store_down=OnStoreDown.STATELESS)
+    assert (await t.chat.take_turn(ANN, ask("Hello?", "s"))).degraded == ("store",)
+
+    store.full = False
+    await asyncio.wait_for(store.given_up.wait(), 20)
+
+    assert (await t.chat.take_turn(ANN, ask("And now?", "s"))).degraded == ()
+    await upkeep.drain()
+
+
+async def test_closing_tries_once_more_and_does_not_wait_for_a_store_that_is_away() -> None:
+    store = Filling()
+    t, [upkeep] = _followed(store, "Lost.")
+    with pytest.raises(StoreFull):
+        await t.chat.take_turn(ANN, ask("Hello?", "s"))
+    store.tried.clear()
+
+    # The pauses in between would grow to two seconds, and the lease lasts two minutes.
+    await asyncio.wait_for(upkeep.drain(), 20)
+
+    assert store.tried.is_set()
+    assert not store.given_up.is_set()
+
+
+async def test_a_turn_that_another_one_followed_is_left_alone() -> None:
+    """Its lease ran out, and somebody went on: what they hold stays theirs."""
+    store = Filling()
+    t, [upkeep] = _followed(store, "Lost.")
+    clock = store._clock
+    assert isinstance(clock, FakeClock)
+    with pytest.raises(StoreFull):
+        await t.chat.take_turn(ANN, ask("Hello?", "s"))
+    clock.advance(HOUR)
+    other = await begin(store, ANN, "s", "Me now.")
+    store.full = False
+
+    await asyncio.wait_for(upkeep.drain(), 20)
+
+    with pytest.raises(SessionBusy):
+        await begin(store, ANN, "s", "Me, too.")
+    await store.finish_turn(other, Closing())
+    with pytest.raises(TurnLost):
+        await store.renew_turn(other)
