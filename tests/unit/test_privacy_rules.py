@@ -355,3 +355,87 @@ def test_a_private_key_block_ends_at_its_own_end() -> None:
 )
 def test_what_stands_beside_a_colon_is_told_apart(text: str, left: str) -> None:
     assert redact(text) == left
+
+
+@pytest.mark.parametrize(
+    "text", ["soc sec 512-33-4471", "Soc. Security number: 337518842", "社安号码518-44-9072请核对", "社安码401227718"]
+)
+def test_a_social_security_number_is_known_by_its_short_names(text: str) -> None:
+    assert [kind for kind, _ in found(text)] == ["SSN"]
+    assert found("sec 512334471") == found("soc 512334471") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("我的号 176 207 212 48", "176 207 212 48"),
+        ("call me on 186 12 34 56 78", "186 12 34 56 78"),
+        ("手机 1 5 9 8 8 2 2 7 7 1 4，别打错", "1 5 9 8 8 2 2 7 7 1 4"),
+        ("电话1390\n1234567", "1390\n1234567"),
+    ],
+)
+def test_a_phone_in_odd_groups_is_found_where_a_word_names_it(text: str, value: str) -> None:
+    assert found(text) == [("PHONE", value)]
+    assert found(f"row: {value}") == []
+
+
+def test_a_phone_behind_a_mail_and_a_slash_is_found() -> None:
+    assert redact("li.wei@example.cn/13671120098") == "[REDACTED_EMAIL]/[REDACTED_PHONE]"
+    assert redact("/13671120098.txt") == "/13671120098.txt"
+
+
+@pytest.mark.parametrize(
+    "text", ["产品版本号为2.10.0.18", "release notes 3.1.4.2", "from 10.15.7 to 14.2.1.3", "pull 1.8.0.22-SNAPSHOT"]
+)
+def test_a_version_is_told_by_its_word_its_suffix_or_the_one_before(text: str) -> None:
+    assert redact(text) == text
+    assert redact("IP: 203.0.113.5-beta") == "IP: [REDACTED_IP]-beta"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('variable "db_password" { default = "Tr0ub4dor&3x" }', "Tr0ub4dor&3x"),
+        ("DbPassword:\n    Type: String\n    Default: Winter-Oak88", "Winter-Oak88"),
+        ('<entry key="password"><value>Gr4vel#Road</value></entry>', "Gr4vel#Road"),
+        ("Uid=sa;Pwd=My Dog Rex1;", "My Dog Rex1"),
+        ("密码：芝麻开门2024", "芝麻开门2024"),
+        ("ssh in with root/Passw0rd!", "Passw0rd!"),
+    ],
+)
+def test_a_password_away_from_its_name_or_with_spaces_is_found_whole(text: str, value: str) -> None:
+    assert found(text)[0][1].endswith(value)
+    assert redact(text).count("[REDACTED_SECRET]") == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "export DB_PASS=$(vault kv get -field=password secret/db)",
+        "PASSWORD=`pass show work/db`",
+        "密码不要用123456这种",
+        "别把密码设成123456",
+        "never set the password to Password1",
+        "密码：见附件第2页",
+        'variable "db_password" { default = var.shared }',
+    ],
+)
+def test_a_command_and_a_bad_example_are_no_passwords(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_an_error_code_beside_a_passport_is_none() -> None:
+    assert found("报错E88231004，护照号E71234567已提交") == [("PASSPORT", "E71234567")]
+    assert found("护照上传报错13800138000") == [("PHONE", "13800138000")]
+
+
+@pytest.mark.parametrize("mail", ["用户@例子.公司", "müller@bücher.de", "иван@почта.рф", "sales@例子.中国"])
+def test_a_mail_in_any_script_is_found(mail: str) -> None:
+    assert found(f"写信给{mail}，谢谢") == [("EMAIL", mail)]
+    assert found("大家好@小明.请看一下") == []
+
+
+def test_a_number_of_nineteen_digits_is_a_card_as_a_whole_or_not_at_all() -> None:
+    assert found("流水 6228 4800 4056 7775 160 已入账") == []
+    assert found("卡号 62258813 14077776 123") == []
+    assert found("card 4242 4242 4242 4242 123") == [("CARD", "4242 4242 4242 4242")]

@@ -123,7 +123,7 @@ async def fork_session(request: Request) -> Response:
     **tells(
         (200, SessionView),
         body=TruncateSession,
-        example={"after": 4, "if_version": 7},
+        example={"after": 4},
         required=True,
         headers=("If-Match",),
         problems=(409,),

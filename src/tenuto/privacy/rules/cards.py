@@ -25,6 +25,7 @@ _ISSUERS: Final = re.compile(
     re.VERBOSE,
 )
 _BANK: Final = re.compile(r"(?:62|81|9[045]|8[78]|10|20|5[0678]|6[0-9])")
+_SIXTEEN: Final = re.compile("4|5[1-5]|2[2-7]")
 _CREDIT: Final = re.compile(r"6011|64[4-9]|65")
 # How people group them: 4-4-4-4(-3), 4-6-5, 4-6-4, 6-13, 6-10, one piece, digit by digit, two halves.
 _SHAPES: Final = re.compile(
@@ -38,6 +39,7 @@ _NETWORKS: Final = re.compile(
     |(?:6759|6763|5018|5020|5038|6304)\d{12}""",
     re.VERBOSE,
 )
+SHORTEST_CARD: Final = 12
 _FOURS: Final = b"\x04\x04\x04\x04"
 _DOUBLED: Final = str.maketrans("0123456789", "0246813579")
 
@@ -61,13 +63,31 @@ def find_cards(run: Run) -> list[tuple[int, int, Rule]]:
         for end in (last, last - 1) if last - first == 4 else (last,):
             # What follows four fours may be the rest of a long number, or the month it expires.
             rule = (
-                _judge(run, first, end) if run.free(first, end) and run.stands_alone(first, end, *_CARD_WORDS) else None
+                _judge(run, first, end)
+                if run.free(first, end)
+                and run.stands_alone(first, end, *_CARD_WORDS)
+                and not _is_piece(run, first, end)
+                else None
             )
             if rule is not None:
                 found.append((first, end, rule))
                 at = end + 1
                 break
     return found
+
+
+def _is_piece(run: Run, first: int, last: int) -> bool:
+    """Whether groups of sixteen digits go on to nineteen: that is the number, and its own digit has to vouch for it.
+
+    Behind a card of a network that gives out sixteen the three are the code on its back.
+    """
+    if first == last or len(run.shape) == last - first + 1 or sum(run.shape[first : last + 1]) != 16:
+        return False
+    gap = run.between(first, first + 1)
+    if first > 0 and run.shape[first - 1] == 3 and run.between(first - 1, first) == gap:
+        return True
+    goes_on = last + 1 < len(run.shape) and run.shape[last + 1] == 3 and run.between(last, last + 1) == gap
+    return goes_on and not (_SIXTEEN.match(run.digits(first, first)) and _is_named(run, first, last))
 
 
 def _judge(run: Run, first: int, last: int) -> Rule | None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 from tenuto.privacy.rules.asked import find_asked
-from tenuto.privacy.rules.cards import find_cards
+from tenuto.privacy.rules.cards import SHORTEST_CARD, find_cards
 from tenuto.privacy.rules.digits import Run, has_digits, has_numbers, runs
 from tenuto.privacy.rules.folding import Folded
 from tenuto.privacy.rules.forms import find_by_form, find_url_credentials, has_forms
 from tenuto.privacy.rules.identity import (
+    SHORTEST_ID,
+    SOCIAL_SECURITY,
     find_ibans,
     find_passports,
     find_resident_ids,
@@ -21,10 +24,11 @@ from tenuto.privacy.rules.identity import (
 from tenuto.privacy.rules.keys import BLOCK, find_blocks, find_keys, has_long_words
 from tenuto.privacy.rules.logins import find_logins, has_logins
 from tenuto.privacy.rules.mails import find_mails
+from tenuto.privacy.rules.names import find_names
 from tenuto.privacy.rules.networks import find_v4, find_v6, has_v4, has_v6
-from tenuto.privacy.rules.passwords import find_named, find_named_in_han, find_names
+from tenuto.privacy.rules.passwords import find_named, find_named_in_han
 from tenuto.privacy.rules.phones import find_phones
-from tenuto.privacy.rules.span import MARK, MAY_BE_MARK, ON_REQUEST, Rule, Span, Type
+from tenuto.privacy.rules.span import ALWAYS, MARK, MAY_BE_MARK, ON_REQUEST, Rule, Span, Type
 from tenuto.privacy.rules.spelled import find_spelled, has_spelled
 
 _TYPES: Final = {rule: Type(rule) for rule in Rule if rule in Type.__members__} | {
@@ -59,7 +63,7 @@ def _blocks(view: Folded, _: list[Find]) -> Finds | None:
 
 
 def _urls(view: Folded, _: list[Find]) -> Finds | None:
-    return find_url_credentials(view) if b"@" in view.bytes and "://" in view.ascii else None
+    return find_url_credentials(view) if "@" in view.ascii and "://" in view.ascii else None
 
 
 def _keys(view: Folded, _: list[Find]) -> Finds | None:
@@ -88,7 +92,7 @@ def _named_in_han(view: Folded, _: list[Find]) -> Finds | None:
 
 
 def _mails(view: Folded, _: list[Find]) -> Finds | None:
-    if b"@" not in view.bytes:
+    if "@" not in view.ascii:
         return None
     return ((start, end, Rule.EMAIL) for start, end in find_mails(view))
 
@@ -132,25 +136,35 @@ FAMILIES: Final[tuple[Family, ...]] = (
 
 # What is left to ask of a text in which nothing stands that the others need.
 CALM_FAMILIES: Final[tuple[Family, ...]] = (_keys, _logins, _named, _named_in_han, _passports, _spelled)
+# And of one in which no word occurs that the rest look for either.
+SILENT_FAMILIES: Final[tuple[Family, ...]] = (_keys, _spelled)
+_DASHES: Final = re.compile("-(?:u|----|(?<= -))")
 _LOUD: Final = frozenset({"basic", "bearer", "identified by", "auth", "pass"})
 
 
 def is_calm(view: Folded) -> bool:
     """Whether the gates of all but `CALM_FAMILIES` are shut: most prose is so, and one look tells."""
-    letters = view.bytes
-    if b"@" in letters or b"|" in letters or b"0.0" in view.digits or has_digits(view):
+    text = view.ascii
+    if "@" in text or "|" in text or view.digits.find(b"0.0") >= 0 or has_digits(view):
         return False
-    if b"-" in letters and (b" -" in letters or b"-u" in letters or b"-----" in letters):
+    if "-" in text and _DASHES.search(text):
         return False
-    if b"/" in letters and b" /u" in letters:
+    if "/" in text and " /u" in text:
         return False
     return view.stems.isdisjoint(_LOUD) and not has_v6(view)
 
 
+def worth_asking(view: Folded) -> tuple[Family, ...]:
+    """The families whose gates may be open."""
+    if not is_calm(view):
+        return FAMILIES
+    return CALM_FAMILIES if view.stems or has_logins(view) else SILENT_FAMILIES
+
+
 def look(view: Folded, families: Iterable[Family]) -> tuple[list[Span], list[Family]]:
     """Spans of a text which holds no marks, in order, and the families whose gates were open."""
-    if families is FAMILIES and is_calm(view):
-        families = CALM_FAMILIES
+    if families is FAMILIES:
+        families = worth_asking(view)
     finds: list[Find] = []
     open_ones: list[Family] = []
     for family in families:
@@ -180,18 +194,18 @@ def _find_numbers(view: Folded, found: list[Find]) -> Finds:
 
 
 def _papers(run: Run) -> Iterator[Find]:
-    for first, last, tail in find_resident_ids(run):
+    for first, last, tail in find_resident_ids(run) if run.total >= SHORTEST_ID else ():
         yield run.starts[first], run.ends[last] + tail, Rule.CN_ID
-    for first, last, rule in find_cards(run):
+    for first, last, rule in find_cards(run) if run.total >= SHORTEST_CARD else ():
         run.take(first, last)
         yield run.starts[first], run.ends[last], rule
-    for first, last in find_social_security(run):
+    for first, last in find_social_security(run) if run.total >= SOCIAL_SECURITY else ():
         yield run.starts[first], run.ends[last], Rule.SSN
 
 
 def find(text: str, types: Collection[Type]) -> list[Span]:
     """Every span of one of `types` in `text`, in order, none overlapping. The cost grows faster than the length."""
-    families = FAMILIES if ON_REQUEST.isdisjoint(types) else (*FAMILIES, _asked)
+    families = FAMILIES if types is ALWAYS or ON_REQUEST.isdisjoint(types) else (*FAMILIES, _asked)
     if "[" not in text or not MAY_BE_MARK.search(text):
         return _settle(Folded(text), 0, types, families) if len(text) >= _SHORTEST else []
     found: list[Span] = []

@@ -17,7 +17,10 @@ _ZEROS: Final = (
 )
 _SPACES: Final = (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)
 _DASHES: Final = (*range(0x2010, 0x2016), 0x2043, 0x2212, 0xFE58, 0xFE63, 0x30FC, 0x2E3A)
-_UNSEEN: Final = "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufe00-\ufe0f\ufeff"
+_UNSEEN: Final = (
+    *(0xAD, 0x034F, 0x061C, 0x180E, *range(0x200B, 0x2010), *range(0x202A, 0x202F)),
+    *(*range(0x2060, 0x2065), *range(0x2066, 0x2070), *range(0xFE00, 0xFE10), 0xFEFF),
+)
 
 _FOLDS: Final[dict[int, int]] = {
     **{0xFF01 + i: 0x21 + i for i in range(94)},
@@ -35,35 +38,45 @@ _COMMON: Final = tuple((chr(wide), chr(_FOLDS[wide])) for wide in map(ord, "：�
 _PUNCTUATION: Final = frozenset("：（），！？；、")
 
 
-def _ranges(points: list[int]) -> str:
-    """A character class body: neighbours become ranges, which the engine tests faster."""
-    parts: list[str] = []
-    start = previous = points[0]
-    for point in [*points[1:], -1]:
-        if point != previous + 1:
-            parts.append(f"{re.escape(chr(start))}-{re.escape(chr(previous))}")
-            start = point
-        previous = point
-    return "".join(parts)
+def _ranges(points: Iterable[int]) -> list[tuple[int, int]]:
+    """The points, neighbours together."""
+    ranges: list[tuple[int, int]] = []
+    for point in sorted(points):
+        if ranges and point == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], point)
+        else:
+            ranges.append((point, point))
+    return ranges
+
+
+def _all_but(points: Iterable[int]) -> list[tuple[int, int]]:
+    """The first plane without these points."""
+    taken = _ranges(points)
+    firsts, lasts = [0, *(last + 1 for _, last in taken)], [*(first - 1 for first, _ in taken), 0xFFFF]
+    return [(first, last) for first, last in zip(firsts, lasts, strict=True) if first <= last]
+
+
+def _class(ranges: Iterable[tuple[int, int]]) -> str:
+    """The body of a character class: ranges are tested faster than single characters."""
+    return "".join([f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in ranges])
 
 
 del _FOLDS[0x30FC]
-_ODD: Final = re.compile(f"[{_ranges(sorted(p for p in _FOLDS if chr(p) not in _PUNCTUATION))}]")
-INVISIBLE: Final = re.compile(f"[{_UNSEEN}\U000e0000-\U000e007f]")
+_ODD_POINTS: Final = frozenset(point for point in _FOLDS if chr(point) not in _PUNCTUATION)
+_ODD: Final = re.compile(f"[{_class(_ranges(_ODD_POINTS))}]")
+INVISIBLE: Final = re.compile(f"[{_class(_ranges(_UNSEEN))}\U000e0000-\U000e007f]")
 # Single characters: one look finds them all, and few texts have one by chance.
 _SIGN_CHARACTERS: Final = "密令钥鑰授账パ暗トキシ비암토키시패Пп照旅여"
 _SIGNS: Final = re.compile(f"[{_SIGN_CHARACTERS}]")
 _LONG_VOWEL_MARK: Final = "\u30fc"
 # Said by what it is not: the engine looks such a class up in a table, as long as no character beyond the first plane
 # is in it. Those are strange, all of them, and looked at more closely then.
-_PLAIN: Final = [
-    point
-    for point in range(0x10000)
-    if (point not in _FOLDS or chr(point) in _PUNCTUATION) and not INVISIBLE.match(chr(point))
-]
-_STRANGE: Final = re.compile(f"[^{_ranges(_PLAIN)}]")
+_STRANGE_POINTS: Final = {point for point in (*_ODD_POINTS, *_UNSEEN) if point <= 0xFFFF}
+_STRANGE: Final = re.compile(f"[^{_class(_all_but(_STRANGE_POINTS))}]")
 # Most texts have neither a strange character, nor a sign, nor a long vowel: one search says so.
-_NOTABLE: Final = re.compile(f"[^{_ranges([p for p in _PLAIN if chr(p) not in _SIGN_CHARACTERS + _LONG_VOWEL_MARK])}]")
+_NOTABLE: Final = re.compile(
+    f"[^{_class(_all_but(_STRANGE_POINTS.union(map(ord, _SIGN_CHARACTERS + _LONG_VOWEL_MARK))))}]"
+)
 
 
 def fold(text: str) -> str:
@@ -93,8 +106,8 @@ _WORDS: Final = bytes(
 
 # Stems that several families ask for. In the ASCII view a letter beyond it is a question mark.
 _STEMS: Final = (
-    *("pass", "pw", "kennwort", "cre", "token", "key", "basic", "bearer", "auth"),
-    *("identified by", "log", "zugang", "dot"),
+    *("pass", "pw", "kennwort", "cre", "token", "key"),
+    *("basic", "bearer", "auth", "identified by", "dot"),
 )
 _MORE_STEMS: Final = (*_STEMS, "schl?ssel", "contrase?a")
 _NONE: Final[frozenset[str]] = frozenset()
@@ -108,7 +121,8 @@ def _stems_of(lower: str, stems: Iterable[str], among: frozenset[str] | None) ->
 class Folded:
     """A text in the shapes the rules read, all of one length, and what the gates ask about it.
 
-    Nearly every text is asked for all of it, so it is made at once.
+    Nearly every text is asked for all of it, so it is made at once. Gates ask `in` of the strings and `find` of the
+    bytes: `in` of bytes tries to read a number first, which costs ten times what the search does.
     """
 
     __slots__ = ("_kept", "_strange", "ascii", "bytes", "digits", "lower", "signed", "source", "stems", "text", "words")
@@ -133,7 +147,9 @@ class Folded:
         """The text with a zero for every digit."""
         self.words = self.bytes.translate(_WORDS)
         """The text with an `a` for every letter, digit, dash and underscore, and a space for all else."""
-        self.stems = _stems_of(self.lower, _STEMS if plain else _MORE_STEMS, among) if b"aa" in self.words else _NONE
+        self.stems = (
+            _stems_of(self.lower, _STEMS if plain else _MORE_STEMS, among) if self.words.find(b"aa") >= 0 else _NONE
+        )
         """The stems that occur, in any case: names of secrets, words of headers. Most texts have none."""
 
     def _plain(self, text: str) -> str:

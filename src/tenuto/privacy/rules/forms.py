@@ -41,6 +41,7 @@ _PIPED: Final = re.compile(
     \|[ ]*(?:sudo[ ]+-S|(?:sudo[ ]+)?chpasswd)""",
     re.VERBOSE,
 )
+_DASH: Final = re.compile("-(?:u|(?<= -))")
 _SWITCHES: Final = (_USER, _SWITCH)
 _STATEMENT: Final = re.compile(r"""(?:IDENTIFIED BY|WITH PASSWORD|(?<![A-Za-z])AUTH) +["']?(?P<value>[^\s"';]{4,64})""")
 _BASIC: Final = re.compile(r"(?<![A-Za-z])[Bb]asic +(?P<value>[A-Za-z0-9+/]{8,400}={0,2})(?![A-Za-z0-9+/=])")
@@ -67,11 +68,12 @@ def has_forms(view: Folded) -> bool:
 
 
 def _has_switch(view: Folded) -> bool:
-    return (b"-" in view.bytes and (" -" in view.ascii or "-u" in view.ascii)) or b" /u" in view.bytes
+    text = view.ascii
+    return ("-" in text and _DASH.search(text) is not None) or ("/" in text and " /u" in text)
 
 
 def _has_pipe(view: Folded) -> bool:
-    return b"|" in view.bytes and "echo" in view.lower
+    return "|" in view.ascii and "echo" in view.lower
 
 
 def _has_statement(view: Folded) -> bool:

@@ -41,6 +41,7 @@ def _is_date(year: str, month: str, day: str) -> bool:
     return True
 
 
+SHORTEST_ID: Final = 15
 _ID_WORDS: Final = ("id", "idcard", "idno", "cid", "sfz", "sfzh")
 # One piece, 6-8-4, 4-4-4-4-2, 6-4-4-4, 6-4-2-2-4, digit by digit, or broken once anywhere; the last may be an X.
 _ID_SHAPE: Final = re.compile(
@@ -96,6 +97,8 @@ def _x_after(view: Folded, end: int) -> int:
 _X: Final = re.compile("[ -]?[xX](?![A-Za-z0-9])")
 
 
+SOCIAL_SECURITY: Final = 9
+"""How many digits it has."""
 _SSN_SHAPE: Final = re.compile(rb"\x03\x02\x04|\x09")
 
 
@@ -118,8 +121,8 @@ def find_social_security(run: Run) -> Iterator[tuple[int, int]]:
 def _is_called_social(run: Run, first: int, last: int) -> bool:
     if first == last:
         context = run.context(first)
-        named = context.label in (Label.SSN, Label.NUMBER) and run.is_near(first, last, Label.SSN)
-        return named or after(run.view.text, run.ends[last]).label is Label.SSN
+        named = context.label is Label.NUMBER and run.is_near(first, last, Label.SSN)
+        return named or context.label is Label.SSN or after(run.view.text, run.ends[last]).label is Label.SSN
     between = run.between(first, last)
     if not evenly(between) or "\n" in "".join(between):
         return False
@@ -144,6 +147,10 @@ _PASSPORT: Final = re.compile(
     re.VERBOSE,
 )
 _PASSPORT_WORDS: Final = ("passport", "reisepass", "passnummer", "pass-nr", "passeport")
+# What machines report and are called. They are no labels of other numbers: 报错13800138000 is a phone all the same.
+_NO_PAPER: Final = re.compile(
+    r"(?:报错|错误|故障|异常|返回|机型|设备|行李牌|登机牌)(?:代?码|编?号)?(?:是|为)?[\s:#]{0,2}\Z"
+)
 _NOT_PASSPORT: Final = frozenset({Label.PHONE, Label.OTHER, Label.SSN, Label.CARD, Label.VERSION})
 
 
@@ -156,7 +163,7 @@ def has_passport_word(view: Folded) -> bool:
 
 def find_passports(view: Folded) -> Iterator[tuple[int, int]]:
     """Passport numbers near a word for passport."""
-    if b"0" not in view.digits:
+    if view.digits.find(b"0") < 0:
         return
     for match in _PASSPORT.finditer(view.ascii):
         start, end = match.span()
@@ -165,7 +172,8 @@ def find_passports(view: Folded) -> Iterator[tuple[int, int]]:
         left, right = near(view.text, start, end)
         if Label.PASSPORT in left or (Label.PASSPORT in right and match.lastgroup is None):
             context = before(view.text, start)
-            if _is_passport(context, match.lastgroup):
+            coded = _NO_PAPER.search(view.text, max(0, start - 12), start)
+            if not coded and _is_passport(context, match.lastgroup):
                 yield start, end
 
 
@@ -184,7 +192,7 @@ _IBAN: Final = re.compile(r"[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-
 
 def find_ibans(view: Folded) -> Iterator[tuple[int, int]]:
     """Bank accounts whose country, length and check digits agree."""
-    if b"AA00" not in view.digits.translate(_CAPITALS):
+    if view.digits.translate(_CAPITALS).find(b"AA00") < 0:
         return
     for match in _IBAN.finditer(view.ascii):
         start, end = match.span()

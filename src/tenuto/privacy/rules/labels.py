@@ -63,6 +63,7 @@ _WORDS: Final[dict[Label, str]] = {
         call calls called calling dial text texted ring reach contact ruf anrufen erreichen erreichbar answering
         callback voicemail messages
         打 拨打 致电 拨 联系 联系我 打给我 打给 加我 呼叫 回电 短信 发短信 通话 連絡 連絡先 연락 联络 找我
+        我的号 你的号 他的号 她的号 这个号 那个号
     """,
     Label.CARD: """
         card cards creditcard debitcard cardnumber visa mastercard amex maestro discover unionpay jcb diners
@@ -72,8 +73,9 @@ _WORDS: Final[dict[Label, str]] = {
         信用卡號 銀行卡 帐号 收款卡
     """,
     Label.SSN: """
-        ssn ssns socialsecurity social
-        社会安全号 社会安全号码 社安号 社保号 社会保障号 社会安全码 사회보장번호 社会保障番号
+        ssn ssns socialsecurity socsec social
+        社会安全号 社会安全号码 社会安全码 社会安全卡号 社安号 社安号码 社安码 社安卡号 社保号 社保号码
+        社会保障号 社会保障号码 社会保险号 社会保险号码 사회보장번호 社会保障番号
     """,
     Label.CN_ID: """
         idcard
@@ -118,7 +120,7 @@ _WORDS: Final[dict[Label, str]] = {
         created_at updated_at expires exp iat time date born year years
         第 订单 订单号 订单编号 单号 运单 运单号 快递 快递单号 快递号 物流 物流单号 流水 流水号 编号 工单 工单号
         批次 批次号 序列号 条码 条形码 发票 发票号 发票号码 合同 合同号 合同编号 案号 工号 学号 群号 邮编
-        邮政编码 验证码 校验码 动态码 激活码 兑换码 时间戳 版本号 任务 任务号 任务编号 任务id 日志 金额 总额
+        邮政编码 验证码 校验码 动态码 激活码 兑换码 时间戳 任务 任务号 任务编号 任务id 日志 金额 总额
         价格 余额 合计 共计 数量 库存 浏览量 播放量 人口 公里 票号 车票 航班 航班号 取件码 提货码 交易 交易号
         交易流水 交易单号 商户号 商户订单号 商品 商品编码 商品编号 货号 料号 型号 送り状番号 税号 信用代码
         统一社会信用代码 保单号 保单 车架号 发动机号 设备号 会议号 会议 会议室 电话会议 房间号 座位号 门牌号
@@ -147,6 +149,9 @@ _PLAINLY: Final = frozenset(
     {"", " ", ":", ": ", " is ", " is: ", " is +", " +", ": +", "是", "：", "为", "=", "#", " #"}
 )
 _PICTURES: Final = frozenset("\u260e\u260f\u2706\U0001f4de\U0001f4f1\U0001f4e0")
+# Two words that are one label, and the second alone another: "soc sec", "Soc. Security".
+_SECURITY: Final = frozenset({"sec", "security"})
+_SOCIAL: Final = re.compile(r"(?<![a-z])soc(?:ial)?[. ]{1,2}\Z")
 _POSSESSIVE: Final = frozenset("的个我你他她新旧老该此本这那打の")
 
 
@@ -171,8 +176,11 @@ def _from_the_right(window: str) -> Iterator[tuple[Label, int]]:
     for token in _TOKEN.finditer(window[::-1]):
         begin, word = len(window) - token.end(), token[0][::-1]
         if word[0] < "\u3040":
-            if word in _TABLE:
-                yield _TABLE[word], begin + len(word)
+            label = _TABLE.get(word)
+            if word in _SECURITY and _SOCIAL.search(window, 0, begin):
+                label = Label.SSN
+            if label is not None:
+                yield label, begin + len(word)
             continue
         end = len(word)
         while end > 0:

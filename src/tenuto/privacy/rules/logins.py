@@ -53,10 +53,18 @@ _CALLED: Final = re.compile(
     ["'](?P<value>[^"'\s]{3,64})["']""",
     re.VERBOSE,
 )
-_LOGINS: Final = frozenset({"log", "cre", "auth", "zugang"})
+# `ssh in with root/...`, 用 admin/... 登录: a name, a slash and an odd word, beside a word for signing in.
+_SLASHED: Final = re.compile(r"/[!-~]{0,31}[!@#$%^&*]")
+_USER: Final = re.compile(r"(?<![A-Za-z0-9_/.:\\-])[A-Za-z][A-Za-z0-9_.-]{1,31}\Z")
+_ODD_WORD: Final = re.compile(r"(?=[!-~]{0,31}[!@#$%^&*])[!-.0-~]{6,32}(?![!-~])")
+_SIGNS_IN: Final = re.compile(
+    r"(?<![a-z])(?:(?:sign|log)(?:ged|ging|ed|ing)?[ -]?(?:in|on|into)|ssh|rdp|telnet|connect(?:ed)?)(?![a-z])"
+    r"|登录|登陆|登入|登錄|账号|帐号|账户|ログイン|로그인"
+)
+_LOGINS: Final = frozenset({"cre", "auth"})
 # An address with a password behind it, as lists of accounts have them.
 _COMBO: Final = re.compile(
-    r"@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,24}){1,4}(?:[:|;]|[ ][/|:][ ]|-{2,4})(?P<value>[!-~]{6,64})"
+    r"@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,24}){1,4}(?:[:|;]|[ ][/|:][ ]|(?<!xn)-{2,4})(?P<value>[!-~]{6,64})"
 )
 # `root:...@db.example.com:5432/app`, `scott/...@db:1521`: the part before the @, and the part from it on.
 _ACCOUNT: Final = re.compile(
@@ -70,7 +78,10 @@ _HOST: Final = re.compile(r"@(?:(?:tcp|unix)\(|[\w.-]{1,80}(?:/\w|:[0-9]{2,5}))"
 
 def has_logins(view: Folded) -> bool:
     """Whether an @ occurs, a name that a password may stand before, or a word for signing in."""
-    return b"@" in view.bytes or _has_name(view) or _has_login(view)
+    text = view.ascii
+    if "@" in text or view.signed or not view.stems.isdisjoint(_NAMES):
+        return True
+    return _has_login(view) or ("/" in text and _SLASHED.search(text) is not None)
 
 
 def _has_name(view: Folded) -> bool:
@@ -78,10 +89,10 @@ def _has_name(view: Folded) -> bool:
 
 
 def _has_login(view: Folded) -> bool:
-    if view.stems.isdisjoint(_LOGINS):
+    text, lower = view.ascii, view.lower
+    if not (":" in text or "/" in text or "|" in text or "('" in text or '("' in text):
         return False
-    letters = view.bytes
-    return b":" in letters or b"/" in letters or b"|" in letters or b"('" in letters or b'("' in letters
+    return "log" in lower or "zugang" in lower or not view.stems.isdisjoint(_LOGINS)
 
 
 def find_logins(view: Folded) -> Iterator[Place]:
@@ -100,10 +111,24 @@ def _candidates(view: Folded) -> Iterator[Place]:
     if _has_login(view):
         yield from (match.span("value") for match in _LOGIN.finditer(text) if _is_plausible(match["value"]))
         yield from (match.span("value") for match in _CALLED.finditer(text))
+    if "/" in text:
+        yield from _behind_users(view)
     at = text.find("@")
     while at >= 0:
         yield from _beside_at(text, at)
         at = text.find("@", at + 1)
+
+
+def _behind_users(view: Folded) -> Iterator[Place]:
+    for slash in _SLASHED.finditer(view.ascii):
+        at = slash.start()
+        word = _ODD_WORD.match(view.text, at + 1)
+        user = None if word is None else _USER.search(view.text, max(0, at - 34), at)
+        if word is None or user is None or not any(map(str.isdigit, word[0])):
+            continue
+        around = view.text[max(0, user.start() - 32) : user.start()] + "\n" + view.text[word.end() : word.end() + 12]
+        if _SIGNS_IN.search(around.lower()):
+            yield word.span()
 
 
 def _before_names(view: Folded) -> Iterator[Place]:

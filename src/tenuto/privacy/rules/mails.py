@@ -16,6 +16,24 @@ _DOMAIN: Final = re.compile(
     rf"(?:[{_LETTER}](?:[{_LETTER}-]{{0,61}}[{_LETTER}])?\.){{1,8}}"
     rf"(?:xn--[a-z0-9-]{{2,50}}|[A-Za-z\u00c0-\u024f]{{2,24}})(?![{_LETTER}]|-[{_LETTER}])"
 )
+# Beyond Latin, where addresses are rare and sentences have no spaces, the last part has to be one that exists.
+_BEYOND: Final = "\u0370-\u06ff\u0900-\u097f\u0e00-\u0e7f\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_ENDINGS: Final = "|".join(
+    words(
+        """中国 中國 公司 网络 網絡 网址 网店 在线 集团 商城 商店 香港 台湾 台灣 新加坡 澳門 澳门 公益 政务
+        组织机构 机构 组织 组織 世界 时尚 信息 手机 娱乐 游戏 企业 移动 慈善 广告 例子 测试 みんな コム テスト ストア
+        한국 닷컴 닷넷 테스트 рф рус укр бел срб мкд мон қаз бг ею ком орг сайт онлайн москва дети испытание ελ ευ
+        ישראל קום भारत कॉम नेट संगठन ไทย คอม السعودية امارات مصر قطر عمان شبكة موقع المغرب الجزائر ایران
+        com cn net org edu gov de jp kr tw hk io eu info"""
+    )
+)
+_DOMAIN_BEYOND: Final = re.compile(
+    rf"(?=[^@\s]{{0,64}}[{_BEYOND}])(?:[{_LETTER}{_BEYOND}](?:[{_LETTER}{_BEYOND}-]{{0,30}}[{_LETTER}{_BEYOND}])?\.){{1,4}}?"
+    rf"(?:{_ENDINGS})(?![A-Za-z0-9-]|[\u0370-\u06ff]|\.[{_LETTER}{_BEYOND}]|(?![的即吧或和并与及是请来はへにをま])[\u3040-\u9fff])"
+)
+_LOCAL_BEYOND: Final = re.compile(rf"[{_LETTER}{_BEYOND}._%+-]{{1,32}}")
+# What a sentence says right before an address that is glued to it.
+_LEAD: Final = re.compile("(?:给|到|至|是|为|為|系|箱|送|向|信|址|件|寄|请|找|は|へ|に|を|는|은|:)(?=[^@]{1,8}\\Z)")
 # z***3@example.com shows no address; **ann@example.com** shows one in bold.
 _MASK: Final = re.compile(r"[A-Za-z0-9][*•●]+\Z")
 # What stands before the @ of an address on the web is a user, and a password behind a colon.
@@ -34,11 +52,29 @@ def find_mails(view: Folded) -> Iterator[tuple[int, int]]:
     at = view.ascii.find("@")
     while at >= 0:
         domain = _DOMAIN.match(view.text, at + 1)
+        beyond = None if domain is not None or view.text is view.ascii else _beyond(view.text, at)
+        if beyond is not None:
+            yield beyond
         if domain is not None and domain[0].rpartition(".")[2].lower() not in _NOT_DOMAINS:
             start = _local_start(view.text, at)
             if start is not None and not _is_repository(view.text, start, domain.end()):
                 yield start, domain.end()
         at = view.ascii.find("@", at + 1)
+
+
+def _beyond(text: str, at: int) -> tuple[int, int] | None:
+    """An address with letters beyond Latin in its domain: 用户@例子.公司, иван@почта.рф."""
+    domain = _DOMAIN_BEYOND.match(text, at + 1)
+    # A local part in Latin letters ends where they do; one in others, where the sentence seems to.
+    pattern = _PLAIN if _PLAIN.match(text, at - 1, at) else _LOCAL_BEYOND
+    local = None if domain is None else pattern.match(text[max(0, at - 32) : at][::-1])
+    if domain is None or local is None:
+        return None
+    start = at - local.end()
+    for lead in _LEAD.finditer(text, start, at):
+        start = lead.end()
+    start += len(text[start:at]) - len(text[start:at].lstrip(".%+-"))
+    return (start, domain.end()) if start < at else None
 
 
 def _local_start(text: str, at: int) -> int | None:

@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 from tenuto.privacy.rules.folding import Folded
 from tenuto.privacy.rules.labels import Context, Label, before, words
 
-# Patterns begin with a plain class, which the engine searches fast; what stands before is looked at afterwards.
-_V4: Final = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,5}(?![0-9A-Za-z_]|\.[0-9])")
+# In the view where every digit is a zero: the engine searches one character fast. What stands before is looked at
+# afterwards.
+_V4: Final = re.compile(rb"0{1,3}\.0{1,3}\.0{1,3}\.0{1,5}(?![0A-Za-z_]|\.0)")
 _NOT_BEFORE_V4: Final = re.compile(r"(?:[0-9]\.|(?<![A-Za-z0-9])[A-Z]\.|[0-9_])\Z")
 # Words that people write an address behind without a space: ping10.0.0.8, ip10.0.0.8.
 _GLUED: Final = re.compile(r"[A-Za-z]+\Z")
@@ -28,21 +29,31 @@ _V6: Final = re.compile(
 )
 _NOT_BEFORE_V6: Final = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.:-")
 _THREE_DOTS: Final = re.compile(rb"\.0{1,3}\.0{1,3}\.")
-_SEVEN_COLONS: Final = re.compile(rb":(?:[0-9A-Fa-f]{1,4}:){6}")
+_COLONS: Final = re.compile(":(?::|(?:[0-9A-Fa-f]{1,4}:){6})")
 _HEX_OR_COLON: Final = frozenset("0123456789abcdefABCDEF:") | {""}
 _HEXTET: Final = re.compile("[0-9A-Fa-f]{2,4}")
 _NOT_PERSONAL: Final = re.compile(r"127\.|0\.0\.0\.0$|255\.")
 _ENDS_VERSION: Final = re.compile(
-    r"""\s?(?:(?:及?以上|以后|之后)的?版本|版|小节|小節|节|節|章|条|條|款|项|升级|升到|更新到|降级|两个小节|这两节|버전|バージョン)
+    r"""\s?(?:(?:及?以上|以后|之后)的?版本|版|小节|小節|节|節|章|条|條|款|项
+        |(?:升级|升到|更新到|降级)(?!一下|到?了?(?:版本|固件|系统|内核|驱动))|两个小节|这两节|버전|バージョン)
     |\s(?:(?:the|an)[ ])?(?:LTS|release|supersedes|obsoletes)\b
     |[ ](?:is|was)[ ](?:the[ ])?(?:latest|newest|LTS|stable|newer|older)\b
     |\s(?:newer|older)[ ]than\b""",
     re.VERBOSE,
 )
+_SUFFIX: Final = re.compile(
+    r"-(?:(?i:rc|alpha|beta|snapshot|release|preview|hotfix|final|nightly|canary|pre|ga|sp)|[mM](?=[0-9]))[.-]?[0-9]{0,4}(?![A-Za-z])"
+)
+# "from 10.15.7 to ...": what follows a version of three parts in this way is one as well.
+_STEP_FROM: Final = re.compile(
+    r"(?<![0-9A-Za-z_.])v?[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,4}(?:-[a-z]{1,10}[0-9]{0,3})?"
+    r"(?:[ ](?:to|into)[ ]|[ ]?(?:->|=>|→)[ ]?|[ ]?(?:升级?|更新|降级?|回退|回滚)?到[ ]?)\Z"
+)
 # Words right before a version or a section. They are no labels of other numbers: a driver may have a phone.
 _BEGINS_VERSION: Final = re.compile(
     r"""(?:(?<![a-z])(?:(?:sub)?sections|(?:sub)?clauses|chapters|articles|paragraphs|tables|figures|lts|requirements?
         |supersedes|obsoletes|bump|bumped|nuget|watchos|ipados|tvos|harmonyos|miui|emui|coloros|regel|ziffer|absatz)
+        |(?:release[ ]?notes?|changelogs?)(?:[ ](?:for|of))?|发布说明|更新日志|(?:升级|固件|软件|安装|更新|补丁)包
         |安卓|鸿蒙|鸿蒙系统|基础库|补丁号?|小节|小節|需求|用例|[§¶]
         |(?:(?<![\u3400-\u9fff])|[见在如与和及])[图圖表])
     [\s:]{0,2}(?:(?:is|was)\s)?\Z""",
@@ -55,13 +66,14 @@ _PERHAPS_VERSION: Final = re.compile(
 )
 _VERSION_LIKE: Final = re.compile(r"(?!10\.)(?:1?[0-9]|2[0-5])(?:\.[0-9]{1,2}){3}")
 _VERSION_NEXT: Final = re.compile(
-    r"\s{0,2}(?:and|to|or|vs\.?|,|/|->|=>|和|到|或|、|与|und|bis|~|-|から|에서|升级到|升到|更新到|supersedes|replaces|ersetzt)"
+    r"(?:-[A-Za-z]{1,10}[0-9]{0,3})?\s{0,2}(?:and|to|or|vs\.?|,|/|->|=>|和|到|或|、|与|und|bis|~|-|から|에서|升级到|升到|更新到|supersedes|replaces|ersetzt)"
     r"\s{0,2}(?:[a-z]+ )?(?:附录)?"
 )
 _THREE_PARTS: Final = re.compile(
     r"(?<![0-9A-Za-z_.])v?([0-9]{1,3}\.[0-9]{1,3})\.[0-9]{1,4}(?![0-9A-Za-z_*/]|\.[0-9*x])"
 )
-_PRIVATE: Final = re.compile(r"10\.|192\.168\.|172\.(?:1[6-9]|2[0-9]|3[01])\.")
+_AT_HOME: Final = re.compile(r"192\.168\.|172\.(?:1[6-9]|2[0-9]|3[01])\.")
+_PRIVATE: Final = re.compile(rf"10\.|{_AT_HOME.pattern}")
 _KIN_WITHIN: Final = 64
 """How far a version may stand from another number that begins like it."""
 _NO_STEP: Final = 7
@@ -85,21 +97,18 @@ class _Quad(NamedTuple):
 
 def has_v4(view: Folded) -> bool:
     """Whether three dots stand with nothing but a few digits between them."""
-    return b"0.0" in view.digits and _THREE_DOTS.search(view.digits) is not None
+    return view.digits.find(b"0.0") >= 0 and _THREE_DOTS.search(view.digits) is not None
 
 
 def has_v6(view: Folded) -> bool:
     """Whether two colons stand side by side, or seven with nothing but hexadecimal digits between them."""
-    if b":" not in view.bytes:
-        return False
-    if b"::" in view.bytes:
-        return True
-    return view.bytes.count(b":") > 6 and _SEVEN_COLONS.search(view.bytes) is not None
+    return ":" in view.ascii and _COLONS.search(view.ascii) is not None
 
 
 def find_v4(view: Folded) -> Iterator[tuple[int, int]]:
     """Dotted quads that are addresses. Loopback, netmasks and 0.0.0.0 belong to nobody and are left."""
-    quads = [_told(view, match) for match in _V4.finditer(view.ascii) if _may_begin(view, match.start())]
+    places = [match.span() for match in _V4.finditer(view.digits)]
+    quads = [_told(view, start, end) for start, end in places if _may_begin(view, start)]
     if not quads:
         return
     kin = _beginnings_of_versions(quads)
@@ -120,11 +129,10 @@ def _may_begin(view: Folded, start: int) -> bool:
     return word is not None and word[0].lower() in _GLUED_WORDS and view.ascii[word.start() - 1 : word.start()] != "_"
 
 
-def _told(view: Folded, match: re.Match[str]) -> _Quad:
-    start, end = match.span()
-    context = before(view.text, start)
-    version = any(int(octet) > 255 for octet in match[0].split(".")) or _is_version(view, context, start, end)
-    return _Quad(start, end, match[0], version, not version and context.label is Label.IP and context.close)
+def _told(view: Folded, start: int, end: int) -> _Quad:
+    value, context = view.ascii[start:end], before(view.text, start)
+    version = max(map(int, value.split("."))) > 255 or _is_version(view, context, start, end)
+    return _Quad(start, end, value, version, not version and context.label is Label.IP and context.close)
 
 
 def _beginnings_of_versions(quads: list[_Quad]) -> dict[str, list[int]]:
@@ -168,10 +176,15 @@ def _is_version(view: Folded, context: Context, start: int, end: int) -> bool:
         return True
     if context.label is Label.OTHER and context.close and slash:
         return True
+    called = context.label is Label.IP and context.close
+    if not called and _SUFFIX.match(view.ascii, end) and not _AT_HOME.match(view.ascii, start):
+        return True
     if _ENDS_VERSION.match(view.text, end) or _follows_product(view, start):
         return True
     window = view.text[max(0, start - 24) : start].lower()
     if _BEGINS_VERSION.search(window):
+        return True
+    if "." in window and _STEP_FROM.search(window) and not _AT_HOME.match(view.ascii, start):
         return True
     return _PERHAPS_VERSION.search(window) is not None and _VERSION_LIKE.fullmatch(view.ascii, start, end) is not None
 

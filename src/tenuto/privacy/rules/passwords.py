@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final
 
 from tenuto.privacy.rules.folding import Folded
 from tenuto.privacy.rules.labels import words
+from tenuto.privacy.rules.names import OF_KEY, Name
 from tenuto.privacy.rules.span import Rule
 from tenuto.privacy.rules.values import (
     Value,
@@ -20,90 +21,6 @@ from tenuto.privacy.rules.values import (
     read_value,
 )
 
-
-class Name(NamedTuple):
-    """A name of a secret: where it stands, and whether it is a `password`, a `key`, or a `weak` word for one."""
-
-    start: int
-    end: int
-    kind: str
-
-
-# --- names in English and German ---------------------------------------------------------------------------------
-
-# A pass that opens a gate, and no account.
-_PAPERS: Final = tuple(
-    words("boarding bus train rail season ski game hall day guest visitor press museum park gate mountain")
-)
-_QUALIFIERS: Final = frozenset(
-    words(
-        """api access secret private auth account encryption signing master license service admin session app deploy
-        subscription consumer bot webhook client hmac jwt stripe openai aws azure storage ssh user security network wifi
-        wlan wpa wpa2 shared product recovery root server maps cdn google github project developer dev prod live test
-        sandbox activation registration host decryption crypt aes"""
-    )
-)
-_QUALIFIERS_JOINED: Final = tuple(_QUALIFIERS)
-_OF_KEY: Final = re.compile(rf"(?:{'|'.join(sorted(_QUALIFIERS))})[_ -]?\Z")
-_JOINTS: Final = frozenset("_ -")
-_SETS: Final = re.compile(
-    r"""s?(?:_?[0-9]{1,2}|_[a-z0-9]{1,10})?["'`\])]{0,2}[ \t]{0,3}(?:[:=([]|->|is |was |["'],?\s|value)"""
-)
-_SUFFIX: Final = re.compile(
-    r"(?:[_-]?(?:key|value|secret|token|prod|production|dev|staging|test|live|base64|[0-9]{1,2}|access[_-]key|string|b64))*"
-)
-_GOES_ON: Final = re.compile(r"[a-z]|[_-][a-z]")
-
-
-def _of_pass(lower: str, at: int) -> str | None:
-    joined = at > 0 and lower[at - 1] in " -"
-    return None if joined and lower.endswith(_PAPERS, max(0, at - 10), at - 1) else "password"
-
-
-def _of_cre(lower: str, at: int) -> str | None:
-    return "key" if lower[at - 2 : at] == "se" else "password"
-
-
-def _of_schluessel(lower: str, at: int) -> str | None:
-    return _of_key(lower, at, at + 9)
-
-
-def _of_key(lower: str, at: int, end: int = 0) -> str | None:
-    end = end or at + 3
-    joint = lower[at - 1 : at]
-    if joint in _JOINTS:
-        if lower[max(0, at - 15) : at - 1].rpartition(joint)[2] in _QUALIFIERS:
-            # A private key with dashes behind it is a block's first line, and no name.
-            return None if lower.startswith("-----", end) else "key"
-    elif joint == "?":
-        return "key"  # 高德key: whose it is stands before it, beyond ASCII
-    elif joint.isalpha():
-        return "key" if lower[max(0, at - 14) : at].endswith(_QUALIFIERS_JOINED) else None
-    # A key of no kind: most are figures of speech, and only an assignment makes them something else.
-    return "weak" if _SETS.match(lower, end) else None
-
-
-# A name is found by its stem, which a plain search does fast; a pattern tells whether it is one, and a function of
-# which kind. Secrets and credentials share their stem.
-_Stem = tuple[re.Pattern[str], Callable[[str, int], str | None]]
-_STEMS: Final[dict[str, _Stem]] = {
-    "pass": (
-        re.compile(
-            r"pass(?:word|phrase|code|wort|wd|w|wrd|key)s?|(?<=mot de )passe"
-            r"|(?:(?<![a-z])|(?<=require)|(?<=store)|(?<=key)|(?<=db)|(?<=user)|(?<=smtp)|(?<=root)|(?<=admin))pass"
-        ),
-        _of_pass,
-    ),
-    "pw": (re.compile(r"pwd|(?<![a-z])pw"), lambda lower, at: "password"),
-    "kennwort": (re.compile("kennwort"), lambda lower, at: "password"),
-    "cre": (re.compile(r"creds?\b|credentials?|(?<=se)crets?"), _of_cre),
-    "token": (re.compile("tokens?"), lambda lower, at: "key"),
-    "key": (re.compile("keys?"), _of_key),
-    # In the ASCII view a letter beyond it is a question mark.
-    "schl?ssel": (re.compile(r"schl\?ssel"), _of_schluessel),
-    "contrase?a": (re.compile(r"contrase\?a"), lambda lower, at: "password"),
-}
-
 # --- between a name and its value --------------------------------------------------------------------------------
 
 # "password for the staging server", "token (temporary)"; in the ASCII view the ü of "für" is a question mark.
@@ -112,8 +29,17 @@ _SIGN: Final = re.compile(
     _ABOUT
     + r"""(?:["'`\])*]{0,3}[ \t]{0,3}(?P<sign>=>|:=|==?|:|<-|->|>)[ \t]*\n?[ \t]{0,3}"""
     # Names and values in two fields: <add key="DbPassword" value="...">, {"name": "DB_PASSWORD", "value": "..."}
-    + r"""|["']?,?\s{1,8}["']?(?P<field>[Vv]alue)["']?[ ]?[:=][ ]?|(?P<call>\()(?=["'][^\s"']{3,64}["']))"""
+    + r"""|(?:["'],|["']?,?\s{1,8})["']?(?P<field>[Vv]alue|[Dd]efault)["']?[ ]{0,8}[:=][ ]?"""
+    + r"""|(?P<call>\()(?=["'][^\s"']{3,64}["']))"""
 )
+# The name in one place and the value in another: variable "db_password" { ... default = "..." }, the same in YAML,
+# <entry key="password"><value>..., <key>password</key><string>...
+_FIELD: Final = re.compile(
+    r"""["']?(?:[ \t]{0,3}\{[^{}]{0,64}?(?<!\w)(?:default|value)["']?[ \t]{0,8}[:=][ \t]{0,3}"""
+    r"""|:[ \t]{0,2}\n(?:[ \t]{1,8}[A-Za-z]{1,12}:[^\n]{0,32}\n){0,2}[ \t]{1,8}(?:[Dd]efault|[Vv]alue):[ ]{1,2}"""
+    r"""|[ ]?(?:</\w{1,12}>|/?>)\s{0,8}<(?:value|string)>)"""
+)
+_LONGEST_FIELD: Final = 80
 _PROSE: Final = re.compile(
     _ABOUT
     + r"""["'`*]?(?:'s\b|[ \t]*,?[ ](?:"""
@@ -146,8 +72,23 @@ _INTO: Final = re.compile(
     re.VERBOSE,
 )
 _SPACE: Final = re.compile(r"""["'`]?,?[ \t]{1,3}(?:[#-]+[ ])?(?=\S{3})""")
+# In a connection string a value ends at the semicolon, and may have spaces inside: ;Pwd=three plain words;
+_SPACED: Final = re.compile(r"""[^\s;="',]+(?:[ ][^\s;="',]+){1,4}(?=;)""")
+_COMMAND: Final = re.compile(r"[a-z][\w./-]*[ ]")
+# "never set the password to ...": it is only spoken of.
+_WARNING: Final = re.compile(
+    r"(?:never|don.?t|do not|avoid)[ ](?:ever[ ])?(?:set|use|make|choose|pick|reuse|setting|using|choosing)[ ]"
+    r"(?:[a-z]{1,8}[ ]){0,3}\Z"
+)
 _LONGEST_LINK: Final = 64
-_LINKS: Final = ((_SIGN, "sign"), (_PROSE, "prose"), (_FAR, "far"), (_SPACE, "space"), (_ANSWER, "far"))
+_LINKS: Final = (
+    (_SIGN, "sign"),
+    (_FIELD, "field"),
+    (_PROSE, "prose"),
+    (_FAR, "far"),
+    (_SPACE, "space"),
+    (_ANSWER, "far"),
+)
 _JOINED: Final = re.compile(r"[\w.\"'?&-]")
 _PAIRED: Final = re.compile(r"(?:/|账号|帐号|用户名|账户|用户)[/、和及&+ ]{0,2}\Z")
 _ONE_TIME: Final = re.compile(
@@ -174,7 +115,21 @@ _HAN_LINK: Final = re.compile(
 )
 _HAN_NOT_ABOUT: Final = re.compile(
     "长度|格式|强度|错误|有效期|规则|类型|算法|字段|位数|次数|时间|日期|失败|邮件|数量|不能|必须|哈希|策略|要求|提示|版本|数"
+    "|不要|(?<![分特])别|勿|不可|不得|禁止|避免|例如|比如|譬如"
 )
+# A password that is only spoken of: 别把密码设成123456, 密码用123456这种.
+_HAN_WARNING: Final = re.compile(
+    "(?:别|不要|勿|不能|不可|禁止|避免|例如|比如|譬如)再?(?:把|将|使用|用|以|让)?[\u4e00-\u9fff]{0,4}\\Z"
+)
+_HAN_SETS: Final = re.compile("[成为為用设設改换換]")
+_HAN_EXAMPLE: Final = re.compile("[\"'”」]?(?:这种|这类|那种|之类|这样的|这样简单|等弱|等简单)")
+# Words with a number behind them, and nothing after that: 密码：芝麻开门2024.
+_HAN_PHRASE: Final = re.compile(
+    "(?!请|见|同|由|详|与|在|和|无|暂|首|默认|联系|至少|不|你|您|他|她|谁|什么|多少)[\u4e00-\u9fff]{3,12}"
+    "[!@#$%^&*_-]?[0-9]{1,8}[!@#$%^&*]{0,3}(?![0-9A-Za-z\u3040-\u9fff\uac00-\ud7af])"
+)
+_SAYS: Final = frozenset(":=是为")
+_HAN_NO_PHRASE: Final = re.compile("手机|电话|证|生日|号|位|联系|附件|通知|短信|页|第|后|前|改|年|月")
 # What a value may begin with, and how far from a name any link reaches.
 _VALUE: Final = re.compile("[!-~“「『【]")
 _FURTHEST_VALUE: Final = 32
@@ -183,38 +138,6 @@ _HAN_FAR: Final = re.compile("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af,，、?�
 _HAN_UNITS: Final = re.compile(
     r"\s{0,2}(?:位|个|次|天|分钟|小时|秒|字符|种|条|年|月|日|号楼|加密|算法|哈希|字节|以上|以内|文字|자리|글자|桁)"
 )
-
-
-def find_names(view: Folded) -> list[Name] | None:
-    """English and German names of secrets, from left to right; None when no stem occurs."""
-    stems = view.stems
-    if stems.isdisjoint(_STEMS):
-        return None
-    found: list[Name] = []
-    for stem in stems & _STEMS.keys():
-        _add_names(view.lower, stem, found)
-    found.sort()
-    return found
-
-
-def _add_names(lower: str, stem: str, found: list[Name]) -> None:
-    pattern, kind_of = _STEMS[stem]
-    at = lower.find(stem)
-    while at >= 0:
-        kind = kind_of(lower, at)
-        if kind is not None:
-            match = pattern.match(lower, at)
-            end = None if match is None else _name_end(lower, match.end())
-            if end is not None:
-                found.append(Name(at - 2 if kind == "key" and stem == "cre" else at, end, kind))
-        at = lower.find(stem, at + len(stem))
-
-
-def _name_end(lower: str, at: int) -> int | None:
-    """Where the name ends, or None when the word goes on as another one: `passport`, `token_count`."""
-    suffix = _SUFFIX.match(lower, at)
-    assert suffix is not None  # it matches the empty string
-    return None if _GOES_ON.match(lower, suffix.end()) else suffix.end()
 
 
 def find_named(view: Folded, names: list[Name]) -> Iterator[tuple[int, int, Rule]]:
@@ -237,21 +160,40 @@ def _behind(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:
         yield from changed
         return
     pair = _is_pair(view, name.start)
-    for pattern, how in _LINKS[:2] if name.kind == "weak" else _LINKS:
-        link = pattern.match(view.ascii, name.end, name.end + _LONGEST_LINK)
-        value = None if link is None else read_value(view, link.end(), pair=pair)
+    for pattern, how in _LINKS[:3] if name.kind == "weak" else _LINKS:
+        link = pattern.match(view.ascii, name.end, name.end + (_LONGEST_FIELD if how == "field" else _LONGEST_LINK))
+        value = None if link is None else _spaced(view, name, link.end()) or read_value(view, link.end(), pair=pair)
         if link is None or value is None or (how == "far" and not _NOT_ABOUT.isdisjoint(link[0].split())):
             continue
-        told = (link["sign"] or "=") if how == "sign" else how
+        told = (link["sign"] or "=") if how == "sign" else "=" if how == "field" else how
         if how == "space" and _is_switch(view, name.start):
             told = "="
-        if _is_secret(view, name.kind, told, value) and not _is_one_time(
-            view, name, view.text[value.start : value.end]
-        ):
+        if _is_secret(view, name.kind, told, value) and not _is_no_value(view, name, told, value):
             rule = Rule.PASSWORD if name.kind == "password" else Rule.API_KEY
             yield _with_name(view, name, link.end(), value.start), value.end, rule
             yield from _next_one(view, rule, value.end)
             return
+
+
+def _spaced(view: Folded, name: Name, at: int) -> Value | None:
+    """The value at `at` with the spaces inside it, where a connection string says how far it goes."""
+    text = view.ascii
+    if text[at - 1] != "=" or text[max(0, name.start - 2) : name.start].rstrip(" ")[-1:] != ";":
+        return None
+    match = _SPACED.match(text, at, at + _LONGEST_LINK)
+    return None if match is None else Value(*match.span(), False)
+
+
+def _is_no_value(view: Folded, name: Name, told: str, value: Value) -> bool:
+    """Whether it only stands where a value would: a code for once, a command and its words, a bad example."""
+    if _is_one_time(view, name, view.text[value.start : value.end]):
+        return True
+    text, first = view.ascii, max(0, name.start - 48)
+    if told == "=":
+        return text[value.start - 1] == "`" and _COMMAND.match(text, value.start, value.end) is not None
+    if told == "space" and ")" not in text[max(first, text.rfind("$(", first, name.start)) : name.start]:
+        return text.find("$(", first, name.start) >= 0
+    return told in ("prose", "space") and _WARNING.search(view.lower, first, name.start) is not None
 
 
 def _changed(view: Folded, name: Name) -> tuple[tuple[int, int, Rule], ...]:
@@ -295,12 +237,13 @@ def _is_pair(view: Folded, at: int) -> bool:
 
 def _is_switch(view: Folded, begin: int) -> bool:
     """Whether the name is an option of a command: `--password`, `--db-password`."""
-    return view.ascii[max(0, begin - 24) : begin].rpartition(" ")[2].startswith("-")
+    option = view.ascii[max(0, begin - 24) : begin].rpartition(" ")[2]
+    return option.startswith("-") and "=" not in option
 
 
 def _with_name(view: Folded, name: Name, value: int, start: int) -> int:
     """`password=...` goes as a whole, as the documents show it; elsewhere the name stays, for the reader's sake."""
-    qualified = _OF_KEY.search(view.lower, max(0, name.start - 16), name.start)
+    qualified = OF_KEY.search(view.lower, max(0, name.start - 16), name.start)
     begin = name.start if qualified is None else qualified.start()
     lone = not _JOINED.match(view.ascii[begin - 1 : begin])
     return begin if lone and start == value and view.ascii[name.end : value] == "=" else start
@@ -378,12 +321,12 @@ def _behind_in_han(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:
         return
     value = read_value(view, link.end(), pair=_is_pair(view, name.start))
     if value is None:
-        yield from _far_in_han(view, name)
+        yield from _phrase_in_han(view, name, link) or _far_in_han(view, name)
         return
     text = view.text[value.start : value.end]
     if is_blank(text) or is_something_else(text) or _HAN_UNITS.match(view.text, value.end):
         return
-    if _is_one_time(view, name, text):
+    if _is_one_time(view, name, text) or _is_example_in_han(view, name, link, value):
         return
     if name.kind != "password":
         if is_keylike(text, 8):
@@ -392,6 +335,22 @@ def _behind_in_han(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:
         len(text) >= 4 and (is_varied(text) or (link[0].strip() not in ("", "is") and text.isascii()))
     ):
         yield value.start, value.end, Rule.PASSWORD
+
+
+def _is_example_in_han(view: Folded, name: Name, link: re.Match[str], value: Value) -> bool:
+    if _HAN_EXAMPLE.match(view.text, value.end):
+        return True
+    warning = _HAN_WARNING.search(view.text, max(0, name.start - 12), name.start)
+    return warning is not None and _HAN_SETS.search(link[0]) is not None
+
+
+def _phrase_in_han(view: Folded, name: Name, link: re.Match[str]) -> tuple[tuple[int, int, Rule], ...]:
+    if name.kind != "password" or link[0].rstrip(" ")[-1:] not in _SAYS:
+        return ()
+    phrase = _HAN_PHRASE.match(view.text, link.end())
+    if phrase is None or _HAN_NO_PHRASE.search(phrase[0]) or _HAN_NOT_ABOUT.search(phrase[0]):
+        return ()
+    return ((*phrase.span(), Rule.PASSWORD),)
 
 
 def _far_in_han(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:

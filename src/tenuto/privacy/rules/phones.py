@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tenuto.privacy.rules.digits import LEAST, Run
+from tenuto.privacy.rules.digits import LEAST, Run, evenly
 from tenuto.privacy.rules.labels import Context, Label, after, before
 
 # Country codes we meet most, with what may follow. Others are asked of `phonenumbers`, which is right but slow.
@@ -29,10 +29,13 @@ _PLANS: Final[dict[str, re.Pattern[str]]] = {
         "52": r"1?[1-9]\d{9}",
     }.items()
 }
+_LONGEST: Final = 15
 _MOBILE_CN: Final = re.compile(r"1[3-9]\d{9}")
+_ONE_PIECE: Final = b"\x0b"
 _MOBILE_SHAPES: Final = frozenset(
-    {b"\x0b", b"\x03\x04\x04", b"\x03\x08", b"\x03\x03\x05", b"\x04\x04\x03", b"\x07\x04", b"\x01" * 11}
+    {b"\x0b", b"\x03\x04\x04", b"\x03\x08", b"\x03\x03\x05", b"\x04\x04\x03", b"\x07\x04"}
 )
+_ONES: Final = re.compile(b"\x01+")
 _AREA_CN: Final = re.compile(r"0(?:10|2[0-9]|[3-9]\d\d)[2-8]\d{6,7}")
 _AREA_SHAPES: Final = frozenset(
     {b"\x03\x08", b"\x04\x07", b"\x04\x08", b"\x03\x04\x04", b"\x04\x04\x04", b"\x04\x03\x04"}
@@ -103,6 +106,8 @@ def _edges(run: Run, first: int, last: int) -> tuple[int, int]:
 
 def _reach(run: Run, first: int, most: int, least: int = 7) -> Iterator[int]:
     """Last groups of numbers that begin with group `first`, longest first."""
+    if run.shape[first : first + 2] == b"\x01\x01":
+        return _digit_by_digit(run, first, most, least)
     total, found = 0, []
     for last in range(first, min(first + 8, len(run.shape))):
         if last > first:
@@ -117,9 +122,22 @@ def _reach(run: Run, first: int, most: int, least: int = 7) -> Iterator[int]:
     return reversed(found)
 
 
+def _digit_by_digit(run: Run, first: int, most: int, least: int) -> Iterator[int]:
+    """The last group where every digit stands alone: 1 3 8 0 0 1 3 8 0 0 0. A part of such a row is no number."""
+    row = _ONES.match(run.shape, first)
+    assert row is not None  # two of them begin it
+    last = row.end() - 1
+    around = run.between(max(0, first - 1), first) + run.between(last, min(last + 1, len(run.shape) - 1))
+    whole = not set(around) & set(run.between(first, last))
+    if whole and least <= row.end() - first <= most and evenly(run.between(first, last)) and run.free(first, last):
+        yield last
+
+
 def _ends(run: Run, last: int) -> bool:
     """Whether a phone number may end with group `last`: an extension or `-Fax` may follow."""
     end = run.ends[last]
+    if end == len(run.view.ascii):
+        return True
     if _SUM.match(run.view.ascii, end) or _COUNTED.match(run.view.text, end):
         return False
     if run.view.ascii[end : end + 1] == "/" and sum(run.shape[last + 1 :]) >= LEAST:
@@ -143,13 +161,15 @@ def _with_country(run: Run, first: int) -> int | None:
     """The last group of a number that begins with + or 00 and a country code."""
     text, start = run.view.ascii, run.starts[first]
     head = text[max(0, start - 2) : start]
+    if "+" not in head and text[start] != "0":
+        return None
     plus = head.endswith(("+", "+("))
     digits = run.digits(first, first)
     if plus:
         begin = start - 1 - head.endswith("+(")
         if text[begin - 1 : begin].isalnum() and before(run.view.text, begin).label is not Label.PHONE:
             return None
-    elif not digits.startswith("00") or (first > 0 and len(digits) == 2) or not run.free_left(start):
+    elif not digits.startswith("00") or not run.free_left(start) or (first > 0 and _goes_on(run, first)):
         return None
     skipped = 0 if plus else 2
     for last in _reach(run, first, 15 + skipped, 8 + skipped):
@@ -158,6 +178,11 @@ def _with_country(run: Run, first: int) -> int | None:
             if number[0] != "0" and _is_international(number, sure=plus or last > first):
                 return last
     return None
+
+
+def _goes_on(run: Run, first: int) -> bool:
+    """Whether two zeros are no beginning: they stand alone, or behind many digits that no span has."""
+    return run.shape[first] == 2 or (run.shape[first - 1] >= 6 and not run.taken[first - 1])
 
 
 def _is_international(number: str, *, sure: bool) -> bool:
@@ -220,8 +245,11 @@ _CLEARLY, _PROBABLY, _PERHAPS, _NEVER = range(4)
 
 
 def _looks(digits: str, shape: bytes, between: list[str]) -> int:
+    if shape == _ONE_PIECE and _MOBILE_CN.fullmatch(digits):
+        return _CLEARLY
     if any("\n" in gap for gap in between) or len(set(digits)) == 1:
-        return _PERHAPS if len(digits) in (10, 11) and len(set(digits)) > 1 else _NEVER
+        known = len(digits) in (10, 11) or _AREA_CN.fullmatch(digits)
+        return _PERHAPS if known and len(set(digits)) > 1 else _NEVER
     if 1 in shape[1:] and set(between) == {"."}:
         return _NEVER  # 8.0.49.2600 is a version
     if _DATE.fullmatch(digits) and (len(shape) == 1 or shape[0] in (4, 8)):
@@ -276,6 +304,8 @@ def _decides(looks: int, context: Context, run: Run, window: tuple[int, int], di
         return True
     if len(digits) > 12:
         return False
+    if context.label is Label.NUMBER and run.total > _LONGEST and set(run.between(0, len(run.shape) - 1)) == {" "}:
+        return False  # one number in groups, and too long for a phone
     if context.label in (Label.CALL, Label.NUMBER) and context.close:
         # Of a number that is only called so, few digits in one piece may be anything that was named before.
         return last > first or len(digits) >= 10 or not run.is_near(first, last, Label.OTHER)

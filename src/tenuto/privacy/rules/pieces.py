@@ -31,7 +31,7 @@ _EVERY: Final = 64
 
 _ANCHOR: Final = re.compile(
     r"""[!-~]{16,}|[0-9](?:[ \t\n.()/-]{0,4}[0-9]){4,}|[0-9]\.[0-9]\.[0-9]\.[0-9]|@|::
-    |[0-9a-f]:[0-9a-f]{1,4}:|-----|\[[a-z]
+    |[0-9a-f]:[0-9a-f]{1,4}:|-----|\[[a-z]|/[!-~]{0,31}[!@\#$%^&*]
     |pass|pw|psw|secret|token|key|cred|kennwort|auth|basic|bearer|(?<![a-z0-9-])-u|--user|--proxy-user
     |\ -a\ |freerdp|/user:
     |mysql|mariadb|mongo|redis-cli|smbclient|docker|podman|sshpass|sqlcmd|sqlplus|ldap|zip|7z|useradd|sudo|\ login

@@ -1,0 +1,124 @@
+"""Names of secrets in English and German, told from words that only begin like them: `token`, but not `token_count`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from tenuto.privacy.rules.folding import Folded
+from tenuto.privacy.rules.labels import words
+
+
+class Name(NamedTuple):
+    """A name of a secret: where it stands, and whether it is a `password`, a `key`, or a `weak` word for one."""
+
+    start: int
+    end: int
+    kind: str
+
+
+# A pass that opens a gate, and no account.
+_PAPERS: Final = tuple(
+    words("boarding bus train rail season ski game hall day guest visitor press museum park gate mountain")
+)
+_QUALIFIERS: Final = frozenset(
+    words(
+        """api access secret private auth account encryption signing master license service admin session app deploy
+        subscription consumer bot webhook client hmac jwt stripe openai aws azure storage ssh user security network wifi
+        wlan wpa wpa2 shared product recovery root server maps cdn google github project developer dev prod live test
+        sandbox activation registration host decryption crypt aes"""
+    )
+)
+_QUALIFIERS_JOINED: Final = tuple(_QUALIFIERS)
+OF_KEY: Final = re.compile(rf"(?:{'|'.join(sorted(_QUALIFIERS))})[_ -]?\Z")
+_JOINTS: Final = frozenset("_ -")
+_SETS: Final = re.compile(
+    r"""s?(?:_?[0-9]{1,2}|_[a-z0-9]{1,10})?["'`\])]{0,2}[ \t]{0,3}(?:[:=([]|->|is |was |["'],?\s|value)"""
+)
+_SUFFIX: Final = re.compile(
+    r"(?:[_-]?(?:key|value|secret|token|prod|production|dev|staging|test|live|base64|[0-9]{1,2}|access[_-]key|string|b64|default))*"
+)
+_GOES_ON: Final = re.compile(r"[a-z]|[_-][a-z]")
+
+
+def _of_pass(lower: str, at: int) -> str | None:
+    joined = at > 0 and lower[at - 1] in " -"
+    return None if joined and lower.endswith(_PAPERS, max(0, at - 10), at - 1) else "password"
+
+
+def _of_cre(lower: str, at: int) -> str | None:
+    return "key" if lower[at - 2 : at] == "se" else "password"
+
+
+def _of_schluessel(lower: str, at: int) -> str | None:
+    return _of_key(lower, at, at + 9)
+
+
+def _of_key(lower: str, at: int, end: int = 0) -> str | None:
+    end = end or at + 3
+    joint = lower[at - 1 : at]
+    if joint in _JOINTS:
+        if lower[max(0, at - 15) : at - 1].rpartition(joint)[2] in _QUALIFIERS:
+            # A private key with dashes behind it is a block's first line, and no name.
+            return None if lower.startswith("-----", end) else "key"
+    elif joint == "?":
+        return "key"  # 高德key: whose it is stands before it, beyond ASCII
+    elif joint.isalpha():
+        return "key" if lower[max(0, at - 14) : at].endswith(_QUALIFIERS_JOINED) else None
+    # A key of no kind: most are figures of speech, and only an assignment makes them something else.
+    return "weak" if _SETS.match(lower, end) else None
+
+
+# A name is found by its stem, which a plain search does fast; a pattern tells whether it is one, and a function of
+# which kind. Secrets and credentials share their stem.
+_Stem = tuple[re.Pattern[str], Callable[[str, int], str | None]]
+_STEMS: Final[dict[str, _Stem]] = {
+    "pass": (
+        re.compile(
+            r"pass(?:word|phrase|code|wort|wd|w|wrd|key)s?|(?<=mot de )passe"
+            r"|(?:(?<![a-z])|(?<=require)|(?<=store)|(?<=key)|(?<=db)|(?<=user)|(?<=smtp)|(?<=root)|(?<=admin))pass"
+        ),
+        _of_pass,
+    ),
+    "pw": (re.compile(r"pwd|(?<![a-z])pw"), lambda lower, at: "password"),
+    "kennwort": (re.compile("kennwort"), lambda lower, at: "password"),
+    "cre": (re.compile(r"creds?\b|credentials?|(?<=se)crets?"), _of_cre),
+    "token": (re.compile("tokens?"), lambda lower, at: "key"),
+    "key": (re.compile("keys?"), _of_key),
+    # In the ASCII view a letter beyond it is a question mark.
+    "schl?ssel": (re.compile(r"schl\?ssel"), _of_schluessel),
+    "contrase?a": (re.compile(r"contrase\?a"), lambda lower, at: "password"),
+}
+
+
+def find_names(view: Folded) -> list[Name] | None:
+    """English and German names of secrets, from left to right; None when no stem occurs."""
+    stems = view.stems
+    if stems.isdisjoint(_STEMS):
+        return None
+    found: list[Name] = []
+    for stem in stems & _STEMS.keys():
+        _add_names(view.lower, stem, found)
+    found.sort()
+    return found
+
+
+def _add_names(lower: str, stem: str, found: list[Name]) -> None:
+    pattern, kind_of = _STEMS[stem]
+    at = lower.find(stem)
+    while at >= 0:
+        kind = kind_of(lower, at)
+        if kind is not None:
+            match = pattern.match(lower, at)
+            end = None if match is None else _name_end(lower, match.end())
+            if end is not None:
+                found.append(Name(at - 2 if kind == "key" and stem == "cre" else at, end, kind))
+        at = lower.find(stem, at + len(stem))
+
+
+def _name_end(lower: str, at: int) -> int | None:
+    """Where the name ends, or None when the word goes on as another one: `passport`, `token_count`."""
+    suffix = _SUFFIX.match(lower, at)
+    assert suffix is not None  # it matches the empty string
+    return None if _GOES_ON.match(lower, suffix.end()) else suffix.end()
