@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from statistics import median
 from time import process_time
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -146,6 +146,9 @@ def _presidio() -> Callable[[str], object] | None:
     """
     if importlib.util.find_spec("presidio_analyzer") is None:
         return None
+    # Else it looks for a newer list of domains in the network, with the clock running.
+    domains: Any = importlib.import_module("tldextract.tldextract")
+    domains.TLD_EXTRACTOR = domains.TLDExtract(suffix_list_urls=(), cache_dir=None)
     shelf = importlib.import_module("presidio_analyzer.predefined_recognizers")
     names = ("EmailRecognizer", "PhoneRecognizer", "CreditCardRecognizer", "UsSsnRecognizer", "IpRecognizer")
     recognisers = [getattr(shelf, name)() for name in (*names, "IbanRecognizer")]

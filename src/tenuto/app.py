@@ -11,8 +11,10 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from tenuto.errors import Invalid
 from tenuto.model import Closing, Draft, OpenTurn, Role, Scope, Session, Usage, text_part
 from tenuto.model.policy import Preset
+from tenuto.model.values import checked_text
 from tenuto.ports import ChangeFeed, ChatModel, Clock, Store, utc_now
 from tenuto.privacy.discreet import Discreet
 from tenuto.privacy.duties.compacting import Compactor
@@ -140,6 +142,7 @@ class Tenuto:
         self, scope: Scope, text: str, *, session_id: str | None = None, key: str | None = None, window: int = 20
     ) -> OpenTurn:
         """Store the user's words and bring what the model should see; the session is this turn's until it ends."""
+        _refuse_no_scope(scope)
         words = self.draft(text, role=Role.USER, speaker=scope.user)
         return await self.sessions.begin(
             scope, TurnRequest(words=(words,), session_id=session_id, key=key, window=window)
@@ -161,10 +164,12 @@ class Tenuto:
         """Say something to an assistant and get its answer; `rest` goes into the `ChatRequest`."""
         from tenuto.chat import ChatRequest
 
+        _refuse_no_scope(scope)
         return await (await self.chat()).take_turn(scope, ChatRequest(text=text, session_id=session_id, **rest))
 
     def draft(self, text: str, *, role: Role = Role.ASSISTANT, speaker: str | None = None) -> Draft:
         """A message of plain words."""
+        checked_text(text, "the message")
         return Draft(id=fresh_id(), role=role, sent_at=self._clock(), parts=(text_part(text),), speaker=speaker)
 
 
@@ -230,6 +235,12 @@ async def open(  # noqa: A001 - the name people type: tenuto.open(...)
     chosen = read_settings(store=store, **settings)
     async with open_app(chosen, clock=clock, listeners=listeners, models=models, assistants=assistants) as app:
         yield app
+
+
+def _refuse_no_scope(scope: object) -> None:
+    """Tell those who pass a user's name, or nothing, what belongs in its place."""
+    if not isinstance(scope, Scope):
+        raise Invalid(f"scope must be a Scope, as scope(user=…) makes it, not {type(scope).__name__}")
 
 
 @asynccontextmanager

@@ -180,7 +180,7 @@ class SessionExists(Conflict):
 
 
 class SessionBusy(Conflict):
-    """Another turn holds the session's lease."""
+    """Another turn holds the session's lease; `retry_after` is the lease's rest, unless the turn renews or ends it."""
 
     code: ClassVar[str] = "session_busy"
 

@@ -114,10 +114,11 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def reset(self, scope: Scope, session_id: str) -> Session:
+    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
         """Forget messages, context, metadata and idempotency keys; a running turn is lost.
 
-        Title, attributes, totals and producers' marks stay, and sequence numbers go on.
+        Title, attributes, totals and producers' marks stay, and sequence numbers go on. Metadata of the names in
+        `sparing` stays as well.
         """
         ...
 
@@ -137,15 +138,18 @@ class SessionStore(Protocol):
         *,
         if_version: int | None = None,
         sparing: Sequence[int] = (),
+        within: OpenTurn | None = None,
     ) -> Session:
         """Forget the messages after a sequence number, to answer or ask anew; a running turn is lost.
 
         Those numbered in `sparing` stay, as a summary may that speaks of nothing after the cut; the idempotency keys
         they came under go all the same. Every append makes a new version, so `if_version` keeps what somebody else
-        said since that version was read.
+        said since that version was read. A turn that makes room for its own reply names itself: `within` it goes on,
+        and so does the key it came under.
 
         Raises:
             VersionConflict: `if_version` is not the stored version; nothing was forgotten.
+            TurnLost: the turn it shall happen `within` has lost the session; nothing was forgotten.
         """
         ...
 
@@ -404,6 +408,15 @@ class SelfServing(Protocol):
 
     def tell(self, output: Json, turn: ToolTurn) -> str:
         """An answer in the question's language, out of what `run` brought. Pure."""
+        ...
+
+
+@runtime_checkable
+class Greeting(Protocol):
+    """A tool that lends the offline model its voice for a greeting, which nothing has to be looked up for."""
+
+    def greet(self, turn: ToolTurn) -> str | None:
+        """A greeting back, in the question's language; `None` when the question is no greeting. Pure."""
         ...
 
 

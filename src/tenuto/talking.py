@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -65,7 +65,10 @@ async def open_chat(
         shelf = dict(models)
         small = settings.small_model or settings.model
         for name in {settings.model, small, *(each.model for each in known if each.model is not None)} - set(models):
-            shelf[name] = await stack.enter_async_context(_opened(settings, name))
+            try:
+                shelf[name] = await stack.enter_async_context(_opened(settings, name))
+            except InvalidSetting as unfit:
+                raise _whose(unfit, known if name not in (settings.model, small) else (), name) from None
         for assistant in known:
             _check(assistant, shelf[assistant.model or settings.model])
         # The offline model would make neither titles nor summaries better than extraction does.
@@ -102,6 +105,14 @@ def _opened(settings: Settings, name: str) -> AbstractAsyncContextManager[ChatMo
         api_key=settings.model_api_key if same else None,
         timeout=settings.model_timeout,
     )
+
+
+def _whose(unfit: InvalidSetting, assistants: Iterable[Assistant], model: str) -> InvalidSetting:
+    """What is wrong with a model, with the file that names it: the settings need not."""
+    for assistant in assistants:
+        if assistant.model == model:
+            return InvalidSetting("assistants", f"{assistant.file or assistant.name}: {unfit}")
+    return unfit
 
 
 def _small(model: ChatModel, timeout: timedelta, spending: Spending) -> Small:

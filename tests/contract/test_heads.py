@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from tenuto.errors import InvalidCursor, TurnLost, VersionConflict
-from tenuto.model import Changes, Closing, Forking, Producer, SessionQuery, Status, TurnState
+from tenuto.model import Changes, Closing, Forking, NewSession, Producer, SessionQuery, Status, TurnState
 from tenuto.ports import Store
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, BOB, EVE, batch, begin, closing, once, talk, texts
@@ -148,6 +148,19 @@ async def test_a_reset_forgets_the_talk_and_keeps_the_session(store: Store) -> N
     assert (session.title, session.attributes, session.tokens) == ("T", {"a": 1}, 9)
     assert following.state is TurnState.OPENED
     assert [message.seq for message in following.window] == [3]
+
+
+async def test_a_reset_keeps_the_metadata_it_is_told_to(store: Store) -> None:
+    metadata = {"assistant": "goods", "assist": 1, "title": {"by": "rules"}, "odd": [1.0, {"a": None}]}
+    await store.append(ANN, "s", batch("a", create=NewSession(metadata=metadata, context={"assistant": "mine"})))
+
+    reset = await store.reset(ANN, "s", sparing=("assistant", "odd", "persona"))
+
+    assert reset.metadata == {"assistant": "goods", "odd": [1.0, {"a": None}]}
+    assert type(reset.metadata["odd"][0]) is float
+    assert reset.context == {}
+    assert await store.get(ANN, "s") == reset
+    assert (await store.reset(ANN, "s")).metadata == {}
 
 
 async def test_a_reset_keeps_producers_marks(store: Store) -> None:

@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
-from tenuto.errors import TurnLost, VersionConflict
-from tenuto.model import Changes, Page, TurnState
+from tenuto.errors import SessionBusy, TurnLost, VersionConflict
+from tenuto.model import Changes, Closing, OpenTurn, Page, TurnState
+from tenuto.model.trace import Trace, trace_id
 from tenuto.ports import Store
-from tests.samples import ANN, batch, begin, closing, once, talk, texts
+from tests.samples import ANN, SENT_AT, batch, begin, closing, once, talk, texts
 
 
 async def test_a_truncation_of_another_version_is_refused_and_forgets_nothing(store: Store) -> None:
@@ -142,3 +143,65 @@ async def test_a_guarded_truncation_that_is_made_ends_a_running_turn(store: Stor
 
     with pytest.raises(TurnLost):
         await store.finish_turn(turn, closing("late"))
+
+
+def _trace(turn: OpenTurn) -> Trace:
+    return Trace(
+        id=trace_id(turn.session.id, turn.number, turn.id),
+        session_id=turn.session.id,
+        turn_id=turn.id,
+        number=turn.number,
+        began_at=SENT_AT,
+        assistant="helper",
+    )
+
+
+async def test_a_turn_that_makes_room_for_its_reply_goes_on(store: Store) -> None:
+    """An answer made anew: the old one goes when the new one is there, and the key it came under brings that."""
+    first = await begin(store, ANN, "s", "question", once=once("said"))
+    await store.finish_turn(first, closing("old"))
+    again = await begin(store, ANN, "s", once=once("anew"))
+
+    cut = await store.truncate(ANN, "s", 1, if_version=again.session.version, within=again)
+    with pytest.raises(SessionBusy):
+        await begin(store, ANN, "s", "in between")
+    renewed = await store.renew_turn(again)
+    done = await store.finish_turn(renewed, closing("new", trace=_trace(again)))
+
+    assert (cut.messages, cut.version) == (1, again.session.version + 1)
+    assert await texts(store, ANN, "s") == ["question", "new"]
+    assert [message.turn for message in done.messages] == [again.number]
+    repeated = await begin(store, ANN, "s", once=once("anew"))
+    assert (repeated.state, [message.text for message in repeated.reply]) == (TurnState.FINISHED, ["new"])
+    assert await store.trace(ANN, "s", again.number) is not None
+    assert (await begin(store, ANN, "s", "question", once=once("said"))).state is TurnState.RESUMED
+
+
+async def test_a_turn_that_was_given_up_after_it_made_room_is_taken_up_by_its_key(store: Store) -> None:
+    await talk(store, ANN, "s", "question", "old")
+    again = await begin(store, ANN, "s", once=once("anew"))
+    await store.truncate(ANN, "s", 1, within=again)
+    await store.finish_turn(again, Closing(abandoned=True))
+
+    resumed = await begin(store, ANN, "s", once=once("anew"))
+    await store.finish_turn(resumed, closing("new"))
+    following = await begin(store, ANN, "s", "more", once=once("other"))
+
+    assert (resumed.state, resumed.number) == (TurnState.RESUMED, again.number)
+    assert [message.text for message in following.window] == ["question", "new", "more"]
+    assert following.state is TurnState.OPENED
+
+
+async def test_only_the_turn_that_holds_the_session_makes_room_in_it(store: Store) -> None:
+    await talk(store, ANN, "s", "question", "old")
+    late = await begin(store, ANN, "s")
+    await store.finish_turn(late, Closing(abandoned=True))
+    with pytest.raises(TurnLost):
+        await store.truncate(ANN, "s", 1, within=late)
+    running = await begin(store, ANN, "s")
+
+    with pytest.raises(TurnLost):
+        await store.truncate(ANN, "s", 1, within=late)
+
+    await store.finish_turn(running, closing("another"))
+    assert await texts(store, ANN, "s") == ["question", "old", "another"]

@@ -144,6 +144,19 @@ def test_one_switches_between_sessions(desk: Desk) -> None:
     assert desk.ask("sessions", "show", visit)["session"]["metadata"]["persona"] == "ancestor_yan"
 
 
+def test_a_session_that_was_reset_goes_on_with_its_assistant(desk: Desk) -> None:
+    shop = desk.ask("chat", "--assistant", "goods", "cheap phones?", "--user", "ann")["session_id"]
+    with desk.sit_down("--session", shop, "--user", "ann") as screen:
+        screen.say("/reset")
+        screen.see("(forgotten; the session is empty)")
+        screen.say("cheap laptops")
+        screen.see("¥")
+        screen.say("/quit")
+        assert screen.end() == 0
+
+    assert desk.ask("sessions", "show", shop, "--user", "ann")["session"]["metadata"]["assistant"] == "goods"
+
+
 def test_new_and_reset_begin_again(desk: Desk) -> None:
     with desk.sit_down("--user", "ann") as screen:
         screen.say("My name is Ann.")

@@ -118,6 +118,14 @@ def test_the_server_starts_answers_and_stops(machine: Machine) -> None:
     assert machine.ask("stats", "--store", "sqlite:///data/below/chat.db")["sessions"] == 0
 
 
+def test_no_folders_are_made_along_a_path_that_leads_nowhere(machine: Machine) -> None:
+    code, _, err = machine.run("serve", "--port", "0", "--store", f"sqlite:///{machine.folder}/a/b/chat.db")
+
+    assert code == 1
+    assert err.splitlines()[-1].startswith("invalid_setting: store: cannot make the folder")
+    assert not (machine.folder / "a").exists()
+
+
 def test_the_server_refuses_to_stand_open(machine: Machine) -> None:
     code, out, err = machine.run("serve", "--port", "0", "--host", "0.0.0.0")
 

@@ -281,6 +281,14 @@ async def test_other_headers_are_read_as_strictly(door: Door) -> None:
         assert code(broken) == (400, "invalid_text")
 
 
+@pytest.mark.parametrize("unfit", ["laptop", {"seq": 1}, {"id": "laptop", "seq": "one"}], ids=str)
+async def test_a_producer_that_does_not_fit_is_told_the_shape(door: Door, unfit: object) -> None:
+    refused = await door.http.post(at("s", "messages"), headers=ANN, json={"messages": [says("x")], "producer": unfit})
+
+    assert code(refused) == (400, "invalid")
+    assert '{"id": "laptop", "seq": 1}' in refused.json()["detail"]
+
+
 async def test_a_key_and_a_producer_do_not_go_together(door: Door) -> None:
     body = {"messages": [says("x")], "producer": {"id": "p", "seq": 1}}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenuto.llm import ScriptedModel
+from tenuto.llm import Fail, Say, ScriptedModel
 from tenuto.model.prompt import Language
 from tenuto.model.talk import Persona
 from tests.journeys.door import ANN, Door, at, code, served
@@ -62,3 +62,41 @@ async def test_a_session_goes_on_with_its_character_over_http(store_url: str) ->
         assert [asking.messages[0].text for asking in model.askings] == ["You help.\n\nYou are ada."] * 4
         traces = (await door.http.get("/v1/traces?session_id=s", headers=ANN)).json()["traces"]
         assert {trace["persona"] for trace in traces} == {"ada"}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_an_answer_that_cannot_be_made_anew_stays(store_url: str, stream: bool) -> None:
+    """The model fails: 503, and message, trace and key of the answer from before are as they were."""
+    model = ScriptedModel("One.", [Say("Tw"), Fail()], "Three.")
+    async with scripted(model, store_url) as door:
+        first = (await send(door, "said", message="Q")).json()
+        before = (await door.http.get(at("s", "messages"), headers=ANN)).json()["messages"]
+        failed = await send(door, "anew", regenerate=True, stream=stream)
+        after = (await door.http.get(at("s", "messages"), headers=ANN)).json()["messages"]
+
+        assert "model_failed" in failed.text
+        assert failed.status_code == (200 if stream else 503)
+        assert after == before
+        assert (await door.http.get(f"/v1/traces/{first['trace_id']}", headers=ANN)).json()["answer"] == "One."
+        assert (await send(door, "said", message="Q")).json()["repeated"]
+        assert (await send(door, "anew", regenerate=True, stream=stream)).status_code == 200
+        assert await texts(door) == ["Q", "Three."]
+
+
+async def test_a_reset_keeps_the_assistant_and_what_tools_leave_stays_inside(store_url: str) -> None:
+    """A goods session is a goods session after a reset; its answers show no more than they say."""
+    async with served(store=store_url) as door:
+        await door.http.post("/v1/chat", json={"message": "cheap phones?", "assistant": "goods"}, headers=ANN)
+        [session] = (await door.http.get("/v1/sessions", headers=ANN)).json()["sessions"]
+        page = (await door.http.get(at(session["id"], "messages"), headers=ANN)).json()
+        export = (await door.http.get(at(session["id"], "export"), headers=ANN)).json()
+        reset = await door.http.post(at(session["id"], "reset"), headers=ANN)
+        body = {"message": "the first one", "session_id": session["id"]}
+        reply = (await door.http.post("/v1/chat", json=body, headers=ANN)).json()
+
+        assert page["messages"][-1]["metadata"]["data"]["goods"]
+        assert "state" not in page["messages"][-1]["metadata"]
+        assert "goods" not in session["context"]
+        assert export["messages"][-1]["metadata"]["state"]["goods"]["items"]
+        assert reset.json()["metadata"] == {"assistant": "goods"}
+        assert (reply["assistant"], reply["data"].get("goods", [])) == ("goods", [])

@@ -89,20 +89,79 @@ async def _append_while(door: Door, monkeypatch: pytest.MonkeyPatch, error: Exce
         return await door.http.post(at("s", "messages"), headers=ANN, json=says("x"))
 
 
+async def away(*_: object, **__: object) -> None:
+    raise Unavailable("session store")
+
+
+async def sealed(*_: object, **__: object) -> None:
+    raise Sealed("needs another key")
+
+
 async def test_while_the_store_is_away_nobody_slips_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether keys exist is in the store too: not knowing is not the same as open."""
-
-    async def away(*_: object, **__: object) -> None:
-        raise Unavailable("session store")
-
-    async with served() as door:
+    """Where keys are needed, one that cannot be looked up opens nothing, and no key at all neither."""
+    async with served(locked=True) as door:
         door.ticks.now += 2
         monkeypatch.setattr(door.tenuto.store, "list_state", away)
         monkeypatch.setattr(door.tenuto.store, "read_state", away)
 
-        assert code(await door.http.get("/v1/sessions")) == (503, "unavailable")
+        assert code(await door.http.get("/v1/sessions")) == (401, "invalid_credential")
         assert code(await door.http.get("/v1/sessions", headers=bearer("tnt_0_x"))) == (503, "unavailable")
-        assert (await door.http.get("/healthz")).json()["auth"] == "unknown: the store does not answer"
+        assert (await door.http.get("/healthz")).json()["auth"] == "closed: API keys"
+
+
+async def test_an_open_door_stays_open_while_the_store_is_away_and_to_this_machine_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """C13: whether keys exist is in the store too, and those who need no store go on answering."""
+    async with served() as door, door.from_elsewhere("192.168.1.5") as stranger:
+        with monkeypatch.context() as patched:
+            patched.setattr(door.tenuto.store, "list_state", away)
+            for _ in range(3):
+                door.ticks.now += 1000
+                assert (await door.http.get("/v1/sessions")).status_code == 200
+                assert code(await stranger.get("/v1/sessions")) == (403, "host_not_allowed")
+        await door.keys.create(tenant="acme")
+        door.ticks.now += 2
+
+        assert code(await door.http.get("/v1/sessions")) == (401, "invalid_credential")
+
+
+async def test_what_cannot_be_unsealed_is_not_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key exists then: the door neither stays open nor trusts what it saw before."""
+    async with served() as open_door, served(locked=True) as door:
+        key = await door.key()
+        assert (await door.http.get("/v1/sessions", headers=key)).status_code == 200
+        for ajar in (open_door, door):
+            ajar.ticks.now += 2
+            monkeypatch.setattr(ajar.tenuto.store, "list_state", sealed)
+            monkeypatch.setattr(ajar.tenuto.store, "read_state", sealed)
+
+        assert code(await open_door.http.get("/v1/sessions")) == (503, "sealed")
+        assert code(await door.http.get("/v1/sessions", headers=key)) == (503, "sealed")
+
+
+async def test_a_key_seen_lately_holds_for_a_quarter_of_an_hour_without_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with served(locked=True) as door:
+        known, unknown = await door.key(), await door.key()
+        revoked, secret = await door.keys.create(tenant="acme")
+        for key in (known, bearer(secret)):
+            assert (await door.http.get("/v1/sessions", headers=key)).status_code == 200
+        await door.keys.revoke(revoked.id)
+        door.ticks.now += 2
+        assert code(await door.http.get("/v1/sessions", headers=bearer(secret))) == (401, "invalid_credential")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(door.tenuto.store, "read_state", away)
+            door.ticks.now += 890
+            assert (await door.http.get("/v1/sessions", headers=known)).status_code == 200
+            for stranger in (unknown, bearer(secret)):
+                assert code(await door.http.get("/v1/sessions", headers=stranger)) == (503, "unavailable")
+            door.ticks.now += 8
+            assert code(await door.http.get("/v1/sessions", headers=known)) == (503, "unavailable")
+
+        assert (await door.http.get("/v1/sessions", headers=known)).status_code == 200
 
 
 async def test_readiness_does_not_wait_for_a_store_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

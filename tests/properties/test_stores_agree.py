@@ -173,9 +173,9 @@ class Machine(RuleBasedStateMachine):
         )  # fmt: skip
         self.both(lambda store: store.patch(scope, name, changes))
 
-    @rule(scope=SCOPES, name=IDS)
-    def reset(self, scope: Scope, name: str) -> None:
-        self.both(lambda store: store.reset(scope, name))
+    @rule(scope=SCOPES, name=IDS, sparing=VALUES.map(tuple))
+    def reset(self, scope: Scope, name: str, sparing: tuple[str, ...]) -> None:
+        self.both(lambda store: store.reset(scope, name, sparing=sparing))
 
     @rule(scope=SCOPES, name=IDS, new_id=IDS, at=st.none() | st.integers(0, 5))
     def fork(self, scope: Scope, name: str, new_id: str, at: int | None) -> None:
@@ -192,6 +192,13 @@ class Machine(RuleBasedStateMachine):
         version = None if late is None or head is None else head.version - late
         self.both(lambda store: store.truncate(scope, name, after, if_version=version, sparing=sparing))
         self.both(lambda store: store.messages(scope, name, Page(limit=4, after=after)))
+
+    @rule(place=COUNTS, after=st.integers(0, 6))
+    def make_room(self, place: int, after: int) -> None:
+        """A turn, running or long over, takes back what shall make room for its reply."""
+        if self.turns:
+            turn = self.turns[-1 - place % min(len(self.turns), 3)]
+            self.both(lambda store: store.truncate(turn.scope, turn.session.id, after, within=turn))
 
     @rule(scope=SCOPES, name=IDS, places=st.lists(st.integers(0, 20), max_size=4), told=st.integers(0, 3))
     def rewrite(self, scope: Scope, name: str, places: list[int], told: int) -> None:

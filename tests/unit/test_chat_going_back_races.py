@@ -53,11 +53,14 @@ def crowded(*scripts: Any) -> tuple[Talk, Crowded]:
     return talk(*scripts, store=store), store
 
 
-@BOTH
 @pytest.mark.parametrize("who", [says, answers], ids=["user", "assistant"])
-@pytest.mark.parametrize("step", ["messages", "patch", "truncate"])
+@pytest.mark.parametrize(
+    ("request_", "step", "asked"),
+    [(EDIT, "messages", 1), (EDIT, "patch", 1), (EDIT, "truncate", 1), (ANEW, "messages", 1), (ANEW, "truncate", 2)],
+    ids=lambda value: value.key if isinstance(value, ChatRequest) else str(value),
+)
 async def test_words_said_while_going_back_stay_and_nothing_is_taken_back(
-    request_: ChatRequest, who: Any, step: str
+    request_: ChatRequest, step: str, asked: int, who: Any
 ) -> None:
     """Who asks to go back has not seen them: 409, and the talk is as it was, with the new words."""
     t, store = crowded("A.", "B.")
@@ -70,7 +73,7 @@ async def test_words_said_while_going_back_stay_and_nothing_is_taken_back(
 
     assert [text for _, text in await log_of(t, "s")] == ["Q", "A.", "From elsewhere"]
     assert "taken_back" not in (await t.sessions.get(ANN, "s")).metadata
-    assert len(t.model.askings) == 1
+    assert len(t.model.askings) == asked
     assert (await t.chat.take_turn(ANN, ask("Q", "s", key="said"))).repeated
 
 
@@ -89,8 +92,11 @@ async def test_going_back_that_lost_a_race_goes_through_when_it_is_sent_again() 
     assert await log_of(t, "s") == [("user", "Q edited"), ("assistant", "B.")]
 
 
-@BOTH
-@pytest.mark.parametrize("step", ["patch", "truncate"])
+@pytest.mark.parametrize(
+    ("request_", "step"),
+    [(EDIT, "patch"), (EDIT, "truncate"), (ANEW, "truncate")],
+    ids=lambda value: value.key if isinstance(value, ChatRequest) else str(value),
+)
 async def test_a_title_that_comes_meanwhile_is_no_reason_to_refuse(request_: ChatRequest, step: str) -> None:
     """It changes the session's version and nobody's words: the talk is looked at anew."""
     t, store = crowded("A.", "B.")

@@ -19,11 +19,12 @@ from tests.talking import Talk, ask, helper, patient, talk
 from tests.unit.logbook import log_of
 
 PERSONAS = {name: Persona(id=name, names={Language.ENGLISH: name}) for name in ("ada", "bea")}
+DIFFERS = {Language.ENGLISH: "You differ."}
 
 
 def two() -> Talk:
     """A helper, who is the default, and another."""
-    return talk("Hi.", assistants=[helper(), helper(name="other", system={Language.ENGLISH: "You differ."})])
+    return talk("Hi.", assistants=[helper(), helper(name="other", system=DIFFERS)])
 
 
 def told(t: Talk) -> str:
@@ -90,15 +91,30 @@ async def test_a_character_that_another_process_has_changed_speaks() -> None:
     assert [message.persona for message in said] == ["ada", "ada", "bea", "bea"]
 
 
-async def test_a_session_that_was_reset_begins_with_the_default_assistant() -> None:
+async def test_a_session_that_was_reset_goes_on_with_its_assistant() -> None:
+    """D20: what was said is forgotten, and not whom it was said to; also where another process looks."""
     t = two()
     await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
+    await t.sessions.patch(ANN, "s", Changes(metadata={"note": 1}))
+
+    reset = await t.sessions.reset(ANN, "s")
+    elsewhere = talk("Hi.", assistants=[helper(), helper(name="other", system=DIFFERS)], store=t.store)
+    for process in (t, elsewhere):
+        await process.chat.take_turn(ANN, ask("Again", "s"))
+
+    assert reset.metadata == {"assistant": "other"}
+    assert (told(t), told(elsewhere)) == ("You differ.", "You differ.")
+    assert [text for _, text in await log_of(t, "s")] == ["Again", "Hi."] * 2
+
+
+async def test_a_session_that_was_reset_goes_on_with_its_character() -> None:
+    t = talk("Hi.", assistants=[helper(personas=PERSONAS)])
+    await t.chat.take_turn(ANN, ask("Hi", "s", persona="bea"))
     await t.sessions.reset(ANN, "s")
 
     await t.chat.take_turn(ANN, ask("Again", "s"))
 
-    assert told(t) == "You help."
-    assert [text for _, text in await log_of(t, "s")] == ["Again", "Hi."]
+    assert [message.persona for message in (await t.sessions.messages(ANN, "s")).messages] == ["bea", "bea"]
 
 
 async def test_a_session_that_is_gone_is_what_the_default_policy_makes_of_it() -> None:
@@ -162,7 +178,7 @@ class Crowded(MemoryStore):
 async def test_words_said_to_the_wrong_partner_stay_when_somebody_has_spoken_since() -> None:
     """Taking them back would take the others' words along."""
     store = Crowded()
-    t = talk("Hi.", store=store, assistants=[helper(), helper(name="other", system={Language.ENGLISH: "You differ."})])
+    t = talk("Hi.", store=store, assistants=[helper(), helper(name="other", system=DIFFERS)])
     await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
     await t.store.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
     store.crowded = True

@@ -34,7 +34,8 @@ async def test_tools_run_between_question_and_answer_and_are_stored_as_pairs() -
     page = await t.sessions.messages(ANN, "s")
     assert [message.role for message in page.messages] == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
     assert page.messages[2].parts[0]["output"] == {"sum": 3}
-    assert page.session.context["helper"] == {"last": 3}
+    assert page.messages[3].metadata["state"] == {"helper": {"last": 3}}
+    assert "helper" not in page.session.context
     assert [event.name for event in events if isinstance(event, ToolEnded)] == ["add"]
     reply = events[-1]
     assert isinstance(reply, Answered)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.assistants.goods.intent import Details, OrderQuestion, QueryIntent, Talk, as_json
+from tenuto.assistants.goods.intent import Courtesy, Details, OrderQuestion, QueryIntent, Talk, as_json
 from tenuto.assistants.goods.reading import MAX_READ, folded_question, read
 from tenuto.assistants.goods.speech import number
 from tenuto.assistants.goods.words import fold
@@ -53,6 +53,8 @@ ALONE: list[tuple[str, dict[str, Any]]] = [
     ("4 star headphones", {"category": "headphones", "min_rating": 4.0}),
     ("256GB red phone", {"category": "phones", "terms": ["256gb"], "attributes": {"color": "red"}}),
     ("红色256G手机", {"category": "phones", "terms": ["256gb"], "attributes": {"color": "red"}}),
+    ("手机 12+256", {"category": "phones", "terms": ["12gb", "256gb"]}),
+    ("a pair of shoes", {"category": "shoes"}),
     ("16 inch laptop", {"category": "laptops", "terms": ["16inch"]}),
     ("14寸笔记本", {"category": "laptops", "terms": ["14inch"]}),
     ("65W charger", {"terms": ["65w", "charger"]}),
@@ -169,6 +171,32 @@ FOLLOWING: list[tuple[str, dict[str, Any]]] = [
     ("the lightest one", {"sort": "least", "by": ["weight"], "limit": 1, "among": ITEMS}),
     ("with a bigger screen", {"category": "phones", "sort": "most", "by": ["screen"]}),
     ("屏幕更大的呢", {"category": "phones", "sort": "most", "by": ["screen"]}),
+    ("还有更便宜的吗", {"category": "phones", "below": 599.0, "sort": "price"}),
+    ("最厚的是哪本", {"sort": "most", "by": ["thickness", "pages"], "limit": 1, "among": ITEMS}),
+    ("哪本最厚", {"sort": "most", "by": ["thickness", "pages"], "limit": 1, "among": ITEMS}),
+    ("which one has 内存 最大", {"sort": "most", "by": ["memory"], "limit": 1, "among": ITEMS}),
+    ("anything heavier?", {"category": "phones", "sort": "most", "by": ["weight"]}),
+    ("sort by rating", {"category": "phones", "sort": "rating"}),
+    ("sort by price, highest first", {"category": "phones", "sort": "price_desc"}),
+    ("by popularity", {"category": "phones", "sort": "sales"}),
+    ("price low to high", {"category": "phones", "sort": "price"}),
+    ("sort by weight", {"category": "phones", "sort": "least", "by": ["weight"]}),
+    ("按评分排序", {"category": "phones", "sort": "rating"}),
+    ("按价格从高到低排", {"category": "phones", "sort": "price_desc"}),
+    ("按电池容量排序", {"category": "phones", "sort": "most", "by": ["battery"]}),
+    ("sort them by price", {"sort": "price", "among": ITEMS}),
+    ("order them by rating", {"sort": "rating", "among": ITEMS}),
+    ("把这些按销量排序", {"sort": "sales", "among": ITEMS}),
+    ("小米的", {"category": "phones", "terms": ["小米"], "sort": "price"}),
+    ("光诺的", {"category": "phones", "terms": ["光诺"], "sort": "price"}),
+    ("the Lumora ones", {"category": "phones", "terms": ["lumora"], "sort": "price"}),
+    ("红的", {"category": "phones", "attributes": {"color": "red"}, "sort": "price"}),
+    ("换成深蓝的", {"category": "phones", "terms": ["深"], "attributes": {"color": "blue"}, "sort": "price"}),
+    ("不是红色的", {"category": "phones", "without": ["red"], "sort": "price"}),
+    ("and cheaper than 500", {"category": "phones", "max_price": 500.0, "sort": "price"}),
+    ("比第二个便宜的", {"category": "phones", "below": 699.0, "sort": "price"}),
+    ("比第二个贵的", {"category": "phones", "above": 699.0, "sort": "price"}),
+    ("the two cheapest", {"category": "phones", "limit": 2, "sort": "price"}),
 ]
 
 ABOUT_ONE: list[tuple[str, Talk, dict[str, Any]]] = [
@@ -183,6 +211,13 @@ ABOUT_ONE: list[tuple[str, Talk, dict[str, Any]]] = [
     ("对比一下第一个和第三个", SHOWN, {"places": [1, 3]}),
     ("第二个的内存多大", SHOWN, {"places": [2], "about": "memory"}),
     ("compare them", SHOWN, {"ids": ["A", "B", "C", "D"]}),
+    ("compare the top two", SHOWN, {"places": [1, 2]}),
+    ("compare top 2", SHOWN, {"places": [1, 2]}),
+    ("compare 2 and 4", SHOWN, {"places": [2, 4]}),
+    ("对比2和4", SHOWN, {"places": [2, 4]}),
+    ("compare it with the second one", FOCUSED, {"ids": ["C"], "places": [2]}),
+    ("把它和第二个对比一下", FOCUSED, {"ids": ["C"], "places": [2]}),
+    ("compare it with Lumora S5", FOCUSED, {"ids": ["C"], "names": ["lumora s5"]}),
     ("how much is it?", FOCUSED, {"ids": ["C"], "about": "price"}),
     ("它多少钱", FOCUSED, {"ids": ["C"], "about": "price"}),
     ("is it waterproof?", FOCUSED, {"ids": ["C"], "about": "waterproof"}),
@@ -234,15 +269,27 @@ AFTER_ORDERS: list[tuple[str, Talk, dict[str, Any]]] = [
     ("the first one is broken", ORDERED, {"places": [1], "complaint": True}),
 ]
 
+COURTESIES: list[tuple[str, dict[str, Any]]] = [
+    ("hello", {"occasion": "hello"}),
+    ("Hi there!", {"occasion": "hello"}),
+    ("good morning", {"occasion": "hello"}),
+    ("你好", {"occasion": "hello"}),
+    ("您好，在吗？", {"occasion": "hello"}),
+    ("thanks!", {"occasion": "thanks"}),
+    ("ok, thank you very much", {"occasion": "thanks"}),
+    ("谢谢", {"occasion": "thanks"}),
+    ("bye", {"occasion": "bye"}),
+    ("再见", {"occasion": "bye"}),
+    ("who are you?", {}),
+    ("what can you do for me?", {}),
+    ("你是谁", {}),
+    ("你能做什么？", {}),
+]
+
 NOT_FOR_THE_SHOP = [
     "",
-    "hello",
-    "你好",
-    "thanks!",
-    "谢谢",
+    "hello, my name is Ann",
     "what is my name?",
-    "who are you?",
-    "你是谁",
     "what's the weather like today?",
     "今天天气怎么样",
     "what did I ask first?",
@@ -284,6 +331,13 @@ def test_after_orders_were_shown_one_points_at_orders(question: str, talk: Talk,
 @pytest.mark.parametrize("question", ["cheap phones?", "有什么便宜的手机", "the cheapest laptop", "red shoes"])
 def test_goods_can_be_asked_for_after_orders(question: str) -> None:
     assert isinstance(read(fold(question, MAX_READ), ONE_ORDER), QueryIntent)
+
+
+@pytest.mark.parametrize(("question", "courtesy"), COURTESIES, ids=[question for question, _ in COURTESIES])
+def test_a_greeting_is_one_whatever_was_shown(question: str, courtesy: dict[str, Any]) -> None:
+    for talk in (NOTHING, SHOWN, FOCUSED, ORDERED):
+        assert isinstance(read(folded_question(question), talk), Courtesy)
+        assert asked(question, talk) == courtesy
 
 
 @pytest.mark.parametrize("question", NOT_FOR_THE_SHOP)

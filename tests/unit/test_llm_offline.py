@@ -177,6 +177,69 @@ async def test_what_was_said_is_found_again(words: list[str], answer: str) -> No
     assert answer in await talk(*words)
 
 
+CORRECTIONS = {
+    "corrected": (
+        ["My favourite colour is blue", "Actually it's green", "what's my favourite color?"],
+        "is green (before",
+    ),
+    "correction noted": (
+        ["My favourite colour is blue", "Actually it's green"],
+        "Noted: your favourite colour is green.",
+    ),
+    "corrected after asking": (
+        ["I'm Ann.", "I live in Rome.", "what is my name?", "No, it's Anna.", "who am I?"],
+        "is Anna",
+    ),
+    "corrected after thanks": (
+        ["My dog is called Rex.", "thanks", "Sorry, I meant Max", "what's my dog's name?"],
+        "is Max",
+    ),
+    "corrected in one word": (["My name is Ann.", "no, Anna", "what is my name?"], "Your name is Anna"),
+    "corrected, not": (["My car is red", "No, it's blue, not red.", "what is my car?"], "Your car is blue"),
+    "corrected home": (["I live in Rome.", "Wait, that's wrong. It's Paris.", "where do I live?"], "You live in Paris"),
+    "corrected like": (["I like tea.", "Actually, make that coffee", "what do I like?"], "You like coffee."),
+    "corrected twice": (
+        ["My car is red", "Actually it's blue", "no, it's black", "what is my car?"],
+        "Your car is black",
+    ),
+    "corrected note": (
+        ["The train leaves at 9:40.", "Actually it's 10:15", "When does the train leave?"],
+        "it's 10:15",
+    ),
+    "nothing to correct": (
+        ["The sky is grey.", "Actually it's green", "what's my favourite colour?"],
+        "You have not told me",
+    ),
+    "no correction": (
+        ["My name is Ann.", "no problem", "no, thanks", "sorry about that", "what is my name?"],
+        "is Ann.",
+    ),
+    "another matter": (
+        ["My car is red", "The sky is grey.", "Actually it's blue", "what is my car?"],
+        "Your car is red.",
+    ),
+    "不对": (
+        ["我最喜欢的颜色是蓝色", "不对，是绿色", "我最喜欢的颜色是什么？"],
+        "你最喜欢的颜色是绿色（之前你说的是蓝色）。",
+    ),
+    "不对，记下": (["我最喜欢的颜色是蓝色", "不对，是绿色"], "记下了：你最喜欢的颜色是绿色。"),
+    "其实": (["我叫小明", "其实是小红", "我叫什么？"], "你叫小红"),
+    "说错了": (["我的猫叫咪咪", "说错了，应该是花花", "我的猫叫什么名字？"], "你的猫叫花花"),
+    "不是…是": (["我最喜欢的颜色是蓝色", "不是蓝色，是绿色", "我最喜欢的颜色是什么？"], "颜色是绿色"),
+    "user's list": (["I like: apples, pears, plums", "the second one"], "The second one was: pears."),
+    "user's list noted": (["I like: apples, pears, plums"], "Noted: you like apples, pears, plums."),
+    "user's list again": (["I like: apples, pears, plums", "Why is that?", "the last one"], "The last one was: plums."),
+    "冒号列表": (["我喜欢：苹果，梨，李子", "第二个"], "第二个是：梨。"),
+    "顿号列表": (["我喜欢：苹果、梨、李子", "为什么天是蓝的？", "第二个"], "第二个是：梨。"),
+    "no list but a disclaimer": (["What is the capital of France?", "the second one"], "I see no list"),
+}
+
+
+@pytest.mark.parametrize(("words", "answer"), CORRECTIONS.values(), ids=CORRECTIONS)
+async def test_the_newest_statement_wins_and_lists_are_those_of_the_talk(words: list[str], answer: str) -> None:
+    assert answer in await talk(*words)
+
+
 @pytest.mark.parametrize("words", [["Summarise what we said"], ["总结一下"]], ids=["en", "zh"])
 async def test_a_summary_tells_what_was_told_and_not_the_small_talk(words: list[str]) -> None:
     answer = await talk(
@@ -405,15 +468,15 @@ TAILS = {
 def test_a_tail_of_small_words_is_read_once(text: str) -> None:
     """The value of a fact: what would take minutes to years, were every way to cut it up tried, is done at once."""
     assert chinese.chinese_facts(f"请记住：我的名字是{text}")
-    assert chinese._value(text) == text
-    assert chinese._value(text[:-1]) in ("", text[:-1].strip())
+    assert chinese.chinese_value(text) == text
+    assert chinese.chinese_value(text[:-1]) in ("", text[:-1].strip())
 
 
 @pytest.mark.timeout(20)
 def test_long_runs_of_blanks_and_commas_cost_what_they_are_long() -> None:
     """So often that a cubic reading takes half a minute, and one that reads once a second."""
     for _ in range(1000):
-        assert english._value(" ,.:" * 59 + "x")
+        assert english.english_value(" ,.:" * 59 + "x")
     for _ in range(200):
         assert items_in("first, second, " * 266 + "and") == []
         assert items_in("一项" * 2000) == []

@@ -15,8 +15,9 @@ from tenuto.assistants.npc.corpus import ID
 from tenuto.assistants.npc.telling import held_to_evidence
 from tenuto.context import language_of
 from tenuto.errors import Invalid, InvalidSetting
+from tenuto.llm import OfflineModel
 from tenuto.model.prompt import Language
-from tenuto.model.talk import ToolCall, ToolOutcome, ToolResult, ToolTurn
+from tenuto.model.talk import Asking, Said, ToolCall, ToolOutcome, ToolResult, ToolTurn
 from tests.samples import ANN
 
 NPC = npc_assistant()
@@ -37,7 +38,9 @@ def turn(question: str, state: dict[str, Any] | None = None, persona: str | None
     )
 
 
-async def looked_up(question: str, state: dict[str, Any] | None = None, persona: str = "ancestor_yan") -> ToolOutcome:
+async def looked_up(
+    question: str, state: dict[str, Any] | None = None, persona: str | None = "ancestor_yan"
+) -> ToolOutcome:
     assert isinstance(TOOL, RetrieveEvidence)
     asked = turn(question, state, persona)
     arguments = TOOL.guess(asked)
@@ -260,6 +263,160 @@ async def test_weak_evidence_makes_an_answer_careful() -> None:
     assert outcome.data["policy_mode"] == PolicyMode.CONSERVATIVE
     assert isinstance(TOOL, RetrieveEvidence)
     assert TOOL.tell(outcome.output, turn("祠堂里的石柱有多高")).startswith("此事老夫只记得大概")
+
+
+@pytest.mark.parametrize("persona", ["ancestor_yan", "craftsman_fu", "guide_lin", None])
+@pytest.mark.parametrize(
+    "question", ["家训", "规矩", "严氏家训", "rules", "The rules?", "the Yan family rules", "rule"]
+)
+async def test_the_name_of_the_rules_alone_asks_for_all_of_them(question: str, persona: str | None) -> None:
+    outcome = await looked_up(question, persona=persona)
+    assert isinstance(TOOL, RetrieveEvidence)
+    told = TOOL.tell(outcome.output, turn(question, persona=persona))
+
+    assert ids(outcome) == [f"E-RULE-{n:02d}" for n in range(1, 11)]
+    assert all(piece["title"] in told for piece in outcome.output["evidence"])
+
+
+@pytest.mark.parametrize("persona", ["ancestor_yan", None])
+@pytest.mark.parametrize(
+    "question", ["family", "tell me about family", "盐", "祠堂", "salt", "the law", "story", "意思"]
+)
+async def test_what_is_cited_is_told(question: str, persona: str | None) -> None:
+    """An answer that names evidence says what it says, whoever is asked."""
+    outcome = await looked_up(question, persona=persona)
+    assert isinstance(TOOL, RetrieveEvidence)
+    told = TOOL.tell(outcome.output, turn(question, persona=persona))
+
+    assert outcome.data["policy_mode"] != "refuse"
+    assert any(piece["text"] in told for piece in outcome.output["evidence"])
+
+
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        ("盐", "E-CRAFT-01"),
+        ("盐？", "E-CRAFT-01"),
+        ("盐是什么", "E-CRAFT-01"),
+        ("讲讲盐", "E-CRAFT-01"),
+        ("渠呢", "E-PLACE-03"),
+        ("船", "E-STORY-09"),
+        ("灯", "E-STORY-02"),
+    ],
+)
+async def test_a_subject_of_one_character_is_found(question: str, found: str) -> None:
+    assert found in ids(await looked_up(question))
+
+
+@pytest.mark.parametrize("question", ["茶", "谁", "怎么做", "2+2?", "what is 2 + 2", "7"])
+async def test_signs_and_figures_alone_find_nothing(question: str) -> None:
+    assert (await looked_up(question)).data["policy_mode"] == "refuse"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What is the weather like today?",
+        "weather today",
+        "How do I cook rice?",
+        "When was the railway built?",
+        "Did the family own a bank?",
+        "Where can I park my car?",
+        "How much is a ticket?",
+        "How was the house built?",
+        "how long did the war last",
+        "今天天气怎么样",
+        "怎么煮米饭",
+        "铁路什么时候修的",
+        "严家开过银行吗",
+    ],
+)
+@pytest.mark.parametrize("persona", ["ancestor_yan", "guide_lin"])
+async def test_words_that_are_mentioned_in_passing_are_no_evidence(question: str, persona: str) -> None:
+    """C1: a piece must be about what is asked, or know nearly all of it."""
+    assert (await looked_up(question, persona=persona)).data["policy_mode"] == "refuse"
+
+
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        ("Is there a school?", "E-PLACE-04"),
+        ("Who was poor as a boy?", "E-PERSON-03"),
+        ("What happened in the drought?", "E-STORY-08"),
+        ("What do they do at weddings?", "E-CUSTOM-02"),
+        ("How is New Year celebrated?", "E-CUSTOM-01"),
+        ("What did the war do to the family?", "E-STORY-09"),
+        ("What is the village called?", "E-HIST-02"),
+        ("Which tools are used to gather salt?", "E-CRAFT-03"),
+        ("How tall are the pillars?", "E-PLACE-01"),
+    ],
+)
+async def test_what_the_records_do_hold_is_found_in_other_words(question: str, found: str) -> None:
+    assert found in ids(await looked_up(question, persona="guide_lin"))
+
+
+@pytest.mark.parametrize(
+    ("question", "numbers"),
+    [
+        ("家训第五条和第六条有什么区别", [5, 6]),
+        ("第五和第六条", [5, 6]),
+        ("耕读和诚信有什么不同", [2, 3]),
+        ("第一到第三条", [1, 2, 3]),
+        ("What is the difference between rule 5 and rule 6?", [5, 6]),
+        ("rules 5 and 6", [5, 6]),
+        ("the fifth and the sixth rule", [5, 6]),
+        ("rules one to three", [1, 2, 3]),
+    ],
+)
+async def test_several_rules_are_told_side_by_side(question: str, numbers: list[int]) -> None:
+    outcome = await looked_up(question)
+    assert isinstance(TOOL, RetrieveEvidence)
+    told = TOOL.tell(outcome.output, turn(question))
+
+    assert ids(outcome) == [f"E-{kind}-{n:02d}" for n in numbers for kind in ("RULE", "MEAN")]
+    assert ID.findall(told) == [f"E-MEAN-{n:02d}" for n in numbers]
+
+
+async def test_of_several_rules_one_that_is_not_there_is_named() -> None:
+    outcome = await looked_up("第五条和第十一条有什么区别")
+
+    assert outcome.data["policy_mode"] == "refuse"
+    assert "没有第11则" in (outcome.reply or "")
+
+
+@pytest.mark.parametrize(
+    "question", ["next one?", "next", "and the next one?", "the next?", "next rule", "下一条呢", "下一个"]
+)
+async def test_the_next_one_goes_on_from_the_rule_that_was_talked_about(question: str) -> None:
+    state = (await looked_up("Is there a story about rule 5?")).state
+
+    assert "E-MEAN-06" in ids(await looked_up(question, state))
+
+
+async def test_the_next_generation_is_no_rule() -> None:
+    state = (await looked_up("rule 5")).state
+
+    assert "E-RULE-06" not in ids(await looked_up("What about the next generation of salt workers?", state))
+
+
+@pytest.mark.parametrize(
+    ("persona", "names"),
+    [
+        ("ancestor_yan", ("严氏先祖", "ancestor of the Yans")),
+        ("guide_lin", ("小林", "Lin")),
+        (None, ("讲解员", "guide")),
+    ],
+)
+@pytest.mark.parametrize("words", ["你好", "您好！", "hello", "Hi there!", "Good morning"])
+async def test_a_greeting_is_returned_in_character(words: str, persona: str | None, names: tuple[str, str]) -> None:
+    asked = turn(words, persona=persona)
+    events = [event async for event in OfflineModel().answer(Asking(messages=(), turn=asked), NPC.tools)]
+    said = "".join(event.text for event in events if isinstance(event, Said))
+
+    assert names[language_of(words) is Language.ENGLISH] in said
+    assert "offline" not in said
+    assert "离线" not in said
+    assert not ID.search(said)
 
 
 def results(*named: str) -> tuple[ToolResult, ...]:

@@ -111,6 +111,9 @@ def test_a_python_file_is_an_assistant(tmp_path: Path) -> None:
             {"a_toml": "system.en = 'x'\ntools = ['f', 'f']", "a_py": "def f(x: int) -> int: return x"},
             "a.toml: assistant a: has two tools called 'f'",
         ),
+        ({"a_toml": "system.en = 'x'\nrelevance = 7"}, "a.toml: assistant a: relevance is from 0 to 1, not 7"),
+        ({"a_toml": "system.en = 'x'\nrelevance = -3"}, "a.toml: assistant a: relevance is from 0 to 1, not -3"),
+        ({"a_toml": "system.en = 'x'\nrelevance = nan"}, "a.toml: assistant a: relevance"),
         ({"a_py": "x = 1"}, "a.py: defines no function assistant"),
         ({"a_py": "def assistant(): return 1"}, "a.py: assistant.. returns no Assistant"),
         ({"a_py": "def assistant(): 1/0"}, "a.py: assistant.. raises ZeroDivisionError"),
@@ -178,6 +181,25 @@ def test_a_function_can_serve_without_a_model() -> None:
 def test_a_function_no_model_could_call_is_refused(function: object) -> None:
     with pytest.raises(InvalidSetting):
         tool_of(function)  # type: ignore[arg-type]  # a function of any shape
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"odd_toml": "name = 'other'\nsystem.en = 'x'\nmodel = 'zzz:q'"},
+        {
+            "odd_py": "from tenuto.assistants import Assistant\n"
+            "def assistant(): return Assistant(name='other', model='zzz:q')"
+        },
+    ],
+    ids=["toml", "py"],
+)
+async def test_a_model_that_cannot_be_had_is_refused_with_the_file_that_names_it(
+    tmp_path: Path, files: dict[str, str]
+) -> None:
+    async with open_app(Settings(store="memory://", assistants=str(write(tmp_path, **files)))) as app:
+        with pytest.raises(InvalidSetting, match=r"assistants: odd\.(toml|py): model: .*zzz"):
+            await app.chat()
 
 
 async def test_assistants_of_ones_own_keep_the_limits_of_the_installation(tmp_path: Path) -> None:

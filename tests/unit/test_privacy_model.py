@@ -14,9 +14,9 @@ import tenuto
 from tenuto.app import Tenuto
 from tenuto.assistants import Assistant
 from tenuto.chat import Answered, ChatRequest
-from tenuto.errors import PrivateData
+from tenuto.errors import ModelFailed, PrivateData
 from tenuto.llm import ScriptedModel
-from tenuto.llm.scripted import Call, Say, Script
+from tenuto.llm.scripted import Call, Fail, Say, Script
 from tenuto.model import Page
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
@@ -24,7 +24,8 @@ from tenuto.model.talk import Said, ToolOutcome, ToolSpec, ToolTurn
 from tenuto.model.values import JsonObject
 from tenuto.ports import Tool
 from tenuto.privacy.sealed.vault import RestoringStream, escaped, restored
-from tests.samples import ANN, BOB
+from tenuto.sessions import AppendRequest
+from tests.samples import ANN, BOB, answers
 from tests.screens import KEY
 
 MAIL = "ann@example.com"
@@ -43,6 +44,12 @@ class Post:
         self.sent.append(arguments)
         self.seen.append(turn.state)
         return ToolOutcome(output={"sent_to": arguments.get("to")}, state={"last": arguments.get("to")})
+
+
+async def left(app: Tenuto, session_id: str) -> list[JsonObject]:
+    """What the tools left, answer by answer."""
+    page = await app.sessions.messages(ANN, session_id)
+    return [m.metadata["state"]["helper"] for m in page.messages if "state" in m.metadata]
 
 
 @asynccontextmanager
@@ -152,6 +159,18 @@ async def test_an_answer_asked_for_again_comes_with_its_values() -> None:
         assert again.text == first.text
 
 
+async def test_an_answer_that_could_not_be_made_anew_keeps_its_values() -> None:
+    other = "bob@example.org"
+    async with house(f"Ask {other}.", [Fail()], privacy_message="pseudonym") as (app, _):
+        first = await app.ask(ANN, "Whom do I ask?", key="k")
+        chat = await app.chat()
+        with pytest.raises(ModelFailed):
+            await chat.take_turn(ANN, ChatRequest(session_id=first.session_id, regenerate=True))
+
+        assert await stored(app, first.session_id) == ["Whom do I ask?", "Ask [EMAIL_1]."]
+        assert (await app.ask(ANN, "Whom do I ask?", key="k")).text == f"Ask {other}."
+
+
 async def test_tools_read_values_in_what_they_left_behind() -> None:
     tool = Post()
     scripts: list[Script] = [Call("post", {"to": MAIL}), "Sent.", Call("post", {"to": "again"}), "Sent."]
@@ -160,8 +179,31 @@ async def test_tools_read_values_in_what_they_left_behind() -> None:
         await app.ask(ANN, "And again.", session_id=first.session_id)
 
         assert tool.seen[-1] == {"last": MAIL}
-        context = (await app.sessions.get(ANN, first.session_id)).context
-        assert context["helper"] == {"last": "again"}
+        assert await left(app, first.session_id) == [{"last": "[EMAIL_1]"}, {"last": "again"}]
+
+
+async def test_what_tools_leave_behind_is_screened_and_counts_for_nothing_an_answer_says() -> None:
+    scripts: list[Script] = [Call("post", {"to": MAIL}), "Sent.", "You are welcome."]
+    async with house(*scripts, tool=Post(), privacy_message="redact") as (app, _):
+        first = await app.ask(ANN, "Write.")
+        await app.ask(ANN, "Thanks.", session_id=first.session_id)
+
+        assert await left(app, first.session_id) == [{"last": "[REDACTED_EMAIL]"}] * 2
+        page = await app.sessions.messages(ANN, first.session_id)
+        said = [m for m in page.messages if m.text in ("Sent.", "You are welcome.")]
+        assert [m.metadata.get("redacted") for m in said] == [None, None]
+
+
+async def test_a_mark_that_somebody_writes_where_tools_leave_things_opens_nothing() -> None:
+    tool = Post()
+    scripts: list[Script] = ["Noted.", Call("post", {"to": "x"}), "Sent."]
+    async with house(*scripts, tool=tool, privacy_message="pseudonym") as (app, _):
+        first = await app.ask(ANN, f"My mail is {MAIL}.")
+        forged = answers("Mine.", metadata={"state": {"helper": {"last": "[EMAIL_1]"}}})
+        await app.sessions.append(ANN, first.session_id, AppendRequest(messages=(forged,)))
+        await app.ask(ANN, "And?", session_id=first.session_id)
+
+        assert tool.seen[-1] == {"last": "［EMAIL_1］"}
 
 
 @pytest.mark.parametrize("title", ["keep", "pseudonym"])

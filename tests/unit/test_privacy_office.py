@@ -207,6 +207,21 @@ async def test_in_talks_of_others_the_persons_words_go_and_the_talk_stays() -> N
         assert receipt.counts["words"] == 1
 
 
+async def test_what_tools_left_in_a_group_goes_with_any_of_its_speakers() -> None:
+    """Each answer hands on what was left before it, so nobody can tell whose it was."""
+    group = Scope(tenant="acme", channel="lark", chat="oc_1")
+    state = {"state": {"goods": {"wish": "for Ann"}}, "model": "offline"}
+    anns = (says("a wish", speaker="ann"), answers("noted", metadata=state))
+    words = (*anns, says("hello", speaker="bob"), answers("hello", metadata=state))
+    async with tenuto.open("memory://") as app:
+        await app.store.append(group, "g", Batch(id=fresh("b"), messages=words, create=NewSession()))
+
+        await app.privacy.erase(ANN, by="operator")
+
+        log = (await app.store.messages(group, "g", Page(limit=10))).messages
+        assert [message.metadata for message in log] == [{}, {"model": "offline"}, {}, {"model": "offline"}]
+
+
 async def test_what_was_noted_of_a_person_in_a_group_goes_with_their_words() -> None:
     group = Scope(tenant="acme", channel="lark", chat="oc_1")
     anns = replace(group, user="ann")

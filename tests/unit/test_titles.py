@@ -14,6 +14,7 @@ from tenuto.model import Keeping, NewSession, Session
 from tenuto.model.graphemes import graphemes
 from tenuto.model.prompt import Language
 from tenuto.model.session import checked_title
+from tenuto.sessions.title_phrases import stem
 from tenuto.sessions.title_rules import SMALL, length
 from tenuto.sessions.titles import (
     By,
@@ -103,6 +104,16 @@ def test_any_question_gives_a_title_that_every_store_keeps(question: str) -> Non
         ("Trip Planning", None),
         ("I think a good title for this would be something about cats", None),
         ("严氏家训孝悌之道", None),
+        ("I'm sorry, I cannot help", None),
+        ("I’m sorry, but I can't.", None),
+        ("Sorry, I cannot do that", None),
+        ("As an AI Language Model", None),
+        ("Unfortunately I cannot help", None),
+        ("Sorry Seems Hardest Word", "Sorry Seems Hardest Word"),
+        ("<b>Cooking Rice at Home</b>", "Cooking Rice at Home"),
+        ("<script>alert('x')</script>Cooking Rice at Home", "Cooking Rice at Home"),
+        ("Cooking <i>Rice</i> at<br/> Home", "Cooking Rice at Home"),
+        ("<script>alert(1)</script>", None),
         ("", None),
         ("🚀🚀🚀", None),
         ("Title:", None),
@@ -121,6 +132,13 @@ def test_an_english_title_has_three_to_five_words_in_title_case(said: str, title
         ("Python异步编程入门😀", "Python异步编程入门"),
         ("关于严氏家规中孝悌之道的历史渊源与现代意义探讨", "关于严氏家规中孝悌之道"),
         ("手机推荐，适合学生使用的高性价比手机对比分析", None),
+        ("抱歉，我无法为您提供帮助", None),
+        ("对不起，这个问题我不能回答", None),
+        ("无法连接数据库的原因", "无法连接数据库的原因"),
+        ("<p>推荐性价比手机</p>", "推荐性价比手机"),
+        ("春季两周日本旅行的行程安排以及预算和住宿建议", "春季两周日本旅行的行程安排"),
+        ("高性能服务器并发编程模型与异步框架性能对比研究", "高性能服务器并发编程模型"),
+        ("可以在线学习的平台推荐以及它们各自的优点与缺点", "可以在线学习的平台推荐"),
         ("天气", None),
         ("Planning a Trip to Japan", None),
     ],
@@ -223,6 +241,11 @@ def test_the_model_is_asked_in_the_language_of_the_talk() -> None:
         ("my email is ann@example.com please remember", "Noted.", None),
         ("Book the garden tour for [REDACTED_PERSON] on Monday", "Noted.", "Book Garden Tour"),
         ("My mail is [REDACTED_EMAIL], my card is [REDACTED_CC].", "Noted.", None),
+        ("cheap phones", "I found 5 phones. The cheapest phone costs 299.", None),
+        ("phones", "Found phones: the phone rated best is this one.", None),
+        ("most expensive laptop", "The most expensive of our laptops is this one.", None),
+        ("order status", "Your orders: order 1 is on its way.", None),
+        ("compare phone to phones of last year", "Well.", "Phones of Last Year"),
     ],
 )
 def test_an_english_phrase_of_the_question_makes_a_title(question: str, answer: str, title: str | None) -> None:
@@ -240,7 +263,9 @@ def test_an_english_phrase_of_the_question_makes_a_title(question: str, answer: 
             "明代族谱",
             "明代族谱的历史背景和现代意义",
         ),
-        ("孝悌是什么意思？", "孝悌是指孝顺父母、敬爱兄长。", "孝悌是指孝顺父母"),
+        ("孝悌是什么意思？", "孝悌是指孝顺父母、敬爱兄长。", "孝悌是什么意思"),
+        ("手机", "找到 32 款手机：", None),
+        ("便宜的手机", "找到 5 款手机", "便宜的手机"),
         ("你好", "您好", None),
         ("火车7:40出发", "记下了", "火车7:40出发"),
         ("明天7：40的火车还有票吗", "有", "明天7：40的火车还有票"),
@@ -252,6 +277,18 @@ def test_an_english_phrase_of_the_question_makes_a_title(question: str, answer: 
 )
 def test_a_chinese_phrase_of_the_question_makes_a_title(question: str, answer: str, title: str | None) -> None:
     assert from_talk(question, answer, ZH) == title
+
+
+TOPICS = ["phone", "Phones", "cheap", "order", "orders", "laptop's", "laptops", "rated", "the", "of", "?", "."]
+
+
+@given(st.lists(st.sampled_from(TOPICS), max_size=10), st.lists(st.sampled_from(TOPICS), max_size=10))
+def test_a_phrase_says_no_word_twice_and_none_that_was_not_asked(asked: list[str], answered: list[str]) -> None:
+    title = from_talk(" ".join(asked), " ".join(answered), EN)
+
+    words = [word.lower() for word in (title or "").split() if word.lower() not in SMALL]
+    assert len({stem(word) for word in words}) == len(words)
+    assert set(words) <= {word.lower() for word in asked}
 
 
 @given(st.text(max_size=200), st.text(max_size=200), st.sampled_from(Language))
@@ -343,6 +380,26 @@ def test_a_better_title_is_given_to_that_very_version() -> None:
     assert changes.metadata["title"]["by"] == "model"
     assert titled(head, None, By.MODEL) is None
     assert titled(session("Mine", By.FALLBACK, text="Rice"), "Cooking Rice at Home", By.MODEL) is None
+
+
+@pytest.mark.parametrize("by", By)
+def test_where_the_first_words_were_taken_back_the_title_is_made_anew(by: By) -> None:
+    had = session("Rice at Home", by, timedelta(0))
+    edited, going_on = replace(had, messages=1), replace(had, messages=3)
+
+    claim = opening_changes(edited, "", EN, START + timedelta(seconds=1))
+
+    assert claim is not None
+    assert claim.metadata["title"]["stale"] is True
+    claimed = replace(edited, metadata=claim.metadata)
+    better, plain = titled(claimed, "Noodles at Home", by), titled(claimed, None, by, "Noodles?")
+    assert better is not None
+    assert plain is not None
+    assert (better.title, plain.title) == ("Noodles at Home", "Noodles?")
+    assert "stale" not in better.metadata["title"]
+    assert plain.metadata["title"]["by"] == "fallback"
+    assert opening_changes(going_on, "", EN, START + timedelta(seconds=1)) is None
+    assert opening_changes(replace(edited, title="Mine"), "", EN, START) is None
 
 
 def test_what_others_keep_under_our_name_is_left_alone() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+import tenuto
 from tenuto.errors import ModelFailed, SessionNotFound
 from tenuto.model import Changes, Scope, Session
 from tenuto.stores.memory import MemoryStore
@@ -172,3 +173,52 @@ async def test_titles_are_redacted() -> None:
 
     assert "Japan" not in model.asked[0][1]
     assert (await house.title(session))[0] == "Calling [NAME] About [PLACE]"
+
+
+@pytest.mark.parametrize(
+    ("instead", "title"),
+    [
+        ("How do I configure SQLite WAL mode for writers?", ("Configure SQLite WAL Mode", "extract")),
+        ("noodles?", ("noodles?", "fallback")),
+    ],
+    ids=["a phrase", "no phrase"],
+)
+async def test_a_title_does_not_outlive_the_words_it_is_made_of(instead: str, title: tuple[str, str]) -> None:
+    async with tenuto.open("memory://") as t:
+        ann = t.scope(user="ann")
+        first = await t.ask(ann, QUESTION)
+        await t.upkeep.drain()
+        before = (await t.sessions.get(ann, first.session_id)).title
+
+        await t.ask(ann, instead, session_id=first.session_id, edit=1)
+        await t.upkeep.drain()
+
+        head = await t.sessions.get(ann, first.session_id)
+        assert before == "Plan Two-Week Trip to Japan"
+        assert (head.title, head.metadata["title"]["by"]) == title
+
+
+async def test_a_name_that_somebody_gave_outlives_an_edit() -> None:
+    async with tenuto.open("memory://") as t:
+        ann = t.scope(user="ann")
+        first = await t.ask(ann, QUESTION)
+        await t.sessions.patch(ann, first.session_id, Changes(title="Ours"))
+
+        await t.ask(ann, "How do I configure SQLite WAL mode?", session_id=first.session_id, edit=1)
+        await t.upkeep.drain()
+
+        assert (await t.sessions.get(ann, first.session_id)).title == "Ours"
+
+
+async def test_a_title_on_its_way_is_dropped_when_its_words_are_taken_back() -> None:
+    house = House(Model("Two-Week Trip to Japan"))
+    session = await house.turn(follow=False)
+    assert house.model is not None
+    late = datetime(2026, 2, 1, tzinfo=UTC).isoformat()
+    claim = {"title": {"by": "fallback", "text": session.title, "tried_at": late, "stale": True}}
+    house.model.meanwhile = lambda: house.sessions.patch(ANN, session.id, Changes(metadata=claim))
+
+    house.upkeep.follow(house.ended(session, QUESTION, ANSWER, titles=True))
+    await house.upkeep.drain()
+
+    assert (await house.title(session))[0] == session.title

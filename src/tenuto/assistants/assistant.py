@@ -29,7 +29,7 @@ class Assistant:
     whatever the model thinks of it. `mend` has the last word on the answer's text, such as citations that the model
     left out. `relevance` is how alike talk and question must be for the talk to enter the prompt; 0 lets any in.
     An `isolated` persona sees only its own turns. One that does not `remember` answers each question by itself and
-    stores nothing. Words missing in one language are taken from the other.
+    stores nothing. Words missing in one language are taken from the other. `file` is where it was read from, if it was.
     """
 
     name: str
@@ -46,8 +46,11 @@ class Assistant:
     relevance: float = 0.0
     remembers: bool = True
     mend: Mend | None = None
+    file: str | None = None
 
     def __post_init__(self) -> None:
+        if not 0 <= self.relevance <= 1:
+            raise InvalidSetting(f"assistant {self.name}", f"relevance is from 0 to 1, not {self.relevance:g}")
         known = {tool.spec.name: tool for tool in self.tools}
         if len(known) < len(self.tools):
             names = [tool.spec.name for tool in self.tools]

@@ -6,6 +6,7 @@ Tools are plain functions with types and a docstring.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import importlib.util
 import sys
@@ -82,7 +83,8 @@ def _is_one(path: Path, folder: Path) -> bool:
 
 def _loaded(path: Path) -> Assistant:
     try:
-        return _from_toml(path) if path.suffix == ".toml" else _from_python(path)
+        found = _from_toml(path) if path.suffix == ".toml" else _from_python(path)
+        return dataclasses.replace(found, file=path.name)
     except InvalidSetting as unfit:
         named = str(unfit) if unfit.setting == _SETTING else f"{path.name}: {unfit}"
         raise InvalidSetting(_SETTING, named.removeprefix(f"{_SETTING}: ")) from None

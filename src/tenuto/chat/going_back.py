@@ -5,6 +5,9 @@ behind the words that replaced it; so the session notes whose words or answer we
 
 Appending takes no lease, so others may write at any moment. What is taken back is therefore cut off from the very
 version of the session that was looked at, or not at all.
+
+Words that are said differently replace the old ones at once. An old answer stays until the new one is there, and makes
+room for it within the same turn: a model that fails, or a caller who goes, costs nobody the answer they had.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from msgspec.structs import replace
 from tenuto.chat.holding import guarded, let_go
 from tenuto.chat.request import ChatRequest
 from tenuto.context.summaries import outliving, talk_in
-from tenuto.errors import MessageNotFound, NothingToAnswer, TakenBack, TooLarge, VersionConflict
+from tenuto.errors import MessageNotFound, TakenBack, TooLarge, VersionConflict
 from tenuto.model import Changes, Message, MessagePage, OpenTurn, Page, Role, Scope, Session, TurnState
 from tenuto.model.message import is_summary
 from tenuto.model.values import JsonObject
@@ -55,15 +58,15 @@ def refuse_taken_back(session: Session, key: str | None) -> None:
         raise TakenBack
 
 
-def note_of_answered(turn: OpenTurn) -> JsonObject:
-    """What is noted together with another answer: the keys of the words it answers.
+def note_of_answered(turn: OpenTurn, replaced: Sequence[Message]) -> JsonObject:
+    """What is noted together with another answer: the keys of the words it answers, and of the answer it replaces.
 
-    They may have had none yet, and would come for a second one.
+    The words may have had none yet, and would come for a second one.
     """
     if turn.words:
         return {}
     answered = takewhile(lambda message: message.role is Role.USER, reversed(talk_in(turn.window)))
-    return _note_of(turn.session, list(answered))
+    return _note_of(turn.session, [*answered, *replaced])
 
 
 async def unsaid(sessions: Sessions, turn: OpenTurn) -> bool:
@@ -77,7 +80,7 @@ async def unsaid(sessions: Sessions, turn: OpenTurn) -> bool:
         page = await sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST))
         if _talk_after(page, turn.words[-1].seq):
             return False
-        if await _cut_off(sessions, turn.scope, page, turn.words[0].seq - 1, page.session.version):
+        if await _cut_off(sessions, turn.scope, page, turn.words[0].seq - 1, page.session.version) is not None:
             return True
     return False
 
@@ -88,18 +91,52 @@ class GoingBack:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    async def rewound(self, scope: Scope, request: ChatRequest, wish: TurnRequest) -> OpenTurn | None:
-        """Take back, and leave the session free; a key that was answered before brings its turn instead.
+    async def without_answer(self, turn: OpenTurn, window: int) -> tuple[OpenTurn, tuple[Message, ...]]:
+        """A turn that shall answer the last words anew, as if they had no answer yet; and the one they have.
+
+        Raises:
+            VersionConflict: somebody has spoken since the turn began.
+        """
+        page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST))
+        _refuse_spoken(page, turn)
+        last = _last_words(page.messages)
+        if last is None:
+            return turn, ()
+        stays = outliving(page.messages, last)
+        kept = [one for one in page.messages if one.seq <= last or one.seq in stays]
+        left = turn.session.messages - len(page.messages) + len(kept)
+        shown = [one for one in kept if one.seq >= turn.session.window_start]
+        replaced = tuple(one for one in page.messages if one.seq > last and not is_summary(one))
+        return replace(turn, session=replace(turn.session, messages=left), window=tuple(shown[-window:])), replaced
+
+    async def make_room(self, turn: OpenTurn) -> Session:
+        """Take the old answer back now that the new one is there; the turn goes on.
+
+        Raises:
+            VersionConflict: somebody has spoken since the turn began, and nothing was taken back.
+            TurnLost: another turn has begun, or the session was reset, truncated or deleted.
+        """
+        last = _last_words(turn.window)
+        assert last is not None, "without words there was nothing to answer"
+        newest = turn.session.version
+        for _ in range(_LOOKS):
+            page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST))
+            _refuse_spoken(page, turn)
+            newest = page.session.version
+            session = await _cut_off(self._sessions, turn.scope, page, last, newest, within=turn)
+            if session is not None:
+                return session
+        raise VersionConflict(turn.session.version, newest)
+
+    async def rewound(self, scope: Scope, request: ChatRequest, wish: TurnRequest) -> None:
+        """Take back what an edit replaces, and leave the session free.
 
         First the session is taken, so that a running turn is waited for and not cut off; taking words back then gives
         it free again.
         """
-        held = await self._sessions.begin(scope, _without_words(wish, request))
-        if held.state is TurnState.FINISHED:
-            return held
+        held = await self._sessions.begin(scope, replace(wish, words=(), new=None, key=None))
         if not await guarded(self._sessions, held, self._taken_back(scope, request, held.session)):
             await let_go(self._sessions, held)
-        return None
 
     async def _taken_back(self, scope: Scope, request: ChatRequest, session: Session) -> bool:
         """Whether anything had to be: this key may have done so before.
@@ -120,7 +157,7 @@ class GoingBack:
             if _talk_after(page, session.last_seq):
                 break
             version = await self._noted(scope, newest, [one for one in page.messages if one.seq > cut])
-            if version is not None and await _cut_off(self._sessions, scope, page, cut, version):
+            if version is not None and await _cut_off(self._sessions, scope, page, cut, version) is not None:
                 return True
         noted_before = session.metadata.get(_TAKEN_BACK)
         await self._sessions.patch(scope, session.id, Changes(metadata={_TAKEN_BACK: noted_before}))
@@ -128,11 +165,7 @@ class GoingBack:
 
     async def _cut(self, scope: Scope, request: ChatRequest, page: MessagePage) -> int | None:
         """After which message to cut; `None` when this key has done so before."""
-        if request.edit is None:
-            last = next((message.seq for message in reversed(page.messages) if message.role is Role.USER), None)
-            if last is None:
-                raise NothingToAnswer
-            return last
+        assert request.edit is not None
         mark = mark_of(request.key) if request.key is not None else None
         if mark is not None and any(message.metadata.get(ONCE) == mark for message in page.messages):
             return None
@@ -171,27 +204,34 @@ class GoingBack:
             return None
 
 
-async def _cut_off(sessions: Sessions, scope: Scope, page: MessagePage, cut: int, version: int) -> bool:
-    """Forget what stands behind a message, of this version alone; tells whether it was still that.
+async def _cut_off(
+    sessions: Sessions, scope: Scope, page: MessagePage, cut: int, version: int, *, within: OpenTurn | None = None
+) -> Session | None:
+    """Forget what stands behind a message, of this version alone; `None` where it was that no more.
 
     Summaries that speak of nothing behind it stay: what a small stored cap has let go since lives in them alone.
     """
-    sparing = outliving(page.messages, cut)
+    session_id, sparing = page.session.id, outliving(page.messages, cut)
     try:
-        await sessions.truncate(scope, page.session.id, cut, if_version=version, sparing=sparing)
+        return await sessions.truncate(scope, session_id, cut, if_version=version, sparing=sparing, within=within)
     except VersionConflict:
-        return False
-    return True
+        return None
+
+
+def _last_words(messages: Sequence[Message]) -> int | None:
+    """Where a user spoke last."""
+    return next((message.seq for message in reversed(messages) if message.role is Role.USER), None)
+
+
+def _refuse_spoken(page: MessagePage, turn: OpenTurn) -> None:
+    """Refuse to go on when somebody has spoken since a turn began: whoever asked for it has not seen those words."""
+    if _talk_after(page, turn.session.last_seq):
+        raise VersionConflict(turn.session.version, page.session.version)
 
 
 def _talk_after(page: MessagePage, seq: int) -> bool:
     """Whether anybody has spoken after a message; a summary is nobody's words."""
     return any(message.seq > seq and not is_summary(message) for message in page.messages)
-
-
-def _without_words(wish: TurnRequest, request: ChatRequest) -> TurnRequest:
-    """A turn that only takes the session; for another answer it is the turn itself, so its key counts."""
-    return replace(wish, words=(), new=None, key=wish.key if request.regenerate else None)
 
 
 def _note_of(session: Session, messages: Sequence[Message]) -> JsonObject:

@@ -13,6 +13,7 @@ from tenuto.chat.holding import guarded, let_go
 from tenuto.chat.means import Means
 from tenuto.chat.partners import Partner, Partners, noted, resolved
 from tenuto.chat.request import ChatRequest
+from tenuto.chat.tool_state import left_before
 from tenuto.context import Counter, has_relevant_history, language_of, materials_of, profile_text
 from tenuto.context.summaries import summary_in, talk_in
 from tenuto.errors import (
@@ -38,7 +39,7 @@ from tenuto.model import (
 )
 from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, SessionPolicy
 from tenuto.model.prompt import Language, Materials
-from tenuto.model.session import PROFILE
+from tenuto.model.session import ASSISTANT, PERSONA, PROFILE
 from tenuto.model.talk import Persona, Summary, ToolTurn, TurnEnded
 from tenuto.model.trace import trace_id
 from tenuto.model.values import JsonObject, Value
@@ -55,7 +56,10 @@ _log = logging.getLogger(__name__)
 
 
 class Begun(Value, frozen=True, kw_only=True):
-    """A turn that has begun. `turn` is `None` while the store is away and the assistant answers without memory."""
+    """A turn that has begun. `turn` is `None` while the store is away and the assistant answers without memory.
+
+    `replaced` is the answer that a new one takes the place of; until that is there it stays in the log, unseen here.
+    """
 
     request: ChatRequest
     scope: Scope
@@ -66,6 +70,7 @@ class Begun(Value, frozen=True, kw_only=True):
     trace_id: str
     materials: Materials
     asked: ToolTurn
+    replaced: tuple[Message, ...] = ()
 
     @property
     def created(self) -> bool:
@@ -133,7 +138,7 @@ class Opener:
             await self._spending.check_tenant(scope)
             return self._without_memory(scope, request, assistant, persona)
         try:
-            turn = await self._opened(scope, request, assistant, must_exist=guess is not None)
+            turn, replaced = await self._opened(scope, request, assistant, must_exist=guess is not None)
         except SessionNotFound:
             if guess is None:
                 raise
@@ -152,7 +157,8 @@ class Opener:
         if turn.state is TurnState.FINISHED:
             return self._begun(request, assistant, persona, turn, turn.session.window_start, None)
         turn, persona = _said_to(turn, assistant, persona)
-        return await guarded(self._sessions, turn, self._loaded(request, assistant, persona, turn))
+        begun = await guarded(self._sessions, turn, self._loaded(request, assistant, persona, turn))
+        return replace(begun, replaced=replaced) if replaced else begun
 
     async def _loaded(
         self, request: ChatRequest, assistant: Assistant, persona: Persona | None, turn: OpenTurn
@@ -226,7 +232,8 @@ class Opener:
 
     async def _opened(
         self, scope: Scope, request: ChatRequest, assistant: Assistant, *, must_exist: bool = False
-    ) -> OpenTurn:
+    ) -> tuple[OpenTurn, tuple[Message, ...]]:
+        """The turn as the store has it, and the answer that it shall replace."""
         words, policy = self._words(scope, request), assistant.policies.sessions
         if must_exist and policy.on_missing is not OnMissing.ERROR:
             policy = replace(policy, on_missing=OnMissing.ERROR)
@@ -243,21 +250,26 @@ class Opener:
             key=request.key,
             fingerprint=request.fingerprint,
             window=_loaded_with(assistant.policies.context),
-            new=self._new(scope, request, assistant) if may_be_new else None,
+            new=self._new(scope, request, assistant) if may_be_new and not request.regenerate else None,
             policy=policy,
         )
-        if goes_back:
-            answered = await self._back.rewound(scope, request, wish)
-            if answered is not None:
-                return answered
+        if request.edit is not None:
+            await self._back.rewound(scope, request, wish)
         turn = await self._sessions.begin(scope, wish)
-        if turn.state is not TurnState.FINISHED:
-            await guarded(self._sessions, turn, self._check_again(turn, request.key))
-        return turn
+        if turn.state is TurnState.FINISHED:
+            return turn, ()
+        return await guarded(self._sessions, turn, self._checked(turn, request, wish.window))
+
+    async def _checked(self, turn: OpenTurn, request: ChatRequest, window: int) -> tuple[OpenTurn, tuple[Message, ...]]:
+        replaced: tuple[Message, ...] = ()
+        if request.regenerate:
+            turn, replaced = await self._back.without_answer(turn, window)
+        await self._check_again(turn, request.key)
+        return turn, replaced
 
     def _new(self, scope: Scope, request: ChatRequest, assistant: Assistant) -> NewSession:
         context: JsonObject = {PROFILE: request.profile} if request.profile else {}
-        metadata = {"assistant": assistant.name, **({"persona": scope.persona} if scope.persona is not None else {})}
+        metadata = {ASSISTANT: assistant.name, **({PERSONA: scope.persona} if scope.persona is not None else {})}
         new = NewSession(metadata=metadata, context=context)
         said = self._screen.for_title(scope, request.text)
         return named(new, said, request.language or language_of(request.text))
@@ -320,7 +332,7 @@ class Opener:
             question=materials.question,
             language=request.language or _spoken(materials.question, language),
             now=self._clock(),
-            state=_state(session, assistant),
+            state=left_before(turn.window, assistant.name),
             history=_own(materials.history, assistant, turn.scope.persona),
             persona=turn.scope.persona,
         )
@@ -441,11 +453,6 @@ def _compressing(assistant: Assistant) -> Preset:
 def _profile(session: Session) -> JsonObject:
     known = session.context.get(PROFILE)
     return known if isinstance(known, dict) else {}
-
-
-def _state(session: Session, assistant: Assistant) -> JsonObject:
-    state = session.context.get(assistant.name)
-    return state if isinstance(state, dict) else {}
 
 
 def _own(history: tuple[Message, ...], assistant: Assistant, persona: str | None) -> tuple[Message, ...]:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from tenuto.assistants import Assistant, Assistants
 from tenuto.model import Scope, Session
+from tenuto.model.session import ASSISTANT, PERSONA
 from tenuto.model.talk import Persona
 
 _MOST: Final = 4096
@@ -46,7 +47,7 @@ def noted(session: Session | None) -> Partner:
     """Whom a session says it talks to; anybody may write into its metadata, so these may be no names at all."""
     if session is None:
         return Partner(None, None)
-    assistant, persona = session.metadata.get("assistant"), session.metadata.get("persona")
+    assistant, persona = session.metadata.get(ASSISTANT), session.metadata.get(PERSONA)
     return Partner(
         assistant if isinstance(assistant, str) else None,
         persona if isinstance(persona, str) else None,

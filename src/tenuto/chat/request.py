@@ -32,6 +32,11 @@ class ChatRequest(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         checked_text(self.text, "the message")
+        for what, name in (("session", self.session_id), ("assistant", self.assistant), ("persona", self.persona)):
+            if name is not None:
+                checked_text(name, f"the {what} id")
+        if self.key is not None:
+            checked_text(self.key, "the key")
         if self.profile:
             checked_json(self.profile, "profile")
         if self.regenerate and self.edit is not None:

@@ -20,7 +20,7 @@ def reply_json(reply: Reply) -> JsonObject:
     """A reply, whole."""
     return {
         "session_id": reply.session_id,
-        "trace_id": reply.trace_id,
+        "trace_id": reply.trace_id or None,
         "turn": reply.turn,
         "assistant": reply.assistant,
         "answer": reply.text,
@@ -41,7 +41,7 @@ def event_json(event: ChatEvent) -> tuple[str, JsonObject]:
     """An event's name and what it tells."""
     match event:
         case Started():
-            return "start", _plain(event)
+            return "start", {**_plain(event), "trace_id": event.trace_id or None}
         case Said(text=text):
             return "delta", {"text": text}
         case ToolStarted(name=name):

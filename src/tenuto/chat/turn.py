@@ -19,11 +19,12 @@ from msgspec.structs import replace
 
 from tenuto.chat.answering import Answer, Answering, noted
 from tenuto.chat.audience import Audience
-from tenuto.chat.going_back import ONCE, mark_of, note_of_answered
+from tenuto.chat.going_back import ONCE, GoingBack, mark_of, note_of_answered
 from tenuto.chat.means import Means, Screening
 from tenuto.chat.opening import Begun
 from tenuto.chat.request import Reply
 from tenuto.chat.timing import Steps
+from tenuto.chat.tool_state import bearing
 from tenuto.chat.toolbox import Toolbox, wanted
 from tenuto.context import Counter, assemble, cut, encoding_for
 from tenuto.context.tokens import as_text
@@ -32,11 +33,13 @@ from tenuto.model import Appended, Changes, Closing, Draft, OpenTurn, Role, Scop
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import Entry, Fate, Kind, Materials, Prompt, Reason
+from tenuto.model.session import ASSISTANT, PERSONA
 from tenuto.model.talk import Asking, ToolCall
 from tenuto.model.trace import ToolRun, Trace
 from tenuto.model.values import JsonObject
 from tenuto.ports import SelfServing
 from tenuto.sessions import fresh_id
+from tenuto.sessions.desk import refuse_unsound
 from tenuto.sessions.titles import opening_changes
 from tenuto.sessions.waiting import uncut
 
@@ -57,6 +60,8 @@ class Turn:
         self._began_at = means.clock()
         self._prompt: Prompt | None = None
         self._stored_already = False
+        # How the turn ends once the old answer has made room for this one.
+        self._owed: Closing | None = None
         self._kept: Trace | None = None
         self._degraded: list[str] = [] if begun.turn is not None else ["store"]
         self._model = means.models(begun.assistant.model)
@@ -182,10 +187,7 @@ class Turn:
         closing = Closing(reply=self._drafts(answer, trace), usage=usage, changes=self._changes(claim), trace=trace)
         try:
             with self._steps.step("finish"):
-                await self._means.afterwards.secure(
-                    begun.ended(turn.session), covered=begun.materials.covered, adding=len(closing.reply)
-                )
-                done = await self._closed(turn, closing)
+                done = await (self._in_place(turn, closing) if begun.replaced else self._kept_all(turn, closing))
         except Sealed:
             raise
         except Unavailable as failed:
@@ -193,7 +195,7 @@ class Turn:
                 raise
             _log.warning("an answer was given but not stored: the store is away")
             self._degraded.append("store")
-            self._release(turn, Closing(abandoned=True, usage=usage, trace=trace), failed)
+            self._release(turn, self._owed or Closing(abandoned=True, usage=usage, trace=trace), failed)
             return None
         self._stored_already = True
         await self._charge(usage)
@@ -201,6 +203,26 @@ class Turn:
         ended = begun.ended(done.session, answer.text, claim is not None, loaded, self._taken())
         self._means.afterwards.follow(ended)
         return done.session
+
+    async def _in_place(self, turn: OpenTurn, closing: Closing) -> Appended:
+        """Finish with the answer in the place of an old one, which stays where this one cannot be stored."""
+        refuse_unsound(closing.reply, self._begun.assistant.policies.sessions)
+
+        async def replaced() -> Appended:
+            session = await GoingBack(self._means.sessions).make_room(turn)
+            self._owed = closing
+            return await self._kept_all(turn, closing, session)
+
+        # Nobody who goes in this moment leaves the words without any answer.
+        return await uncut(replaced())
+
+    async def _kept_all(self, turn: OpenTurn, closing: Closing, session: Session | None = None) -> Appended:
+        """Finish, and let nothing go for it that no summary covers; `session` is the head where we have changed it."""
+        begun = self._begun
+        await self._means.afterwards.secure(
+            begun.ended(session or turn.session), covered=begun.materials.covered, adding=len(closing.reply)
+        )
+        return await self._closed(turn, closing)
 
     async def _closed(self, turn: OpenTurn, closing: Closing) -> Appended:
         """Finish; where the head is full of what others put there, the answer is kept and our notes are not."""
@@ -210,7 +232,7 @@ class Turn:
         except TooLarge:
             if closing.changes is None:
                 raise
-            _log.warning("a session's head is full: the turn's state was not kept")
+            _log.warning("a session's head is full: what a turn notes in it was not kept")
             done = await self._means.sessions.finish(turn, replace(closing, changes=None), policy)
         self._kept = done.trace
         return done
@@ -238,34 +260,31 @@ class Turn:
             told[ONCE] = mark_of(self._begun.request.key)
         final = (Role.ASSISTANT, (text_part(answer.text),), told | noted(answer.redacted))
         now = self._means.clock()
-        return tuple(
-            [
-                Draft(
-                    id=fresh_id(),
-                    role=role,
-                    sent_at=now,
-                    parts=content,
-                    speaker=self._begun.speaker,
-                    persona=self._begun.scope.persona,
-                    tokens=self._counter.parts(content),
-                    metadata=metadata,
-                )
-                for role, content, metadata in (*answer.exchanges, final)
-            ]
-        )
+        *exchanges, last = [
+            Draft(
+                id=fresh_id(),
+                role=role,
+                sent_at=now,
+                parts=content,
+                speaker=self._begun.speaker,
+                persona=self._begun.scope.persona,
+                tokens=self._counter.parts(content),
+                metadata=metadata,
+            )
+            for role, content, metadata in (*answer.exchanges, final)
+        ]
+        state, assistant = {**self._begun.asked.state, **self._toolbox.state}, self._begun.assistant
+        return (*exchanges, bearing(last, assistant.name, state, assistant.policies.sessions.max_message_bytes))
 
     def _changes(self, claim: Changes | None) -> Changes | None:
         begun = self._begun
         assert begun.turn is not None
         session = begun.turn.session
-        name = begun.assistant.name
         context: JsonObject = {}
-        if self._toolbox.state:
-            context[name] = {**begun.asked.state, **self._toolbox.state}
         if session.context.get("language") is None:
             context["language"] = begun.materials.language.value
         claimed = claim.metadata if claim is not None else {}
-        metadata = {**claimed, **self._partner(session), **note_of_answered(begun.turn)}
+        metadata = {**claimed, **self._partner(session), **note_of_answered(begun.turn, begun.replaced)}
         start = begun.materials.window_start
         moved = start if start > session.window_start else UNSET
         if not context and not metadata and moved is UNSET:
@@ -274,7 +293,7 @@ class Turn:
 
     def _partner(self, session: Session) -> JsonObject:
         """Whom the session talks to from now on when nobody is named, as far as it does not know that yet."""
-        spoken_to = {"assistant": self._begun.assistant.name, "persona": self._begun.scope.persona}
+        spoken_to = {ASSISTANT: self._begun.assistant.name, PERSONA: self._begun.scope.persona}
         return {what: name for what, name in spoken_to.items() if session.metadata.get(what) != name}
 
     def _claim(self) -> Changes | None:
@@ -338,7 +357,7 @@ class Turn:
         # The words are kept, so that a later wish to answer them means whom they were said to.
         partner = self._partner(turn.session)
         changes = Changes(metadata=partner, window_start=moved) if partner or moved is not UNSET else None
-        closing = Closing(abandoned=True, usage=answer.usage, changes=changes, trace=trace)
+        closing = self._owed or Closing(abandoned=True, usage=answer.usage, changes=changes, trace=trace)
         try:
             await self._closed(turn, closing)
         except TenutoError as failed:

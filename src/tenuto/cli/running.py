@@ -85,16 +85,18 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def make_folder(settings: Settings) -> None:
-    """Make the folder a SQLite store lies in.
+    """Make the folder a SQLite store lies in: below the working folder with all above it, elsewhere that one alone.
+
+    A path from the root that leads through several folders which do not exist is a mistyped one.
 
     Raises:
-        InvalidSetting: it cannot be made.
+        InvalidSetting: it cannot be made, or the folder around it does not exist.
     """
     file = sqlite_file(settings.store)
     if file is None:
         return
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=not file.is_absolute(), exist_ok=True)
     except OSError as error:
         raise InvalidSetting("store", f"cannot make the folder {file.parent}: {error.strerror}") from error
 

@@ -64,6 +64,8 @@ class Message(Draft, frozen=True, kw_only=True):
     turn: int
 
 
+# The key of an answer's metadata under which stands, by assistant, what its tools left for the next question.
+STATE = "state"
 # The type of an entry's part that tells earlier talk in short.
 SUMMARY = "summary"
 

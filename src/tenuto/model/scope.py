@@ -33,7 +33,7 @@ class Scope(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         checked_id(self.tenant, "the tenant id")
-        if self.site:
+        if self.site != "":
             checked_id(self.site, "the site id")
         for what in ("user", "channel", "chat", "thread", "persona"):
             value = getattr(self, what)

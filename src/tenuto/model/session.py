@@ -17,6 +17,8 @@ NANOS_PER_USD = 10**9
 MAX_TITLE_CHARACTERS = 512
 # The key of a session's context under which stands what its user told of themselves.
 PROFILE = "profile"
+# The keys of a session's metadata that tell whom it talks to: the assistant, and as which of its characters.
+ASSISTANT, PERSONA = PARTNER = ("assistant", "persona")
 MAX_RETENTION = timedelta(days=36_500)
 MAX_CAP = 10**9
 

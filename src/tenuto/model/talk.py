@@ -35,8 +35,9 @@ class ToolTurn(Value, frozen=True, kw_only=True):
     """What a tool may know of the turn it is called in.
 
     `scope` is the caller's, from the credential: whose orders, whose records. `state` is what the assistant's tools
-    left in the session before (the previous result set), so that "the first one" can be found again. `history` is the
-    talk before the question, oldest first, as far as it was loaded; an isolated persona gets its own turns only.
+    left with its newest answer that stands (the previous result set), so that "the first one" can be found again.
+    `history` is the talk before the question, oldest first, as far as it was loaded; an isolated persona gets its own
+    turns only.
     """
 
     scope: Scope
@@ -53,8 +54,8 @@ class ToolOutcome(Value, frozen=True, kw_only=True):
     """What a tool answers.
 
     `output` is for the model, `pieces` is evidence for the prompt, `data` goes into the reply beside the words, and
-    `state` replaces the named keys of the assistant's session state when the turn is finished. A `reply` answers the
-    user at once: the model is not asked (a refusal, a form to fill in).
+    `state` replaces the named keys of the assistant's state from this turn's answer on. A `reply` answers the user at
+    once: the model is not asked (a refusal, a form to fill in).
     """
 
     output: Json

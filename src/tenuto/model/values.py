@@ -30,8 +30,11 @@ def checked_text(text: str, what: str) -> str:
     """Return `text` if every store can keep it.
 
     Raises:
+        Invalid: it is no text at all, as callers without type checks may find.
         InvalidText: it holds a NUL character or a lone surrogate.
     """
+    if not isinstance(text, str):
+        raise Invalid(f"{what} must be a text (str), not {type(text).__name__}")
     if not text.isascii():
         try:
             text.encode()
@@ -44,9 +47,9 @@ def checked_text(text: str, what: str) -> str:
 
 def checked_id(value: str, what: str) -> str:
     """Return an id that names something: not empty, sound text, at most 16 KiB long."""
+    checked_text(value, what)
     if not value:
         raise Invalid(f"{what} is empty")
-    checked_text(value, what)
     if len(value) > MAX_ID_BYTES // 4 and len(value.encode()) > MAX_ID_BYTES:
         raise Invalid(f"{what} is longer than {MAX_ID_BYTES} bytes")
     return value

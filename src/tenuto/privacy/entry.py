@@ -7,13 +7,13 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from tenuto.model import Changes, Draft, NewSession, Scope, Session
-from tenuto.model.message import is_summary
+from tenuto.model.message import STATE, is_summary
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.session import MAX_TITLE_CHARACTERS
 from tenuto.privacy.pages import draft_slots, screened_draft, screened_values
 from tenuto.privacy.screening import Screen
 from tenuto.privacy.sealed.vault import escaped
-from tenuto.privacy.sheet import Slot, part_slots, refilled_parts
+from tenuto.privacy.sheet import Slot, part_slots, refilled, refilled_parts, slots
 
 _Head = TypeVar("_Head", NewSession, Changes)
 
@@ -70,4 +70,10 @@ def _sink(draft: Draft) -> Sink:
 
 
 def _unmarked(draft: Draft) -> Draft:
-    return replace(draft, parts=refilled_parts(draft.parts, (escaped(slot.text) for slot in part_slots(draft.parts))))
+    parts = refilled_parts(draft.parts, (escaped(slot.text) for slot in part_slots(draft.parts)))
+    if STATE not in draft.metadata:
+        return replace(draft, parts=parts)
+    # The next turn opens the marks it finds there.
+    state = draft.metadata[STATE]
+    state = refilled(state, (escaped(slot.text) for slot in slots(state)))
+    return replace(draft, parts=parts, metadata={**draft.metadata, STATE: state})

@@ -9,6 +9,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from tenuto.model import Draft, Scope, Session
+from tenuto.model.message import STATE
 from tenuto.model.privacy import REDACTED, Mode, Sink
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, JsonObject
@@ -42,13 +43,19 @@ def head_texts(session: Session) -> list[str]:
 
 
 async def screened_draft(screen: Screen, sink: Sink, scope: Scope, session: Session | None, draft: _Words) -> _Words:
-    """A message as the sink may have it; the very same where nothing was found."""
-    found = draft_slots(draft)
+    """A message as the sink may have it; the very same where nothing was found.
+
+    What tools keep with an answer is nothing it says: it is screened as all the rest, and not counted.
+    """
+    bare, kept = _apart(draft)
+    found = draft_slots(bare)
     sheet = await screen.texts(sink, scope, session, found)
-    if not sheet.changes(found):
+    state, _ = await _screened(screen, sink, scope, session, kept)
+    if not sheet.changes(found) and state == kept:
         return draft
-    changed = refilled_draft(draft, sheet.texts)
-    return replace(changed, metadata=_noted(changed.metadata, sheet.taken))
+    changed = refilled_draft(bare, sheet.texts)
+    metadata = _noted(changed.metadata, sheet.taken)
+    return replace(changed, metadata={**metadata, STATE: state[0]} if state else metadata)
 
 
 async def screened_values(
@@ -83,6 +90,14 @@ async def _screened(
     if not sheet.changes(found):
         return list(values), {}
     return refilled(values, iter(sheet.texts)), sheet.taken
+
+
+def _apart(draft: _Words) -> tuple[_Words, list[Json]]:
+    """A message without what tools keep with it, and that, if there is any."""
+    if STATE not in draft.metadata:
+        return draft, []
+    rest = {name: value for name, value in draft.metadata.items() if name != STATE}
+    return replace(draft, metadata=rest), [draft.metadata[STATE]]
 
 
 def _noted(metadata: JsonObject, taken: Mapping[str, int]) -> JsonObject:

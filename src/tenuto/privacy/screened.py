@@ -163,15 +163,18 @@ class Screened:
         *,
         if_version: int | None = None,
         sparing: Sequence[int] = (),
+        within: OpenTurn | None = None,
     ) -> Session:
         going = await self._going(scope, session_id, after)
-        session = await self._store.truncate(scope, session_id, after, if_version=if_version, sparing=sparing)
+        session = await self._store.truncate(
+            scope, session_id, after, if_version=if_version, sparing=sparing, within=within
+        )
         if going and self._screen.vault is not None:
             await forget_unused(self._store, self._screen.vault, session, going)
         return session
 
-    async def reset(self, scope: Scope, session_id: str) -> Session:
-        session = await self._store.reset(scope, session_id)
+    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
+        session = await self._store.reset(scope, session_id, sparing=sparing)
         if self._screen.vault is not None:
             # What the head still shows keeps its meaning.
             marks = await self._screen.vault.marks(session)

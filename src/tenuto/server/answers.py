@@ -187,10 +187,13 @@ class ContextView(msgspec.Struct, kw_only=True):
 
 
 class ReplyView(msgspec.Struct, kw_only=True):
-    """An answer and how it came to be. `degraded` names what it had to do without; `steps` are milliseconds."""
+    """An answer and how it came to be. `degraded` names what it had to do without; `steps` are milliseconds.
+
+    `trace_id` is null where nothing is kept of the turn.
+    """
 
     session_id: str
-    trace_id: str
+    trace_id: str | None
     turn: int
     assistant: str
     answer: str
@@ -334,14 +337,15 @@ class AssistantList(msgspec.Struct, kw_only=True):
 
 
 class NpcAnswer(msgspec.Struct, kw_only=True):
-    """A character's answer."""
+    """A character's answer. `degraded` names what it had to do without; `trace_id` is null where nothing is kept."""
 
-    trace_id: str
+    trace_id: str | None
     session_id: str
     policy_mode: str
     answer_text: str
     evidence: list[Any]
     offline: bool
+    degraded: list[str]
 
 
 class NpcSummary(msgspec.Struct, kw_only=True):
@@ -365,7 +369,7 @@ class NpcTraceView(msgspec.Struct, kw_only=True):
 
 
 class GoodsAnswer(msgspec.Struct, kw_only=True, rename="camel"):
-    """The shop's answer; `queryTime` is in milliseconds."""
+    """The shop's answer; `queryTime` is in milliseconds, `traceId` null where nothing is kept."""
 
     code: int
     message: str
@@ -373,7 +377,7 @@ class GoodsAnswer(msgspec.Struct, kw_only=True, rename="camel"):
     goods: list[dict[str, Any]]
     session_id: str
     query_time: int
-    trace_id: str
+    trace_id: str | None
     offline: bool
 
 

@@ -2,6 +2,9 @@
 
 With keys or tokens configured, the credential decides and what the request names must agree with it. With neither, the
 server is open to this machine alone, and scopes are taken as named.
+
+Keys live in the store. While that is away, the door stands as it was last seen and knows the keys it saw lately, so
+that those who can answer without a store go on answering.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
+from hashlib import sha256
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -18,7 +22,7 @@ from fastapi import Request
 from msgspec.structs import replace
 
 from tenuto.access import ApiKeys, Caller, Tokens
-from tenuto.errors import InvalidText
+from tenuto.errors import InvalidText, Sealed, Unavailable
 from tenuto.model import Scope
 from tenuto.model.scope import outside_tenant
 from tenuto.model.values import Value
@@ -28,6 +32,9 @@ from tenuto.server.problems import CredentialRefused, HostRefused, ScopeMismatch
 OPEN: Final = "open: loopback only, tenant local"
 DEFAULT_TENANT: Final = "local"
 _TRUSTED_FOR: Final = 2.0
+# How long a key goes on holding that cannot be looked up: long enough to mend a store, short enough that a key revoked
+# beyond our sight is soon out.
+_HELD_FOR: Final = 900.0
 _REMEMBERED: Final = 10_000
 _NAMING: Final = {
     b"x-tenant-id": "tenant",
@@ -79,8 +86,20 @@ class Admission(Value, frozen=True, kw_only=True):
         return caller.user if self.user is None else self.user or None
 
 
+class _Known(Value, frozen=True, kw_only=True):
+    """Whom a key belongs to, when the store last said so, and until when it need not be asked again."""
+
+    caller: Caller
+    seen_at: float
+    trusted_until: float
+
+
 class Gate:
-    """Lets requests in. A key is looked up at most every two seconds, so that a revoked one is out within them."""
+    """Lets requests in. A key is looked up at most every two seconds, so that a revoked one is out within them.
+
+    While the store is away, keys that it confirmed within the last quarter of an hour hold on; others cannot be told
+    from wrong ones, and are `Unavailable`. A door that was open when last seen stays open.
+    """
 
     def __init__(
         self,
@@ -100,7 +119,8 @@ class Gate:
         self._open_rates = open_rates
         self._wrong_rates = wrong_rates
         self._now = now
-        self._callers: OrderedDict[str, tuple[Caller, float]] = OrderedDict()
+        # By the digests of their secrets: whoever reads our memory should not find keys in it.
+        self._callers: OrderedDict[bytes, _Known] = OrderedDict()
         self._closed = tokens is not None
         self._looked_at: float | None = None
 
@@ -134,9 +154,21 @@ class Gate:
             return False
         now = self._now()
         if self._looked_at is None or now - self._looked_at >= _TRUSTED_FOR:
-            self._closed = await self._keys.configured()
+            self._closed = await self._has_keys()
             self._looked_at = now
         return not self._closed
+
+    async def _has_keys(self) -> bool:
+        try:
+            return await self._keys.configured()
+        except Sealed:
+            raise
+        except Unavailable:
+            if self._looked_at is None:
+                raise
+            # It was open when last seen. A first key made beyond our sight closes it as soon as the store is back,
+            # and until then there is nothing here to get at.
+            return False
 
     async def mode(self) -> str:
         """How requests get in, in words."""
@@ -148,19 +180,40 @@ class Gate:
         if credential is None:
             return None
         now = self._now()
-        known = self._callers.get(credential)
-        if known is not None and now < known[1]:
-            return known[0]
-        key = await self._keys.verify(credential)
+        digest = sha256(credential.encode(errors="replace")).digest()
+        known = self._callers.get(digest)
+        if known is not None and now < known.trusted_until:
+            return known.caller
+        try:
+            key = await self._keys.verify(credential)
+        except Unavailable as away:
+            held = _held(known, now, away)
+            self._remember(digest, held)
+            return held.caller
         if key is None:
-            self._callers.pop(credential, None)
+            self._callers.pop(digest, None)
             # Tokens end by themselves and cost no trip to the store: they are looked at anew each time.
             return self._tokens.verify(credential) if self._tokens is not None else None
         caller = Caller.of_key(key)
-        self._callers[credential] = (caller, now + _TRUSTED_FOR)
+        self._remember(digest, _Known(caller=caller, seen_at=now, trusted_until=now + _TRUSTED_FOR))
+        return caller
+
+    def _remember(self, digest: bytes, known: _Known) -> None:
+        self._callers[digest] = known
+        self._callers.move_to_end(digest)
         if len(self._callers) > _REMEMBERED:
             self._callers.popitem(last=False)
-        return caller
+
+
+def _held(known: _Known | None, now: float, away: Unavailable) -> _Known:
+    """A key that cannot be looked up, trusted a little longer where the store confirmed it lately.
+
+    Raises:
+        Unavailable: it did not, or what it keeps of the key cannot be opened.
+    """
+    if known is None or isinstance(away, Sealed) or now - known.seen_at >= _HELD_FOR:
+        raise away
+    return replace(known, trusted_until=min(now + _TRUSTED_FOR, known.seen_at + _HELD_FOR))
 
 
 @lru_cache(maxsize=1024)

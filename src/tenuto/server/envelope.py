@@ -11,6 +11,7 @@ from typing import Final
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tenuto.server.draining import Draining, ends_with_answer
 from tenuto.server.logs import request_id
 from tenuto.server.metrics import Meters
 from tenuto.server.problems import internal
@@ -32,6 +33,9 @@ class Envelope:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if ends_with_answer(scope):
+            draining = Draining(receive, send)
+            receive, send = draining.receive, draining.send
         started = time.perf_counter()
         answering = _Answering(send, _id_of(scope))
         scope["path"] = _as_sent(scope)

@@ -56,7 +56,7 @@ async def goods_qa(request: Request) -> Response:
             "goods": reply.data.get("goods", []),
             "sessionId": reply.session_id,
             "queryTime": round(milliseconds_since(began)),
-            "traceId": reply.trace_id,
+            "traceId": reply.trace_id or None,
             "offline": reply.offline,
         }
     )

@@ -60,12 +60,13 @@ async def npc_chat(request: Request) -> Response:
     reply = await unless_gone(request, service(request).chat.take_turn(scope, asked))
     return answer(
         {
-            "trace_id": reply.trace_id,
+            "trace_id": reply.trace_id or None,
             "session_id": reply.session_id,
             "policy_mode": reply.data.get("policy_mode", _UNKNOWN),
             "answer_text": reply.text,
             "evidence": reply.data.get("evidence", []),
             "offline": reply.offline,
+            "degraded": list(reply.degraded),
         }
     )
 

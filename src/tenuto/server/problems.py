@@ -21,6 +21,7 @@ from tenuto.errors import (
     Invalid,
     LimitReached,
     NotFound,
+    SessionBusy,
     TenutoError,
     TooLarge,
     Unavailable,
@@ -41,6 +42,9 @@ _STATUS: Final[tuple[tuple[type[TenutoError], int], ...]] = (
 )
 _FACTS: Final = ("expected", "actual", "limit_bytes", "types")
 _RETRY_UNAVAILABLE: Final = timedelta(seconds=2)
+# A turn mostly ends long before its lease, which is for those that died, and one that lives renews it: the lease's rest
+# says when to come back at the latest, not when it is worth trying.
+_RETRY_BUSY: Final = timedelta(seconds=5)
 _HTTP: Final = {
     404: ("not_found", "there is nothing at this address"),
     405: ("method_not_allowed", "this address does not know the method"),
@@ -124,6 +128,8 @@ def of_error(error: TenutoError) -> Response:
 
 def _retry_after(error: TenutoError) -> float | None:
     pause = getattr(error, "retry_after", _RETRY_UNAVAILABLE if isinstance(error, Unavailable) else None)
+    if isinstance(error, SessionBusy):
+        pause = min(error.retry_after, _RETRY_BUSY)
     return round(pause.total_seconds(), 3) if isinstance(pause, timedelta) else None
 
 

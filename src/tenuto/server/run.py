@@ -30,7 +30,8 @@ def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM; requests under way are answered, then the store is closed.
 
     Raises:
-        InvalidSetting: the port is taken, or the host is reachable from outside and nobody needs a credential.
+        InvalidSetting: the port is taken, the host is reachable from outside and nobody needs a credential, or a model,
+            an assistant or a budget cannot be had.
     """
     configure_logging(settings.log_level, LogScreen(lambda: open_policies(settings)))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -43,6 +44,8 @@ async def _serve(settings: Settings) -> None:
         async with open_app(settings) as tenuto:
             if not is_loopback(settings.host):
                 await _refuse_open_door(settings, ApiKeys(store=tenuto.store, clock=utc_now))
+            # Opened before uvicorn starts, which would print where a start failed under the sentence of what to mend.
+            await tenuto.chat()
             config = uvicorn.Config(
                 create_app(settings, opened=tenuto),
                 http="httptools",

@@ -37,6 +37,8 @@ _WIDE: Final = re.compile(rb"\xff\xfe|\xfe\xff|.{0,3}\x00", re.DOTALL)
 # Longer messages are counted in a thread, which other requests need not wait for: these take about a millisecond.
 _COUNTED_AT_ONCE: Final = 16 * 1024
 _counter: Final = Counter()
+# Said behind a refusal of what nobody guesses.
+_SHAPES: Final = {"producer": '; a producer is {"id": "laptop", "seq": 1}, and its next batch has the seq 2'}
 _AT: Final = re.compile(r" - at `(\$[^`]*)`$")
 
 
@@ -95,7 +97,7 @@ def _refuse(unfit: msgspec.ValidationError, kind: type[Any]) -> NoReturn:
         told = f"a field is unknown; known are {', '.join(kind.__struct_fields__)}"
     else:
         told = "the value does not fit"
-    raise Invalid(f"{where or 'the body'}: {told}") from None
+    raise Invalid(f"{where or 'the body'}: {told}{_SHAPES.get(where.split('.')[0], '')}") from None
 
 
 def _broken(raw: bytes) -> Invalid:

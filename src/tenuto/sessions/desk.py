@@ -52,7 +52,7 @@ from tenuto.model import (
 )
 from tenuto.model.message import checked_drafts, rest_size, words_size
 from tenuto.model.policy import OnMissing, SessionPolicy
-from tenuto.model.session import checked_name, head_bytes
+from tenuto.model.session import PARTNER, checked_name, head_bytes
 from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, Value
 from tenuto.ports import Store
@@ -257,8 +257,8 @@ class Sessions:
             return None
 
     async def reset(self, scope: Scope, session_id: str) -> Session:
-        """Forget the talk and keep the session; a running turn is lost."""
-        session = await self._seeing(scope, session_id, self._store.reset(scope, session_id))
+        """Forget the talk and keep the session, and whom it talks to; a running turn is lost."""
+        session = await self._seeing(scope, session_id, self._store.reset(scope, session_id, sparing=PARTNER))
         await self._announce.tell(EventKind.UPDATED, scope, session_id)
         return session
 
@@ -270,13 +270,19 @@ class Sessions:
         *,
         if_version: int | None = None,
         sparing: Sequence[int] = (),
+        within: OpenTurn | None = None,
     ) -> Session:
         """Forget what was said after a message, to ask or answer anew, but for the messages numbered in `sparing`.
 
+        A running turn is lost, unless it happens `within` it.
+
         Raises:
             VersionConflict: the session has changed since `if_version`, as every word changes it; nothing went.
+            TurnLost: the turn it shall happen `within` has lost the session; nothing went.
         """
-        truncating = self._store.truncate(scope, session_id, after, if_version=if_version, sparing=sparing)
+        truncating = self._store.truncate(
+            scope, session_id, after, if_version=if_version, sparing=sparing, within=within
+        )
         session = await self._seeing(scope, session_id, truncating)
         await self._announce.tell(EventKind.UPDATED, scope, session_id)
         return session

@@ -13,7 +13,7 @@ import msgspec
 
 from tenuto.errors import Invalid, InvalidJson
 from tenuto.model import Draft, Message, Role, Session, Stats, text_part
-from tenuto.model.message import checked_part
+from tenuto.model.message import STATE, checked_part
 from tenuto.model.session import NANOS_PER_USD
 from tenuto.model.values import Json, JsonObject
 
@@ -60,7 +60,15 @@ def stats_json(stats: Stats) -> JsonObject:
 
 
 def message_json(message: Message) -> JsonObject:
-    """A stored message, with the sender's own fields first, so that none of them hides ours."""
+    """A stored message as it is shown: without what an assistant's tools keep with it for themselves."""
+    saved = saved_json(message)
+    if STATE in message.metadata:
+        saved["metadata"] = {name: value for name, value in message.metadata.items() if name != STATE}
+    return saved
+
+
+def saved_json(message: Message) -> JsonObject:
+    """All of a stored message, with the sender's own fields first, so that none of them hides ours."""
     return {
         **message.extra,
         "id": message.id,

@@ -70,6 +70,8 @@ _CODE_LINE: Final = regex.compile(
     r"|#include|select\b.+\bfrom)",
     regex.IGNORECASE,
 )
+_POSSESSIVE: Final = regex.compile(r"['’]s?$")
+_ENDING: Final = regex.compile(r"(?<=\p{L}{2})ies$|(?<=\p{L}{3})(?:ing|ed|es|s|e)$")
 _CODE_SIGNS: Final = frozenset("{}()[]=;<>|\\")
 _CODE: Final = 0.1
 
@@ -108,7 +110,7 @@ def _english(question: str, answer: str) -> str | None:
                 best = score, run
     if best is not None:
         return title_case(best[1])
-    return _gathered(question, answer, weights)
+    return _gathered(question, weights)
 
 
 def _runs(words: Sequence[str]) -> list[tuple[int, list[str]]]:
@@ -128,7 +130,15 @@ def _runs(words: Sequence[str]) -> list[tuple[int, list[str]]]:
 
 
 def _tells(run: Sequence[str]) -> bool:
-    return sum(word.lower() not in _EMPTY for word in run) >= 2
+    """Whether at least two of its words tell something, and none of them the same as another."""
+    telling = [stem(word) for word in run if word.lower() not in _EMPTY]
+    return len(telling) == len(set(telling)) >= 2
+
+
+def stem(word: str) -> str:
+    """A word without its ending: "phones" and "phone" are one."""
+    bare = _POSSESSIVE.sub("", word.lower())
+    return _ENDING.sub(lambda ending: "y" if ending[0] == "ies" else "", bare)
 
 
 def _weights(question: str, answer: str) -> Mapping[str, float]:
@@ -144,27 +154,24 @@ def _weights(question: str, answer: str) -> Mapping[str, float]:
     return weights
 
 
-def _gathered(question: str, answer: str, weights: Mapping[str, float]) -> str | None:
-    """The telling words of a question that has no run of them, with some of the answer's if they are too few."""
+def _gathered(question: str, weights: Mapping[str, float]) -> str | None:
+    """The telling words of a question that has no run of them, each once."""
     fewest, most = WORDS
-    words = list(dict.fromkeys(word for word in _WORD.findall(question) if word.lower() in weights))
+    telling = [word for word in _WORD.findall(question) if word.lower() in weights]
+    words = list({stem(word): word for word in reversed(telling)}.values())[::-1]
     if all(map(_NUMBER.fullmatch, words)):
         return None
-    names = [
-        word
-        for word in _WORD.findall(answer)
-        if word.lower() not in _EMPTY | _ARTICLES and len(word) > 3 and word.isalpha()
-    ]
-    known = {*weights, *_EMPTY, *_ARTICLES}
-    spare = [word for word, _ in Counter(names).most_common() if word.lower() not in known]
-    words += spare[: max(0, fewest - len(words))]
     return title_case(words[:most]) if len(words) >= fewest else None
 
 
 def _chinese(question: str, answer: str) -> str | None:
-    """The clause of the question that the answer takes up most, cut where words join if it is too long."""
+    """The clause of the question that the answer takes up most, cut where words join if it is too long.
+
+    One that says too little without its frame keeps it: 孝悌是什么意思.
+    """
     fewest, most = CHARACTERS
-    clauses = [_CHINESE_ENDINGS.sub("", _CHINESE_OPENERS.sub("", part.strip())) for part in _CLAUSES.split(question)]
+    framed = [_CHINESE_OPENERS.sub("", part.strip()) for part in _CLAUSES.split(question)]
+    clauses = [_CHINESE_ENDINGS.sub("", part) for part in framed]
     wanted = [clause for clause in clauses if length(clause) >= 2]
     fitting = [short for clause in wanted for short in _within(clause)]
     pairs = Counter(answer[place : place + 2] for place in range(len(answer) - 1))
@@ -175,11 +182,8 @@ def _chinese(question: str, answer: str) -> str | None:
 
     if fitting:
         return max(fitting, key=score)
-    joined = "".join(wanted)
-    if fewest <= length(joined) <= most:
-        return joined
-    lent = _borrowed(joined, answer) if wanted else None
-    return lent if lent is not None and fewest <= length(lent) <= most else None
+    whole = [part for part, clause in zip(framed, clauses, strict=True) if clause in wanted]
+    return next((text for text in ("".join(wanted), "".join(whole)) if fewest <= length(text) <= most), None)
 
 
 def _within(clause: str) -> list[str]:
@@ -194,11 +198,3 @@ def _within(clause: str) -> list[str]:
         for end in cuts[place + 1 : place + 1 + most]
     ]
     return list(dict.fromkeys(part for part in parts if fewest <= length(part) <= most))
-
-
-def _borrowed(subject: str, answer: str) -> str | None:
-    """A subject of two or three characters, as the answer says it at greater length."""
-    for clause in _CLAUSES.split(answer):
-        if subject in clause:
-            return next(iter(_within(clause)), None)
-    return None

@@ -67,6 +67,22 @@ _LOOK_AT: Final = 2000
 _LONGEST: Final = 10
 _CONTROL: Final = regex.compile(r"[\p{Cc}\p{Cf}--[\u200d\u200c]]+", regex.VERSION1)
 _THOUGHTS: Final = regex.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", regex.DOTALL | regex.IGNORECASE)
+# Elements whose inside is no text, and tags; "List<String>" is none, for a tag does not stand behind a word.
+_UNSEEN: Final = regex.compile(r"<(script|style)\b[^<>]{0,200}>.*?(?:</\1\s*>|\Z)", regex.DOTALL | regex.IGNORECASE)
+_TAG: Final = regex.compile(
+    r"</[a-z][^<>]{0,200}>|(?<!\w)<[a-z!][^<>]{0,200}>"
+    r"|<(?:a|b|br|code|div|em|h[1-6]|i|img|p|script|span|strong|style|title|u)\b[^<>]{0,200}>",
+    regex.IGNORECASE,
+)
+# What a model says that gives no title.
+_REFUSAL: Final = regex.compile(
+    r"(?:i'?m|i am) (?:so |very |really |truly )?(?:sorry|afraid|unable|not able)\b|sorry,? (?:but|i|we)\b|sorry\W*$"
+    r"|i (?:can'?t|can ?not|won'?t|do not|don't|am not) |i apologi[sz]e|(?:my )?apologies\b|unfortunately\b"
+    r"|as an? (?:ai|language|assistant)\b|cannot (?:help|assist|comply)|no title\b"
+    r"|(?:非常|很|十分|真的?)?(?:抱歉|对不起|不好意思)|我(?:无法|不能|没办法|没法)|无法(?:提供|回答|协助|帮助|生成|满足|为)"
+    r"|作为.{0,8}(?:AI|人工智能|模型|助手)",
+    regex.IGNORECASE,
+)
 _EMOJI: Final = regex.compile(
     r"[\p{Extended_Pictographic}\p{Emoji_Presentation}\p{Emoji_Modifier}\p{Regional_Indicator}\u200d\ufe0f\u20e3]+"
 )
@@ -98,7 +114,7 @@ def tidy(text: str, language: Language) -> str | None:
     punctuation mark at its end.
     """
     line = _bare(text)
-    if not line:
+    if not line or _REFUSAL.match(line.replace("\u2019", "'")):
         return None
     title = _chinese(line) if language is Language.CHINESE else _english(line)
     return title if title is not None and len(graphemes(title)) <= TITLE_CHARACTERS else None
@@ -106,11 +122,11 @@ def tidy(text: str, language: Language) -> str | None:
 
 def _bare(text: str) -> str:
     """The first line that says something, without what models put around a title."""
-    for line in _THOUGHTS.sub(" ", text[:_LOOK_AT]).splitlines():
+    for line in _UNSEEN.sub(" ", _THOUGHTS.sub(" ", text[:_LOOK_AT])).splitlines():
         bare = _EMOJI.sub(" ", _CONTROL.sub(" ", line))
         for _ in range(_LAYERS):
             before = bare
-            bare = _MARKS.sub("", bare).strip()
+            bare = _MARKS.sub("", _TAG.sub(" ", bare)).strip()
             bare = _TRAILING.sub("", _PREFIX.sub("", _QUOTES.sub("", bare)))
             bare = _WRAPPED.sub(r"\1", bare).strip()
             if bare == before:
@@ -167,7 +183,12 @@ def _capital(word: str) -> str:
 # Versions, files and names in code: v2.0.1, main.py, foo_bar, numpy>=2.
 _WRITTEN_SO: Final = regex.compile(r"\p{L}\d|\d\p{L}|[_@=<>]|\w\.\p{L}")
 _BREAKS: Final = regex.compile(r"(?:[，、；;。！？!?…—–|/\s]|(?<!\d)[,:：]|[,:：](?!\d))+")
-_JOINTS: Final = regex.compile(r"[的与和及以并在]")
+# Where one phrase joins the next, and behind a word that only describes the next; neither inside a word such as 并发.
+_JOINTS: Final = regex.compile(
+    r"以及|(?<![参赠])与(?!会)|(?<![温共总饱缓柔])和(?![平谐气睦解])|(?<![涉普埃以波顾])及(?![时格早])"
+    r"|(?<![合兼])并(?![发行列购排联])|(?<![存现正实所内外潜自])在(?![线家职校乎意场])"
+)
+_DESCRIBING: Final = regex.compile(r"(?<![目])的(?!确)")
 
 
 def _chinese(line: str) -> str | None:
@@ -190,12 +211,10 @@ def length(title: str) -> int:
 
 
 def _up_to_a_joint(clause: str) -> str | None:
-    """The longest beginning that ends where one word joins another, so that no word is cut in two."""
+    """The longest beginning that ends where one phrase joins another, else where one describes another."""
     fewest, most = CHARACTERS
-    longest = None
-    for match in _JOINTS.finditer(clause):
-        head = clause[: match.start()]
-        if length(head) > most:
-            break
-        longest = head if length(head) >= fewest else longest
-    return longest
+    for joints in (_JOINTS, _DESCRIBING):
+        heads = [clause[: match.start()] for match in joints.finditer(clause[: most + 2])]
+        if fitting := [head for head in heads if fewest <= length(head) <= most]:
+            return fitting[-1]
+    return None

@@ -1,9 +1,10 @@
 """Titles: whose a session's title is, and which turn has a better one made.
 
 A title is ours if `metadata["title"]["text"]` is what the session is called; any other name was given by somebody and
-is never touched. `by` tells who made ours: `fallback` (the beginning of the question), `extract` (a phrase of the talk)
-or `model`. The turn that writes `tried_at`, which happens under its lease, is the one that asks for a better title; so
-one need means one call, however many requests come at once.
+is never touched. `by` tells who made ours: `fallback` (the beginning of the question), `extract` (a phrase of it) or
+`model`. Where the words that it was made of are taken back, another one is made. The turn that writes `tried_at`, which
+happens under its lease, is the one that asks for a better title; so one need means one call, however many requests come
+at once.
 """
 
 from __future__ import annotations
@@ -49,11 +50,12 @@ class By(StrEnum):
 
 
 class Made(Value, frozen=True, kw_only=True):
-    """A title we gave, as the session's metadata remember it."""
+    """A title we gave, as the session's metadata remember it; a `stale` one is made of words that were taken back."""
 
     by: By
     text: str
     tried_at: datetime | None = None
+    stale: bool = False
 
 
 def made(session: Session) -> Made | None:
@@ -99,6 +101,8 @@ def opening_changes(
     that was given meanwhile.
     """
     known = made(session)
+    if known is not None and _begins_anew(session, known):
+        return Changes(metadata={_KEY: _kept(msgspec.structs.replace(known, tried_at=now, stale=True))})
     if not _wanted(session, known, model) or (known is None and _KEY in session.metadata):
         return None
     if known is not None and known.tried_at is not None and now - known.tried_at < RETRY_AFTER:
@@ -107,13 +111,22 @@ def opening_changes(
     return Changes(metadata={_KEY: _kept(msgspec.structs.replace(claim, tried_at=now))})
 
 
-def titled(session: Session, text: str | None, by: By) -> Changes | None:
+def _begins_anew(session: Session, known: Made) -> bool:
+    """Whether a session that had its title has only the words of this turn: the first were taken back."""
+    return known.tried_at is not None and session.messages == 1
+
+
+def titled(session: Session, text: str | None, by: By, instead: str | None = None) -> Changes | None:
     """The change that gives this very version of the session its new title; `None` if it is not ours to give.
 
-    Without a text the fallback is put in place where there is no title yet.
+    Without a text the fallback is put in place where there is no title yet, and `instead` where the one there is stale.
     """
     known = made(session)
-    if known is None or (text is None and session.title):
+    if known is None:
+        return None
+    if text is None and known.stale:
+        text, by = instead, By.FALLBACK
+    if text is None and session.title:
         return None
     better = Made(by=by, text=text, tried_at=known.tried_at) if text is not None else known
     return Changes(title=better.text, metadata={_KEY: _kept(better)}, if_version=session.version)

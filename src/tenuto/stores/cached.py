@@ -168,8 +168,8 @@ class Cached:
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         return await self._written(scope, session_id, self._store.patch(scope, session_id, changes))
 
-    async def reset(self, scope: Scope, session_id: str) -> Session:
-        return await self._written(scope, session_id, self._store.reset(scope, session_id))
+    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
+        return await self._written(scope, session_id, self._store.reset(scope, session_id, sparing=sparing))
 
     async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
         return await self._written(scope, forking.new_id, self._store.fork(scope, session_id, forking))
@@ -182,8 +182,11 @@ class Cached:
         *,
         if_version: int | None = None,
         sparing: Sequence[int] = (),
+        within: OpenTurn | None = None,
     ) -> Session:
-        truncating = self._store.truncate(scope, session_id, after, if_version=if_version, sparing=sparing)
+        truncating = self._store.truncate(
+            scope, session_id, after, if_version=if_version, sparing=sparing, within=within
+        )
         return await self._written(scope, session_id, truncating)
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:

@@ -166,8 +166,8 @@ class Encrypted:
         sealed = sealed_changes(cipher, session_id, changes) if cipher else changes
         return await self._session(scope, await self._store.patch(scope, session_id, sealed))
 
-    async def reset(self, scope: Scope, session_id: str) -> Session:
-        return await self._session(scope, await self._store.reset(scope, session_id))
+    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
+        return await self._session(scope, await self._store.reset(scope, session_id, sparing=sparing))
 
     async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
         cipher = await self._sealer(scope, looks_sealed(forking))
@@ -192,8 +192,11 @@ class Encrypted:
         *,
         if_version: int | None = None,
         sparing: Sequence[int] = (),
+        within: OpenTurn | None = None,
     ) -> Session:
-        session = await self._store.truncate(scope, session_id, after, if_version=if_version, sparing=sparing)
+        session = await self._store.truncate(
+            scope, session_id, after, if_version=if_version, sparing=sparing, within=within
+        )
         return await self._session(scope, session)
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:

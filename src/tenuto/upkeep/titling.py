@@ -6,9 +6,10 @@ import asyncio
 from typing import Final
 
 from tenuto.errors import ModelFailed, SessionNotFound, VersionConflict
+from tenuto.model import Session
 from tenuto.model.talk import TurnEnded
 from tenuto.sessions import Sessions
-from tenuto.sessions.titles import By, clipped, from_talk, tidy, title_request, titled
+from tenuto.sessions.titles import By, clipped, fallback, from_talk, made, tidy, title_request, titled
 from tenuto.upkeep.discretion import Discretion
 from tenuto.upkeep.small import Small
 
@@ -50,12 +51,13 @@ class Titler:
 
     async def _give(self, ended: TurnEnded, text: str | None) -> None:
         by = By.EXTRACT if self._small is None else By.MODEL
+        instead = fallback(self._discretion.for_title(ended.scope, ended.question), ended.language)
         while True:
             try:
                 session = await self._sessions.get(ended.scope, ended.session.id)
-                if session.incarnation != ended.session.incarnation:
+                if session.incarnation != ended.session.incarnation or _overtaken(session, ended.session):
                     return
-                changes = titled(session, text, by)
+                changes = titled(session, text, by, instead)
                 if changes is not None:
                     await self._sessions.patch(ended.scope, session.id, changes)
             except VersionConflict:
@@ -64,3 +66,9 @@ class Titler:
             except SessionNotFound:
                 return
             return
+
+
+def _overtaken(session: Session, left: Session) -> bool:
+    """Whether the words that this title is made of were taken back meanwhile: a later turn makes another one."""
+    now, then = made(session), made(left)
+    return now is not None and now.stale and (then is None or now.tried_at != then.tried_at)

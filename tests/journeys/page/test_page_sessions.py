@@ -237,3 +237,39 @@ async def test_a_list_that_was_brought_anew_has_no_gap(chromium: Browser) -> Non
             await visit.page.get_by_role("button", name="Show more").click()
             await expect(titles).to_have_count(shown)
         await expect(titles).to_have_text([f"Trip {number}" for number in reversed(range(120))])
+
+
+async def test_a_list_that_comes_while_the_pointer_is_down_does_not_cost_the_click(chromium: Browser) -> None:
+    """Rows that move or are made anew under a pressed pointer would take the click away from where it began."""
+    async with offline(chromium) as (visit, door):
+        for title in ("Lisbon", "Porto"):
+            await door.http.post("/v1/sessions", json={"id": title.lower(), "title": title})
+        await visit.page.reload()
+        titles = visit.page.locator(".sessions .title")
+        await expect(titles).to_have_text(["Porto", "Lisbon"])
+        await titles.nth(1).hover()
+        await visit.page.mouse.down()
+        await door.http.post("/v1/sessions", json={"title": "Madrid"})
+        async with visit.page.expect_response("**/v1/sessions?*"):
+            await visit.page.evaluate("dispatchEvent(new Event('focus'))")
+        await drawn(visit.page)
+
+        await visit.page.mouse.up()
+
+        await expect(visit.page.get_by_role("heading", level=1)).to_have_text("Lisbon")
+        assert visit.page.url.endswith("#/chat/lisbon")
+        await expect(titles).to_have_text(["Madrid", "Porto", "Lisbon"])
+
+
+async def test_a_list_brought_anew_leaves_the_focus_where_it_is(chromium: Browser) -> None:
+    async with offline(chromium) as (visit, door):
+        await door.http.post("/v1/sessions", json={"id": "porto", "title": "Porto"})
+        await visit.page.reload()
+        row = visit.page.locator(".sessions a")
+        await row.focus()
+        await door.http.patch("/v1/sessions/porto", json={"title": "Porto in May"})
+
+        await visit.page.evaluate("dispatchEvent(new Event('focus'))")
+
+        await expect(visit.page.locator(".sessions .title")).to_have_text("Porto in May")
+        await expect(row).to_be_focused()

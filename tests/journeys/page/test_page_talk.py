@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Locator, expect
+from playwright.async_api import Browser, Locator, Route, expect
 
 from tenuto.llm import Call, Echo, Fail, Hang, Say
 from tests.journeys.page.visit import offline, scripted, stored, visiting
@@ -201,6 +202,34 @@ async def test_an_answer_is_made_anew_and_words_are_said_differently(chromium: B
         await expect(visit.answers.locator(".prose")).to_have_text(["Four."])
         await visit.hear()
         assert await stored(door) == [("user", "instead"), ("assistant", "Four.")]
+
+
+async def test_words_can_be_changed_although_others_followed_at_once(chromium: Browser) -> None:
+    """What was said while the numbers of earlier words were still on their way does not take them away."""
+    async with scripted(chromium, "One.", "Two.", "Three.") as (visit, _, door):
+        held: asyncio.Queue[Route] = asyncio.Queue()
+        await visit.page.route("**/messages?*after=*", held.put)
+        await visit.say("first")
+        await visit.hear()
+        late = await held.get()
+        await visit.say("second")
+        await visit.hear(2)
+        await late.continue_()
+        await (await held.get()).continue_()
+        pens = visit.page.get_by_role("button", name="Edit and send again")
+        await expect(pens).to_have_count(2)
+
+        await visit.page.locator(".words").first.hover()
+        await pens.first.click()
+        field = visit.page.get_by_role("textbox", name="Edit and send again")
+        await expect(field).to_have_value("first")
+        await field.fill("instead")
+        await visit.page.unroute("**/messages?*after=*")
+        await field.press("Enter")
+
+        await expect(visit.answers.locator(".prose")).to_have_text(["Three."])
+        await visit.hear()
+        assert await stored(door) == [("user", "instead"), ("assistant", "Three.")]
 
 
 async def test_a_failed_tool_shows_in_the_answer(chromium: Browser) -> None:

@@ -59,7 +59,19 @@ _AT_LEAST: Final = (
         r"|高于|超过|大于|不低于|不少于|至少|最少|起码)"
         rf"\s*{_MONEY}"
     ),
-    re.compile(rf"{_MONEY}\s*(?:or (?:more|above|over)|and (?:up|above|over)|\+|以上|起|往上|开外)"),
+    re.compile(rf"{_MONEY}\s*(?:or (?:more|above|over)|and (?:up|above|over)|\+(?!\s*\d)|以上|起|往上|开外)"),
+)
+_NOT: Final = (
+    r"(?:\b(?:not|no|nothing|none|never)|\b(?:do not|don't) (?:want|need|show me)(?: (?:any(?:thing)?|one|ones))?"
+    r"|不要|别要?|不想要|不)\s*"
+)
+_NOT_OVER: Final = (
+    re.compile(rf"{_NOT}(?:over|above|more than|higher than|beyond|高于|超过|大于)\s*{_MONEY}"),
+    re.compile(rf"(?:不要|别要?|不想要){_MONEY}\s*(?:以上|往上)的?"),
+)
+_NOT_UNDER: Final = (
+    re.compile(rf"{_NOT}(?:under|below|less than|lower than|cheaper than|低于|少于|小于)\s*{_MONEY}"),
+    re.compile(rf"(?:不要|别要?|不想要){_MONEY}\s*(?:以下|以内)的?"),
 )
 _ABOUT: Final = (
     re.compile(rf"(?:around|about|roughly|approximately|approx\.?|near|circa|大概|大约|差不多)\s*{_MONEY}"),
@@ -112,9 +124,14 @@ class Amounts:
             self._bounds()
 
     def _bounds(self) -> None:
-        if found := self._take(*_AT_MOST):
+        # What is not wanted first: within "nothing under 1000" stands "under 1000".
+        if found := self._take(*_NOT_OVER):
             self.high = number(found[1])
-        if found := self._take(*_AT_LEAST):
+        if found := self._take(*_NOT_UNDER):
+            self.low = number(found[1])
+        if self.high is None and (found := self._take(*_AT_MOST)):
+            self.high = number(found[1])
+        if self.low is None and (found := self._take(*_AT_LEAST)):
             self.low = number(found[1])
         if self.low is None and self.high is None and (found := self._take(_ABOUT[2])):
             self._around(found[1] or found[2])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from tenuto.assistants.goods.intent import Change, QueryIntent
+from tenuto.assistants.goods.intent import Bound, Change, Occasion, QueryIntent
 from tenuto.assistants.goods.item import Item, Order, OrderStatus
 from tenuto.model.prompt import Language
 from tenuto.model.values import Value
@@ -34,7 +34,8 @@ class SearchAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
 
     The averages are over all that fitted. `categories` are there when nothing particular was asked for. `by` decided
     the order; `unnoted` should have, but the catalogue does not tell it of these goods. Prices are in `currency`, and
-    bounds named in `foreign` money were left out, not converted.
+    bounds named in `foreign` money were left out, not converted; so were those `uncompared`, since the catalogue notes
+    nothing of these goods that compares with them.
     """
 
     goods: tuple[Card, ...] = ()
@@ -51,7 +52,13 @@ class SearchAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     ahead: int = 0
     currency: str = "CNY"
     foreign: str | None = None
+    uncompared: tuple[Bound, ...] = ()
     nothing_shown_before: bool = False
+
+    @property
+    def fact(self) -> str | None:
+        """The attribute that each of the goods is shown with: what decided the order, or what was compared."""
+        return self.by or next((bound.of[0] for bound in self.query.amounts), None)
 
 
 class DetailsAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
@@ -101,6 +108,13 @@ class OrdersAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     complaint: bool = False
     cannot: Change | None = None
     list_length: int | None = None
+
+
+class CourtesyAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """What `shop_help` tells: what can be asked here, by examples."""
+
+    occasion: Occasion
+    categories: tuple[str, ...] = ()
 
 
 def card(item: Item, language: Language) -> Card:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import date
 from typing import Final
 
-from tenuto.assistants.goods.cards import Card, DetailsAnswer, OrderCard, OrdersAnswer, SearchAnswer
-from tenuto.assistants.goods.intent import QueryIntent
+from tenuto.assistants.goods.cards import Card, CourtesyAnswer, DetailsAnswer, OrderCard, OrdersAnswer, SearchAnswer
+from tenuto.assistants.goods.intent import Bound, QueryIntent
 from tenuto.assistants.goods.item import OrderStatus
 from tenuto.assistants.goods.telling import Sentences, against, figure
 from tenuto.assistants.goods.words import ATTRIBUTES, CATEGORIES, COLORS, MATERIALS, UNIT_NAMES, category_name
@@ -24,6 +24,10 @@ SENTENCES: Final = Sentences(
     orders="您的订单（最近的在前）：",
     sorry="很抱歉给您带来了不好的体验。",
     no_complaints="我不能直接受理投诉：请把订单号提供给人工客服处理。",
+    hello="您好！",
+    welcome="不客气。还想找点什么吗？",
+    bye="再见！",
+    about="我是这家商店的导购助手，根据商品目录和您本人的订单来回答。",
 )
 _ORDERED: Final = {
     "price": "价格从低到高",
@@ -53,6 +57,7 @@ _DIGITS: Final = "零一二三四五六七八九十"
 _LET_GO: Final = {
     "price": "这个价位没有",
     "attributes": "没有完全符合这一点的",
+    "amounts": "没有达到这个数值的",
     "terms": "没有全部符合的",
     "brand": "这个品牌没有",
     "rating": "没有达到这个评分的",
@@ -84,6 +89,7 @@ _FACTS: Final = {**ATTRIBUTES, "released": "上市时间", "rating": "评分", "
 _MONEY: Final = {"CNY": "人民币（元）", "$": "美元", "USD": "美元", "EUR": "欧元", "GBP": "英镑", "JPY": "日元",
                  "HKD": "港元", "¥": "¥"}  # fmt: skip
 _CANNOT: Final = {"cancel": "取消", "change": "修改"}
+_SIGNS: Final = {">": "大于", ">=": "不低于", "<": "小于", "<=": "不超过", "=": "等于"}
 
 
 def money(amount: float, currency: str = "CNY") -> str:
@@ -95,6 +101,31 @@ def foreign_money(answer: SearchAnswer) -> str:
     """That prices in another currency were left out, and which one the shop has."""
     own, named = _MONEY.get(answer.currency, answer.currency), answer.foreign or ""
     return f"我们的价格以{own}计，我不换算{_MONEY.get(named, named)}，所以没有按这个价格筛选。"
+
+
+def can(answer: CourtesyAnswer) -> str:
+    """What can be asked here, by examples."""
+    kinds = "、".join(category_name(slug, Language.CHINESE) for slug in answer.categories[:4])
+    sold = f"我们有{kinds}{'等' if len(answer.categories) > 4 else ''}。" if kinds else ""
+    return (
+        f"我可以帮您找商品、比较商品，也可以查询您的订单。{sold}"
+        "比如：“2000以下的手机”“内存不少于32GB的笔记本”“其中性价比最高的是哪个”“我的订单到哪了”。"
+    )
+
+
+def uncompared(answer: SearchAnswer) -> str:
+    """That bounds were left out, since the catalogue notes nothing that compares with them."""
+    noun = category_name(answer.query.category, Language.CHINESE) if answer.query.category else "这些商品"
+    said = _bounds(answer.uncompared)
+    return f"商品目录里没有注明{noun}可以和“{said}”比较的数据，所以没有按这一条筛选。"
+
+
+def _bounds(bounds: tuple[Bound, ...]) -> str:
+    """内存大于 8 GB且不超过 32 GB: each attribute named once."""
+    said: dict[str, list[str]] = {}
+    for bound in bounds:
+        said.setdefault(next(iter(bound.of), ""), []).append(f"{_SIGNS[bound.sign]} {_value(bound.amount) or '那一款'}")
+    return "、".join(f"{_FACTS.get(name, name)}{'且'.join(signs)}" for name, signs in said.items())
 
 
 def unnoted(answer: SearchAnswer) -> str:
@@ -124,7 +155,10 @@ def _wanted(answer: SearchAnswer) -> str:
         words.append(f"评分 {query.min_rating:g} 以上")
     if query.in_stock:
         words.append("有现货")
-    words += [COLORS.get(value, value) for value in query.attributes.values()]
+    words += [
+        *filter(None, [_bounds(query.amounts)]),
+        *(COLORS.get(value, value) for value in query.attributes.values()),
+    ]
     if query.terms:
         words.append(f"“{' '.join(query.terms)}”")
     head = "、".join(words)
@@ -210,13 +244,13 @@ def single(answer: SearchAnswer) -> str:
     """The one that was asked for, and why it is the one."""
     good, query = answer.goods[0], answer.query
     if answer.found == 1:
-        return f"符合的有一款：{line(good, answer.by)}。"
+        return f"{'其中' if query.among else ''}符合的有一款：{line(good, answer.fact)}。"
     among = (
         f"这 {answer.found} {_measure(query)}里"
         if query.among
         else f"{answer.found} {_measure(query)}{_wanted(answer)}中"
     )
-    return f"{among}{_most(answer)}的是{line(good, answer.by)}。{_others(answer)}{_why(answer, good)}"
+    return f"{among}{_most(answer)}的是{line(good, answer.fact)}。{_others(answer)}{_why(answer, good)}"
 
 
 def _others(answer: SearchAnswer) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tenuto.assistants.goods.cards import Card, DetailsAnswer, OrderCard, OrdersAnswer, SearchAnswer
+from tenuto.assistants.goods.cards import Card, CourtesyAnswer, DetailsAnswer, OrderCard, OrdersAnswer, SearchAnswer
+from tenuto.assistants.goods.intent import Bound
 from tenuto.assistants.goods.item import OrderStatus
 from tenuto.assistants.goods.telling import Sentences, against, figure
 from tenuto.assistants.goods.words import category_name
@@ -24,6 +25,10 @@ SENTENCES: Final = Sentences(
     orders="Your orders, latest first:",
     sorry="I am sorry that something went wrong. ",
     no_complaints="I cannot open a complaint myself: please give our customer service the order number.",
+    hello="Hello! ",
+    welcome="You're welcome. Is there anything else you are looking for?",
+    bye="Goodbye!",
+    about="I am the assistant of this shop; I answer from its catalogue and your own orders. ",
 )
 _ORDERED: Final = {
     "price": "cheapest first",
@@ -45,6 +50,7 @@ _PLACES: Final = ("", "second ", "third ", "fourth ", "fifth ")
 _LET_GO: Final = {
     "price": "at that price",
     "attributes": "with exactly that",
+    "amounts": "with such an amount",
     "terms": "that fits all of it",
     "brand": "of that brand",
     "rating": "with that rating",
@@ -88,6 +94,7 @@ _MONEY: Final = {
     "HKD": "Hong Kong dollars",
 }
 _CANNOT: Final = {"cancel": "cancel an order", "change": "change an order"}
+_SIGNS: Final = {">": "over", ">=": "of at least", "<": "under", "<=": "of at most", "=": "of exactly"}
 
 
 def money(amount: float, currency: str = "CNY") -> str:
@@ -99,6 +106,32 @@ def foreign_money(answer: SearchAnswer) -> str:
     """That prices in another currency were left out, and which one the shop has."""
     own, named = _MONEY.get(answer.currency, answer.currency), answer.foreign or ""
     return f"Our prices are in {own} and I do not convert {_MONEY.get(named, named)}, so I left that price out. "
+
+
+def can(answer: CourtesyAnswer) -> str:
+    """What can be asked here, by examples."""
+    kinds = ", ".join(category_name(slug, Language.ENGLISH) for slug in answer.categories[:4])
+    sold = f" We sell {kinds}{' and more' if len(answer.categories) > 4 else ''}." if kinds else ""
+    return (
+        f"I can help you find and compare goods, and tell you where your orders are.{sold} "
+        "Ask, for example: “phones under 2000”, “laptops with at least 32 GB memory”, “the best value among them”, "
+        "“my order status”."
+    )
+
+
+def uncompared(answer: SearchAnswer) -> str:
+    """That bounds were left out, since the catalogue notes nothing that compares with them."""
+    noun = category_name(answer.query.category, Language.ENGLISH) if answer.query.category else "these goods"
+    said = _bounds(answer.uncompared)
+    return f"Our catalogue notes nothing of {noun} that compares with “{said}”, so I left that out. "
+
+
+def _bounds(bounds: tuple[Bound, ...]) -> str:
+    """ "memory over 8 GB and of at most 32 GB": each attribute named once."""
+    said: dict[str, list[str]] = {}
+    for bound in bounds:
+        said.setdefault(next(iter(bound.of), ""), []).append(f"{_SIGNS[bound.sign]} {bound.amount or 'that one'}")
+    return ", ".join(f"{name} {' and '.join(signs)}".strip() for name, signs in said.items())
 
 
 def unnoted(answer: SearchAnswer) -> str:
@@ -116,6 +149,8 @@ def _wanted(answer: SearchAnswer, count: int = 2) -> str:
     words = [*query.attributes.values(), query.brand or "", noun]
     if query.terms:
         words.append(f"for “{' '.join(query.terms)}”")
+    if query.amounts:
+        words.append(f"with {_bounds(query.amounts)}")
     if query.min_price is not None and query.max_price is not None:
         words.append(f"between {money(query.min_price, currency)} and {money(query.max_price, currency)}")
     elif query.max_price is not None:
@@ -187,14 +222,14 @@ def single(answer: SearchAnswer) -> str:
     """The one that was asked for, and why it is the one."""
     good, query = answer.goods[0], answer.query
     if answer.found == 1:
-        return f"There is one that fits: {line(good, answer.by)}."
+        return f"{'Of those, one fits' if query.among else 'There is one that fits'}: {line(good, answer.fact)}."
     place = _PLACES[query.rank - 1] if query.rank <= len(_PLACES) else f"number {query.rank} "
     among = f" of these {answer.found}" if query.among else f" of {answer.found} {_wanted(answer, answer.found)}"
     if answer.by:
         noun = f"one with the {place}{_amount(answer)}"
     else:
         noun = f"{place}best value" if query.sort == "value" else f"{place}{_MOST.get(query.sort, _MOST[None])} one"
-    return f"The {noun}{among} is {line(good, answer.by)}.{_others(answer)}{_why(answer, good)}"
+    return f"The {noun}{among} is {line(good, answer.fact)}.{_others(answer)}{_why(answer, good)}"
 
 
 def _others(answer: SearchAnswer) -> str:

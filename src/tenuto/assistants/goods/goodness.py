@@ -23,7 +23,7 @@ def _good(sort: Sort, most: bool, english: str, chinese: str, by: tuple[str, ...
 
 
 # What can be more or less, by its nouns in both languages.
-_NOUNS: Final = (
+NOUNS: Final = (
     (("battery",), r"batter(?:y|ies)(?: (?:life|capacity|size))?", r"电池(?:容量|寿命)?|续航(?:时间|能力)?|电量"),
     (("screen",), r"(?:screen|display)s?(?: size)?", r"屏幕?(?:尺寸)?|显示屏"),
     (("memory",), r"memory|ram", r"运?行?内存|运存"),
@@ -55,10 +55,10 @@ def _of_nouns(sort: Sort, most: bool, degree: str, signs: str) -> tuple[Goodness
             sort,
             most,
             rf"{degree} (?:{english})|(?:{english}) (?:is |are )?(?:the )?{degree}",
-            rf"(?:{chinese})(?:是)?{very}[{signs}](?:用|久)?|{very}[{signs}](?:的)?(?:{chinese})",
+            rf"(?:{chinese})\s?(?:是)?{very}[{signs}](?:用|久)?|{very}[{signs}](?:的)?(?:{chinese})",
             by,
         )
-        for by, english, chinese in _NOUNS
+        for by, english, chinese in NOUNS
     )
 
 
@@ -98,6 +98,8 @@ _SUPERLATIVES: Final = (
 )
 # By an adjective alone; which attribute decides may depend on the goods.
 _BIG: Final = ("screen", "size", "capacity", "length")
+# 比第二个轻: next to what it is compared with the bare adjective is enough.
+_THAN: Final = "比[^,，。 ]{0,6}?[个款台部本双件它]"
 _ADJECTIVES: Final = (
     _good("least", True, r"worst(?:[- ](?:rated|reviewed))?|(?:lowest|least)[- ]rated|lowest ratings?",
           r"评[价分](?:是)?最[低差]|口碑最差|最差", ("rating",)),
@@ -119,10 +121,18 @@ _ADJECTIVES: Final = (
     _good("most", True, r"sharpest|highest resolution", r"最清晰|分辨率最高", ("resolution",)),
     _good("most", True, r"largest|biggest", r"最大", _BIG),
     _good("least", True, r"smallest|tiniest|most compact", r"最小巧?", _BIG),
-    _good("least", False, r"lighter(?:[- ]weight)?", r"更轻[便薄]?|轻(?:一?点|一?些)", ("weight",)),
+    _good("least", False, r"lighter(?:[- ]weight)?", rf"更轻[便薄]?|轻(?:一?点|一?些)|{_THAN}轻", ("weight",)),
+    _good("least", False, r"not (?:too |very |so |that )?heavy|light[- ]?weight",
+          r"[别不](?:要|能)?太?重(?!要)", ("weight",)),
+    _good("most", False, r"heavier", rf"更重|重(?:一?点|一?些)|{_THAN}重", ("weight",)),
+    _good("most", False, r"thicker", rf"更厚|厚(?:一?点|一?些)|{_THAN}厚", ("thickness", "pages")),
+    _good("least", False, r"thinner|slimmer", rf"更薄|薄(?:一?点|一?些)|{_THAN}薄", ("thickness", "pages")),
+    _good("most", False, r"longer", rf"更长|长(?:一?点|一?些)|{_THAN}长", ("length", "pages", "battery")),
+    _good("least", False, r"shorter", rf"更短|短(?:一?点|一?些)|{_THAN}短", ("length", "pages", "battery")),
+    _good("most", False, r"more powerful|stronger", r"更强|强(?:一?点|一?些)", ("power", "speed")),
     _good("most", False, r"newer", r"更新(?:一?点|一?些|的款?)|新一?点", ("released",)),
-    _good("most", False, r"larger|bigger", r"更大|大(?:一?点|一?些)", _BIG),
-    _good("least", False, r"smaller|more compact", r"更小|小(?:一?点|一?些)", _BIG),
+    _good("most", False, r"larger|bigger", rf"更大|大(?:一?点|一?些)|{_THAN}大", _BIG),
+    _good("least", False, r"smaller|more compact", rf"更小|小(?:一?点|一?些)|{_THAN}小", _BIG),
 )  # fmt: skip
 _WISHES: Final = (
     _good(
@@ -152,9 +162,67 @@ _WISHES: Final = (
         r"口碑好|评[价分][高好]|质量好|好评|好用|不错|靠谱|更好|好一?[点些]",
     ),
 )
+# Goods put in order are a search, whatever else the words may be about.
+ORDERING: Final = re.compile(
+    r"\b(?:sort|order|rank|arrange)(?:ed|ing)?\b.{0,24}\bby\b|\bfirst\W*$|\b(?:high|low)(?:est)? to (?:high|low)"
+    r"|排序|排列|排一?下|[从由].{1,2}到|[降升]序|^按"
+)
+_SORT_BY: Final = (
+    r"(?:(?:sort|order|rank|arrange)(?:ed|ing)?"
+    r"(?: (?:it|them|these|those|all|everything|the (?:list|results)))?(?: again)? |^)by (?:the |their )?"
+)
+_DOWN: Final = (
+    r",? \(?(?:desc(?:ending)?|(?:from )?(?:the )?high(?:est)?|(?:from )?most expensive|down)\b"
+    r"(?: to low(?:est)?| first)?"
+)
+_UP: Final = (
+    r",? \(?(?:asc(?:ending)?|(?:from )?(?:the )?low(?:est)?|(?:from )?cheapest|up)\b(?: to high(?:est)?| first)?"
+)
+_ARRANGED: Final = "(?:来|重新)?(?:排序|排列|排一?下|排个?序|排)"
+_HIGH_TO_LOW: Final = "(?:从|由)[高大多长重贵]到[低小少短轻]|降序"
+_LOW_TO_HIGH: Final = "(?:从|由)[低小少短轻]到[高大多长重]|升序"
+
+
+def _ordered(noun: str, han: str, down: Sort, up: Sort, by: tuple[str, ...] = ()) -> tuple[Goodness, ...]:
+    """ "sort by rating", 按价格排序, 价格从高到低; where no direction is said, people mean the good end first."""
+    cheap = up == "price" or by == ("weight",)
+    above, below = (by if sort in ("most", "least") else () for sort in (down, up))
+    by_noun = rf"{_SORT_BY}(?:{noun})"
+    named = rf"(?:按照?|以|根据)(?:{han})的?(?:[高低多少])?(?:{_ARRANGED})?"
+    high_to_low = rf"(?:按照?|以|根据)?(?:{han})的?(?:{_HIGH_TO_LOW})(?:{_ARRANGED})?"
+    low_to_high = rf"(?:按照?|以|根据)?(?:{han})的?(?:{_LOW_TO_HIGH})(?:{_ARRANGED})?"
+    descending = _good(
+        down,
+        False,
+        rf"{by_noun}(?:{_DOWN}){'' if cheap else '?'}|(?:{noun}):? high(?:est)? to low(?:est)?",
+        high_to_low if cheap else rf"{high_to_low}|{named}",
+        above,
+    )
+    ascending = _good(
+        up,
+        False,
+        rf"{by_noun}(?:{_UP}){'?' if cheap else ''}|(?:{noun}):? low(?:est)? to high(?:est)?",
+        rf"{low_to_high}|{named}" if cheap else low_to_high,
+        below,
+    )
+    return (descending, ascending) if cheap else (ascending, descending)
+
+
+_ORDERS: Final = (
+    _good("price", False, r"(?:cheapest|lowest priced?) first", "从便宜到贵"),
+    _good("price_desc", False, r"(?:most expensive|highest priced?) first", "从贵到便宜"),
+    _good("rating", False, r"(?:best|highest|top)[- ]rated first", "好评优先"),
+    _good("sales", False, r"(?:most popular|best[- ]?sell(?:ing|ers?)) first", "销量优先"),
+    *_ordered("prices?|costs?", "价格?|价钱", "price_desc", "price"),
+    *_ordered("ratings?|reviews?|stars?|scores?", "评分|评价|口碑", "rating", "least", ("rating",)),
+    *_ordered("sales|popularity", "销量|人气|热度", "sales", "least", ("sales",)),
+    _good("value", False, rf"{_SORT_BY}value(?: for money)?", rf"(?:按照?|以|根据)?性价比{_ARRANGED}"),
+    *(good for by, english, han in NOUNS for good in _ordered(english, han, "most", "least", by)),
+)
 # Superlatives first, the more special before the more general: "best value" is not just "best", and "best battery"
 # speaks of the battery.
 GOODNESS: Final = (
+    *_ORDERS,
     *_of_nouns("most", True, _MOST, _MUCH_HAN),
     *_of_nouns("least", True, _LEAST, _LITTLE_HAN),
     *_SUPERLATIVES,

@@ -13,6 +13,8 @@ from tenuto.model.values import JsonObject, Value
 
 Sort: TypeAlias = Literal["price", "price_desc", "rating", "sales", "value", "most", "least"]
 Change: TypeAlias = Literal["cancel", "change"]
+Occasion: TypeAlias = Literal["hello", "thanks", "bye", "help"]
+Sign: TypeAlias = Literal[">", ">=", "<", "<=", "="]
 
 PREVIOUS: Final = "previous"  # in place of ids: the goods shown last
 MAX_LIMIT: Final = 20
@@ -22,6 +24,25 @@ MAX_KEPT: Final = 60
 
 _PLACE: Final = re.compile(r"at `\$\.?([a-z_]*)")
 _T = TypeVar("_T")
+
+
+class Bound(Value, frozen=True, kw_only=True):
+    """How much goods must have of an attribute: "more than 8 GB of memory"."""
+
+    of: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="The attribute: battery, screen, memory, storage, weight, capacity, power, length, pages, "
+            "size, rating, sales, stock or another; of several the first that the goods have in this unit"
+        ),
+    ] = ()
+    sign: Annotated[Sign, Meta(description="How it must compare; 'at least' and 以上 are >=, 'over' and 大于 are >")]
+    amount: Annotated[str, Meta(description="As the user said it, with its unit: 8 GB, 1.5 kg, 6.5 inch, 5000 mAh")] = (
+        ""
+    )
+    than: Annotated[
+        str | None, Meta(description="Instead of an amount: the id of goods, for 'lighter than that one'")
+    ] = None
 
 
 class QueryIntent(Value, frozen=True, kw_only=True):
@@ -42,6 +63,9 @@ class QueryIntent(Value, frozen=True, kw_only=True):
     attributes: Annotated[
         dict[str, str], Meta(description='Facts that must hold, such as {"color": "red", "storage": "256 GB"}')
     ] = {}
+    amounts: Annotated[
+        tuple[Bound, ...], Meta(description="Amounts that must hold, two for a range; prices have fields of their own")
+    ] = ()
     min_price: Annotated[float | None, Meta(description="Lowest price, as the user named it")] = None
     max_price: Annotated[float | None, Meta(description="Highest price, as the user named it")] = None
     currency: Annotated[
@@ -103,6 +127,12 @@ class OrderQuestion(Value, frozen=True, kw_only=True):
         Change | None,
         Meta(description="What the user wants done to the order; the answer tells that nothing here can do it"),
     ] = None
+
+
+class Courtesy(Value, frozen=True, kw_only=True):
+    """Words that ask for no goods: a greeting, thanks, or what can be asked here."""
+
+    occasion: Annotated[Occasion, Meta(description="What the user's words are")] = "help"
 
 
 class Talk(Value, frozen=True, kw_only=True):
@@ -167,13 +197,20 @@ def read_arguments(arguments: JsonObject, kind: type[_T]) -> _T:
 def schema_of(kind: type) -> JsonObject:
     """The JSON schema of arguments, without references, as models take it."""
     _, components = msgspec.json.schema_components((kind,))
-    properties = {name: _plain(field) for name, field in components[kind.__name__]["properties"].items()}
-    return {"type": "object", "properties": properties, "additionalProperties": False}
+    return _object(components[kind.__name__], components)
 
 
-def _plain(field: JsonObject) -> JsonObject:
-    """A field without its `null`: what is not wanted is left out."""
+def _object(schema: JsonObject, components: JsonObject) -> JsonObject:
+    properties = {name: _plain(field, components) for name, field in schema["properties"].items()}
+    required = {"required": schema["required"]} if schema["required"] else {}
+    return {"type": "object", "properties": properties, **required, "additionalProperties": False}
+
+
+def _plain(field: JsonObject, components: JsonObject) -> JsonObject:
+    """A field without its `null`, since what is not wanted is left out, and with what it refers to."""
     kept = {name: value for name, value in field.items() if name not in ("anyOf", "default")}
+    if named := str(kept.get("items", {}).get("$ref", "")).rpartition("/")[2]:
+        kept["items"] = _object(components[named], components)
     for option in field.get("anyOf", ()):
         if option != {"type": "null"}:
             kept |= option

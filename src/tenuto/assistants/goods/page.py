@@ -12,11 +12,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.assistants.goods.amounts import Amounts
+from tenuto.assistants.goods.bounds import Bounds
 from tenuto.assistants.goods.goodness import GOODNESS
 from tenuto.assistants.goods.intent import MAX_LIMIT, MAX_TERM_CHARACTERS, MAX_TERMS, QueryIntent
 from tenuto.assistants.goods.places import PLACE
 from tenuto.assistants.goods.speech import STOP_PHRASES, STOP_WORDS, number
-from tenuto.assistants.goods.words import CATEGORY_PATTERNS, COLOR, COLOR_WORDS, HAN, MEASURE, UNITS
+from tenuto.assistants.goods.units import MEASURE, term
+from tenuto.assistants.goods.words import CATEGORY_PATTERNS, COLOR, COLOR_WORDS, HAN
 from tenuto.model.numbers import CARDINAL, HAN_NUMBER, ORDINAL, whole
 
 AMONG: Final = re.compile(
@@ -26,10 +28,12 @@ AMONG: Final = re.compile(
 CHEAPER: Final = re.compile(
     r"\b(?:cheaper|less expensive|lower[- ]priced?|more affordable|too (?:expensive|pricey|dear))\b"
     r"|[更再还]便宜|便宜(?:一?点|一?些)|价格(?:再|更)?低(?:一?点|一?些)?|太贵"
+    r"|比(?:第|它|[这那])[^,，。 ]{0,6}便宜"
 )
 DEARER: Final = re.compile(
     r"\b(?:more expensive|pricier|higher[- ](?:end|priced?)|more premium)\b"
     r"|[更再]贵|贵(?:一?点|一?些)|[更再]高[端档]|太便宜"
+    r"|比(?:第|它|[这那])[^,，。 ]{0,6}贵"
 )
 MORE: Final = re.compile(
     r"^(?:(?:any|some|show|show me|see|what|anything|something)\b.{0,12})?"
@@ -43,9 +47,16 @@ LEAD: Final = re.compile(
     r"|呢[?？]?\s*$|的呢|换成|改成"
 )
 _WITHOUT: Final = re.compile(
-    r"\b(?:not|no|without|except|excluding|other than|but not|anything but)\s+(?:for |the |a |an )?([a-z][a-z0-9-]{2,})"
-    rf"|(?:不要|除了|不含|别要|非)([{HAN}a-z0-9]{{1,8}}?)(?:的|之外|以外|外|牌|，|,|\s|$)"
+    r"\b(?:not|no|without|except|excluding|other than|but not|anything but)\s+(?:for |the |a |an )?"
+    r"(?!(?:too|very|so|that|heavy|expensive)\b)([a-z][a-z0-9-]{2,})"
+    rf"|(?:不要|除了|不含|不带|别要|非|(?<!是)不是)(?!太)([{HAN}a-z0-9]{{1,8}}?)(?:的|之外|以外|外|牌|，|,|\s|$)"
 )
+_WITHOUT_AMOUNT: Final = re.compile(
+    r"(?:\b(?:not|no|without|except|excluding|other than|anything but)\s+(?:for |the |an? )?|不要|不是|除了|别要)\s*"
+    + MEASURE.pattern
+)
+# 12+256, as phones are labelled.
+_MEMORY_AND_STORAGE: Final = re.compile(r"(?<![\d.])(\d{1,2})\s?\+\s?(64|128|256|512|1024)(?![\d.])")
 _IN_STOCK: Final = re.compile(r"\bin stock\b|\bavailable(?: now)?\b|有现?货(?:的|吗)?|现货")
 _HOW_MANY: Final = rf"(\d{{1,2}}|(?!one\b){CARDINAL})"
 _COUNTED: Final = "个款台部种双本件"
@@ -54,6 +65,7 @@ _COUNT: Final = re.compile(
     rf"|\b{_HOW_MANY}\s+(?:best |cheapest |good |cheap )?"
     r"(?=options|choices|recommendations|suggestions|products|items|ones|of them"
     r"|phones|laptops|tablets|watches|cameras|books|toys)"
+    rf"|\bthe\s+{_HOW_MANY}(?=\s*$)"
     rf"|前\s*({HAN_NUMBER})\s*[名{_COUNTED}]?"
     rf"|(?<![第哪\d零〇一二两三四五六七八九十百千])(?!一[{_COUNTED}])({HAN_NUMBER})\s*[{_COUNTED}](?!人|月|岁)"
 )
@@ -61,6 +73,10 @@ _AGE: Final = re.compile(r"\b\d{1,2}[- ]years?[- ]olds?\b|\d{1,2}岁")
 _ONE: Final = re.compile(
     r"\b(?:a single|only one|just one|one) (?:option|choice|product|phone|laptop)\b"
     r"|(?<![第哪这那每十百千])一[款个台部双本件]"
+)
+RESORT: Final = re.compile(
+    r"\b(?:sort|order|rank|arrange) (?:them|these|those)\b|[把将给](?:它们|这些|这几|上面|刚才)"
+    r"|(?:它们|这些|这几[款个本台双件]).{0,4}(?:按|排)"
 )
 SEVERAL: Final = re.compile(r"\b(?:some|several|a few|ones|options|list)\b|哪些|几[款个种台本双件]|一些|都有|列")
 _PLURAL: Final = re.compile(r"\s+(?!of\b)(?:[a-z0-9-]+\s+){0,3}?[a-z-]+(?<![su'])s\b(?! (?:is|among|of))")
@@ -84,6 +100,7 @@ class Page:
         """Everything the text says by itself."""
         intent = QueryIntent()
         steps: tuple[Callable[[QueryIntent], QueryIntent], ...] = (
+            self._bounds,
             self._amounts,
             self._without,
             self._stock,
@@ -104,6 +121,12 @@ class Page:
             self.text = f"{self.text[: found.start()]} {self.text[found.end() :]}"
         return found
 
+    def _bounds(self, intent: QueryIntent) -> QueryIntent:
+        # Before the prices: "over 5000 mAh" is none.
+        bounds = Bounds(self.text)
+        self.text = bounds.rest
+        return replace(intent, amounts=bounds.found)
+
     def _amounts(self, intent: QueryIntent) -> QueryIntent:
         amounts = Amounts(self.text)
         self.text = amounts.rest
@@ -117,6 +140,8 @@ class Page:
 
     def _without(self, intent: QueryIntent) -> QueryIntent:
         unwanted: list[str] = []
+        while len(unwanted) < MAX_TERMS and (found := self.take(_WITHOUT_AMOUNT)) is not None:
+            unwanted.append(term(found[1], found[2]))
         while len(unwanted) < MAX_TERMS and (found := self.take(_WITHOUT)) is not None:
             word = found[1] or found[2]
             if word not in STOP_WORDS and not CHEAPER.search(word) and word not in ("太贵", "贵"):
@@ -165,7 +190,7 @@ class Page:
         found = self.take(COLOR)
         if found is None:
             return intent
-        return replace(intent, attributes={"color": COLOR_WORDS[found[1] or found[2]]})
+        return replace(intent, attributes={"color": COLOR_WORDS[found[1] or found[2] or found[3]]})
 
     def _category(self, intent: QueryIntent) -> QueryIntent:
         for slug, pattern in CATEGORY_PATTERNS:
@@ -176,8 +201,10 @@ class Page:
     def _terms(self, intent: QueryIntent) -> QueryIntent:
         terms: list[str] = []
         while len(terms) < MAX_TERMS and (found := self.take(MEASURE)) is not None:
-            terms.append(found[1] + UNITS.get(found[2], found[2]))
-        for pattern in (PLACE, _AGE, AMONG, MORE, CHEAPER, DEARER, LEAD):
+            terms.append(term(found[1], found[2]))
+        if (pair := self.take(_MEMORY_AND_STORAGE)) is not None:
+            terms += [f"{pair[1]}gb", f"{pair[2]}gb"]
+        for pattern in (CHEAPER, DEARER, PLACE, _AGE, AMONG, MORE, LEAD):
             self.text = pattern.sub(" ", self.text)
         terms += terms_in(self.text)
         return replace(intent, terms=tuple(dict.fromkeys(terms))[:MAX_TERMS])
@@ -193,4 +220,6 @@ def terms_in(text: str) -> list[str]:
 def _tells(word: str) -> bool:
     if word.isascii():
         return word not in STOP_WORDS and (len(word) > 1 or word.isdecimal())
-    return word not in "有我你要买找来送给用看个款台部双本件那这还再就都也是在没好能会上下里中大小想请卖到只点些"
+    return (
+        word not in "有我你要买找来送给用把将按比别看个款台部双本件那这还再就都也是在没好能会上下里中大小想请卖到只点些"
+    )

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tenuto.assistants.goods.intent import MAX_KEPT, PREVIOUS, QueryIntent, Talk
-from tenuto.assistants.goods.page import AMONG, CHEAPER, DEARER, LEAD, MORE, SEVERAL
+from tenuto.assistants.goods.intent import MAX_KEPT, PREVIOUS, Bound, QueryIntent, Talk
+from tenuto.assistants.goods.page import AMONG, CHEAPER, DEARER, LEAD, MORE, RESORT, SEVERAL
 from tenuto.assistants.goods.places import places_in
 from tenuto.assistants.goods.words import HAN
 
@@ -36,6 +36,11 @@ _BETTER: Final = re.compile(
     r"\bbetter\b|\brecommend|\bshould i (?:buy|get|choose|take|pick)|\bpick one\b|\bchoose\b"
     r"|更好|哪[个款台]好|推荐|选哪|买哪"
 )
+_THAN: Final = re.compile(r"\bthan (?:the|that|this|it|number|#)\b|比(?:第|它|[这那])")
+# Half a phrase, which lacks what was spoken of: 光诺的, "the Lumora ones".
+_FRAGMENT: Final = re.compile(
+    rf"^(?:(?:i|we) (?:want|need|prefer|like) )?[a-z0-9 -]{{1,24}} ones?\W*$|^[{HAN}a-z0-9 ]{{1,8}}的[吗呢]?\W*$"
+)
 _GLUE: Final = frozenset({"a", "an", "the", "some", "for", "with", "of", "and"})
 _BARE_WORDS: Final = 4
 _BARE_CHARACTERS: Final = 10
@@ -46,7 +51,7 @@ def parse(text: str, asked: QueryIntent, talk: Talk) -> QueryIntent | None:
     if _ANYTHING.search(text):
         return QueryIntent(sort="sales")
     if _points(text, asked, talk) or _chooses(text, asked, talk):
-        return _among(text, asked, talk)
+        return _picked(text, asked, talk)
     if talk.intent is not None and (follow := _follow_up(text, asked, talk, talk.intent)) is not None:
         return follow
     if CHEAPER.search(text) and asked.sort is None:
@@ -56,12 +61,13 @@ def parse(text: str, asked: QueryIntent, talk: Talk) -> QueryIntent | None:
 
 def _constrained(asked: QueryIntent) -> bool:
     bounds = (asked.min_price, asked.max_price, asked.min_rating, asked.sort)
-    return any(bound is not None for bound in bounds) or bool(asked.attributes or asked.without or asked.in_stock)
+    held = asked.attributes or asked.amounts or asked.without or asked.in_stock
+    return any(bound is not None for bound in bounds) or bool(held)
 
 
 def _points(text: str, asked: QueryIntent, talk: Talk) -> bool:
     """Whether it says that it speaks of what was shown; "the cheapest among phones" after shoes does not."""
-    if AMONG.search(text) is None:
+    if AMONG.search(text) is None and not (asked.sort and RESORT.search(text)):
         return False
     return asked.category is None or (talk.intent is not None and talk.intent.category == asked.category)
 
@@ -74,8 +80,22 @@ def _chooses(text: str, asked: QueryIntent, talk: Talk) -> bool:
     return not asked.terms and (most or _CHOOSE.search(text) is not None)
 
 
+def _picked(text: str, asked: QueryIntent, talk: Talk) -> QueryIntent:
+    """From the goods shown; where only the best of many was shown, from those it was the best of."""
+    choice = _among(text, asked, talk)
+    if talk.intent is not None and _named_one(talk.intent):
+        return _changed(choice, talk.intent)
+    return choice
+
+
+def _named_one(before: QueryIntent) -> bool:
+    return before.limit == 1
+
+
 def _among(text: str, asked: QueryIntent, talk: Talk) -> QueryIntent:
     sort, limit = asked.sort, asked.limit
+    if sort is not None and RESORT.search(text):
+        return replace(asked, category=None, limit=max(len(talk.items), 1), among=talk.items or (PREVIOUS,))
     if sort is None and (_BETTER.search(text) or not (_constrained(asked) or asked.terms)):
         sort, limit = "value", 1
     elif sort is not None and limit == 5 and not SEVERAL.search(text):
@@ -87,12 +107,16 @@ def _follow_up(text: str, asked: QueryIntent, talk: Talk, before: QueryIntent) -
     """The query before this one with what the question changes; `None` when the question stands by itself."""
     if asked.category is not None and asked.category != before.category:
         return _moved(asked, before) if LEAD.search(text) else None
-    if asked.terms and not LEAD.search(text) and not asked.category:
+    if asked.terms and not (LEAD.search(text) or _FRAGMENT.search(text)) and not asked.category:
         return None
-    if (compared := _bounds(text, talk)) is not None:
+    if (than := _than(text, asked, talk)) is not None:
+        return _changed(replace(asked, amounts=(*asked.amounts, than), limit=5), before)
+    priced = asked.min_price is not None or asked.max_price is not None
+    if not priced and (compared := _bounds(text, talk)) is not None:
         return replace(_changed(asked, before), **compared)
     if MORE.search(text) and not _constrained(asked):
-        seen = dict.fromkeys((*before.beyond, *talk.items))
+        shown = (talk.focus,) if _named_one(before) and talk.focus is not None else talk.items
+        seen = dict.fromkeys((*before.beyond, *shown))
         return replace(_changed(asked, before), beyond=tuple(seen)[-MAX_KEPT:])
     if asked.category is None and (_constrained(asked) or asked.terms):
         return _changed(asked, before)
@@ -114,6 +138,7 @@ def _changed(asked: QueryIntent, before: QueryIntent) -> QueryIntent:
         without=before.without + asked.without,
         brand=None if asked.terms else before.brand,
         attributes=before.attributes | asked.attributes,
+        amounts=(*(bound for bound in before.amounts if not _again(bound, asked)), *asked.amounts),
         min_price=asked.min_price if priced else before.min_price,
         max_price=asked.max_price if priced else before.max_price,
         currency=asked.currency if priced else before.currency,
@@ -128,6 +153,21 @@ def _changed(asked: QueryIntent, before: QueryIntent) -> QueryIntent:
         among=(),
         beyond=(),
     )
+
+
+def _than(text: str, asked: QueryIntent, talk: Talk) -> Bound | None:
+    """The bound in "lighter than the second one", 比它内存大的: how much goods that were shown have."""
+    if asked.sort not in ("most", "least") or not asked.by or not _THAN.search(text):
+        return None
+    pointed = [talk.items[place - 1] for place in places_in(text, True) if 0 < place <= len(talk.items)]
+    if meant := pointed[0] if pointed else talk.focus:
+        return Bound(of=asked.by, sign=">" if asked.sort == "most" else "<", than=meant)
+    return None
+
+
+def _again(bound: Bound, asked: QueryIntent) -> bool:
+    """Whether the question says anew how much of that there must be."""
+    return any(set(bound.of) & set(other.of) for other in asked.amounts)
 
 
 def _bounds(text: str, talk: Talk) -> dict[str, Any] | None:

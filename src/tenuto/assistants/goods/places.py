@@ -19,6 +19,10 @@ PLACE: Final = re.compile(
     r"|(?P<end>最后)(?:一|那)?[个款台部双本件种]"
 )
 _FIRST_FEW: Final = re.compile(r"\bfirst (two|three|four|\d)\b|(?:前|头)([两二三四]|\d)[个款台部双本件种]")
+_BEST_FEW: Final = re.compile(r"\b(?:top|best) (two|three|four|\d)\b|最[前好]的?([两二三四]|\d)[个款台部双本件种]")
+_PAIR: Final = re.compile(
+    r"(?<![\d.])([1-9]\d?)\s*(?:and|with|to|vs\.?|versus|&|,|和|与|跟|、|对)\s*(?:number )?([1-9]\d?)(?![\d.]|\s*[a-z])"
+)
 _SHORT: Final = 20
 
 
@@ -31,6 +35,17 @@ def places_in(text: str, shown: bool) -> tuple[int, ...]:
         return tuple(range(1, (whole(few[1] or few[2]) or 0) + 1))[:MAX_PLACES]
     places = (_place(found, text, shown) for found in PLACE.finditer(text))
     return tuple(dict.fromkeys(place for place in places if place))[:MAX_PLACES]
+
+
+def compared_places(text: str, shown: bool) -> tuple[int, ...]:
+    """Places as people name them where they compare: also "the top two", "2 and 4"."""
+    if not shown:
+        return places_in(text, shown)
+    if few := _BEST_FEW.search(text):
+        return tuple(range(1, (whole(few[1] or few[2]) or 0) + 1))[:MAX_PLACES]
+    if pair := _PAIR.search(text):
+        return int(pair[1]), int(pair[2])
+    return places_in(text, shown)
 
 
 def _place(found: re.Match[str], text: str, shown: bool) -> int:

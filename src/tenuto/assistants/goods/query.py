@@ -9,9 +9,9 @@ from typing import Any, Final, TypeAlias
 from msgspec.structs import replace
 
 from tenuto.assistants.goods.amounts import means
-from tenuto.assistants.goods.intent import MAX_LIMIT, MAX_TERMS, PREVIOUS, QueryIntent, Sort, Talk
+from tenuto.assistants.goods.intent import MAX_LIMIT, MAX_TERMS, PREVIOUS, Bound, QueryIntent, Sort, Talk
 from tenuto.assistants.goods.item import Item
-from tenuto.assistants.goods.measures import Measure, measure
+from tenuto.assistants.goods.measures import Limit, Measure, limit, measure, noted_as
 from tenuto.assistants.goods.shelf import Entry, Shelf
 from tenuto.assistants.goods.words import COLOR_WORDS, fold
 from tenuto.model.values import Value
@@ -30,7 +30,8 @@ class Found(Value, frozen=True, kw_only=True):
 
     `by` is the attribute that decided the order, which `tied` others have as much of as the first; `unnoted` the one
     that should have and that none of the goods has. `ahead` are sold out, and would come before the first. `foreign`
-    is a currency in which the catalogue has no prices: the bounds that were named in it do not count.
+    is a currency in which the catalogue has no prices: the bounds that were named in it do not count, and neither do
+    those `uncompared`, of which these goods note nothing that compares.
     """
 
     query: QueryIntent
@@ -46,20 +47,24 @@ class Found(Value, frozen=True, kw_only=True):
     unnoted: str | None = None
     ahead: int = 0
     foreign: str | None = None
+    uncompared: tuple[Bound, ...] = ()
 
 
 def search(shelf: Shelf, intent: QueryIntent, talk: Talk) -> Found:
     """Everything that fits, best first."""
     query, unknown = settled(shelf, intent, talk)
     query, foreign = _priced(shelf, query)
+    query, uncompared = _bounded(shelf, query)
     if _hopeless(query, unknown):
         return Found(query=query, unknown=tuple(unknown))
     found = _found(shelf, query, unknown)
     if not found.total and query.category and query.terms:
         found = _reworded(shelf, query, unknown, found)
+    if not found.total and _moved_on(shelf, query, talk):
+        found = _found(shelf, QueryIntent(terms=query.terms, limit=query.limit), unknown)
     if not (found.total or found.unnoted or query.beyond):
         found = next(_near(shelf, query, unknown), found)
-    return replace(found, foreign=foreign)
+    return replace(found, foreign=foreign, uncompared=uncompared)
 
 
 def _priced(shelf: Shelf, query: QueryIntent) -> tuple[QueryIntent, str | None]:
@@ -71,6 +76,37 @@ def _priced(shelf: Shelf, query: QueryIntent) -> tuple[QueryIntent, str | None]:
     return replace(bare, min_price=None, max_price=None, sort=cheap), query.currency
 
 
+def _bounded(shelf: Shelf, query: QueryIntent) -> tuple[QueryIntent, tuple[Bound, ...]]:
+    """The query with its bounds as these goods note them, and those that nothing here compares with."""
+    query = replace(query, amounts=tuple(_than(shelf, bound) for bound in query.amounts))
+    goods = _kin(shelf, query)
+    read = [(bound, limit(goods, bound)) for bound in query.amounts[:MAX_TERMS]]
+    amounts = tuple(compared[0] for _, compared in read if compared is not None)
+    return replace(query, amounts=amounts), tuple(bound for bound, compared in read if compared is None)
+
+
+def _than(shelf: Shelf, bound: Bound) -> Bound:
+    """A bound by what other goods have, as the amount they have; without one where they note none."""
+    item = next(iter(shelf.items([bound.than] if bound.than else [])), None)
+    if item is None:
+        return bound
+    noted = ((name, said) for name in bound.of if (said := noted_as(item, name)) is not None)
+    name, said = next(noted, ("", ""))
+    return Bound(of=(name,) if name else bound.of, sign=bound.sign, amount=said)
+
+
+def _limits(shelf: Shelf, query: QueryIntent) -> list[Limit]:
+    goods = _kin(shelf, query) if query.amounts else []
+    return [compared[1] for bound in query.amounts if (compared := limit(goods, bound)) is not None]
+
+
+def _kin(shelf: Shelf, query: QueryIntent) -> list[Item]:
+    """The goods that a bound speaks of: all of the kind, whatever else is asked of them."""
+    kind = QueryIntent(category=query.category)
+    of_kind = [entry for entry in _pool(shelf, query) if _fits(entry, kind)]
+    return [entry.item for entry in of_kind if all(map(entry.fits, query.terms))] or [entry.item for entry in of_kind]
+
+
 def settled(shelf: Shelf, intent: QueryIntent, talk: Talk) -> tuple[QueryIntent, list[str]]:
     """The intent in the catalogue's own words, and the words that it does not have."""
     category = shelf.category(intent.category) if intent.category else None
@@ -78,6 +114,10 @@ def settled(shelf: Shelf, intent: QueryIntent, talk: Talk) -> tuple[QueryIntent,
         intent.terms[:MAX_TERMS] if category or not intent.category else (*intent.terms[:MAX_TERMS], intent.category)
     )
     terms, unknown = shelf.known(texts)
+    if category is None and not intent.category:
+        # A word of a category that was misspelt is read as that word only here.
+        category = next((slug for term in terms if (slug := shelf.category(term)) is not None), None)
+        terms = [term for term in terms if category is None or shelf.category(term) != category]
     brands = {term: brand for term in terms if (brand := shelf.brand(term)) is not None}
     brand = shelf.brand(intent.brand) if intent.brand else next(iter(brands.values()), None)
     if intent.brand and brand is None:
@@ -109,7 +149,12 @@ def _hopeless(query: QueryIntent, unknown: list[str]) -> bool:
 
 
 def _found(shelf: Shelf, query: QueryIntent, unknown: list[str], near: str | None = None) -> Found:
-    fitting = [entry.item for entry in _pool(shelf, query) if _fits(entry, query)]
+    limits = _limits(shelf, query)
+    fitting = [
+        entry.item
+        for entry in _pool(shelf, query)
+        if _fits(entry, query) and all(held.holds(entry.item) for held in limits)
+    ]
     by = measure(fitting, query.by) if query.sort in _MEASURED else None
     if fitting and by is None and query.sort in _MEASURED:
         return _unordered(shelf, query, unknown, near)
@@ -155,6 +200,14 @@ def _reworded(shelf: Shelf, query: QueryIntent, unknown: list[str], found: Found
     """The category taken as a mere word: "cat food" is no food, but it is called so."""
     again = _found(shelf, replace(query, category=None, terms=(*query.terms, query.category or "")), unknown)
     return again if again.total else found
+
+
+def _moved_on(shelf: Shelf, query: QueryIntent, talk: Talk) -> bool:
+    """Whether a follow-up names goods of another kind: "what about a rice cooker?" after red phones."""
+    if not query.terms or query.category is None or talk.intent is None or talk.intent.category != query.category:
+        return False
+    named = [entry for entry in shelf.entries if all(map(entry.is_called, query.terms))]
+    return bool(named) and not any(entry.item.category == query.category for entry in named)
 
 
 def _pool(shelf: Shelf, query: QueryIntent) -> Iterable[Entry]:
@@ -219,6 +272,9 @@ def _looser(shelf: Shelf, query: QueryIntent) -> Iterator[tuple[str, dict[str, A
         yield "among", {"among": (), "category": kind}
     if query.without:
         yield "without", {"without": ()}
+    for bound in query.amounts:
+        others = tuple(other for other in query.amounts if other.of != bound.of)
+        yield "amounts", {"amounts": others, "sort": "most" if ">" in bound.sign else "least", "by": bound.of}
     if query.attributes and (scoped or query.terms or query.brand):
         yield "attributes", {"attributes": {}}
     if query.terms and (scoped or query.brand):

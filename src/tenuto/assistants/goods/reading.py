@@ -5,14 +5,24 @@ from __future__ import annotations
 import re
 from typing import Final, TypeAlias
 
-from tenuto.assistants.goods.intent import Change, Details, OrderQuestion, QueryIntent, Talk, talk_in
+from tenuto.assistants.goods.goodness import ORDERING
+from tenuto.assistants.goods.intent import (
+    Change,
+    Courtesy,
+    Details,
+    Occasion,
+    OrderQuestion,
+    QueryIntent,
+    Talk,
+    talk_in,
+)
 from tenuto.assistants.goods.page import Page, terms_in
 from tenuto.assistants.goods.parse import parse
-from tenuto.assistants.goods.places import MAX_PLACES, places_in
+from tenuto.assistants.goods.places import MAX_PLACES, compared_places, places_in
 from tenuto.assistants.goods.words import ASPECTS, COLOR, fold
 from tenuto.model.talk import ToolTurn
 
-Question: TypeAlias = QueryIntent | Details | OrderQuestion
+Question: TypeAlias = QueryIntent | Details | OrderQuestion | Courtesy
 
 # A question is read up to here: nobody asks for goods in more words, and the work stays the same for any text.
 MAX_READ: Final = 400
@@ -22,6 +32,41 @@ _BESIDE: Final = re.compile(
     r"|how are you|did (?:i|we|you) (?:ask|say|talk)|(?:tell|write)(?: me)? an? "
     r"|(?:opening|return|refund|shipping) (?:hours|polic))"
     r"|你是谁|你叫什么|我叫|我是谁|天气(?:怎|如|好|预)|笑话|总结|记得|翻译|我(?:刚才|之前|刚刚)?(?:说|问)(?:了|过)|几点|营业时间|退货政策"
+)
+# The whole of what was said: a greeting before a question is only skipped.
+_COURTESY: Final[tuple[tuple[Occasion, re.Pattern[str]], ...]] = (
+    (
+        "hello",
+        re.compile(
+            r"(?:(?:hello+|hi+|hey+|hiya|howdy|greetings|good (?:morning|afternoon|evening|day))"
+            r"(?: (?:there|again|everyone|all|you))?[\s,.!?~]*)+"
+            r"|(?:(?:你好|您好|哈喽|哈啰|嗨|大家好|早上好|上午好|中午好|下午好|晚上好|早安|在吗|在么)[啊呀]?[\s,.!?，。！？~]*)+"
+        ),
+    ),
+    (
+        "thanks",
+        re.compile(
+            r"(?:(?:ok(?:ay)?|great|cool|perfect|nice)[\s,.!]*)?(?:many )?(?:thanks?(?: you| u)?|thx|ty|cheers)"
+            r"(?: (?:a lot|so much|very much|again|for (?:the|your) help))*[\s,.!~]*"
+            r"|(?:好的?|太好了)?[\s,，!！]*(?:谢谢|多谢|感谢|谢了|辛苦)[你您了啦啊]*[\s,.!，。！~]*"
+        ),
+    ),
+    (
+        "bye",
+        re.compile(
+            r"(?:good ?)?bye(?: bye)?[\s.!~]*|see you(?: later)?[\s.!~]*|(?:再见|拜拜|回头见)[啦了]?[\s.!。！~]*"
+        ),
+    ),
+    (
+        "help",
+        re.compile(
+            r"help(?: me)?[\s.!?]*|(?:what|who) are you[\s?]*"
+            r"|(?:what can (?:you do|i ask)|how (?:do|can) you help|how does this work)"
+            r"(?: (?:you|here|for me|me))*[\s?]*"
+            r"|帮助[。!！]?|你是谁[啊呀?？]*|你(?:能|会|可以)(?:做|干|帮我做)?(?:什么|啥|些什么)[?？]*"
+            r"|(?:可以|能)问(?:你)?(?:什么|啥|些什么)[?？]*|怎么用[?？]*"
+        ),
+    ),
 )
 _GREETING: Final = re.compile(
     r"^(?:hello|hi|hey|good (?:morning|afternoon|evening)|thanks?(?: you)?|ok(?:ay)?)(?![a-z-])[\s,.!~]*"
@@ -56,7 +101,7 @@ _THAT_ORDER: Final = re.compile(r"\b(?:this|that) order\b|[这那](?:个订)?单
 _LATEST: Final = re.compile(r"\b(?:latest|newest|most recent)\b|最近(?:的|一|那)|最新")
 _ALL_ORDERS: Final = re.compile(r"\b(?:orders|my|our|all)\b|订单|我的|所有|全部|都")
 _BUY: Final = re.compile(
-    r"\b(?:buy|order|purchase|take) (?:it|them|this|that|the|number)\b|\b(?:cart|basket|check ?out)\b"
+    r"\b(?:buy|order|purchase|take) (?:it|them|this|that|the|number)\b(?! by\b)|\b(?:cart|basket|check ?out)\b"
     r"|下单|购物车|购买|结账|[要买](?:了|下)?(?=第|它|[这那][个款])"
 )
 _SHORT: Final = 15
@@ -94,6 +139,8 @@ def folded_question(text: str) -> str:
 
 def read(text: str, talk: Talk) -> Question | None:
     """The same for a folded text."""
+    if (occasion := next((kind for kind, pattern in _COURTESY if pattern.fullmatch(text.strip())), None)) is not None:
+        return Courtesy(occasion=occasion)
     text = _GREETING.sub("", text).strip()
     if not text:
         return None
@@ -150,9 +197,9 @@ def _still_orders(text: str, asked: QueryIntent, talk: Talk) -> bool:
 def _about_goods(text: str, asked: QueryIntent, talk: Talk, wanted: QueryIntent | None) -> Details | None:
     about = next((aspect for aspect, pattern in ASPECTS if pattern.search(text)), None)
     buy = _BUY.search(text) is not None
-    if _COMPARE.search(text) and (compared := _compared(text, talk)) is not None:
+    if _COMPARE.search(text) and (compared := _compared(text, asked, talk)) is not None:
         return compared
-    if wanted is not None and _ranks(asked, wanted):
+    if wanted is not None and _ranks(text, asked, wanted):
         return None
     if places := places_in(text, bool(talk.items)):
         return Details(places=places, about=about, buy=buy)
@@ -166,19 +213,24 @@ def _about_goods(text: str, asked: QueryIntent, talk: Talk, wanted: QueryIntent 
     return None
 
 
-def _ranks(asked: QueryIntent, wanted: QueryIntent) -> bool:
+def _ranks(text: str, asked: QueryIntent, wanted: QueryIntent) -> bool:
     """A wish for the best, for cheaper ones or for a price is a search, whatever it points at."""
     bounds = (asked.min_price, asked.max_price, wanted.above, wanted.below)
-    return bool(wanted.among) or wanted.rank > 1 or any(bound is not None for bound in bounds)
+    best = asked.sort is not None and (asked.limit == 1 or ORDERING.search(text) is not None)
+    held = any(bound.than is not None for bound in wanted.amounts)
+    return best or held or bool(wanted.among) or wanted.rank > 1 or any(bound is not None for bound in bounds)
 
 
-def _compared(text: str, talk: Talk) -> Details | None:
-    if places := places_in(text, bool(talk.items)):
-        return Details(places=places)
+def _compared(text: str, asked: QueryIntent, talk: Talk) -> Details | None:
+    it = (talk.focus,) if talk.focus is not None and _PRONOUN.search(text) else ()
+    if places := compared_places(text, bool(talk.items)):
+        return Details(ids=it, places=places)
+    if asked.sort is not None:
+        return None
     names = [" ".join(terms_in(part)) for part in _JOINED.split(_COMPARING_WORDS.sub(" ", text).strip())]
     named = tuple(name for name in names if name)
-    if len(named) >= 2:
-        return Details(names=named[:MAX_PLACES])
+    if len(named) + len(it) >= 2:
+        return Details(ids=it, names=named[:MAX_PLACES])
     if talk.items:
         return Details(ids=talk.items[:MAX_PLACES])
     return None

@@ -19,6 +19,8 @@ _WORD: Final = re.compile(r"[a-z0-9][a-z0-9+.'-]*")
 _HAN: Final = re.compile(f"[{HAN}]+")
 _SPACED_UNIT: Final = re.compile(r"(?<=\d)\s+(?=[a-z])")
 _MAX_RUN: Final = 16
+# In shorter words a slip makes another word.
+_SPELT: Final = 5
 
 
 class Entry:
@@ -41,6 +43,11 @@ class Entry:
     def fits(self, term: str) -> bool:
         """Whether the word, or one that means the same, belongs to the item."""
         return any(self._holds(word) for word in (term, *SYNONYMS.get(term, ())))
+
+    def is_called(self, term: str) -> bool:
+        """Whether the word is part of the item's name, which tells the kind of goods, not just a trait."""
+        name = fold(f"{self.item.name}\n{self.item.name_zh}", _MAX_TEXT)
+        return stem(term) in map(stem, _WORD.findall(name)) if term.isascii() else term in name
 
     def _holds(self, word: str) -> bool:
         if not word.isascii():
@@ -116,7 +123,7 @@ class Shelf:
         if self._knows(term):
             return [term]
         if term.isascii():
-            return []
+            return [meant] if (meant := self._misspelt(term)) is not None else []
         pieces, at, run = [], 0, term[:_MAX_RUN]
         while at < len(run) - 1:
             end = next((end for end in range(len(run), at + 1, -1) if self._knows(run[at:end])), at + 1)
@@ -124,6 +131,15 @@ class Shelf:
                 pieces.append(run[at:end])
             at = end
         return pieces
+
+    def _misspelt(self, term: str) -> str | None:
+        """The one word of the catalogue that a longer word is a slip away from; the answer shows it as understood."""
+        if len(term) < _SPELT or not term.isalpha():
+            return None
+        near = [
+            word for word in self._words if word[0] == term[0] and (one_slip(term, word) or one_slip(stem(term), word))
+        ]
+        return near[0] if len(near) == 1 else None
 
     def _knows(self, term: str) -> bool:
         return any(self._holds(word) for word in (term, *SYNONYMS.get(term, ())))
@@ -144,6 +160,18 @@ def stem(word: str) -> str:
     if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us")):
         return word[:-1]
     return word
+
+
+def one_slip(word: str, other: str) -> bool:
+    """Whether the words differ by one letter: left out, too many, another one, or two that changed places."""
+    short, long = sorted((word, other), key=len)
+    if len(long) - len(short) > 1 or short == long:
+        return False
+    same = next((at for at, (one, two) in enumerate(zip(short, long, strict=False)) if one != two), len(short))
+    if len(short) < len(long):
+        return short[same:] == long[same + 1 :]
+    swapped = long[same + 1 : same + 2] + long[same : same + 1] + long[same + 2 :]
+    return short[same + 1 :] == long[same + 1 :] or short[same:] == swapped
 
 
 def _typical(entries: Sequence[Entry]) -> dict[str, float]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from tenuto.assistants.assistant import Assistant
 from tenuto.assistants.goods.catalogue import Catalogue
-from tenuto.assistants.goods.tools import GoodsDetails, MyOrders, SearchGoods
+from tenuto.assistants.goods.tools import GoodsDetails, MyOrders, SearchGoods, ShopHelp
 from tenuto.model.policy import Preset, preset
 from tenuto.model.prompt import Language, LayoutName, PromptPolicy
 from tenuto.ports import StateStore
@@ -50,6 +50,6 @@ def goods_assistant(store: StateStore, policies: Preset | None = None) -> Assist
         system={Language.ENGLISH: _ENGLISH, Language.CHINESE: _CHINESE},
         policies=policies or preset("goods_qa"),
         prompt=PromptPolicy(layout=LayoutName.GOODS),
-        tools=(SearchGoods(catalogue), GoodsDetails(catalogue), MyOrders(catalogue)),
+        tools=(SearchGoods(catalogue), GoodsDetails(catalogue), MyOrders(catalogue), ShopHelp(catalogue)),
         relevance=RELEVANCE,
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, assert_never
 
-from tenuto.assistants.goods.cards import Card, DetailsAnswer, OrderCard, OrdersAnswer, SearchAnswer
+from tenuto.assistants.goods.cards import Card, CourtesyAnswer, DetailsAnswer, OrderCard, OrdersAnswer, SearchAnswer
 from tenuto.model.values import Value
 
 
@@ -22,6 +22,10 @@ class Sentences(Value, frozen=True, kw_only=True):
     orders: str
     sorry: str
     no_complaints: str
+    hello: str
+    welcome: str
+    bye: str
+    about: str
 
 
 class Voice(Protocol):
@@ -34,6 +38,14 @@ class Voice(Protocol):
 
     def foreign_money(self, answer: SearchAnswer) -> str:
         """That prices in another currency were left out, and which one the shop has."""
+        ...
+
+    def can(self, answer: CourtesyAnswer) -> str:
+        """What can be asked here, by examples."""
+        ...
+
+    def uncompared(self, answer: SearchAnswer) -> str:
+        """That bounds were left out, since the catalogue notes nothing that compares with them."""
         ...
 
     def unnoted(self, answer: SearchAnswer) -> str:
@@ -105,7 +117,25 @@ def tell_search(answer: SearchAnswer, voice: Voice) -> str:
     """What a search brought."""
     if answer.nothing_shown_before:
         return voice.SENTENCES.no_goods_shown
-    return (voice.foreign_money(answer) if answer.foreign else "") + _found(answer, voice)
+    left_out = (voice.foreign_money(answer) if answer.foreign else "") + (
+        voice.uncompared(answer) if answer.uncompared else ""
+    )
+    return left_out + _found(answer, voice)
+
+
+def tell_courtesy(answer: CourtesyAnswer, voice: Voice) -> str:
+    """A word back; and what can be asked, where that may not be known yet."""
+    match answer.occasion:
+        case "hello":
+            return voice.SENTENCES.hello + voice.can(answer)
+        case "thanks":
+            return voice.SENTENCES.welcome
+        case "bye":
+            return voice.SENTENCES.bye
+        case "help":
+            return voice.SENTENCES.about + voice.can(answer)
+        case _:
+            assert_never(answer.occasion)
 
 
 def _found(answer: SearchAnswer, voice: Voice) -> str:
@@ -114,10 +144,10 @@ def _found(answer: SearchAnswer, voice: Voice) -> str:
     if not answer.goods:
         return voice.nothing(answer)
     if answer.near:
-        return f"{voice.nearest(answer)}\n{_list(answer.goods, voice)}"
+        return f"{voice.nearest(answer)}\n{_list(answer.goods, voice, answer.fact)}"
     if len(answer.goods) == 1 and (answer.query.limit == 1 or answer.found == 1):
         return voice.single(answer)
-    return f"{voice.heading(answer)}\n{_list(answer.goods, voice, answer.by)}\n{voice.SENTENCES.hint}"
+    return f"{voice.heading(answer)}\n{_list(answer.goods, voice, answer.fact)}\n{voice.SENTENCES.hint}"
 
 
 def tell_details(answer: DetailsAnswer, voice: Voice) -> str:

@@ -1,4 +1,4 @@
-"""The shop's three tools: search, details, and the asker's own orders.
+"""The shop's tools: search, details, the asker's own orders, and what can be asked.
 
 Each reads the question by the same rules, and at most one of them finds itself wanted.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from tenuto.assistants.goods import chinese, english
 from tenuto.assistants.goods.cards import (
+    CourtesyAnswer,
     DetailsAnswer,
     OrdersAnswer,
     SearchAnswer,
@@ -25,6 +26,7 @@ from tenuto.assistants.goods.catalogue import Catalogue
 from tenuto.assistants.goods.intent import (
     MAX_KEPT,
     PREVIOUS,
+    Courtesy,
     Details,
     OrderQuestion,
     QueryIntent,
@@ -40,7 +42,7 @@ from tenuto.assistants.goods.places import MAX_PLACES
 from tenuto.assistants.goods.query import Found, search
 from tenuto.assistants.goods.reading import understand
 from tenuto.assistants.goods.shelf import Shelf
-from tenuto.assistants.goods.telling import Voice, tell_details, tell_orders, tell_search
+from tenuto.assistants.goods.telling import Voice, tell_courtesy, tell_details, tell_orders, tell_search
 from tenuto.assistants.goods.words import fold
 from tenuto.model.prompt import Language
 from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
@@ -99,6 +101,7 @@ class SearchGoods:
             ahead=found.ahead,
             currency=shelf.currency,
             foreign=found.foreign,
+            uncompared=found.uncompared,
         )
         plain = as_json(answer)
         return ToolOutcome(output=plain, data={"goods": plain["goods"]}, state=state_of(_shown(found, talk)))
@@ -199,7 +202,36 @@ class MyOrders:
         return _told(output, OrdersAnswer, turn.language, tell_orders)
 
 
-def _guessed(turn: ToolTurn, kind: type[QueryIntent] | type[Details] | type[OrderQuestion]) -> JsonObject | None:
+class ShopHelp:
+    """Says what can be asked here."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self.spec = ToolSpec(
+            name="shop_help",
+            description="What kinds of goods the shop has. Use it when the user asks what you can do or what there is.",
+            parameters=schema_of(Courtesy),
+        )
+
+    def guess(self, turn: ToolTurn) -> JsonObject | None:
+        """Whether it is a greeting, thanks, or a question for help."""
+        return _guessed(turn, Courtesy)
+
+    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+        """Look up what there is; what was shown before can still be pointed at."""
+        asked = read_arguments(arguments, Courtesy)
+        shelf = await self._catalogue.shelf(turn.scope)
+        return ToolOutcome(output=as_json(CourtesyAnswer(occasion=asked.occasion, categories=shelf.categories)))
+
+    def tell(self, output: Json, turn: ToolTurn) -> str:
+        """A word back, and examples."""
+        return _told(output, CourtesyAnswer, turn.language, tell_courtesy)
+
+
+_Kind: TypeAlias = type[QueryIntent] | type[Details] | type[OrderQuestion] | type[Courtesy]
+
+
+def _guessed(turn: ToolTurn, kind: _Kind) -> JsonObject | None:
     question = understand(turn)
     return as_json(question) if isinstance(question, kind) else None
 
@@ -232,7 +264,8 @@ def _shown(found: Found, talk: Talk) -> Talk:
         items=tuple(item.id for item in listed),
         prices=tuple(item.price for item in listed),
         focus=found.goods[0].id if single else None,
-        intent=talk.intent if found.query.among else found.query,
+        # Where the one that was asked for is not there, all of the nearest are shown.
+        intent=talk.intent if found.query.among else replace(found.query, limit=5) if found.near else found.query,
     )
 
 

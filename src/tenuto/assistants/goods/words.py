@@ -155,7 +155,10 @@ COLOR_WORDS: Final[Mapping[str, str]] = MappingProxyType(
 )
 COLOR: Final = re.compile(
     r"\b(black|white|blue|red|green|silver|golden|gold|pink|purple|violet|gr[ea]y|yellow|brown|beige|orange)\b"
-    r"(?:[- ]colou?red| colou?r)?|(粉红|咖啡|[黑白蓝红绿银金粉紫灰黄棕米橙褐])(?:色(?:系|款)?的?|的|款)"
+    r"(?:[- ]colou?red| colou?r)?|(粉红|咖啡|[黑白蓝红绿银金粉紫灰黄棕米橙褐])色(?:系|款)?的?"
+    # Without 色 it is a colour only where it stands as a word: 小米 and 蛋白 end in one as well.
+    rf"|(?:(?<![{HAN}])|(?<=[要有买换成选看找想是来个款部台双本件只就和或及的深浅机脑板表包鞋裤衣帽些点]))"
+    r"(粉红|咖啡|[黑白蓝红绿银金粉紫灰黄棕橙褐])[的款]"
 )
 
 ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType(
@@ -200,6 +203,7 @@ MATERIALS: Final[Mapping[str, str]] = MappingProxyType(
 )
 UNIT_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {"inch": "英寸", "h": "小时", "days": "天", "min": "分钟", "kg": "公斤", "g": "克", "L": "升", "ml": "毫升"}
+    | {"day": "天", "week": "周", "month": "个月", "weeks": "周", "months": "个月", "lb": "磅", "oz": "盎司"}
 )
 # What a question about an item is after.
 ASPECTS: Final = (
@@ -217,27 +221,6 @@ ASPECTS: Final = (
     ("material", re.compile(r"material|made of|材质|面料|什么做的")),
     ("power", re.compile(r"\bwatts?\b|\bpower\b|功率|多少瓦")),
     ("capacity", re.compile(r"capacity|容量|多少升")),
-)
-
-UNITS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "g": "gb",
-        "t": "tb",
-        "寸": "inch",
-        "英寸": "inch",
-        "inches": "inch",
-        "升": "l",
-        "毫升": "ml",
-        "克": "g",
-        "公斤": "kg",
-        "瓦": "w",
-        "毫安": "mah",
-        "厘米": "cm",
-        "米": "m",
-    }
-)
-MEASURE: Final = re.compile(
-    r"(?<![\d.])(\d+(?:\.\d+)?)[\s-]?(gb|tb|g|t|mah|inch(?:es)?|kg|ml|cm|l|w|英寸|寸|毫升|升|公斤|克|瓦|毫安|厘米|米)(?![a-z])"
 )
 
 

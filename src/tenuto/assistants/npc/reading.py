@@ -6,11 +6,11 @@ Talk before the question tells what "the first one" and "it" are; it is never ta
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Final
 
-from tenuto.assistants.npc.corpus import Corpus, Evidence
+from tenuto.assistants.npc.corpus import Corpus, Evidence, subjects, terms
 from tenuto.model.numbers import CARDINAL, HAN_NUMBER, ORDINAL, ROMAN, whole
 from tenuto.model.talk import ToolTurn
 from tenuto.model.values import JsonObject, Value
@@ -28,11 +28,16 @@ class Wish(StrEnum):
 
 
 class Wanted(Value, frozen=True, kw_only=True):
-    """A question, understood as far as rules go: the wish, the rule it is about, and words to search by."""
+    """A question, understood as far as rules go: the wish, the rules it is about, and words to search by."""
 
     wish: Wish
     query: str
     rule: int | None = None
+    also: tuple[int, ...] = ()
+
+    def rules(self) -> tuple[int, ...]:
+        """All the rules it names, each once."""
+        return () if self.rule is None else tuple(dict.fromkeys((self.rule, *self.also)))[:_MOST_RULES]
 
 
 class Focus(Value, frozen=True, kw_only=True):
@@ -43,25 +48,44 @@ class Focus(Value, frozen=True, kw_only=True):
     evidence: tuple[str, ...] = ()
 
 
-_RULE: Final = r"(?:rule|precept|maxim)"
+# So many rules are told side by side; whoever asks for more of them gets the first.
+_MOST_RULES: Final = 5
+_RULE: Final = r"(?:rule|precept|maxim)s?"
 # "What does the third mean?" points at a list; "the third generation" does not.
 _POINTING: Final = (
     r"(?=\s*(?:$|[?.!,;:)]|and\b|or\b|then\b|please\b|means?\b|says?\b|is\b|about\b"
     r"|of (?:them|these|those|the rules)\b))"
 )
 _PLACE: Final = re.compile(
-    rf"(?P<back>倒数)?第\s*(?P<zh>{HAN_NUMBER})\s*(?:(?P<of>[条则])|[个点句项]|(?=$|[^\u3400-\u9fff]|[呢是的有讲说又和与跟]))"
+    rf"(?P<back>倒数)?第\s*(?P<zh>{HAN_NUMBER})\s*(?:(?P<of>[条则])|[个点句项]|(?=$|[^\u3400-\u9fff]|[呢是的有讲说又和与跟到至]))"
     rf"|\b(?P<en>{ORDINAL})(?: (?:family |house )?(?P<noun>{_RULE})\b| (?:one|point|item)\b|{_POINTING})"
     rf"|\b(?:(?P<named>{_RULE})(?: number| no\.?)?|number|no\.)\s*#?\s*(?P<num>\d{{1,6}}|{ROMAN}|{CARDINAL})(?![\w-])",
     re.IGNORECASE,
 )
-_LAST: Final = re.compile(r"最后一?[条则个]|\bthe (?:very )?last (?:one\b|rule\b)?", re.IGNORECASE)
+# What goes on counting behind a place: "and 6", 、六条, "to the eighth".
+_MORE: Final = re.compile(
+    rf"[条则]?\s*(?:[,、和与及跟&]|\b(?:and|or)\b|(?P<up_to>[到至]|\b(?:to|through)\b))\s*(?:the\s|第)?"
+    rf"(?P<number>{HAN_NUMBER}|{ORDINAL}|{CARDINAL})(?:(?=[条则有的是讲说])|\s*{_RULE}\b|{_POINTING})",
+    re.IGNORECASE,
+)
+_ONE: Final = rf"(?:one|{_RULE})\b"
+_LAST: Final = re.compile(
+    rf"最后一?[条则个]|\b(?:very )?last {_ONE}|\bthe (?:very )?last(?=\s*[?.!]*$| of )", re.IGNORECASE
+)
 _BESIDE: Final = (
-    (1, re.compile(r"下一?[条则个]|\bthe (?:next|following) (?:one\b|rule\b)?", re.IGNORECASE)),
+    (
+        1,
+        re.compile(
+            rf"下一?[条则个]|接下来(?=呢|$)|\b(?:next|following) {_ONE}|\bthe next(?=\s*[?.!]*$)"
+            r"|^\W*(?:and |what about )?next\W*$",
+            re.IGNORECASE,
+        ),
+    ),
     (
         -1,
         re.compile(
-            r"[上前]一[条则个]|\bthe (?:previous|preceding) (?:one\b|rule\b)?|\bthe one before\b", re.IGNORECASE
+            rf"[上前]一[条则个]|\b(?:previous|preceding) {_ONE}|\bthe previous(?=\s*[?.!]*$)|\bthe one before\b",
+            re.IGNORECASE,
         ),
     ),
 )
@@ -70,6 +94,7 @@ _MEANING: Final = re.compile(
     r"意思|含义|何意|怎么理解|如何理解|解释|什么道理|\b(mean(?:s|ing)?|explain|understand|sense)\b", re.IGNORECASE
 )
 _RULES: Final = re.compile(r"家训|家规|族规|祖训|规矩|\b(?:family |house |ten )?(?:rules|precepts)\b", re.IGNORECASE)
+_ANY_RULES: Final = re.compile(rf"{_RULES.pattern}|\b{_RULE}\b", re.IGNORECASE)
 _ALL: Final = re.compile(
     r"有哪些|哪几|哪十|几条|几则|多少|全部|所有|列|是什么[?？]?$|讲讲|介绍|说说"
     r"|\b(what are|which|list|all|tell me|how many|name)\b",
@@ -87,10 +112,16 @@ _WHO_ARE_YOU: Final = re.compile(
     r"|\bintroduce yourself\b|\babout yourself\b",
     re.IGNORECASE,
 )
+_HELLO: Final = (
+    r"你们?好|您好|嗨|哈喽|大家好|早安|早上好|上午好|中午好|下午好|晚上好"
+    r"|hi|hello|hey|greetings|good (?:morning|afternoon|evening|day)"
+)
+_FILLING: Final = r"[啊呀了吧哦,，!！.。~ ]*+"
+_GREETING: Final = re.compile(rf"\W*+(?:(?:{_HELLO})(?: there| everyone)?{_FILLING}){{1,4}}\W*", re.IGNORECASE)
 _SMALL_TALK: Final = re.compile(
-    r"\W*+(?:(?:你好|您好|嗨|哈喽|早上好|晚上好|谢谢|多谢|感谢|再见|拜拜|好的|好|嗯|哦|明白了?|知道了"
-    r"|hi|hello|hey|thanks?|thank you|good (?:morning|evening|day)|bye|goodbye|ok|okay|great|i see)"
-    r"[啊呀了吧哦,，!！.。~ ]*+){1,4}(?:very much|a lot)?\W*",
+    rf"\W*+(?:(?:{_HELLO}|谢谢|多谢|感谢|再见|拜拜|好的|好|嗯|哦|明白了?|知道了"
+    r"|thanks?|thank you|bye|goodbye|ok|okay|great|i see|there|everyone)"
+    rf"{_FILLING}){{1,4}}(?:very much|a lot)?\W*",
     re.IGNORECASE,
 )
 _OURSELVES: Final = re.compile(
@@ -110,18 +141,23 @@ def understand(turn: ToolTurn, corpus: Corpus) -> Wanted | None:
     if _SMALL_TALK.fullmatch(question) or _OURSELVES.search(question):
         return None
     focus = focus_of(turn)
-    rule = _rule(question, focus, corpus)
-    if _lists(question, rule):
+    named = _rules(question, focus, corpus)
+    rule = named[0] if named else None
+    if rule is None and _lists(question, corpus):
         return Wanted(wish=Wish.LIST, query=question)
     if rule is None and focus.rule is not None and _points_back(question, corpus):
         rule = focus.rule
     if _ORIGIN.search(question) and (_RULES.search(question) or (rule is not None and rule == focus.rule)):
         return Wanted(wish=Wish.ORIGIN, query=question, rule=rule)
-    if rule is not None and _STORY.search(question):
-        return Wanted(wish=Wish.STORY, query=question, rule=rule)
-    if rule is not None:
-        return Wanted(wish=Wish.MEANING, query=question, rule=rule)
-    return Wanted(wish=Wish.SEARCH, query=question, rule=rule)
+    if rule is None:
+        return Wanted(wish=Wish.SEARCH, query=question)
+    wish = Wish.STORY if _STORY.search(question) else Wish.MEANING
+    return Wanted(wish=wish, query=question, rule=rule, also=tuple(named[1:]))
+
+
+def greets(question: str) -> bool:
+    """Whether it is a greeting and nothing else."""
+    return _GREETING.fullmatch(question[:_LOOKED_AT].strip()) is not None
 
 
 def focus_of(turn: ToolTurn) -> Focus:
@@ -142,23 +178,34 @@ def kept(turn: ToolTurn, focus: Focus) -> JsonObject:
     return {turn.persona or "": {"rule": focus.rule, "listed": focus.listed, "evidence": list(focus.evidence)}}
 
 
-def _rule(question: str, focus: Focus, corpus: Corpus) -> int | None:
-    """The rule a question names, by its place or by its words; there need not be such a rule."""
+def _rules(question: str, focus: Focus, corpus: Corpus) -> Sequence[int]:
+    """The rules a question names, by their places or by their words; there need not be such rules."""
     rules = corpus.of("rule")
     numbers = sorted(piece.rule for piece in rules if piece.rule is not None)
     if not numbers:
-        return None
+        return ()
     spoken_of = focus.listed or focus.rule is not None or _RULES.search(question) is not None
-    place = _PLACE.search(question)
-    if place is not None and (spoken_of or place["of"] or place["noun"] or place["named"]):
-        return _numbered(place, numbers)
+    places = list(_PLACE.finditer(question))
+    if places and (spoken_of or any(place["of"] or place["noun"] or place["named"] for place in places)):
+        return list(dict.fromkeys(number for place in places for number in _counted(place, numbers)))
     if _LAST.search(question) and spoken_of:
-        return numbers[-1]
+        return numbers[-1:]
     if focus.rule is not None:
         for step, pattern in _BESIDE:
             if pattern.search(question):
-                return focus.rule + step
-    return next((piece.rule for piece in rules if _names(question, piece)), None)
+                return [focus.rule + step]
+    return [piece.rule for piece in rules if piece.rule is not None and _names(question, piece)]
+
+
+def _counted(place: re.Match[str], numbers: Sequence[int]) -> Iterator[int]:
+    """The number of a place, and those that are counted on behind it."""
+    last, more = _numbered(place, numbers), _MORE.match(place.string, place.end())
+    yield last
+    while more is not None:
+        number = whole(more["number"]) or 0
+        yield from range(last + 1, min(number, numbers[-1])) if more["up_to"] else ()
+        yield number
+        last, more = number, _MORE.match(place.string, more.end())
 
 
 def _numbered(place: re.Match[str], numbers: Sequence[int]) -> int:
@@ -175,9 +222,14 @@ def _names(question: str, rule: Evidence) -> bool:
     return any(name in folded or (not name.isascii() and name[:2] in folded) for name in names)
 
 
-def _lists(question: str, rule: int | None) -> bool:
-    about_all = _RULES.search(question) and _ALL.search(question)
-    return rule is None and bool(about_all) and not _ORIGIN.search(question)
+def _lists(question: str, corpus: Corpus) -> bool:
+    """Whether all the rules are asked for, be it by a question that says nothing but their name."""
+    if _ORIGIN.search(question):
+        return False
+    if _RULES.search(question) and _ALL.search(question):
+        return True
+    named = _ANY_RULES.sub(" ", question)
+    return named != question and corpus.shared_by("rule").issuperset((*terms(named), *subjects(named)))
 
 
 def _points_back(question: str, corpus: Corpus) -> bool:

@@ -22,6 +22,7 @@ _NO_SUCH_RULE: Final = {
     Language.ENGLISH: "The records hold {count} rules, and no rule {rule}. ",
     Language.CHINESE: "家训共有{count}则，没有第{rule}则。",
 }
+_HELLO: Final = {Language.ENGLISH: "Hello!", Language.CHINESE: "您好！"}
 _I_AM: Final = {Language.ENGLISH: "I am {name}.", Language.CHINESE: "我是{name}。"}
 _BASED_ON: Final = {Language.ENGLISH: " (Evidence: {ids})", Language.CHINESE: "（依据：{ids}）"}
 
@@ -42,12 +43,22 @@ def told(
         rows = [f"{place}. {title} [{name}]" for place, (name, _, title, _) in enumerate(lines, 1)]
         return f"{opening}{gap}{heading}\n" + "\n".join(rows)
     colon = "：" if language is Language.CHINESE else ": "
-    shown = [line for line in lines if line[1] != "rule" or len(lines) == 1]
+    # A meaning names the rule that it explains.
+    explained = any(kind == "meaning" for _, kind, _, _ in lines)
+    shown = [line for line in lines if line[1] != "rule" or not explained]
     rows = [
-        f"{'' if len(lines) == 1 and kind != 'story' else title + colon}{text} [{name}]"
+        f"{'' if kind == 'rule' or (len(lines) == 1 and kind != 'story') else title + colon}{text} [{name}]"
         for name, kind, title, text in shown
     ]
     return f"{opening}{gap}" + "\n".join(rows)
+
+
+def greeted(character: Character, language: Language) -> str:
+    """A greeting in the character's voice, with who it is."""
+    own, hello = introduced((), character, language), _HELLO[language]
+    if own.startswith(hello[:2]):
+        return own
+    return hello + ("" if language is Language.CHINESE else " ") + own
 
 
 def introduced(about: Sequence[tuple[str, str]], character: Character, language: Language) -> str:

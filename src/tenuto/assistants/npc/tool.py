@@ -9,8 +9,8 @@ import msgspec
 
 from tenuto.assistants.npc.characters import PLAIN, Character
 from tenuto.assistants.npc.corpus import Corpus, Evidence
-from tenuto.assistants.npc.reading import Focus, Wanted, Wish, focus_of, kept, understand
-from tenuto.assistants.npc.telling import introduced, no_such_rule, refusal, told
+from tenuto.assistants.npc.reading import Focus, Wanted, Wish, focus_of, greets, kept, understand
+from tenuto.assistants.npc.telling import greeted, introduced, no_such_rule, refusal, told
 from tenuto.errors import Invalid
 from tenuto.model.prompt import Piece
 from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
@@ -20,6 +20,9 @@ NAME: Final = "retrieve_evidence"
 # Of the question's weight: from here on the evidence is about it, and from here on it says something at least.
 _SURE: Final = 0.5
 _SOMETHING: Final = 0.3
+# A piece that is about something else must know this much of it: one that mentions a word in passing tells nothing.
+_IN_PASSING: Final = 0.65
+_LOOKED_AT: Final = 20
 _SHOWN: Final = 4
 # A model may weigh more pieces than a visitor wants to hear.
 _TOLD: Final = 2
@@ -67,6 +70,11 @@ class RetrieveEvidence:
                 "properties": {
                     "query": {"type": "string", "description": "What to look up, in full words."},
                     "rule": {"type": "integer", "minimum": 1, "description": "The number of a family rule."},
+                    "also": {
+                        "type": "array",
+                        "items": {"type": "integer", "minimum": 1},
+                        "description": "Further rules, where several are asked about.",
+                    },
                     "wish": {"type": "string", "enum": [wish.value for wish in Wish]},
                 },
                 "required": ["query"],
@@ -81,6 +89,8 @@ class RetrieveEvidence:
         arguments: JsonObject = {"query": wanted.query, "wish": wanted.wish.value}
         if wanted.rule is not None:
             arguments["rule"] = wanted.rule
+        if wanted.also:
+            arguments["also"] = list(wanted.also)
         return arguments
 
     async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
@@ -116,38 +126,46 @@ class RetrieveEvidence:
             lines = lines[:_TOLD]
         return told(lines, self.character(turn), turn.language, careful, listing=found.wish is Wish.LIST)
 
+    def greet(self, turn: ToolTurn) -> str | None:
+        """A greeting back, and who is speaking."""
+        return greeted(self.character(turn), turn.language) if greets(turn.question) else None
+
     def character(self, turn: ToolTurn) -> Character:
         """Who is asked."""
         return self._characters.get(turn.persona or "", PLAIN)
 
     def _found(self, wanted: Wanted, turn: ToolTurn) -> tuple[tuple[Evidence, ...], PolicyMode]:
-        if self._names_no_rule(wanted, turn):
+        if self._no_rule(wanted, turn) is not None:
             return (), PolicyMode.REFUSE
         exact = self._exact(wanted, turn)
         # Who they are, characters know by themselves: without evidence, and citing none.
         if exact or wanted.wish is Wish.ABOUT:
             return exact, PolicyMode.NORMAL
-        hits = self._corpus.search(wanted.query, turn.persona, _SHOWN)
-        best = hits[0].cover if hits else 0.0
-        if best < _SOMETHING:
+        looked_at = self._corpus.search(wanted.query, turn.persona, _LOOKED_AT)
+        hits = [hit for hit in looked_at if hit.cover >= (_SOMETHING if hit.about else _IN_PASSING)][:_SHOWN]
+        if not hits:
             return (), PolicyMode.REFUSE
+        best = hits[0].cover
+        # One word that is only mentioned may mean anything.
+        sure = best >= _SURE and (hits[0].about or hits[0].shared > 1)
         enough = tuple(hit.piece for hit in hits if hit.cover >= max(_SOMETHING, best * 0.8))
         # A search that leads to one thing is answered with that thing, not with its neighbours.
         shown = enough[:1] if len(enough) > 1 and hits[0].score > 1.6 * hits[1].score else enough
-        return shown, PolicyMode.NORMAL if best >= _SURE else PolicyMode.CONSERVATIVE
+        return shown, PolicyMode.NORMAL if sure else PolicyMode.CONSERVATIVE
 
-    def _names_no_rule(self, wanted: Wanted, turn: ToolTurn) -> bool:
-        """Whether a rule is asked for that there is not; no search may answer with another one's text."""
-        if wanted.rule is None or wanted.wish is Wish.LIST:
-            return False
-        return not self._corpus.of("rule", wanted.rule, turn.persona)
+    def _no_rule(self, wanted: Wanted, turn: ToolTurn) -> int | None:
+        """A rule that is asked for and not there; no search may answer with another one's text."""
+        if wanted.wish is Wish.LIST:
+            return None
+        return next((rule for rule in wanted.rules() if not self._corpus.of("rule", rule, turn.persona)), None)
 
     def _declined(self, wanted: Wanted, turn: ToolTurn) -> str:
         words = refusal(self.character(turn), turn.language)
-        if wanted.rule is None or not self._names_no_rule(wanted, turn):
+        rule = self._no_rule(wanted, turn)
+        if rule is None:
             return words
         count = len(self._corpus.of("rule", persona=turn.persona))
-        return no_such_rule(wanted.rule, count, turn.language) + words
+        return no_such_rule(rule, count, turn.language) + words
 
     def _exact(self, wanted: Wanted, turn: ToolTurn) -> tuple[Evidence, ...]:
         """What a question names outright: the list, a rule's meaning, its story, the character itself."""
@@ -156,11 +174,12 @@ class RetrieveEvidence:
             case Wish.LIST:
                 return corpus.of("rule", persona=persona)
             case Wish.STORY:
-                return corpus.of("story", wanted.rule, persona)[:2] if wanted.rule is not None else ()
+                return tuple(piece for rule in wanted.rules() for piece in corpus.of("story", rule, persona)[:2])
             case Wish.MEANING:
-                if wanted.rule is None:
-                    return ()
-                return (*corpus.of("rule", wanted.rule, persona), *corpus.of("meaning", wanted.rule, persona))
+                both = ("rule", "meaning")
+                return tuple(
+                    piece for rule in wanted.rules() for kind in both for piece in corpus.of(kind, rule, persona)
+                )
             case Wish.ORIGIN:
                 return corpus.of("origin", persona=persona)
             case Wish.ABOUT:

@@ -131,3 +131,8 @@ AROUND_ITEMS: Final = re.compile(
     r"\b(?:mean(?:s|ing)?|detail(?:s|ed)?|explain|about|list|tell|more|repeat|again|name|number)\b"
     r"|意思|具体|内容|解释|详细|说明|介绍|讲讲|说说|一下|刚才|说的|提到|上面|里面|列表|那[个条点]"
 )
+
+
+def is_small_talk(text: str) -> bool:
+    """Whether a text is thanks, a farewell or the like, and tells nothing."""
+    return any(pattern.match(text) for pattern in (THANKS, BYE, *(pattern for _, pattern in SMALL_TALK)))

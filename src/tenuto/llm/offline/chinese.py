@@ -48,7 +48,7 @@ _PLAIN: Final[tuple[tuple[About, re.Pattern[str]], ...]] = tuple(
         ),
         (
             About.LIKES,
-            r"我(?:很|最|一直|也|都|还|特别|非常|比较)*(?:喜欢|爱|偏爱)(?!的|上|你)(?P<value>.{1,40})",
+            r"我(?:很|最|一直|也|都|还|特别|非常|比较)*(?:喜欢|爱|偏爱)(?!的|上|你)[：:]?\s*(?P<value>.{1,40})",
         ),
         (About.ALLERGY, rf"我对(?P<value>.{{1,20}}?){_NO}过敏"),
         (About.SPEAKS, rf"我(?:也|还)?{_NO}会[说讲](?P<value>.{{1,30}})"),
@@ -115,7 +115,7 @@ def _whole(clause: str, before: Fact | None) -> str:
 def _in_place(clause: str, before: Fact | None) -> Fact | None:
     """What is so instead: 我的名字不是小明，是小红."""
     instead = _INSTEAD.match(clause) if before is not None and before.denied else None
-    return replace(before, value=_value(instead["value"]), denied=False) if before and instead else None
+    return replace(before, value=chinese_value(instead["value"]), denied=False) if before and instead else None
 
 
 def _of_clause(clause: str) -> Fact | None:
@@ -126,10 +126,12 @@ def _of_clause(clause: str) -> Fact | None:
             about, verb = _KNOWN_LABELS.get(match["label"], About.OWN), match["verb"]
             # A name is told as one, however it was put: 我妹妹的名字是安娜, 我妹妹叫安娜.
             verb = "叫" if "的名字" in match[0] else verb
-            return _stated(match, Fact(about=about, value=_value(match["value"]), label=match["label"], verb=verb))
+            return _stated(
+                match, Fact(about=about, value=chinese_value(match["value"]), label=match["label"], verb=verb)
+            )
     for about, pattern in _PLAIN:
         if match := pattern.search(clause):
-            return _stated(match, Fact(about=about, value=_value(match["value"])))
+            return _stated(match, Fact(about=about, value=chinese_value(match["value"])))
     return None
 
 
@@ -137,7 +139,8 @@ def _stated(match: re.Match[str], fact: Fact) -> Fact:
     return replace(fact, denied=bool(match.groupdict().get("no")))
 
 
-def _value(text: str) -> str:
+def chinese_value(text: str) -> str:
+    """What a clause names, without the small words at its end."""
     text = text.strip()
     return _TAIL.sub("", text) or text
 

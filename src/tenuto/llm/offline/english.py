@@ -96,7 +96,7 @@ _PLAIN: Final[tuple[tuple[About, re.Pattern[str]], ...]] = tuple(
         ),
         (
             About.LIKES,
-            r"\bi (?:really |also |do |mostly )?(?:like|love|enjoy|prefer|adore) "
+            r"\bi (?:really |also |do |mostly )?(?:like|love|enjoy|prefer|adore):? "
             r"(?!to (?:know|see|ask|hear)\b|you\b|it\b|that\b|this\b|my name\b)",
         ),
         (About.ALLERGY, r"\bi(?: am|'m)(?: not)?(?: also| very)? allergic to "),
@@ -172,7 +172,9 @@ def _names(text: str) -> Iterator[tuple[int, Fact]]:
     for match in _I_AM.finditer(text):
         name = _name(text[match.end() :])
         if "'s" in name:  # "I'm Bob's friend"
-            yield from _stated(text, match, Fact(about=About.BEING, value=_value(text[match.end() :])), _value)
+            yield from _stated(
+                text, match, Fact(about=About.BEING, value=english_value(text[match.end() :])), english_value
+            )
         elif name.split(" ")[0].lower() not in _NO_NAMES:
             yield from _stated(text, match, Fact(about=About.NAME, value=name), _name)
 
@@ -180,7 +182,7 @@ def _names(text: str) -> Iterator[tuple[int, Fact]]:
 def _plain(text: str) -> Iterator[tuple[int, Fact]]:
     for about, pattern in _PLAIN:
         for match in pattern.finditer(text):
-            yield from _stated(text, match, Fact(about=about, value=_value(text[match.end() :])), _value)
+            yield from _stated(text, match, Fact(about=about, value=english_value(text[match.end() :])), english_value)
 
 
 def _own(text: str) -> Iterator[tuple[int, Fact]]:
@@ -188,11 +190,11 @@ def _own(text: str) -> Iterator[tuple[int, Fact]]:
         about, label = _labelled(match[1])
         if label == "name" or _NO_LABEL.match(label):
             continue
-        value = _value(text[match.end() :])
+        value = english_value(text[match.end() :])
         if value.lower().startswith(("called ", "named ")):
             label, value = f"{label}'s name", value.split(" ", 1)[1]
         verb = (match[2] or "is").lower()
-        yield from _stated(text, match, Fact(about=about, value=value, label=label, verb=verb), _value)
+        yield from _stated(text, match, Fact(about=about, value=value, label=label, verb=verb), english_value)
 
 
 def _stated(text: str, match: re.Match[str], fact: Fact, read: Callable[[str], str]) -> Iterator[tuple[int, Fact]]:
@@ -201,14 +203,15 @@ def _stated(text: str, match: re.Match[str], fact: Fact, read: Callable[[str], s
     if fact.about is About.DISLIKES or not _NOT.search(match[0]):
         yield at, fact
         if fact.about is About.LIKES and (but := _BUT_NOT.match(rest, len(fact.value))):
-            yield at + 1, replace(fact, about=About.DISLIKES, value=_value(rest[but.end() :]))
+            yield at + 1, replace(fact, about=About.DISLIKES, value=english_value(rest[but.end() :]))
         return
     yield at, replace(fact, denied=True)
     if instead := _INSTEAD.match(rest, rest.find(fact.value) + len(fact.value)):
         yield at + 1, replace(fact, value=read(rest[instead.end() :]))
 
 
-def _value(rest: str) -> str:
+def english_value(rest: str) -> str:
+    """What a text begins with, up to where it turns to something else."""
     rest = rest[: 2 * _VALUE]
     end = _END.search(rest)
     return _TAIL.sub("", rest[: end.start()] if end else rest)[:_VALUE].strip()
@@ -216,7 +219,7 @@ def _value(rest: str) -> str:
 
 def _name(rest: str) -> str:
     """A name at the start of a text: its first word, and the following ones that are written like names as well."""
-    words = _value(rest).split(",")[0].split()
+    words = english_value(rest).split(",")[0].split()
     if not words or not words[0][0].isalpha():
         return ""
     if not words[0][0].isupper():

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tenuto.llm.offline.asks import SUM_UP
+from tenuto.llm.offline.correcting import corrected
 from tenuto.llm.offline.talk import Line, Talk
 
 # How much of a question a sentence must share to pass for an answer to it.
@@ -99,6 +100,18 @@ def answers(talk: Talk, question: str) -> list[Found]:
     """The one or two sentences that seem to answer the question; empty when none does."""
     found = distinct(one for one in matches(talk, features(question)) if one.score >= _ENOUGH)
     return [one for one in found[:2] if one.score >= 0.9 * found[0].score]
+
+
+def with_corrections(talk: Talk, found: Sequence[Found]) -> list[Found]:
+    """What was found, and behind each what its speaker put right next; the newest statement is never left out."""
+    lines = list(talk.sources)
+    whole: list[Found] = []
+    for one in found:
+        whole.append(one)
+        after = next((place for place in range(one.place + 1, len(lines)) if lines[place].own is one.line.own), None)
+        if after is not None and not one.line.model and corrected(lines[after].text):
+            whole.append(Found(lines[after], lines[after].text.strip(), one.score, after))
+    return distinct(whole)
 
 
 def distinct(found: Iterable[Found]) -> list[Found]:

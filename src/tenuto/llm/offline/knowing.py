@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
+from tenuto.llm.offline.asks import is_small_talk
 from tenuto.llm.offline.chinese import chinese_asks_all, chinese_facts, chinese_wanted
+from tenuto.llm.offline.correcting import corrected
 from tenuto.llm.offline.english import english_asks_all, english_facts, english_wanted
 from tenuto.llm.offline.facts import About, Fact, Wanted
 from tenuto.llm.offline.finding import features
 from tenuto.llm.offline.talk import Line
 
 _MOST: Final = 8
+_ASKED: Final = 200
 _DOING: Final = re.compile(
     r"^(?:[吃喝看玩打听读学穿用]|(?:to |drinking |eating |playing |watching |reading |the |an? ))(?=.)"
 )
@@ -26,8 +30,33 @@ def facts_in(text: str) -> list[Fact]:
 
 
 def told(lines: Iterable[Line]) -> list[Fact]:
-    """Everything the asker told, oldest first."""
-    return [fact for line in lines if line.own for fact in facts_in(line.text)]
+    """Everything the asker told, oldest first; "no, it's green" tells of what was spoken of just before."""
+    facts: list[Fact] = []
+    before: Fact | None = None
+    for line in lines:
+        if not line.own:
+            continue
+        if found := facts_in(line.text):
+            facts += found
+            before = found[-1]
+        elif before is not None and (value := corrected(line.text)):
+            # Of several that can be true at once, the one that was wrong goes.
+            facts = [fact for fact in facts if fact != before] if before.about.many else facts
+            before = replace(before, value=value, denied=False)
+            facts.append(before)
+        elif asked := wanted(line.text[:_ASKED]):
+            before = next(iter(known(facts, asked)[-1:]), None)
+        elif not is_small_talk(line.text[:_ASKED]):
+            before = None
+    return facts
+
+
+def told_by(text: str, lines: Sequence[Line]) -> list[Fact]:
+    """What a text tells about whoever says it, after all that was said before."""
+    if (found := facts_in(text)) or corrected(text) is None:
+        return found
+    before, after = told(lines), told([*lines, Line(text=text, own=True)])
+    return after[-1:] if after != before else []
 
 
 def wanted(question: str) -> Wanted | None:

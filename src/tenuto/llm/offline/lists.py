@@ -15,6 +15,7 @@ _ITEM: Final = re.compile(
     r"|[一二三四五六七八九十]{1,3}[、.]|第[一二三四五六七八九十]{1,3}[，、:：])[ \t]*(\S[^\n]*)",
     re.MULTILINE,
 )
+_SET_OUT: Final = re.compile(r"[:：]\s*([^\n:：?？]{3,400})$", re.MULTILINE)
 _HAN_LIST: Final = re.compile(r"(?<![^，。！？、\s:：])[^，。！？、\s:：]++(?:、[^，。！？、\s:：]++){1,20}+")
 _HAN_LEAD: Final = re.compile(r"^.*?(?:分别是|包括|例如|比如|需要买|要买|有|是|买|去|：|:)(?=.)")
 _HAN_LAST: Final = re.compile(r"[和与及跟]")
@@ -72,17 +73,29 @@ def place_in(question: str) -> Place | None:
 def newest_list(lines: Iterable[Line]) -> list[str]:
     """The items of the list that was named last: one item a line, or several in a sentence."""
     for line in reversed(list(lines)):
-        if items := items_in(line.text):
+        # What the offline model says of itself has commas too; only what it set out in rows is a list.
+        if items := _rows(line.text) if line.chatter else items_in(line.text):
             return items
     return []
 
 
 def items_in(text: str) -> list[str]:
     """The items of the longest list in a text, empty when there is none."""
+    return _rows(text) or _after_a_colon(text) or _named_in_chinese(text) or _named(text)
+
+
+def _rows(text: str) -> list[str]:
     rows = [row.strip() for row in _ITEM.findall(text)]
-    if len(rows) > 1:
-        return rows
-    return _named_in_chinese(text) or _named(text)
+    return rows if len(rows) > 1 else []
+
+
+def _after_a_colon(text: str) -> list[str]:
+    """What is set out behind a colon, or all there is: "I like: apples, pears, plums"."""
+    if not (found := _SET_OUT.search(text)):
+        return []
+    parts = [part.strip(" .。!！") for part in re.split(r"[,，、;；]\s*(?:and |or )?|\s(?:and|or)\s", found[1])]
+    fit = 2 < len(parts) <= 2 * _ITEMS and all(0 < len(part) <= _ITEM_LENGTH for part in parts)
+    return parts if fit else []
 
 
 def _named_in_chinese(text: str) -> list[str]:

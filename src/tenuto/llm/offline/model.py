@@ -15,7 +15,7 @@ from tenuto.llm.sound import sound
 from tenuto.model.prompt import Language
 from tenuto.model.talk import Asking, Called, Ended, ModelEvent, Said, ToolCall, ToolResult, ToolTurn
 from tenuto.model.values import JsonObject
-from tenuto.ports import SelfServing, Tool
+from tenuto.ports import Greeting, SelfServing, Tool
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class OfflineModel:
             if failed := [result.call.name for result in asking.results if result.failed is not None]:
                 phrases = CHINESE if asking.turn.language is Language.CHINESE else ENGLISH
                 return phrases.failed.format(tools=", ".join(dict.fromkeys(failed)))
-        return reply_to(talk_of(asking), self._stand_in)
+        return _greeting(asking.turn, tools) or reply_to(talk_of(asking), self._stand_in)
 
 
 def _calls(asking: Asking, tools: Sequence[Tool]) -> list[ToolCall]:
@@ -85,6 +85,19 @@ def _guess(tool: Tool, turn: ToolTurn) -> JsonObject | None:
         # A tool is somebody's own code; one that stumbles over a question is not wanted for it.
         _log.warning("tool %s could not look at a question: %s", tool.spec.name, type(exc).__name__)
         return None
+
+
+def _greeting(turn: ToolTurn | None, tools: Sequence[Tool]) -> str:
+    """The greeting of whoever speaks here, where that is somebody."""
+    if turn is None:
+        return ""
+    for tool in tools:
+        try:
+            if isinstance(tool, Greeting) and (words := tool.greet(turn)):
+                return words
+        except Exception as exc:
+            _log.warning("tool %s could not greet: %s", tool.spec.name, type(exc).__name__)
+    return ""
 
 
 def _told(result: ToolResult, turn: ToolTurn, tools: Sequence[Tool]) -> str:

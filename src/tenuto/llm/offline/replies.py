@@ -10,8 +10,17 @@ from typing import Final, TypeAlias
 
 from tenuto.llm.offline import asks
 from tenuto.llm.offline.facts import About, Fact
-from tenuto.llm.offline.finding import Found, answers, distinct, features, is_question, key_sentences, matches
-from tenuto.llm.offline.knowing import current, facts_in, known, replaced, told, wanted, wants_all
+from tenuto.llm.offline.finding import (
+    Found,
+    answers,
+    distinct,
+    features,
+    is_question,
+    key_sentences,
+    matches,
+    with_corrections,
+)
+from tenuto.llm.offline.knowing import current, facts_in, known, replaced, told, told_by, wanted, wants_all
 from tenuto.llm.offline.lists import Place, newest_list, place_in
 from tenuto.llm.offline.phrases import CHINESE, ENGLISH, Phrases, fact_words, turned
 from tenuto.llm.offline.talk import Line, Talk
@@ -89,7 +98,7 @@ def _personal(talk: Talk, phrases: Phrases) -> str | None:
     if found := known(facts, asked):
         return _known(found, facts, talk, phrases)
     if About.OWN in asked.about and (said := answers(talk, asked.label)):
-        return _quoted(said, phrases)
+        return _quoted(with_corrections(talk, said), phrases)
     return phrases.not_told
 
 
@@ -147,7 +156,7 @@ def _topic(talk: Talk, phrases: Phrases) -> str | None:
     said = [one for one in distinct(matches(talk, about)) if one.score >= _SHARED][:3]
     if not said:
         return phrases.nothing_about.format(topic=topic)
-    return _quoted(sorted(said, key=lambda one: one.place), phrases)
+    return _quoted(with_corrections(talk, sorted(said, key=lambda one: one.place)), phrases)
 
 
 def _sum_up(talk: Talk, phrases: Phrases) -> str | None:
@@ -161,7 +170,7 @@ def _noted(talk: Talk, phrases: Phrases) -> str | None:
     """The user tells something; it is in the log already."""
     if is_question(talk.question):
         return None
-    if facts := facts_in(talk.question):
+    if facts := told_by(talk.question, talk.lines):
         return _noted_facts(facts, talk, phrases)
     return phrases.noted if asks.TELLS.search(talk.question) and not asks.ORDER.match(talk.question) else None
 
@@ -175,7 +184,7 @@ def _said_before(talk: Talk, phrases: Phrases) -> str | None:
     """Any question at all, if a sentence of the talk seems to answer it."""
     if len(talk.question) > _QUOTE or asks.ORDER.match(talk.question):
         return None
-    found = answers(talk, talk.question)
+    found = with_corrections(talk, answers(talk, talk.question))
     return _quoted(found, phrases) if found else None
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import SessionNotFound
 from tenuto.model import Changes, Message, Page, Rewriting, Role, Scope, Session, text_part
-from tenuto.model.message import is_summary
+from tenuto.model.message import STATE, is_summary
 from tenuto.model.session import PROFILE
 from tenuto.model.trace import Trace
 from tenuto.ports import Store
@@ -123,6 +123,10 @@ def _without(message: Message, user: str, turns: set[int], clean: Callable[[str]
     """A message as it shall read: the user's own is its place in the talk and no more. The very same where it stays."""
     if message.speaker == user:
         return replace(message, parts=(text_part(ERASED),), speaker=None, tokens=0, metadata={}, extra={})
+    if STATE in message.metadata:
+        # Each answer hands on what tools kept with the one before it, and some of that may be of this user.
+        metadata = {name: value for name, value in message.metadata.items() if name != STATE}
+        message = replace(message, metadata=metadata)
     if message.turn not in turns or message.role is Role.USER or is_summary(message):
         return message
     before = _texts(message)

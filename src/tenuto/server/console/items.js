@@ -78,18 +78,27 @@ function toolsIn(message) {
   return calls.map((part) => ({ name: part.name, state: "done", milliseconds: null }));
 }
 
-/** The items of a running talk, with the sequence numbers the store gave them meanwhile. */
+/** The items of a talk, with the sequence numbers the store gave them meanwhile; more may have been said since then. */
 export function numbered(items, messages) {
   const stored = itemsOf(messages);
-  const asked = stored.findLast((item) => item.kind === "words");
-  const given = stored.findLast((item) => item.kind === "answer" && item.trace !== null);
-  const last = items.findLastIndex((item) => item.kind === "words");
   return items.map((item, place) => {
     if (item.seq !== null) return item;
-    if (place === last && asked && fits(asked.text, item.text)) return settled(item, asked);
-    if (item.kind === "answer" && given?.trace === item.trace) return settled(item, given);
-    return item;
+    const found = item.kind === "answer" ? answerIn(stored, item) : wordsIn(stored, item, items[place + 1]);
+    return found ? settled(item, found) : item;
   });
+}
+
+function answerIn(stored, { trace }) {
+  return stored.find((each) => each.kind === "answer" && each.trace !== null && each.trace === trace);
+}
+
+/** Words are known by their answer; where they have none, by what they say. */
+function wordsIn(stored, item, answer) {
+  const before = stored[stored.indexOf(answer && answerIn(stored, answer)) - 1];
+  if (before?.kind === "words") return before;
+  return stored.find(
+    (each, place) => each.kind === "words" && stored[place + 1]?.kind !== "answer" && fits(each.text, item.text),
+  );
 }
 
 /** What was said or heard stays on screen as it was; the marks in what is stored are there when one comes back. */

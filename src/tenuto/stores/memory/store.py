@@ -197,14 +197,15 @@ class MemoryStore:
         self._changed(record, self._clock())
         return record.session
 
-    async def reset(self, scope: Scope, session_id: str) -> Session:
+    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
         record = self._reach(scope, session_id)
         record.log.clear()
         record.keyed.clear()
         record.traces.clear()
         record.lease = record.lease_until = record.lease_key = record.closed = None
         start = record.session.last_seq + 1
-        record.session = replace(record.session, messages=0, window_start=start, context={}, metadata={})
+        kept = {name: value for name, value in record.session.metadata.items() if name in sparing}
+        record.session = replace(record.session, messages=0, window_start=start, context={}, metadata=kept)
         self._changed(record, self._clock())
         return record.session
 
@@ -246,22 +247,28 @@ class MemoryStore:
         *,
         if_version: int | None = None,
         sparing: Sequence[int] = (),
+        within: OpenTurn | None = None,
     ) -> Session:
         record = self._reach(scope, session_id)
         version = record.session.version
         if if_version is not None and if_version != version:
             raise VersionConflict(if_version, version)
+        if within is not None and record.lease != within.id:
+            raise TurnLost(session_id, within.id)
         cut = index_of(record.log, after + 1)
         gone = [message for message in record.log[cut:] if message.seq not in sparing]
         first_gone = min((message.turn for message in gone), default=record.session.turns + 1)
         record.log[cut:] = [message for message in record.log[cut:] if message.seq in sparing]
         record.traces = {number: trace for number, trace in record.traces.items() if number < first_gone}
         for key, keyed in list(record.keyed.items()):
+            if within is not None and key == record.lease_key:
+                continue
             if keyed.words[0] > after:
                 del record.keyed[key]
             elif keyed.finished and keyed.reply[1] > after:
                 keyed.finished, keyed.reply = False, (0, -1)
-        record.lease = record.lease_until = record.lease_key = record.closed = None
+        if within is None:
+            record.lease = record.lease_until = record.lease_key = record.closed = None
         record.session = replace(record.session, messages=len(record.log))
         self._changed(record, self._clock())
         return record.session

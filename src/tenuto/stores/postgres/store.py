@@ -217,9 +217,9 @@ class PostgresStore:
         _refuse_other(row, changes.if_version)
         return await self._session(asked, row)
 
-    async def reset(self, scope: Scope, session_id: str) -> Session:
+    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
         asked = place(scope, session_id, self._clock())
-        row = await self._told("reset_session", asked, session_id)
+        row = await self._told("reset_session", asked, session_id, list(sparing))
         return await self._session(asked, row)
 
     async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
@@ -249,11 +249,15 @@ class PostgresStore:
         *,
         if_version: int | None = None,
         sparing: Sequence[int] = (),
+        within: OpenTurn | None = None,
     ) -> Session:
         asked = place(scope, session_id, self._clock())
         spared = [clamped(seq) for seq in sparing]
-        row = await self._told("truncate_session", asked, session_id, clamped(after), if_version, spared)
+        turn = None if within is None else within.id
+        row = await self._told("truncate_session", asked, session_id, clamped(after), if_version, spared, turn)
         _refuse_other(row, if_version)
+        if turn is not None and row["code"] == "lost":
+            raise TurnLost(session_id, turn)
         return await self._session(asked, row)
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
@@ -407,7 +411,7 @@ class PostgresStore:
         row = None
         while row is None or row["code"] == "appeared":
             row = await self.link.row(statement, self.writer, *asked, *args)
-        if row["code"] not in ("changed", "version", "taken", "taken_foreign"):
+        if row["code"] not in ("changed", "version", "lost", "taken", "taken_foreign"):
             raise missing(session_id, row["code"], owner_in(row)) or SessionNotFound(session_id)
         if row["news"] is not None:
             await self._heard_by_all(row["news"])

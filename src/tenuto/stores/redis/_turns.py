@@ -283,10 +283,17 @@ def patch(changes: Changes) -> Ask:
     return Ask((_or_none(changes.if_version),), _changes(changes))
 
 
-def truncate(after: int, if_version: int | None, sparing: Sequence[int]) -> Ask:
+def reset(sparing: Sequence[str]) -> Ask:
+    """What `reset.lua` takes."""
+    kept, _ = write_variables({}, {}, dict.fromkeys(sparing, True))
+    return Ask((len(kept) // 2,), tuple(kept[::2]))
+
+
+def truncate(after: int, if_version: int | None, sparing: Sequence[int], within: OpenTurn | None) -> Ask:
     """What `truncate.lua` takes. What no store ever numbered so need not be spared."""
     spared = [seq for seq in sparing if 0 < seq < NEWEST]
-    return Ask((after, _or_none(if_version), len(spared)), (integers(len(spared)).pack(*spared),))
+    turn = "" if within is None else within.id
+    return Ask((after, _or_none(if_version), len(spared)), (integers(len(spared)).pack(*spared), turn))
 
 
 def rewrite(rewriting: Rewriting) -> Ask:

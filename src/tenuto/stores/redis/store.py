@@ -65,6 +65,7 @@ from tenuto.stores.redis._turns import (
     pages,
     patch,
     plant,
+    reset,
     rewrite,
     snapshot,
     told_session,
@@ -213,10 +214,10 @@ class RedisStore:
         expected = changes.if_version
         return await self._head("patch", scope, session_id, patch(changes), expected=expected, safe=False)
 
-    async def reset(self, scope: Scope, session_id: str) -> Session:
+    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
         self._windows.clear()
         # What others wrote between a change and its repetition would be lost: reset, truncate and patch happen once.
-        return await self._head("reset", scope, session_id, safe=False)
+        return await self._head("reset", scope, session_id, reset(sparing), safe=False)
 
     async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
         key = session_key(scope, session_id)
@@ -238,10 +239,11 @@ class RedisStore:
         *,
         if_version: int | None = None,
         sparing: Sequence[int] = (),
+        within: OpenTurn | None = None,
     ) -> Session:
         self._windows.drop(session_key(scope, session_id))
-        ask = truncate(after, if_version, sparing)
-        return await self._head("truncate", scope, session_id, ask, expected=if_version, safe=False)
+        ask = truncate(after, if_version, sparing, within)
+        return await self._head("truncate", scope, session_id, ask, expected=if_version, within=within, safe=False)
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
         self._windows.drop(session_key(scope, session_id))
@@ -359,6 +361,7 @@ class RedisStore:
         ask: Ask = NOTHING,
         *,
         expected: int | None = None,
+        within: OpenTurn | None = None,
         safe: bool = True,
     ) -> Session:
         """Run a script that answers with the head alone."""
@@ -367,6 +370,8 @@ class RedisStore:
             reply = await self._asking.session(name, key, scope, ask, safe=safe)
             if reply[0] == b"version" and expected is not None:
                 raise VersionConflict(expected, reply[1])
+            if reply[0] == b"lost" and within is not None:
+                raise TurnLost(session_id, within.id)
             if reply[0] != b"ok":
                 raise refusal(reply, session_id)
             session = told_session(reply)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from tenuto.errors import SessionExists, SessionForeign, VersionConflict
-from tenuto.model import Changes, Forking, Rewriting, Session
+from tenuto.errors import SessionExists, SessionForeign, TurnLost, VersionConflict
+from tenuto.model import Changes, Forking, OpenTurn, Rewriting, Session
+from tenuto.stores.codec import encode_object
 from tenuto.stores.sqlite import _log, _once, _traces
 from tenuto.stores.sqlite._heads import (
     Ask,
@@ -20,7 +21,7 @@ from tenuto.stores.sqlite._heads import (
     take,
     uproot,
 )
-from tenuto.stores.sqlite._rows import Head, scope_of, session_of
+from tenuto.stores.sqlite._rows import Head, object_of, scope_of, session_of
 from tenuto.stores.sqlite._schema import MAX_SEQ
 from tenuto.stores.sqlite._writer import Transaction
 
@@ -37,7 +38,7 @@ def patch(txn: Transaction, ask: Ask, changes: Changes) -> Session:
     return _changed(txn, ask, head)
 
 
-def reset(txn: Transaction, ask: Ask) -> Session:
+def reset(txn: Transaction, ask: Ask, sparing: Sequence[str]) -> Session:
     """Forget the talk, keep the session."""
     head = _reach_readable(txn, ask)
     _log.clear(txn, head.id)
@@ -45,23 +46,35 @@ def reset(txn: Transaction, ask: Ask) -> Session:
     _once.forget_all(txn, head)
     _lose_turn(head)
     head.messages, head.window_start = 0, head.last_seq + 1
-    head.context = head.metadata = b"{}"
+    kept = {name: value for name, value in object_of(head, head.metadata).items() if name in sparing}
+    head.context, head.metadata = b"{}", encode_object(kept)
     save_profile(txn, head)
     return _changed(txn, ask, head)
 
 
-def truncate(txn: Transaction, ask: Ask, after: int, if_version: int | None, sparing: Sequence[int]) -> Session:
-    """Forget the messages after a sequence number, but for some."""
+def truncate(
+    txn: Transaction,
+    ask: Ask,
+    after: int,
+    if_version: int | None,
+    sparing: Sequence[int],
+    within: OpenTurn | None,
+) -> Session:
+    """Forget the messages after a sequence number, but for some; the turn that does so itself goes on."""
     head = reach_to_write(txn, ask)
     if if_version is not None and if_version != head.version:
         raise VersionConflict(if_version, head.version)
+    if within is not None and head.lease != within.id:
+        raise TurnLost(within.session.id, within.id)
     after = min(max(after, 0), MAX_SEQ)
     went, cut_turn = _log.cut(txn, head, after, sparing)
     if cut_turn is not None:
         _traces.clear(txn, head.id, cut_turn)
     head.messages -= went
-    _once.cut(txn, head, after)
-    _lose_turn(head)
+    _once.cut(txn, head, after, sparing=None if within is None else head.lease_key)
+    if within is None:
+        _lose_turn(head)
+    head.tail = None
     return _changed(txn, ask, head)
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
-from tenuto.errors import InvalidSetting, StoreReadOnly, TenutoError, Unavailable
+from tenuto.errors import InvalidSetting, StoreFull, StoreReadOnly, TenutoError, Unavailable
 from tenuto.stores.sqlite._faults import is_busy, is_foreign_file, translated
 from tenuto.stores.sqlite._schema import is_current, migrate
 
@@ -37,12 +38,12 @@ def checked_path(path: str | Path) -> Path:
         InvalidSetting: there can be no such file.
     """
     if str(path) in ("", ":memory:"):
-        raise InvalidSetting("SQLite file", "it needs a path; for sessions in memory use the memory store")
+        raise InvalidSetting("store", "SQLite needs a path; for sessions in memory use the memory store")
     found = Path(path).absolute()
     if not found.parent.is_dir():
-        raise InvalidSetting("SQLite file", f"the folder {found.parent} does not exist")
+        raise InvalidSetting("store", f"the folder {found.parent} does not exist")
     if found.is_dir():
-        raise InvalidSetting("SQLite file", f"{found} is a folder")
+        raise InvalidSetting("store", f"{found} is a folder")
     return found
 
 
@@ -54,11 +55,10 @@ def open_file(
     With `reading_only` a file is opened as well that lies where nothing can be written; writing there is refused.
 
     Raises:
-        InvalidSetting: it is no database, another program's, or a newer release's.
+        InvalidSetting: it is no database, another program's, or a newer release's; or there can be no file here.
         Unavailable: it cannot be opened now.
     """
-    with suppress(FileExistsError, PermissionError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _OWNER_ONLY))
+    _create(path)
     with ExitStack() as stack:
         try:
             writer = stack.enter_context(closing(_connect(path, patience)))
@@ -72,6 +72,17 @@ def open_file(
             raise refusal from exc
         stack.pop_all()
     return writer, *others
+
+
+def _create(path: Path) -> None:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _OWNER_ONLY))
+    except (FileExistsError, PermissionError):
+        return  # There is one, or opening it will tell what may not be done here.
+    except OSError as failed:
+        if failed.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFull from failed
+        raise InvalidSetting("store", f"the file {path} cannot be made: {failed.strerror}") from failed
 
 
 def _open_to_read(path: Path, readers: int, patience: timedelta) -> tuple[sqlite3.Connection, ...]:
@@ -102,7 +113,7 @@ def _open_to_read(path: Path, readers: int, patience: timedelta) -> tuple[sqlite
 
 def _refusal(path: Path, exc: sqlite3.Error) -> TenutoError:
     if is_foreign_file(exc):
-        return InvalidSetting("SQLite file", f"{path} is not a SQLite database")
+        return InvalidSetting("store", f"{path} is not a SQLite database")
     # Without the right to write SQLite cannot even lay out the shared memory that readers need.
     if not (_may_write(path) and _may_write(path.parent)):
         return StoreReadOnly()

@@ -106,11 +106,12 @@ def was_completed(txn: Transaction, head: Head, turn_id: str) -> bool:
     return row is not None
 
 
-def cut(txn: Transaction, head: Head, after: int) -> None:
+def cut(txn: Transaction, head: Head, after: int, *, sparing: bytes | None) -> None:
     """Forget keys whose words are gone, and open those again whose reply is."""
     _write_down(txn, head, _recent_of(head))
     _forget_oldest(txn, head)
-    txn.execute("DELETE FROM keyed WHERE session = ? AND words_first > ?", (head.id, after))
+    # A key that is spared belongs to the running turn: there is no reply to it yet.
+    txn.execute("DELETE FROM keyed WHERE session = ? AND words_first > ? AND key IS NOT ?", (head.id, after, sparing))
     txn.execute(
         "UPDATE keyed SET finished = 0, reply_first = 0, reply_last = -1"
         " WHERE session = ? AND finished AND reply_last > ?",

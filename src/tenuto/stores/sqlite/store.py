@@ -166,8 +166,8 @@ class SqliteStore:
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         return await self._write(_edits.patch, self._ask(scope, session_id), changes)
 
-    async def reset(self, scope: Scope, session_id: str) -> Session:
-        return await self._write(_edits.reset, self._ask(scope, session_id))
+    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
+        return await self._write(_edits.reset, self._ask(scope, session_id), sparing)
 
     async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
         ask, target = self._ask(scope, session_id), self._ask(scope, forking.new_id)
@@ -181,8 +181,10 @@ class SqliteStore:
         *,
         if_version: int | None = None,
         sparing: Sequence[int] = (),
+        within: OpenTurn | None = None,
     ) -> Session:
-        return await self._write(_edits.truncate, self._ask(scope, session_id), after, if_version, sparing)
+        ask = self._ask(scope, session_id)
+        return await self._write(_edits.truncate, ask, after, if_version, sparing, within)
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
         traces = tuple(map(encode_trace, rewriting.traces))

@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { t } from "../i18n.js";
 import { fresh, waiting, words } from "../items.js";
 import { Problem } from "../problem.js";
-import { noteInAddress } from "../route.js";
+import { noteInAddress, sessionInAddress } from "../route.js";
 import { currentTalk } from "../state.js";
 import { refused } from "./house.js";
 
@@ -33,7 +33,8 @@ export function turnActions(store, talks, sessions) {
       await follow(talk.key, pending, again, stopper.signal);
     } catch (error) {
       const ended = stopper.signal.aborted ? { status: "stopped" } : failed(error);
-      answer(talk.key, pending, { ...ended, again });
+      // The server keeps an old answer until the new one is there, and so does the page.
+      answer(talk.key, pending, { ...again.kept, ...ended, again, key: pending });
     }
     stoppers.delete(talk.key);
     if (gone(talk.key)) return;
@@ -66,13 +67,14 @@ export function turnActions(store, talks, sessions) {
 
   function started(talkKey, itemKey, told) {
     talks.change(talkKey, { id: told.session_id });
-    answer(talkKey, itemKey, { trace: told.trace_id, text: "", tools: [] });
+    answer(talkKey, itemKey, { trace: told.trace_id ?? "", text: "", tools: [] });
     if (store.get().current === talkKey) noteInAddress(told.session_id);
     if (told.created) sessions.refresh();
   }
 
   function done(talkKey, itemKey, reply) {
-    const { answer: text, trace_id: trace, model, offline, degraded, data } = reply;
+    const { answer: text, trace_id, model, offline, degraded, data } = reply;
+    const trace = trace_id ?? "";
     // The last event has the last word: an assistant may mend what was streamed.
     answer(talkKey, itemKey, { status: "done", text, trace, model, offline, degraded, data, reply, again: null });
     talks.change(talkKey, { id: reply.session_id, assistant: reply.assistant, title: reply.title });
@@ -113,7 +115,8 @@ export function turnActions(store, talks, sessions) {
     const last = talk.items.findLastIndex((item) => item.kind === "words");
     const { persona } = talk.items[last];
     const request = { session_id: talk.id, regenerate: true, ...addressed({ persona }) };
-    return take(talk, [...talk.items.slice(0, last + 1), waiting(persona)], { request, key: null });
+    const kept = talk.items.slice(last + 1).findLast((item) => item.kind === "answer" && item.status === "done");
+    return take(talk, [...talk.items.slice(0, last + 1), waiting(persona)], { request, key: null, kept });
   }
 
   /** Send once more what failed or was stopped: by its key it is said once, however often it is sent. */

@@ -70,11 +70,16 @@ export function answerView(actions) {
     const wrong = item.status === "stopped" || item.status === "failed";
     set(parts.notice, "hidden", !wrong);
     if (!wrong) return fill(parts.notice);
-    const why = item.status === "stopped" ? t("talk.stopped") : sentence(item.problem);
-    return fill(parts.notice, why, " ", againNow && textButton(t("again"), () => actions.turns.retry(item)));
+    return fill(parts.notice, why(item), " ", againNow && textButton(t("again"), () => actions.turns.retry(item)));
   }
 
   return { node, draw };
+}
+
+/** Why there is no answer, or no other than before. */
+function why({ status, problem, again }) {
+  if (status === "stopped") return t(again?.kept ? "talk.stopped.kept" : "talk.stopped");
+  return again?.kept ? `${sentence(problem)} ${t("talk.kept")}` : sentence(problem);
 }
 
 function run({ name, state, milliseconds: taken }) {

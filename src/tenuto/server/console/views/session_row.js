@@ -1,45 +1,38 @@
 /** One session in the list: open, rename, delete. */
 
-import { fill, h } from "../dom.js";
+import { fill, h, set, write } from "../dom.js";
 import { instant, moment } from "../format.js";
 import { t } from "../i18n.js";
 import { spoken } from "../marks.js";
 import { addressOf } from "../route.js";
 import { iconButton } from "./buttons.js";
-import { marked } from "./marks.js";
+import { writeMarked } from "./marks.js";
 
 export function sessionRow(actions, ask) {
-  const node = h("li");
-  let shown = null;
+  const title = h("span", { class: "title" });
+  const time = h("time");
+  const link = h("a", {}, title, time);
+  const pen = iconButton("pen", "", () => name(shown));
+  const bin = iconButton("bin", "", () => remove(shown));
+  const look = [link, h("span", { class: "tools" }, pen, bin)];
+  const node = h("li", {}, look);
+  let shown = null; // the session of this row
   let naming = false;
 
+  // Written into what is there, and not made anew: a list is brought often, and the focus may be in it.
   function draw({ session }, open) {
-    const news = shown?.session !== session;
-    const current = session.id === open;
-    const changed = news || shown.current !== current;
-    shown = { session, current };
-    // Not while somebody writes a title: the list may be brought anew meanwhile.
-    if (changed && !naming) look(session);
-  }
-
-  function look(session) {
-    const shownTitle = session.title || t("sessions.untitled");
-    const title = spoken(shownTitle);
-    fill(
-      node,
-      h(
-        "a",
-        { href: addressOf(session.id), title, "aria-current": shown.current && "page" },
-        h("span", { class: "title" }, marked(shownTitle, { still: true })),
-        h("time", { datetime: session.updated_at, title: instant(session.updated_at) }, moment(session.updated_at)),
-      ),
-      h(
-        "span",
-        { class: "tools" },
-        iconButton("pen", t("sessions.rename", { title }), () => name(session)),
-        iconButton("bin", t("sessions.delete", { title }), () => remove(session, title)),
-      ),
-    );
+    const spelled = titleOf(session);
+    const told = { title: spoken(spelled) };
+    writeMarked(title, spelled, { still: true });
+    write(time, moment(session.updated_at));
+    set(time, "datetime", session.updated_at);
+    set(time, "title", instant(session.updated_at));
+    set(link, "href", addressOf(session.id));
+    set(link, "title", told.title);
+    set(link, "aria-current", session.id === open && "page");
+    label(pen, t("sessions.rename", told));
+    label(bin, t("sessions.delete", told));
+    shown = session;
   }
 
   function name(session) {
@@ -49,7 +42,7 @@ export function sessionRow(actions, ask) {
       if (!naming) return;
       naming = false;
       const title = input.value.trim();
-      look(shown.session);
+      fill(node, look);
       if (save && title && title !== session.title) actions.sessions.rename(session.id, title);
     };
     input.addEventListener("blur", () => done(true));
@@ -67,7 +60,8 @@ export function sessionRow(actions, ask) {
     input.select();
   }
 
-  async function remove(session, title) {
+  async function remove(session) {
+    const title = spoken(titleOf(session));
     const yes = await ask({
       title: t("sessions.delete.title"),
       text: t("sessions.delete.text", { title }),
@@ -77,4 +71,13 @@ export function sessionRow(actions, ask) {
   }
 
   return { node, draw };
+}
+
+function titleOf(session) {
+  return session.title || t("sessions.untitled");
+}
+
+function label(button, name) {
+  set(button, "aria-label", name);
+  set(button, "title", name);
 }

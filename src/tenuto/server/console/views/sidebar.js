@@ -15,7 +15,10 @@ const TYPING = 200;
 
 export function sidebarView(actions, ask, showPrivacy) {
   const list = h("ul", { class: "sessions" });
-  const rows = keyed(list, () => sessionRow(actions, ask));
+  const rows = unhurried(
+    list,
+    keyed(list, () => sessionRow(actions, ask)),
+  );
   const notice = h("p", { class: "notice" });
   const more = textButton(t("sessions.more"), () => actions.sessions.more());
   const house = h("p", { class: "house" });
@@ -73,6 +76,28 @@ export function sidebarView(actions, ask, showPrivacy) {
   }
 
   return { node, draw, focus: () => close.focus() };
+}
+
+/** Draws the rows, but not under a pressed pointer: a row that moves away or is made anew would take the click along. */
+function unhurried(list, rows) {
+  let pressed = false;
+  let late = null;
+
+  function release() {
+    pressed = false;
+    if (late) rows(...late);
+    late = null;
+  }
+
+  list.addEventListener("pointerdown", () => {
+    pressed = true;
+    // The click comes right after the pointer is up.
+    for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => setTimeout(release), { once: true });
+  });
+  return (...items) => {
+    if (pressed) late = items;
+    else rows(...items);
+  };
 }
 
 function said(items, loading, query) {

@@ -65,6 +65,8 @@ export const en = {
   "talk.answer": "Answer this",
   "talk.thinking": "thinking",
   "talk.stopped": "Stopped. Your words are kept, this beginning of an answer is not.",
+  "talk.stopped.kept": "Stopped. The answer from before stands.",
+  "talk.kept": "The answer from before stands.",
   "talk.missing": "This was not answered.",
 
   "tool.running": "running",
@@ -72,6 +74,7 @@ export const en = {
   "tool.search_goods": "searched the shop",
   "tool.goods_details": "looked at details",
   "tool.my_orders": "looked up orders",
+  "tool.shop_help": "said what can be asked",
   "tool.retrieve_evidence": "looked for evidence",
 
   "badge.offline": "offline",

@@ -64,6 +64,8 @@ export const zh = {
   "talk.answer": "回答这条消息",
   "talk.thinking": "思考中",
   "talk.stopped": "已停止。您的消息已保存，这段未完成的回答没有保存。",
+  "talk.stopped.kept": "已停止。原来的回答仍在。",
+  "talk.kept": "原来的回答仍在。",
   "talk.missing": "这条消息还没有得到回答。",
 
   "tool.running": "运行中",
@@ -71,6 +73,7 @@ export const zh = {
   "tool.search_goods": "搜索商品",
   "tool.goods_details": "查看详情",
   "tool.my_orders": "查询订单",
+  "tool.shop_help": "说明可以问什么",
   "tool.retrieve_evidence": "检索依据",
 
   "badge.offline": "离线",

@@ -24,7 +24,7 @@ END
 $$;
 
 CREATE FUNCTION reset_session(
-    writer text, a_key bytea, a_space bytea, an_owner bytea, whole boolean, now bigint
+    writer text, a_key bytea, a_space bytea, an_owner bytea, whole boolean, now bigint, sparing text[]
 ) RETURNS told LANGUAGE plpgsql AS $$
 DECLARE
     answer told;
@@ -37,9 +37,13 @@ BEGIN
     DELETE FROM messages WHERE ref = head.ref;
     DELETE FROM keyed WHERE ref = head.ref;
     DELETE FROM traces WHERE ref = head.ref;
-    UPDATE sessions SET context = '{}', metadata = '{}' WHERE ref = head.ref;
     head.context := '{}';
-    head.metadata := '{}';
+    head.metadata := coalesce(
+        (SELECT json_object_agg(name, value) FROM json_each(head.metadata) AS its (name, value)
+          WHERE name = ANY (sparing)),
+        '{}'
+    );
+    UPDATE sessions SET context = head.context, metadata = head.metadata WHERE ref = head.ref;
     head.keyed := 0;
     head.messages := 0;
     head.first_seq := head.last_seq + 1;
@@ -58,7 +62,7 @@ $$;
 
 CREATE FUNCTION truncate_session(
     writer text, a_key bytea, a_space bytea, an_owner bytea, whole boolean, now bigint,
-    after bigint, if_version bigint, sparing bigint[]
+    after bigint, if_version bigint, sparing bigint[], within text
 ) RETURNS told LANGUAGE plpgsql AS $$
 DECLARE
     answer told;
@@ -73,6 +77,9 @@ BEGIN
         answer.code := 'version';
         answer.detail := head.version;
         RETURN answer;
+    ELSIF within IS NOT NULL AND head.lease IS DISTINCT FROM within THEN
+        answer.code := 'lost';
+        RETURN answer;
     END IF;
     WITH cut AS (
         DELETE FROM messages WHERE ref = head.ref AND seq > after AND seq <> ALL (sparing) RETURNING turn
@@ -86,16 +93,18 @@ BEGIN
             (SELECT min(seq) FROM messages WHERE ref = head.ref AND seq >= head.first_seq), head.last_seq + 1
         );
     END IF;
-    -- Keys are numbered in the order of their words: those that go are the newest, and no number is left out.
-    DELETE FROM keyed WHERE ref = head.ref AND words_first > after;
-    GET DIAGNOSTICS gone = ROW_COUNT;
-    head.keyed := head.keyed - gone;
+    -- The key of a turn that goes on has no reply yet, and stays whatever words it came with.
+    DELETE FROM keyed
+     WHERE ref = head.ref AND words_first > after AND (within IS NULL OR key IS DISTINCT FROM head.lease_key);
+    head.keyed := coalesce((SELECT max(nth) FROM keyed WHERE ref = head.ref), 0);
     UPDATE keyed SET finished = false, reply_first = 0, reply_last = -1
      WHERE ref = head.ref AND finished AND reply_last > after;
-    head.lease := NULL;
-    head.lease_until := NULL;
-    head.lease_key := NULL;
-    head.closed := NULL;
+    IF within IS NULL THEN
+        head.lease := NULL;
+        head.lease_until := NULL;
+        head.lease_key := NULL;
+        head.closed := NULL;
+    END IF;
     answer.code := 'changed';
     answer.head := keep(head, now);
     answer.news := next_strict();

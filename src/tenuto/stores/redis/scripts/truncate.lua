@@ -1,10 +1,17 @@
 -- Forget the messages after a sequence number, what idempotency keys remember of them, and their turns' traces.
--- ARGV from 6 on: the numbers of messages that stay all the same.
+-- ARGV from 6 on: the numbers of messages that stay all the same; the turn that makes room for its own reply, if any.
 -- include: head
 -- include: once
 local _, after, expected, sparing = struct.unpack('>i8i8i8i8', ARGV[5])
 -- include: reach
 if expected >= 0 and expected ~= n[VERSION] then return { 'version', n[VERSION] } end
+local within = ARGV[7]
+local lease = within ~= '' and call('HGET', HEAD, 'l')
+if within ~= '' and (n[LEASE_UNTIL] < 0 or not lease or string.sub(lease, 1, #within + 1) ~= within .. '\0') then
+  return { 'lost' }
+end
+-- Behind the turn stands the key it came under; that one has no reply yet.
+local own = lease and 'k' .. string.sub(lease, #within + 2, #within + 17)
 local from = string.format('(%.0f', math.max(0, after))
 local spared = {}
 for i = 0, sparing - 1 do
@@ -26,7 +33,7 @@ n[MESSAGES] = n[MESSAGES] - call('ZREMRANGEBYSCORE', LOG, from, '+inf')
 for i = 1, #spared, 2 do call('ZADD', LOG, spared[i], spared[i + 1]) end
 local fields = n[KEYS_SEEN] > 0 and call('HGETALL', HEAD) or {}
 for i = 1, #fields, 2 do
-  if string.sub(fields[i], 1, 1) == 'k' then
+  if string.sub(fields[i], 1, 1) == 'k' and fields[i] ~= own then
     local record = read_keyed(fields[i + 1])
     if not record or record[FIRST] > after then
       call('HDEL', HEAD, fields[i])
@@ -36,8 +43,10 @@ for i = 1, #fields, 2 do
     end
   end
 end
-call('HDEL', HEAD, 'l', 'c')
-n[LEASE_UNTIL] = -1
+if within == '' then
+  call('HDEL', HEAD, 'l', 'c')
+  n[LEASE_UNTIL] = -1
+end
 n[EPOCH] = n[EPOCH] + 1
 local more = {}
 -- include: changed

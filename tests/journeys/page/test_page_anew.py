@@ -1,0 +1,53 @@
+"""An answer made anew on the page: when it fails or is stopped, the one from before is still there."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from tenuto.llm import Fail, Hang, Say
+from tests.journeys.page.visit import Visit, scripted, stored
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+GOOD = [("user", "How many?"), ("assistant", "Seven.")]
+
+
+async def asked(visit: Visit) -> None:
+    """Somebody has an answer, and wishes for another."""
+    await visit.say("How many?")
+    await visit.hear()
+    await visit.page.get_by_role("button", name="Answer anew").click()
+
+
+async def test_a_failure_leaves_the_answer_from_before_on_the_page_and_in_the_store(chromium: Browser) -> None:
+    async with scripted(chromium, "Seven.", Fail(), [Say("Ei"), Fail()], "Eight.") as (visit, _, door):
+        await asked(visit)
+        answer = visit.answers.first
+
+        for _ in range(2):
+            alert = answer.get_by_role("alert")
+            await expect(alert).to_contain_text(
+                "No model answered. Your words are kept. The answer from before stands."
+            )
+            await expect(answer.locator(".prose")).to_have_text("Seven.")
+            assert await stored(door) == GOOD
+            await answer.get_by_role("button", name="Try again").click()
+
+        await expect(visit.answers.locator(".prose")).to_have_text(["Eight."])
+        await visit.hear()
+        assert await stored(door) == [("user", "How many?"), ("assistant", "Eight.")]
+
+
+async def test_who_stops_a_new_answer_has_the_one_from_before(chromium: Browser) -> None:
+    async with scripted(chromium, "Seven.", [Say("Let me "), Hang()]) as (visit, model, door):
+        await asked(visit)
+        await expect(visit.answers.first.locator(".prose")).to_have_text("Let me")
+
+        await visit.page.get_by_role("button", name="Stop").click()
+
+        await expect(visit.answers.get_by_role("alert")).to_contain_text("Stopped. The answer from before stands.")
+        await expect(visit.answers.locator(".prose")).to_have_text(["Seven."])
+        await visit.page.reload()
+        await expect(visit.answers.locator(".prose")).to_have_text(["Seven."])
+        assert model.cut_short == 1
+        assert await stored(door) == GOOD

@@ -1,0 +1,50 @@
+"""Every code that a client may meet stands in the documented table, beside the status it comes with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tenuto.server
+from tenuto.errors import Conflict, LimitReached, TenutoError
+from tenuto.server.problems import _STATUS, Refused
+
+DOCS = Path(tenuto.__file__).parents[2] / "docs" / "http.md"
+# Nobody raises these as they are: they are what others are caught by.
+FAMILIES = (TenutoError, Conflict, LimitReached, Refused)
+
+
+def _kinds(kind: type[Exception]) -> Iterator[type[Exception]]:
+    if kind.__module__.startswith("tenuto."):
+        yield kind
+    for narrower in kind.__subclasses__():
+        yield from _kinds(narrower)
+
+
+def _status(kind: type[Exception]) -> int:
+    if issubclass(kind, Refused):
+        return kind.status
+    return next(status for family, status in _STATUS if issubclass(kind, family))
+
+
+def _documented() -> dict[int, set[str]]:
+    rows = re.findall(r"^\| ((?:\d{3}(?:, )?)+) \| (.+) \|$", DOCS.read_text(), re.MULTILINE)
+    return {
+        int(status): set(re.findall(r"`(\w+)`", codes)) for statuses, codes in rows for status in statuses.split(", ")
+    }
+
+
+RAISED = sorted(
+    {(kind.code, _status(kind)) for root in (TenutoError, Refused) for kind in _kinds(root) if kind not in FAMILIES}  # type: ignore[attr-defined]
+)
+
+
+@pytest.mark.parametrize(("code", "status"), RAISED)
+def test_a_code_is_in_the_table_of_its_status(code: str, status: int) -> None:
+    if code in ("invalid_setting", "key_not_found"):
+        assert f"`{code}`" in DOCS.read_text()
+    else:
+        assert code in _documented()[status]
