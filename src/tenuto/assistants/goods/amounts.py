@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from tenuto.assistants.goods.speech import number
+from tenuto.model.expression import expression
 
 _CHINESE_DIGITS: Final = "一二两三四五六七八九"
 # Possessive, so that the check for a unit behind it cannot be dodged by giving a digit back.
@@ -30,62 +31,62 @@ _CURRENCIES: Final = (
 )
 _MEANT: Final = {"$": frozenset({"USD", "CAD", "AUD", "NZD", "SGD", "HKD"}), "¥": frozenset({"CNY", "JPY"})}
 _CURRENCY: Final = "|".join(pattern for _, pattern in _CURRENCIES)
-_CURRENCY_OF: Final = tuple((code, re.compile(pattern)) for code, pattern in _CURRENCIES)
+_CURRENCY_OF: Final = tuple((code, expression(pattern)) for code, pattern in _CURRENCIES)
 _BEFORE: Final = r"(?:hk\$|us\$|[¥$€£]|rmb|cny|usd|eur|gbp|hkd|jpy)"
 _MONEY: Final = rf"{_BEFORE}?\s*+({_NUMBER}){_NO_UNIT}\s*+(?:{_CURRENCY})?"
 
 _RANGES: Final = (
-    re.compile(rf"(?:between|from)\s*{_MONEY}\s*(?:and|to|-|~)\s*{_MONEY}"),
-    re.compile(rf"(?:从|在)?{_MONEY}\s*(?:-|~|到|至|和)\s*{_MONEY}\s*(?:之间|的)?"),
+    expression(rf"(?:between|from)\s*{_MONEY}\s*(?:and|to|-|~)\s*{_MONEY}"),
+    expression(rf"(?:从|在)?{_MONEY}\s*(?:-|~|到|至|和)\s*{_MONEY}\s*(?:之间|的)?"),
 )
 # 两三千: two neighbouring digits and one power.
-_LOOSE_RANGE: Final = re.compile(rf"([{_CHINESE_DIGITS}])([{_CHINESE_DIGITS}])([百千万])(?:元|块钱?)?(?:左右)?")
-_CLASSES: Final = re.compile(r"([百千万])元(机|[级档])")
+_LOOSE_RANGE: Final = expression(rf"([{_CHINESE_DIGITS}])([{_CHINESE_DIGITS}])([百千万])(?:元|块钱?)?(?:左右)?")
+_CLASSES: Final = expression(r"([百千万])元(机|[级档])")
 _AT_MOST: Final = (
-    re.compile(
+    expression(
         r"(?:under|below|less than|cheaper than|lower than|at most|up to|no more than|not more than|not over|within"
         r"|max(?:imum)?(?: of)?|<=?|budget(?: is| of|:)?(?: about| around)?"
         r"|不超过|不高于|不要超过|别超过|低于|少于|不到|小于|最多"
         rf"|便宜过|比|预算(?:是|为|在|大概|大约|只有|有)*|控制在)\s*{_MONEY}(?!\s*以上)"
     ),
-    re.compile(
+    expression(
         rf"{_MONEY}\s*(?:or (?:less|under|below|cheaper)|and (?:under|below)|max\b|tops\b|budget"
         r"|以下|以内|之内|内|之下|不到|的?预算|封顶)"
     ),
 )
 _AT_LEAST: Final = (
-    re.compile(
+    expression(
         r"(?:over|above|more than|at least|starting (?:at|from)|higher than|upwards of|>=?"
         r"|高于|超过|大于|不低于|不少于|至少|最少|起码)"
         rf"\s*{_MONEY}"
     ),
-    re.compile(rf"{_MONEY}\s*(?:or (?:more|above|over)|and (?:up|above|over)|\+(?!\s*\d)|以上|起|往上|开外)"),
+    expression(rf"{_MONEY}\s*(?:or (?:more|above|over)|and (?:up|above|over)|\+(?!\s*\d)|以上|起|往上|开外)"),
 )
 _NOT: Final = (
     r"(?:\b(?:not|no|nothing|none|never)|\b(?:do not|don't) (?:want|need|show me)(?: (?:any(?:thing)?|one|ones))?"
     r"|不要|别要?|不想要|不)\s*"
 )
 _NOT_OVER: Final = (
-    re.compile(rf"{_NOT}(?:over|above|more than|higher than|beyond|高于|超过|大于)\s*{_MONEY}"),
-    re.compile(rf"(?:不要|别要?|不想要){_MONEY}\s*(?:以上|往上)的?"),
+    expression(rf"{_NOT}(?:over|above|more than|higher than|beyond|高于|超过|大于)\s*{_MONEY}"),
+    expression(rf"(?:不要|别要?|不想要){_MONEY}\s*(?:以上|往上)的?"),
 )
 _NOT_UNDER: Final = (
-    re.compile(rf"{_NOT}(?:under|below|less than|lower than|cheaper than|低于|少于|小于)\s*{_MONEY}"),
-    re.compile(rf"(?:不要|别要?|不想要){_MONEY}\s*(?:以下|以内)的?"),
+    expression(rf"{_NOT}(?:under|below|less than|lower than|cheaper than|低于|少于|小于)\s*{_MONEY}"),
+    expression(rf"(?:不要|别要?|不想要){_MONEY}\s*(?:以下|以内)的?"),
 )
 _ABOUT: Final = (
-    re.compile(rf"(?:around|about|roughly|approximately|approx\.?|near|circa|大概|大约|差不多)\s*{_MONEY}"),
-    re.compile(rf"{_MONEY}\s*(?:左右|上下|ish\b|or so|价位|的样子)"),
-    re.compile(rf"{_BEFORE}\s*({_NUMBER}){_NO_UNIT}(?:\s*(?:{_CURRENCY}))?|({_NUMBER})\s*(?:{_CURRENCY})"),
+    expression(rf"(?:around|about|roughly|approximately|approx\.?|near|circa|大概|大约|差不多)\s*{_MONEY}"),
+    expression(rf"{_MONEY}\s*(?:左右|上下|ish\b|or so|价位|的样子)"),
+    expression(rf"{_BEFORE}\s*({_NUMBER}){_NO_UNIT}(?:\s*(?:{_CURRENCY}))?|({_NUMBER})\s*(?:{_CURRENCY})"),
 )
 _RATED: Final = (
-    re.compile(
+    expression(
         r"(?:rat(?:ed|ings?)|评[分价]|打分|scored?)\s*+(?:of|is|在|为|要)?\s*+"
         r"(?:above|over|at least|higher than|more than|不低于|高于|超过|大于|>=?)?"
         r"\s*+([0-5](?:\.\d)?)(?![\d.]*\d)\s*(?:stars?|[分星])?"
         r"\s*(?:以上|or (?:more|above|higher|better)|and (?:up|above)|\+)?"
     ),
-    re.compile(
+    expression(
         r"(?:above|over|at least|more than)?\s*(?<![\d.])([0-5](?:\.\d)?)\s*"
         r"(?:\+\s*stars?|stars?(?: (?:or|and) (?:more|up|above|higher|better))?|星(?:及?以上)?|分以上)"
     ),

@@ -14,6 +14,7 @@ from tenuto.assistants.goods.goodness import NOUNS
 from tenuto.assistants.goods.intent import Bound, Sign
 from tenuto.assistants.goods.speech import number
 from tenuto.assistants.goods.units import UNIT, UNITS, readings
+from tenuto.model.expression import expression
 from tenuto.model.numbers import CARDINAL
 
 _MAX_BOUNDS: Final = 4
@@ -36,7 +37,7 @@ _NAMED: Final = (
     (("rating",), r"rat(?:ed|ings?)|scores?", r"评分"),
 )
 _NOUN: Final = "|".join(rf"\b(?:{english})\b|(?:{chinese})" for _, english, chinese in _NAMED)
-_NOUN_OF: Final = tuple((by, re.compile(rf"{english}|{chinese}")) for by, english, chinese in _NAMED)
+_NOUN_OF: Final = tuple((by, expression(rf"{english}|{chinese}")) for by, english, chinese in _NAMED)
 # What the attributes are measured in, and which ones a unit speaks of by itself.
 _KINDS: Final = {
     "battery": ("charge", "time"),
@@ -72,7 +73,7 @@ _LINK: Final = (
     r"\b(?:is|are|be|being|of|that|has|have|having|with|at|size|an?|the|should|must)\b|[:,]"
     r"|在|为|是|要|的|得|有|达到?|能|必须|最好|大小"
 )
-_BEFORE: Final = re.compile(
+_BEFORE: Final = expression(
     rf"(?:(?P<noun>{_NOUN})\s*(?:(?:{_LINK})\s*){{0,3}})?(?:(?P<no>{_NOT})\s*(?:(?:{_LINK})\s*){{0,2}})?"
     rf"(?:(?P<gt>\b(?:{_BIG}) than|\b(?:over|above|beyond|exceed(?:s|ing)?)\b|>(?!=)"
     r"|大于|超过|超出|多于|高于|长于|重于|厚于)"
@@ -83,7 +84,7 @@ _BEFORE: Final = re.compile(
     r"|(?P<about>\b(?:around|about|roughly|approx(?:imately)?\.?|near(?:ly)?|circa)|~|大概|大约|差不多|约)"
     r"|(?P<than>比))?\s*(?:an?\s+)?\Z"
 )
-_AFTER: Final = re.compile(
+_AFTER: Final = expression(
     rf"\s*(?:(?P<ge>(?:or|and) (?:{_BIG}|above|over|up)\b(?!\s+(?:than|to)\b|\s*\d)|\+(?!\s*\d)|plus\b|min(?:imum)?\b"
     r"|(?:及|或者?|和)?以上|起步?(?!重)|往上|打底|开外)"
     rf"|(?P<le>(?:or|and) (?:{_SMALL}|under|below)\b(?!\s+than\b|\s*\d)|max(?:imum)?\b|tops\b"
@@ -95,17 +96,17 @@ _AFTER: Final = re.compile(
     r"|(?P<late_le>or (?:less|under|below|lower)\b|(?:及|或)?以下|以内)))?)?"
 )
 _SPAN: Final = r"(?:-|~|\bto\b|到|至)"
-_RANGE: Final = re.compile(
+_RANGE: Final = expression(
     rf"(?P<frame>\bbetween|\bfrom|介于|从)?\s*(?P<low>{_NUMBER})[\s-]?(?P<first>{UNIT})?\s*"
     rf"(?P<span>{_SPAN}|and\b|和|与)\s*(?P<high>{_NUMBER})[\s-]?(?P<unit>{UNIT})?(?:\s*(?P<end>之间))?"
 )
-_AMOUNT: Final = re.compile(rf"(?P<low>{_NUMBER})[\s-]?(?P<unit>{UNIT})?")
+_AMOUNT: Final = expression(rf"(?P<low>{_NUMBER})[\s-]?(?P<unit>{UNIT})?")
 # A noun that was already said to be large, or how large, is not what the next number is compared with.
-_SETTLED: Final = re.compile(
+_SETTLED: Final = expression(
     rf"(?:\d[\s-]?{UNIT}|\b(?:good|great|big|large|long|high|strong|more|better|best|enough|lots of|plenty of)"
     r"|[大长高好多])(?:\s*(?:of|的))?\s*\Z"
 )
-_DELIVERY: Final = re.compile(r"\b(?:deliver|ship|arriv|dispatch|return)|发货|送[达到]|到货|退货|快递")
+_DELIVERY: Final = expression(r"\b(?:deliver|ship|arriv|dispatch|return)|发货|送[达到]|到货|退货|快递")
 _OPPOSITE: Final[dict[Sign, Sign]] = {">": "<=", ">=": "<", "<": ">=", "<=": ">", "=": "="}
 
 

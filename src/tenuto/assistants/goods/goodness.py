@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from tenuto.assistants.goods.intent import Sort
+from tenuto.model.expression import expression
 from tenuto.model.values import Value
 
 
@@ -19,7 +20,7 @@ class Goodness(Value, frozen=True, kw_only=True):
 
 
 def _good(sort: Sort, most: bool, english: str, chinese: str, by: tuple[str, ...] = ()) -> Goodness:
-    return Goodness(sort=sort, most=most, by=by, pattern=re.compile(rf"\b(?:{english})\b|{chinese}"))
+    return Goodness(sort=sort, most=most, by=by, pattern=expression(rf"\b(?:{english})\b|{chinese}"))
 
 
 # What can be more or less, by its nouns in both languages.
@@ -163,7 +164,7 @@ _WISHES: Final = (
     ),
 )
 # Goods put in order are a search, whatever else the words may be about.
-ORDERING: Final = re.compile(
+ORDERING: Final = expression(
     r"\b(?:sort|order|rank|arrange)(?:ed|ing)?\b.{0,24}\bby\b|\bfirst\W*$|\b(?:high|low)(?:est)? to (?:high|low)"
     r"|排序|排列|排一?下|[从由].{1,2}到|[降升]序|^按"
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from tenuto.errors import Invalid
+from tenuto.model.expression import expression
 from tenuto.model.values import JsonObject, Value
 
 Sort: TypeAlias = Literal["price", "price_desc", "rating", "sales", "value", "most", "least"]
@@ -22,7 +22,7 @@ MAX_TERMS: Final = 8
 MAX_TERM_CHARACTERS: Final = 40
 MAX_KEPT: Final = 60
 
-_PLACE: Final = re.compile(r"at `\$\.?([a-z_]*)")
+_PLACE: Final = expression(r"at `\$\.?([a-z_]*)")
 _T = TypeVar("_T")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -13,12 +12,13 @@ from tenuto.assistants.goods.intent import Bound, Sign
 from tenuto.assistants.goods.item import Item
 from tenuto.assistants.goods.units import PLAIN, UNITS, Unit
 from tenuto.assistants.goods.words import ATTRIBUTES, fold
+from tenuto.model.expression import expression
 from tenuto.model.values import Value
 
 # What every item has, beside its attributes.
 _FIELDS: Final = frozenset({"price", "rating", "sales", "stock"})
-_AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(\+|[a-z]+|[\u3400-\u9fff]{1,3})?")
-_DATE: Final = re.compile(r"(\d{4})-(\d{1,2})(?:-(\d{1,2}))?")
+_AMOUNT: Final = expression(r"(\d+(?:\.\d+)?)\s*(\+|[a-z]+|[\u3400-\u9fff]{1,3})?")
+_DATE: Final = expression(r"(\d{4})-(\d{1,2})(?:-(\d{1,2}))?")
 _NAMES: Final[Mapping[str, str]] = MappingProxyType({chinese: name for name, chinese in ATTRIBUTES.items()})
 
 

@@ -19,48 +19,49 @@ from tenuto.assistants.goods.places import PLACE
 from tenuto.assistants.goods.speech import STOP_PHRASES, STOP_WORDS, number
 from tenuto.assistants.goods.units import MEASURE, term
 from tenuto.assistants.goods.words import CATEGORY_PATTERNS, COLOR, COLOR_WORDS, HAN
+from tenuto.model.expression import expression
 from tenuto.model.numbers import CARDINAL, HAN_NUMBER, ORDINAL, whole
 
-AMONG: Final = re.compile(
+AMONG: Final = expression(
     r"\b(?:among|amongst|out of|of|from|between|in|which of) (?:them|these|those|the above|(?:the|that|this) list)\b"
     r"|\bamong\b|其中|当中|这些|那些|这几|那几|里面|它们|上面(?:的|这|那)|刚才(?:的|那|说)"
 )
-CHEAPER: Final = re.compile(
+CHEAPER: Final = expression(
     r"\b(?:cheaper|less expensive|lower[- ]priced?|more affordable|too (?:expensive|pricey|dear))\b"
     r"|[更再还]便宜|便宜(?:一?点|一?些)|价格(?:再|更)?低(?:一?点|一?些)?|太贵"
     r"|比(?:第|它|[这那])[^,，。 ]{0,6}便宜"
 )
-DEARER: Final = re.compile(
+DEARER: Final = expression(
     r"\b(?:more expensive|pricier|higher[- ](?:end|priced?)|more premium)\b"
     r"|[更再]贵|贵(?:一?点|一?些)|[更再]高[端档]|太便宜"
     r"|比(?:第|它|[这那])[^,，。 ]{0,6}贵"
 )
-MORE: Final = re.compile(
+MORE: Final = expression(
     r"^(?:(?:any|some|show|show me|see|what|anything|something)\b.{0,12})?"
     r"\b(?:more|else|others?|other ones|different ones|next)\b"
     r"(?! (?:expensive|affordable|premium|popular|about|than|detail|info))"
     r"|还有(?:没有)?(?:别的|其[他它]|更多|吗)|换一[批些]|再来(?:几|一)|更多|别的(?:呢|吗)|下一[批页]"
 )
-LEAD: Final = re.compile(
+LEAD: Final = expression(
     r"^(?:and|or|but|ok(?:ay)?|then|what about|how about|what if|only|just|instead|make it|i prefer|in|with)\b"
     r"|\binstead\b|\bwhat about\b|\bhow about\b|^(?:那|那么|如果|要是|只要|就要|换成|换|改成|有没有|要)"
     r"|呢[?？]?\s*$|的呢|换成|改成"
 )
-_WITHOUT: Final = re.compile(
+_WITHOUT: Final = expression(
     r"\b(?:not|no|without|except|excluding|other than|but not|anything but)\s+(?:for |the |a |an )?"
     r"(?!(?:too|very|so|that|heavy|expensive)\b)([a-z][a-z0-9-]{2,})"
     rf"|(?:不要|除了|不含|不带|别要|非|(?<!是)不是)(?!太)([{HAN}a-z0-9]{{1,8}}?)(?:的|之外|以外|外|牌|，|,|\s|$)"
 )
-_WITHOUT_AMOUNT: Final = re.compile(
+_WITHOUT_AMOUNT: Final = expression(
     r"(?:\b(?:not|no|without|except|excluding|other than|anything but)\s+(?:for |the |an? )?|不要|不是|除了|别要)\s*"
     + MEASURE.pattern
 )
 # 12+256, as phones are labelled.
-_MEMORY_AND_STORAGE: Final = re.compile(r"(?<![\d.])(\d{1,2})\s?\+\s?(64|128|256|512|1024)(?![\d.])")
-_IN_STOCK: Final = re.compile(r"\bin stock\b|\bavailable(?: now)?\b|有现?货(?:的|吗)?|现货")
+_MEMORY_AND_STORAGE: Final = expression(r"(?<![\d.])(\d{1,2})\s?\+\s?(64|128|256|512|1024)(?![\d.])")
+_IN_STOCK: Final = expression(r"\bin stock\b|\bavailable(?: now)?\b|有现?货(?:的|吗)?|现货")
 _HOW_MANY: Final = rf"(\d{{1,2}}|(?!one\b){CARDINAL})"
 _COUNTED: Final = "个款台部种双本件"
-_COUNT: Final = re.compile(
+_COUNT: Final = expression(
     rf"\b(?:top|first|best)\s*{_HOW_MANY}\b"
     rf"|\b{_HOW_MANY}\s+(?:best |cheapest |good |cheap )?"
     r"(?=options|choices|recommendations|suggestions|products|items|ones|of them"
@@ -69,24 +70,24 @@ _COUNT: Final = re.compile(
     rf"|前\s*({HAN_NUMBER})\s*[名{_COUNTED}]?"
     rf"|(?<![第哪\d零〇一二两三四五六七八九十百千])(?!一[{_COUNTED}])({HAN_NUMBER})\s*[{_COUNTED}](?!人|月|岁)"
 )
-_AGE: Final = re.compile(r"\b\d{1,2}[- ]years?[- ]olds?\b|\d{1,2}岁")
-_ONE: Final = re.compile(
+_AGE: Final = expression(r"\b\d{1,2}[- ]years?[- ]olds?\b|\d{1,2}岁")
+_ONE: Final = expression(
     r"\b(?:a single|only one|just one|one) (?:option|choice|product|phone|laptop)\b"
     r"|(?<![第哪这那每十百千])一[款个台部双本件]"
 )
-RESORT: Final = re.compile(
+RESORT: Final = expression(
     r"\b(?:sort|order|rank|arrange) (?:them|these|those)\b|[把将给](?:它们|这些|这几|上面|刚才)"
     r"|(?:它们|这些|这几[款个本台双件]).{0,4}(?:按|排)"
 )
-SEVERAL: Final = re.compile(r"\b(?:some|several|a few|ones|options|list)\b|哪些|几[款个种台本双件]|一些|都有|列")
-_PLURAL: Final = re.compile(r"\s+(?!of\b)(?:[a-z0-9-]+\s+){0,3}?[a-z-]+(?<![su'])s\b(?! (?:is|among|of))")
-_PLURAL_BEFORE: Final = re.compile(r"[a-z-]{2,}(?<![su'])s (?:with|having|that have) (?:the |an? )?$")
-_RANK: Final = re.compile(
+SEVERAL: Final = expression(r"\b(?:some|several|a few|ones|options|list)\b|哪些|几[款个种台本双件]|一些|都有|列")
+_PLURAL: Final = expression(r"\s+(?!of\b)(?:[a-z0-9-]+\s+){0,3}?[a-z-]+(?<![su'])s\b(?! (?:is|among|of))")
+_PLURAL_BEFORE: Final = expression(r"[a-z-]{2,}(?<![su'])s (?:with|having|that have) (?:the |an? )?$")
+_RANK: Final = expression(
     rf"\b(?P<en>{ORDINAL})[ -](?=most|best|least|top|[a-z]+est\b)"
     rf"|第(?P<zh>{HAN_NUMBER})(?=便宜|贵|[高好大小轻重长短新多少薄厚快]|划算|畅销|热)|(?<=性价比)第(?P<value>{HAN_NUMBER})"
 )
-_TERM: Final = re.compile(rf"[a-z0-9][a-z0-9+.'-]*[a-z0-9+]|[a-z0-9]|[{HAN}]+")
-_LEADING: Final = re.compile(r"^(?:送给|给|送|买|找|要|个|想|能)+(?=..)")  # 给孩子 asks for 孩子
+_TERM: Final = expression(rf"[a-z0-9][a-z0-9+.'-]*[a-z0-9+]|[a-z0-9]|[{HAN}]+")
+_LEADING: Final = expression(r"^(?:送给|给|送|买|找|要|个|想|能)+(?=..)")  # 给孩子 asks for 孩子
 
 
 class Page:

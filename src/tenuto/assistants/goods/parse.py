@@ -14,31 +14,32 @@ from tenuto.assistants.goods.intent import MAX_KEPT, PREVIOUS, Bound, QueryInten
 from tenuto.assistants.goods.page import AMONG, CHEAPER, DEARER, LEAD, MORE, RESORT, SEVERAL
 from tenuto.assistants.goods.places import places_in
 from tenuto.assistants.goods.words import HAN
+from tenuto.model.expression import expression
 
-_CUE: Final = re.compile(
+_CUE: Final = expression(
     r"\b(?:buy|purchase|shop(?:ping)? for|look(?:ing)? for|search|find|show|recommend|suggest|want|need"
     r"|get me|got any|any|(?:do|have|can) you (?:have|sell|carry|stock|got|offer)|you (?:have|sell)|is there|are there"
     r"|which|list|gift|present|something|anything)\b"
     r"|有没有|有什么|有哪些|有啥|有[^\s]{1,12}吗|推荐|想买|想要|要买|我要|需要|买[个台部双本件款点]|找"
     r"|来[一几][个台部双本件款]|送给?|卖不卖|卖[^的得]"
 )
-_ANYTHING: Final = re.compile(
+_ANYTHING: Final = expression(
     r"^(?:so |and )?what (?:do|can|else do) you (?:sell|have|offer|recommend)\W*$|^what(?:'s| is) (?:new|popular)\W*$"
     r"|\bwhat (?:categories|kinds? of (?:goods|things|products))\b"
     r"|^你们(?:店|这里|这儿)?里?都?[有卖](?:什么|哪些|啥)\W*$|^有(?:什么|啥)好?(?:推荐|东西|商品)的?吗?\W*$|随便看看"
 )
-_CHOOSE: Final = re.compile(
+_CHOOSE: Final = expression(
     r"\bwhich (?:one|ones|is|would|should|do|has|have|are)\b"
     r"|\b(?:recommend|pick|choose) (?:me )?one\b|\bwhat (?:do|would) you recommend\b"
     r"|哪一?[个款台双本件种]|选哪|推荐哪|买哪"
 )
-_BETTER: Final = re.compile(
+_BETTER: Final = expression(
     r"\bbetter\b|\brecommend|\bshould i (?:buy|get|choose|take|pick)|\bpick one\b|\bchoose\b"
     r"|更好|哪[个款台]好|推荐|选哪|买哪"
 )
-_THAN: Final = re.compile(r"\bthan (?:the|that|this|it|number|#)\b|比(?:第|它|[这那])")
+_THAN: Final = expression(r"\bthan (?:the|that|this|it|number|#)\b|比(?:第|它|[这那])")
 # Half a phrase, which lacks what was spoken of: 光诺的, "the Lumora ones".
-_FRAGMENT: Final = re.compile(
+_FRAGMENT: Final = expression(
     rf"^(?:(?:i|we) (?:want|need|prefer|like) )?[a-z0-9 -]{{1,24}} ones?\W*$|^[{HAN}a-z0-9 ]{{1,8}}的[吗呢]?\W*$"
 )
 _GLUE: Final = frozenset({"a", "an", "the", "some", "for", "with", "of", "and"})

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tenuto.model.expression import expression
 from tenuto.model.numbers import HAN_NUMBER, ORDINAL, whole
 
 MAX_PLACES: Final = 4
 
 _NOUN: Final = r"one|item|option|product|phone|laptop|choice|pair|book|model"
-PLACE: Final = re.compile(
+PLACE: Final = expression(
     rf"(?<![a-z])(?:(?P<the>the|that|number|option|item)\s+)?(?P<en>{ORDINAL}|last)(?P<one>\s+(?:{_NOUN}))?\b"
     r"(?! (?:aid|hand|week|month|year|time|class|name|most|least|best|[a-z]+est\b))"
     r"|(?:\bnumber|\bno\.|#|\boption|\bitem)\s*(?P<digit>\d{1,2})\b"
@@ -18,9 +19,9 @@ PLACE: Final = re.compile(
     r"\s*[个款台部双本件种项号]?"
     r"|(?P<end>最后)(?:一|那)?[个款台部双本件种]"
 )
-_FIRST_FEW: Final = re.compile(r"\bfirst (two|three|four|\d)\b|(?:前|头)([两二三四]|\d)[个款台部双本件种]")
-_BEST_FEW: Final = re.compile(r"\b(?:top|best) (two|three|four|\d)\b|最[前好]的?([两二三四]|\d)[个款台部双本件种]")
-_PAIR: Final = re.compile(
+_FIRST_FEW: Final = expression(r"\bfirst (two|three|four|\d)\b|(?:前|头)([两二三四]|\d)[个款台部双本件种]")
+_BEST_FEW: Final = expression(r"\b(?:top|best) (two|three|four|\d)\b|最[前好]的?([两二三四]|\d)[个款台部双本件种]")
+_PAIR: Final = expression(
     r"(?<![\d.])([1-9]\d?)\s*(?:and|with|to|vs\.?|versus|&|,|和|与|跟|、|对)\s*(?:number )?([1-9]\d?)(?![\d.]|\s*[a-z])"
 )
 _SHORT: Final = 20

@@ -20,6 +20,7 @@ from tenuto.assistants.goods.page import Page, terms_in
 from tenuto.assistants.goods.parse import parse
 from tenuto.assistants.goods.places import MAX_PLACES, compared_places, places_in
 from tenuto.assistants.goods.words import ASPECTS, COLOR, fold
+from tenuto.model.expression import expression
 from tenuto.model.talk import ToolTurn
 
 Question: TypeAlias = QueryIntent | Details | OrderQuestion | Courtesy
@@ -27,7 +28,7 @@ Question: TypeAlias = QueryIntent | Details | OrderQuestion | Courtesy
 # A question is read up to here: nobody asks for goods in more words, and the work stays the same for any text.
 MAX_READ: Final = 400
 
-_BESIDE: Final = re.compile(
+_BESIDE: Final = expression(
     r"\b(?:(?:your|my) name|who (?:are you|am i)|what can you do|the weather|summar|remember|translat|what time"
     r"|how are you|did (?:i|we|you) (?:ask|say|talk)|(?:tell|write)(?: me)? an? "
     r"|(?:opening|return|refund|shipping) (?:hours|polic))"
@@ -37,7 +38,7 @@ _BESIDE: Final = re.compile(
 _COURTESY: Final[tuple[tuple[Occasion, re.Pattern[str]], ...]] = (
     (
         "hello",
-        re.compile(
+        expression(
             r"(?:(?:hello+|hi+|hey+|hiya|howdy|greetings|good (?:morning|afternoon|evening|day))"
             r"(?: (?:there|again|everyone|all|you))?[\s,.!?~]*)+"
             r"|(?:(?:你好|您好|哈喽|哈啰|嗨|大家好|早上好|上午好|中午好|下午好|晚上好|早安|在吗|在么)[啊呀]?[\s,.!?，。！？~]*)+"
@@ -45,7 +46,7 @@ _COURTESY: Final[tuple[tuple[Occasion, re.Pattern[str]], ...]] = (
     ),
     (
         "thanks",
-        re.compile(
+        expression(
             r"(?:(?:ok(?:ay)?|great|cool|perfect|nice)[\s,.!]*)?(?:many )?(?:thanks?(?: you| u)?|thx|ty|cheers)"
             r"(?: (?:a lot|so much|very much|again|for (?:the|your) help))*[\s,.!~]*"
             r"|(?:好的?|太好了)?[\s,，!！]*(?:谢谢|多谢|感谢|谢了|辛苦)[你您了啦啊]*[\s,.!，。！~]*"
@@ -53,13 +54,13 @@ _COURTESY: Final[tuple[tuple[Occasion, re.Pattern[str]], ...]] = (
     ),
     (
         "bye",
-        re.compile(
+        expression(
             r"(?:good ?)?bye(?: bye)?[\s.!~]*|see you(?: later)?[\s.!~]*|(?:再见|拜拜|回头见)[啦了]?[\s.!。！~]*"
         ),
     ),
     (
         "help",
-        re.compile(
+        expression(
             r"help(?: me)?[\s.!?]*|(?:what|who) are you[\s?]*"
             r"|(?:what can (?:you do|i ask)|how (?:do|can) you help|how does this work)"
             r"(?: (?:you|here|for me|me))*[\s?]*"
@@ -68,11 +69,11 @@ _COURTESY: Final[tuple[tuple[Occasion, re.Pattern[str]], ...]] = (
         ),
     ),
 )
-_GREETING: Final = re.compile(
+_GREETING: Final = expression(
     r"^(?:hello|hi|hey|good (?:morning|afternoon|evening)|thanks?(?: you)?|ok(?:ay)?)(?![a-z-])[\s,.!~]*"
     r"|^(?:你好|您好|哈喽|嗨|谢谢|好的|请问)[\s,.!，。！~]*"
 )
-_OWN_ORDERS: Final = re.compile(
+_OWN_ORDERS: Final = expression(
     r"\b(?:my|our|this|that) (?:[a-z]+ ){0,2}?"
     r"(?:orders?|packages?|parcels?|deliver(?:y|ies)|shipments?|purchases?|refunds?)\b"
     r"|\borders? (?:status|number|id|no\b|history|#)|\btrack(?:ing)? (?:my|the|number|order|package)"
@@ -82,45 +83,45 @@ _OWN_ORDERS: Final = re.compile(
     r"|订单|(?:我的?|查)(?:一下)?(?:快递|包裹|物流)|物流|快递(?:到哪|单号)|发货了?[吗没]|什么时候(?:能)?(?:到货|发货|送到|到)"
     r"|到哪[里儿]?了|我(?:都|之前|最近)?买(?:了|过)(?:什么|哪些|啥)|退款(?:到|进度|状态)|我的退款"
 )
-_ORDER_ID: Final = re.compile(r"(?<![a-z0-9])([a-z]{1,4}-?\d{6,}[a-z0-9-]{0,20}|\d{8,24})(?![a-z0-9])")
-_COMPLAINT: Final = re.compile(
+_ORDER_ID: Final = expression(r"(?<![a-z0-9])([a-z]{1,4}-?\d{6,}[a-z0-9-]{0,20}|\d{8,24})(?![a-z0-9])")
+_COMPLAINT: Final = expression(
     r"\b(?:complain(?:t|ts|ing)?|broken|damaged|defective|faulty|not working|doesn't work|stopped working|wrong item"
     r"|refund(?! polic)|(?:get|want) my money back|return (?:it|this|my|the item)|terrible service)\b"
     r"|投诉|坏了|破了|破损|损坏|质量问题|假货|发错|少发|漏发|(?:我要|想|申请|怎么)(?:退货|退款|换货|退换)|售后|差评"
 )
-_CANCEL: Final = re.compile(
+_CANCEL: Final = expression(
     r"(?<!noise[ -])\bcancel(?:lation)?\b|\b(?:don't|do not) want (?:it|this|that) any ?more"
     r"|取消|撤单|退订|不想要了"
 )
-_CHANGE: Final = re.compile(
+_CHANGE: Final = expression(
     r"\b(?:change|update|edit|modify|correct) (?:my|the|its?|this|that) (?:\w+ ){0,2}?(?:address|order|delivery)\b"
     r"|\b(?:deliver|ship|send) (?:it|them) (?:to (?:another|a different)|somewhere else)"
     r"|[改换](?:一下|下|个)?(?:收货|送货|配送)?地址|[修更]改(?:一下|下)?(?:我的|这个|第.{1,3}个)?(?:订单|收货|地址)"
 )
-_THAT_ORDER: Final = re.compile(r"\b(?:this|that) order\b|[这那](?:个订)?单")
-_LATEST: Final = re.compile(r"\b(?:latest|newest|most recent)\b|最近(?:的|一|那)|最新")
-_ALL_ORDERS: Final = re.compile(r"\b(?:orders|my|our|all)\b|订单|我的|所有|全部|都")
-_BUY: Final = re.compile(
+_THAT_ORDER: Final = expression(r"\b(?:this|that) order\b|[这那](?:个订)?单")
+_LATEST: Final = expression(r"\b(?:latest|newest|most recent)\b|最近(?:的|一|那)|最新")
+_ALL_ORDERS: Final = expression(r"\b(?:orders|my|our|all)\b|订单|我的|所有|全部|都")
+_BUY: Final = expression(
     r"\b(?:buy|order|purchase|take) (?:it|them|this|that|the|number)\b(?! by\b)|\b(?:cart|basket|check ?out)\b"
     r"|下单|购物车|购买|结账|[要买](?:了|下)?(?=第|它|[这那][个款])"
 )
 _SHORT: Final = 15
-_COMPARE: Final = re.compile(
+_COMPARE: Final = expression(
     r"\bcompar(?:e|ed|ison|ing)\b|\bversus\b|\bvs\b|\bdifferences?\b|对比|比较一下|比较下|比一比|做个比较|区别|差别|有什么不同"
 )
-_PRONOUN: Final = re.compile(
+_PRONOUN: Final = expression(
     r"\b(?:it|its|it's|this one|that one|this (?:phone|laptop|item|product)|that (?:phone|laptop|item|product))\b"
     r"|它(?!们)|[这那][个款台部双本件](?!价|颜色|品牌|牌子|月|星期)"
 )
-_ABOUT_IT: Final = re.compile(
+_ABOUT_IT: Final = expression(
     r"\b(?:tell me (?:more |all )?about|more about|details?|specs?|specifications?|describe|info(?:rmation)?"
     r"|how much (?:is|are|does|do)"
     r"|price of|what does .{1,40} cost|in stock|available|how good|reviews? of|how is|how are"
     r"|is .{1,40} (?:any )?good)\b"
     r"|详细|详情|介绍(?:一下|下)|参数|配置|规格|怎么样|好不好|好用吗|多少钱|什么价|价格|有货|现货|库存|有没有货"
 )
-_JOINED: Final = re.compile(r"\s+(?:and|with|to|vs\.?|versus|or|from)\s+|和|与|跟|还是|、")
-_COMPARING_WORDS: Final = re.compile(
+_JOINED: Final = expression(r"\s+(?:and|with|to|vs\.?|versus|or|from)\s+|和|与|跟|还是|、")
+_COMPARING_WORDS: Final = expression(
     r"\b(?:(?:can|could|would) you|please|compar(?:e|ison)(?: of| between)?"
     r"|(?:what(?:'s| is| are) )?the differences? between|between|the)\b"
     r"|请|帮我|对比一?下?|比较一?下?|比一比|有什么(?:区别|差别|不同)|的?区别|的?差别|[?？。.!！]"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median
@@ -13,11 +12,12 @@ from tenuto.assistants.goods.item import Item
 from tenuto.assistants.goods.page import terms_in
 from tenuto.assistants.goods.speech import SYNONYMS
 from tenuto.assistants.goods.words import CATEGORIES, CATEGORY_PATTERNS, COLORS, HAN, fold
+from tenuto.model.expression import expression
 
 _MAX_TEXT: Final = 2000
-_WORD: Final = re.compile(r"[a-z0-9][a-z0-9+.'-]*")
-_HAN: Final = re.compile(f"[{HAN}]+")
-_SPACED_UNIT: Final = re.compile(r"(?<=\d)\s+(?=[a-z])")
+_WORD: Final = expression(r"[a-z0-9][a-z0-9+.'-]*")
+_HAN: Final = expression(f"[{HAN}]+")
+_SPACED_UNIT: Final = expression(r"(?<=\d)\s+(?=[a-z])")
 _MAX_RUN: Final = 16
 # In shorter words a slip makes another word.
 _SPELT: Final = 5

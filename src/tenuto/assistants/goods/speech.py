@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 from tenuto.assistants.goods.words import either
+from tenuto.model.expression import expression
 from tenuto.model.numbers import whole
 
 _SMALL_WORDS: Final = """
@@ -90,4 +90,4 @@ SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 STOP_WORDS: Final = frozenset(_SMALL_WORDS.split())
 # Longest first, so that no piece of one is left behind.
-STOP_PHRASES: Final = re.compile(either(_SMALL_PHRASES))
+STOP_PHRASES: Final = expression(either(_SMALL_PHRASES))

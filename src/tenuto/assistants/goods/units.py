@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 from tenuto.assistants.goods.words import either
+from tenuto.model.expression import expression
 from tenuto.model.values import Value
 
 
@@ -74,7 +74,7 @@ def _named() -> Mapping[str, tuple[Unit, ...]]:
 
 UNITS: Final = _named()
 UNIT: Final = rf"(?:(?:{either(*UNITS, _OTHER)})(?![a-z]))"
-MEASURE: Final = re.compile(
+MEASURE: Final = expression(
     r"(?<![\d.])(\d+(?:\.\d+)?)[\s-]?"
     r"(gb|tb|g|t|mah|inch(?:es)?|kg|ml|cm|l|w|英寸|寸|毫升|升|公斤|克|瓦|毫安|厘米|米)(?![a-z])"
 )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from tenuto.model.expression import expression
 from tenuto.model.prompt import Language
 from tenuto.model.values import Value
 
-_INVISIBLE: Final = re.compile("[\u200b-\u200f\u2028-\u202f\u2060\ufeff\u00ad]")
+_INVISIBLE: Final = expression("[\u200b-\u200f\u2028-\u202f\u2060\ufeff\u00ad]")
 _FOLDED: Final = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "—": "-", "–": "-", "～": "~"})
 HAN: Final = "\u3400-\u9fff"
 
@@ -122,7 +122,7 @@ _SINGLE: Final = {"shoes": "鞋", "books": "书"}
 CATEGORY_PATTERNS: Final = tuple(
     (
         slug,
-        re.compile(
+        expression(
             _named(category)
             + (rf"|(?<![{HAN}]){_SINGLE[slug]}|(?<=[的双本色些买]){_SINGLE[slug]}" if slug in _SINGLE else "")
         ),
@@ -153,7 +153,7 @@ COLOR_WORDS: Final[Mapping[str, str]] = MappingProxyType(
     | {"gray": "grey", "golden": "gold", "violet": "purple", "粉红": "pink", "咖啡": "brown", "褐": "brown"}
     | {chinese[0]: color for color, chinese in COLORS.items()}
 )
-COLOR: Final = re.compile(
+COLOR: Final = expression(
     r"\b(black|white|blue|red|green|silver|golden|gold|pink|purple|violet|gr[ea]y|yellow|brown|beige|orange)\b"
     r"(?:[- ]colou?red| colou?r)?|(粉红|咖啡|[黑白蓝红绿银金粉紫灰黄棕米橙褐])色(?:系|款)?的?"
     # Without 色 it is a colour only where it stands as a word: 小米 and 蛋白 end in one as well.
@@ -207,20 +207,20 @@ UNIT_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 )
 # What a question about an item is after.
 ASPECTS: Final = (
-    ("price", re.compile(r"how much|\bprice|\bcosts?\b|多少钱|价格|价钱|什么价|怎么卖|贵不贵")),
-    ("stock", re.compile(r"in stock|available|availability|有货|现货|库存|有没有货|缺货")),
-    ("rating", re.compile(r"\brat(?:ing|ed)|\breviews?\b|评分|评价|口碑|好评")),
-    ("sales", re.compile(r"how many.*sold|sales|销量|卖了多少")),
-    ("color", re.compile(r"\bcolou?rs?\b|颜色|什么色")),
-    ("memory", re.compile(r"\bmemory\b|\bram\b|内存|运存")),
-    ("storage", re.compile(r"\bstorage\b|disk|存储|硬盘|多少g")),
-    ("screen", re.compile(r"\bscreen|display|屏幕|几寸|多少寸")),
-    ("battery", re.compile(r"battery|电池|续航|能用多久")),
-    ("weight", re.compile(r"\bweighs?\b|weight|heavy|重量|多重|重不重")),
-    ("size", re.compile(r"\bsizes?\b|how big|尺码|尺寸|多大")),
-    ("material", re.compile(r"material|made of|材质|面料|什么做的")),
-    ("power", re.compile(r"\bwatts?\b|\bpower\b|功率|多少瓦")),
-    ("capacity", re.compile(r"capacity|容量|多少升")),
+    ("price", expression(r"how much|\bprice|\bcosts?\b|多少钱|价格|价钱|什么价|怎么卖|贵不贵")),
+    ("stock", expression(r"in stock|available|availability|有货|现货|库存|有没有货|缺货")),
+    ("rating", expression(r"\brat(?:ing|ed)|\breviews?\b|评分|评价|口碑|好评")),
+    ("sales", expression(r"how many.*sold|sales|销量|卖了多少")),
+    ("color", expression(r"\bcolou?rs?\b|颜色|什么色")),
+    ("memory", expression(r"\bmemory\b|\bram\b|内存|运存")),
+    ("storage", expression(r"\bstorage\b|disk|存储|硬盘|多少g")),
+    ("screen", expression(r"\bscreen|display|屏幕|几寸|多少寸")),
+    ("battery", expression(r"battery|电池|续航|能用多久")),
+    ("weight", expression(r"\bweighs?\b|weight|heavy|重量|多重|重不重")),
+    ("size", expression(r"\bsizes?\b|how big|尺码|尺寸|多大")),
+    ("material", expression(r"material|made of|材质|面料|什么做的")),
+    ("power", expression(r"\bwatts?\b|\bpower\b|功率|多少瓦")),
+    ("capacity", expression(r"capacity|容量|多少升")),
 )
 
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from tenuto.assistants.npc.corpus import Corpus, Evidence, subjects, terms
+from tenuto.model.expression import expression
 from tenuto.model.numbers import CARDINAL, HAN_NUMBER, ORDINAL, ROMAN, whole
 from tenuto.model.talk import ToolTurn
 from tenuto.model.values import JsonObject, Value
@@ -56,26 +57,26 @@ _POINTING: Final = (
     r"(?=\s*(?:$|[?.!,;:)]|and\b|or\b|then\b|please\b|means?\b|says?\b|is\b|about\b"
     r"|of (?:them|these|those|the rules)\b))"
 )
-_PLACE: Final = re.compile(
+_PLACE: Final = expression(
     rf"(?P<back>倒数)?第\s*(?P<zh>{HAN_NUMBER})\s*(?:(?P<of>[条则])|[个点句项]|(?=$|[^\u3400-\u9fff]|[呢是的有讲说又和与跟到至]))"
     rf"|\b(?P<en>{ORDINAL})(?: (?:family |house )?(?P<noun>{_RULE})\b| (?:one|point|item)\b|{_POINTING})"
     rf"|\b(?:(?P<named>{_RULE})(?: number| no\.?)?|number|no\.)\s*#?\s*(?P<num>\d{{1,6}}|{ROMAN}|{CARDINAL})(?![\w-])",
     re.IGNORECASE,
 )
 # What goes on counting behind a place: "and 6", 、六条, "to the eighth".
-_MORE: Final = re.compile(
+_MORE: Final = expression(
     rf"[条则]?\s*(?:[,、和与及跟&]|\b(?:and|or)\b|(?P<up_to>[到至]|\b(?:to|through)\b))\s*(?:the\s|第)?"
     rf"(?P<number>{HAN_NUMBER}|{ORDINAL}|{CARDINAL})(?:(?=[条则有的是讲说])|\s*{_RULE}\b|{_POINTING})",
     re.IGNORECASE,
 )
 _ONE: Final = rf"(?:one|{_RULE})\b"
-_LAST: Final = re.compile(
+_LAST: Final = expression(
     rf"最后一?[条则个]|\b(?:very )?last {_ONE}|\bthe (?:very )?last(?=\s*[?.!]*$| of )", re.IGNORECASE
 )
 _BESIDE: Final = (
     (
         1,
-        re.compile(
+        expression(
             rf"下一?[条则个]|接下来(?=呢|$)|\b(?:next|following) {_ONE}|\bthe next(?=\s*[?.!]*$)"
             r"|^\W*(?:and |what about )?next\W*$",
             re.IGNORECASE,
@@ -83,29 +84,29 @@ _BESIDE: Final = (
     ),
     (
         -1,
-        re.compile(
+        expression(
             rf"[上前]一[条则个]|\b(?:previous|preceding) {_ONE}|\bthe previous(?=\s*[?.!]*$)|\bthe one before\b",
             re.IGNORECASE,
         ),
     ),
 )
-_STORY: Final = re.compile(r"故事|事迹|例子|典故|传说|\b(stor(?:y|ies)|tales?|examples?|anecdotes?)\b", re.IGNORECASE)
-_MEANING: Final = re.compile(
+_STORY: Final = expression(r"故事|事迹|例子|典故|传说|\b(stor(?:y|ies)|tales?|examples?|anecdotes?)\b", re.IGNORECASE)
+_MEANING: Final = expression(
     r"意思|含义|何意|怎么理解|如何理解|解释|什么道理|\b(mean(?:s|ing)?|explain|understand|sense)\b", re.IGNORECASE
 )
-_RULES: Final = re.compile(r"家训|家规|族规|祖训|规矩|\b(?:family |house |ten )?(?:rules|precepts)\b", re.IGNORECASE)
-_ANY_RULES: Final = re.compile(rf"{_RULES.pattern}|\b{_RULE}\b", re.IGNORECASE)
-_ALL: Final = re.compile(
+_RULES: Final = expression(r"家训|家规|族规|祖训|规矩|\b(?:family |house |ten )?(?:rules|precepts)\b", re.IGNORECASE)
+_ANY_RULES: Final = expression(rf"{_RULES.pattern}|\b{_RULE}\b", re.IGNORECASE)
+_ALL: Final = expression(
     r"有哪些|哪几|哪十|几条|几则|多少|全部|所有|列|是什么[?？]?$|讲讲|介绍|说说"
     r"|\b(what are|which|list|all|tell me|how many|name)\b",
     re.IGNORECASE,
 )
-_ORIGIN: Final = re.compile(r"谁|何时|什么时候|哪年|来历|由来|年代|\b(who|when|wrote|origin|year)\b", re.IGNORECASE)
-_BACK: Final = re.compile(
+_ORIGIN: Final = expression(r"谁|何时|什么时候|哪年|来历|由来|年代|\b(who|when|wrote|origin|year)\b", re.IGNORECASE)
+_BACK: Final = expression(
     r"[它这那]|其中|刚才|上面|具体|详细|还有|再|呢[?？]?$|\b(it|its|this|that|them|those|these|more|concrete|detail)\b",
     re.IGNORECASE,
 )
-_WHO_ARE_YOU: Final = re.compile(
+_WHO_ARE_YOU: Final = expression(
     r"[你您](?:是谁|叫什么|是什么人|是哪位|是做什么的|贵姓|怎么称呼)|(?:怎么|如何)称呼[你您]|自我介绍|介绍(?:一下|下)?[你您]?自己"
     r"|\bwho are you\b|\b(?:what(?:'s| is)|tell me|know) your name\b|\bwhat are you called\b"
     r"|\bwho am i (?:talking|speaking) (?:to|with)\b"
@@ -117,14 +118,14 @@ _HELLO: Final = (
     r"|hi|hello|hey|greetings|good (?:morning|afternoon|evening|day)"
 )
 _FILLING: Final = r"[啊呀了吧哦,，!！.。~ ]*+"
-_GREETING: Final = re.compile(rf"\W*+(?:(?:{_HELLO})(?: there| everyone)?{_FILLING}){{1,4}}\W*", re.IGNORECASE)
-_SMALL_TALK: Final = re.compile(
+_GREETING: Final = expression(rf"\W*+(?:(?:{_HELLO})(?: there| everyone)?{_FILLING}){{1,4}}\W*", re.IGNORECASE)
+_SMALL_TALK: Final = expression(
     rf"\W*+(?:(?:{_HELLO}|谢谢|多谢|感谢|再见|拜拜|好的|好|嗯|哦|明白了?|知道了"
     r"|thanks?|thank you|bye|goodbye|ok|okay|great|i see|there|everyone)"
     rf"{_FILLING}){{1,4}}(?:very much|a lot)?\W*",
     re.IGNORECASE,
 )
-_OURSELVES: Final = re.compile(
+_OURSELVES: Final = expression(
     r"我叫|我的名字|我是谁|我姓|我来自|我喜欢|我刚才|我问|你还?记得我|我们刚才|聊了什么"
     r"|\b(my name|i am|i'm|who am i|call me|i like|i love|i come from|did i|do you remember me|we talked"
     r"|i (?:just )?(?:asked|said))\b",

@@ -5,21 +5,23 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tenuto.model.expression import expression
+
 _I: Final = re.IGNORECASE
 
-GREETING: Final = re.compile(
+GREETING: Final = expression(
     r"\W*(?:(?:hi+|hello+|hey+|hiya|howdy|yo|greetings|good (?:morning|afternoon|evening|day))\b"
     r"|你好|您好|嗨|哈喽|早上好|上午好|中午好|下午好|晚上好|早安|大家好|在吗)(?P<rest>.*)",
     _I | re.DOTALL,
 )
-THANKS: Final = re.compile(
+THANKS: Final = expression(
     r"\W*+(?:(?:ok(?:ay)?|great|cool|perfect|nice)\b|好的?|太好了)?\W*+(?:many )?"
     r"(?:(?:thanks?|thx|cheers)\b|谢谢[您你]?|多谢|感谢|谢了|辛苦了)(?P<rest>.*)",
     _I | re.DOTALL,
 )
 # Words that want a word back and nothing else, by the name of what is said.
 SMALL_TALK: Final = tuple(
-    (answer, re.compile(rf"\W*+(?:{pattern})\W*+$", _I))
+    (answer, expression(rf"\W*+(?:{pattern})\W*+$", _I))
     for answer, pattern in (
         (
             "fine",
@@ -52,10 +54,10 @@ SMALL_TALK: Final = tuple(
         ),
     )
 )
-BYE: Final = re.compile(
+BYE: Final = expression(
     r"\W*(?:(?:good ?bye|bye(?:[ -]?bye)?|see you|good night)\b.{0,10}|再见|拜拜|晚安|回头见)\W*$", _I
 )
-WHO_ARE_YOU: Final = re.compile(
+WHO_ARE_YOU: Final = expression(
     r"\b(?:who|what) are you\b|\bwhat can you do\b|\bhow (?:do|can) (?:you|i use you) (?:work|help)"
     r"|^\W*(?:can you )?help(?: me)?\W*$|\bwhat(?:'s| is) your name\b"
     r"|\bwho (?:made|built|created|wrote|owns) you\b|\bhow old are you\b|\bwhere are you from\b"
@@ -65,7 +67,7 @@ WHO_ARE_YOU: Final = re.compile(
     r"|你是(?:不是)?.{0,4}(?:机器人|人工智能|AI|真人)",
     _I,
 )
-AGAIN: Final = re.compile(
+AGAIN: Final = expression(
     r"^\W*(?:please |can you |could you )*(?:repeat(?: (?:that|it|this|yourself|your (?:last )?answer))?"
     r"|say (?:that|it) again|come again|pardon(?: me)?)\b.{0,20}$"
     r"|\bwhat did you (?:just )?(?:say|answer|tell me)\s*[?.!]*$|\bwhat was your (?:last |previous )?(?:answer|reply)\b"
@@ -73,7 +75,7 @@ AGAIN: Final = re.compile(
     r"|你(?:刚才|刚刚|刚|上次|之前)?(?:说|回答)(?:了|的)?(?:是)?(?:什么|啥)[\s?？。]*$",
     _I,
 )
-WHAT_I_SAID: Final = re.compile(
+WHAT_I_SAID: Final = expression(
     r"\bwhat did i (?:just )?(?:say|ask|write|tell you)(?: you)?(?: (?:just now|before|last|earlier|first))?\s*[?.!]*$"
     r"|\bwhat(?:'s| is| was) (?:my|the) (?P<which>first|last|previous) "
     r"(?:question|message|thing i (?:said|asked|told you|wrote))\b"
@@ -85,7 +87,7 @@ WHAT_I_SAID: Final = re.compile(
 _BEFORE: Final = r"(?:刚才|刚刚|之前|前面|以前)?"
 _SPOKE: Final = r"(?:说|提|聊|讲|谈|讨论|决定)"
 TOPICS: Final = tuple(
-    re.compile(pattern + r"[\s?？.。!！]*$", _I)
+    expression(pattern + r"[\s?？.。!！]*$", _I)
     for pattern in (
         r"\bwhat (?:did|have|had) (?:i|we|you)(?: just| ever| already)? (?:say|said|tell|told|mention(?:ed)?"
         r"|talk(?:ed)?|discuss(?:ed)?|write|written|decide[d]?|agree[d]?)(?: you| me)?(?: something| anything)?"
@@ -103,21 +105,21 @@ TOPICS: Final = tuple(
         rf"(?:我们?|你){_BEFORE}(?:是)?怎么说(.{{1,30}}?)的",
     )
 )
-SUM_UP: Final = re.compile(
+SUM_UP: Final = expression(
     r"\b(?:summari[sz]e|sum (?:(?:it|this|that|things) )?up|recap|tl;?dr|(?:a|the|short) summary)\b"
     r"|\bwhat (?:have|did) we (?:talk(?:ed)?|discuss(?:ed)?|sa(?:y|id))(?: about)?(?: so far| today)?\s*[?.!]*$"
     r"|总结|概括|小结|归纳|回顾一下|我们(?:都|刚才|今天|之前)*(?:聊|说|谈|讨论)(?:了|过)*(?:些)?(?:什么|啥|哪些)",
     _I,
 )
 # Whoever begins so wants something done, and tells nothing.
-ORDER: Final = re.compile(
+ORDER: Final = expression(
     r"\W*(?:(?:please|tell|write|give|explain|show|list|make|create|translate|help|find|compare|describe|suggest"
     r"|recommend|generate|draft|compose|calculate|compute|solve|sing|draw|let's|continue|go on|more|why|and|or|add"
     r"|search|look|open|send|book|buy|order|play|set|stop)\b"
     r"|请|帮|给我|写|告诉|解释|翻译|推荐|介绍|列|画|算|计算|查|找|继续|讲|说说|来|做|生成|再)",
     _I,
 )
-TELLS: Final = re.compile(
+TELLS: Final = expression(
     r"\b(?:is|are|was|were|am|will|has|have|had|must|need|needs|want|wants|went|bought|booked|costs?|starts?|ends?"
     r"|begins?|got|met|saw|made|took|plan|planned|decided|agreed|meets?|arrives?|leaves?)\b|'(?:s|m|re|ve|ll)\b"
     r"|[是在有了要会将于去定叫没不住]"
@@ -127,7 +129,7 @@ TELLS: Final = re.compile(
     _I,
 )
 # Words around "the second one" that ask nothing more than which it is.
-AROUND_ITEMS: Final = re.compile(
+AROUND_ITEMS: Final = expression(
     r"\b(?:mean(?:s|ing)?|detail(?:s|ed)?|explain|about|list|tell|more|repeat|again|name|number)\b"
     r"|意思|具体|内容|解释|详细|说明|介绍|讲讲|说说|一下|刚才|说的|提到|上面|里面|列表|那[个条点]"
 )

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Final
 
 from tenuto.llm.offline.facts import About, Fact, Wanted
+from tenuto.model.expression import expression
 
 _VALUE: Final = 120
-_CLAUSE: Final = re.compile(r"[，,。！!？?；;\n]|\s{2,}")
-_ASKING: Final = re.compile(r"什么|谁|哪|吗$|呢$|几[岁点号个只口]|多少|多[大高重久长]|怎么|如何|是不是|有没有|对不对")
+_CLAUSE: Final = expression(r"[，,。！!？?；;\n]|\s{2,}")
+_ASKING: Final = expression(r"什么|谁|哪|吗$|呢$|几[岁点号个只口]|多少|多[大高重久长]|怎么|如何|是不是|有没有|对不对")
 # Possessive, and each character has one way through it: anything else would try every way to cut up a long tail.
-_TAIL: Final = re.compile(r"(?:就(?:好|行|可以)|好了|[吧啦哦呀啊了呢的]|\s)++$")
+_TAIL: Final = expression(r"(?:就(?:好|行|可以)|好了|[吧啦哦呀啊了呢的]|\s)++$")
 _AGE: Final = r"[0-9０-９一二三四五六七八九十百两]{1,5}"
 _BARE_LABELS: Final = "生日|电话|手机号码?|邮箱|地址|微信|身高|体重"
 
@@ -23,7 +24,7 @@ _KIN: Final = (
 )
 _NO: Final = r"(?P<no>不再?|没有?)?"
 _PLAIN: Final[tuple[tuple[About, re.Pattern[str]], ...]] = tuple(
-    (about, re.compile(pattern))
+    (about, expression(pattern))
     for about, pattern in (
         (About.NAME, rf"我(?:现在|其实|改名)*{_NO}(?:叫做|叫|名叫)(?![了你他她它不来去过醒人做])(?P<value>.{{1,20}})"),
         (About.NAME, rf"我的?(?:中文|英文|真|全)?(?:名字|姓名|全名){_NO}(?:是|为|叫)(?P<value>.{{1,20}})"),
@@ -55,7 +56,7 @@ _PLAIN: Final[tuple[tuple[About, re.Pattern[str]], ...]] = tuple(
     )
 )
 _OWN: Final = tuple(
-    re.compile(pattern)
+    expression(pattern)
     for pattern in (
         rf"我(?P<label>最(?:喜欢|爱)的[^，。！？是不]{{1,12}}?){_NO}(?P<verb>是)(?P<value>.{{1,60}})",
         rf"我(?P<label>{_BARE_LABELS}){_NO}(?P<verb>是|为)(?P<value>.{{1,60}})",
@@ -66,11 +67,11 @@ _OWN: Final = tuple(
     )
 )
 # A clause that goes on about the same person, and one that puts another thing in a denied one's place.
-_GOES_ON: Final = re.compile(
+_GOES_ON: Final = expression(
     r"^(?:但是?|不过|可是?|而且|也|还|并且|又)*(?=不|讨厌|喜欢|爱|住|来自|对.+过敏|今年|会[说讲]|在.+(?:工作|上班))"
 )
-_INSTEAD: Final = re.compile(r"^(?:而|其实)?(?:是|叫|在|住在)(?P<value>.{1,40})$")
-_NOTE: Final = re.compile(
+_INSTEAD: Final = expression(r"^(?:而|其实)?(?:是|叫|在|住在)(?P<value>.{1,40})$")
+_NOTE: Final = expression(
     r"(?:请|麻烦)?(?:你)?(?:帮我|替我)?(?:一定要)?(?:记住|记得|记一下|记下来?|记着|别忘了|不要忘记?了?)[：:，,]?\s*(.{2,})",
     re.DOTALL,
 )
@@ -146,7 +147,7 @@ def chinese_value(text: str) -> str:
 
 
 _ASKS: Final[tuple[tuple[re.Pattern[str], tuple[About, ...]], ...]] = tuple(
-    (re.compile(pattern), about)
+    (expression(pattern), about)
     for pattern, about in (
         (
             r"我(?:的名字)?(?:是)?叫(?:做)?(?:什么|啥|谁)|我的?(?:名字|姓名)(?:是|叫)?(?:什么|啥|谁|呢|吗|$|[?？])"
@@ -178,7 +179,7 @@ _TO_ASK: Final = (
 )
 _WORD: Final = r"[\u3400-\u9fffA-Za-z0-9]"
 _ASKS_OWN: Final = tuple(
-    re.compile(pattern + r"[\s?？。！!]*$")
+    expression(pattern + r"[\s?？。！!]*$")
     for pattern in (
         rf"我(最(?:喜欢|爱)的{_WORD}{{1,12}}?){_TO_ASK}",
         rf"我({_BARE_LABELS})(?:{_TO_ASK})?",
@@ -187,7 +188,7 @@ _ASKS_OWN: Final = tuple(
         rf"(?:记得|知道|告诉我)我(?:的|家的?)({_WORD}{{1,14}}?)(?:吗|么)?",
     )
 )
-_ASKS_ALL: Final = re.compile(
+_ASKS_ALL: Final = expression(
     r"(?:知道|记得|了解)(?:关于)?我的?(?:哪些|什么|多少)(?!名字)|关于我.{0,6}(?:知道|记得|了解)|对我(?:了解|知道)"
     r"|我(?:都)?告诉过?你(?:了)?(?:哪些|什么)|你还?(?:记得|认识)我[吗么]"
 )

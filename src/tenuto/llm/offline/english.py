@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import Final
 
 from tenuto.llm.offline.facts import About, Fact, Wanted
+from tenuto.model.expression import expression
 
 _VALUE: Final = 120
 _OTHERS: Final = "i|i'm|i've|i'd|my|we|you|your|it|it's|its|he|she|they|the|that|this|there"
 _ASKERS: Final = "what|where|who|when|how|why|can|could|would|please|do|does|did|is|are|was|will"
 # Where a value ends: with its clause, or where the sentence turns to something else. A run of blanks is tried once, at
 # its beginning.
-_END: Final = re.compile(
+_END: Final = expression(
     r"[;!?\n(]|\.(?:\s|$)|(?<!\s)\s++[-\u2013\u2014]+\s"
     rf"|(?:,|(?<![\s,]))\s++(?:and|but|so|because|since|though|although|while|then)\s+(?:{_OTHERS}|{_ASKERS}|also)\b"
     rf"|,\s*(?:{_OTHERS}|{_ASKERS}|but|so|and you|which|too|though|not|nice|pleased|hello|hi|thanks?|by the way|btw)\b"
@@ -22,34 +23,34 @@ _END: Final = re.compile(
     re.IGNORECASE,
 )
 # Tried once for each run of blanks and commas, at its beginning.
-_TAIL: Final = re.compile(
+_TAIL: Final = expression(
     r"(?<![\s,.:])[\s,.:]*+"
     r"(?:\b(?:now|too|instead|please|currently|these days|today|as well|though|okay|recently|yesterday"
     r"|any ?more|any longer|at all"
     r"|last (?:year|month|week)|(?:\d{1,3}|an?|two|three) (?:year|month|week|day)s? ago)\b)?[\s,.:]*+$",
     re.IGNORECASE,
 )
-_NO_VALUE: Final = re.compile(
+_NO_VALUE: Final = expression(
     r"(?:not|what|who|where|when|how|why|if|whether|unknown|that|a secret|the same|no longer|just|being|going)\b",
     re.IGNORECASE,
 )
-_ASKING: Final = re.compile(
+_ASKING: Final = expression(
     r"\b(?:if|whether|what|who|where|when|which|how|why|do you|does|did|is|are|was|know|guess|think)\b", re.IGNORECASE
 )
-_SELF: Final = re.compile(r"\b(?:i|my|me|this is)\b", re.IGNORECASE)
+_SELF: Final = expression(r"\b(?:i|my|me|this is)\b", re.IGNORECASE)
 
-_NOT: Final = re.compile(r"\b(?:not|no longer|never|cannot)\b|n't\b", re.IGNORECASE)
-_NAME: Final = re.compile(
+_NOT: Final = expression(r"\b(?:not|no longer|never|cannot)\b|n't\b", re.IGNORECASE)
+_NAME: Final = expression(
     r"(?<!think )(?<!believe )(?<!hope )(?<!wish )(?<!love )(?<!hate )"
     r"\b(?:my (?:full |first |real |own |new )?name(?: is|'s| was)(?:n't| not)?|i(?: am|'m)(?: not)? called"
     r"|(?:don't |do not )?call me|i (?:don't |do not )?go by)(?: actually| really| now)?:?\s+",
     re.IGNORECASE,
 )
-_I_AM: Final = re.compile(
+_I_AM: Final = expression(
     r"(?:^|[,.!:]\s*|\b(?:[Hh]i|[Hh]ello|[Hh]ey|and) )(?:[Ii]'m|[Ii] am|[Tt]his is)(?: not)? (?=[A-Z])"
 )
 # What stands in a denied thing's place: "my name isn't Bob, it's Carl".
-_INSTEAD: Final = re.compile(
+_INSTEAD: Final = expression(
     rf"\W{{0,3}}(?:but|it's|it is|rather)\s+(?:actually |really |in fact )?(?!(?:{_OTHERS}|{_ASKERS})\b)", re.IGNORECASE
 )
 # Written like names after "I'm", and none.
@@ -69,7 +70,7 @@ _WHEN: Final = (
     r"(?:in|on) (?:the )?(?:\d|january|february|march|april|may\b|june|july|august|september|october|november|december)"
 )
 _PLAIN: Final[tuple[tuple[About, re.Pattern[str]], ...]] = tuple(
-    (about, re.compile(pattern, re.IGNORECASE))
+    (about, expression(pattern, re.IGNORECASE))
     for about, pattern in (
         (
             About.HOME,
@@ -111,14 +112,14 @@ _PLAIN: Final[tuple[tuple[About, re.Pattern[str]], ...]] = tuple(
         ),
     )
 )
-_BUT_NOT: Final = re.compile(r",? but not ", re.IGNORECASE)
+_BUT_NOT: Final = expression(r",? but not ", re.IGNORECASE)
 # In "my sister's name is Zoe" the apostrophe tells whose name it is; in "my dog's called Rex" it is a verb.
-_OWN: Final = re.compile(
+_OWN: Final = expression(
     r"\bmy ((?:[\w'-]{1,30} ){0,4}?[\w'-]{1,30}?)"
     r"(?: (is|are|was|were)(?:n't| not)?|'s(?: not)?(?! (?:[\w'-]{1,30} ){1,4}(?:is|are|was|were)(?:n't)?\b)) (?=\S)",
     re.IGNORECASE,
 )
-_NO_LABEL: Final = re.compile(
+_NO_LABEL: Final = expression(
     r"(?:question|point|guess|bad|apolog|mistake|problem|issue|understanding|next|first|other|last|idea is|suggestion)",
     re.IGNORECASE,
 )
@@ -132,13 +133,13 @@ _KNOWN_LABELS: Final = {
     "allergy": About.ALLERGY,
     "allergies": About.ALLERGY,
 }
-_NOTE: Final = re.compile(
+_NOTE: Final = expression(
     r"(?:(?:ok(?:ay)?|so|and|hey|well)[, ]+)?(?:please )?(?:(?:can|could|would) you )?(?:please )?"
     r"(?:remember|keep in mind|note|make a note|don't forget|do not forget)(?: this| the following)?"
     r"(?: that\b|\s*[:,-])?\s+(?=\S)",
     re.IGNORECASE,
 )
-_NO_NOTE: Final = re.compile(r"(?:me|my [\w' ]{1,60}|what\b.*|when\b.*|who\b.*|how\b.*)[?.!]*$", re.IGNORECASE)
+_NO_NOTE: Final = expression(r"(?:me|my [\w' ]{1,60}|what\b.*|when\b.*|who\b.*|how\b.*)[?.!]*$", re.IGNORECASE)
 
 
 def english_facts(sentence: str) -> list[Fact]:
@@ -235,7 +236,7 @@ def _labelled(label: str) -> tuple[About, str]:
 
 
 _ASKS: Final[tuple[tuple[re.Pattern[str], tuple[About, ...]], ...]] = tuple(
-    (re.compile(pattern, re.IGNORECASE), about)
+    (expression(pattern, re.IGNORECASE), about)
     for pattern, about in (
         (
             r"\b(?:what(?:'s| is| was)|remember|know|recall|tell me|remind me of|say|guess) (?:again )?"
@@ -276,7 +277,7 @@ _ASKS: Final[tuple[tuple[re.Pattern[str], tuple[About, ...]], ...]] = tuple(
 )
 _LABEL: Final = r"my ((?:[\w'-]{1,30} ){0,5}?[\w'-]{1,30}?)"
 _ASKS_OWN: Final = tuple(
-    re.compile(pattern + r"(?: again| please| now)?\s*[?.!]*$", re.IGNORECASE)
+    expression(pattern + r"(?: again| please| now)?\s*[?.!]*$", re.IGNORECASE)
     for pattern in (
         r"\b(?:what|when|who|where|which|whose|how (?:much|many|old|long|far|tall|big))(?:'s|'re| is| are| was| were) "
         rf"{_LABEL}(?: (called|named|on|about))?",
@@ -284,11 +285,11 @@ _ASKS_OWN: Final = tuple(
         rf"(?:what |when |who |where )?{_LABEL}(?: (is|are|was|were|called))?",
     )
 )
-_ASKS_FAVOURITE: Final = re.compile(
+_ASKS_FAVOURITE: Final = expression(
     r"\b(?:what|which) ([\w-]{1,30}) do i (?:like|love|prefer)(?: most| best| the most| the best)?\s*[?.!]*$",
     re.IGNORECASE,
 )
-_ASKS_ALL: Final = re.compile(
+_ASKS_ALL: Final = expression(
     r"\b(?:what|everything|anything)\b.{0,20}\b(?:know|remember|learned|learnt)\b.{0,10}\babout me\b"
     r"|\bwhat (?:have|did) i (?:told|tell) you about (?:me|myself)\b|\btell me about (?:me|myself)\b"
     r"|\bwhat do you remember\s*[?]*$|\bdo you (?:still )?(?:remember|know) me\b",

@@ -16,12 +16,13 @@ from typing import Final
 from tenuto.llm.offline.asks import SUM_UP
 from tenuto.llm.offline.correcting import corrected
 from tenuto.llm.offline.talk import Line, Talk
+from tenuto.model.expression import expression
 
 # How much of a question a sentence must share to pass for an answer to it.
 _ENOUGH: Final = 0.6
 
-_WORD: Final = re.compile(r"[a-z0-9]+(?:['’][a-z]+)?|[\u00c0-\u024f\u0370-\u1fff]+|[\u3400-\u9fff]+", re.IGNORECASE)
-_ENDING: Final = re.compile(r"(?:ies|ing|ed|es|s|e|y)?(?:'s|’s)?$")
+_WORD: Final = expression(r"[a-z0-9]+(?:['’][a-z]+)?|[\u00c0-\u024f\u0370-\u1fff]+|[\u3400-\u9fff]+", re.IGNORECASE)
+_ENDING: Final = expression(r"(?:ies|ing|ed|es|s|e|y)?(?:'s|’s)?$")
 _COMMON_WORDS: Final = """
 a about actually again ago all also am an and any anything are as ask asked at be been before being but by can could
 did do does doing done earlier else for from get give had has have he hello her here hers hi him his how i i'm if in
@@ -33,13 +34,13 @@ with would yes yet you your
 """
 _COMMON: Final = frozenset(_COMMON_WORDS.split())
 # Characters that hold a Chinese sentence together, and the words one asks with: what stands between them counts.
-_GLUE: Final = re.compile(
+_GLUE: Final = expression(
     "什么时候|什么|怎么样|怎么|怎样|如何|为什么|哪里|哪儿|哪些|哪个|哪一|多少|几点|几号|多久|是不是|有没有|能不能|请问|告诉"
     "|记得|知道|刚才|刚刚|之前|以前|关于|我们|你们|他们|一下|这个|那个|这些|那些|可以|还有|已经|现在"
     "|[几一二两三四五六七八九十百]{1,4}[只个条本台口位次件辆]"
     "|[我你您他她它谁哪的了吗呢吧啊呀是在有和与跟就都也还很请把被这那个们着]"
 )
-_ASKS: Final = re.compile(
+_ASKS: Final = expression(
     r"[?？]\s*$|[吗呢么]\s*[。.!！]?$|什么|怎么|如何|为什么|哪[里儿个些年天位种]|哪$|多少|几[点号只个岁口位次条本]|多[大久长高远重]"
     r"|谁|是不是|有没有"
     r"|^(?:what|who|whom|whose|when|where|which|why|how|is|are|am|was|were|do|does|did|can|could|will|would|should"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -14,10 +13,11 @@ from tenuto.llm.offline.english import english_asks_all, english_facts, english_
 from tenuto.llm.offline.facts import About, Fact, Wanted
 from tenuto.llm.offline.finding import features
 from tenuto.llm.offline.talk import Line
+from tenuto.model.expression import expression
 
 _MOST: Final = 8
 _ASKED: Final = 200
-_DOING: Final = re.compile(
+_DOING: Final = expression(
     r"^(?:[吃喝看玩打听读学穿用]|(?:to |drinking |eating |playing |watching |reading |the |an? ))(?=.)"
 )
 _OPPOSITES: Final = {About.LIKES: About.DISLIKES, About.DISLIKES: About.LIKES}

@@ -8,25 +8,26 @@ from dataclasses import dataclass
 from typing import Final
 
 from tenuto.llm.offline.talk import Line
+from tenuto.model.expression import expression
 from tenuto.model.numbers import CARDINAL, HAN_NUMBER, ORDINAL, whole
 
-_ITEM: Final = re.compile(
+_ITEM: Final = expression(
     r"^[ \t]*(?:\(?\d{1,3}[.)、:：]|（\d{1,3}）|[-*•·][ \t]|[①-⑳]"
     r"|[一二三四五六七八九十]{1,3}[、.]|第[一二三四五六七八九十]{1,3}[，、:：])[ \t]*(\S[^\n]*)",
     re.MULTILINE,
 )
-_SET_OUT: Final = re.compile(r"[:：]\s*([^\n:：?？]{3,400})$", re.MULTILINE)
-_HAN_LIST: Final = re.compile(r"(?<![^，。！？、\s:：])[^，。！？、\s:：]++(?:、[^，。！？、\s:：]++){1,20}+")
-_HAN_LEAD: Final = re.compile(r"^.*?(?:分别是|包括|例如|比如|需要买|要买|有|是|买|去|：|:)(?=.)")
-_HAN_LAST: Final = re.compile(r"[和与及跟]")
+_SET_OUT: Final = expression(r"[:：]\s*([^\n:：?？]{3,400})$", re.MULTILINE)
+_HAN_LIST: Final = expression(r"(?<![^，。！？、\s:：])[^，。！？、\s:：]++(?:、[^，。！？、\s:：]++){1,20}+")
+_HAN_LEAD: Final = expression(r"^.*?(?:分别是|包括|例如|比如|需要买|要买|有|是|买|去|：|:)(?=.)")
+_HAN_LAST: Final = expression(r"[和与及跟]")
 # Words between commas, however many; `_listed` looks which of them are a list.
-_COMMAS: Final = re.compile(r"(?<![\w' -])[\w' -]++(?:, [\w' -]++)++")
-_JOINT: Final = re.compile(r".{1,40} (?:and|or) .{1,40}")
-_LAST: Final = re.compile(r"(?:and|or) .{1,40}")
+_COMMAS: Final = expression(r"(?<![\w' -])[\w' -]++(?:, [\w' -]++)++")
+_JOINT: Final = expression(r".{1,40} (?:and|or) .{1,40}")
+_LAST: Final = expression(r"(?:and|or) .{1,40}")
 _HAN_LENGTH: Final = 30
 _ITEM_LENGTH: Final = 40
 _ITEMS: Final = 20
-_LEAD: Final = re.compile(
+_LEAD: Final = expression(
     r"^.*\b(?:are|is|were|was|buy|get|need|like|love|want|have|visit|include|includes|including|take|bring|namely|to|of)\s+",
     re.IGNORECASE,
 )
@@ -34,14 +35,14 @@ _THINGS: Final = (
     r"(?:ones?|points?|items?|things?|options?|suggestions?|steps?|rules?|ideas?|entry|entries|choice|example|bullet|reason"
     r"|product|result|place|answer)"
 )
-_NTH: Final = re.compile(
+_NTH: Final = expression(
     rf"\b({ORDINAL}|last|final)"
     rf"(?: {_THINGS}\b|\s*[?.!]*$| of (?:them|these|those)\b)"
     rf"|\b(?:{_THINGS}|number|no\.|no(?= \d)|#)\s*(\d{{1,2}}|{CARDINAL})\b|#(\d{{1,2}})\b",
     re.IGNORECASE,
 )
 _UNITS: Final = "个点条项种款件本位家步句道只台部篇段座张首样"
-_HAN_NTH: Final = re.compile(rf"(倒数)?第({HAN_NUMBER})([{_UNITS}])?|最后(?:的)?(?:一|那)([{_UNITS}])")
+_HAN_NTH: Final = expression(rf"(倒数)?第({HAN_NUMBER})([{_UNITS}])?|最后(?:的)?(?:一|那)([{_UNITS}])")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tenuto.llm.offline.facts import About, Fact
+from tenuto.model.expression import expression
 from tenuto.model.values import Value
 
 
@@ -150,7 +151,7 @@ CHINESE: Final = Phrases(
     stop="。",
 )
 
-_PLACE: Final = re.compile(r"\{\w+\}")
+_PLACE: Final = expression(r"\{\w+\}")
 
 
 def is_own(sentence: str) -> bool:
@@ -168,9 +169,9 @@ def _own_sentences() -> Iterator[str]:
                     yield ".{1,600}?".join(map(re.escape, words))
 
 
-_END: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
+_END: Final = expression(r"(?<=[.!?])\s+|(?<=[。！？])")
 _SHORT: Final = 3
-_OWN: Final = re.compile(rf"(?:{'|'.join(_own_sentences())})[。.]?", re.DOTALL)
+_OWN: Final = expression(rf"(?:{'|'.join(_own_sentences())})[。.]?", re.DOTALL)
 
 _ENGLISH_FACTS: Final = {
     About.NAME: "your name is {value}",
@@ -230,14 +231,14 @@ _CHINESE_DENIED: Final = {
     About.SPEAKS: "你不会说{value}",
     About.OWN: "你{of}{label}不{verb}{value}",
 }
-_PREPOSITION: Final = re.compile(r"^(?:at|for|in) ")
+_PREPOSITION: Final = expression(r"^(?:at|for|in) ")
 # What English puts around a value and Chinese says by other means.
-_ENGLISH_AROUND: Final = re.compile(r"^(?:at|for|in|on) |(?: years? old| yo)$")
+_ENGLISH_AROUND: Final = expression(r"^(?:at|for|in|on) |(?: years? old| yo)$")
 _TURNED: Final = {
     "i am": "you are", "i'm": "you're", "i've": "you've", "i'll": "you'll", "i'd": "you'd", "i was": "you were",
     "i": "you", "me": "you", "my": "your", "mine": "yours", "myself": "yourself",
 }  # fmt: skip
-_FIRST_PERSON: Final = re.compile(rf"\b(?:{'|'.join(_TURNED)})\b", re.IGNORECASE)
+_FIRST_PERSON: Final = expression(rf"\b(?:{'|'.join(_TURNED)})\b", re.IGNORECASE)
 
 
 def fact_words(fact: Fact, chinese: bool) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tenuto.llm.offline.phrases import is_own
+from tenuto.model.expression import expression
 from tenuto.model.message import Message, Role
 from tenuto.model.prompt import Language, PromptMessage
 from tenuto.model.talk import Asking
@@ -18,9 +19,9 @@ _QUESTION: Final = 2_000
 _TALK: Final = 100_000
 _SENTENCE: Final = 400
 
-_BREAK: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？；])|\n")
-_LABEL: Final = re.compile(r"^\s*(?:[-*•]\s*)?(user|用户|assistant|助手)\s*[:：]\s*", re.IGNORECASE)
-_HAN: Final = re.compile(r"[\u3400-\u9fff]")
+_BREAK: Final = expression(r"(?<=[.!?])\s+|(?<=[。！？；])|\n")
+_LABEL: Final = expression(r"^\s*(?:[-*•]\s*)?(user|用户|assistant|助手)\s*[:：]\s*", re.IGNORECASE)
+_HAN: Final = expression(r"[\u3400-\u9fff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
