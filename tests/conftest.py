@@ -7,8 +7,11 @@ A shared server is for reading and writing. A test that kills or freezes one sta
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -31,6 +34,12 @@ from tests.servers import (
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Whoever starts the suite in the background has Ctrl-C ignored, and so would every program under test.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Thousands of small databases: in memory they take half the time, and a killed process loses nothing there either.
+_IN_MEMORY = Path("/dev/shm")
+_ROOM = 4 * 1024**3
+if "TMPDIR" not in os.environ and os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free > _ROOM:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(_IN_MEMORY)
 
 IN_CI = bool(os.environ.get("CI"))
 

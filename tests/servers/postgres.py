@@ -118,6 +118,8 @@ _SETTINGS: dict[str, str | int] = {
     "unix_socket_directories": "",
     "max_connections": 200,
     "shared_buffers": "64MB",
+    # In the data folder, which goes with the server: a killed one would leave its memory behind.
+    "dynamic_shared_memory_type": "mmap",
     "logging_collector": "off",
 }
 
