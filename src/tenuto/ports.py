@@ -27,6 +27,7 @@ from tenuto.model import (
     SessionQuery,
     StateEntry,
     Stats,
+    Truncating,
 )
 from tenuto.model.assurance import Assurance
 from tenuto.model.privacy import Found
@@ -130,16 +131,7 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def truncate(
-        self,
-        scope: Scope,
-        session_id: str,
-        after: int,
-        *,
-        if_version: int | None = None,
-        sparing: Sequence[int] = (),
-        within: OpenTurn | None = None,
-    ) -> Session:
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
         """Forget the messages after a sequence number, to answer or ask anew; a running turn is lost.
 
         Those numbered in `sparing` stay, as a summary may that speaks of nothing after the cut; the idempotency keys

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from tenuto.errors import InvalidCursor, TurnLost, VersionConflict
-from tenuto.model import Changes, Closing, Forking, NewSession, Producer, SessionQuery, Status, TurnState
+from tenuto.model import Changes, Closing, Forking, NewSession, Producer, SessionQuery, Status, Truncating, TurnState
 from tenuto.ports import Store
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, BOB, EVE, batch, begin, closing, once, talk, texts
@@ -187,7 +187,7 @@ async def test_a_reset_during_a_turn_wins(store: Store) -> None:
 async def test_a_truncation_forgets_the_tail_and_never_reuses_numbers(store: Store) -> None:
     await store.append(ANN, "s", batch("a", "b", "c", "d"))
 
-    session = await store.truncate(ANN, "s", after=2)
+    session = await store.truncate(ANN, "s", Truncating(after=2))
     more = await store.append(ANN, "s", batch("e"))
 
     assert session.messages == 2
@@ -197,7 +197,7 @@ async def test_a_truncation_forgets_the_tail_and_never_reuses_numbers(store: Sto
 
 async def test_a_truncation_during_a_turn_wins(store: Store) -> None:
     turn = await begin(store, ANN, "s", "one")
-    await store.truncate(ANN, "s", after=0)
+    await store.truncate(ANN, "s", Truncating(after=0))
 
     with pytest.raises(TurnLost):
         await store.finish_turn(turn, closing("late"))
@@ -206,7 +206,7 @@ async def test_a_truncation_during_a_turn_wins(store: Store) -> None:
 async def test_a_truncated_reply_makes_its_key_resume(store: Store) -> None:
     turn = await begin(store, ANN, "s", "question", once=once("k"))
     await store.finish_turn(turn, closing("answer"))
-    await store.truncate(ANN, "s", after=1)
+    await store.truncate(ANN, "s", Truncating(after=1))
 
     again = await begin(store, ANN, "s", "question", once=once("k"))
 
@@ -217,7 +217,7 @@ async def test_a_truncated_reply_makes_its_key_resume(store: Store) -> None:
 async def test_a_truncated_question_forgets_its_key(store: Store) -> None:
     turn = await begin(store, ANN, "s", "question", once=once("k"))
     await store.finish_turn(turn, closing("answer"))
-    await store.truncate(ANN, "s", after=0)
+    await store.truncate(ANN, "s", Truncating(after=0))
 
     again = await begin(store, ANN, "s", "question", once=once("k"))
 

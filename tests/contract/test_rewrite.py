@@ -20,6 +20,7 @@ from tenuto.model import (
     Session,
     SessionQuery,
     Touch,
+    Truncating,
     TurnState,
     text_part,
 )
@@ -254,7 +255,7 @@ async def test_caps_and_truncations_work_on_a_rewritten_log(store: Store) -> Non
 
     turns = [await begin(store, ANN, "s", "c")]
     await store.finish_turn(turns[0], closing("d"))
-    await store.truncate(ANN, "s", 3)
+    await store.truncate(ANN, "s", Truncating(after=3))
 
     assert await texts(store, ANN, "s") == ["-", "-", "c"]
     await store.append(ANN, "s", batch("e", "f"))

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from tenuto.errors import SessionCorrupt, SessionExists, SessionForeign, SessionNotFound, TurnLost
-from tenuto.model import Changes, Forking, Page, Scope, SessionQuery
+from tenuto.model import Changes, Forking, Page, Scope, SessionQuery, Truncating
 from tenuto.ports import Store
 from tests.backends import Backend
 from tests.clock import FakeClock
@@ -24,7 +24,7 @@ ACTS: dict[str, Act] = {
     "patch": lambda store, scope: store.patch(scope, "s", Changes(title="mine")),
     "reset": lambda store, scope: store.reset(scope, "s"),
     "fork": lambda store, scope: store.fork(scope, "s", Forking(new_id="copy")),
-    "truncate": lambda store, scope: store.truncate(scope, "s", after=0),
+    "truncate": lambda store, scope: store.truncate(scope, "s", Truncating(after=0)),
     "delete": lambda store, scope: store.delete(scope, "s"),
 }
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tenuto.errors import SessionNotFound, TurnLost
-from tenuto.model import Forking, Keeping, NewSession, Once, OpenTurn, Usage
+from tenuto.model import Forking, Keeping, NewSession, Once, OpenTurn, Truncating, Usage
 from tenuto.model.prompt import Entry, Fate, Kind, LayoutName, Manifest, Reason
 from tenuto.model.trace import TRACES_KEPT, ToolRun, Trace, trace_id
 from tenuto.model.turn import Closing
@@ -189,7 +189,7 @@ async def test_a_truncation_takes_the_traces_of_the_turns_it_touches(store: Stor
     first, second, third = [await told(store, "s") for _ in range(3)]
     words_of_second = second.words[-1].seq
 
-    await store.truncate(ANN, "s", words_of_second)
+    await store.truncate(ANN, "s", Truncating(after=words_of_second))
 
     assert [trace.number for trace in await store.traces(ANN, "s")] == [first.number]
     assert await store.trace(ANN, "s", third.number) is None

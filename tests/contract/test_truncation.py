@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tenuto.errors import SessionBusy, TurnLost, VersionConflict
-from tenuto.model import Changes, Closing, OpenTurn, Page, TurnState
+from tenuto.model import Changes, Closing, OpenTurn, Page, Truncating, TurnState
 from tenuto.model.trace import Trace, trace_id
 from tenuto.ports import Store
 from tests.samples import ANN, SENT_AT, batch, begin, closing, once, talk, texts
@@ -18,7 +18,7 @@ async def test_a_truncation_of_another_version_is_refused_and_forgets_nothing(st
     await store.append(ANN, "s", batch("from elsewhere"))
 
     with pytest.raises(VersionConflict) as conflict:
-        await store.truncate(ANN, "s", 1, if_version=seen.version)
+        await store.truncate(ANN, "s", Truncating(after=1, if_version=seen.version))
 
     assert (conflict.value.expected, conflict.value.actual) == (seen.version, seen.version + 1)
     assert await texts(store, ANN, "s") == ["a", "b", "from elsewhere"]
@@ -29,7 +29,7 @@ async def test_a_truncation_of_the_version_that_was_seen_is_made(store: Store) -
     await store.append(ANN, "s", batch("a", "b", "c"))
     seen = (await store.messages(ANN, "s", Page())).session
 
-    cut = await store.truncate(ANN, "s", 1, if_version=seen.version)
+    cut = await store.truncate(ANN, "s", Truncating(after=1, if_version=seen.version))
 
     assert cut.version == seen.version + 1
     assert cut.messages == 1
@@ -39,13 +39,13 @@ async def test_a_truncation_of_the_version_that_was_seen_is_made(store: Store) -
 async def test_a_running_turn_outlives_a_truncation_that_was_refused(store: Store) -> None:
     turn = await begin(store, ANN, "s", "question")
     with pytest.raises(VersionConflict):
-        await store.truncate(ANN, "s", 0, if_version=turn.session.version - 1)
+        await store.truncate(ANN, "s", Truncating(after=0, if_version=turn.session.version - 1))
 
     await store.finish_turn(turn, closing("answer"))
 
     assert await texts(store, ANN, "s") == ["question", "answer"]
     with pytest.raises(VersionConflict):
-        await store.truncate(ANN, "s", 1, if_version=turn.session.version)
+        await store.truncate(ANN, "s", Truncating(after=1, if_version=turn.session.version))
 
 
 async def test_every_word_makes_a_new_version(store: Store) -> None:
@@ -79,7 +79,7 @@ async def test_words_that_come_while_others_are_taken_back_are_kept(store: Store
         for _ in range(6):
             page = await store.messages(ANN, "s", Page(limit=100))
             try:
-                await store.truncate(ANN, "s", 1, if_version=page.session.version)
+                await store.truncate(ANN, "s", Truncating(after=1, if_version=page.session.version))
             except VersionConflict:
                 continue
             taken.update(message.text for message in page.messages if message.seq > 1)
@@ -92,7 +92,7 @@ async def test_words_that_come_while_others_are_taken_back_are_kept(store: Store
 async def test_a_truncation_spares_what_it_is_told_to(store: Store) -> None:
     await store.append(ANN, "s", batch("a", "b", "c", "d", "e"))
 
-    cut = await store.truncate(ANN, "s", 1, sparing=(3, 5, 99, 2**60))
+    cut = await store.truncate(ANN, "s", Truncating(after=1, sparing=(3, 5, 99, 2**60)))
     more = await store.append(ANN, "s", batch("f"))
 
     assert cut.messages == 3
@@ -103,7 +103,7 @@ async def test_a_truncation_spares_what_it_is_told_to(store: Store) -> None:
 async def test_a_log_may_begin_with_what_was_spared(store: Store) -> None:
     await store.append(ANN, "s", batch("a", "b", "c", "d"))
 
-    await store.truncate(ANN, "s", 0, sparing=(3,))
+    await store.truncate(ANN, "s", Truncating(after=0, sparing=(3,)))
 
     page = await store.messages(ANN, "s", Page(after=2))
     turn = await begin(store, ANN, "s", "e", window=10)
@@ -114,13 +114,13 @@ async def test_a_log_may_begin_with_what_was_spared(store: Store) -> None:
 
 async def test_what_was_spared_counts_under_the_cap_as_everything_does(store: Store) -> None:
     await store.append(ANN, "s", batch("a", "b", "c", "d"))
-    await store.truncate(ANN, "s", 1, sparing=(4,))
+    await store.truncate(ANN, "s", Truncating(after=1, sparing=(4,)))
 
     for word in ("e", "f"):
         await talk(store, ANN, "s", word, word.upper())
 
     assert await texts(store, ANN, "s") == ["a", "d", "e", "E", "f", "F"]
-    await store.truncate(ANN, "s", 4)
+    await store.truncate(ANN, "s", Truncating(after=4))
     assert await texts(store, ANN, "s") == ["a", "d"]
 
 
@@ -129,7 +129,7 @@ async def test_a_spared_message_s_key_goes_with_the_others(store: Store) -> None
     await store.append(ANN, "s", batch("b", once=once("k")))
     await store.append(ANN, "s", batch("c", once=once("l")))
 
-    await store.truncate(ANN, "s", 1, sparing=(2,))
+    await store.truncate(ANN, "s", Truncating(after=1, sparing=(2,)))
 
     assert not (await store.append(ANN, "s", batch("b", once=once("k")))).duplicate
     assert await texts(store, ANN, "s") == ["a", "b", "b"]
@@ -139,7 +139,7 @@ async def test_a_guarded_truncation_that_is_made_ends_a_running_turn(store: Stor
     turn = await begin(store, ANN, "s", "one")
     patched = await store.patch(ANN, "s", Changes(title="Title"))
 
-    await store.truncate(ANN, "s", 0, if_version=patched.version)
+    await store.truncate(ANN, "s", Truncating(after=0, if_version=patched.version))
 
     with pytest.raises(TurnLost):
         await store.finish_turn(turn, closing("late"))
@@ -162,7 +162,7 @@ async def test_a_turn_that_makes_room_for_its_reply_goes_on(store: Store) -> Non
     await store.finish_turn(first, closing("old"))
     again = await begin(store, ANN, "s", once=once("anew"))
 
-    cut = await store.truncate(ANN, "s", 1, if_version=again.session.version, within=again)
+    cut = await store.truncate(ANN, "s", Truncating(after=1, if_version=again.session.version, within=again))
     with pytest.raises(SessionBusy):
         await begin(store, ANN, "s", "in between")
     renewed = await store.renew_turn(again)
@@ -180,7 +180,7 @@ async def test_a_turn_that_makes_room_for_its_reply_goes_on(store: Store) -> Non
 async def test_a_turn_that_was_given_up_after_it_made_room_is_taken_up_by_its_key(store: Store) -> None:
     await talk(store, ANN, "s", "question", "old")
     again = await begin(store, ANN, "s", once=once("anew"))
-    await store.truncate(ANN, "s", 1, within=again)
+    await store.truncate(ANN, "s", Truncating(after=1, within=again))
     await store.finish_turn(again, Closing(abandoned=True))
 
     resumed = await begin(store, ANN, "s", once=once("anew"))
@@ -197,11 +197,11 @@ async def test_only_the_turn_that_holds_the_session_makes_room_in_it(store: Stor
     late = await begin(store, ANN, "s")
     await store.finish_turn(late, Closing(abandoned=True))
     with pytest.raises(TurnLost):
-        await store.truncate(ANN, "s", 1, within=late)
+        await store.truncate(ANN, "s", Truncating(after=1, within=late))
     running = await begin(store, ANN, "s")
 
     with pytest.raises(TurnLost):
-        await store.truncate(ANN, "s", 1, within=late)
+        await store.truncate(ANN, "s", Truncating(after=1, within=late))
 
     await store.finish_turn(running, closing("another"))
     assert await texts(store, ANN, "s") == ["question", "old", "another"]

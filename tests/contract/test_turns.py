@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from tenuto.errors import SessionBusy, SessionNotFound, TurnLost
-from tenuto.model import Changes, Closing, Keeping, NewSession, Page, Role, TurnState, Usage
+from tenuto.model import Changes, Closing, Keeping, NewSession, Page, Role, Truncating, TurnState, Usage
 from tenuto.ports import Store
 from tests.clock import FakeClock
 from tests.samples import ANN, batch, begin, closing, opening, talk, texts
@@ -124,7 +124,7 @@ async def test_an_abandoned_turn_keeps_the_words_and_frees_the_session(store: St
 
 async def test_a_turn_without_words_answers_anew(store: Store) -> None:
     await talk(store, ANN, "s", "question", "first answer")
-    await store.truncate(ANN, "s", after=1)
+    await store.truncate(ANN, "s", Truncating(after=1))
 
     turn = await begin(store, ANN, "s")
     await store.finish_turn(turn, closing("second answer"))

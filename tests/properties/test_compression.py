@@ -37,6 +37,7 @@ from tenuto.model import (
     Role,
     Scope,
     Session,
+    Truncating,
     text_part,
     tool_call,
     tool_result,
@@ -246,7 +247,7 @@ class Life:
         if after is None:
             session, after = await self.sessions.reset(ANN, self.id), 0
         else:
-            session = await self.sessions.truncate(ANN, self.id, after)
+            session = await self.sessions.truncate(ANN, self.id, Truncating(after=after))
         self.cuts.append((after, session.last_seq))
         gone = [message for message in (*look.messages, *self.said.values()) if message.seq > after]
         self.forget(gone)
@@ -265,7 +266,9 @@ class Life:
         after = asked[-1 - number % min(len(asked), 3)]
         sparing, version = outliving(look.messages, after), look.session.version
         try:
-            session = await self.sessions.truncate(ANN, self.id, after, if_version=version, sparing=sparing)
+            session = await self.sessions.truncate(
+                ANN, self.id, Truncating(after=after, if_version=version, sparing=sparing)
+            )
         except VersionConflict:
             return
         self.cuts.append((after, session.last_seq))

@@ -34,6 +34,7 @@ from tenuto.model import (
     SessionQuery,
     Status,
     Touch,
+    Truncating,
     Usage,
     text_part,
 )
@@ -175,7 +176,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(scope=SCOPES, name=IDS, sparing=VALUES.map(tuple))
     def reset(self, scope: Scope, name: str, sparing: tuple[str, ...]) -> None:
-        self.both(lambda store: store.reset(scope, name, sparing=sparing))
+        self.both(lambda store: store.reset(scope, name, sparing=tuple(sparing)))
 
     @rule(scope=SCOPES, name=IDS, new_id=IDS, at=st.none() | st.integers(0, 5))
     def fork(self, scope: Scope, name: str, new_id: str, at: int | None) -> None:
@@ -190,7 +191,11 @@ class Machine(RuleBasedStateMachine):
         """As it stands, or guarded by the version of now or of a change ago."""
         head = self.both(lambda store: store.get(scope, name))
         version = None if late is None or head is None else head.version - late
-        self.both(lambda store: store.truncate(scope, name, after, if_version=version, sparing=sparing))
+        self.both(
+            lambda store: store.truncate(
+                scope, name, Truncating(after=after, if_version=version, sparing=tuple(sparing))
+            )
+        )
         self.both(lambda store: store.messages(scope, name, Page(limit=4, after=after)))
 
     @rule(place=COUNTS, after=st.integers(0, 6))
@@ -198,7 +203,7 @@ class Machine(RuleBasedStateMachine):
         """A turn, running or long over, takes back what shall make room for its reply."""
         if self.turns:
             turn = self.turns[-1 - place % min(len(self.turns), 3)]
-            self.both(lambda store: store.truncate(turn.scope, turn.session.id, after, within=turn))
+            self.both(lambda store: store.truncate(turn.scope, turn.session.id, Truncating(after=after, within=turn)))
 
     @rule(scope=SCOPES, name=IDS, places=st.lists(st.integers(0, 20), max_size=4), told=st.integers(0, 3))
     def rewrite(self, scope: Scope, name: str, places: list[int], told: int) -> None:

@@ -13,7 +13,7 @@ from tenuto.chat import Answered, ChatRequest, Started
 from tenuto.errors import ModelFailed, TakenBack, TenutoError, TooLarge, TurnLost, Unavailable
 from tenuto.llm import Call, Fail, Hang, Say
 from tenuto.llm.scripted import Script
-from tenuto.model import Appended, Closing, MessagePage, OpenTurn, Session
+from tenuto.model import Appended, Closing, MessagePage, OpenTurn, Session, Truncating
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.talk import Said
 from tenuto.sessions import Sessions
@@ -200,7 +200,7 @@ async def test_what_is_done_to_a_session_meanwhile_wins(meanwhile: str) -> None:
     await hang.reached.wait()
     steps: dict[str, Callable[[], Any]] = {
         "reset": lambda: t.sessions.reset(ANN, "s"),
-        "truncate": lambda: t.sessions.truncate(ANN, "s", 1),
+        "truncate": lambda: t.sessions.truncate(ANN, "s", Truncating(after=1)),
         "delete": lambda: t.sessions.delete(ANN, "s"),
     }
     await steps[meanwhile]()

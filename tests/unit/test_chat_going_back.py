@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tenuto.chat import ChatRequest
 from tenuto.errors import MessageNotFound, ModelFailed, NothingToAnswer, SessionBusy, TakenBack, TooLarge
 from tenuto.llm import Fail, Hang, Say
-from tenuto.model import Changes, NewSession, Scope, Session
+from tenuto.model import Changes, NewSession, Scope, Session, Truncating
 from tenuto.sessions import AppendRequest
 from tests.samples import ANN, says
 from tests.talking import ask, helper, patient, talk
@@ -86,7 +86,7 @@ async def test_going_back_waits_for_a_running_turn_and_does_not_cut_it_off(how: 
 async def test_an_edit_that_went_no_further_than_taking_back_can_be_sent_again() -> None:
     t = talk("A1.", "A2.")
     await t.chat.take_turn(ANN, ask("Q1", "s"))
-    await t.sessions.truncate(ANN, "s", 0)
+    await t.sessions.truncate(ANN, "s", Truncating(after=0))
 
     await t.chat.take_turn(ANN, ask("Q1 edited", "s", edit=1, key="e"))
 
@@ -260,8 +260,8 @@ async def test_nobody_speaks_between_an_old_answer_and_the_new_one() -> None:
     await t.chat.take_turn(ANN, ask("Q", "s"))
     truncate = t.sessions.truncate
 
-    async def slipping_in(scope: Scope, session_id: str, after: int, **guards: Any) -> Session:
-        session = await truncate(scope, session_id, after, **guards)
+    async def slipping_in(scope: Scope, session_id: str, truncating: Truncating) -> Session:
+        session = await truncate(scope, session_id, truncating)
         with pytest.raises(SessionBusy):
             await t.chat.take_turn(ANN, ask("Another", "s"))
         return session

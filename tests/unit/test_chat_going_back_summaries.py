@@ -12,7 +12,7 @@ from tenuto.chat import ChatRequest
 from tenuto.context.summaries import outliving, summary_draft, summary_in, talk_in
 from tenuto.errors import MessageNotFound
 from tenuto.llm import ScriptedModel
-from tenuto.model import Page, Role
+from tenuto.model import Page, Role, Truncating
 from tenuto.model.prompt import Fate, Kind
 from tenuto.model.talk import Summary
 from tenuto.sessions import AppendRequest
@@ -81,7 +81,7 @@ async def test_an_edit_that_went_no_further_can_be_sent_again_though_a_summary_w
         await t.chat.take_turn(ANN, ask(text, "s"))
     await summarised(t, 2)
     spared = (await t.sessions.messages(ANN, "s")).messages[-1].seq
-    await t.sessions.truncate(ANN, "s", 2, sparing=(spared,))
+    await t.sessions.truncate(ANN, "s", Truncating(after=2, sparing=(spared,)))
 
     await t.chat.take_turn(ANN, ask("Q2 edited", "s", edit=3, key="e"))
 

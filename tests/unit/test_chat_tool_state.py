@@ -12,7 +12,7 @@ from tenuto.app import Tenuto
 from tenuto.chat import ChatRequest
 from tenuto.llm import Call
 from tenuto.llm.scripted import Script
-from tenuto.model import Message, Page, Role, Scope, Session
+from tenuto.model import Message, Page, Role, Scope, Session, Truncating
 from tenuto.model.policy import ContextPolicy, preset
 from tenuto.model.talk import ToolOutcome, ToolTurn
 from tenuto.model.values import JsonObject
@@ -83,7 +83,7 @@ async def test_a_talk_that_was_cut_goes_on_from_what_is_left(how: str) -> None:
     there = "s"
     match how:
         case "truncated":
-            await t.sessions.truncate(ANN, "s", await first_end(t))
+            await t.sessions.truncate(ANN, "s", Truncating(after=await first_end(t)))
         case "forked":
             there = (await t.sessions.fork(ANN, "s", at=await first_end(t))).id
         case _:

@@ -19,7 +19,19 @@ from tenuto.errors import (
     TurnLost,
     Unavailable,
 )
-from tenuto.model import Changes, Closing, Keeping, NewSession, Page, Producer, Scope, SessionQuery, TurnState, Usage
+from tenuto.model import (
+    Changes,
+    Closing,
+    Keeping,
+    NewSession,
+    Page,
+    Producer,
+    Scope,
+    SessionQuery,
+    Truncating,
+    TurnState,
+    Usage,
+)
 from tenuto.ports import Store, utc_now
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
@@ -209,7 +221,7 @@ async def test_logs_at_their_cap_slide_together_and_leave_nothing_behind(
     async def live(store: Store) -> list[tuple[list[str], int, int]]:
         for n, session in enumerate(sessions):
             await store.append(ANN, session, batch(*(f"m{place}" for place in range(n)), create=capped))
-        await store.truncate(ANN, "s4", 3)
+        await store.truncate(ANN, "s4", Truncating(after=3))
         for _ in range(3):
             turns = await asyncio.gather(*(begin(store, ANN, name, "q", once=once(fresh("k"))) for name in sessions))
             await asyncio.gather(*(store.finish_turn(turn, closing("a", "b")) for turn in turns))

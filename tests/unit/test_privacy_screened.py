@@ -19,6 +19,7 @@ from tenuto.model import (
     Role,
     Scope,
     Session,
+    Truncating,
     tool_call,
     tool_result,
 )
@@ -320,7 +321,7 @@ async def test_words_that_are_taken_back_take_their_values_along() -> None:
     edited = await taken_up(store, "s", "card 4242 4242 4242 4242, eve@example.org", "ann@example.com, 10.0.0.8?")
     await store.patch(ANN, "s", Changes(title="for eve@example.org"))
 
-    await store.truncate(ANN, "s", edited - 1)
+    await store.truncate(ANN, "s", Truncating(after=edited - 1))
 
     assert await values(store, ANN, "s") == {
         "[EMAIL_1]": "ann@example.com",
@@ -336,7 +337,7 @@ async def test_a_value_that_only_a_trace_showed_goes_with_its_turn() -> None:
     await taken_up(store, "s", "write to ann@example.com", "done")
     edited = await taken_up(store, "s", "write to bob@example.org", "done")
 
-    await store.truncate(ANN, "s", edited - 1)
+    await store.truncate(ANN, "s", Truncating(after=edited - 1))
 
     assert await values(store, ANN, "s") == {"[EMAIL_1]": "ann@example.com"}
 
@@ -347,7 +348,7 @@ async def test_words_go_with_their_values_also_when_the_policy_has_changed_since
         await taken_up(store, session, "write to ann@example.com", "done")
     today = Screened(store=inner, screen=screen_over(inner))
 
-    await today.truncate(ANN, "cut", 0)
+    await today.truncate(ANN, "cut", Truncating(after=0))
     await today.reset(ANN, "reset")
 
     assert await values(store, ANN, "cut") == await values(store, ANN, "reset") == {}
@@ -356,7 +357,7 @@ async def test_words_go_with_their_values_also_when_the_policy_has_changed_since
 async def test_taking_words_back_from_a_session_that_is_not_there_says_so() -> None:
     _, store = screened(HIDING)
     with pytest.raises(SessionNotFound):
-        await store.truncate(ANN, "nowhere", 0)
+        await store.truncate(ANN, "nowhere", Truncating(after=0))
 
 
 async def test_marks_in_a_head_outlive_a_reset_and_numbers_are_not_given_twice() -> None:

@@ -10,7 +10,18 @@ from datetime import timedelta
 import pytest
 
 from tenuto.errors import InvalidSetting, KeyReused, SessionCorrupt, SessionNotFound, Unavailable
-from tenuto.model import Changes, Keeping, NewSession, OpenTurn, Page, Producer, SessionQuery, TurnState, Usage
+from tenuto.model import (
+    Changes,
+    Keeping,
+    NewSession,
+    OpenTurn,
+    Page,
+    Producer,
+    SessionQuery,
+    Truncating,
+    TurnState,
+    Usage,
+)
 from tenuto.model.scope import session_key
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.redis._cluster import slot_of
@@ -70,7 +81,7 @@ async def test_a_window_forgets_what_another_process_took_away(pair: tuple[Redis
     here, there = pair
     await talk(here, ANN, "s", "one", "two")
     await talk(here, ANN, "s", "three", "four")
-    await there.truncate(ANN, "s", 2)
+    await there.truncate(ANN, "s", Truncating(after=2))
     await there.append(ANN, "s", batch("other"))
     turn = await begin(here, ANN, "s", "five")
     assert shown(turn) == ["one", "two", "other", "five"]
@@ -158,7 +169,7 @@ async def test_a_thousand_keys_are_remembered_and_no_more(store: RedisStore) -> 
 async def test_a_key_that_was_taken_back_counts_from_when_it_came_again(store: RedisStore) -> None:
     await store.append(ANN, "s", batch("kept"))
     await store.append(ANN, "s", batch("gone", once=once("again")))
-    await store.truncate(ANN, "s", 1)
+    await store.truncate(ANN, "s", Truncating(after=1))
     for number in range(500):
         await store.append(ANN, "s", batch("hi", once=once(f"key-{number}")))
     await store.append(ANN, "s", batch("back", once=once("again")))
@@ -208,7 +219,7 @@ async def each_method(store: RedisStore, session_id: str) -> None:
     await store.get(ANN, session_id)
     await store.messages(ANN, session_id, Page())
     await store.patch(ANN, session_id, Changes(title="U"))
-    await store.truncate(ANN, session_id, 3)
+    await store.truncate(ANN, session_id, Truncating(after=3))
     await store.reset(ANN, session_id)
 
 

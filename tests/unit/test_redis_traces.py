@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tenuto.errors import SessionCorrupt, SessionNotFound, TurnLost
-from tenuto.model import Forking, OpenTurn
+from tenuto.model import Forking, OpenTurn, Truncating
 from tenuto.model.scope import session_key
 from tenuto.model.trace import Trace, trace_id
 from tenuto.stores.redis import RedisStore
@@ -110,7 +110,7 @@ async def test_a_truncation_looks_at_every_message_it_takes(store: RedisStore) -
     again = await begin(store, ANN, "s", "hello", once=once("k"))
     done = await store.finish_turn(again, closing("late", trace=trace_of(again)))
 
-    await store.truncate(ANN, "s", done.messages[-1].seq - 1)
+    await store.truncate(ANN, "s", Truncating(after=done.messages[-1].seq - 1))
 
     assert again.number < later.number
     assert await store.traces(ANN, "s") == ()

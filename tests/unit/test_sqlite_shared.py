@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tenuto.errors import SequenceGap, SessionBusy, TurnLost, VersionConflict
-from tenuto.model import Batch, Changes, Keeping, NewSession, Page, Producer
+from tenuto.model import Batch, Changes, Keeping, NewSession, Page, Producer, Truncating
 from tenuto.model.scope import session_key
 from tenuto.stores.sqlite import SqliteStore, _feed, _hot, _writer
 from tests.clock import FakeClock
@@ -62,7 +62,7 @@ async def test_a_window_the_writer_knows_is_the_window_in_the_file(tmp_path: Pat
                     if n == 6:
                         await store.append(ANN, "s", batch("x", "y"))
                     if n == 8:
-                        await store.truncate(ANN, "s", after=done.session.last_seq - 2)
+                        await store.truncate(ANN, "s", Truncating(after=done.session.last_seq - 2))
                     seen.append([(message.seq, message.turn, message.text) for message in turn.window])
         windows.append(seen)
 

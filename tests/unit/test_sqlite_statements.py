@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.model import Once, TurnState
+from tenuto.model import Once, Truncating, TurnState
 from tenuto.stores.sqlite import SqliteStore
 from tests.samples import ANN, begin, closing, talk
 
@@ -78,7 +78,7 @@ async def test_a_truncation_lets_the_keys_of_its_messages_be_used_anew(store: Sq
     for key in keys:
         await keyed_turn(store, key)
 
-    await store.truncate(ANN, "s", 20)
+    await store.truncate(ANN, "s", Truncating(after=20))
 
     assert [await keyed_turn(store, key) for key in keys] == [TurnState.FINISHED] * 10 + [TurnState.OPENED] * 20
     assert [await keyed_turn(store, key) for key in keys] == [TurnState.FINISHED] * 30

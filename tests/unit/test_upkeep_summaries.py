@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.errors import ModelFailed, SessionNotFound, Unavailable
-from tenuto.model import Appended, Batch, Closing, Page, Scope
+from tenuto.model import Appended, Batch, Closing, Page, Scope, Truncating
 from tenuto.model.message import is_summary
 from tenuto.model.policy import SessionPolicy
 from tenuto.sessions import Announcer, Sessions, TurnRequest
@@ -132,7 +132,7 @@ async def test_words_taken_back_while_the_model_thinks_leave_no_summary(what: st
     async def take_back() -> None:
         match what:
             case "truncate":
-                await house.sessions.truncate(ANN, session.id, 5)
+                await house.sessions.truncate(ANN, session.id, Truncating(after=5))
             case "reset":
                 await house.sessions.reset(ANN, session.id)
             case _:
@@ -159,7 +159,7 @@ class Forgetting(MemoryStore):
     async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
         if self.after is not None:
             after, self.after = self.after, None
-            await super().truncate(scope, session_id, after)
+            await super().truncate(scope, session_id, Truncating(after=after))
         return await super().append(scope, session_id, batch)
 
 
@@ -186,7 +186,7 @@ async def test_a_summary_counts_the_messages_it_speaks_for_whatever_their_number
     """Numbers jump over entries and words taken back; the count goes on from summary to summary."""
     house = House()
     session = await house.talk(4)
-    await house.sessions.truncate(ANN, session.id, 4)
+    await house.sessions.truncate(ANN, session.id, Truncating(after=4))
     await house.talk(14, session.id)
     house.upkeep.follow(house.ended(session))
     await house.upkeep.drain()
@@ -212,7 +212,7 @@ async def test_truncating_below_a_summary_brings_the_one_before_it_back() -> Non
     house.upkeep.follow(house.ended(session))
     await house.upkeep.drain()
 
-    await house.sessions.truncate(ANN, session.id, 35)
+    await house.sessions.truncate(ANN, session.id, Truncating(after=35))
 
     summary = await house.summary(session)
     assert summary is not None

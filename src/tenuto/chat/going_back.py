@@ -25,7 +25,7 @@ from tenuto.chat.holding import guarded, let_go
 from tenuto.chat.request import ChatRequest
 from tenuto.context.summaries import outliving, talk_in
 from tenuto.errors import MessageNotFound, TakenBack, TooLarge, VersionConflict
-from tenuto.model import Changes, Message, MessagePage, OpenTurn, Page, Role, Scope, Session, TurnState
+from tenuto.model import Changes, Message, MessagePage, OpenTurn, Page, Role, Scope, Session, Truncating, TurnState
 from tenuto.model.message import is_summary
 from tenuto.model.values import JsonObject
 from tenuto.sessions import Sessions, TurnRequest
@@ -211,9 +211,10 @@ async def _cut_off(
 
     Summaries that speak of nothing behind it stay: what a small stored cap has let go since lives in them alone.
     """
-    session_id, sparing = page.session.id, outliving(page.messages, cut)
+    sparing = outliving(page.messages, cut)
+    truncating = Truncating(after=cut, if_version=version, sparing=sparing, within=within)
     try:
-        return await sessions.truncate(scope, session_id, cut, if_version=version, sparing=sparing, within=within)
+        return await sessions.truncate(scope, page.session.id, truncating)
     except VersionConflict:
         return None
 

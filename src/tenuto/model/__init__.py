@@ -31,6 +31,7 @@ from tenuto.model.turn import (
     Page,
     Producer,
     Rewriting,
+    Truncating,
     TurnState,
 )
 
@@ -64,6 +65,7 @@ __all__ = [
     "Stats",
     "Status",
     "Touch",
+    "Truncating",
     "TurnState",
     "Usage",
     "text_part",

@@ -208,6 +208,19 @@ class MessagePage(Value, frozen=True, kw_only=True):
     more_after: bool
 
 
+class Truncating(Value, frozen=True, kw_only=True):
+    """What a truncation forgets: the messages after a sequence number, but for those numbered in `sparing`.
+
+    With `if_version` it is of that version of the session alone. A turn that makes room for its own reply is the one
+    it happens `within`.
+    """
+
+    after: int
+    if_version: int | None = None
+    sparing: tuple[int, ...] = ()
+    within: OpenTurn | None = None
+
+
 class Rewriting(Value, frozen=True, kw_only=True):
     """Stored messages and traces as they shall read from now on; each takes the place of the one it names."""
 

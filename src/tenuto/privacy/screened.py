@@ -35,6 +35,7 @@ from tenuto.model import (
     SessionQuery,
     StateEntry,
     Stats,
+    Truncating,
 )
 from tenuto.model.session import without_nulls
 from tenuto.model.trace import Trace
@@ -155,20 +156,9 @@ class Screened:
 
     # Whoever removes words removes the values behind their marks: the words first, since they can be found again.
 
-    async def truncate(
-        self,
-        scope: Scope,
-        session_id: str,
-        after: int,
-        *,
-        if_version: int | None = None,
-        sparing: Sequence[int] = (),
-        within: OpenTurn | None = None,
-    ) -> Session:
-        going = await self._going(scope, session_id, after)
-        session = await self._store.truncate(
-            scope, session_id, after, if_version=if_version, sparing=sparing, within=within
-        )
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
+        going = await self._going(scope, session_id, truncating.after)
+        session = await self._store.truncate(scope, session_id, truncating)
         if going and self._screen.vault is not None:
             await forget_unused(self._store, self._screen.vault, session, going)
         return session

@@ -9,7 +9,7 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from tenuto.errors import Invalid
-from tenuto.model import Changes, SessionQuery
+from tenuto.model import Changes, SessionQuery, Truncating
 from tenuto.server.answers import AttributesView, AttributeView, SessionList, SessionView, StatsView
 from tenuto.server.auth import admitted, asking
 from tenuto.server.bodies import (
@@ -134,8 +134,8 @@ async def truncate_session(request: Request) -> Response:
     `if_version`, of that version only, so that nothing goes which was said since it was read."""
     scope = await asking(request)
     body = await body_of(request, TruncateSession)
-    version = one_version(_if_match(request), body.if_version)
-    return session_answer(await sessions(request).truncate(scope, path_part(request), body.after, if_version=version))
+    truncating = Truncating(after=body.after, if_version=one_version(_if_match(request), body.if_version))
+    return session_answer(await sessions(request).truncate(scope, path_part(request), truncating))
 
 
 @routes.get("/sessions/{session_id}/attributes", **tells((200, AttributesView)))

@@ -48,6 +48,7 @@ from tenuto.model import (
     SessionPage,
     SessionQuery,
     Stats,
+    Truncating,
     Usage,
 )
 from tenuto.model.message import checked_drafts, rest_size, words_size
@@ -262,16 +263,7 @@ class Sessions:
         await self._announce.tell(EventKind.UPDATED, scope, session_id)
         return session
 
-    async def truncate(
-        self,
-        scope: Scope,
-        session_id: str,
-        after: int,
-        *,
-        if_version: int | None = None,
-        sparing: Sequence[int] = (),
-        within: OpenTurn | None = None,
-    ) -> Session:
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
         """Forget what was said after a message, to ask or answer anew, but for the messages numbered in `sparing`.
 
         A running turn is lost, unless it happens `within` it.
@@ -280,10 +272,7 @@ class Sessions:
             VersionConflict: the session has changed since `if_version`, as every word changes it; nothing went.
             TurnLost: the turn it shall happen `within` has lost the session; nothing went.
         """
-        truncating = self._store.truncate(
-            scope, session_id, after, if_version=if_version, sparing=sparing, within=within
-        )
-        session = await self._seeing(scope, session_id, truncating)
+        session = await self._seeing(scope, session_id, self._store.truncate(scope, session_id, truncating))
         await self._announce.tell(EventKind.UPDATED, scope, session_id)
         return session
 

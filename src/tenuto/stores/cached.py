@@ -38,6 +38,7 @@ from tenuto.model import (
     SessionQuery,
     StateEntry,
     Stats,
+    Truncating,
 )
 from tenuto.model.message import size_of
 from tenuto.model.scope import session_key
@@ -174,20 +175,8 @@ class Cached:
     async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
         return await self._written(scope, forking.new_id, self._store.fork(scope, session_id, forking))
 
-    async def truncate(
-        self,
-        scope: Scope,
-        session_id: str,
-        after: int,
-        *,
-        if_version: int | None = None,
-        sparing: Sequence[int] = (),
-        within: OpenTurn | None = None,
-    ) -> Session:
-        truncating = self._store.truncate(
-            scope, session_id, after, if_version=if_version, sparing=sparing, within=within
-        )
-        return await self._written(scope, session_id, truncating)
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
+        return await self._written(scope, session_id, self._store.truncate(scope, session_id, truncating))
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
         return await self._written(scope, session_id, self._store.rewrite(scope, session_id, rewriting))

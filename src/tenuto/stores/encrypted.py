@@ -34,6 +34,7 @@ from tenuto.model import (
     SessionQuery,
     StateEntry,
     Stats,
+    Truncating,
     TurnState,
 )
 from tenuto.model.scope import SYSTEM, session_key
@@ -184,19 +185,8 @@ class Encrypted:
                 await self._store.delete(scope, fork.id)
             raise
 
-    async def truncate(
-        self,
-        scope: Scope,
-        session_id: str,
-        after: int,
-        *,
-        if_version: int | None = None,
-        sparing: Sequence[int] = (),
-        within: OpenTurn | None = None,
-    ) -> Session:
-        session = await self._store.truncate(
-            scope, session_id, after, if_version=if_version, sparing=sparing, within=within
-        )
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
+        session = await self._store.truncate(scope, session_id, truncating)
         return await self._session(scope, session)
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:

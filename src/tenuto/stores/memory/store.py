@@ -41,6 +41,7 @@ from tenuto.model import (
     SessionQuery,
     StateEntry,
     Stats,
+    Truncating,
     TurnState,
 )
 from tenuto.model.scope import owner_key, person_of, session_key, space_key, space_of, state_key
@@ -239,20 +240,12 @@ class MemoryStore:
         self._records[session_key(scope, forking.new_id)] = Record(session=session, log=log)
         return session
 
-    async def truncate(
-        self,
-        scope: Scope,
-        session_id: str,
-        after: int,
-        *,
-        if_version: int | None = None,
-        sparing: Sequence[int] = (),
-        within: OpenTurn | None = None,
-    ) -> Session:
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
         record = self._reach(scope, session_id)
-        version = record.session.version
-        if if_version is not None and if_version != version:
-            raise VersionConflict(if_version, version)
+        after, sparing, within = truncating.after, truncating.sparing, truncating.within
+        expected, version = truncating.if_version, record.session.version
+        if expected is not None and expected != version:
+            raise VersionConflict(expected, version)
         if within is not None and record.lease != within.id:
             raise TurnLost(session_id, within.id)
         cut = index_of(record.log, after + 1)

@@ -44,6 +44,7 @@ from tenuto.model import (
     SessionQuery,
     StateEntry,
     Stats,
+    Truncating,
 )
 from tenuto.model.assurance import Assurance
 from tenuto.model.scope import owner_key, person_of, session_key, space_key, space_of, state_key
@@ -241,21 +242,13 @@ class PostgresStore:
             raise missing(forking.new_id, row["code"], owner_in(row)) or SessionExists(forking.new_id)
         return await self._session(asked, row)
 
-    async def truncate(
-        self,
-        scope: Scope,
-        session_id: str,
-        after: int,
-        *,
-        if_version: int | None = None,
-        sparing: Sequence[int] = (),
-        within: OpenTurn | None = None,
-    ) -> Session:
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
         asked = place(scope, session_id, self._clock())
-        spared = [clamped(seq) for seq in sparing]
-        turn = None if within is None else within.id
-        row = await self._told("truncate_session", asked, session_id, clamped(after), if_version, spared, turn)
-        _refuse_other(row, if_version)
+        after, expected = clamped(truncating.after), truncating.if_version
+        spared = [clamped(seq) for seq in truncating.sparing]
+        turn = None if truncating.within is None else truncating.within.id
+        row = await self._told("truncate_session", asked, session_id, after, expected, spared, turn)
+        _refuse_other(row, expected)
         if turn is not None and row["code"] == "lost":
             raise TurnLost(session_id, turn)
         return await self._session(asked, row)

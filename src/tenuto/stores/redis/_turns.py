@@ -33,6 +33,7 @@ from tenuto.model import (
     Rewriting,
     Scope,
     Session,
+    Truncating,
     TurnState,
 )
 from tenuto.model.session import without_nulls
@@ -289,11 +290,12 @@ def reset(sparing: Sequence[str]) -> Ask:
     return Ask((len(kept) // 2,), tuple(kept[::2]))
 
 
-def truncate(after: int, if_version: int | None, sparing: Sequence[int], within: OpenTurn | None) -> Ask:
+def truncate(truncating: Truncating) -> Ask:
     """What `truncate.lua` takes. What no store ever numbered so need not be spared."""
-    spared = [seq for seq in sparing if 0 < seq < NEWEST]
-    turn = "" if within is None else within.id
-    return Ask((after, _or_none(if_version), len(spared)), (integers(len(spared)).pack(*spared), turn))
+    spared = [seq for seq in truncating.sparing if 0 < seq < NEWEST]
+    turn = "" if truncating.within is None else truncating.within.id
+    numbers = (truncating.after, _or_none(truncating.if_version), len(spared))
+    return Ask(numbers, (integers(len(spared)).pack(*spared), turn))
 
 
 def rewrite(rewriting: Rewriting) -> Ask:

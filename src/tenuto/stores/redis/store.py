@@ -29,6 +29,7 @@ from tenuto.model import (
     SessionQuery,
     StateEntry,
     Stats,
+    Truncating,
 )
 from tenuto.model.assurance import Assurance
 from tenuto.model.scope import person_of, session_key
@@ -231,19 +232,11 @@ class RedisStore:
             raise await self._corrupt(key, session_id, damage) from damage
         return await self._head("plant", scope, forking.new_id, ask, safe=False)
 
-    async def truncate(
-        self,
-        scope: Scope,
-        session_id: str,
-        after: int,
-        *,
-        if_version: int | None = None,
-        sparing: Sequence[int] = (),
-        within: OpenTurn | None = None,
-    ) -> Session:
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
         self._windows.drop(session_key(scope, session_id))
-        ask = truncate(after, if_version, sparing, within)
-        return await self._head("truncate", scope, session_id, ask, expected=if_version, within=within, safe=False)
+        expected, within = truncating.if_version, truncating.within
+        ask = truncate(truncating)
+        return await self._head("truncate", scope, session_id, ask, expected=expected, within=within, safe=False)
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
         self._windows.drop(session_key(scope, session_id))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tenuto.errors import SessionExists, SessionForeign, TurnLost, VersionConflict
-from tenuto.model import Changes, Forking, OpenTurn, Rewriting, Session
+from tenuto.model import Changes, Forking, Rewriting, Session, Truncating
 from tenuto.stores.codec import encode_object
 from tenuto.stores.sqlite import _log, _once, _traces
 from tenuto.stores.sqlite._heads import (
@@ -52,22 +52,16 @@ def reset(txn: Transaction, ask: Ask, sparing: Sequence[str]) -> Session:
     return _changed(txn, ask, head)
 
 
-def truncate(
-    txn: Transaction,
-    ask: Ask,
-    after: int,
-    if_version: int | None,
-    sparing: Sequence[int],
-    within: OpenTurn | None,
-) -> Session:
+def truncate(txn: Transaction, ask: Ask, truncating: Truncating) -> Session:
     """Forget the messages after a sequence number, but for some; the turn that does so itself goes on."""
     head = reach_to_write(txn, ask)
-    if if_version is not None and if_version != head.version:
-        raise VersionConflict(if_version, head.version)
+    expected, within = truncating.if_version, truncating.within
+    if expected is not None and expected != head.version:
+        raise VersionConflict(expected, head.version)
     if within is not None and head.lease != within.id:
         raise TurnLost(within.session.id, within.id)
-    after = min(max(after, 0), MAX_SEQ)
-    went, cut_turn = _log.cut(txn, head, after, sparing)
+    after = min(max(truncating.after, 0), MAX_SEQ)
+    went, cut_turn = _log.cut(txn, head, after, truncating.sparing)
     if cut_turn is not None:
         _traces.clear(txn, head.id, cut_turn)
     head.messages -= went

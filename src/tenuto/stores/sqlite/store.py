@@ -36,6 +36,7 @@ from tenuto.model import (
     SessionQuery,
     StateEntry,
     Stats,
+    Truncating,
 )
 from tenuto.model.scope import owner_key, person_of, session_key, state_key
 from tenuto.model.trace import Trace
@@ -173,18 +174,8 @@ class SqliteStore:
         ask, target = self._ask(scope, session_id), self._ask(scope, forking.new_id)
         return await self._write(_edits.fork, ask, target, forking)
 
-    async def truncate(
-        self,
-        scope: Scope,
-        session_id: str,
-        after: int,
-        *,
-        if_version: int | None = None,
-        sparing: Sequence[int] = (),
-        within: OpenTurn | None = None,
-    ) -> Session:
-        ask = self._ask(scope, session_id)
-        return await self._write(_edits.truncate, ask, after, if_version, sparing, within)
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
+        return await self._write(_edits.truncate, self._ask(scope, session_id), truncating)
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
         traces = tuple(map(encode_trace, rewriting.traces))
