@@ -235,17 +235,21 @@ async def test_a_wish_that_was_taken_back_is_not_what_the_second_one_points_at()
         assert await ann.say("the second one", edit=await ann.last_words()) == meant
 
 
+async def cut_off(app: Tenuto, person: Person, how: str, after: int) -> Session:
+    assert person.session is not None
+    if how == "fork":
+        return await app.sessions.fork(person.scope, person.session, after)
+    return await app.sessions.truncate(person.scope, person.session, Truncating(after=after))
+
+
 @pytest.mark.parametrize("how", ["fork", "truncate"])
 async def test_a_talk_cut_behind_the_phones_is_about_phones(how: str) -> None:
     async with tenuto.open("memory://") as app:
         ann = Person(app, "goods")
         await ann.say("cheap phones?")
         await ann.say("cheap laptops")
-        assert ann.session is not None
         cut = await ann.last_words() - 1
-        step: Any = app.sessions.fork if how == "fork" else app.sessions.truncate
-        left: Session = await step(ann.scope, ann.session, cut)
-        ann.session = left.id
+        ann.session = (await cut_off(app, ann, how, cut)).id
 
         assert "Phone" in await ann.say("the first one")
 
