@@ -66,8 +66,23 @@ def test_what_is_dropped_is_no_longer_counted() -> None:
     windows.extend(b"a", grown, 1, (_message(200), _message(201)))
     seen = windows.get(b"a")
     assert seen is not None
-    assert (len(seen.messages), seen.size) == (64, windows._size)
+    assert (len(seen.messages), seen.size) == (20, windows._size)
 
     windows.drop(b"a")
 
     assert windows._size == 0
+
+
+def test_no_more_is_kept_than_the_largest_window_that_was_asked_for() -> None:
+    windows = Windows()
+    log = tuple(_message(seq) for seq in range(1, 200))
+    session = replace(_session(1), messages=199, last_seq=199)
+
+    kept = []
+    for window in (0, 40, 30, 1000):
+        windows.keep(b"a", session, 1, log, len(log), window)
+        seen = windows.get(b"a")
+        assert seen is not None
+        kept.append([message.seq for message in seen.messages])
+
+    assert kept == [list(range(200 - size, 200)) for size in (20, 40, 40, 64)]

@@ -70,6 +70,24 @@ async def test_a_window_the_writer_knows_is_the_window_in_the_file(tmp_path: Pat
     assert len(windows[0][2]) == 7
 
 
+async def test_heads_known_by_heart_are_bounded_by_their_size_together(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "chat.db") as store:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_hot, "_MAX_BYTES", 50_000)
+            for n in range(20):
+                await talk(store, ANN, f"s{n}", "x" * 9_000, "y")
+            hot = store._writer._hot
+
+            assert 3 <= len(hot._heads) <= 5
+            assert hot._size == sum(size for _, size in hot._heads.values())
+            assert [m.text for m in (await begin(store, ANN, "s0", "again")).window] == ["x" * 9_000, "y", "again"]
+
+            await store.delete(ANN, "s19")
+            await store.reset(ANN, "s18")
+
+            assert hot._size == sum(size for _, size in hot._heads.values())
+
+
 async def test_what_another_process_wrote_is_in_the_next_window(pair: tuple[SqliteStore, SqliteStore]) -> None:
     first, second = pair
     await talk(first, ANN, "s", "one", "1")

@@ -41,7 +41,7 @@ class Face(Protocol):
         ...
 
 
-class Shown(msgspec.Struct, frozen=True):
+class Shown(msgspec.Struct, frozen=True, gc=False):
     """A message as the prompt shows it. `tokens` are its words', `around` its label's; `whole` is its uncut cost.
 
     `uncut` are its parts before anything was cut, so that a second cut leaves one mark and not two.
@@ -67,7 +67,7 @@ class Shown(msgspec.Struct, frozen=True):
         return sum(len(part["text"]) for part in self.parts if part["type"] == "text")
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Turn(msgspec.Struct, frozen=True, gc=False):
     """A turn's messages, `history[start:end]`: those that can be shown, and those that cannot, with the reason.
 
     `cost` is what it takes in the prompt.

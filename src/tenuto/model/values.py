@@ -17,9 +17,10 @@ MAX_DEPTH: Final = 64
 MAX_ID_BYTES: Final = 16 * 1024
 _INT64: Final = 2**63
 _UINT64: Final = 2**64
+_SHORT: Final = 256
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A frozen value; change it with `msgspec.structs.replace`.
 
     Subclasses repeat `kw_only`, which is not inherited, and `frozen`, which the type checker wants to see beside it.
@@ -47,6 +48,8 @@ def checked_text(text: str, what: str) -> str:
 
 def checked_id(value: str, what: str) -> str:
     """Return an id that names something: not empty, sound text, at most 16 KiB long."""
+    if type(value) is str and 0 < len(value) <= _SHORT and value.isascii() and "\0" not in value:
+        return value  # Nearly every id of every turn.
     checked_text(value, what)
     if not value:
         raise Invalid(f"{what} is empty")

@@ -56,6 +56,27 @@ def decode_messages(rows: Iterable[tuple[int, int, bytes]]) -> tuple[Message, ..
         raise Undecodable("a message") from exc
 
 
+def placed(drafts: Iterable[Draft], first: int, turns: Iterable[int]) -> tuple[Message, ...]:
+    """Drafts that have their place in the log now: the first one this number, each its turn."""
+    return tuple([
+        Message(
+            id=draft.id,
+            role=draft.role,
+            sent_at=draft.sent_at,
+            parts=draft.parts,
+            speaker=draft.speaker,
+            persona=draft.persona,
+            parent=draft.parent,
+            tokens=draft.tokens,
+            metadata=draft.metadata,
+            extra=draft.extra,
+            seq=seq,
+            turn=turn,
+        )
+        for seq, (draft, turn) in enumerate(zip(drafts, turns, strict=True), first)
+    ])  # fmt: skip
+
+
 def encode_object(value: JsonObject) -> bytes:
     """Context, attributes, metadata or any other JSON object."""
     return _encoder.encode(value)

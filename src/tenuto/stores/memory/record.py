@@ -31,7 +31,7 @@ from tenuto.model import (
 from tenuto.model.session import merged, without_nulls
 from tenuto.model.trace import TRACES_KEPT, Trace
 from tenuto.model.turn import KEYS_REMEMBERED, turn_offsets
-from tenuto.model.values import Json
+from tenuto.stores.codec import placed
 
 
 @dataclass(slots=True)
@@ -152,19 +152,11 @@ def append_to(
         record.marks[producer.id] = producer.seq
     offsets = turn_offsets(drafts) if spread else [0] * len(drafts)
     seq = record.session.last_seq
-    stored = tuple(
-        Message(seq=seq + place, turn=number + offset, **fields_of(draft))
-        for place, (draft, offset) in enumerate(zip(drafts, offsets, strict=True), 1)
-    )
+    stored = placed(drafts, seq + 1, [number + offset for offset in offsets])
     record.log.extend(stored)
     turns = number + offsets[-1] if offsets else 0
     record.session = replace(record.session, last_seq=seq + len(stored), turns=max(record.session.turns, turns))
     return stored
-
-
-def fields_of(draft: Draft) -> dict[str, Json]:
-    """A draft's fields, to make a message of."""
-    return {name: getattr(draft, name) for name in Draft.__struct_fields__}
 
 
 def remember_key(

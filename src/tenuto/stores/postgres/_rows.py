@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
-from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -15,14 +14,13 @@ from tenuto.errors import Invalid, SessionCorrupt, SessionExpired, SessionForeig
 from tenuto.model import Draft, ForkPoint, Gone, Keeping, Message, Scope, Session, Status, Touch
 from tenuto.model.trace import Trace
 from tenuto.model.values import JsonObject
-from tenuto.stores.codec import Undecodable, decode_object, decode_trace, from_micros
+from tenuto.stores.codec import Undecodable, decode_object, decode_trace, from_micros, placed
 from tenuto.stores.postgres._link import Row
 
 log = logging.getLogger(__name__)
 
 _scope: Final = msgspec.json.Decoder(Scope)
 _messages: Final = msgspec.json.Decoder(tuple[Message, ...])
-_fields: Final = attrgetter(*Draft.__struct_fields__)
 
 
 def session_of(head: Row) -> Session:
@@ -87,11 +85,7 @@ def traces_of(bodies: Sequence[bytes]) -> tuple[Trace, ...]:
 
 def stored(drafts: Sequence[Draft], last_seq: int, turns: Sequence[int]) -> tuple[Message, ...]:
     """Drafts as the messages they became, at the end of the log."""
-    first = last_seq - len(drafts) + 1
-    return tuple(
-        Message(seq=seq, turn=turn, **dict(zip(Draft.__struct_fields__, _fields(draft), strict=True)))
-        for seq, (draft, turn) in enumerate(zip(drafts, turns, strict=True), first)
-    )
+    return placed(drafts, last_seq - len(drafts) + 1, turns)
 
 
 def missing(session_id: str, code: str, scope: str | None) -> SessionNotFound | None:

@@ -277,24 +277,3 @@ def read_messages(members: Iterable[bytes]) -> tuple[Message, ...]:
 def write_drafts(drafts: Iterable[Draft], first: int = 0, turn: int = 0) -> list[bytes]:
     """Messages as they are stored: before the body stands the place in the log, as far as it can be foreseen."""
     return [b'{"seq":%d,"turn":%d,%b' % (seq, turn, encode_draft(draft)[1:]) for seq, draft in enumerate(drafts, first)]
-
-
-def placed(drafts: Iterable[Draft], first: int, turns: Iterable[int]) -> tuple[Message, ...]:
-    """Drafts that have their place in the log now."""
-    return tuple([
-        Message(
-            id=draft.id,
-            role=draft.role,
-            sent_at=draft.sent_at,
-            parts=draft.parts,
-            speaker=draft.speaker,
-            persona=draft.persona,
-            parent=draft.parent,
-            tokens=draft.tokens,
-            metadata=draft.metadata,
-            extra=draft.extra,
-            seq=seq,
-            turn=turn,
-        )
-        for seq, (draft, turn) in enumerate(zip(drafts, turns, strict=True), first)
-    ])  # fmt: skip

@@ -38,7 +38,7 @@ from tenuto.model import (
 )
 from tenuto.model.session import without_nulls
 from tenuto.model.turn import turn_offsets
-from tenuto.stores.codec import encode_draft, encode_trace, from_micros, opening_of
+from tenuto.stores.codec import encode_draft, encode_trace, from_micros, opening_of, placed
 from tenuto.stores.redis._keys import shelves_of
 from tenuto.stores.redis._records import (
     NONE,
@@ -50,7 +50,6 @@ from tenuto.stores.redis._records import (
     facts_of,
     instant,
     keeping_numbers,
-    placed,
     read_messages,
     read_session,
     renewed,

@@ -16,9 +16,11 @@ from tenuto.model import Message, Session
 from tenuto.model.message import size_of
 from tenuto.stores.redis._records import kept_variables
 
+# Windows of other sizes than these are rare, and remembered as the nearest of them.
+_LEAST_MESSAGES = 20
 _MOST_MESSAGES = 64
-_MOST_SESSIONS = 4096
-_MOST_BYTES = 16 * 1024 * 1024
+_MOST_SESSIONS = 16 * 1024
+_MOST_BYTES = 64 * 1024 * 1024
 _LARGEST = 256 * 1024
 
 
@@ -31,6 +33,8 @@ class Seen:
     messages: tuple[Message, ...]
     sizes: tuple[int, ...]
     """Of each message in bytes, with everything that comes along with it."""
+    wanted: int = _LEAST_MESSAGES
+    """The largest window that was asked for; what is older than that is let go."""
     variables: bytes = b""
     """Of the session, as they were: what it holds itself is in its callers' hands."""
     size: int = field(init=False)
@@ -57,7 +61,9 @@ class Windows:
         seen = self._seen.get(key)
         return seen if seen is not None and (len(seen.messages) >= window or seen.whole) else None
 
-    def keep(self, key: bytes, session: Session, epoch: int, log: tuple[Message, ...], fresh: int) -> None:
+    def keep(
+        self, key: bytes, session: Session, epoch: int, log: tuple[Message, ...], fresh: int, window: int = 0
+    ) -> None:
         """Remember the end of a log, up to the session's last message; before the `fresh` ones stand those seen."""
         old = self._seen.pop(key, None)
         if old is not None:
@@ -66,7 +72,8 @@ class Windows:
             return
         known = old.sizes[-(len(log) - fresh) :] if old is not None and fresh < len(log) else ()
         sizes = (*known, *[size_of(message) for message in log[len(known) :]])
-        seen = Seen(epoch, session, log[-_MOST_MESSAGES:], sizes[-_MOST_MESSAGES:], kept_variables(session))
+        wanted = min(_MOST_MESSAGES, max(window, _LEAST_MESSAGES if old is None else old.wanted))
+        seen = Seen(epoch, session, log[-wanted:], sizes[-wanted:], wanted, kept_variables(session))
         if seen.size > _LARGEST:
             return
         self._seen[key] = seen

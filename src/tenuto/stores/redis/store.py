@@ -142,7 +142,7 @@ class RedisStore:
         except Undecodable as damage:
             raise await self._corrupt(key, opening.session_id, damage) from damage
         numbers = numbers_of(reply)
-        self._windows.keep(key, turn.session, epoch_of(numbers), log, fresh)
+        self._windows.keep(key, turn.session, epoch_of(numbers), log, fresh, opening.window)
         if self._asking.sharded:
             await self._shelves.put(key, turn.session, numbers)
         return turn

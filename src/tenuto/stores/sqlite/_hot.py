@@ -12,39 +12,52 @@ from typing import Final
 
 from tenuto.stores.sqlite._rows import Head
 
-_MAX_HEADS: Final = 2000
+_MAX_HEADS: Final = 16 * 1024
+_MAX_BYTES: Final = 64 * 1024 * 1024
 _MAX_HEAD_BYTES: Final = 32 * 1024
 _MAX_TAIL_BYTES: Final = 128 * 1024
+# What a head takes beside the texts in it.
+_HEAD_BYTES: Final = 1024
 
 
 class Hot:
-    """The heads last written, bounded by their number and by the size of each."""
+    """The heads last written, bounded by their number and by their size, each and together."""
 
     def __init__(self) -> None:
-        self._heads: OrderedDict[bytes, Head] = OrderedDict()
+        self._heads: OrderedDict[bytes, tuple[Head, int]] = OrderedDict()
+        self._size = 0
         self._version: int | None = None
 
     def validate(self, db: sqlite3.Connection) -> None:
         """At the start of a transaction: forget everything if another connection has committed since the last one."""
         version = db.execute("PRAGMA data_version").fetchone()[0]
         if version != self._version:
-            self._heads.clear()
+            self.clear()
             self._version = version
 
     def take(self, key: bytes) -> Head | None:
         """The head, which is then the taker's alone."""
-        return self._heads.pop(key, None)
+        known = self._heads.pop(key, None)
+        if known is None:
+            return None
+        self._size -= known[1]
+        return known[0]
 
     def put(self, head: Head) -> None:
         """Know a head that was just written."""
-        if len(head.context) + len(head.attributes) + len(head.metadata) + len(head.scope) > _MAX_HEAD_BYTES:
+        size = len(head.context) + len(head.attributes) + len(head.metadata) + len(head.scope)
+        if size > _MAX_HEAD_BYTES:
             return
         if head.tail_bytes > _MAX_TAIL_BYTES:
             head.tail = None
-        self._heads[head.key] = head
-        if len(self._heads) > _MAX_HEADS:
-            self._heads.popitem(last=False)
+        if head.tail is not None:
+            size += head.tail_bytes
+        self._heads[head.key] = head, size + _HEAD_BYTES
+        self._size += size + _HEAD_BYTES
+        while len(self._heads) > _MAX_HEADS or self._size > _MAX_BYTES:
+            self._size -= self._heads.popitem(last=False)[1][1]
 
     def clear(self) -> None:
         """Know nothing."""
         self._heads.clear()
+        self._size = 0

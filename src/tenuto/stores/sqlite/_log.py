@@ -13,16 +13,15 @@ from typing import Final
 
 import msgspec
 
-from tenuto.errors import Invalid, StoreFull
+from tenuto.errors import StoreFull
 from tenuto.model import Draft, Message, MessagePage, Page
-from tenuto.stores.codec import Undecodable, encode_draft, opening_of
+from tenuto.stores.codec import Undecodable, encode_draft, opening_of, placed
 from tenuto.stores.sqlite._heads import Execute
 from tenuto.stores.sqlite._rows import Head, session_of
 from tenuto.stores.sqlite._schema import MAX_SEQ, SEQ_BITS
 from tenuto.stores.sqlite._writer import Transaction, quick
 
 _INSERT: Final = "INSERT INTO message (place, turn, body) VALUES (?, ?, ?)"
-_message: Final = msgspec.json.Decoder(Message)
 _messages: Final = msgspec.json.Decoder(tuple[Message, ...])
 
 
@@ -31,8 +30,10 @@ def encoded(drafts: Sequence[Draft]) -> tuple[bytes, ...]:
     return tuple(map(encode_draft, drafts))
 
 
-def add(txn: Transaction, head: Head, bodies: Sequence[bytes], turns: Sequence[int]) -> tuple[Message, ...]:
-    """Append bodies to the log, each to its turn."""
+def add(
+    txn: Transaction, head: Head, drafts: Sequence[Draft], bodies: Sequence[bytes], turns: Sequence[int]
+) -> tuple[Message, ...]:
+    """Append messages and their bodies to the log, each to its turn."""
     seq, base = head.last_seq, head.id << SEQ_BITS
     if seq + len(bodies) > MAX_SEQ:
         raise StoreFull
@@ -47,13 +48,10 @@ def add(txn: Transaction, head: Head, bodies: Sequence[bytes], turns: Sequence[i
     head.messages += len(rows)
     if turns and turns[-1] > head.turns:
         head.turns = turns[-1]
-    try:
-        messages = tuple([_message.decode(placed) for _, _, placed in rows])
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise Invalid("a message would not come back as it was sent") from None
+    messages = placed(drafts, seq - len(rows) + 1, turns)
     if head.tail is not None:
         head.tail += messages
-        head.tail_bytes += sum(len(placed) for _, _, placed in rows)
+        head.tail_bytes += sum([len(body) for body in bodies])
     return messages
 
 

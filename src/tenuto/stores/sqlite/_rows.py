@@ -19,7 +19,7 @@ _STATUSES: Final = {status.value: status for status in Status}
 _scopes: Final = msgspec.json.Decoder(Scope)
 
 
-class Keyed(msgspec.Struct, array_like=True):
+class Keyed(msgspec.Struct, array_like=True, gc=False):
     """A write that came with an idempotency key: what it stored, and whether it is complete."""
 
     key: bytes
@@ -34,7 +34,7 @@ class Keyed(msgspec.Struct, array_like=True):
     finished: int
 
 
-class Head(msgspec.Struct, eq=False):
+class Head(msgspec.Struct, eq=False, gc=False):
     """The columns in their order. A step changes what it likes here, and `save` writes it.
 
     `tail` is no column: the newest messages that are context, where the writer knows them, with the size of their

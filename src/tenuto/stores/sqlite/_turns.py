@@ -93,7 +93,7 @@ def finish(
         else:
             _once.advance(txn, head, closing.producer)
 
-    reply = _log.add(txn, head, bodies, [turn.number] * len(bodies)) if bodies else ()
+    reply = _log.add(txn, head, closing.reply, bodies, [turn.number] * len(bodies)) if bodies else ()
     if not closing.abandoned:
         head.closed = turn.id
         if head.lease_key is not None:
@@ -140,7 +140,8 @@ def append(txn: Transaction, ask: Ask, scope: Scope, batch: Batch, bodies: Seque
     if batch.producer is not None:
         _once.advance(txn, head, batch.producer)
     number = head.turns + 1
-    stored = _log.add(txn, head, bodies, [number + offset for offset in turn_offsets(batch.messages)])
+    turns = [number + offset for offset in turn_offsets(batch.messages)]
+    stored = _log.add(txn, head, batch.messages, bodies, turns)
     if guard is not None:
         _once.note(txn, head, guard, batch.id, _span(head, stored), finished=True)
     head.tokens += batch.spent.tokens
@@ -194,8 +195,9 @@ def _opened(
     number = head.turns = head.turns + 1
     if opening.producer is not None and not doubled:
         _once.advance(txn, head, opening.producer)
-    stored = _log.add(txn, head, bodies, [number] * len(bodies)) if bodies and not doubled else ()
-    return number, stored
+    if not bodies or doubled:
+        return number, ()
+    return number, _log.add(txn, head, opening.words, bodies, [number] * len(bodies))
 
 
 def _take_lease(head: Head, opening: Opening, now: int, guard: _once.Guard | None) -> None:
