@@ -8,13 +8,15 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import closing
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tenuto.errors import StoreFull, Unavailable
 from tenuto.stores.sqlite import _writer
-from tenuto.stores.sqlite._file import open_file
+from tenuto.stores.sqlite._file import insist, open_file
 from tenuto.stores.sqlite._writer import Transaction, Writer
 
 
@@ -59,11 +61,63 @@ def commits(path: Path) -> int:
 
 
 async def test_what_is_asked_together_is_committed_together(writer: Writer, path: Path) -> None:
-    results = await asyncio.gather(*(writer.run(note, f"n{n:02}") for n in range(50)))
+    results = await asyncio.gather(*(writer.run(note, f"n{n:02}") for n in range(15)))
 
-    assert results == [f"n{n:02}" for n in range(50)]
-    assert len(noted(path)) == 50
+    assert results == [f"n{n:02}" for n in range(15)]
+    assert len(noted(path)) == 15
     assert commits(path) == 1
+
+
+async def test_many_callers_take_turns_in_two_halves(writer: Writer, path: Path) -> None:
+    async def caller(number: int) -> list[str]:
+        return [await writer.run(note, f"{number:02}-{n}") for n in range(5)]
+
+    said = await asyncio.gather(*map(caller, range(32)))
+
+    assert said == [[f"{number:02}-{n}" for n in range(5)] for number in range(32)]
+    assert len(noted(path)) == 32 * 5
+    # Each of five rounds in two transactions; a caller who was late in one of them makes another.
+    assert 5 < commits(path) < 20
+
+
+async def test_whose_job_is_on_disk_is_told_while_others_wait_for_a_lock(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, reader = open_file(path, "full", 1, timedelta(seconds=5))
+    reader.close()
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    begins = count()
+
+    def locked_at_the_second(*args: Any, **rest: Any) -> Any:
+        if next(begins) == 1:
+            other.execute("BEGIN IMMEDIATE")
+        return insist(*args, **rest)
+
+    monkeypatch.setattr(_writer, "insist", locked_at_the_second)
+    writer = Writer(db, timedelta(seconds=30))
+    jobs = [asyncio.ensure_future(writer.run(note, f"n{n:02}")) for n in range(32)]
+
+    told, waiting = await asyncio.wait(jobs, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+
+    assert (len(told), len(waiting)) == (16, 16)
+    assert len(noted(path)) == 16
+    other.execute("ROLLBACK")
+    assert await asyncio.gather(*jobs) == [f"n{n:02}" for n in range(32)]
+    await writer.close()
+    other.close()
+
+
+async def test_whose_job_is_on_disk_is_told_while_another_runs_alone(writer: Writer) -> None:
+    go_on = threading.Event()
+    jobs = [asyncio.ensure_future(writer.run(note, f"n{n:02}")) for n in range(31)]
+    alone = asyncio.ensure_future(writer.run_alone(lambda _db, _patience: go_on.wait(30)))
+
+    told, _ = await asyncio.wait(jobs, timeout=30)
+
+    assert len(told) == 31
+    assert not alone.done()
+    go_on.set()
+    assert await alone
 
 
 async def test_what_queues_up_behind_a_commit_shares_the_next_one(writer: Writer, path: Path) -> None:

@@ -161,8 +161,8 @@ def open_reader(path: Path, patience: timedelta) -> sqlite3.Connection:
     return db
 
 
-def insist(step: Callable[[], T], patience: timedelta) -> T:
-    """Repeat a step while other processes hold its lock.
+def insist(step: Callable[[], T], patience: timedelta, meanwhile: Callable[[], None] | None = None) -> T:
+    """Repeat a step while other processes hold its lock, and do something else `meanwhile`.
 
     SQLite's own waiting backs off to 100 ms, which loses against a neighbour that commits without pause.
     """
@@ -173,6 +173,8 @@ def insist(step: Callable[[], T], patience: timedelta) -> T:
         except sqlite3.OperationalError as exc:
             if not is_busy(exc) or time.monotonic() > deadline:
                 raise
+        if meanwhile is not None:
+            meanwhile()
         time.sleep(random.uniform(0.0002, 0.003))
 
 

@@ -1,5 +1,8 @@
 """The one thread that writes: it commits together whatever has queued up, so that many callers share one fsync.
 
+Many callers who wait for one and the same fsync would then all be at work while the disk has nothing to do. So they are
+dealt with in two halves: those of one go on while the other half's transaction is on its way to the disk.
+
 A step decides first and writes afterwards, so most errors leave nothing behind. Where one fails after it has written,
 the whole transaction is rolled back and the other steps are run again without it; steps must bear that.
 """
@@ -29,6 +32,11 @@ _MAX_WAITING: Final = 10_000
 _MAX_BATCH: Final = 1000
 _CHANGES_KEPT: Final = 1000
 _PRUNE_EVERY: Final = 128
+# From so many jobs on it is worth two fsyncs to have callers and disk work side by side.
+_WORTH_HALVING: Final = 16
+# Before a transaction of so many jobs, callers of the last one wait for its commit to begin; fewer are not worth it,
+# and more would take too long.
+_WORTH_WAITING: Final = range(8, 65)
 
 
 quick: Final = bytearray
@@ -64,6 +72,9 @@ class Writer:
         self._room = asyncio.Event()
         self._closing = False
         self._queue: SimpleQueue[list[Job[Any]] | None] = SimpleQueue()
+        # Of the writer's own thread: jobs of the next transaction, and settled ones whose callers do not know yet.
+        self._ahead: list[Job[Any]] = []
+        self._settled: list[Job[Any]] = []
         self._thread = threading.Thread(target=self._work, name="tenuto-sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -118,14 +129,22 @@ class Writer:
 
     def _work(self) -> None:
         last = False
-        while not last:
-            jobs, last = self._collect()
-            if jobs:
-                self._settle(jobs)
-                for job in jobs:
-                    if job.alone and not job.future.cancelled():
-                        self._settle_alone(job)
-                hand_back(self._loop, jobs, self._handed_back)
+        while self._ahead or not last:
+            if self._ahead:
+                jobs, self._ahead = self._ahead, []
+            else:
+                jobs, last = self._collect()
+                jobs, self._ahead = self._halved(jobs)
+            if len(jobs) not in _WORTH_WAITING:
+                self._hand_back()
+            self._settle([job for job in jobs if not job.alone])
+            for job in jobs:
+                if job.alone:
+                    self._hand_back()
+                    self._settle_alone(job)
+            if not self._ahead and self._queue.empty():
+                self._hand_back()
+        self._hand_back()
         self._db.close()
 
     def _collect(self) -> tuple[list[Job[Any]], bool]:
@@ -140,9 +159,22 @@ class Writer:
                 handed = self._queue.get_nowait()
         return jobs, handed is None
 
+    def _halved(self, jobs: list[Job[Any]]) -> tuple[list[Job[Any]], list[Job[Any]]]:
+        """What goes into this transaction and what into the next: one half each where nobody else is under way."""
+        if len(jobs) < _WORTH_HALVING or self._waiting > len(jobs):
+            return jobs, []
+        half = len(jobs) // 2
+        return jobs[:half], jobs[half:]
+
+    def _hand_back(self) -> None:
+        """Tell callers what became of their jobs."""
+        if self._settled:
+            hand_back(self._loop, self._settled, self._handed_back)
+            self._settled = []
+
     def _settle(self, jobs: list[Job[Any]]) -> None:
         """Give each job its outcome: a result that is on disk, or a failure that left nothing."""
-        left = [job for job in jobs if not (job.alone or job.future.cancelled())]
+        left = [job for job in jobs if not job.future.cancelled()]
         try:
             while left and (broken := self._commit(left)) is not None:
                 left.remove(broken)
@@ -156,17 +188,20 @@ class Writer:
             for job in left:
                 if job.failure is None:
                     job.fail(exc)
+        self._settled += jobs
 
     def _settle_alone(self, job: Job[Any]) -> None:
-        try:
-            job.result = job.step(self._db, self._patience)
-        except Exception as exc:
-            job.fail(exc)
+        if not job.future.cancelled():
+            try:
+                job.result = job.step(self._db, self._patience)
+            except Exception as exc:
+                job.fail(exc)
+        self._settled.append(job)
 
     def _commit(self, jobs: list[Job[Any]]) -> Job[Any] | None:
         """Run the jobs in one transaction. A job that comes back failed halfway: then nothing at all was stored."""
         db = self._db
-        insist(lambda: db.execute("BEGIN IMMEDIATE"), self._patience)
+        insist(lambda: db.execute("BEGIN IMMEDIATE"), self._patience, meanwhile=self._hand_back)
         self._hot.validate(db)
         txn = Transaction(db, self._hot)
         for job in jobs:
@@ -180,6 +215,7 @@ class Writer:
                     return job
                 del txn.changed[noted:]
         self._tell(txn)
+        self._hand_back()
         db.execute("COMMIT")
         return None
 
