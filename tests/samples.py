@@ -20,6 +20,7 @@ from tenuto.model import (
     Usage,
     text_part,
 )
+from tenuto.model.trace import Trace, trace_id
 from tenuto.ports import SessionStore
 
 ANN = Scope(tenant="acme", user="ann")
@@ -45,6 +46,20 @@ def says(text: str, role: Role = Role.USER, **fields: Any) -> Draft:
 def answers(text: str, **fields: Any) -> Draft:
     """The assistant's words."""
     return says(text, Role.ASSISTANT, **fields)
+
+
+def trace_of(turn: OpenTurn, **fields: Any) -> Trace:
+    """The least that is told of a turn, and what a test adds to it."""
+    given = {
+        "id": trace_id(turn.session.id, turn.number, turn.id),
+        "session_id": turn.session.id,
+        "turn_id": turn.id,
+        "number": turn.number,
+        "began_at": SENT_AT,
+        "assistant": "general",
+        **fields,
+    }
+    return Trace(**given)
 
 
 def opening(session_id: str, *words: str, **fields: Any) -> Opening:

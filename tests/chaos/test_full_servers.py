@@ -22,10 +22,9 @@ from tenuto.model.session import Touch
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.redis import RedisStore
 from tests.clock import FakeClock
-from tests.samples import ANN, batch, begin, closing, talk, texts
+from tests.samples import ANN, batch, begin, closing, talk, texts, trace_of
 from tests.servers import PostgresServer, RedisServer, redis_programs, start_postgres, start_redis
 from tests.servers.process import wait_until
-from tests.unit.test_postgres_traces import told_of
 
 FULL = Path("/dev/full")
 KEPT_BY_READING = NewSession(keeping=Keeping(idle=timedelta(hours=1), touch=Touch.READ))
@@ -228,13 +227,13 @@ async def test_an_answer_that_a_full_postgres_did_not_take_is_taken_when_it_has_
         store = full.store
         turn = await begin(store, ANN, "s", "one")
         with pytest.raises(StoreFull):
-            await store.finish_turn(turn, closing("two", tokens=5, trace=told_of(turn)))
+            await store.finish_turn(turn, closing("two", tokens=5, trace=trace_of(turn)))
 
         assert await texts(store, ANN, "s") == ["one"]
         assert (await store.get(ANN, "s")).tokens == 0
 
         full.make_room()
-        await store.finish_turn(turn, closing("two", tokens=5, trace=told_of(turn)))
+        await store.finish_turn(turn, closing("two", tokens=5, trace=trace_of(turn)))
         assert await texts(store, ANN, "s") == ["one", "two"]
         assert (await store.get(ANN, "s")).tokens == 5
-        assert await store.trace(ANN, "s", 1) == told_of(turn)
+        assert await store.trace(ANN, "s", 1) == trace_of(turn)

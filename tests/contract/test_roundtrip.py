@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from tenuto.model import Batch, Changes, Draft, NewSession, Page, Role, tool_call, tool_result
+from tenuto.model import Batch, Changes, Closing, Draft, NewSession, Page, Role, tool_call, tool_result
 from tenuto.model.values import JsonObject
 from tenuto.ports import Store
-from tests.samples import ANN, fresh, says
+from tests.samples import ANN, begin, fresh, says
 
 ODD_VALUES: list[Any] = [
     0, 1, -1, 1.0, 0.1, 1e22, 1e-300, -0.0, 2**53 + 1, 2**63 - 1, -(2**63), 2**64 - 1, True, False, None,
@@ -110,3 +110,33 @@ async def test_a_stored_message_appended_again_gets_a_new_place(store: Store) ->
 
     assert [(message.seq, message.turn, message.text) for message in again.messages] == [(1, 1, "two")]
     assert (await store.messages(ANN, "t", Page())).messages == again.messages
+
+
+async def test_what_a_sender_alters_afterwards_is_not_what_was_said(store: Store) -> None:
+    """In no later window and on no page: the words may stay in memory, but not in their sender's hands."""
+    part: JsonObject = {"type": "text", "text": "as said", "notes": [{"deep": 1}]}
+    fields: dict[str, JsonObject] = {"metadata": {"a": [1]}, "extra": {"b": {"c": 1}}}
+
+    def draft(role: Role) -> Draft:
+        part.update(text="as said", notes=[{"deep": 1}])
+        fields.update(metadata={"a": [1]}, extra={"b": {"c": 1}})
+        return says("", role, parts=(part,), **fields)
+
+    def alter() -> None:
+        part["text"], part["notes"][0]["deep"] = "altered", 2
+        fields["metadata"]["a"].append(2)
+        fields["extra"]["b"]["c"] = 2
+
+    turn = await begin(store, ANN, "s", words=(draft(Role.USER),))
+    alter()
+    await store.finish_turn(turn, Closing(reply=(draft(Role.ASSISTANT),)))
+    alter()
+
+    window = (await begin(store, ANN, "s", "next")).window
+    page = (await store.messages(ANN, "s", Page())).messages
+
+    for messages in (window, page):
+        assert [message.parts for message in messages[:2]] == [
+            ({"type": "text", "text": "as said", "notes": [{"deep": 1}]},)
+        ] * 2
+        assert [(m.metadata, m.extra) for m in messages[:2]] == [({"a": [1]}, {"b": {"c": 1}})] * 2

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from tenuto.errors import SessionNotFound, TurnLost
 from tenuto.model import Forking, Keeping, NewSession, Once, OpenTurn, Truncating, Usage
 from tenuto.model.prompt import Entry, Fate, Kind, LayoutName, Manifest, Reason
-from tenuto.model.trace import TRACES_KEPT, ToolRun, Trace, trace_id
+from tenuto.model.trace import TRACES_KEPT, ToolRun, Trace
 from tenuto.model.turn import Closing
 from tenuto.ports import Store
+from tests import samples
 from tests.clock import FakeClock
-from tests.samples import ANN, BOB, EVE, SENT_AT, batch, begin, closing, fresh, opening
+from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, opening
 
 MANIFEST = Manifest(
     entries=(
@@ -31,14 +33,9 @@ MANIFEST = Manifest(
 )
 
 
-def trace_of(turn: OpenTurn, **fields: object) -> Trace:
+def trace_of(turn: OpenTurn, **fields: Any) -> Trace:
     """What is told of a turn, with something in every field."""
-    given = {
-        "id": trace_id(turn.session.id, turn.number, turn.id),
-        "session_id": turn.session.id,
-        "turn_id": turn.id,
-        "number": turn.number,
-        "began_at": SENT_AT,
+    given: dict[str, Any] = {
         "assistant": "npc",
         "persona": "老祖",
         "request": "家训是什么? 🎎",
@@ -58,7 +55,7 @@ def trace_of(turn: OpenTurn, **fields: object) -> Trace:
         "data": {"policy_mode": "normal", "deep": [1, {"x": None}]},
         **fields,
     }
-    return Trace(**given)  # type: ignore[arg-type]  # fields are named by tests
+    return samples.trace_of(turn, **given)
 
 
 async def told(store: Store, session_id: str, *words: str) -> OpenTurn:

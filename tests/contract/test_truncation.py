@@ -7,10 +7,9 @@ import asyncio
 import pytest
 
 from tenuto.errors import SessionBusy, TurnLost, VersionConflict
-from tenuto.model import Changes, Closing, OpenTurn, Page, Truncating, TurnState
-from tenuto.model.trace import Trace, trace_id
+from tenuto.model import Changes, Closing, Page, Truncating, TurnState
 from tenuto.ports import Store
-from tests.samples import ANN, SENT_AT, batch, begin, closing, once, talk, texts
+from tests.samples import ANN, batch, begin, closing, once, talk, texts, trace_of
 
 
 async def test_a_truncation_of_another_version_is_refused_and_forgets_nothing(store: Store) -> None:
@@ -145,17 +144,6 @@ async def test_a_guarded_truncation_that_is_made_ends_a_running_turn(store: Stor
         await store.finish_turn(turn, closing("late"))
 
 
-def _trace(turn: OpenTurn) -> Trace:
-    return Trace(
-        id=trace_id(turn.session.id, turn.number, turn.id),
-        session_id=turn.session.id,
-        turn_id=turn.id,
-        number=turn.number,
-        began_at=SENT_AT,
-        assistant="helper",
-    )
-
-
 async def test_a_turn_that_makes_room_for_its_reply_goes_on(store: Store) -> None:
     """An answer made anew: the old one goes when the new one is there, and the key it came under brings that."""
     first = await begin(store, ANN, "s", "question", once=once("said"))
@@ -166,7 +154,7 @@ async def test_a_turn_that_makes_room_for_its_reply_goes_on(store: Store) -> Non
     with pytest.raises(SessionBusy):
         await begin(store, ANN, "s", "in between")
     renewed = await store.renew_turn(again)
-    done = await store.finish_turn(renewed, closing("new", trace=_trace(again)))
+    done = await store.finish_turn(renewed, closing("new", trace=trace_of(again)))
 
     assert (cut.messages, cut.version) == (1, again.session.version + 1)
     assert await texts(store, ANN, "s") == ["question", "new"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tenuto.model.privacy import Mode
 from tests.journeys.door import Door, code, served
 
 NPC = {"tenant_id": "yantian", "site_id": "yantian-main", "npc_id": "ancestor_yan"}
@@ -224,3 +225,13 @@ async def test_a_general_talk_remembers_after_a_restart_and_gets_a_title(tmp_pat
     assert "Ann" in again["answer"]
     assert again["offline"]
     assert session["title"]
+
+
+async def test_the_shop_tells_what_an_answer_had_to_do_without() -> None:
+    async with served(privacy_detector="http://127.0.0.1:9/analyze", privacy_message=Mode.REDACT) as door:
+        without = await ask_shop(door, "cheap phones?")
+    async with served() as door:
+        whole = await ask_shop(door, "cheap phones?")
+
+    assert (without["degraded"], whole["degraded"]) == (["detector"], [])
+    assert without["answer"] == whole["answer"]

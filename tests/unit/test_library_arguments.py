@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import tenuto
 from tenuto.app import Tenuto
 from tenuto.errors import Invalid, InvalidSetting
+from tenuto.model import Batch, Closing, Rewriting
+from tests.samples import SENT_AT, opening, says
 
 CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
     "ask nothing": (lambda t, ann: t.ask(ann, None), "the message must be a text (str), not NoneType"),
@@ -66,3 +69,32 @@ async def test_a_file_that_cannot_be_is_told_by_the_setting_and_nothing_is_made(
 
 def _names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("role", "narrator", "role must be a Role"),
+        ("role", "user", "role must be a Role"),
+        ("tokens", -1, "token count"),
+        ("tokens", 1.5, "token count"),
+        ("tokens", True, "token count"),
+        ("metadata", None, "metadata"),
+        ("extra", [], "extra fields"),
+        ("parts", [], "parts must be a tuple, not list"),
+        ("sent_at", "2026-01-01T00:00:00Z", "sent_at must be a time"),
+        ("sent_at", SENT_AT.replace(tzinfo=None), "sent_at must be a time"),
+        ("sent_at", SENT_AT.replace(tzinfo=timezone(timedelta(seconds=3208))), "time zone with seconds"),
+    ],
+)
+def test_a_message_that_could_not_be_read_again_is_refused(field: str, value: Any, said: str) -> None:
+    odd = says("hello", **{field: value})
+
+    for unsound in (
+        lambda: opening("s", words=(odd,)),
+        lambda: Closing(reply=(odd,)),
+        lambda: Batch(id="b", messages=(odd,)),
+        lambda: Rewriting(messages=(odd,)),  # type: ignore[arg-type]  # a draft stands for a message here
+    ):
+        with pytest.raises(Invalid, match=said):
+            unsound()

@@ -11,23 +11,10 @@ import asyncpg
 import pytest
 
 from tenuto.model import Changes, Closing, OpenTurn
-from tenuto.model.trace import TRACES_KEPT, Trace, trace_id
+from tenuto.model.trace import TRACES_KEPT
 from tenuto.stores.postgres import PostgresStore
-from tests.samples import ANN, SENT_AT, begin, closing, once, texts
+from tests.samples import ANN, begin, closing, once, texts, trace_of
 from tests.servers import PostgresDatabase
-
-
-def told_of(turn: OpenTurn, request: str = "") -> Trace:
-    """The least that a trace can tell."""
-    return Trace(
-        id=trace_id(turn.session.id, turn.number, turn.id),
-        session_id=turn.session.id,
-        turn_id=turn.id,
-        number=turn.number,
-        began_at=SENT_AT,
-        assistant="npc",
-        request=request,
-    )
 
 
 @pytest.fixture
@@ -53,7 +40,7 @@ async def test_endings_of_one_batch_keep_each_its_own_trace(store: PostgresStore
     ]
 
     def ending(n: int, turn: OpenTurn) -> Closing:
-        trace = told_of(turn, request=turn.session.id) if n % 3 else None
+        trace = trace_of(turn, request=turn.session.id) if n % 3 else None
         if n == 4:
             return Closing(abandoned=True, trace=trace)
         return closing("a", trace=trace, changes=Changes(title="T") if n == 5 else None)
@@ -69,7 +56,7 @@ async def test_a_damaged_trace_is_as_good_as_none_and_its_session_stays(
 ) -> None:
     for request in ("one", "two"):
         turn = await begin(store, ANN, "s", "q")
-        await store.finish_turn(turn, closing("a", trace=told_of(turn, request)))
+        await store.finish_turn(turn, closing("a", trace=trace_of(turn, request=request)))
     await _ask(database, 'UPDATE tenuto.traces SET body = \'{"request":"secret\' WHERE number = 1')
 
     with caplog.at_level(logging.WARNING):
@@ -85,11 +72,11 @@ async def test_old_traces_go_also_where_turns_between_had_none(
     store: PostgresStore, database: PostgresDatabase
 ) -> None:
     turn = await begin(store, ANN, "s", "q")
-    await store.finish_turn(turn, closing("a", trace=told_of(turn)))
+    await store.finish_turn(turn, closing("a", trace=trace_of(turn)))
     await _ask(database, "UPDATE tenuto.sessions SET turns = $1", TRACES_KEPT)
     last = await begin(store, ANN, "s", "q")
 
-    await store.finish_turn(last, closing("a", trace=told_of(last)))
+    await store.finish_turn(last, closing("a", trace=trace_of(last)))
 
     assert await _ask(database, "SELECT number FROM tenuto.traces") == [(TRACES_KEPT + 1,)]
 
@@ -97,7 +84,7 @@ async def test_old_traces_go_also_where_turns_between_had_none(
 async def test_no_row_outlives_its_session(store: PostgresStore, database: PostgresDatabase) -> None:
     for session in ("deleted", "evicted"):
         turn = await begin(store, ANN, session, "q")
-        await store.finish_turn(turn, closing("a", trace=told_of(turn)))
+        await store.finish_turn(turn, closing("a", trace=trace_of(turn)))
 
     await store.delete(ANN, "deleted")
     await store.evict(ANN, 0)

@@ -11,9 +11,8 @@ import pytest
 from tenuto.model import Closing, Producer, Scope
 from tenuto.model.scope import space_key
 from tenuto.stores.postgres import PostgresStore
-from tests.samples import ANN, ANN_ELSEWHERE, EVE, batch, begin, once, texts
+from tests.samples import ANN, ANN_ELSEWHERE, EVE, batch, begin, once, texts, trace_of
 from tests.servers import PostgresDatabase
-from tests.unit.test_postgres_traces import told_of
 
 KEPT = ["sessions", "messages", "keyed", "marks", "state", "traces"]
 
@@ -27,7 +26,7 @@ async def filled(database: PostgresDatabase) -> AsyncIterator[PostgresStore]:
         await store.append(scope, "s", batch("secret", producer=Producer(id="p", seq=1)))
         await store.write_state(scope, "prefs", "k", "secret")
         turn = await begin(store, scope, "s")
-        await store.finish_turn(turn, Closing(trace=told_of(turn)))
+        await store.finish_turn(turn, Closing(trace=trace_of(turn)))
     yield store
     await store.close()
 

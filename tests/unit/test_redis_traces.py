@@ -9,10 +9,9 @@ import pytest
 from tenuto.errors import SessionCorrupt, SessionNotFound, TurnLost
 from tenuto.model import Forking, OpenTurn, Truncating
 from tenuto.model.scope import session_key
-from tenuto.model.trace import Trace, trace_id
 from tenuto.stores.redis import RedisStore
 from tests.clock import FakeClock
-from tests.samples import ANN, SENT_AT, begin, closing, fresh, once
+from tests.samples import ANN, begin, closing, fresh, once, trace_of
 from tests.servers import RedisServer
 
 
@@ -21,18 +20,6 @@ async def store(redis_server: RedisServer, fake_clock: FakeClock) -> AsyncIterat
     opened = await RedisStore.open(redis_server.url, prefix=fresh("traces"), clock=fake_clock)
     yield opened
     await opened.close()
-
-
-def trace_of(turn: OpenTurn, answer: str = "hi") -> Trace:
-    return Trace(
-        id=trace_id(turn.session.id, turn.number, turn.id),
-        session_id=turn.session.id,
-        turn_id=turn.id,
-        number=turn.number,
-        began_at=SENT_AT,
-        assistant="npc",
-        answer=answer,
-    )
 
 
 async def told(store: RedisStore, session_id: str) -> OpenTurn:

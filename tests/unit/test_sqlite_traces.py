@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from tenuto.model import OpenTurn
-from tenuto.model.trace import Trace, trace_id
 from tenuto.stores.sqlite import SqliteStore
 from tenuto.stores.sqlite._schema import APPLICATION_ID, MIGRATIONS, UNRELEASED
 from tests.clock import FakeClock
-from tests.samples import ANN, SENT_AT, batch, begin, closing, talk, texts
+from tests.samples import ANN, batch, begin, closing, talk, texts, trace_of
 
 
 @pytest.fixture
@@ -29,19 +28,6 @@ def clock() -> FakeClock:
 async def store(tmp_path: Path, clock: FakeClock) -> AsyncIterator[SqliteStore]:
     async with await SqliteStore.open(tmp_path / "sessions.db", clock=clock) as store:
         yield store
-
-
-def trace_of(turn: OpenTurn, **fields: Any) -> Trace:
-    """The least that is told of a turn."""
-    return Trace(
-        id=trace_id(turn.session.id, turn.number, turn.id),
-        session_id=turn.session.id,
-        turn_id=turn.id,
-        number=turn.number,
-        began_at=SENT_AT,
-        assistant="general",
-        **fields,
-    )
 
 
 async def told(store: SqliteStore, session_id: str, **fields: Any) -> OpenTurn:

@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 async def writer(path: Path) -> AsyncIterator[Writer]:
     db, reader = open_file(path, "full", 1, timedelta(seconds=5))
     reader.close()
-    writer = Writer(db, timedelta(milliseconds=50))
+    writer = Writer(db, timedelta(milliseconds=50), brief=(note,))
     yield writer
     await writer.close()
 
@@ -94,7 +94,7 @@ async def test_whose_job_is_on_disk_is_told_while_others_wait_for_a_lock(
         return insist(*args, **rest)
 
     monkeypatch.setattr(_writer, "insist", locked_at_the_second)
-    writer = Writer(db, timedelta(seconds=30))
+    writer = Writer(db, timedelta(seconds=30), brief=(note,))
     jobs = [asyncio.ensure_future(writer.run(note, f"n{n:02}")) for n in range(32)]
 
     told, waiting = await asyncio.wait(jobs, timeout=30, return_when=asyncio.FIRST_COMPLETED)
@@ -254,6 +254,66 @@ async def test_a_lock_held_briefly_elsewhere_is_waited_for(path: Path) -> None:
 
         assert await waiting == "a"
     await writer.close()
+
+
+async def test_nobody_waits_for_a_lock_elsewhere_beyond_their_own_patience(path: Path) -> None:
+    """Neither the second half of many callers, nor those who came while the first waited."""
+    db, reader = open_file(path, "full", 1, timedelta(seconds=5))
+    reader.close()
+    writer = Writer(db, timedelta(seconds=0.5), brief=(note,))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        first = [asyncio.ensure_future(writer.run(note, f"a{n:02}")) for n in range(32)]
+        await asyncio.sleep(0.2)
+        second = [asyncio.ensure_future(writer.run(note, f"b{n:02}")) for n in range(32)]
+
+        await asyncio.wait(first)
+        assert not any(job.done() for job in second)
+        other.execute("ROLLBACK")
+
+        assert {type(failed) for failed in await asyncio.gather(*first, return_exceptions=True)} == {Unavailable}
+        assert await asyncio.gather(*second) == [f"b{n:02}" for n in range(32)]
+    assert len(noted(path)) == 32
+    await writer.close()
+
+
+async def test_a_refusal_may_have_stood_on_what_a_failed_commit_takes_back(writer: Writer, path: Path) -> None:
+    """So it is not delivered: all are told that nothing was stored."""
+
+    def tables(txn: Transaction) -> None:
+        txn.execute("CREATE TABLE parent (id INTEGER PRIMARY KEY)")
+        txn.execute("CREATE TABLE child (parent REFERENCES parent DEFERRABLE INITIALLY DEFERRED)")
+
+    def break_the_commit(txn: Transaction) -> None:
+        txn.execute("INSERT INTO child VALUES (1)")
+
+    await writer.run_alone(lambda db, _: db.execute("PRAGMA foreign_keys = ON").fetchone())
+    await writer.run(tables)
+
+    steps = (writer.run(note, "a"), writer.run(break_the_commit), writer.run(fail_at_once))
+    told = await asyncio.gather(*steps, return_exceptions=True)
+
+    assert [type(one) for one in told] == [Unavailable] * 3
+    assert noted(path) == []
+    assert await writer.run(note, "b") == "b"
+
+
+async def test_whoever_closes_again_waits_for_the_end_as_well(writer: Writer, path: Path) -> None:
+    go_on = threading.Event()
+    alone = asyncio.ensure_future(writer.run_alone(lambda _db, _patience: go_on.wait(30)))
+    await asyncio.sleep(0)
+    impatient = asyncio.ensure_future(writer.close())
+    await asyncio.sleep(0.02)
+    impatient.cancel()
+
+    again = asyncio.ensure_future(writer.close())
+    await asyncio.sleep(0.02)
+    assert not again.done()
+    go_on.set()
+    await again
+
+    assert await alone
+    assert not writer._thread.is_alive()
 
 
 async def test_closing_finishes_what_is_queued(writer: Writer, path: Path) -> None:

@@ -332,7 +332,7 @@ class Opener:
             question=materials.question,
             language=request.language or _spoken(materials.question, language),
             now=self._clock(),
-            state=left_before(turn.window, assistant.name),
+            state=left_before(turn.window, assistant.name) if assistant.tools else {},
             history=_own(materials.history, assistant, turn.scope.persona),
             persona=turn.scope.persona,
         )

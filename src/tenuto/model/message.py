@@ -9,7 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from tenuto.errors import Invalid
-from tenuto.model.values import Json, JsonObject, Value, checked_id, checked_json, checked_text
+from tenuto.model.values import Json, JsonObject, Value, check_instant, checked_id, checked_json, checked_text
 
 
 class Role(StrEnum):
@@ -26,8 +26,8 @@ class Role(StrEnum):
 _WORDS = frozenset({"text", "input_text", "output_text"})
 
 
-class Draft(Value, frozen=True, kw_only=True):
-    """A message on its way into a log.
+class Draft(Value, frozen=True, kw_only=True, gc=False):
+    """A message on its way into a log. The garbage collector passes it over: nothing in it may lead back to it.
 
     `parts` are JSON objects with a `type`: `text`, `tool_call` and `tool_result` are ours, any other is carried
     unchanged, and so is `extra`, the fields that only the sender understands. `parent` names the message this
@@ -97,16 +97,26 @@ def checked_drafts(drafts: Sequence[Draft]) -> None:
         for ref in (draft.speaker, draft.persona, draft.parent):
             if ref is not None:
                 checked_id(ref, "an id within a message")
-        if draft.tokens < 0:
-            raise Invalid("a message's token count is negative")
-        if draft.sent_at.tzinfo is None:
-            raise Invalid("a message's sent_at has no time zone")
+        _check_kinds(draft)
         for part in draft.parts:
             checked_part(part)
         if draft.metadata:
             checked_json(draft.metadata, "a message's metadata")
         if draft.extra:
             checked_json(draft.extra, "a message's extra fields")
+
+
+def _check_kinds(draft: Draft) -> None:
+    """Refuse what callers without type checks may find: stored, it could not be read again."""
+    if type(draft.role) is not Role:
+        raise Invalid(f"a message's role must be a Role, one of {', '.join(Role)}")
+    if type(draft.tokens) is not int or draft.tokens < 0:
+        raise Invalid("a message's token count is negative or no whole number")
+    if type(draft.parts) is not tuple:
+        raise Invalid(f"a message's parts must be a tuple, not {type(draft.parts).__name__}")
+    if type(draft.metadata) is not dict or type(draft.extra) is not dict:
+        raise Invalid("a message's metadata and extra fields must be objects (dict)")
+    check_instant(draft.sent_at, "a message's sent_at")
 
 
 def checked_part(part: Json) -> JsonObject:

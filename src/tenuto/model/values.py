@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -18,9 +19,10 @@ MAX_ID_BYTES: Final = 16 * 1024
 _INT64: Final = 2**63
 _UINT64: Final = 2**64
 _SHORT: Final = 256
+_MINUTE: Final = timedelta(minutes=1)
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A frozen value; change it with `msgspec.structs.replace`.
 
     Subclasses repeat `kw_only`, which is not inherited, and `frozen`, which the type checker wants to see beside it.
@@ -58,6 +60,19 @@ def checked_id(value: str, what: str) -> str:
     return value
 
 
+def check_instant(value: object, what: str) -> None:
+    """Refuse a time that some store would not bring back: it has a time zone, of whole minutes.
+
+    Raises:
+        Invalid: it is no time, or has no such zone.
+    """
+    offset = value.utcoffset() if isinstance(value, datetime) else None
+    if offset is None:
+        raise Invalid(f"{what} must be a time (datetime) with a time zone")
+    if offset % _MINUTE:
+        raise Invalid(f"{what} has a time zone with seconds, which JSON cannot carry")
+
+
 def checked_json(value: Json, what: str, depth: int = MAX_DEPTH) -> Json:
     """Return `value` if it comes back from every store exactly as it went in.
 
@@ -82,6 +97,16 @@ def checked_json(value: Json, what: str, depth: int = MAX_DEPTH) -> Json:
             raise InvalidJson(f"{what} holds an integer of more than 64 bits")
     elif value is not None and kind is not bool:
         raise InvalidJson(f"{what} holds a {kind.__name__}, which is not JSON")
+    return value
+
+
+def copied(value: Json) -> Json:
+    """The same JSON in containers of its own, as a store would bring it back: what the giver alters stays theirs."""
+    kind = type(value)
+    if kind is dict:
+        return {name: item if type(item) is str else copied(item) for name, item in value.items()}
+    if kind is list or kind is tuple:
+        return [copied(item) for item in value]
     return value
 
 

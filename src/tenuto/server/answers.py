@@ -369,7 +369,10 @@ class NpcTraceView(msgspec.Struct, kw_only=True):
 
 
 class GoodsAnswer(msgspec.Struct, kw_only=True, rename="camel"):
-    """The shop's answer; `queryTime` is in milliseconds, `traceId` null where nothing is kept."""
+    """The shop's answer; `queryTime` is in milliseconds, `traceId` null where nothing is kept.
+
+    `degraded` names what it had to do without.
+    """
 
     code: int
     message: str
@@ -379,6 +382,7 @@ class GoodsAnswer(msgspec.Struct, kw_only=True, rename="camel"):
     query_time: int
     trace_id: str | None
     offline: bool
+    degraded: list[str]
 
 
 class Health(msgspec.Struct, kw_only=True):

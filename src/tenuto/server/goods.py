@@ -58,5 +58,6 @@ async def goods_qa(request: Request) -> Response:
             "queryTime": round(milliseconds_since(began)),
             "traceId": reply.trace_id or None,
             "offline": reply.offline,
+            "degraded": list(reply.degraded),
         }
     )

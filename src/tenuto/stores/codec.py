@@ -17,7 +17,7 @@ import msgspec
 from tenuto.errors import Invalid, InvalidCursor
 from tenuto.model import Draft, Message
 from tenuto.model.trace import Trace
-from tenuto.model.values import JsonObject
+from tenuto.model.values import JsonObject, copied
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -57,19 +57,22 @@ def decode_messages(rows: Iterable[tuple[int, int, bytes]]) -> tuple[Message, ..
 
 
 def placed(drafts: Iterable[Draft], first: int, turns: Iterable[int]) -> tuple[Message, ...]:
-    """Drafts that have their place in the log now: the first one this number, each its turn."""
+    """Drafts that have their place in the log now: the first one this number, each its turn.
+
+    What they hold is copied, since a log may stay in memory, and the drafts are still in their senders' hands.
+    """
     return tuple([
         Message(
             id=draft.id,
             role=draft.role,
             sent_at=draft.sent_at,
-            parts=draft.parts,
+            parts=tuple([copied(part) for part in draft.parts]),
             speaker=draft.speaker,
             persona=draft.persona,
             parent=draft.parent,
             tokens=draft.tokens,
-            metadata=draft.metadata,
-            extra=draft.extra,
+            metadata=copied(draft.metadata),
+            extra=copied(draft.extra),
             seq=seq,
             turn=turn,
         )

@@ -16,12 +16,15 @@ from tenuto.model import Message, Session
 from tenuto.model.message import size_of
 from tenuto.stores.redis._records import kept_variables
 
-# Windows of other sizes than these are rare, and remembered as the nearest of them.
+# At least so many of a session's newest messages are kept, and at most so many, however large a window is asked for.
 _LEAST_MESSAGES = 20
 _MOST_MESSAGES = 64
 _MOST_SESSIONS = 16 * 1024
 _MOST_BYTES = 64 * 1024 * 1024
 _LARGEST = 256 * 1024
+# What a session and a message take beside the texts in them, as measured.
+_SESSION_BYTES = 2048
+_MESSAGE_BYTES = 640
 
 
 @dataclass(slots=True)
@@ -41,7 +44,8 @@ class Seen:
     """In bytes. Variables count twice: as they are kept, and as the session holds them."""
 
     def __post_init__(self) -> None:
-        self.size = sum(self.sizes) + 2 * len(self.variables) + len(self.session.title)
+        texts = sum(self.sizes) + 2 * len(self.variables) + len(self.session.title) + len(self.session.id)
+        self.size = texts + _SESSION_BYTES + _MESSAGE_BYTES * len(self.sizes)
 
     @property
     def whole(self) -> bool:

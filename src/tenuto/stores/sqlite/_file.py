@@ -162,7 +162,7 @@ def open_reader(path: Path, patience: timedelta) -> sqlite3.Connection:
 
 
 def insist(step: Callable[[], T], patience: timedelta, meanwhile: Callable[[], None] | None = None) -> T:
-    """Repeat a step while other processes hold its lock, and do something else `meanwhile`.
+    """Repeat a step while other processes hold its lock, and do something else `meanwhile`, after each refusal.
 
     SQLite's own waiting backs off to 100 ms, which loses against a neighbour that commits without pause.
     """

@@ -16,8 +16,10 @@ _MAX_HEADS: Final = 16 * 1024
 _MAX_BYTES: Final = 64 * 1024 * 1024
 _MAX_HEAD_BYTES: Final = 32 * 1024
 _MAX_TAIL_BYTES: Final = 128 * 1024
-# What a head takes beside the texts in it.
-_HEAD_BYTES: Final = 1024
+# What a head, a message and an idempotency key take beside the texts in them, as measured.
+_HEAD_BYTES: Final = 2048
+_MESSAGE_BYTES: Final = 640
+_KEY_BYTES: Final = 128
 
 
 class Hot:
@@ -46,14 +48,17 @@ class Hot:
     def put(self, head: Head) -> None:
         """Know a head that was just written."""
         size = len(head.context) + len(head.attributes) + len(head.metadata) + len(head.scope)
+        size += len(head.session_id) + len(head.title) + len(head.folded_title)
         if size > _MAX_HEAD_BYTES:
             return
-        if head.tail_bytes > _MAX_TAIL_BYTES:
-            head.tail = None
+        size += _HEAD_BYTES + _KEY_BYTES * len(head.older or ())
         if head.tail is not None:
-            size += head.tail_bytes
-        self._heads[head.key] = head, size + _HEAD_BYTES
-        self._size += size + _HEAD_BYTES
+            tail = sum(head.tail_sizes) + _MESSAGE_BYTES * len(head.tail)
+            if tail > _MAX_TAIL_BYTES:
+                head.tail, tail = None, 0
+            size += tail
+        self._heads[head.key] = head, size
+        self._size += size
         while len(self._heads) > _MAX_HEADS or self._size > _MAX_BYTES:
             self._size -= self._heads.popitem(last=False)[1][1]
 

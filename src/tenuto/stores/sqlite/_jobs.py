@@ -14,16 +14,26 @@ T = TypeVar("T")
 
 
 class Job(Generic[T]):
-    """A step to run on a thread for a caller who waits on `future`; `alone` outside any transaction."""
+    """A step to run on a thread for a caller who waits on `future`; `alone` outside any transaction.
 
-    __slots__ = ("alone", "args", "failure", "future", "result", "step")
+    So long, by the monotonic clock, the caller is patient with other processes' locks.
+    """
+
+    __slots__ = ("alone", "args", "failure", "future", "patient_until", "result", "step")
 
     def __init__(
-        self, future: asyncio.Future[T], step: Callable[..., T], args: tuple[Any, ...], *, alone: bool = False
+        self,
+        future: asyncio.Future[T],
+        step: Callable[..., T],
+        args: tuple[Any, ...],
+        *,
+        patient_until: float = 0.0,
+        alone: bool = False,
     ) -> None:
         self.future = future
         self.step = step
         self.args = args
+        self.patient_until = patient_until
         self.alone = alone
         self.result: T | None = None
         self.failure: Exception | None = None

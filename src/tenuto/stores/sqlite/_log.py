@@ -51,7 +51,7 @@ def add(
     messages = placed(drafts, seq - len(rows) + 1, turns)
     if head.tail is not None:
         head.tail += messages
-        head.tail_bytes += sum([len(body) for body in bodies])
+        head.tail_sizes += map(len, bodies)
     return messages
 
 
@@ -70,7 +70,7 @@ def trim(txn: Transaction, head: Head) -> None:
     if head.max_turns is not None and head.turns > head.max_turns and head.messages:
         _drop_turns(txn, head, head.turns - head.max_turns)
     if head.tail is not None and len(head.tail) > head.messages:
-        del head.tail[: len(head.tail) - head.messages]
+        _shorten(head, head.messages)
 
 
 def _drop_oldest(txn: Transaction, head: Head, count: int) -> None:
@@ -148,15 +148,22 @@ def window(execute: Execute, head: Head, size: int) -> tuple[Message, ...]:
     if not size:
         return ()
     if head.tail is None or (len(head.tail) < size and not head.whole):
-        found, head.tail_bytes = _newest(execute, head, _span(head, first=head.window_start), size)
+        found, taken = _newest(execute, head, _span(head, first=head.window_start), size)
         head.tail, head.whole = list(found), len(found) < size
+        # They came in one piece: each is told as one of a size.
+        head.tail_sizes = [taken // max(1, len(found))] * len(found)
         return found
-    spare = len(head.tail) - size
-    if spare > 0:
-        head.tail_bytes = head.tail_bytes * size // len(head.tail)
-        del head.tail[:spare]
+    if len(head.tail) > size:
+        _shorten(head, size)
         head.whole = False
     return tuple(head.tail)
+
+
+def _shorten(head: Head, size: int) -> None:
+    """Know no more than so many of the newest messages."""
+    assert head.tail is not None
+    spare = len(head.tail) - size
+    del head.tail[:spare], head.tail_sizes[:spare]
 
 
 def between(execute: Execute, head: Head, first: int, last: int) -> tuple[Message, ...]:

@@ -41,11 +41,10 @@ class Readers:
 
     async def close(self) -> None:
         """Finish what is queued and close the connections."""
-        if self._closing:
-            return
-        self._closing = True
-        for _ in self._threads:
-            self._queue.put(None)
+        if not self._closing:
+            self._closing = True
+            for _ in self._threads:
+                self._queue.put(None)
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
 

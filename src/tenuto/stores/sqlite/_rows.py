@@ -37,8 +37,8 @@ class Keyed(msgspec.Struct, array_like=True, gc=False):
 class Head(msgspec.Struct, eq=False, gc=False):
     """The columns in their order. A step changes what it likes here, and `save` writes it.
 
-    `tail` is no column: the newest messages that are context, where the writer knows them, with the size of their
-    bodies; `whole` when no others stand before them. `recent` is `recent_keyed`, decoded; `older` has at least the keys
+    `tail` is no column: the newest messages that are context, where the writer knows them, with the size of each one's
+    body; `whole` when no others stand before them. `recent` is `recent_keyed`, decoded; `older` has at least the keys
     that stand in their table, where the writer knows them all.
     """
 
@@ -79,7 +79,7 @@ class Head(msgspec.Struct, eq=False, gc=False):
     forked_id: str | None
     forked_seq: int | None
     tail: list[Message] | None = None
-    tail_bytes: int = 0
+    tail_sizes: list[int] = []
     whole: bool = False
     recent: list[Keyed] | None = None
     older: set[bytes] | None = None

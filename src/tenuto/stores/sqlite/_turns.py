@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -120,6 +121,10 @@ def renew(txn: Transaction, ask: Ask, turn: OpenTurn) -> OpenTurn:
     txn.execute("UPDATE session SET lease_until = ? WHERE id = ?", (head.lease_until, head.id))
     txn.hot.put(head)
     return replace(turn, lease_until=from_micros(head.lease_until))
+
+
+# What every turn does, a hundred microseconds or less each; an append may bring ten thousand messages.
+BRIEF: Final[frozenset[Callable[..., Any]]] = frozenset({begin, finish, renew})
 
 
 def append(txn: Transaction, ask: Ask, scope: Scope, batch: Batch, bodies: Sequence[bytes]) -> Appended:

@@ -1,7 +1,8 @@
 """The one thread that writes: it commits together whatever has queued up, so that many callers share one fsync.
 
-Many callers who wait for one and the same fsync would then all be at work while the disk has nothing to do. So they are
-dealt with in two halves: those of one go on while the other half's transaction is on its way to the disk.
+Many callers who wait for one and the same fsync would then all be at work while the disk has nothing to do. So where
+their work takes longer than the disk's they are dealt with in two halves: those of one half, whose transaction is
+done, are told so in the moment in which the other half's is on its way to the disk.
 
 A step decides first and writes afterwards, so most errors leave nothing behind. Where one fails after it has written,
 the whole transaction is rolled back and the other steps are run again without it; steps must bear that.
@@ -13,13 +14,14 @@ import asyncio
 import secrets
 import sqlite3
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from contextlib import suppress
 from datetime import timedelta
 from queue import Empty, SimpleQueue
+from time import monotonic, perf_counter
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from tenuto.stores.sqlite._faults import is_full
+from tenuto.stores.sqlite._faults import is_busy, is_full
 from tenuto.stores.sqlite._file import insist
 from tenuto.stores.sqlite._hot import Hot
 from tenuto.stores.sqlite._jobs import Job, closed, hand_back
@@ -32,11 +34,10 @@ _MAX_WAITING: Final = 10_000
 _MAX_BATCH: Final = 1000
 _CHANGES_KEPT: Final = 1000
 _PRUNE_EVERY: Final = 128
-# From so many jobs on it is worth two fsyncs to have callers and disk work side by side.
+# From so many jobs on it may be worth two fsyncs to have callers and disk work side by side.
 _WORTH_HALVING: Final = 16
-# Before a transaction of so many jobs, callers of the last one wait for its commit to begin; fewer are not worth it,
-# and more would take too long.
-_WORTH_WAITING: Final = range(8, 65)
+# Seconds that callers whose jobs are on disk may be left untold, until the next transaction is on its way there.
+_LONGEST_UNTOLD: Final = 0.003
 
 
 quick: Final = bytearray
@@ -59,12 +60,16 @@ class Transaction:
 
 
 class Writer:
-    """Group commit. A result is handed back after its commit, so acknowledged means on disk."""
+    """Group commit. A result is handed back after its commit, so acknowledged means on disk.
 
-    def __init__(self, db: sqlite3.Connection, patience: timedelta) -> None:
+    The `brief` steps are those of which many fit into a millisecond or a few: behind them callers may wait.
+    """
+
+    def __init__(self, db: sqlite3.Connection, patience: timedelta, brief: Container[Callable[..., Any]] = ()) -> None:
         self.id: Final = secrets.randbits(62)
         self._db = db
-        self._patience = patience
+        self._patience = patience.total_seconds()
+        self._brief = brief
         self._hot = Hot()
         self._loop = asyncio.get_running_loop()
         self._gathered: list[Job[Any]] = []
@@ -72,9 +77,12 @@ class Writer:
         self._room = asyncio.Event()
         self._closing = False
         self._queue: SimpleQueue[list[Job[Any]] | None] = SimpleQueue()
-        # Of the writer's own thread: jobs of the next transaction, and settled ones whose callers do not know yet.
+        # Of the writer's own thread: jobs of the next transaction; settled ones whose callers do not know yet, and when
+        # they shall; how long it last waited for callers, and for the disk.
         self._ahead: list[Job[Any]] = []
         self._settled: list[Job[Any]] = []
+        self._tell_by = 0.0
+        self._callers_took = self._disk_took = 0.0
         self._thread = threading.Thread(target=self._work, name="tenuto-sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -84,12 +92,13 @@ class Writer:
         A caller that is cancelled before its step began is left out; after that the step stands.
         """
         assert not kwargs, "steps take positional arguments"
-        job: Job[T] = Job(self._loop.create_future(), step, args)
+        job: Job[T] = Job(self._loop.create_future(), step, args, patient_until=monotonic() + self._patience)
         return self._queued(job) if self._waiting < _MAX_WAITING else self._queued_later(job)
 
     def run_alone(self, step: Callable[[sqlite3.Connection, timedelta], T]) -> Awaitable[T]:
         """Run a step between two transactions, for what SQLite does outside of any; it is told our patience."""
-        return self._queued(Job(self._loop.create_future(), step, (), alone=True))
+        until = monotonic() + self._patience
+        return self._queued(Job(self._loop.create_future(), step, (), patient_until=until, alone=True))
 
     def _queued(self, job: Job[T]) -> asyncio.Future[T]:
         if self._closing:
@@ -109,11 +118,10 @@ class Writer:
 
     async def close(self) -> None:
         """Finish what is queued and close the connection."""
-        if self._closing:
-            return
-        self._closing = True
-        self._hand_over()
-        self._queue.put(None)
+        if not self._closing:
+            self._closing = True
+            self._hand_over()
+            self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
     def _hand_over(self) -> None:
@@ -135,7 +143,7 @@ class Writer:
             else:
                 jobs, last = self._collect()
                 jobs, self._ahead = self._halved(jobs)
-            if len(jobs) not in _WORTH_WAITING:
+            if not all(job.step in self._brief for job in jobs):
                 self._hand_back()
             self._settle([job for job in jobs if not job.alone])
             for job in jobs:
@@ -149,7 +157,9 @@ class Writer:
 
     def _collect(self) -> tuple[list[Job[Any]], bool]:
         """Wait for work, then take all that has come."""
+        began = perf_counter()
         handed = self._queue.get()
+        self._callers_took = perf_counter() - began
         jobs: list[Job[Any]] = []
         with suppress(Empty):
             while handed is not None:
@@ -160,8 +170,11 @@ class Writer:
         return jobs, handed is None
 
     def _halved(self, jobs: list[Job[Any]]) -> tuple[list[Job[Any]], list[Job[Any]]]:
-        """What goes into this transaction and what into the next: one half each where nobody else is under way."""
-        if len(jobs) < _WORTH_HALVING or self._waiting > len(jobs):
+        """What goes into this transaction and what into the next: one half each where nobody else is under way.
+
+        Only where callers take longer than the disk does it help that they work side by side.
+        """
+        if len(jobs) < _WORTH_HALVING or self._waiting > len(jobs) or self._callers_took < self._disk_took:
             return jobs, []
         half = len(jobs) // 2
         return jobs[:half], jobs[half:]
@@ -176,7 +189,8 @@ class Writer:
         """Give each job its outcome: a result that is on disk, or a failure that left nothing."""
         left = [job for job in jobs if not job.future.cancelled()]
         try:
-            while left and (broken := self._commit(left)) is not None:
+            while (left := self._begun(left)) and (broken := self._commit(left)) is not None:
+                self._hand_back()
                 left.remove(broken)
                 # What the others were refused may have stood on what is taken back now: each decides anew.
                 for job in left:
@@ -185,26 +199,46 @@ class Writer:
             self._roll_back()
             if isinstance(exc, sqlite3.Error) and is_full(exc):
                 self._make_room()
+            # Also those that were refused: it may have been for what is taken back now.
             for job in left:
-                if job.failure is None:
-                    job.fail(exc)
-        self._settled += jobs
+                job.fail(exc)
+        # Those before have been told, unless nothing was committed here.
+        self._hand_back()
+        self._settled, self._tell_by = jobs, perf_counter() + _LONGEST_UNTOLD
 
     def _settle_alone(self, job: Job[Any]) -> None:
         if not job.future.cancelled():
             try:
-                job.result = job.step(self._db, self._patience)
+                job.result = job.step(self._db, timedelta(seconds=self._patience))
             except Exception as exc:
                 job.fail(exc)
         self._settled.append(job)
 
+    def _begun(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
+        """Begin a transaction for those jobs whose callers are patient until another process gives the lock free."""
+        while jobs:
+            patience = timedelta(seconds=min([job.patient_until for job in jobs]) - monotonic())
+            try:
+                insist(lambda: self._db.execute("BEGIN IMMEDIATE"), patience, meanwhile=self._hand_back)
+                break
+            except sqlite3.OperationalError as exc:
+                if not is_busy(exc):
+                    raise
+                now = monotonic()
+                for job in jobs:
+                    if job.patient_until <= now:
+                        job.fail(exc)
+                jobs = [job for job in jobs if job.patient_until > now]
+        return jobs
+
     def _commit(self, jobs: list[Job[Any]]) -> Job[Any] | None:
-        """Run the jobs in one transaction. A job that comes back failed halfway: then nothing at all was stored."""
+        """Run the jobs in the transaction. A job that comes back failed halfway: then nothing at all was stored."""
         db = self._db
-        insist(lambda: db.execute("BEGIN IMMEDIATE"), self._patience, meanwhile=self._hand_back)
         self._hot.validate(db)
         txn = Transaction(db, self._hot)
         for job in jobs:
+            if self._settled and perf_counter() > self._tell_by:
+                self._hand_back()
             noted, written = len(txn.changed), db.total_changes
             try:
                 job.result = job.step(txn, *job.args)
@@ -216,7 +250,9 @@ class Writer:
                 del txn.changed[noted:]
         self._tell(txn)
         self._hand_back()
+        began = perf_counter()
         db.execute("COMMIT")
+        self._disk_took = perf_counter() - began
         return None
 
     def _tell(self, txn: Transaction) -> None:

@@ -102,7 +102,7 @@ class SqliteStore:
             raise InvalidSetting("readers", "it is below 1")
         file = checked_path(path)
         writing, *reading = await asyncio.to_thread(open_file, file, synchronous, readers, patience, reading_only)
-        writer = Writer(writing, patience)
+        writer = Writer(writing, patience, brief=_turns.BRIEF)
         return cls(path=file, clock=clock, writer=writer, readers=Readers(reading), feed=Feed(file))
 
     async def __aenter__(self) -> SqliteStore:
