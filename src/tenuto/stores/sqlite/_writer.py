@@ -11,6 +11,7 @@ the whole transaction is rolled back and the other steps are run again without i
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import sqlite3
 import threading
@@ -36,6 +37,8 @@ _CHANGES_KEPT: Final = 1000
 _PRUNE_EVERY: Final = 128
 # From so many jobs on it may be worth two fsyncs to have callers and disk work side by side.
 _WORTH_HALVING: Final = 16
+# Seconds that a quick disk takes for a commit.
+_QUICK_DISK: Final = 0.003
 # Seconds that callers whose jobs are on disk may be left untold, until the next transaction is on its way there.
 _LONGEST_UNTOLD: Final = 0.003
 
@@ -82,7 +85,7 @@ class Writer:
         self._ahead: list[Job[Any]] = []
         self._settled: list[Job[Any]] = []
         self._tell_by = 0.0
-        self._callers_took = self._disk_took = 0.0
+        self._callers_took, self._disk_took = 0.0, math.inf
         self._thread = threading.Thread(target=self._work, name="tenuto-sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -172,9 +175,11 @@ class Writer:
     def _halved(self, jobs: list[Job[Any]]) -> tuple[list[Job[Any]], list[Job[Any]]]:
         """What goes into this transaction and what into the next: one half each where nobody else is under way.
 
-        Only where callers take longer than the disk does it help that they work side by side.
+        Only where callers take longer than the disk does it help that they work side by side; and once they are apart
+        they stay so, hence a disk must be quick by any measure.
         """
-        if len(jobs) < _WORTH_HALVING or self._waiting > len(jobs) or self._callers_took < self._disk_took:
+        slow = self._disk_took > min(self._callers_took, _QUICK_DISK)
+        if slow or len(jobs) < _WORTH_HALVING or self._waiting > len(jobs):
             return jobs, []
         half = len(jobs) // 2
         return jobs[:half], jobs[half:]
