@@ -20,7 +20,7 @@ from tenuto.stores.redis._records import kept_variables
 _LEAST_MESSAGES = 20
 _MOST_MESSAGES = 64
 _MOST_SESSIONS = 16 * 1024
-_MOST_BYTES = 64 * 1024 * 1024
+_MOST_BYTES = 128 * 1024 * 1024
 _LARGEST = 256 * 1024
 # What a session and a message take beside the texts in them, as measured.
 _SESSION_BYTES = 2048

@@ -13,7 +13,7 @@ from typing import Final
 from tenuto.stores.sqlite._rows import Head
 
 _MAX_HEADS: Final = 16 * 1024
-_MAX_BYTES: Final = 64 * 1024 * 1024
+_MAX_BYTES: Final = 128 * 1024 * 1024
 _MAX_HEAD_BYTES: Final = 32 * 1024
 _MAX_TAIL_BYTES: Final = 128 * 1024
 # What a head, a message and an idempotency key take beside the texts in them, as measured.
