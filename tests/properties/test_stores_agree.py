@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import SequenceGap, SessionBusy, TenutoError, VersionConflict
 from tenuto.model import (
+    Appended,
     Batch,
     Changes,
     Closing,
@@ -128,7 +129,7 @@ class Machine(RuleBasedStateMachine):
         changes = Changes(context=context) if context else None
         trace = _trace(turn) if traced else None
         closing = Closing(reply=drafts, usage=Usage(tokens=tokens), changes=changes, trace=trace, abandoned=abandoned)
-        done = self.both(lambda store: store.finish_turn(turn, closing))
+        done = self.both(lambda store: _without_trace(store.finish_turn(turn, closing)))
         if done is not None:
             self.said += done.messages
             self.traces += (trace,) if trace else ()
@@ -255,6 +256,11 @@ def _trace(turn: OpenTurn) -> Trace:
         id=fresh("trace"), session_id=turn.session.id, turn_id=turn.id, number=turn.number, began_at=SENT_AT,
         assistant="general", request=fresh("asked"),
     )  # fmt: skip
+
+
+async def _without_trace(done: Awaitable[Appended]) -> Appended:
+    """The trace is told only where a policy has looked at it; what is stored of it, `traces` compares."""
+    return replace(await done, trace=None)
 
 
 async def _as_set(gone: Awaitable[Any]) -> Any:
