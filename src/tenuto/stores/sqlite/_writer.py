@@ -100,8 +100,7 @@ class Writer:
 
     def run_alone(self, step: Callable[[sqlite3.Connection, timedelta], T]) -> Awaitable[T]:
         """Run a step between two transactions, for what SQLite does outside of any; it is told our patience."""
-        until = monotonic() + self._patience
-        return self._queued(Job(self._loop.create_future(), step, (), patient_until=until, alone=True))
+        return self._queued(Job(self._loop.create_future(), step, (), alone=True))
 
     def _queued(self, job: Job[T]) -> asyncio.Future[T]:
         if self._closing:
