@@ -98,56 +98,65 @@ class _AtOnce:
 
 
 async def measure_turns(backend: str, url: str) -> list[Turns]:
-    """Cycle and turn side by side: of many callers, and of a few with short and with long histories."""
-    store = await open_store(url)
+    """Cycle and turn side by side: of many callers, and of a few with short and with long histories, all in turn."""
+    store, words = await open_store(url), Words()
     try:
-        cases = ((LENGTH_OF_RATIOS, MANY), (LENGTH_OF_RATIOS, FEW), (LONG, FEW))
-        return [await _measured(backend, store, history, callers) for history, callers in cases]
+        cases = [
+            await _Case.ready(store, words, history, callers)
+            for history, callers in ((LENGTH_OF_RATIOS, MANY), (LENGTH_OF_RATIOS, FEW), (LONG, FEW))
+        ]
+        for _ in range(_ROUNDS):
+            for case in cases:
+                await case.round()
+        return [case.found(backend) for case in cases]
     finally:
         await store.close()
 
 
-async def _measured(backend: str, store: Store, history: int, callers: int) -> Turns:
-    words = Words()
-    light, bare, talks = ([f"{name}-{history}-{callers}-{n}" for n in range(callers)] for name in _KINDS)
-    for session in (*light, *bare, *talks):
-        await _seed(store, session, [words.turn() for _ in range(history // 2)])
-    ours, bared = Ours(store), await _bared(store, words, history)
-    chat, later = _chat(store, words)
-    steps: dict[str, list[float]] = {}
+class _Case:
+    """Sessions of one length with so many callers; each round measures the light cycle, the bare one and a turn."""
 
-    async def light_cycle(session: str) -> None:
-        await ours.cycle(session, words.turn())
+    def __init__(self, store: Store, words: Words, bared: _Bared, history: int, callers: int) -> None:
+        self._words, self._bared, self._ours = words, bared, Ours(store)
+        self._history, self._callers = history, callers
+        self._chat, self._later = _chat(store, words)
+        self._steps: dict[str, list[float]] = {}
+        self._took: dict[str, list[float]] = {kind: [] for kind in _KINDS}
+        self._sessions = {kind: [f"{kind}-{history}-{callers}-{n}" for n in range(callers)] for kind in _KINDS}
 
-    async def cycle(session: str) -> None:
-        await bared.cycle(session, words.turn())
+    @classmethod
+    async def ready(cls, store: Store, words: Words, history: int, callers: int) -> _Case:
+        """The histories stored, and the first turns taken."""
+        case = cls(store, words, await _bared(store, words, history), history, callers)
+        for sessions in case._sessions.values():
+            for session in sessions:
+                await _seed(store, session, [words.turn() for _ in range(history // 2)])
+        # A history that was never compressed is compressed once; that is no turn's cost.
+        await _together(case._turn, case._sessions["talk"])
+        await case._later.done()
+        case._steps.clear()
+        return case
 
-    async def turn(session: str) -> None:
-        reply = await chat.take_turn(scope_of(session), _request(session, words.turn()))
+    async def round(self) -> None:
+        for kind, do in zip(_KINDS, (self._light, self._cycle, self._turn), strict=True):
+            self._took[kind] += await _together(do, self._sessions[kind])
+        await self._later.done()
+
+    def found(self, backend: str) -> Turns:
+        light, cycle, turn = (median(self._took[kind]) * 1000 for kind in _KINDS)
+        steps = {name: median(taken) for name, taken in self._steps.items()}
+        return Turns(backend, self._history, self._callers, light=light, cycle=cycle, turn=turn, steps=steps)
+
+    async def _light(self, session: str) -> None:
+        await self._ours.cycle(session, self._words.turn())
+
+    async def _cycle(self, session: str) -> None:
+        await self._bared.cycle(session, self._words.turn())
+
+    async def _turn(self, session: str) -> None:
+        reply = await self._chat.take_turn(scope_of(session), _request(session, self._words.turn()))
         for name, taken in reply.steps.items():
-            steps.setdefault(name, []).append(taken)
-
-    # A history that was never compressed is compressed once; that is no turn's cost.
-    await _together(turn, talks)
-    await later.done()
-    steps.clear()
-    lights: list[float] = []
-    cycles: list[float] = []
-    turns: list[float] = []
-    for _ in range(_ROUNDS):
-        lights += await _together(light_cycle, light)
-        cycles += await _together(cycle, bare)
-        turns += await _together(turn, talks)
-        await later.done()
-    return Turns(
-        backend,
-        history,
-        callers,
-        light=median(lights) * 1000,
-        cycle=median(cycles) * 1000,
-        turn=median(turns) * 1000,
-        steps={name: median(taken) for name, taken in steps.items()},
-    )
+            self._steps.setdefault(name, []).append(taken)
 
 
 class _Bared:

@@ -9,7 +9,16 @@ from enum import StrEnum
 import msgspec
 
 from tenuto.errors import Invalid
-from tenuto.model.values import Json, JsonObject, Value, check_instant, checked_id, checked_json, checked_text
+from tenuto.model.values import (
+    Json,
+    JsonObject,
+    Value,
+    check_instant,
+    check_kind,
+    checked_id,
+    checked_json,
+    checked_text,
+)
 
 
 class Role(StrEnum):
@@ -26,7 +35,7 @@ class Role(StrEnum):
 _WORDS = frozenset({"text", "input_text", "output_text"})
 
 
-class Draft(Value, frozen=True, kw_only=True, gc=False):
+class Draft(Value, frozen=True, kw_only=True):
     """A message on its way into a log. The garbage collector passes it over: nothing in it may lead back to it.
 
     `parts` are JSON objects with a `type`: `text`, `tool_call` and `tool_result` are ours, any other is carried
@@ -93,6 +102,7 @@ def tool_result(call_id: str, output: Json) -> JsonObject:
 def checked_drafts(drafts: Sequence[Draft]) -> None:
     """Refuse messages that some store could not bring back unchanged."""
     for draft in drafts:
+        check_kind(draft, Draft, "a message")
         checked_id(draft.id, "a message id")
         for ref in (draft.speaker, draft.persona, draft.parent):
             if ref is not None:

@@ -195,7 +195,7 @@ class Manifest(Value, frozen=True, kw_only=True):
     layout: LayoutName
 
 
-class PromptMessage(Value, frozen=True, kw_only=True, gc=False):
+class PromptMessage(Value, frozen=True, kw_only=True):
     """One message of a prompt: text, tool call and tool result parts as in a `Message`; texts are joined as they are.
 
     `source` is the id of the stored message it shows.

@@ -31,7 +31,7 @@ class ToolCall(Value, frozen=True, kw_only=True):
     arguments: JsonObject = {}
 
 
-class ToolTurn(Value, frozen=True, kw_only=True):
+class ToolTurn(Value, frozen=True, kw_only=True, gc=True):
     """What a tool may know of the turn it is called in.
 
     `scope` is the caller's, from the credential: whose orders, whose records. `state` is what the assistant's tools
@@ -50,7 +50,7 @@ class ToolTurn(Value, frozen=True, kw_only=True):
     persona: str | None = None
 
 
-class ToolOutcome(Value, frozen=True, kw_only=True):
+class ToolOutcome(Value, frozen=True, kw_only=True, gc=True):
     """What a tool answers.
 
     `output` is for the model, `pieces` is evidence for the prompt, `data` goes into the reply beside the words, and
@@ -65,7 +65,7 @@ class ToolOutcome(Value, frozen=True, kw_only=True):
     reply: str | None = None
 
 
-class ToolResult(Value, frozen=True, kw_only=True):
+class ToolResult(Value, frozen=True, kw_only=True, gc=True):
     """A tool that was run in this turn, before the model was asked or because it asked; `failed` names the error."""
 
     call: ToolCall

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -22,10 +22,13 @@ _SHORT: Final = 256
 _MINUTE: Final = timedelta(minutes=1)
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A frozen value; change it with `msgspec.structs.replace`.
 
     Subclasses repeat `kw_only`, which is not inherited, and `frozen`, which the type checker wants to see beside it.
+
+    The garbage collector passes values over: thousands live at once, and what is made before it is held cannot hold
+    itself. One whose dictionaries go into foreign hands, which might close such a circle, says `gc=True`.
     """
 
 
@@ -60,12 +63,37 @@ def checked_id(value: str, what: str) -> str:
     return value
 
 
+def check_kind(value: object, kind: type, what: str) -> None:
+    """Tell callers without type checks what belongs there.
+
+    Raises:
+        Invalid: it is something else.
+    """
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise Invalid(f"{what} must be {article} {kind.__name__}, not {type(value).__name__}")
+
+
+def check_whole(value: object, low: int, high: int, what: str) -> None:
+    """Refuse what is no whole number between these two.
+
+    Raises:
+        Invalid: it is none.
+    """
+    if type(value) is not int:
+        raise Invalid(f"{what} must be a whole number (int), not {type(value).__name__}")
+    if not low <= value <= high:
+        raise Invalid(f"{what} is not between {low} and {high}")
+
+
 def check_instant(value: object, what: str) -> None:
     """Refuse a time that some store would not bring back: it has a time zone, of whole minutes.
 
     Raises:
         Invalid: it is no time, or has no such zone.
     """
+    if type(value) is datetime and value.tzinfo is UTC:
+        return  # Nearly every time of every turn.
     offset = value.utcoffset() if isinstance(value, datetime) else None
     if offset is None:
         raise Invalid(f"{what} must be a time (datetime) with a time zone")

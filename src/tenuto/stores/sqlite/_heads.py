@@ -23,6 +23,7 @@ from tenuto.stores.sqlite._schema import MAX_ROW
 from tenuto.stores.sqlite._writer import Transaction, quick
 
 _MICROSECOND: Final = timedelta(microseconds=1)
+_SHORT: Final = 256
 _LAST_MOMENT: Final = to_micros(datetime(MAXYEAR, 12, 31, tzinfo=UTC))
 
 _WITHIN_REACH: Final = """
@@ -52,13 +53,16 @@ class Ask(NamedTuple):
 
 def asked(scope: Scope, session_id: str, now: datetime) -> Ask:
     """A question as rows understand it."""
-    return Ask(*_keys(scope, session_id), session_id, to_micros(now))
+    keys = _known_keys if isinstance(session_id, str) and len(session_id) <= _SHORT else _keys
+    return Ask(*keys(scope, session_id), session_id, to_micros(now))
 
 
-# A conversation asks for the same keys at each turn. Ids may be long, so few are kept.
-@lru_cache(maxsize=1024)
 def _keys(scope: Scope, session_id: str) -> tuple[bytes, bytes | None]:
     return session_key(scope, session_id), owner_key(scope) if scope.owner else None
+
+
+# A conversation asks for the same keys at each turn. Ids may be long: such keys are derived anew.
+_known_keys = lru_cache(maxsize=8192)(_keys)
 
 
 def find(execute: Execute, ask: Ask) -> Head | None:
