@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from tenuto.assistants.goods import Item, goods_assistant, replace_catalogue
 from tenuto.assistants.goods.intent import Bound, QueryIntent, Sign, Talk, as_json, schema_of
-from tenuto.assistants.goods.query import search
 from tenuto.assistants.goods.reading import folded_question, read
-from tenuto.assistants.goods.shelf import Shelf
-from tenuto.assistants.goods.shipped import shipped_items
+from tenuto.assistants.goods.searching import search
+from tenuto.assistants.goods.shop import Shelf, shipped_items
 from tenuto.stores.memory import MemoryStore
 from tests.unit.shop import SOMEBODY, Shop
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from tenuto.assistants.goods import Catalogue, Item, Order, OrderStatus, replace_catalogue, replace_orders
-from tenuto.assistants.goods.catalogue import NAMESPACE
-from tenuto.assistants.goods.shelf import Shelf
-from tenuto.assistants.goods.shipped import shipped_items, shipped_orders
+from tenuto.assistants.goods.shop import Shelf, shipped_items, shipped_orders
+from tenuto.assistants.goods.shop.catalogue import NAMESPACE
 from tenuto.assistants.goods.words import CATEGORIES
 from tenuto.errors import Invalid, Unavailable
 from tenuto.model import Scope, StateEntry
@@ -213,8 +212,8 @@ async def test_an_older_shipped_edition_gives_way_and_an_operators_catalogue_doe
     own = Scope(tenant="own")
     await Catalogue(store).shelf(SHOP)
     await replace_catalogue(store, own, [LUTE])
-    monkeypatch.setattr("tenuto.assistants.goods.catalogue.EDITION", 2)
-    monkeypatch.setattr("tenuto.assistants.goods.catalogue.shipped_items", lambda: tuple(harps(3)))
+    monkeypatch.setattr("tenuto.assistants.goods.shop.catalogue.EDITION", 2)
+    monkeypatch.setattr("tenuto.assistants.goods.shop.catalogue.shipped_items", lambda: tuple(harps(3)))
 
     assert len((await Catalogue(store).shelf(SHOP)).entries) == 3
     assert ids(await Catalogue(store).shelf(own)) == {"L1"}
@@ -287,7 +286,7 @@ async def test_a_big_catalogue_is_read_beside_the_event_loop(monkeypatch: pytest
             built_in.append(threading.get_ident())
             super().__init__(items)
 
-    monkeypatch.setattr("tenuto.assistants.goods.catalogue.Shelf", Noted)
+    monkeypatch.setattr("tenuto.assistants.goods.shop.catalogue.Shelf", Noted)
 
     shelves = await asyncio.gather(*[Catalogue(MemoryStore()).shelf(ANN) for _ in range(2)])
 

@@ -274,3 +274,13 @@ async def test_a_shop_s_own_currency_is_understood(question: str) -> None:
     assert shop.ids == ["R1", "R2"]
     assert "¥" not in answer
     assert "convert" not in answer
+
+
+async def test_the_snack_that_sells_best_is_none_for_pets() -> None:
+    shop = Shop()
+
+    await shop.ask("销量最高的零食")
+    snacks = shop.ids
+    await shop.ask("销量最高的宠物零食")
+
+    assert (snacks, shop.ids) == (["FD108"], ["PT106"])

@@ -6,7 +6,7 @@ import pytest
 
 from tenuto.assistants.goods.intent import QueryIntent, Talk
 from tenuto.assistants.goods.reading import folded_question, read
-from tenuto.assistants.goods.shelf import one_slip
+from tenuto.assistants.goods.shop.shelf import one_slip
 from tests.unit.shop import Shop
 
 
@@ -104,7 +104,7 @@ async def test_a_brand_is_no_colour_and_one_that_is_not_sold_is_said() -> None:
     unsold = await shop.ask("小米的")
     await shop.ask("光诺的")
 
-    assert "没有和“小米”有关的信息" in unsold
+    assert "没有找到和“小米”有关的商品" in unsold
     assert {good["brand"] for good in shop.outcome.data["goods"]} == {"光诺"}
     assert not shop.outcome.output["query"].get("attributes")
 

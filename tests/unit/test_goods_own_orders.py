@@ -151,3 +151,99 @@ async def test_the_session_keeps_no_order_number() -> None:
 
     assert "GD2026" in answer
     assert "GD2026" not in str(shop.state)
+
+
+GO = [
+    Order(id="GO-1234", item="PH101", name="Phone", status=OrderStatus.SHIPPED, ordered_on=date(2026, 11, 1)),
+    Order(id="GO-5678", item="PH102", name="Case", status=OrderStatus.PAID, ordered_on=date(2026, 11, 2)),
+    Order(id="1234567", item="PH103", name="Lamp", status=OrderStatus.PAID, ordered_on=date(2026, 11, 3)),
+]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "where is my order GO-1234",
+        "where is GO-1234?",
+        "GO-1234",
+        "order no. 1234",
+        "order number 1234?",
+        "order #1234",
+        "order id: go1234",
+        "has 1234 shipped?",
+        "has order 1234 been delivered yet?",
+        "track 1234",
+        "my order ending in 1234",
+        "订单1234到哪了",
+        "订单号GO-1234",
+        "尾号1234的那单发货了吗",
+        "1234发货了吗",
+        "1234号订单什么时候到",
+    ],
+)
+async def test_an_order_is_found_by_its_number_as_people_write_it(question: str) -> None:
+    """A30, B16: whole or only its end, with or without the dash; nobody else sees anything of it."""
+    store = MemoryStore()
+    await replace_orders(store, ANN, GO)
+    assistant = goods_assistant(store)
+    ann, bob = Shop(assistant, ANN), Shop(assistant, BOB)
+
+    answer = await ann.ask(question)
+    refused = await bob.ask(question)
+
+    assert [order["id"] for order in ann.outcome.data["orders"]] == ["GO-1234"]
+    assert "GO-1234" in answer
+    assert bob.outcome.data["orders"] == []
+    assert "1234" not in refused
+
+
+@pytest.mark.parametrize(
+    ("question", "shown"),
+    [
+        ("where is my order GD202611114122?", "GD202611114122"),
+        ("has 4122 shipped?", "GD202611114122"),
+        ("尾号4192的订单", "GD202611144192"),
+    ],
+)
+async def test_the_shipped_orders_are_found_the_same_way(question: str, shown: str) -> None:
+    shop = Shop(scope=ANN)
+    await shop.ask("my orders")
+
+    await shop.ask(question)
+
+    assert [order["id"] for order in shop.outcome.data["orders"]] == [shown]
+
+
+@pytest.mark.parametrize(
+    "question", ["I want to order 100 mooncakes", "can I order 2000 tea bags", "phones for 1234 yuan", "1234元的手机"]
+)
+def test_a_number_that_is_no_order_s_asks_for_none(question: str) -> None:
+    assert "my_orders" not in [tool.spec.name for tool, _ in Shop().wanted(question)]
+
+
+@pytest.mark.parametrize("number", ["34", "9999", "O-1234X"])
+async def test_a_number_that_fits_no_order_finds_none(number: str) -> None:
+    store = MemoryStore()
+    await replace_orders(store, ANN, GO)
+    shop = Shop(goods_assistant(store), ANN)
+
+    await shop.call("my_orders", {"order": number})
+
+    assert shop.outcome.data["orders"] == []
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("do you deliver to Berlin?", "ask our customer service"),
+        ("can I return shoes?", "ask our customer service"),
+        ("do you take credit cards?", "ask our customer service"),
+        ("你们支持货到付款吗", "请咨询人工客服"),
+        ("运费多少", "请咨询人工客服"),
+    ],
+)
+async def test_how_the_shop_does_business_is_not_made_up(question: str, said: str) -> None:
+    shop = Shop()
+
+    assert said in await shop.ask(question)
+    assert shop.outcome.data == {}

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from tenuto.assistants.goods.intent import Courtesy, Details, OrderQuestion, QueryIntent, Talk, as_json
 from tenuto.assistants.goods.reading import MAX_READ, folded_question, read
-from tenuto.assistants.goods.speech import number
-from tenuto.assistants.goods.words import fold
+from tenuto.assistants.goods.words import fold, number
 
 NOTHING = Talk()
 ITEMS = ["A", "B", "C", "D", "E"]
@@ -89,7 +88,10 @@ ALONE: list[tuple[str, dict[str, Any]]] = [
     ("有现货的相机", {"category": "cameras", "in_stock": True}),
     ("books for kids", {"category": "books", "terms": ["kids"]}),
     ("给孩子的书", {"category": "books", "terms": ["孩子"]}),
-    ("show me some toys for a 3 year old", {"category": "toys"}),
+    (
+        "show me some toys for a 3 year old",
+        {"category": "toys", "amounts": [{"of": ["age"], "sign": "=", "amount": "3"}]},
+    ),
     ("最便宜的书", {"category": "books", "sort": "price", "limit": 1}),
     ("hi-fi headphones", {"category": "headphones", "terms": ["hi-fi"]}),
     ("你好，有便宜的耳机吗", {"category": "headphones", "sort": "price"}),
@@ -210,7 +212,7 @@ ABOUT_ONE: list[tuple[str, Talk, dict[str, Any]]] = [
     ("compare the first two", SHOWN, {"places": [1, 2]}),
     ("对比一下第一个和第三个", SHOWN, {"places": [1, 3]}),
     ("第二个的内存多大", SHOWN, {"places": [2], "about": "memory"}),
-    ("compare them", SHOWN, {"ids": ["A", "B", "C", "D"]}),
+    ("compare them", SHOWN, {"ids": ["A", "B", "C", "D", "E"]}),
     ("compare the top two", SHOWN, {"places": [1, 2]}),
     ("compare top 2", SHOWN, {"places": [1, 2]}),
     ("compare 2 and 4", SHOWN, {"places": [2, 4]}),

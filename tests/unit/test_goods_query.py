@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.assistants.goods.intent import QueryIntent, Sort, Talk
-from tenuto.assistants.goods.item import Item
-from tenuto.assistants.goods.query import search
-from tenuto.assistants.goods.shelf import Shelf, stem
-from tenuto.assistants.goods.shipped import shipped_items
+from tenuto.assistants.goods.searching import search
+from tenuto.assistants.goods.shop import Item, Shelf, shipped_items
+from tenuto.assistants.goods.shop.shelf import stem
 
 SHELF = Shelf(shipped_items())
 
@@ -80,6 +80,20 @@ def test_a_category_word_inside_a_name_is_a_word() -> None:
 def test_one_character_is_a_word_only_where_it_stands_alone() -> None:
     assert {found.category for found in brings(terms=("锅",))} == {"kitchen"}
     assert brings(terms=("算",)) == brings()
+
+
+def test_what_is_for_pets_does_not_pass_for_what_people_have() -> None:
+    assert {snack.category for snack in brings(terms=("零食",))} == {"food"}
+    assert brings(terms=("零食",), sort="sales")[0].id == "FD108"
+
+
+@pytest.mark.parametrize("terms", [("宠物零食",), ("狗", "零食"), ("猫零食",), ("狗狗零食",), ("给猫买", "零食")])
+def test_who_names_a_pet_gets_what_pets_have(terms: tuple[str, ...]) -> None:
+    assert [treat.id for treat in brings(terms=terms)] == ["PT106"]
+
+
+def test_pieces_of_words_that_only_pets_have_still_fit() -> None:
+    assert {bed.category for bed in brings(terms=("软窝",))} == {"pets"}
 
 
 def test_unknown_words_are_told_and_do_not_pass_for_known_ones() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -13,7 +14,7 @@ from tenuto.model.values import JsonObject, Value
 
 Sort: TypeAlias = Literal["price", "price_desc", "rating", "sales", "value", "most", "least"]
 Change: TypeAlias = Literal["cancel", "change"]
-Occasion: TypeAlias = Literal["hello", "thanks", "bye", "help"]
+Occasion: TypeAlias = Literal["hello", "thanks", "bye", "help", "policy"]
 Sign: TypeAlias = Literal[">", ">=", "<", "<=", "="]
 
 PREVIOUS: Final = "previous"  # in place of ids: the goods shown last
@@ -21,6 +22,9 @@ MAX_LIMIT: Final = 20
 MAX_TERMS: Final = 8
 MAX_TERM_CHARACTERS: Final = 40
 MAX_KEPT: Final = 60
+# So many are compared side by side; one thing is told of so many.
+MAX_PLACES: Final = 4
+MAX_LISTED: Final = 10
 
 _PLACE: Final = expression(r"at `\$\.?([a-z_]*)")
 _T = TypeVar("_T")
@@ -33,13 +37,14 @@ class Bound(Value, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(
             description="The attribute: battery, screen, memory, storage, weight, capacity, power, length, pages, "
-            "size, rating, sales, stock or another; of several the first that the goods have in this unit"
+            "size, age, rating, sales, stock or another; of several the first that the goods have in this unit"
         ),
     ] = ()
     sign: Annotated[Sign, Meta(description="How it must compare; 'at least' and 以上 are >=, 'over' and 大于 are >")]
-    amount: Annotated[str, Meta(description="As the user said it, with its unit: 8 GB, 1.5 kg, 6.5 inch, 5000 mAh")] = (
-        ""
-    )
+    amount: Annotated[
+        str,
+        Meta(description="As the user said it, with its unit: 8 GB, 1.5 kg, 6.5 inch; a size bare: 42, XL"),
+    ] = ""
     than: Annotated[
         str | None, Meta(description="Instead of an amount: the id of goods, for 'lighter than that one'")
     ] = None
@@ -58,7 +63,14 @@ class QueryIntent(Value, frozen=True, kw_only=True):
     terms: Annotated[
         tuple[str, ...], Meta(description="Words that must fit: kind, feature, use or name, such as waterproof, 降噪")
     ] = ()
-    without: Annotated[tuple[str, ...], Meta(description="Words that must not fit")] = ()
+    either: Annotated[
+        tuple[tuple[str, ...], ...],
+        Meta(
+            description="Groups of alternatives, of each of which one must fit: colours, categories, brands, amounts "
+            'or words, such as [["red", "blue"]], [["phones", "tablets"], ["8GB", "12GB"]]'
+        ),
+    ] = ()
+    without: Annotated[tuple[str, ...], Meta(description="What must not fit, each a word or a phrase")] = ()
     brand: Annotated[str | None, Meta(description="The brand, in any language")] = None
     attributes: Annotated[
         dict[str, str], Meta(description='Facts that must hold, such as {"color": "red", "storage": "256 GB"}')
@@ -97,6 +109,10 @@ class QueryIntent(Value, frozen=True, kw_only=True):
         Meta(description='Ids to choose among; ["previous"] for the goods shown last ("which of them ...")'),
     ] = ()
     beyond: Annotated[tuple[str, ...], Meta(description="Ids to leave out, because they were shown already")] = ()
+    like: Annotated[
+        str | None,
+        Meta(description="The id of goods whose category and brand are wanted again, for 'that one, but in red'"),
+    ] = None
 
 
 class Details(Value, frozen=True, kw_only=True):
@@ -130,7 +146,7 @@ class OrderQuestion(Value, frozen=True, kw_only=True):
 
 
 class Courtesy(Value, frozen=True, kw_only=True):
-    """Words that ask for no goods: a greeting, thanks, or what can be asked here."""
+    """Words that ask for no goods: a greeting, thanks, what can be asked here, or how the shop does business."""
 
     occasion: Annotated[Occasion, Meta(description="What the user's words are")] = "help"
 
@@ -138,6 +154,7 @@ class Courtesy(Value, frozen=True, kw_only=True):
 class Talk(Value, frozen=True, kw_only=True):
     """What the conversation has shown: the last list with its prices, the item spoken of last, the last query.
 
+    `spoken` are those of the list that were compared or chosen from last, where that were not all of it.
     `orders` are there while orders were shown last ("the first one" is an order then), by marks that tell nobody
     their numbers; `order` is the place of the one spoken of.
     """
@@ -145,9 +162,19 @@ class Talk(Value, frozen=True, kw_only=True):
     items: tuple[str, ...] = ()
     prices: tuple[float, ...] = ()
     focus: str | None = None
+    spoken: tuple[str, ...] = ()
     intent: QueryIntent | None = None
     orders: tuple[str, ...] = ()
     order: int | None = None
+
+    @property
+    def them(self) -> tuple[str, ...]:
+        """Whom "they" and "the other one" speak of."""
+        return self.spoken if self.spoken and set(self.spoken) <= set(self.items) else self.items
+
+    def at(self, places: Iterable[int]) -> tuple[str, ...]:
+        """The goods at those places of the list, counted from 1, or from -1 backwards; no place is beyond its ends."""
+        return tuple(self.items[place - (place > 0)] for place in places if 0 < abs(place) <= len(self.items))
 
     def price_of(self, item: str) -> float | None:
         """What the item was shown at."""
@@ -168,6 +195,7 @@ def state_of(talk: Talk) -> JsonObject:
         "items": list(talk.items[:MAX_KEPT]),
         "prices": list(talk.prices[:MAX_KEPT]),
         "focus": talk.focus,
+        "spoken": list(talk.spoken[:MAX_KEPT]),
         "intent": None if talk.intent is None else as_json(talk.intent),
         "orders": list(talk.orders),
         "order": talk.order,

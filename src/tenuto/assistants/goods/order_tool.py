@@ -1,0 +1,103 @@
+"""The tool for the asker's own orders."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenuto.assistants.goods.intent import OrderQuestion, Talk, as_json, read_arguments, schema_of, state_of, talk_in
+from tenuto.assistants.goods.reading import guessed
+from tenuto.assistants.goods.shop import Catalogue, Order
+from tenuto.assistants.goods.telling import OrdersAnswer, order_card, tell_orders, told
+from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
+from tenuto.model.values import Json, JsonObject
+
+_ORDERS_SHOWN: Final = 5
+# The end of a number is enough to name an order; a shorter one would fit too many.
+_SHORTEST_END: Final = 3
+
+
+class MyOrders:
+    """Shows the asker's own orders. Whose they are comes from the credential; no argument can name another user."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self.spec = ToolSpec(
+            name="my_orders",
+            description=(
+                "The orders of the user who is asking, with status and delivery; one order, where its number or its "
+                "place in the orders shown last is given. Other people's orders cannot be seen. Use it also when "
+                "the user complains about an order, or wants it cancelled or changed, which cannot be done here."
+            ),
+            parameters=schema_of(OrderQuestion),
+        )
+
+    def guess(self, turn: ToolTurn) -> JsonObject | None:
+        """Whether it is about orders, and which."""
+        return guessed(turn, OrderQuestion)
+
+    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+        """Look the orders up. Without a user, or where others read along, the answer is a polite no."""
+        asked = read_arguments(arguments, OrderQuestion)
+        if turn.scope.chat is not None or turn.scope.user is None:
+            shared = turn.scope.chat is not None
+            refusal = OrdersAnswer(signed_in=turn.scope.user is not None, shared=shared, complaint=asked.complaint)
+            plain = as_json(refusal)
+            return ToolOutcome(output=plain, reply=self.tell(plain, turn))
+        talk = talk_in(turn.state)
+        found = await self._catalogue.orders(turn.scope)
+        orders = _asked_for(found, asked, talk)
+        answer = OrdersAnswer(
+            orders=tuple(order_card(order, turn.language) for order in orders[:_ORDERS_SHOWN]),
+            more=max(len(orders) - _ORDERS_SHOWN, 0),
+            asked_for=asked.order is not None,
+            complaint=asked.complaint,
+            cannot=asked.change,
+            list_length=len(talk.orders) if asked.places and talk.orders and not orders else None,
+        )
+        plain = as_json(answer)
+        state = state_of(_ordered(orders[:_ORDERS_SHOWN], talk)) if orders else {}
+        return ToolOutcome(output=plain, data={"orders": plain["orders"]}, state=state)
+
+    def tell(self, output: Json, turn: ToolTurn) -> str:
+        """The orders and where they are."""
+        return told(output, OrdersAnswer, turn.language, tell_orders)
+
+
+def _asked_for(orders: tuple[Order, ...], asked: OrderQuestion, talk: Talk) -> tuple[Order, ...]:
+    """Those of somebody's orders that are meant: by number, by place in what was shown, or else all."""
+    if asked.order is not None:
+        return _numbered(orders, asked.order)
+    if not (asked.places and talk.orders):
+        return orders
+    size = len(talk.orders)
+    meant = [talk.orders[place - 1 if place > 0 else place] for place in asked.places if 0 < abs(place) <= size]
+    return tuple(order for order in orders if _mark(order) in meant)
+
+
+def _numbered(orders: tuple[Order, ...], number: str) -> tuple[Order, ...]:
+    """Those of that number, or whose number ends so; dashes, blanks and cases do not matter."""
+    asked = _bare(number)
+    whole = tuple(order for order in orders if _bare(order.id) == asked)
+    if whole or len(asked) < _SHORTEST_END:
+        return whole
+    return tuple(order for order in orders if _bare(order.id).endswith(asked))
+
+
+def _bare(number: str) -> str:
+    return "".join(filter(str.isalnum, number)).casefold()
+
+
+def _ordered(orders: tuple[Order, ...], talk: Talk) -> Talk:
+    """What the next question can point at: the orders shown, or in a list shown before the one that was picked."""
+    marks = tuple(map(_mark, orders))
+    if len(marks) == 1 and marks[0] in talk.orders:
+        return replace(talk, order=talk.orders.index(marks[0]) + 1)
+    return replace(talk, orders=marks, order=1 if len(marks) == 1 else None)
+
+
+def _mark(order: Order) -> str:
+    """What the session knows an order by: its number is nobody's who reads the session (A30)."""
+    return blake2b(order.id.encode(), digest_size=6).hexdigest()

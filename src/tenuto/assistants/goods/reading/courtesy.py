@@ -1,0 +1,70 @@
+"""Words that ask for no goods: greetings, thanks, what can be asked here, and how the shop does business."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tenuto.assistants.goods.intent import Courtesy, Occasion
+from tenuto.model.expression import expression
+
+# How a shop does business is in no catalogue.
+_POLICY: Final = expression(
+    r"\b(?:do|can|could|will) you (?:deliver|ship|accept|gift[- ]?wrap"
+    r"|take (?:credit|debit|cash|paypal|cards?|returns))\b"
+    r"|\b(?:can|may|could|how (?:do|can|long)) (?:i|we) (?:return|exchange|send (?:it|them) back|pay|have)\b"
+    r"(?! (?:a look|it|them|one)\b)"
+    r"|\b(?:credit cards?|paypal|cash on delivery|free shipping|(?:shipping|delivery) (?:costs?|fees?|times?|options?)"
+    r"|(?:return|refund|exchange|shipping|delivery|privacy) polic(?:y|ies)|warranty|guarantee)\b"
+    r"|货到付款|包邮|运费|邮费|送货上门|(?:支持|可以|能)(?:用)?(?:信用卡|支付宝|微信支付|分期|退货|退换|七天)|保修|质保|退货政策|开发票"
+)
+# The whole of what was said: a greeting before a question is only skipped.
+_COURTESY: Final[tuple[tuple[Occasion, re.Pattern[str]], ...]] = (
+    (
+        "hello",
+        expression(
+            r"(?:(?:hello+|hi+|hey+|hiya|howdy|greetings|good (?:morning|afternoon|evening|day))"
+            r"(?: (?:there|again|everyone|all|you))?[\s,.!?~]*)+"
+            r"|(?:(?:你好|您好|哈喽|哈啰|嗨|大家好|早上好|上午好|中午好|下午好|晚上好|早安|在吗|在么)[啊呀]?[\s,.!?，。！？~]*)+"
+        ),
+    ),
+    (
+        "thanks",
+        expression(
+            r"(?:(?:ok(?:ay)?|great|cool|perfect|nice)[\s,.!]*)?(?:many )?(?:thanks?(?: you| u)?|thx|ty|cheers)"
+            r"(?: (?:a lot|so much|very much|again|for (?:the|your) help))*[\s,.!~]*"
+            r"|(?:好的?|太好了)?[\s,，!！]*(?:谢谢|多谢|感谢|谢了|辛苦)[你您了啦啊]*[\s,.!，。！~]*"
+        ),
+    ),
+    (
+        "bye",
+        expression(
+            r"(?:good ?)?bye(?: bye)?[\s.!~]*|see you(?: later)?[\s.!~]*|(?:再见|拜拜|回头见)[啦了]?[\s.!。！~]*"
+        ),
+    ),
+    (
+        "help",
+        expression(
+            r"help(?: me)?[\s.!?]*|(?:what|who) are you[\s?]*"
+            r"|(?:what can (?:you do|i ask)|how (?:do|can) you help|how does this work)"
+            r"(?: (?:you|here|for me|me))*[\s?]*"
+            r"|帮助[。!！]?|你是谁[啊呀?？]*|你(?:能|会|可以)(?:做|干|帮我做)?(?:什么|啥|些什么)[?？]*"
+            r"|(?:可以|能)问(?:你)?(?:什么|啥|些什么)[?？]*|怎么用[?？]*"
+        ),
+    ),
+)
+GREETING: Final = expression(
+    r"^(?:hello|hi|hey|good (?:morning|afternoon|evening)|thanks?(?: you)?|ok(?:ay)?)(?![a-z-])[\s,.!~]*"
+    r"|^(?:你好|您好|哈喽|嗨|谢谢|好的|请问)[\s,.!，。！~]*"
+)
+
+
+def courtesy(text: str) -> Courtesy | None:
+    """The courtesy that is the whole of a folded text."""
+    occasion = next((kind for kind, pattern in _COURTESY if pattern.fullmatch(text.strip())), None)
+    return None if occasion is None else Courtesy(occasion=occasion)
+
+
+def about_policy(text: str) -> Courtesy | None:
+    """A question about delivery, payment, returns or guarantees."""
+    return Courtesy(occasion="policy") if _POLICY.search(text) else None

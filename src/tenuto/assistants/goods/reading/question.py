@@ -1,0 +1,62 @@
+"""Which of the shop's questions a text is: for goods, about particular goods, about one's own orders, or none."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from tenuto.assistants.goods.intent import Courtesy, Details, OrderQuestion, QueryIntent, Talk, as_json, talk_in
+from tenuto.assistants.goods.reading.courtesy import GREETING, about_policy, courtesy
+from tenuto.assistants.goods.reading.details import about_goods
+from tenuto.assistants.goods.reading.orders import about_orders
+from tenuto.assistants.goods.reading.search import parse
+from tenuto.assistants.goods.reading.wording import Wording
+from tenuto.assistants.goods.words import fold
+from tenuto.model.expression import expression
+from tenuto.model.talk import ToolTurn
+from tenuto.model.values import JsonObject
+
+Question: TypeAlias = QueryIntent | Details | OrderQuestion | Courtesy
+_Kind: TypeAlias = type[QueryIntent] | type[Details] | type[OrderQuestion] | type[Courtesy]
+
+# A question is read up to here: nobody asks for goods in more words, and the work stays the same for any text.
+MAX_READ: Final = 400
+
+_BESIDE: Final = expression(
+    r"\b(?:(?:your|my) name|who (?:are you|am i)|what can you do|the weather|summar|remember|translat|what time"
+    r"|how are you|did (?:i|we|you) (?:ask|say|talk)|(?:tell|write)(?: me)? an? "
+    r"|(?:opening|return|refund|shipping) (?:hours|polic))"
+    r"|你是谁|你叫什么|我叫|我是谁|天气(?:怎|如|好|预)|笑话|总结|记得|翻译|我(?:刚才|之前|刚刚)?(?:说|问)(?:了|过)|几点|营业时间|退货政策"
+)
+
+
+def guessed(turn: ToolTurn, kind: _Kind) -> JsonObject | None:
+    """The question as arguments, if it is of that kind."""
+    question = understand(turn)
+    return as_json(question) if isinstance(question, kind) else None
+
+
+def understand(turn: ToolTurn) -> Question | None:
+    """What this turn's question asks of the shop."""
+    return read(folded_question(turn.question), talk_in(turn.state))
+
+
+def folded_question(text: str) -> str:
+    """The question as it is read. Blanks come one by one: patterns that allow any number try all ways to share many."""
+    return " ".join(fold(text, MAX_READ)[:MAX_READ].split())
+
+
+def read(text: str, talk: Talk) -> Question | None:
+    """The same for a folded text."""
+    if (polite := courtesy(text)) is not None:
+        return polite
+    text = GREETING.sub("", text).strip()
+    if not text:
+        return None
+    asked = Wording(text).read()
+    if (named := about_orders(text, asked, talk) or about_policy(text)) is not None:
+        return named
+    if _BESIDE.search(text):
+        return None
+    wanted = parse(text, asked, talk)
+    details = about_goods(text, asked, talk, wanted)
+    return details if details is not None else wanted

@@ -1,0 +1,25 @@
+"""What the shop has: items and orders, the shelf they are searched on, and the catalogue in the store."""
+
+from tenuto.assistants.goods.shop.catalogue import Catalogue, replace_catalogue, replace_orders
+from tenuto.assistants.goods.shop.item import Item, Order, OrderStatus, in_language
+from tenuto.assistants.goods.shop.measures import Measure, limit, measure, noted_as
+from tenuto.assistants.goods.shop.shelf import Entry, Shelf
+from tenuto.assistants.goods.shop.shipped import shipped_items, shipped_orders
+
+__all__ = [
+    "Catalogue",
+    "Entry",
+    "Item",
+    "Measure",
+    "Order",
+    "OrderStatus",
+    "Shelf",
+    "in_language",
+    "limit",
+    "measure",
+    "noted_as",
+    "replace_catalogue",
+    "replace_orders",
+    "shipped_items",
+    "shipped_orders",
+]

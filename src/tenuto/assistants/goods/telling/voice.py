@@ -1,0 +1,143 @@
+"""What a language has to say for the shop; each has its own module."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tenuto.assistants.goods.telling.cards import (
+    Card,
+    CourtesyAnswer,
+    DetailsAnswer,
+    OrderCard,
+    OrdersAnswer,
+    SearchAnswer,
+)
+from tenuto.model.values import Value
+
+
+class Sentences(Value, frozen=True, kw_only=True):
+    """What is always said in the same words."""
+
+    no_goods_shown: str
+    no_list_shown: str
+    not_found: str
+    which: str
+    hint: str
+    cannot_buy: str
+    sign_in: str
+    not_here: str
+    orders: str
+    sorry: str
+    no_complaints: str
+    hello: str
+    welcome: str
+    bye: str
+    about: str
+    no_policies: str
+
+
+class Voice(Protocol):
+    """A language: what the shop says in it. The modules `english` and `chinese` are such voices."""
+
+    @property
+    def SENTENCES(self) -> Sentences:  # noqa: N802 - a constant of those modules
+        """What is always said in the same words."""
+        ...
+
+    def foreign_money(self, answer: SearchAnswer) -> str:
+        """That prices in another currency were left out, and which one the shop has."""
+        ...
+
+    def can(self, answer: CourtesyAnswer) -> str:
+        """What can be asked here, by examples."""
+        ...
+
+    def uncompared(self, answer: SearchAnswer) -> str:
+        """That bounds were left out, since the catalogue notes nothing that compares with them."""
+        ...
+
+    def unread(self, answer: SearchAnswer) -> str:
+        """That words of the question were left out, since the catalogue does not know them."""
+        ...
+
+    def unnoted(self, answer: SearchAnswer) -> str:
+        """That the catalogue does not tell what should decide."""
+        ...
+
+    def nothing(self, answer: SearchAnswer) -> str:
+        """That there are no such goods."""
+        ...
+
+    def nearest(self, answer: SearchAnswer) -> str:
+        """That there are no such goods, but others."""
+        ...
+
+    def single(self, answer: SearchAnswer) -> str:
+        """The one that was asked for, and why it is the one."""
+        ...
+
+    def heading(self, answer: SearchAnswer) -> str:
+        """What the list is of."""
+        ...
+
+    def line(self, good: Card, by: str | None = None) -> str:
+        """An item in a list."""
+        ...
+
+    def too_far(self, length: int) -> str:
+        """That the list is shorter than that."""
+        ...
+
+    def point(self, good: Card, answer: DetailsAnswer) -> str:
+        """The very thing that was asked, first."""
+        ...
+
+    def portrait(self, good: Card) -> str:
+        """Everything about an item."""
+        ...
+
+    def fact(self, good: Card, about: str) -> str:
+        """An item in a list, with the one thing that was asked about all of them."""
+        ...
+
+    def too_many(self, shown: int, more: int) -> str:
+        """That not all of them were looked at."""
+        ...
+
+    def verdict(self, cheapest: Card, best_rated: Card, best_value: Card | None) -> str:
+        """How several compare."""
+        ...
+
+    def no_orders(self, asked_for: bool) -> str:
+        """That there are no orders, or none of that number."""
+        ...
+
+    def too_few_orders(self, length: int) -> str:
+        """That fewer orders were shown than that."""
+        ...
+
+    def one_order(self, order: OrderCard) -> str:
+        """An order by itself."""
+        ...
+
+    def order_line(self, order: OrderCard) -> str:
+        """An order in a list."""
+        ...
+
+    def more_orders(self, count: int) -> str:
+        """That there are more."""
+        ...
+
+    def cannot(self, answer: OrdersAnswer) -> str:
+        """That nothing here can do that to an order, and who can."""
+        ...
+
+
+def figure(amount: float) -> str:
+    """A sum of money without its currency."""
+    return f"{amount:,.0f}" if amount == int(amount) else f"{amount:,.2f}"
+
+
+def against(price: float, average: float) -> int:
+    """How many per cent a price lies above the average, or below."""
+    return round(100 * (price - average) / average) if average else 0

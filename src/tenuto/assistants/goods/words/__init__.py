@@ -1,0 +1,53 @@
+"""What goods, amounts and money are called in English and Chinese.
+
+The words are those of every shop: this room knows no question and no catalogue, and both are read by it.
+"""
+
+from tenuto.assistants.goods.words.attributes import ASPECTS, ATTRIBUTES, MATERIALS, UNIT_NAMES
+from tenuto.assistants.goods.words.categories import CATEGORIES, CATEGORY_PATTERNS, PETS, category_name
+from tenuto.assistants.goods.words.colors import COLOR, COLOR_WORDS, COLORS, color_of
+from tenuto.assistants.goods.words.currencies import CURRENCY, currency_in, means
+from tenuto.assistants.goods.words.groups import KINDS, MEASURED, Group, of_categories, of_colors, of_words
+from tenuto.assistants.goods.words.small_words import STOP_PHRASES, STOP_WORDS, terms_in
+from tenuto.assistants.goods.words.synonyms import SYNONYMS
+from tenuto.assistants.goods.words.text import HAN, cut, fold
+from tenuto.assistants.goods.words.units import MEASURE, PLAIN, UNIT, UNITS, Unit, number, readings, term
+
+__all__ = [
+    "ASPECTS",
+    "ATTRIBUTES",
+    "CATEGORIES",
+    "CATEGORY_PATTERNS",
+    "COLOR",
+    "COLORS",
+    "COLOR_WORDS",
+    "CURRENCY",
+    "HAN",
+    "KINDS",
+    "MATERIALS",
+    "MEASURE",
+    "MEASURED",
+    "PETS",
+    "PLAIN",
+    "STOP_PHRASES",
+    "STOP_WORDS",
+    "SYNONYMS",
+    "UNIT",
+    "UNITS",
+    "UNIT_NAMES",
+    "Group",
+    "Unit",
+    "category_name",
+    "color_of",
+    "currency_in",
+    "cut",
+    "fold",
+    "means",
+    "number",
+    "of_categories",
+    "of_colors",
+    "of_words",
+    "readings",
+    "term",
+    "terms_in",
+]

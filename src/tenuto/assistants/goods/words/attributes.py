@@ -1,0 +1,71 @@
+"""What is noted about goods: attributes, materials and units by their names, and the words that ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from tenuto.model.expression import expression
+
+ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "color": "颜色",
+        "memory": "内存",
+        "storage": "存储",
+        "screen": "屏幕",
+        "battery": "续航",
+        "weight": "重量",
+        "size": "尺寸",
+        "material": "材质",
+        "power": "功率",
+        "capacity": "容量",
+        "length": "长度",
+        "pages": "页数",
+        "age": "适用年龄",
+    }
+)
+MATERIALS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "cotton": "棉",
+        "down": "羽绒",
+        "memory foam": "记忆棉",
+        "latex": "乳胶",
+        "linen": "亚麻",
+        "oak": "橡木",
+        "steel": "钢",
+        "mesh": "网布",
+        "plastic": "塑料",
+        "polyester": "聚酯纤维",
+        "wool": "羊毛",
+        "soy wax": "大豆蜡",
+        "ceramic": "陶瓷",
+        "wood": "木",
+        "cast iron": "铸铁",
+        "enamel": "珐琅",
+        "bamboo": "竹",
+        "glass": "玻璃",
+        "one size": "均码",
+    }
+)
+UNIT_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {"inch": "英寸", "h": "小时", "days": "天", "min": "分钟", "kg": "公斤", "g": "克", "L": "升", "ml": "毫升"}
+    | {"day": "天", "week": "周", "month": "个月", "weeks": "周", "months": "个月", "lb": "磅", "oz": "盎司"}
+)
+# What a question about an item is after.
+ASPECTS: Final = (
+    ("price", expression(r"how much|\bprice|\bcosts?\b|多少钱|价格|价钱|什么价|怎么卖|贵不贵")),
+    ("stock", expression(r"in stock|available|availability|有货|现货|库存|有没有货|缺货")),
+    ("rating", expression(r"\brat(?:ing|ed)|\breviews?\b|评分|评价|口碑|好评")),
+    ("sales", expression(r"how many.*sold|sales|销量|卖了多少")),
+    ("color", expression(r"\bcolou?rs?\b|颜色|什么色")),
+    ("memory", expression(r"\bmemory\b|\bram\b|内存|运存")),
+    ("storage", expression(r"\bstorage\b|disk|存储|硬盘|多少g")),
+    ("screen", expression(r"\bscreen|display|屏幕|几寸|多少寸")),
+    ("battery", expression(r"battery|电池|续航|能用多久")),
+    ("weight", expression(r"\bweighs?\b|weight|heavy|重量|多重|重不重")),
+    ("size", expression(r"\bsizes?\b|how big|尺码|尺寸|多大")),
+    ("material", expression(r"material|made of|材质|面料|什么做的")),
+    ("power", expression(r"\bwatts?\b|\bpower\b|功率|多少瓦")),
+    ("capacity", expression(r"capacity|容量|多少升")),
+)
