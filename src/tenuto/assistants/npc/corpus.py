@@ -18,36 +18,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from tenuto.assistants.npc.words import asked_for, subjects, terms
 from tenuto.errors import InvalidSetting
 from tenuto.model.prompt import Language
 from tenuto.model.values import Value
 
 ID: Final = re.compile(r"[A-Z][A-Z0-9]*(?:-[A-Z0-9]+)+")
-# A figure by itself counts something, and is no subject; a year may be one.
-_WORD: Final = re.compile(r"(?![0-9]{1,2}(?![a-z0-9]))[a-z0-9]+|[\u3400-\u9fff]+")
-_ENDINGS: Final = re.compile(r"(?<=[a-z]{2})(?P<y>i(?:es|ed)|y)$|(?<=[a-z]{3})(?:ing|ed|es|s|e)$")
-_LOOKED_AT: Final = 2000
 _K1: Final = 1.2
 _B: Final = 0.6
 _TITLE_WEIGHT: Final = 3
-_COMMON_WORDS: Final = """
-a about all also am an and any are as at be been but by called can could did do does else for from get give go got had
-happen happened happens has have he her here him his how i if in is it its just let like many may me mine more most much
-my no not now of on or other our out please really say she should so some such tell than that the their them then there
-these they this those to today tomorrow too up us very want was we were what when where which while who whom whose why
-will with would yesterday yet you your one ones thing things know
-"""
-_COMMON_PAIRS: Final = """
-请问 什么 怎么 怎样 如何 哪个 哪些 哪里 为什 么样 可以 能不 不能 多少 几个 一下 一个 有没 没有 是不 不是 我想 想要
-知道 告诉 诉我 给我 我讲 讲讲 说说 介绍 绍一 谢谢 你好 您好 一些 这个 那个 的是 是什 是谁 有什 有哪 还有
-"""
-# Characters that hold a sentence together; a pair with one of them says nothing about the subject.
-_HOLDING: Final = frozenset("是的了吗呢么怎啊呀吧在有和与及个这那其它我你您他她们请什哪谁为会能把被就都也还又很用来")
-# Characters that are no subject when they stand alone, such as 做 in 怎么做.
-_NO_SUBJECT: Final = _HOLDING | frozenset("做说讲问看想要去给叫好对不没到得过干办行再上下里中一二三四五六七八九十")
-_HAN: Final = re.compile(r"[\u3400-\u9fff]")
-_COMMON: Final = frozenset((_COMMON_WORDS + _COMMON_PAIRS).split())
-_ASIDE: Final = re.compile("|".join(_COMMON_PAIRS.split()))
 
 
 class Evidence(Value, frozen=True, kw_only=True):
@@ -113,24 +92,53 @@ class Corpus:
             if piece.kind == kind and (rule is None or piece.rule == rule) and _open_to(piece, persona)
         )
 
-    def search(self, question: str, persona: str | None = None, limit: int = 4) -> tuple[Hit, ...]:
-        """The pieces that know most of what is asked for, best first."""
-        asked = Counter(terms(question) or subjects(question))
-        whole = sum(map(self._rarity, asked))
+    def named(self, ids: Iterable[str], persona: str | None = None) -> tuple[Evidence, ...]:
+        """The pieces with these ids, as far as there are such and the character knows them."""
+        found = (self.by_id.get(name) for name in ids)
+        return tuple(piece for piece in found if piece is not None and _open_to(piece, persona))
+
+    def search(
+        self, question: str, persona: str | None = None, limit: int = 4, about: str | None = None
+    ) -> tuple[Hit, ...]:
+        """The pieces that know most of what is asked for, best first.
+
+        `about` is the question without the words that only ask, such as "how many": these help to find a piece and
+        count for nothing in how much of the question it covers.
+        """
+        asked = Counter(asked_for(question, self.knows) or subjects(question))
+        covered = set(asked_for(about, self.knows) or subjects(about)) if about is not None else set(asked)
+        # A character between two words is part of what is asked, and names nothing by itself.
+        subject = {term for term in asked if len(term) > 1} or set(asked)
+        whole = sum(map(self._rarity, covered))
         if not whole:
             return ()
         found = [
             Hit(
                 piece=known.piece,
                 score=score,
-                cover=sum(self._rarity(term) for term in asked if term in known.terms) / whole,
-                about=not known.subject.isdisjoint(asked),
+                cover=sum(self._rarity(term) for term in covered if term in known.terms) / whole,
+                about=not known.subject.isdisjoint(subject),
                 shared=len(known.terms.keys() & asked.keys()),
             )
             for known in self._known
             if _open_to(known.piece, persona) and (score := self._score(asked, known)) > 0
         ]
         return tuple(sorted(found, key=lambda hit: (-hit.score, hit.piece.id))[:limit])
+
+    def cover(self, text: str, piece: Evidence) -> float:
+        """How much of the text's weight a piece knows, from 0 to 1; all of it, where the text asks for nothing."""
+        asked = set(asked_for(text, self.knows))
+        known = next(known.terms for known in self._known if known.piece.id == piece.id)
+        whole = sum(map(self._rarity, asked))
+        return sum(self._rarity(term) for term in asked if term in known) / whole if whole else 1.0
+
+    def names(self, text: str) -> bool:
+        """Whether the text has a word that some piece is about."""
+        return any(not known.subject.isdisjoint(terms(text)) for known in self._known)
+
+    def knows(self, pair: str) -> bool:
+        """Whether two characters stand side by side anywhere in the evidence."""
+        return self._spread[pair] > 0
 
     def shared_by(self, kind: str) -> frozenset[str]:
         """What all pieces of a kind are looked up by: words that tell none of them from the others."""
@@ -158,25 +166,6 @@ class Corpus:
 
     def _rarity(self, term: str) -> float:
         return math.log(1 + (len(self.pieces) + 0.5) / (self._spread[term] + 0.5))
-
-
-def terms(text: str) -> list[str]:
-    """What a text is looked up by: English words without their endings, Chinese in pairs of characters."""
-    found: list[str] = []
-    for word in _WORD.findall(text[:_LOOKED_AT].lower()):
-        if word[0].isascii():
-            # Looked for before its ending goes: "like" is common, "lik" is nothing.
-            found += [] if word in _COMMON else [_ENDINGS.sub(lambda ending: "i" if ending["y"] else "", word)]
-        else:
-            for run in _ASIDE.split(word):
-                pairs = (run[place : place + 2] for place in range(len(run) - 1))
-                found += [pair for pair in pairs if _HOLDING.isdisjoint(pair)]
-    return found
-
-
-def subjects(text: str) -> list[str]:
-    """Single Chinese characters that a short question may be about: 盐 in 盐是什么."""
-    return [sign for sign in _HAN.findall(_ASIDE.sub(" ", text[:_LOOKED_AT])) if sign not in _NO_SUBJECT]
 
 
 class _Known(NamedTuple):

@@ -6,15 +6,19 @@ Talk before the question tells what "the first one" and "it" are; it is never ta
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-from tenuto.assistants.npc.corpus import Corpus, Evidence, subjects, terms
+from tenuto.assistants.npc.corpus import Corpus, Evidence
+from tenuto.assistants.npc.counting import RULE, RULES, rules_named
+from tenuto.assistants.npc.facts import asked
+from tenuto.assistants.npc.focus import Focus, focus_of
+from tenuto.assistants.npc.pointing import leans
+from tenuto.assistants.npc.words import LOOKED_AT, subjects, terms
 from tenuto.model.expression import expression
-from tenuto.model.numbers import CARDINAL, HAN_NUMBER, ORDINAL, ROMAN, whole
 from tenuto.model.talk import ToolTurn
-from tenuto.model.values import JsonObject, Value
+from tenuto.model.values import Value
 
 
 class Wish(StrEnum):
@@ -26,6 +30,8 @@ class Wish(StrEnum):
     ORIGIN = "origin"
     ABOUT = "about"
     SEARCH = "search"
+    BACK = "back"
+    UNCLEAR = "unclear"
 
 
 class Wanted(Value, frozen=True, kw_only=True):
@@ -41,67 +47,29 @@ class Wanted(Value, frozen=True, kw_only=True):
         return () if self.rule is None else tuple(dict.fromkeys((self.rule, *self.also)))[:_MOST_RULES]
 
 
-class Focus(Value, frozen=True, kw_only=True):
-    """What a character and its visitor were talking about."""
-
-    rule: int | None = None
-    listed: bool = False
-    evidence: tuple[str, ...] = ()
-
-
 # So many rules are told side by side; whoever asks for more of them gets the first.
 _MOST_RULES: Final = 5
-_RULE: Final = r"(?:rule|precept|maxim)s?"
-# "What does the third mean?" points at a list; "the third generation" does not.
-_POINTING: Final = (
-    r"(?=\s*(?:$|[?.!,;:)]|and\b|or\b|then\b|please\b|means?\b|says?\b|is\b|about\b"
-    r"|of (?:them|these|those|the rules)\b))"
-)
-_PLACE: Final = expression(
-    rf"(?P<back>倒数)?第\s*(?P<zh>{HAN_NUMBER})\s*(?:(?P<of>[条则])|[个点句项]|(?=$|[^\u3400-\u9fff]|[呢是的有讲说又和与跟到至]))"
-    rf"|\b(?P<en>{ORDINAL})(?: (?:family |house )?(?P<noun>{_RULE})\b| (?:one|point|item)\b|{_POINTING})"
-    rf"|\b(?:(?P<named>{_RULE})(?: number| no\.?)?|number|no\.)\s*#?\s*(?P<num>\d{{1,6}}|{ROMAN}|{CARDINAL})(?![\w-])",
-    re.IGNORECASE,
-)
-# What goes on counting behind a place: "and 6", 、六条, "to the eighth".
-_MORE: Final = expression(
-    rf"[条则]?\s*(?:[,、和与及跟&]|\b(?:and|or)\b|(?P<up_to>[到至]|\b(?:to|through)\b))\s*(?:the\s|第)?"
-    rf"(?P<number>{HAN_NUMBER}|{ORDINAL}|{CARDINAL})(?:(?=[条则有的是讲说])|\s*{_RULE}\b|{_POINTING})",
-    re.IGNORECASE,
-)
-_ONE: Final = rf"(?:one|{_RULE})\b"
-_LAST: Final = expression(
-    rf"最后一?[条则个]|\b(?:very )?last {_ONE}|\bthe (?:very )?last(?=\s*[?.!]*$| of )", re.IGNORECASE
-)
-_BESIDE: Final = (
-    (
-        1,
-        expression(
-            rf"下一?[条则个]|接下来(?=呢|$)|\b(?:next|following) {_ONE}|\bthe next(?=\s*[?.!]*$)"
-            r"|^\W*(?:and |what about )?next\W*$",
-            re.IGNORECASE,
-        ),
-    ),
-    (
-        -1,
-        expression(
-            rf"[上前]一[条则个]|\b(?:previous|preceding) {_ONE}|\bthe previous(?=\s*[?.!]*$)|\bthe one before\b",
-            re.IGNORECASE,
-        ),
-    ),
-)
+_WELL_KNOWN: Final = 0.7
+_HALF_KNOWN: Final = 0.5
 _STORY: Final = expression(r"故事|事迹|例子|典故|传说|\b(stor(?:y|ies)|tales?|examples?|anecdotes?)\b", re.IGNORECASE)
 _MEANING: Final = expression(
     r"意思|含义|何意|怎么理解|如何理解|解释|什么道理|\b(mean(?:s|ing)?|explain|understand|sense)\b", re.IGNORECASE
 )
-_RULES: Final = expression(r"家训|家规|族规|祖训|规矩|\b(?:family |house |ten )?(?:rules|precepts)\b", re.IGNORECASE)
-_ANY_RULES: Final = expression(rf"{_RULES.pattern}|\b{_RULE}\b", re.IGNORECASE)
+_ANY_RULES: Final = expression(rf"{RULES.pattern}|\b{RULE}\b", re.IGNORECASE)
 _ALL: Final = expression(
     r"有哪些|哪几|哪十|几条|几则|多少|全部|所有|列|是什么[?？]?$|讲讲|介绍|说说"
     r"|\b(what are|which|list|all|tell me|how many|name)\b",
     re.IGNORECASE,
 )
-_ORIGIN: Final = expression(r"谁|何时|什么时候|哪年|来历|由来|年代|\b(who|when|wrote|origin|year)\b", re.IGNORECASE)
+_ORIGIN: Final = expression(r"谁|何时|什么时候|哪一?年|来历|由来|年代|\b(who|when|wrote|origin|year)\b", re.IGNORECASE)
+_MAKING: Final = expression(
+    r"写定?|制定|定下|立下|编写?|创立|提出|作者"
+    r"|\b(wrote|written|made|composed|created|drafted|invented|established|author)\b",
+    re.IGNORECASE,
+)
+_HOW_MANY_RULES: Final = expression(
+    rf"(?:多少|几)[条则个]?|\bhow many(?= (?:\w+ ){{0,2}}{RULE}\b)|\bname\b", re.IGNORECASE
+)
 _BACK: Final = expression(
     r"[它这那]|其中|刚才|上面|具体|详细|还有|再|呢[?？]?$|\b(it|its|this|that|them|those|these|more|concrete|detail)\b",
     re.IGNORECASE,
@@ -131,24 +99,27 @@ _OURSELVES: Final = expression(
     r"|i (?:just )?(?:asked|said))\b",
     re.IGNORECASE,
 )
-_LOOKED_AT: Final = 2000
+_HOW_MANY: Final = expression(r"多少|几[个条则]|\bhow many\b", re.IGNORECASE)
 
 
 def understand(turn: ToolTurn, corpus: Corpus) -> Wanted | None:
     """What is asked for, `None` for small talk and for what only the conversation knows."""
-    question = turn.question[:_LOOKED_AT].strip()
+    question = turn.question[:LOOKED_AT].strip()
     if _WHO_ARE_YOU.search(question):
         return Wanted(wish=Wish.ABOUT, query=question)
     if _SMALL_TALK.fullmatch(question) or _OURSELVES.search(question):
         return None
     focus = focus_of(turn)
-    named = _rules(question, focus, corpus)
+    named = rules_named(question, focus, corpus)
     rule = named[0] if named else None
     if rule is None and _lists(question, corpus):
         return Wanted(wish=Wish.LIST, query=question)
+    last = corpus.named(focus.evidence, turn.persona)
+    if rule is None and (wish := _of_the_talk(question, focus, last, corpus)) is not None:
+        return Wanted(wish=wish, query=question)
     if rule is None and focus.rule is not None and _points_back(question, corpus):
         rule = focus.rule
-    if _ORIGIN.search(question) and (_RULES.search(question) or (rule is not None and rule == focus.rule)):
+    if _asks_origin(question, rule, focus, corpus):
         return Wanted(wish=Wish.ORIGIN, query=question, rule=rule)
     if rule is None:
         return Wanted(wish=Wish.SEARCH, query=question)
@@ -158,79 +129,56 @@ def understand(turn: ToolTurn, corpus: Corpus) -> Wanted | None:
 
 def greets(question: str) -> bool:
     """Whether it is a greeting and nothing else."""
-    return _GREETING.fullmatch(question[:_LOOKED_AT].strip()) is not None
-
-
-def focus_of(turn: ToolTurn) -> Focus:
-    """What this character and its visitor were talking about; anybody may have written the state, so it is checked."""
-    kept = turn.state.get(turn.persona or "")
-    if not isinstance(kept, dict):
-        return Focus()
-    rule, listed, evidence = kept.get("rule"), kept.get("listed"), kept.get("evidence")
-    return Focus(
-        rule=rule if type(rule) is int else None,
-        listed=listed is True,
-        evidence=tuple(map(str, evidence)) if isinstance(evidence, list) else (),
-    )
-
-
-def kept(turn: ToolTurn, focus: Focus) -> JsonObject:
-    """The focus as the session keeps it, apart for each character."""
-    return {turn.persona or "": {"rule": focus.rule, "listed": focus.listed, "evidence": list(focus.evidence)}}
-
-
-def _rules(question: str, focus: Focus, corpus: Corpus) -> Sequence[int]:
-    """The rules a question names, by their places or by their words; there need not be such rules."""
-    rules = corpus.of("rule")
-    numbers = sorted(piece.rule for piece in rules if piece.rule is not None)
-    if not numbers:
-        return ()
-    spoken_of = focus.listed or focus.rule is not None or _RULES.search(question) is not None
-    places = list(_PLACE.finditer(question))
-    if places and (spoken_of or any(place["of"] or place["noun"] or place["named"] for place in places)):
-        return list(dict.fromkeys(number for place in places for number in _counted(place, numbers)))
-    if _LAST.search(question) and spoken_of:
-        return numbers[-1:]
-    if focus.rule is not None:
-        for step, pattern in _BESIDE:
-            if pattern.search(question):
-                return [focus.rule + step]
-    return [piece.rule for piece in rules if piece.rule is not None and _names(question, piece)]
-
-
-def _counted(place: re.Match[str], numbers: Sequence[int]) -> Iterator[int]:
-    """The number of a place, and those that are counted on behind it."""
-    last, more = _numbered(place, numbers), _MORE.match(place.string, place.end())
-    yield last
-    while more is not None:
-        number = whole(more["number"]) or 0
-        yield from range(last + 1, min(number, numbers[-1])) if more["up_to"] else ()
-        yield number
-        last, more = number, _MORE.match(place.string, more.end())
-
-
-def _numbered(place: re.Match[str], numbers: Sequence[int]) -> int:
-    number = whole(place["zh"] or place["en"] or place["num"]) or 0
-    if place["back"]:
-        return numbers[-number] if 0 < number <= len(numbers) else 0
-    return number
-
-
-def _names(question: str, rule: Evidence) -> bool:
-    folded = question.lower()
-    names = [title.lower() for title in rule.title.values()]
-    # Of four Chinese characters the first two are what people say.
-    return any(name in folded or (not name.isascii() and name[:2] in folded) for name in names)
+    return _GREETING.fullmatch(question[:LOOKED_AT].strip()) is not None
 
 
 def _lists(question: str, corpus: Corpus) -> bool:
     """Whether all the rules are asked for, be it by a question that says nothing but their name."""
     if _ORIGIN.search(question):
         return False
-    if _RULES.search(question) and _ALL.search(question):
-        return True
+    if RULES.search(question) and _ALL.search(question):
+        other = _HOW_MANY_RULES.sub(" ", question)
+        return not asked(other).facts and not _leads_elsewhere(_left(_ALL.sub(" ", other)), corpus, "rule")
     named = _ANY_RULES.sub(" ", question)
     return named != question and corpus.shared_by("rule").issuperset((*terms(named), *subjects(named)))
+
+
+def _asks_origin(question: str, rule: int | None, focus: Focus, corpus: Corpus) -> bool:
+    """Whether it is asked who made the rules, or when; who reads or copies them is another question."""
+    if not _ORIGIN.search(question):
+        return False
+    if rule is not None:
+        return rule == focus.rule or RULES.search(question) is not None
+    return RULES.search(question) is not None and _of_the_making(_ORIGIN.sub(" ", question), corpus)
+
+
+def _of_the_making(question: str, corpus: Corpus) -> bool:
+    left = _left(_MAKING.sub(" ", question))
+    known = max((corpus.cover(left, piece) for piece in corpus.of("origin")), default=0.0)
+    return known >= _HALF_KNOWN and not _leads_elsewhere(left, corpus, "origin")
+
+
+def _leads_elsewhere(left: str, corpus: Corpus, kind: str) -> bool:
+    """Whether a piece of another kind knows most of what is left, and more than a word of it."""
+    best = corpus.search(left, limit=1)
+    return bool(best) and best[0].piece.kind != kind and best[0].cover >= _WELL_KNOWN and best[0].shared > 1
+
+
+def _left(question: str) -> str:
+    """What a question says besides asking and the name of the rules."""
+    return _ANY_RULES.sub(" ", asked(question).about)
+
+
+def _of_the_talk(question: str, focus: Focus, last: Sequence[Evidence], corpus: Corpus) -> Wish | None:
+    """What a question wants that points at what was told last, or at nothing; at a rule while one is talked about."""
+    if not leans(question, corpus, last):
+        return None
+    if focus.rule is not None and not asked(question).facts and any(piece.rule is not None for piece in last):
+        return None
+    if len(last) > 1 and all(piece.kind == "rule" for piece in last):
+        # Of a list it must be said which one.
+        return Wish.LIST if _HOW_MANY.search(question) else Wish.UNCLEAR
+    return Wish.BACK if last else Wish.UNCLEAR
 
 
 def _points_back(question: str, corpus: Corpus) -> bool:

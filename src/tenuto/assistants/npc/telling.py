@@ -22,6 +22,10 @@ _NO_SUCH_RULE: Final = {
     Language.ENGLISH: "The records hold {count} rules, and no rule {rule}. ",
     Language.CHINESE: "家训共有{count}则，没有第{rule}则。",
 }
+_WHICH: Final = {
+    Language.ENGLISH: "I cannot tell which one you mean. Please name it, and I will look it up.",
+    Language.CHINESE: "不知道指的是哪一个，请说出名称，再来查考。",
+}
 _HELLO: Final = {Language.ENGLISH: "Hello!", Language.CHINESE: "您好！"}
 _I_AM: Final = {Language.ENGLISH: "I am {name}.", Language.CHINESE: "我是{name}。"}
 _BASED_ON: Final = {Language.ENGLISH: " (Evidence: {ids})", Language.CHINESE: "（依据：{ids}）"}
@@ -75,6 +79,11 @@ def no_such_rule(rule: int, count: int, language: Language) -> str:
         return ""
     # A place before the first, such as the one before rule 1, has no number that could be named.
     return _NO_SUCH_RULE[language].format(count=count, rule=rule) if rule > 0 else ""
+
+
+def asked_back(language: Language) -> str:
+    """What anybody says to a question that points at nothing."""
+    return _WHICH[language]
 
 
 def refusal(character: Character, language: Language) -> str:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from tenuto.assistants.npc.characters import PLAIN, Character
 from tenuto.assistants.npc.corpus import Corpus, Evidence
-from tenuto.assistants.npc.reading import Focus, Wanted, Wish, focus_of, greets, kept, understand
-from tenuto.assistants.npc.telling import greeted, introduced, no_such_rule, refusal, told
+from tenuto.assistants.npc.facts import asked, holds
+from tenuto.assistants.npc.focus import Focus, focus_of, kept
+from tenuto.assistants.npc.pointing import own_words
+from tenuto.assistants.npc.reading import Wanted, Wish, greets, understand
+from tenuto.assistants.npc.telling import asked_back, greeted, introduced, no_such_rule, refusal, told
 from tenuto.errors import Invalid
 from tenuto.model.prompt import Piece
 from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
@@ -18,11 +22,15 @@ from tenuto.model.values import Json, JsonObject, Value
 
 NAME: Final = "retrieve_evidence"
 # Of the question's weight: from here on the evidence is about it, and from here on it says something at least.
-_SURE: Final = 0.5
+_SURE: Final = 0.6
 _SOMETHING: Final = 0.3
 # A piece that is about something else must know this much of it: one that mentions a word in passing tells nothing.
 _IN_PASSING: Final = 0.65
+# A piece that holds the fact asked for goes before one that knows a little more of the words.
+_NEAR: Final = 0.7
 _LOOKED_AT: Final = 20
+# What is wanted of the talk before, the question itself tells and no model.
+_OF_THE_TALK: Final = (Wish.BACK, Wish.UNCLEAR)
 _SHOWN: Final = 4
 # A model may weigh more pieces than a visitor wants to hear.
 _TOLD: Final = 2
@@ -34,6 +42,10 @@ class PolicyMode(StrEnum):
     NORMAL = "normal"
     CONSERVATIVE = "conservative"
     REFUSE = "refuse"
+
+
+Answer: TypeAlias = tuple[tuple[Evidence, ...], PolicyMode]
+"""What a question is answered with, and how far that carries."""
 
 
 class Shown(Value, frozen=True, kw_only=True):
@@ -75,7 +87,7 @@ class RetrieveEvidence:
                         "items": {"type": "integer", "minimum": 1},
                         "description": "Further rules, where several are asked about.",
                     },
-                    "wish": {"type": "string", "enum": [wish.value for wish in Wish]},
+                    "wish": {"type": "string", "enum": [wish.value for wish in Wish if wish not in _OF_THE_TALK]},
                 },
                 "required": ["query"],
             },
@@ -134,20 +146,52 @@ class RetrieveEvidence:
         """Who is asked."""
         return self._characters.get(turn.persona or "", PLAIN)
 
-    def _found(self, wanted: Wanted, turn: ToolTurn) -> tuple[tuple[Evidence, ...], PolicyMode]:
-        if self._no_rule(wanted, turn) is not None:
+    def _found(self, wanted: Wanted, turn: ToolTurn) -> Answer:
+        if wanted.wish is Wish.UNCLEAR or self._no_rule(wanted, turn) is not None:
             return (), PolicyMode.REFUSE
         exact = self._exact(wanted, turn)
         # Who they are, characters know by themselves: without evidence, and citing none.
-        if exact or wanted.wish is Wish.ABOUT:
+        if wanted.wish in (Wish.ABOUT, Wish.LIST):
             return exact, PolicyMode.NORMAL
-        looked_at = self._corpus.search(wanted.query, turn.persona, _LOOKED_AT)
+        if not exact:
+            return self._searched(wanted.query, turn)
+        if wanted.wish is Wish.BACK:
+            return self._told_again(exact, wanted.query, turn)
+        return self._checked(exact, wanted, turn)
+
+    def _checked(self, exact: Sequence[Evidence], wanted: Wanted, turn: ToolTurn) -> Answer:
+        """What the question names outright; or of its rules, whatever tells the fact that is asked for."""
+        question = asked(wanted.query)
+        if wanted.rule is not None:
+            # Its number says what the question is about; no sentence repeats that.
+            question = question._replace(about="")
+        stories = (piece for rule in wanted.rules() for piece in self._corpus.of("story", rule, turn.persona))
+        beside = [piece for piece in stories if question.facts and piece not in exact]
+        telling = tuple(piece for piece in (*exact, *beside) if holds(piece, question, turn.language))
+        return (telling, PolicyMode.NORMAL) if telling else (tuple(exact), PolicyMode.CONSERVATIVE)
+
+    def _told_again(self, last: Sequence[Evidence], query: str, turn: ToolTurn) -> Answer:
+        """What was told last, sure if it knows what else the question says and tells the fact that is asked for."""
+        words, question = own_words(query), asked(query)
+        sure = [
+            piece
+            for piece in last
+            if self._corpus.cover(words, piece) >= _SURE and holds(piece, question, turn.language)
+        ]
+        return (tuple(sure), PolicyMode.NORMAL) if sure else (tuple(last), PolicyMode.CONSERVATIVE)
+
+    def _searched(self, query: str, turn: ToolTurn) -> Answer:
+        question = asked(query)
+        looked_at = self._corpus.search(query, turn.persona, _LOOKED_AT, question.about)
         hits = [hit for hit in looked_at if hit.cover >= (_SOMETHING if hit.about else _IN_PASSING)][:_SHOWN]
         if not hits:
             return (), PolicyMode.REFUSE
+        telling = [hit for hit in hits if holds(hit.piece, question, turn.language, hit.cover)]
+        told = bool(telling) and telling[0].cover >= _NEAR * hits[0].cover
+        hits = telling if told else hits
         best = hits[0].cover
         # One word that is only mentioned may mean anything.
-        sure = best >= _SURE and (hits[0].about or hits[0].shared > 1)
+        sure = told and best >= _SURE and (hits[0].about or hits[0].shared > 1)
         enough = tuple(hit.piece for hit in hits if hit.cover >= max(_SOMETHING, best * 0.8))
         # A search that leads to one thing is answered with that thing, not with its neighbours.
         shown = enough[:1] if len(enough) > 1 and hits[0].score > 1.6 * hits[1].score else enough
@@ -160,6 +204,8 @@ class RetrieveEvidence:
         return next((rule for rule in wanted.rules() if not self._corpus.of("rule", rule, turn.persona)), None)
 
     def _declined(self, wanted: Wanted, turn: ToolTurn) -> str:
+        if wanted.wish is Wish.UNCLEAR:
+            return asked_back(turn.language)
         words = refusal(self.character(turn), turn.language)
         rule = self._no_rule(wanted, turn)
         if rule is None:
@@ -185,7 +231,9 @@ class RetrieveEvidence:
             case Wish.ABOUT:
                 about = corpus.by_id.get(self.character(turn).introduces or "")
                 return (about,) if about is not None else ()
-            case Wish.SEARCH:
+            case Wish.BACK:
+                return corpus.named(focus_of(turn).evidence[:_TOLD], persona)
+            case Wish.SEARCH | Wish.UNCLEAR:
                 return ()
 
 

@@ -60,13 +60,52 @@ BYE: Final = expression(
 WHO_ARE_YOU: Final = expression(
     r"\b(?:who|what) are you\b|\bwhat can you do\b|\bhow (?:do|can) (?:you|i use you) (?:work|help)"
     r"|^\W*(?:can you )?help(?: me)?\W*$|\bwhat(?:'s| is) your name\b"
+    r"|\bhow does (?:this|it) work\b|这个?(?:东西)?(?:是)?怎么用"
     r"|\bwho (?:made|built|created|wrote|owns) you\b|\bhow old are you\b|\bwhere are you from\b"
+    r"|^\W*what(?:'s| is) this(?: (?:thing|place|site|app|tool))?\W*$"
+    r"|^\W*这(?:里|个)?是(?:什么|啥|干什么的)[\u3400-\u9fff]{0,2}\W*$"
     r"|\bare you (?:an? )?(?:ai|bot|robot|human|llm|gpt|chatgpt|real|language model)\b"
     r"|谁(?:做|开发|创造|制造|发明)了?[的出]?你|你(?:今年)?(?:多大|几岁)|你(?:来自|从)哪|你是哪"
     r"|你是谁|你是什么|你叫什么|你能(?:做|干|帮).{0,4}(?:什么|啥|哪些)|你会(?:做)?(?:什么|啥)|怎么用你|^\W*帮助\W*$"
-    r"|你是(?:不是)?.{0,4}(?:机器人|人工智能|AI|真人)",
+    r"|你是(?:不是)?.{0,4}(?:机器人|人工智能|AI|GPT|模型|真人)",
     _I,
 )
+# What it can do and cannot, by the name of what is said of it.
+OF_ITSELF: Final = tuple(
+    (answer, expression(pattern, _I))
+    for answer, pattern in (
+        (
+            "languages",
+            r"\b(?:do|can|could) you (?:also )?(?:speak|understand|talk|answer|reply|write)(?: to me)?(?: in)? "
+            r"(?:english|chinese|mandarin|german|french|spanish|portuguese|italian|russian|japanese|korean|arabic|hindi"
+            r"|(?:any )?other languages?)\b.{0,20}$|\b(?:what|which) languages (?:do|can) you\b"
+            r"|你(?:会|能|可以|懂)(?:不会|不能)?(?:说|讲|用|写)?(?:.{0,3}[英中日法德俄韩][文语]|普通话|别的语言|其他语言)"
+            r"|你(?:会|懂|能说)(?:哪些|什么|几种)语言",
+        ),
+        (
+            "connect",
+            r"\b(?:connect|add|use|set up|configure|plug in)\b.{0,12}\b(?:language )?(?:model|llm)\b"
+            r"|(?:接入|连接|配置|使用|换)(?:一个|别的|其他)?(?:语言|大语言|大)?模型",
+        ),
+        (
+            "stays",
+            r"^\W*(?:please |can you |could you )*"
+            r"(?:forget\b(?! (?:it|about it|that)\W*$)"
+            r"|(?:delete|erase|remove|clear) (?:my|me|our|everything|all|what i|this (?:conversation|chat|session))\b)"
+            r"|^\W*(?:请|帮我|麻烦|你)*(?:把.{1,12})?(?:忘掉|忘记|忘了)"
+            r"|^\W*(?:请|帮我|麻烦|你)*(?:删除|删掉|清空|清除|抹掉)(?:我|这段|这个|这些|本次|所有|全部|对话|聊天|记录)",
+        ),
+        ("no_reminders", r"^\W*(?:please |can you |could you )*(?:remind me to|wake me)\b|^\W*(?:请|到时|记得)*提醒我"),
+    )
+)
+LIST: Final = expression(
+    r"\bwhat(?:'s| is| was) (?:on|in) (?:my|the|that|our) (?:\w+ ){0,2}list\b"
+    r"|\b(?:show|repeat|read) (?:me )?(?:my|the|that) (?:\w+ ){0,2}list\b"
+    r"|(?:清单|列表|单子)(?:上|里|里面)?(?:都)?(?:有|是)(?:什么|哪些|啥)",
+    _I,
+)
+# How people say who they are without saying that it is a name.
+I_AM: Final = expression(r"^我是[^不的一，。！？]{2,8}(?=[，。！？,.!]|$)")
 AGAIN: Final = expression(
     r"^\W*(?:please |can you |could you )*(?:repeat(?: (?:that|it|this|yourself|your (?:last )?answer))?"
     r"|say (?:that|it) again|come again|pardon(?: me)?)\b.{0,20}$"
@@ -76,7 +115,8 @@ AGAIN: Final = expression(
     _I,
 )
 WHAT_I_SAID: Final = expression(
-    r"\bwhat did i (?:just )?(?:say|ask|write|tell you)(?: you)?(?: (?:just now|before|last|earlier|first))?\s*[?.!]*$"
+    r"\bwhat did i (?:just )?(?P<at_first>first )?(?:say|ask|write|tell you)(?: you)?"
+    r"(?: (?:just now|before|last|earlier|(?P<first>(?:at )?first)))?\s*[?.!]*$"
     r"|\bwhat(?:'s| is| was) (?:my|the) (?P<which>first|last|previous) "
     r"(?:question|message|thing i (?:said|asked|told you|wrote))\b"
     r"|\bwhat was (?:my|the) (?:question|message)\b|\bwhat i just (?:said|asked)\b"
@@ -115,8 +155,8 @@ SUM_UP: Final = expression(
 ORDER: Final = expression(
     r"\W*(?:(?:please|tell|write|give|explain|show|list|make|create|translate|help|find|compare|describe|suggest"
     r"|recommend|generate|draft|compose|calculate|compute|solve|sing|draw|let's|continue|go on|more|why|and|or|add"
-    r"|search|look|open|send|book|buy|order|play|set|stop)\b"
-    r"|请|帮|给我|写|告诉|解释|翻译|推荐|介绍|列|画|算|计算|查|找|继续|讲|说说|来|做|生成|再)",
+    r"|search|look|open|send|book|buy|order|play|set|stop|remove|delete|cancel|change)\b"
+    r"|请|帮|给我|写|告诉|解释|翻译|推荐|介绍|列|画|算|计算|查|找|继续|讲|说说|来|做|生成|再|去掉|删|移除|取消|改成|换成)",
     _I,
 )
 TELLS: Final = expression(
@@ -128,10 +168,13 @@ TELLS: Final = expression(
     r"|^[我他她]们?\S{2,}",
     _I,
 )
+OF_A_NAME: Final = expression(r"(?:'s?|s')? names?$")
+NAMES: Final = expression(r"\b(?:called|named|names?)\b|\w,? [A-Z][a-z]|[叫名]")
 # Words around "the second one" that ask nothing more than which it is.
 AROUND_ITEMS: Final = expression(
     r"\b(?:mean(?:s|ing)?|detail(?:s|ed)?|explain|about|list|tell|more|repeat|again|name|number)\b"
-    r"|意思|具体|内容|解释|详细|说明|介绍|讲讲|说说|一下|刚才|说的|提到|上面|里面|列表|那[个条点]"
+    r"|\b(?:which|what) \w+(?= (?:is|was|comes|came)\b)|\b(?:is|was|comes|came)\b"
+    r"|是?哪[个一]?[\u3400-\u9fff]{0,3}|意思|具体|内容|解释|详细|说明|介绍|讲讲|说说|一下|刚才|说的|提到|上面|里面|列表|那[个条点]"
 )
 
 

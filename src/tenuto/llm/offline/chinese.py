@@ -22,6 +22,7 @@ _KIN: Final = (
     "爸爸|妈妈|爸|妈|父亲|母亲|姐姐|姐|妹妹|妹|哥哥|哥|弟弟|弟|爷爷|奶奶|外公|外婆|老婆|老公|妻子|丈夫|太太|先生|女朋友|男朋友|女友|男友"
     "|儿子|女儿|孩子|宝宝|舅舅|叔叔|阿姨|姑姑|老板|同事|朋友|室友|同学|老师|邻居|狗|猫"
 )
+_LATELY: Final = "上个?月|上个?星期|上周|这周|这个月|去年|前年|今年|昨天|前天|今天|最近|刚刚?|后来|其实|又"
 _NO: Final = r"(?P<no>不再?|没有?)?"
 _PLAIN: Final[tuple[tuple[About, re.Pattern[str]], ...]] = tuple(
     (about, expression(pattern))
@@ -33,7 +34,7 @@ _PLAIN: Final[tuple[tuple[About, re.Pattern[str]], ...]] = tuple(
         (About.AGE, r"我(?:今年|现在|已经|都|快)*(?P<value>[二三四五六七八九]?十[一二三四五六七八九]?|\d{2})了$"),
         (
             About.HOME,
-            rf"我(?:从.{{1,12}}?)?(?:现在|目前|一直|已经|家|们家)*{_NO}"
+            rf"我(?:从.{{1,12}}?)?(?:现在|目前|一直|已经|家|们家|{_LATELY})*{_NO}"
             r"(?:住在?|搬到了?|搬去了?|家在|定居在?)(?!一起|过)(?P<value>.{1,40})",
         ),
         (About.BORN, r"我(?:是)?出生[于在](?P<value>\d{2,4}年.{0,12})"),
@@ -62,13 +63,15 @@ _OWN: Final = tuple(
         rf"我(?P<label>{_BARE_LABELS}){_NO}(?P<verb>是|为)(?P<value>.{{1,60}})",
         rf"我(?:的|家的?)?(?P<label>{_KIN})的名字{_NO}(?P<verb>是|叫)(?P<value>.{{1,60}})",
         rf"我(?:的|家的?)?(?P<label>{_KIN}){_NO}(?P<verb>叫做|叫|是|在)(?P<value>.{{1,60}})",
+        r"我家?(?:还|也)?(?:有|养)了?(?:一?[只条个位名头匹]|一)(?P<label>[^，。！？是叫不]{1,10}?)[，,]?"
+        r"(?P<verb>叫做|叫)(?P<value>.{1,20})",
         r"我(?:的|家的?)(?P<label>(?:最喜欢的|最爱的)?[^，。！？是叫不]{1,16}?)"
         rf"{_NO}(?P<verb>叫做|叫|是|为|在)(?P<value>.{{1,60}})",
     )
 )
 # A clause that goes on about the same person, and one that puts another thing in a denied one's place.
 _GOES_ON: Final = expression(
-    r"^(?:但是?|不过|可是?|而且|也|还|并且|又)*(?=不|讨厌|喜欢|爱|住|来自|对.+过敏|今年|会[说讲]|在.+(?:工作|上班))"
+    r"^(?:但是?|不过|可是?|而且|也|还|并且|又)*(?=不|讨厌|(?:很|最|更|特别|非常|比较)?(?:喜欢|爱)|住|来自|对.+过敏|今年|会[说讲]|在.+(?:工作|上班))"
 )
 _INSTEAD: Final = expression(r"^(?:而|其实)?(?:是|叫|在|住在)(?P<value>.{1,40})$")
 _NOTE: Final = expression(
@@ -100,16 +103,18 @@ def _facts(sentence: str) -> list[Fact]:
         return []
     found: list[Fact] = []
     before: Fact | None = None
+    told = False
     for clause in filter(None, map(str.strip, _CLAUSE.split(sentence))):
-        before = _of_clause(_whole(clause, before)) or _in_place(clause, before)
+        before = _of_clause(_whole(clause) if told else clause) or _in_place(clause, before)
+        told = before is not None or clause.startswith("我")
         if before is not None and before.value and not before.value.startswith("不"):
             found.append(before)
     return found
 
 
-def _whole(clause: str, before: Fact | None) -> str:
+def _whole(clause: str) -> str:
     """A clause with the 我 that it leaves out after another one: 我喜欢咖啡，但是不喜欢茶."""
-    goes_on = _GOES_ON.match(clause) if before is not None and "我" not in clause else None
+    goes_on = _GOES_ON.match(clause) if "我" not in clause else None
     return f"我{clause[goes_on.end() :]}" if goes_on else clause
 
 
@@ -175,7 +180,7 @@ _ASKS: Final[tuple[tuple[re.Pattern[str], tuple[About, ...]], ...]] = tuple(
 )
 _TO_ASK: Final = (
     r"(?:是什么(?:时候)?|是啥|是多少|是谁|是哪[\u3400-\u9fff]{0,3}|叫什么(?:名字)?|叫啥|在哪里?儿?|是几[\u3400-\u9fff]{0,2}"
-    r"|几号|什么时候|呢|吗)"
+    r"|几号|什么时候|呢)"
 )
 _WORD: Final = r"[\u3400-\u9fffA-Za-z0-9]"
 _ASKS_OWN: Final = tuple(

@@ -11,7 +11,7 @@ from tenuto.llm.offline.facts import About, Fact, Wanted
 from tenuto.model.expression import expression
 
 _VALUE: Final = 120
-_OTHERS: Final = "i|i'm|i've|i'd|my|we|you|your|it|it's|its|he|she|they|the|that|this|there"
+_OTHERS: Final = "i|i'm|i've|i'd|my|we|our|you|your|it|it's|its|he|she|they|the|that|this|there"
 _ASKERS: Final = "what|where|who|when|how|why|can|could|would|please|do|does|did|is|are|was|will"
 # Where a value ends: with its clause, or where the sentence turns to something else. A run of blanks is tried once, at
 # its beginning.
@@ -119,6 +119,12 @@ _OWN: Final = expression(
     r"(?: (is|are|was|were)(?:n't| not)?|'s(?: not)?(?! (?:[\w'-]{1,30} ){1,4}(?:is|are|was|were)(?:n't)?\b)) (?=\S)",
     re.IGNORECASE,
 )
+# Whom or what one has, named in the same breath: "I have a dog called Rex".
+_HAVE: Final = expression(
+    r"\bi(?:'ve| have)?(?: got| have)? (?:an?|one) ((?:[\w-]{1,30} ){0,3}?[\w-]{1,30}),? "
+    r"(?:(?:who|that|which) is |(?:whose |his |her |its )name is )?(?:called |named |(?<=name is ))(?=\S)",
+    re.IGNORECASE,
+)
 _NO_LABEL: Final = expression(
     r"(?:question|point|guess|bad|apolog|mistake|problem|issue|understanding|next|first|other|last|idea is|suggestion)",
     re.IGNORECASE,
@@ -159,7 +165,7 @@ def _facts(text: str) -> list[Fact]:
     asks = text.rstrip().endswith("?")
     found = [
         (at, fact)
-        for at, fact in (*_names(text), *_plain(text), *_own(text))
+        for at, fact in (*_names(text), *_plain(text), *_own(text), *_having(text))
         if fact.value and not _NO_VALUE.match(fact.value) and not (asks and _ASKING.search(text[:at]))
     ]
     return [fact for _, fact in sorted(found, key=lambda one: one[0])]
@@ -196,6 +202,12 @@ def _own(text: str) -> Iterator[tuple[int, Fact]]:
             label, value = f"{label}'s name", value.split(" ", 1)[1]
         verb = (match[2] or "is").lower()
         yield from _stated(text, match, Fact(about=about, value=value, label=label, verb=verb), english_value)
+
+
+def _having(text: str) -> Iterator[tuple[int, Fact]]:
+    for match in _HAVE.finditer(text):
+        label = f"{_labelled(match[1])[1]}'s name"
+        yield match.start(), Fact(about=About.OWN, value=_name(text[match.end() :]), label=label, verb="is")
 
 
 def _stated(text: str, match: re.Match[str], fact: Fact, read: Callable[[str], str]) -> Iterator[tuple[int, Fact]]:
@@ -281,8 +293,9 @@ _ASKS_OWN: Final = tuple(
     for pattern in (
         r"\b(?:what|when|who|where|which|whose|how (?:much|many|old|long|far|tall|big))(?:'s|'re| is| are| was| were) "
         rf"{_LABEL}(?: (called|named|on|about))?",
-        r"\b(?:remember|know|recall|tell me|remind me of|remind me|repeat|say|forgotten|forget) "
+        r"\b(?:remember|know|recall|tell me|remind me of|remind me|repeat|say|forgotten) "
         rf"(?:what |when |who |where )?{_LABEL}(?: (is|are|was|were|called))?",
+        rf"^\W*and {_LABEL}(?: (called|named))?(?=\W*\?)",
     )
 )
 _ASKS_FAVOURITE: Final = expression(

@@ -130,8 +130,13 @@ def _alike(one: str, other: str) -> bool:
 
 
 def _same(fact: Fact, asked: str) -> bool:
-    """Whether a label names what was asked for: it holds all of its words, but for the one that asks for a name."""
+    """Whether a label names what was asked for: it holds all of its words, but for the one that asks for a name.
+
+    Asked for a name, "my dog is brown" tells none.
+    """
     if fact.about is not About.OWN or fact.label == asked:
         return True
-    has, wants = features(fact.label), features(asked)
-    return bool(wants) and wants - features("name") <= has and not wants.isdisjoint(has)
+    has, wants, name = features(fact.label), features(asked), features("name")
+    if name <= wants - has and fact.value[:1].islower():
+        return False
+    return bool(wants) and wants - name <= has and not wants.isdisjoint(has)

@@ -16,6 +16,7 @@ _ITEM: Final = expression(
     r"|[一二三四五六七八九十]{1,3}[、.]|第[一二三四五六七八九十]{1,3}[，、:：])[ \t]*(\S[^\n]*)",
     re.MULTILINE,
 )
+_FIGURE: Final = expression(r"(?<![^\s:：,，;；。])(\d{1,2})[.)、](?!\d)[ \t]*")
 _SET_OUT: Final = expression(r"[:：]\s*([^\n:：?？]{3,400})$", re.MULTILINE)
 _HAN_LIST: Final = expression(r"(?<![^，。！？、\s:：])[^，。！？、\s:：]++(?:、[^，。！？、\s:：]++){1,20}+")
 _HAN_LEAD: Final = expression(r"^.*?(?:分别是|包括|例如|比如|需要买|要买|有|是|买|去|：|:)(?=.)")
@@ -82,12 +83,22 @@ def newest_list(lines: Iterable[Line]) -> list[str]:
 
 def items_in(text: str) -> list[str]:
     """The items of the longest list in a text, empty when there is none."""
-    return _rows(text) or _after_a_colon(text) or _named_in_chinese(text) or _named(text)
+    return _rows(text) or _counted_off(text) or _after_a_colon(text) or _named_in_chinese(text) or _named(text)
 
 
 def _rows(text: str) -> list[str]:
     rows = [row.strip() for row in _ITEM.findall(text)]
     return rows if len(rows) > 1 else []
+
+
+def _counted_off(text: str) -> list[str]:
+    """What is numbered within one line: "1. Lisbon 2. Madrid 3. Rome"."""
+    figures = list(_FIGURE.finditer(text))
+    counted = [figure for place, figure in enumerate(figures, 1) if int(figure[1]) == place]
+    ends = [*(figure.start() for figure in counted[1:]), len(text)]
+    items = [text[figure.end() : end].strip(" \t,，;；.。") for figure, end in zip(counted, ends, strict=False)]
+    fit = len(counted) == len(figures) > 1 and all(0 < len(item) <= 2 * _ITEM_LENGTH for item in items)
+    return items if fit else []
 
 
 def _after_a_colon(text: str) -> list[str]:

@@ -27,6 +27,10 @@ class Phrases(Value, frozen=True, kw_only=True):
     about: str
     can_tools: str
     connect: str
+    languages: str
+    stays: str
+    no_reminders: str
+    listed: str
     cannot: str
     cannot_again: str
     away: str
@@ -44,6 +48,8 @@ class Phrases(Value, frozen=True, kw_only=True):
     you_said: str
     i_said: str
     you_asked_first: str
+    earliest: str
+    part: str
     nothing_yet: str
     found: str
     nothing_about: str
@@ -73,6 +79,10 @@ ENGLISH: Final = Phrases(
     ),
     can_tools="I also answer with what this assistant's own tools find.",
     connect="For free answers connect a language model with the setting TENUTO_MODEL, such as openai:… or ollama:….",
+    languages="I answer in English and in Chinese, whichever you ask in.",
+    stays="I take nothing back by myself: to have it gone, delete this conversation.",
+    no_reminders="I cannot remind anybody; it stays written in this conversation, where I find it again.",
+    listed="This is the list:",
     cannot=(
         "I am the offline model, not a language model, and nothing in this conversation answers that. I can find again "
         "what was said here, list it or sum it up."
@@ -93,6 +103,8 @@ ENGLISH: Final = Phrases(
     you_said="You said: “{text}”",
     i_said="I said: “{text}”",
     you_asked_first="Your first words were: “{text}”",
+    earliest="The earliest of your words there are: “{text}”",
+    part="I see only the newer part of this conversation.",
     nothing_yet="Nothing has been said in this conversation yet.",
     found="This is what I find in our conversation:",
     nothing_about="I find nothing about “{topic}” in this conversation.",
@@ -122,6 +134,10 @@ CHINESE: Final = Phrases(
     ),
     can_tools="我也会用这个助手自带的工具查到的结果来回答。",
     connect="想要自由问答，请用设置项 TENUTO_MODEL 接入一个语言模型，例如 openai:… 或 ollama:…。",
+    languages="我用中文和英文回答，你用哪种问，我就用哪种答。",
+    stays="我自己不会删改；要去掉说过的话，请删除这段对话。",
+    no_reminders="我不能按时提醒，不过这句话留在了这段对话里，之后我能找到它。",
+    listed="列表是这样的：",
     cannot="我是离线模型，不是大语言模型，这段对话里也没有这个问题的答案。我可以找出、列出或总结这里说过的内容。",
     cannot_again="这段对话里没有这个问题的答案，离线时我也不知道别的。",
     away="语言模型暂时联系不上，现在由离线模型回答。",
@@ -138,6 +154,8 @@ CHINESE: Final = Phrases(
     no_list="这段对话里没有看到你指的列表。",
     you_said="你说过：“{text}”",
     i_said="我说过：“{text}”",
+    earliest="其中你最早的一句话是：“{text}”",
+    part="我只看得到这段对话里较新的部分。",
     you_asked_first="你的第一句话是：“{text}”",
     nothing_yet="这段对话里还没有说过什么。",
     found="我在我们的对话里找到这些：",

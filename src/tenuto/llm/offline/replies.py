@@ -69,6 +69,8 @@ def _is_polite(rest: str) -> bool:
 
 def _thank(talk: Talk, phrases: Phrases) -> str | None:
     found = asks.THANKS.match(talk.question)
+    if found and asks.BYE.match(found["rest"]):
+        return _paragraph(talk, [phrases.welcome, phrases.bye])
     if found and _is_polite(found["rest"]) and not is_question(found["rest"]):
         return phrases.welcome
     return phrases.bye if asks.BYE.match(talk.question) else None
@@ -86,6 +88,12 @@ def _introduce(talk: Talk, phrases: Phrases) -> str | None:
     return _paragraph(talk, [phrases.about, phrases.can_tools if talk.tools else "", phrases.connect])
 
 
+def _of_itself(talk: Talk, phrases: Phrases) -> str | None:
+    """What it can do and cannot."""
+    said = next((answer for answer, pattern in asks.OF_ITSELF if pattern.search(talk.question)), None)
+    return getattr(phrases, said) if said is not None else None
+
+
 def _personal(talk: Talk, phrases: Phrases) -> str | None:
     """Facts about the asker."""
     everything, asked = wants_all(talk.question), wanted(talk.question)
@@ -94,12 +102,32 @@ def _personal(talk: Talk, phrases: Phrases) -> str | None:
     facts = told([*talk.lines, _own(talk.question)])
     if everything or asked is None:
         rows = [f"- {_sentence(fact_words(fact, talk.chinese), phrases)}" for fact in current(facts)]
-        return "\n".join([phrases.all_facts, *rows]) if rows else phrases.no_facts
+        return "\n".join([phrases.all_facts, *rows]) if rows else _missing(phrases.no_facts, talk, phrases)
     if found := known(facts, asked):
         return _known(found, facts, talk, phrases)
-    if About.OWN in asked.about and (said := answers(talk, asked.label)):
+    if About.OWN in asked.about and (said := _said_of(asked.label, talk)):
         return _quoted(with_corrections(talk, said), phrases)
-    return phrases.not_told
+    if About.NAME in asked.about and (words := _introduced(talk)):
+        return phrases.you_said.format(text=_cut(words))
+    return _missing(phrases.not_told, talk, phrases)
+
+
+def _introduced(talk: Talk) -> str | None:
+    """The newest words by which the asker may have said who they are."""
+    said = [sentence for line in talk.own() for sentence in line.sentences() if asks.I_AM.search(sentence)]
+    return said[-1] if said else None
+
+
+def _said_of(label: str, talk: Talk) -> list[Found]:
+    """What was said of something of the asker's; asked for its name, only what names somebody."""
+    thing = asks.OF_A_NAME.sub("", label)
+    said = answers(talk, thing)
+    return said if thing == label else [one for one in said if asks.NAMES.search(one.sentence)]
+
+
+def _missing(words: str, talk: Talk, phrases: Phrases) -> str:
+    """That something was not said; of a talk that is not seen to its beginning, no more than is seen."""
+    return words if talk.whole else _paragraph(talk, [words, phrases.part])
 
 
 def _known(found: list[Fact], facts: list[Fact], talk: Talk, phrases: Phrases) -> str:
@@ -122,9 +150,23 @@ def _repeat(talk: Talk, phrases: Phrases) -> str | None:
     own = talk.own()
     if not own:
         return phrases.nothing_yet
-    if (found["which"] or "").lower() == "first" or found["who"] == "第一":
-        return phrases.you_asked_first.format(text=_cut(own[0].text))
+    if found["first"] or found["at_first"] or (found["which"] or "").lower() == "first" or found["who"] == "第一":
+        return _first(own, talk, phrases)
     return phrases.you_said.format(text=_cut(own[-1].text))
+
+
+def _first(own: Sequence[Line], talk: Talk, phrases: Phrases) -> str:
+    first = _cut(next((line for line in own if not line.retold), own[0]).text)
+    if talk.whole:
+        return phrases.you_asked_first.format(text=first)
+    return _paragraph(talk, [phrases.part, phrases.earliest.format(text=first)])
+
+
+def _list(talk: Talk, phrases: Phrases) -> str | None:
+    """All of the list that was named last."""
+    if not asks.LIST.search(talk.question) or not (items := newest_list(talk.lines[-_LISTS_WITHIN:])):
+        return None
+    return "\n".join([phrases.listed, *(f"{place}. {_cut(item)}" for place, item in enumerate(items, 1))])
 
 
 def _item(talk: Talk, phrases: Phrases) -> str | None:
@@ -135,7 +177,7 @@ def _item(talk: Talk, phrases: Phrases) -> str | None:
     items = newest_list(talk.lines[-_LISTS_WITHIN:])
     extra = _beside(place, talk.question)
     if not items or not extra <= features(" ".join(items)):
-        return phrases.no_list if talk.lines and not extra else None
+        return _missing(phrases.no_list, talk, phrases) if talk.lines and not extra else None
     if abs(place.number) > len(items):
         return phrases.item_missing.format(count=len(items))
     item = items[place.number - 1 if place.number > 0 else place.number]
@@ -155,7 +197,7 @@ def _topic(talk: Talk, phrases: Phrases) -> str | None:
         return None
     said = [one for one in distinct(matches(talk, about)) if one.score >= _SHARED][:3]
     if not said:
-        return phrases.nothing_about.format(topic=topic)
+        return _missing(phrases.nothing_about.format(topic=topic), talk, phrases)
     return _quoted(with_corrections(talk, sorted(said, key=lambda one: one.place)), phrases)
 
 
@@ -203,9 +245,11 @@ _RULES: Final[Sequence[Rule]] = (
     _greet,
     _thank,
     _introduce,
+    _of_itself,
     _personal,
     _topic,
     _repeat,
+    _list,
     _item,
     _sum_up,
     _noted,

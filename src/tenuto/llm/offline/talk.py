@@ -20,6 +20,9 @@ _TALK: Final = 100_000
 _SENTENCE: Final = 400
 
 _BREAK: Final = expression(r"(?<=[.!?])\s+|(?<=[。！？；])|\n")
+# A list set out in one line, whose figures end no sentence: "1. Lisbon 2. Madrid".
+_IN_ONE_LINE: Final = expression(r"(?<![^\s:：,，;；])1[.)、]\s?[^\n]{1,200}?[\s,，;；]2[.)、]")
+_BREAK_BUT_AT_FIGURES: Final = expression(r"(?<=[.!?])(?<!\b\d\.)(?<!\b\d\d\.)\s+|(?<=[。！？；])|\n")
 _LABEL: Final = expression(r"^\s*(?:[-*•]\s*)?(user|用户|assistant|助手)\s*[:：]\s*", re.IGNORECASE)
 _HAN: Final = expression(r"[\u3400-\u9fff]")
 
@@ -29,7 +32,7 @@ class Line:
     """One utterance. `own` are the words of whoever asks now.
 
     `chatter` is what the offline model said of itself or quoted, which is no source for another answer; `idle` are
-    the words that it was the answer to.
+    the words that it was the answer to. What is `retold` stands in a summary, out of its order.
     """
 
     text: str
@@ -37,20 +40,26 @@ class Line:
     model: bool = False
     chatter: bool = False
     idle: bool = False
+    retold: bool = False
 
     def sentences(self) -> list[str]:
         """What was said, piece by piece; overlong ones are cut."""
-        return [piece.strip()[:_SENTENCE] for piece in _BREAK.split(self.text) if piece.strip()]
+        end = _BREAK_BUT_AT_FIGURES if _IN_ONE_LINE.search(self.text) else _BREAK
+        return [piece.strip()[:_SENTENCE] for piece in end.split(self.text) if piece.strip()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Talk:
-    """A question and what was said before it, oldest first. `chinese` is the language to answer in."""
+    """A question and what was said before it, oldest first. `chinese` is the language to answer in.
+
+    It is `whole` when nothing of what was said before is missing.
+    """
 
     question: str
     chinese: bool
     lines: tuple[Line, ...] = ()
     tools: bool = False
+    whole: bool = True
 
     @property
     def sources(self) -> Iterator[Line]:
@@ -72,13 +81,22 @@ def talk_of(asking: Asking) -> Talk:
     if turn is not None:
         notes = [] if any(map(_summary, turn.history)) else _notes(asking.messages)
         lines = [*notes, *_lines(turn.history, turn.scope.user)]
-        chinese = turn.language is Language.CHINESE
-        return Talk(question=_start(turn.question, _QUESTION), chinese=chinese, lines=_newest(lines), tools=tools)
+        return Talk(
+            question=_start(turn.question, _QUESTION),
+            chinese=turn.language is Language.CHINESE,
+            lines=_newest(lines),
+            tools=tools,
+            whole=_from_the_start(turn.history),
+        )
     said = [message for message in asking.messages if message.role in (Role.USER, Role.ASSISTANT)]
     question = said.pop().text if said and said[-1].role is Role.USER else ""
     lines = [*_notes(asking.messages), *(_shown(message) for message in said)]
     chinese = _HAN.search(question[:_QUESTION]) is not None
     return Talk(question=_start(question, _QUESTION), chinese=chinese, lines=_newest(lines), tools=tools)
+
+
+def _from_the_start(history: Sequence[Message]) -> bool:
+    return not history or (history[0].seq <= 1 and not any(map(_summary, history)))
 
 
 def _start(text: str, limit: int) -> str:
@@ -120,7 +138,7 @@ def _covered(summary: str) -> Iterator[Line]:
         if model:
             words = " ".join(piece for piece in _BREAK.split(words) if piece.strip() and not is_own(piece))
         if words:
-            yield Line(text=words, own=not model, model=model)
+            yield Line(text=words, own=not model, model=model, retold=True)
 
 
 def _notes(messages: Sequence[PromptMessage]) -> list[Line]:
