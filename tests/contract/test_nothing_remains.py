@@ -32,7 +32,13 @@ from tenuto.model import (
     tool_call,
     tool_result,
 )
-from tenuto.ports import Store
+from tenuto.model.privacy import Mode, PrivacyPolicy
+from tenuto.ports import Store, utc_now
+from tenuto.privacy.duties.compacting import Cleared
+from tenuto.privacy.duties.office import PrivacyOffice
+from tenuto.privacy.sealed.keyring import key_ring
+from tenuto.privacy.sealed.sealing import TenantCiphers
+from tenuto.stores.encrypted import Encrypted
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.sqlite import SqliteStore
@@ -40,6 +46,7 @@ from tests.backends import POSTGRES, REDIS, SQLITE, Backend, Place
 from tests.clock import FakeClock
 from tests.contract.test_traces import trace_of
 from tests.samples import batch, begin, closing, fresh, says
+from tests.screens import KEY, screen_over
 from tests.servers import RedisCluster, RedisServer, start_redis
 
 Search = Callable[[], AsyncIterator[tuple[str, bytes]]]
@@ -265,3 +272,45 @@ async def test_words_that_were_rewritten_do_not_remain(proof: Proof, clock: Fake
     places = await found(proof, mark)
     assert TAKEN_BACK.isdisjoint(set().union(*places.values()))
     assert all("user" in places[place] for place in proof.holds)
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["plain", "encrypted"])
+async def test_what_a_scan_took_out_of_several_sites_does_not_remain(proof: Proof, sealed: bool) -> None:
+    """The bytes of every site go, not of the first one alone: of sealed ones, what was sealed."""
+    store, plain = proof.store, "ann.lee@example.com"
+    sites = [
+        Scope(tenant=tenant, site=site, user="ann") for tenant, site in (("acme", ""), ("acme", "b"), ("evil", ""))
+    ]
+    ring = key_ring(key=KEY)
+    assert ring is not None
+    seen: Store = Encrypted(store=store, ciphers=TenantCiphers(store=store, ring=ring)) if sealed else store
+    for scope in sites:
+        await seen.append(scope, "s", batch(f"write to {plain}"))
+    raw = [await _stored_text(store, scope) if sealed else plain for scope in sites]
+    await store.compact()  # Now it is in every kind of file that there is.
+    before = await _which(proof, raw)
+
+    screen = screen_over(seen, PrivacyPolicy(message=Mode.REDACT))
+    office = PrivacyOffice(store=seen, screen=screen, erase=seen.erase, clock=utc_now)
+    *_, survey = [survey async for survey in office.scan_all(fix=True, by="otto")]
+
+    assert before == set(raw)
+    assert await _which(proof, raw) == set()
+    assert (survey.mended, len(survey.reports)) == (3, 3)
+    assert survey.compacted is (Cleared.PARTLY if isinstance(store, PostgresStore) else Cleared.DONE)
+
+
+async def _stored_text(store: Store, scope: Scope) -> str:
+    """A part of the one message's words as the backend has them, long enough to be nobody else's."""
+    [message] = (await store.messages(scope, "s", Page())).messages
+    return str(message.parts[0])[40:80]
+
+
+async def _which(proof: Proof, texts: Iterable[str]) -> set[str]:
+    wanted = {text: (text.encode(), text.encode().hex().encode()) for text in texts}
+    return {
+        text
+        async for _, raw in proof.search()
+        for text, (plain, hexed) in wanted.items()
+        if plain in raw or hexed in raw.lower()
+    }

@@ -24,10 +24,12 @@ from tests.samples import ANN, begin, closing, says, texts
 from tests.servers import PostgresDatabase, RedisServer
 from tests.shared_stores import SHARED, SharedStore
 
-# One marked word for each thing that is sealed.
+# One marked word for each thing that is sealed. With its dots, none can stand in base64 by chance.
 WORDS = [
-    "quokka", "numbat", "bilby", "dibbler", "potoroo", "bettong", "wallaroo", "cuscus", "glider", "dunnart", "kowari",
-    "antechinus", "pademelon", "袋熊",
+    f".{animal}." for animal in (
+        "quokka", "numbat", "bilby", "dibbler", "potoroo", "bettong", "wallaroo", "cuscus", "glider", "dunnart",
+        "kowari", "antechinus", "pademelon", "袋熊",
+    )
 ]  # fmt: skip
 
 

@@ -12,10 +12,14 @@ from tenuto.context import Counter
 from tenuto.errors import ModelFailed
 from tenuto.llm.scripted import Call, Fail, Hang, Say, Script
 from tenuto.model import Message, Page
+from tenuto.model.privacy import Found, Mode, PrivacyPolicy, Sink
 from tenuto.model.prompt import Fate
 from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
 from tenuto.model.trace import Trace
 from tenuto.model.values import JsonObject
+from tenuto.privacy.finding.finder import Finder
+from tenuto.privacy.in_turn import InTurn
+from tenuto.privacy.screening import Policies, Screen
 from tests.samples import ANN
 from tests.unit.test_privacy_model import MAIL, house, prompt
 
@@ -220,3 +224,21 @@ async def test_observers_of_a_turn_that_left_nothing_behind_see_nothing_private(
         await asyncio.wait([asking])
 
     assert [(one.request, one.answer) for one in seen] == [("My mail is [REDACTED_EMAIL].", "It is [REDACTED_EMAIL]. ")]
+
+
+@pytest.mark.parametrize("model", [Mode.REDACT, Mode.BLOCK, Mode.KEEP])
+async def test_a_text_for_several_sinks_is_searched_once(model: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one sink had taken out stays out of all, and is counted once."""
+    searched: list[str] = []
+    find = Finder.find
+
+    def counted(self: Finder, text: str) -> list[Found]:
+        searched.append(text)
+        return find(self, text)
+
+    monkeypatch.setattr(Finder, "find", counted)
+    screen = Screen(policies=Policies(PrivacyPolicy(message=Mode.REDACT, model=model)))
+
+    clean, taken = await InTurn(screen).before_cut(ANN, f"write to {MAIL}", (Sink.MODEL, Sink.MESSAGE))
+
+    assert (clean, dict(taken), len(searched)) == ("write to [REDACTED_EMAIL]", {"EMAIL": 1}, 1)

@@ -178,8 +178,10 @@ async def test_erasing_takes_what_is_theirs_and_nothing_else() -> None:
         assert receipt.counts["messages"] == 2
         assert receipt.counts["states"] == 1
         assert receipt.counts["api_keys"] == 1
+        assert receipt.counts["values"] == 1
         assert receipt.person == person_digest("acme", "ann")
-        assert "ann" not in str(msgspec.to_builtins(receipt)).replace(receipt.person, "")
+        unsigned = replace(receipt, person="", public_key="", signature="")
+        assert "ann" not in str(msgspec.to_builtins(unsigned))
         assert (await app.sessions.stats(ANN)).sessions == 0
         assert await app.store.read_state(ANN, "preferences", "tone") is None
         assert (await app.sessions.stats(BOB)).sessions == 1
@@ -205,6 +207,17 @@ async def test_in_talks_of_others_the_persons_words_go_and_the_talk_stays() -> N
             ("fine", None),
         ]
         assert receipt.counts["words"] == 1
+
+
+async def test_values_that_went_with_a_persons_words_are_counted() -> None:
+    group = Scope(tenant="acme", channel="lark", chat="oc_1")
+    async with tenuto.open("memory://", privacy_message="pseudonym", privacy_key=KEY) as app:
+        words = (says("I am at ann@example.com", speaker="ann"), says("I am at bob@example.com", speaker="bob"))
+        await app.store.append(group, "g", Batch(id=fresh("b"), messages=words, create=NewSession()))
+
+        receipt = await app.privacy.erase(ANN, by="operator")
+
+        assert (receipt.counts["words"], receipt.counts["values"]) == (1, 1)
 
 
 async def test_what_tools_left_in_a_group_goes_with_any_of_its_speakers() -> None:

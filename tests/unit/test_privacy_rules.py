@@ -439,3 +439,55 @@ def test_a_number_of_nineteen_digits_is_a_card_as_a_whole_or_not_at_all() -> Non
     assert found("流水 6228 4800 4056 7775 160 已入账") == []
     assert found("卡号 62258813 14077776 123") == []
     assert found("card 4242 4242 4242 4242 123") == [("CARD", "4242 4242 4242 4242")]
+
+
+def names_in(text: str) -> list[str]:
+    return [text[span.start : span.end] for span in detect(text, types={Type.PERSON})]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "大家好，我是高中生",
+            "我是学生",
+            "我是老师，姓什么不重要",
+            "我是程序员",
+            "我是素食者",
+            "我是江苏人",
+            "本人方便的话会来",
+        ),
+        *(
+            "I am vegan",
+            "I am Vegan, no cheese please",
+            "I'm Late",
+            "I’m Late",
+            "I am German",
+            "please contact Support",
+        ),
+    ],
+)
+def test_what_somebody_is_is_no_name(text: str) -> None:
+    """Issue 4: "I am" stands before what one is as often as before a name."""
+    assert names_in(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        *(
+            ("我叫王伟", "王伟"),
+            ("大家好，我是高伟，请多关照", "高伟"),
+            ("我是欧阳修", "欧阳修"),
+            ("我叫高中生", "高中生"),
+        ),
+        *(
+            ("I'm Bob", "Bob"),
+            ("I am Ann Lee and late", "Ann Lee"),
+            ("I am Dr. House", "House"),
+            ("contact: Ann", "Ann"),
+        ),
+    ],
+)
+def test_a_name_behind_the_same_words_is_one(text: str, name: str) -> None:
+    assert names_in(text) == [name]

@@ -431,6 +431,7 @@ async def test_words_are_always_read_however_they_look() -> None:
         ("ADDRESS", "12 3rd Street", "1 23rd Street", False),
         ("CC", "4242 4242 4242 4242", "4242-4242-4242-4242", True),
         ("EMAIL", "Ann@Example.com", "ann@example.com", True),
+        ("EMAIL", "ann@example。com", "ann@example.com", True),
         ("PHONE", "+1 202-555-0143", "(202) 555-0143", True),
         ("PHONE", "0086 138 0013 8000", "13800138000", True),
         ("SECRET", "Hunter2", "hunter2", False),

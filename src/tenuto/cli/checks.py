@@ -12,7 +12,7 @@ from datetime import timedelta
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -28,6 +28,9 @@ from tenuto.model.values import Value
 from tenuto.ports import Assuring, Store, utc_now
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
+
+if TYPE_CHECKING:
+    from tenuto.chat import Chat
 
 _OWN_SCOPE: Final = replace(SYSTEM, site="doctor")
 _DRIVERS: Final = ("redis", "hiredis", "asyncpg")
@@ -249,6 +252,7 @@ async def talking(app: Tenuto) -> list[Finding]:
     room = settings.prompt_tokens - settings.reply_tokens
     return [
         _models(settings, names),
+        _embedder(settings, chat),
         _ok("assistants", known),
         _ok("prompt", f"{settings.prompt_tokens:,} tokens: {room:,} to show, {settings.reply_tokens:,} for the reply"),
     ]
@@ -263,6 +267,15 @@ def _models(settings: Settings, names: list[str]) -> Finding:
         return _ok("model", f"{says} at {without_password(settings.model_base_url)}, {key}")
     # Without a key that is needed, the model would not have opened.
     return _ok("model", f"{says}; any key it needs is set, and the first question shows whether it is right")
+
+
+def _embedder(settings: Settings, chat: Chat) -> Finding:
+    gated = [assistant.name for assistant in chat.assistants if assistant.relevance > 0]
+    whose = f"asked by {', '.join(gated)}" if gated else "no assistant asks for it: none sets a relevance"
+    if chat.embedder is None:
+        why = "as it is set" if settings.embedder == "none" else "pip install 'tenuto[meaning]' brings one"
+        return _ok("embedder", f"none, talk is compared by words; {why} ({whose})")
+    return _ok("embedder", f"{chat.embedder} compares talk by meaning ({whose})")
 
 
 # What it holds

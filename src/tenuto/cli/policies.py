@@ -10,7 +10,8 @@ import typer
 
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, StoreUrl, Tenant, caller
-from tenuto.cli.running import run
+from tenuto.cli.privacy_checks import closed
+from tenuto.cli.running import run, sqlite_file
 from tenuto.cli.screen import counted, progress, show_facts, show_json, show_table, visible
 from tenuto.errors import InvalidSetting, TenutoError
 from tenuto.model import Scope
@@ -56,6 +57,31 @@ def show_policy(tenant: Tenant = LOCAL, store: StoreUrl = None, as_json: AsJson 
         _show_policy(settings, policies, scope, holds)
     # What a start would refuse: somebody may ask before there is a server.
     refuse_keyless(settings, policies)
+    if key:
+        _refuse_closed(settings, tenant)
+
+
+def _refuse_closed(settings: Settings, tenant: str) -> None:
+    """Refuse a key that cannot be used, or that does not open what the tenant has sealed by now.
+
+    Raises:
+        InvalidSetting: what is wrong with it.
+    """
+    from tenuto.privacy.sealed.keyring import key_ring
+
+    key_ring(key=settings.privacy_key, file=settings.privacy_key_file)
+    file = sqlite_file(settings.store)
+    if file is not None and not file.exists():
+        return  # Nothing was sealed yet.
+    why = run(lambda app: _closed(app, tenant), store=settings.store, reading_only=True)
+    if why is not None:
+        named = "privacy_key" if settings.privacy_key_file is None else "privacy_key_file"
+        raise InvalidSetting(named, f"does not open what tenant {tenant} has sealed: {why}")
+
+
+async def _closed(app: Tenuto, tenant: str) -> str | None:
+    ciphers = open_ciphers(app.settings, app.stores.backend, utc_now)
+    return await closed(ciphers, tenant) if ciphers is not None else None
 
 
 def _show_policy(settings: Settings, policies: Policies, scope: Scope, holds: JsonObject) -> None:

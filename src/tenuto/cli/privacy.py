@@ -21,6 +21,7 @@ from tenuto.cli.transfer import written
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model import Scope
 from tenuto.model.values import checked_id
+from tenuto.privacy.duties.compacting import Cleared
 from tenuto.privacy.sealed.vault import as_mark
 
 # Signatures and ciphers are heavy to load; each command loads what it needs.
@@ -71,7 +72,7 @@ def _scan_all(fix: bool, store: str | None, as_json: bool) -> None:
         show_json(survey_json(survey))
     else:
         _show_survey(survey, fix)
-    if survey.unopened or (survey.against and not fix):
+    if survey.closed or survey.unopened or (survey.against and not fix):
         raise typer.Exit(1)
 
 
@@ -103,6 +104,8 @@ def _show_survey(survey: Survey, fix: bool) -> None:
         typer.echo()
     typer.echo(f"{counted(len(sites), 'site')}, ", nl=False)
     _show_end(survey, fix)
+    for space, why in survey.closed.items():
+        typer.echo(visible(f"{why.code}: {_place(space)} was not looked through: {why}"), err=True)
 
 
 async def _scanned(app: Tenuto, scope: Scope, fix: bool, *, quiet: bool) -> Report:
@@ -129,6 +132,9 @@ def _show_end(report: Report | Survey, fix: bool) -> None:
     typer.echo(f"{counted(report.sessions, 'session')}, {counted(report.texts, 'text')} looked through.")
     if fix:
         typer.echo(f"{counted(report.mended, 'record')} mended.")
+        typer.echo(
+            f"Deleted bytes, in the whole store: {_bytes_told(report.compacted or Cleared.NOTHING, report.remains)}."
+        )
     elif report.against:
         typer.echo(f"{counted(report.against, 'value')} stand against the policy: --fix takes them out.")
     else:
@@ -167,8 +173,11 @@ def erase(
 def _ask(scope: Scope, as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
         raise typer.BadParameter("nobody is there to ask: say --yes to erase for good", param_hint="--yes")
-    place = f"tenant {scope.tenant}" + (f", site {scope.site}" if scope.site else "")
-    typer.confirm(visible(f"Erase everything of user {scope.user} in {place} for good?"), abort=True, err=True)
+    typer.confirm(visible(f"Erase everything of user {scope.user} in {_place(scope)} for good?"), abort=True, err=True)
+
+
+def _place(scope: Scope) -> str:
+    return f"tenant {scope.tenant}" + (f", site {scope.site}" if scope.site else "")
 
 
 async def _erased(app: Tenuto, scope: Scope, *, quiet: bool) -> Receipt:
@@ -180,10 +189,14 @@ async def _erased(app: Tenuto, scope: Scope, *, quiet: bool) -> Receipt:
 
 _BYTES = {
     "done": "cleared",
-    "later": "not cleared yet: the store was busy; upkeep will, or erase once more",
+    "later": "not cleared yet: the store was busy; upkeep will, or this command once more",
     "partly": "not all cleared",
     "nothing": "nothing to clear",
 }
+
+
+def _bytes_told(compacted: Cleared, remains: str) -> str:
+    return _BYTES[compacted] + (f": {remains}" if remains else "")
 
 
 def _receipt_facts(receipt: Receipt) -> list[tuple[str, str]]:
@@ -193,7 +206,7 @@ def _receipt_facts(receipt: Receipt) -> list[tuple[str, str]]:
         ("person", receipt.person),
         ("erased", moment(receipt.erased_at)),
         ("removed", tally({name: many for name, many in receipt.counts.items() if many}) or "nothing was there"),
-        ("bytes", _BYTES[receipt.compacted] + (f": {receipt.remains}" if receipt.remains else "")),
+        ("bytes", _bytes_told(receipt.compacted, receipt.remains)),
         ("key", receipt.public_key),
         ("signature", receipt.signature),
     ]

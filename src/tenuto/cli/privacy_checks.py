@@ -1,23 +1,32 @@
-"""What the doctor looks at about private data: the policy, the key, encryption, the outside detector."""
+"""What the doctor looks at about private data: the policy, the keys, encryption, the outside detector."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from tenuto.app import Tenuto
 from tenuto.cli.checks import Finding, State
 from tenuto.cli.effective import without_password
 from tenuto.cli.screen import counted
-from tenuto.errors import InvalidSetting, PrivateData, TenutoError
+from tenuto.errors import InvalidSetting, PrivateData, Sealed, TenutoError
 from tenuto.model import Scope
 from tenuto.model.privacy import Mode, Sink
+from tenuto.ports import utc_now
 from tenuto.privacy.sheet import Slot
+from tenuto.screens import open_ciphers
 from tenuto.stores.encrypted import holds_sealed
+
+if TYPE_CHECKING:
+    from tenuto.privacy.sealed.sealing import TenantCiphers
+
+# Whoever has more tenants than this hears of the first ones.
+_MOST_TENANTS: Final = 1000
 
 
 async def findings(app: Tenuto, scope: Scope) -> list[Finding]:
     """One line for each."""
-    found = [_policy(app, scope), _key(app), await _encryption(app)]
+    found = [_policy(app, scope), _key(app), *await _tenant_keys(app), await _encryption(app)]
     return [*found, await _detector(app, scope)] if app.screen.outside is not None else found
 
 
@@ -46,6 +55,35 @@ def _key(app: Tenuto) -> Finding:
     else:
         says = "none; pseudonyms and encryption would need one (tenuto privacy new-key)"
     return Finding(name="privacy key", state=State.OK, says=says)
+
+
+async def closed(ciphers: TenantCiphers, tenant: str) -> str | None:
+    """Why a tenant's keys do not open; `None` where they do, and where it has none."""
+    try:
+        missing = await ciphers.waited_for(Scope(tenant=tenant))
+    except Sealed as tampered:
+        return str(tampered)
+    if not missing:
+        return None
+    named = "fingerprint" if len(missing) == 1 else "fingerprints"
+    return f"its keys need a master key that the key ring does not have, of the {named} {', '.join(missing)}"
+
+
+async def _tenant_keys(app: Tenuto) -> list[Finding]:
+    """A line for every tenant whose keys do not open, and one for all others."""
+    ciphers = open_ciphers(app.settings, app.stores.backend, utc_now)
+    if ciphers is None:
+        return []
+    name, wrong, tried = "tenant keys", list[Finding](), 0
+    async for tenant in ciphers.tenants():
+        if tried == _MOST_TENANTS:
+            break
+        tried += 1
+        if (why := await closed(ciphers, tenant)) is not None:
+            advice = f"put that key back under [tenants.{tenant}.keys] in the key file, or among the others"
+            wrong.append(Finding(name=name, state=State.WRONG, says=f"tenant {tenant}: {why}", advice=advice))
+    well = tried - len(wrong)
+    return [*wrong, Finding(name=name, state=State.OK, says=f"those of {counted(well, 'tenant')} open")]
 
 
 async def _encryption(app: Tenuto) -> Finding:

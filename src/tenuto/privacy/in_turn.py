@@ -5,7 +5,6 @@ What is going to be cut is looked at before: half a value is no longer found.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
@@ -68,12 +67,12 @@ class InTurn:
 
         What a sink keeps stays.
         """
-        taken: Counter[str] = Counter()
-        for sink in sinks:
-            sheet = await self._screen.texts(sink, scope, None, [Slot(text)])
-            [text] = sheet.texts
-            taken.update(sheet.taken)
-        return text, taken
+        strict = next((sink for sink in sinks if self._screen.mode(sink, scope) is not Mode.KEEP), None)
+        if strict is None:
+            return text, {}
+        # What one sink had taken out no other one finds any more, so the text is searched once.
+        sheet = await self._screen.texts(strict, scope, None, [Slot(text)])
+        return sheet.texts[0], sheet.taken
 
     async def traced(self, scope: Scope, trace: Trace) -> Trace:
         """A trace that was not stored, as it might have been; nothing gets a pseudonym."""

@@ -7,7 +7,7 @@ caller as they were said, since the turn is still live; what is stored of them i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -47,6 +47,8 @@ from tenuto.privacy.leftovers import forget_unused, marks_behind
 from tenuto.privacy.pages import head_texts, screened_trace
 from tenuto.privacy.screening import Screen
 
+_DETECTOR: Final = "detector"
+"""What a turn says that it had to do without."""
 _Head = TypeVar("_Head", NewSession, Changes)
 
 
@@ -90,7 +92,7 @@ class Screened:
         scope, session, entry = turn.scope, turn.session, self._entry
         said = entry.unmarked(scope, closing.reply)
         changes = await entry.head(scope, session, closing.changes) if closing.changes is not None else None
-        trace = await screened_trace(self._screen, scope, session, closing.trace) if closing.trace is not None else None
+        trace = await self._traced(scope, session, closing.trace) if closing.trace is not None else None
         reply = await entry.messages(scope, session, said)
         try:
             done = await self._store.finish_turn(turn, replace(closing, reply=reply, changes=changes, trace=trace))
@@ -187,8 +189,9 @@ class Screened:
 
     async def erase(self, scope: Scope, limit: int = 100) -> Erased:
         erased = await self._store.erase(scope, limit)
+        values = await self._values_of(*erased.gone)
         await self._forget(*erased.gone)
-        return erased
+        return replace(erased, values=values)
 
     # State and upkeep go straight through
 
@@ -275,12 +278,23 @@ class Screened:
             await self._store.rewrite(session.scope, session.id, Rewriting(messages=marked))
         return marked
 
+    async def _traced(self, scope: Scope, session: Session, trace: Trace) -> Trace:
+        """A trace as it may be stored; it says so where the outside detector did not answer."""
+        trace = await screened_trace(self._screen, scope, session, trace)
+        missed = self._screen.degraded and _DETECTOR not in trace.degraded
+        return replace(trace, degraded=(*trace.degraded, _DETECTOR)) if missed else trace
+
     async def _let_go(self, turn: OpenTurn) -> None:
         """Give the lease of a turn back that its caller cannot be handed."""
         try:
             await self._store.finish_turn(turn, Closing(abandoned=True))
         except TenutoError:
             return  # The lease runs out on its own.
+
+    async def _values_of(self, *gone: Gone) -> int:
+        """How many values the vaults of these sessions hold."""
+        vault = self._screen.vault
+        return sum([await vault.size(item.scope, item.session_id) for item in gone]) if vault is not None else 0
 
     async def _forget(self, *gone: Gone) -> None:
         if self._screen.vault is not None:

@@ -42,15 +42,19 @@ class Compactor:
         self._began: datetime | None = None
         self._running = asyncio.Lock()
 
+    async def owe(self) -> None:
+        """Note that deleted bytes wait, before anything is begun: who dies meanwhile leaves it to upkeep."""
+        await self._store.write_state(SYSTEM, _NAMESPACE, _KEY, True)
+
     async def now(self) -> tuple[Cleared, str]:
         """Compact when whatever is under way is over, since that may have begun too early; and why bytes stay."""
-        await self._put_off()
+        await self.owe()
         async with self._running:
             return await self._compacted()
 
     async def soon(self) -> tuple[Cleared, str]:
         """Compact at once if nobody has lately; otherwise upkeep will."""
-        await self._put_off()
+        await self.owe()
         if self._running.locked() or self._lately():
             return Cleared.LATER, ""
         async with self._running:
@@ -71,10 +75,6 @@ class Compactor:
     def _lately(self) -> bool:
         # A clock that was set back must not put it off for longer.
         return self._began is not None and timedelta(0) <= self._clock() - self._began < self._apart
-
-    async def _put_off(self) -> None:
-        """Noted before it is begun: whoever is cancelled or dies meanwhile leaves it to upkeep."""
-        await self._store.write_state(SYSTEM, _NAMESPACE, _KEY, True)
 
     async def _compacted(self) -> tuple[Cleared, str]:
         entry = await self._store.read_state(SYSTEM, _NAMESPACE, _KEY)

@@ -92,8 +92,8 @@ class Eraser:
             counts.update(_counted(gone))
             more = gone.more
             yield replace(receipt, counts=dict(counts))
-        async for what, many in self._words_elsewhere(scope):
-            counts[what] += many
+        async for went in self._words_elsewhere(scope):
+            counts.update(went)
             yield replace(receipt, counts=dict(counts))
         for elsewhere in self._elsewhere:
             counts.update(await elsewhere(scope))
@@ -113,18 +113,18 @@ class Eraser:
         # An earlier erasure's bytes may still wait for their turn.
         return Cleared.LATER if await self._compactor.due() else Cleared.NOTHING, ""
 
-    async def _words_elsewhere(self, scope: Scope) -> AsyncIterator[tuple[str, int]]:
+    async def _words_elsewhere(self, scope: Scope) -> AsyncIterator[dict[str, int]]:
         """Take the user's words out of talks that belong to nobody, or to a chat; those that do not open are told."""
         everybody = space_of(scope)
         async for session in every_session(self._store, everybody):
             if session.scope.owner[:1] != ("user",):
                 try:
-                    yield "words", await self._spoken.take_out(everybody, session, scope.user or "")
+                    yield await self._spoken.take_out(everybody, session, scope.user or "")
                 except MasterKeyMissing:
                     raise
                 except Sealed as closed:
                     _log.warning("session %s was not looked into: %s", session.id, closed)
-                    yield _UNOPENED, 1
+                    yield {_UNOPENED: 1}
 
 
 def _counted(gone: Erased) -> dict[str, int]:
@@ -134,4 +134,5 @@ def _counted(gone: Erased) -> dict[str, int]:
         "traces": gone.traces,
         "states": gone.states,
         "quarantined": gone.quarantined,
+        "values": gone.values,
     }

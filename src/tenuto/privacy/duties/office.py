@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from tenuto.errors import Invalid, MarkNotFound
+from tenuto.errors import Invalid, MarkNotFound, Sealed
 from tenuto.model import Scope
 from tenuto.ports import Clock, Store
 from tenuto.privacy.duties.audit import MOST_MARKS, Act, Audit
-from tenuto.privacy.duties.compacting import Compactor
+from tenuto.privacy.duties.compacting import Cleared, Compactor
 from tenuto.privacy.duties.erasing import Elsewhere, Erase, Eraser
 from tenuto.privacy.duties.receipts import Receipt, Signer
 from tenuto.privacy.duties.scanning import Report, Scanner, Survey
@@ -72,29 +72,50 @@ class PrivacyOffice:
         return {mark: known[mark] for mark in wanted}
 
     async def scan(self, scope: Scope, *, fix: bool = False, by: str = "") -> AsyncIterator[Report]:
-        """Look through a tenant's site; the same report again and again, as it grows. Mending is noted."""
-        report: Report | None = None
-        async for report in self._scanner.scan(scope, fix=fix):
+        """Look through a tenant's site; the same report again and again, as it grows.
+
+        Mending is noted, and the bytes of what was taken out are cleared before this ends: the last report tells.
+        """
+        async for report in self._looked(scope, fix, by):
             yield report
-        if fix and report is not None:
-            about = {"sessions": report.sessions, "mended": report.mended}
-            await self.audit.note(scope, Act.MENDED, by=by, about=about)
-            if report.mended:
-                await self.compactor.soon()
+        if fix:
+            report.compacted, report.remains = await self._cleared()
+            yield report
 
     async def scan_all(self, *, fix: bool = False, by: str = "") -> AsyncIterator[Survey]:
         """Look through everything stored, one tenant's site after the other, each by its own tenant's policy.
 
-        It looks across all walls, so it is for the operator alone. Mending is noted with each site.
+        It looks across all walls, so it is for the operator alone. Mending is noted with each site, and bytes are
+        cleared once for all of them. A tenant whose keys are not at hand does not keep the others.
         """
         survey = Survey()
         async for space in self.spaces():
             before = survey.sessions
-            async for report in self.scan(space, fix=fix, by=by):
-                survey.reports[space] = report
-                survey.sessions = before + report.sessions
-                yield survey
+            try:
+                async for report in self._looked(space, fix, by):
+                    survey.reports[space] = report
+                    survey.sessions = before + report.sessions
+                    yield survey
+            except Sealed as closed:
+                survey.closed[space] = closed
+        if fix:
+            survey.compacted, survey.remains = await self._cleared()
         yield survey
+
+    async def _looked(self, scope: Scope, fix: bool, by: str) -> AsyncIterator[Report]:
+        owed = False
+        async for report in self._scanner.scan(scope, fix=fix):
+            if not owed and (report.mended or report.orphans):
+                # Whoever is stopped from here on leaves the bytes to upkeep.
+                await self.compactor.owe()
+                owed = True
+            yield report
+        if fix:
+            about = {"sessions": report.sessions, "mended": report.mended}
+            await self.audit.note(scope, Act.MENDED, by=by, about=about)
+
+    async def _cleared(self) -> tuple[Cleared, str]:
+        return await self.compactor.now() if await self.compactor.due() else (Cleared.NOTHING, "")
 
     async def spaces(self) -> AsyncIterator[Scope]:
         """Every tenant's site that holds sessions."""

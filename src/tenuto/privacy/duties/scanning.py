@@ -21,6 +21,7 @@ from tenuto.model.session import MAX_TITLE_CHARACTERS
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, JsonObject
 from tenuto.ports import Store
+from tenuto.privacy.duties.compacting import Cleared
 from tenuto.privacy.duties.walking import every_session
 from tenuto.privacy.pages import draft_slots, screened_draft, screened_trace, screened_values, trace_values
 from tenuto.privacy.screening import Screen
@@ -36,7 +37,9 @@ _HEAD: Final = ("context", "attributes", "metadata")
 class Report:
     """What was found so far: how many values of each type in each sink, and how many the policy lets stand.
 
-    Sessions that are `unopened` were tampered with while they were sealed, and nobody can look through them.
+    Sessions that are `unopened` were tampered with while they were sealed, and nobody can look through them. Values
+    whose session had gone count as `orphans`, by session. `compacted` tells what became of the bytes of what was taken
+    out, and `remains` where some stay; without mending nobody asks.
     """
 
     sessions: int = 0
@@ -44,7 +47,10 @@ class Report:
     found: dict[Sink, Counter[str]] = field(default_factory=dict)
     allowed: frozenset[Sink] = frozenset()
     mended: int = 0
+    orphans: int = 0
     unopened: int = 0
+    compacted: Cleared | None = None
+    remains: str = ""
 
     def add(self, sink: Sink, names: Sequence[str]) -> None:
         """Count finds."""
@@ -65,10 +71,16 @@ class Report:
 
 @dataclass(slots=True)
 class Survey:
-    """What was found so far everywhere: a report for each tenant's site that was looked through."""
+    """What was found so far everywhere: a report for each tenant's site that was looked through.
+
+    Those that are `closed` were not, or not to their end: their keys are not at hand.
+    """
 
     sessions: int = 0
     reports: dict[Scope, Report] = field(default_factory=dict)
+    closed: dict[Scope, Sealed] = field(default_factory=dict)
+    compacted: Cleared | None = None
+    remains: str = ""
 
     @property
     def texts(self) -> int:
@@ -125,7 +137,7 @@ class Scanner:
             report.sessions += 1
             yield report
         if fix and self._screen.vault is not None:
-            await self._screen.vault.forget_orphans(scope)
+            report.orphans += await self._screen.vault.forget_orphans(scope)
         yield report
 
     async def _session(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:

@@ -49,15 +49,25 @@ def survey_json(survey: Survey) -> JsonObject:
         "against": survey.against,
         "mended": survey.mended,
         "unopened": survey.unopened,
+        "closed": [
+            {"tenant": space.tenant, "site": space.site, "code": why.code, "error": str(why)}
+            for space, why in survey.closed.items()
+        ],
+        "compacted": survey.compacted,
+        "remains": survey.remains,
         "sites": [
-            {"tenant": space.tenant, "site": space.site, **report_json(report)}
+            {"tenant": space.tenant, "site": space.site, **_found_json(report)}
             for space, report in sorted(survey.reports.items(), key=lambda item: (item[0].tenant, item[0].site))
         ],
     }
 
 
 def report_json(report: Report) -> JsonObject:
-    """What a scan found: counts by sink and type."""
+    """What a scan found: counts by sink and type; and what became of the bytes of what was taken out."""
+    return {**_found_json(report), "compacted": report.compacted, "remains": report.remains}
+
+
+def _found_json(report: Report) -> JsonObject:
     return {
         "sessions": report.sessions,
         "texts": report.texts,
@@ -65,6 +75,7 @@ def report_json(report: Report) -> JsonObject:
         "allowed": sorted(sink.value for sink in report.allowed),
         "against": report.against,
         "mended": report.mended,
+        "orphans": report.orphans,
         "unopened": report.unopened,
     }
 

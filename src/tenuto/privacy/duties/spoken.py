@@ -34,39 +34,39 @@ class Spoken:
         self._store = store
         self._screen = screen
 
-    async def take_out(self, scope: Scope, session: Session, user: str) -> int:
-        """Tells how many messages of the user there were.
+    async def take_out(self, scope: Scope, session: Session, user: str) -> dict[str, int]:
+        """Tells how many messages of the user there were, and how many values went with them.
 
         The words go last: by them a run that was cut short is found again.
         """
         try:
             return await self._take_out(scope, session, user)
         except SessionNotFound:
-            return 0  # Gone while we were reading.
+            return {}  # Gone while we were reading.
 
-    async def _take_out(self, scope: Scope, session: Session, user: str) -> int:
+    async def _take_out(self, scope: Scope, session: Session, user: str) -> dict[str, int]:
         clean = self._cleaning(scope)
         vault = self._screen.vault
         marks = await vault.marks(session) if vault is not None else frozenset()
         turns = await self._asked(scope, session, user)
         left: list[str] = []
-        said = 0
+        said = values = 0
         async for page in self._pages(scope, session):
             said += sum(message.speaker == user for message in page)
             turns.update(message.turn for message in page if message.speaker == user)
             left += [text for message in page for text in _texts(_without(message, user, turns, clean))]
         session = await self._forget_profile(scope, session, user)
         if not turns:
-            return 0
+            return {}
         left += await self._traces(scope, session, turns, clean)
         if vault is not None:
-            await vault.retain(session, [*left, *head_texts(session)], marks)
+            values = await vault.retain(session, [*left, *head_texts(session)], marks)
         async for page in self._pages(scope, session):
             changed = [(message, _without(message, user, turns, clean)) for message in page]
             messages = tuple(after for before, after in changed if after is not before)
             if messages:
                 await self._store.rewrite(scope, session.id, Rewriting(messages=messages))
-        return said
+        return {"words": said, "values": values}
 
     async def forget_orphans(self, scope: Scope) -> int:
         """Remove values whose session has gone; tells of how many sessions."""

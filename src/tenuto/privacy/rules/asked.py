@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tenuto.privacy.rules.folding import Folded
+from tenuto.privacy.rules.kinds import is_common
 from tenuto.privacy.rules.span import Rule
 
 _ORDER: Final = re.compile(
@@ -33,7 +34,8 @@ _ADDRESS_EN: Final = re.compile(
     r"(?:, [A-Z][A-Za-z .'-]{1,24})?(?:,? [A-Z]{2} [0-9]{5}(?:-[0-9]{4})?)?"
 )
 _PERSON_EN: Final = re.compile(
-    r"(?:\b[Mm]y name is|\b[Nn]ame:|\bI am|\bI'm|\bMr\.?|\bMrs\.?|\bMs\.?|\bDr\.?|\bcontact:?|\battn:?)[ ]"
+    r"(?:\b[Mm]y name is|\b[Nn]ame:|\bMr\.?|\bMrs\.?|\bMs\.?|\bDr\.?|(?P<weak>\bI am|\bI['’]m|\bcontact:?|\battn:?))"
+    r"[ ](?!(?:Mr|Mrs|Ms|Dr)\b)"
     r"(?P<value>[A-Z][a-zA-Z\u00c0-\u024f'-]{1,20}(?: [A-Z][a-zA-Z\u00c0-\u024f'.-]{0,20}){0,2})"
 )
 _SURNAMES: Final = (
@@ -41,7 +43,7 @@ _SURNAMES: Final = (
     "康毛邱秦江史顾侯邵孟龙万段雷钱汤尹黎易常武乔贺赖龚文欧阳司马上官诸葛"
 )
 _PERSON_ZH: Final = re.compile(
-    rf"(?:我叫|我是|姓名|收货人|联系人|收件人|户名|本人|叫做|患者|乘客)[是为:\s]{{0,3}}(?P<value>[{_SURNAMES}][{_HAN}]{{1,2}}?)"
+    rf"(?:我叫|姓名|收货人|联系人|收件人|户名|(?P<weak>我是|本人|叫做|患者|乘客))[是为:\s]{{0,3}}(?P<value>[{_SURNAMES}][{_HAN}]{{1,2}}?)"
     rf"(?=[^{_HAN}]|$|[的是在住和与及男女先电手身证请有说了])"
 )
 
@@ -55,4 +57,6 @@ def find_asked(view: Folded) -> Iterator[tuple[int, int, Rule]]:
     for pattern in (_ADDRESS_ZH, _ADDRESS_EN):
         yield from ((*match.span(), Rule.ADDRESS) for match in pattern.finditer(text))
     for pattern in (_PERSON_EN, _PERSON_ZH):
-        yield from ((*match.span("value"), Rule.PERSON) for match in pattern.finditer(text))
+        for match in pattern.finditer(text):
+            if not (match["weak"] and is_common(match["value"])):
+                yield *match.span("value"), Rule.PERSON

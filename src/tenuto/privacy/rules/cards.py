@@ -41,7 +41,7 @@ _NETWORKS: Final = re.compile(
 )
 SHORTEST_CARD: Final = 12
 _FOURS: Final = b"\x04\x04\x04\x04"
-_DOUBLED: Final = str.maketrans("0123456789", "0246813579")
+_DOUBLED: Final = bytes.maketrans(b"0123456789", b"0246813579")
 
 
 _CARD_WORDS: Final = ("card", "cardno", "visa", "mastercard", "amex", "unionpay", "jcb")
@@ -49,8 +49,8 @@ _CARD_WORDS: Final = ("card", "cardno", "visa", "mastercard", "amex", "unionpay"
 
 def passes_luhn(digits: str) -> bool:
     """Whether the last digit is the one that Luhn's rule asks for."""
-    doubled = digits[-2::-2].translate(_DOUBLED)
-    return (sum(map(int, digits[-1::-2])) + sum(map(int, doubled))) % 10 == 0
+    codes = digits.encode("ascii")
+    return (sum(codes[-1::-2]) + sum(codes[-2::-2].translate(_DOUBLED)) - len(codes) * ord("0")) % 10 == 0
 
 
 def find_cards(run: Run) -> list[tuple[int, int, Rule]]:

@@ -47,6 +47,8 @@ _TYPES: Final = {rule: Type(rule) for rule in Rule if rule in Type.__members__} 
 
 _SHORTEST: Final = 6
 """No rule finds anything in fewer characters: a@b.co."""
+_SHORTEST_ASKED: Final = 4
+"""But for names, where they are looked for: 我叫王伟."""
 
 Find = tuple[int, int, Rule]
 Finds = Iterable[Find]
@@ -184,8 +186,10 @@ def look(view: Folded, families: Iterable[Family]) -> tuple[list[Span], list[Fam
 def _find_numbers(view: Folded, found: list[Find]) -> Finds:
     yield from ((start, end, Rule.IBAN) for start, end in find_ibans(view))
     previous = -1
+    # No find of this family holds a later run, so those that come from here on need not be asked.
+    surer = found.copy()
     for run in runs(view):
-        if any(start <= run.starts[0] and run.ends[-1] <= end for start, end, _ in found):
+        if surer and any(start <= run.starts[0] and run.ends[-1] <= end for start, end, _ in surer):
             continue
         yield from _papers(run)
         for start, end in find_phones(run, previous):
@@ -206,32 +210,39 @@ def _papers(run: Run) -> Iterator[Find]:
 def find(text: str, types: Collection[Type]) -> list[Span]:
     """Every span of one of `types` in `text`, in order, none overlapping. The cost grows faster than the length."""
     families = FAMILIES if types is ALWAYS or ON_REQUEST.isdisjoint(types) else (*FAMILIES, _asked)
+    least = _least(families)
     if "[" not in text or not MAY_BE_MARK.search(text):
-        return _settle(Folded(text), 0, types, families) if len(text) >= _SHORTEST else []
+        return _settle(Folded(text), 0, types, families) if len(text) >= least else []
     found: list[Span] = []
     at = 0
     for mark in MARK.finditer(text):
-        if mark.start() - at >= _SHORTEST:
+        if mark.start() - at >= least:
             found += _settle(Folded(text[at : mark.start()]), at, types, families)
         at = mark.end()
-    return found + _settle(Folded(text[at:]), at, types, families) if len(text) - at >= _SHORTEST else found
+    return found + _settle(Folded(text[at:]), at, types, families) if len(text) - at >= least else found
 
 
-def _settle(view: Folded, place: int, types: Collection[Type], families: Iterable[Family]) -> list[Span]:
+def _least(families: Collection[Family]) -> int:
+    return _SHORTEST_ASKED if _asked in families else _SHORTEST
+
+
+def _settle(view: Folded, place: int, types: Collection[Type], families: Collection[Family]) -> list[Span]:
     """Look again between what was found, until nothing new comes up. The view's text stands at `place`.
 
     Redacted text is read in the parts between its marks. What those parts would show then is found now: so
     redacting twice changes nothing. A span of a type nobody asked for stays in the text, and parts nothing.
     """
     spans, open_ones = look(view, families)
+    if not spans:
+        return []
     found: list[Span] = []
-    at = 0
+    at, least = 0, _least(open_ones)
     for span in spans:
         if span.type in types:
-            if span.start - at >= _SHORTEST:
+            if span.start - at >= least:
                 found += _settle(view.part(at, span.start), place + at, types, open_ones)
             found.append(Span(place + span.start, place + span.end, span.type, span.rule))
             at = span.end
-    if found and len(view.source) - at >= _SHORTEST:
+    if found and len(view.source) - at >= least:
         found += _settle(view.part(at, len(view.source)), place + at, types, open_ones)
     return found

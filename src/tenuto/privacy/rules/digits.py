@@ -44,7 +44,7 @@ class Run:
         self.view = view
         self.starts = starts
         self.ends = ends
-        self.shape = bytes([min(last - first, 255) for first, last in zip(starts, ends, strict=True)])
+        self.shape = bytes([min(ends[i] - first, 255) for i, first in enumerate(starts)])
         """The length of every group: what number plans look like."""
         self.total = sum(self.shape)
         self.taken = bytearray(len(self.starts))
@@ -94,11 +94,15 @@ class Run:
     def free_left(self, start: int, *words: str) -> bool:
         """Whether a number may begin at `start`, perhaps glued to one of `words`: `SSN512-33-4455`."""
         text = self.view.ascii
-        if words and text[start - 1 : start].isalpha():
+        before = text[start - 1 : start]
+        if before in ("", " "):
+            return True
+        if words and before.isalpha():
             word = _WORD.search(text, max(0, start - 16), start)
             return word is not None and word[0].lower() in words
-        start = len(text[max(0, start - 8) : start].rstrip("*")) + max(0, start - 8)
-        before = text[start - 1 : start]
+        if before == "*":
+            start = len(text[max(0, start - 8) : start].rstrip("*")) + max(0, start - 8)
+            before = text[start - 1 : start]
         if before.isalnum() or before == "_" or self.view.text[start - 1 : start] in _CURRENCY:
             return False
         if before == "/" and start == 1:
@@ -118,10 +122,13 @@ class Run:
     def free_right(self, end: int) -> bool:
         """Whether a number may end at `end`."""
         text = self.view.ascii
-        if text[end : end + 1] == "*":
+        after = text[end : end + 1]
+        if after in ("", " "):
+            return True
+        if after == "*":
             # Bold in Markdown, unless the number goes on behind the stars: 138****8000.
             return not text[end : end + 8].lstrip("*")[:1].isalnum()
-        after, further = text[end : end + 1], text[end + 1 : end + 2]
+        further = text[end + 1 : end + 2]
         if after.isalnum() or (after and after in "_%~^\\"):
             return False
         if after == "-":

@@ -42,6 +42,7 @@ def _is_date(year: str, month: str, day: str) -> bool:
 
 
 SHORTEST_ID: Final = 15
+_ID_LENGTHS: Final = (SHORTEST_ID, 17, 18)
 _ID_WORDS: Final = ("id", "idcard", "idno", "cid", "sfz", "sfzh")
 # One piece, 6-8-4, 4-4-4-4-2, 6-4-4-4, 6-4-2-2-4, digit by digit, or broken once anywhere; the last may be an X.
 _ID_SHAPE: Final = re.compile(
@@ -66,6 +67,8 @@ def find_resident_ids(run: Run) -> Iterator[tuple[int, int, int]]:
 
 def _judge_id(run: Run, first: int, last: int) -> int | None:
     """How many characters after the digits belong to the id, or None when it is none."""
+    if sum(run.shape[first : last + 1]) not in _ID_LENGTHS:
+        return None
     digits, end, tail = run.digits(first, last), run.ends[last], 0
     if len(digits) == 17:
         tail = _x_after(run.view, end)

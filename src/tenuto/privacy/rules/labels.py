@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 REACH: Final = 48
 """How far to the left a label is looked for."""
 REACH_AFTER: Final = 24
+CLOSE_AFTER: Final = 4
+"""A label that follows at once begins within so many characters."""
 
 
 class Label(Enum):
@@ -134,7 +136,10 @@ _WORDS: Final[dict[Label, str]] = {
 }
 _TABLE: Final[dict[str, Label]] = {word: label for label, text in _WORDS.items() for word in words(text)}
 _LONGEST: Final = 8
+_FIRST: Final = frozenset(word[0] for word in _TABLE)
+_LAST: Final = frozenset(word[-1] for word in _TABLE)
 _TOKEN: Final = re.compile("[a-zäöüß]+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+_WORDY: Final = re.compile(r"[^\x00-@\[-`{-\x7f]")
 # Between a label and its value: a colon, "is", 是, a bracket, "number", 号码 ...
 _CONNECTOR: Final = re.compile(
     r"""[\s:=#"'`|*<>(\[{,“”‘「『【《-]*(?:(?:is|are|was|at|on|from|no|nr|num|number|numbers|to|me|us|him|her|via|under|lautet|ist|unter|
@@ -155,8 +160,15 @@ _SOCIAL: Final = re.compile(r"(?<![a-z])soc(?:ial)?[. ]{1,2}\Z")
 _POSSESSIVE: Final = frozenset("的个我你他她新旧老该此本这那打の")
 
 
+def has_words(text: str, start: int, end: int) -> bool:
+    """Whether a letter or a picture stands in `[start, end)`: a table of numbers has none, and no label then."""
+    return _WORDY.search(text, start, end) is not None
+
+
 def before(text: str, start: int) -> Context:
     """The nearest label to the left of `start`. "Number" alone gives way to the word it belongs to."""
+    if not has_words(text, max(0, start - REACH), start):
+        return NOTHING
     window = text[max(0, start - REACH) : start].lower()
     if window[-4:].rstrip(" :+")[-1:] in _PICTURES:
         return Context(Label.PHONE, True)
@@ -195,11 +207,13 @@ def _from_the_right(window: str) -> Iterator[tuple[Label, int]]:
 
 def after(text: str, end: int) -> Context:
     """The first label to the right of `end`; close when it follows at once, as in `555-0187 (fax)`."""
+    if not has_words(text, end, end + REACH_AFTER):
+        return NOTHING
     window = text[end : end + REACH_AFTER].lower()
     for token in _TOKEN.finditer(window):
         label = _first_label(token[0])
         if label is not None:
-            return Context(label, token.start() <= 3)
+            return Context(label, token.start() < CLOSE_AFTER)
     return NOTHING
 
 
@@ -218,6 +232,8 @@ def _last_label(token: str) -> tuple[Label | None, int, int]:
     if found is not None or token[0] < "\u3040":
         return found, 0, len(token)
     for end in range(len(token), 0, -1):
+        if token[end - 1] not in _LAST:
+            continue
         for start in range(max(0, end - _LONGEST), end):
             found = _TABLE.get(token[start:end])
             if found is not None:
@@ -230,6 +246,8 @@ def _first_label(token: str) -> Label | None:
     if found is not None or token[0] < "\u3040":
         return found
     for start in range(len(token)):
+        if token[start] not in _FIRST:
+            continue
         for end in range(min(len(token), start + _LONGEST), start, -1):
             found = _TABLE.get(token[start:end])
             if found is not None:
@@ -243,5 +261,6 @@ def _labels(token: str) -> set[Label]:
         return {found}
     if token[0] < "\u3040":
         return set()
-    pieces = (token[i:j] for i in range(len(token)) for j in range(i + 1, min(len(token), i + _LONGEST) + 1))
+    starts = (i for i, char in enumerate(token) if char in _FIRST)
+    pieces = (token[i:j] for i in starts for j in range(i + 1, min(len(token), i + _LONGEST) + 1))
     return {_TABLE[piece] for piece in pieces if piece in _TABLE}

@@ -16,6 +16,16 @@ _DOMAIN: Final = re.compile(
     rf"(?:[{_LETTER}](?:[{_LETTER}-]{{0,61}}[{_LETTER}])?\.){{1,8}}"
     rf"(?:xn--[a-z0-9-]{{2,50}}|[A-Za-z\u00c0-\u024f]{{2,24}})(?![{_LETTER}]|-[{_LETTER}])"
 )
+# Who types on a Chinese keyboard gets a full stop for a dot: a@b。com. It also ends sentences, so here the last part
+# has to be one that exists, and that no sentence begins with.
+_STOP: Final = "[.\u3002\uff61]"
+_STOPPED: Final = "com cn net org edu gov io co de jp kr tw hk eu uk fr ru au ca ch sg xyz vip cc ai"
+_DOMAIN_STOPPED: Final = re.compile(
+    rf"(?:[{_LETTER}](?:[{_LETTER}-]{{0,61}}[{_LETTER}])?{_STOP}){{1,4}}"
+    rf"(?:{'|'.join(words(_STOPPED + ' ' + _STOPPED.upper()))})(?![{_LETTER}]|-[{_LETTER}])"
+)
+_COUNTRY: Final = re.compile("[\u3002\uff61](?:cn|hk|tw|mo|sg|jp|kr|uk|au)(?![A-Za-z0-9-])")
+_BEFORE_COUNTRY: Final = (".com", ".net", ".org", ".edu", ".gov", ".ac", ".co")
 # Beyond Latin, where addresses are rare and sentences have no spaces, the last part has to be one that exists.
 _BEYOND: Final = "\u0370-\u06ff\u0900-\u097f\u0e00-\u0e7f\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _ENDINGS: Final = "|".join(
@@ -51,15 +61,26 @@ def find_mails(view: Folded) -> Iterator[tuple[int, int]]:
     """Every address: a local part, an @, and a domain with a dot."""
     at = view.ascii.find("@")
     while at >= 0:
-        domain = _DOMAIN.match(view.text, at + 1)
-        beyond = None if domain is not None or view.text is view.ascii else _beyond(view.text, at)
+        end = _domain_end(view, at)
+        beyond = None if end is not None or view.text is view.ascii else _beyond(view.text, at)
         if beyond is not None:
             yield beyond
-        if domain is not None and domain[0].rpartition(".")[2].lower() not in _NOT_DOMAINS:
+        if end is not None and view.text[at:end].rpartition(".")[2].lower() not in _NOT_DOMAINS:
             start = _local_start(view.text, at)
-            if start is not None and not _is_repository(view.text, start, domain.end()):
-                yield start, domain.end()
+            if start is not None and not _is_repository(view.text, start, end):
+                yield start, end
         at = view.ascii.find("@", at + 1)
+
+
+def _domain_end(view: Folded, at: int) -> int | None:
+    """Where the domain behind an @ ends, if one stands there in Latin letters."""
+    text = view.text
+    domain = _DOMAIN.match(text, at + 1)
+    if domain is None:
+        domain = _DOMAIN_STOPPED.match(text, at + 1) if text is not view.ascii else None
+    elif domain[0].endswith(_BEFORE_COUNTRY):
+        domain = _COUNTRY.match(text, domain.end()) or domain
+    return None if domain is None else domain.end()
 
 
 def _beyond(text: str, at: int) -> tuple[int, int] | None:

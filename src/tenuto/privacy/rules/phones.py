@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tenuto.privacy.rules.digits import LEAST, Run, evenly
-from tenuto.privacy.rules.labels import Context, Label, after, before
+from tenuto.privacy.rules.labels import CLOSE_AFTER, Context, Label, after, before, has_words
 
 # Country codes we meet most, with what may follow. Others are asked of `phonenumbers`, which is right but slow.
 _PLANS: Final[dict[str, re.Pattern[str]]] = {
@@ -30,11 +30,15 @@ _PLANS: Final[dict[str, re.Pattern[str]]] = {
     }.items()
 }
 _LONGEST: Final = 15
+_LONGEST_DIALLED: Final = _LONGEST + len("00")
+_LONGEST_NATIONAL: Final = 13
 _MOBILE_CN: Final = re.compile(r"1[3-9]\d{9}")
 _ONE_PIECE: Final = b"\x0b"
 _MOBILE_SHAPES: Final = frozenset(
     {b"\x0b", b"\x03\x04\x04", b"\x03\x08", b"\x03\x03\x05", b"\x04\x04\x03", b"\x07\x04"}
 )
+_FIRST_GROUPS: Final = frozenset({1, *(shape[0] for shape in _MOBILE_SHAPES)})
+"""How many digits a number that begins with a 1 may show first."""
 _ONES: Final = re.compile(b"\x01+")
 _AREA_CN: Final = re.compile(r"0(?:10|2[0-9]|[3-9]\d\d)[2-8]\d{6,7}")
 _AREA_SHAPES: Final = frozenset(
@@ -52,6 +56,9 @@ _EXTENSION: Final = re.compile(r"x[0-9]{1,6}(?![0-9A-Za-z])")
 _NO_PHONE_BEFORE: Final = re.compile(r"[#〒]\s?\Z|[0-9)]\s?=\s?\Z")
 # What stands between two numbers of a list. The second has the label of the first.
 _LIST: Final = re.compile(r"\s?(?:[,;/、，；&|]|or|and|oder|und|和|或|及)?\s{0,2}(?:\+|\()?")
+_LIST_REACH: Final = 10
+"""No list has more between two numbers."""
+_CALLING: Final = frozenset({Label.PHONE, Label.CALL, Label.NUMBER})
 _LISTED: Final = Context(Label.PHONE, True)
 _SUM: Final = re.compile(r"\s?=\s?[-+]?[0-9?x]")
 _COUNTED: Final = re.compile(
@@ -69,8 +76,14 @@ _JOINTS: Final = frozenset(
 
 def find_phones(run: Run, previous: int) -> Iterator[tuple[int, int]]:
     """Phone numbers in `run` as (start, end) in the view; their groups are taken. The last one ended at `previous`."""
-    for first in range(len(run.shape)):
-        if run.taken[first] or _is_in_table(run, first):
+    left, called = run.total, _is_called(run)
+    for first, digits in enumerate(run.shape):
+        if left < LEAST:
+            return
+        left -= digits
+        if digits > _LONGEST_DIALLED or run.taken[first] or _is_in_table(run, first):
+            continue
+        if not (called or _speaks_for_itself(run, first) or 0 <= run.starts[first] - previous <= _LIST_REACH):
             continue
         last = _with_country(run, first)
         if last is None:
@@ -80,6 +93,32 @@ def find_phones(run: Run, previous: int) -> Iterator[tuple[int, int]]:
             run.take(first, last)
             start, previous = _edges(run, first, last)
             yield start, previous
+
+
+def _is_called(run: Run) -> bool:
+    """Whether a word beside the run may call something in it a phone. What is not called so has to look like one."""
+    if run.context(0).label in _CALLING:
+        return True
+    end = run.ends[-1]
+    if not has_words(run.view.text, end, end + CLOSE_AFTER):
+        return False
+    return len(run.shape) > 1 or after(run.view.text, end).label is Label.PHONE
+
+
+def _speaks_for_itself(run: Run, first: int) -> bool:
+    """Whether a number that begins with this group may be a phone without any word that says so."""
+    text, start = run.view.ascii, run.starts[first]
+    digits, alone = run.shape[first], first == len(run.shape) - 1
+    match text[start]:
+        case "0":
+            return True
+        case "1":
+            known = digits in _FIRST_GROUPS
+        case "8":
+            known = not alone or digits == len("8613800138000")
+        case _:
+            known = run.shape[first : first + 3] == b"\x03\x03\x04"
+    return known or "+" in text[max(0, start - 2) : start]
 
 
 def _is_in_table(run: Run, first: int) -> bool:
@@ -172,7 +211,7 @@ def _with_country(run: Run, first: int) -> int | None:
     elif not digits.startswith("00") or not run.free_left(start) or (first > 0 and _goes_on(run, first)):
         return None
     skipped = 0 if plus else 2
-    for last in _reach(run, first, 15 + skipped, 8 + skipped):
+    for last in _reach(run, first, _LONGEST + skipped, 8 + skipped):
         if _ends(run, last):
             number = run.digits(first, last)[skipped:]
             if number[0] != "0" and _is_international(number, sure=plus or last > first):
@@ -206,14 +245,17 @@ def _asked(number: str, *, sure: bool) -> bool:
 
 def _national(run: Run, first: int, context: Context | None) -> int | None:
     """The last group of a number without country code, or None."""
+    ends = [
+        last for last in _reach(run, first, _LONGEST_NATIONAL) if _ends(run, last) or _has_extension(run, first, last)
+    ]
+    if not ends:
+        return None
     start = run.starts[first]
     follows = first > 0 and run.taken[first - 1] and run.view.ascii[start - 1] == "/"
     free = (follows or run.free_left(start)) and not _NO_PHONE_BEFORE.search(run.view.text, max(0, start - 6), start)
     if not free and not _is_behind_word(run, start):
         return None
-    for last in _reach(run, first, 13):
-        if not _ends(run, last) and not _has_extension(run, first, last):
-            continue
+    for last in ends:
         digits, shape = run.digits(first, last), run.shape[first : last + 1]
         looks = _looks(digits, shape, run.between(first, last))
         if looks == _CLEARLY and last > first and _in_row(run, first, last):
@@ -236,8 +278,10 @@ def _in_row(run: Run, first: int, last: int) -> bool:
 
 def _is_behind_word(run: Run, start: int) -> bool:
     """`tel13800138000`: letters stand right before it, and they are a label."""
+    if not run.view.ascii[start - 1 : start].isalpha():
+        return False
     context = before(run.view.text, start)
-    return context.label is Label.PHONE and context.close and run.view.ascii[start - 1].isalpha()
+    return context.label is Label.PHONE and context.close
 
 
 # How much a number looks like a phone, from "needs no word beside it" to "never".
@@ -288,8 +332,10 @@ def _grouped(digits: str, shape: bytes, between: list[str]) -> int:
 
 def _counts_up(digits: str, shape: bytes) -> bool:
     """01 02 03 04 05 is a list; five pairs from 06 or 07 on, a French mobile."""
+    if shape[0] != 2 or set(shape) != {2}:
+        return False
     pairs = [digits[i : i + 2] for i in range(0, len(digits), 2)]
-    return set(shape) == {2} and pairs == sorted(pairs) and not (len(pairs) == 5 and pairs[0] in ("06", "07"))
+    return pairs == sorted(pairs) and not (len(pairs) == 5 and pairs[0] in ("06", "07"))
 
 
 def _decides(looks: int, context: Context, run: Run, window: tuple[int, int], digits: str) -> bool:

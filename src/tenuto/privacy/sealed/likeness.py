@@ -20,7 +20,8 @@ def likeness(kind: str, value: str) -> str:
     plain = "".join(character for character in folded if character.isalnum())
     if kind == "PHONE":
         return _national(plain, abroad=folded.lstrip(" (").startswith(("+", "00")))
-    return plain if kind in _GROUPED else " ".join(folded.split())
+    # Typed on a Chinese keyboard, the dot of a domain is a full stop.
+    return plain if kind in _GROUPED else " ".join(folded.replace("\u3002", ".").split())
 
 
 def _national(digits: str, *, abroad: bool) -> str:

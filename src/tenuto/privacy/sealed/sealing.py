@@ -207,6 +207,14 @@ class TenantCiphers:
         if keys.current and keys.current in keys.missing:
             raise _missing(keys, keys.current)
 
+    async def waited_for(self, scope: Scope) -> tuple[str, ...]:
+        """The fingerprints of master keys that the ring lacks and some of the tenant's keys need.
+
+        Raises:
+            Sealed: a key does not open although its master key is there.
+        """
+        return tuple(sorted(set((await self._at_hand(scope)).missing.values())))
+
     async def to_open(self, scope: Scope, *, anew: bool = False) -> TenantCipher:
         keys = await (self._read(scope) if anew else self._at_hand(scope))
         return TenantCipher(scope, keys, self._hot, fresh=anew)

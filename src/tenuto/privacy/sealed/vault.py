@@ -113,18 +113,27 @@ class Vault:
         record = _record(await self._store.read_state(space_of(session.scope), VAULT, session.id), session)
         return frozenset(f"[{mark}]" for mark in record.held) if record is not None else frozenset()
 
-    async def retain(self, session: Session, texts: Iterable[str], among: frozenset[str]) -> None:
-        """Of these marks, keep the values of those that stand in the texts. Numbers are never given twice."""
+    async def size(self, scope: Scope, session_id: str) -> int:
+        """How many values are held under a session's id, whether or not it still lives."""
+        entry = await self._store.read_state(space_of(scope), VAULT, session_id)
+        return len(msgspec.convert(entry.value, _Record).held) if entry is not None else 0
+
+    async def retain(self, session: Session, texts: Iterable[str], among: frozenset[str]) -> int:
+        """Of these marks, keep the values of those that stand in the texts; tells how many went.
+
+        Numbers are never given twice.
+        """
         used = {mark[0] for text in texts for mark in PSEUDONYM.finditer(text)}
         lost = {mark[1:-1] for mark in among - used}
         while lost:
             entry = await self._store.read_state(space_of(session.scope), VAULT, session.id)
             record = _record(entry, session)
             if record is None:
-                return
+                break
             held = {mark: one for mark, one in record.held.items() if mark not in lost}
             if await self._written(space_of(session.scope), session.id, replace(record, held=held), entry):
-                return
+                return len(record.held) - len(held)
+        return 0
 
     async def forget(self, scope: Scope, session_id: str) -> bool:
         """Remove a session's values; tells whether there were any."""
