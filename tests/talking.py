@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, Assistants
 from tenuto.chat import Chat, ChatLimits, ChatRequest, Means, Spending
-from tenuto.chat.means import Afterwards
+from tenuto.chat.means import Afterwards, Screening, Unscreened
 from tenuto.chat.timing import Span, no_span
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Script
@@ -21,7 +21,7 @@ from tenuto.model.policy import OnMissing, Preset, SessionPolicy, preset
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn, TurnEnded
 from tenuto.model.values import JsonObject
-from tenuto.ports import Clock, Store
+from tenuto.ports import Clock, Embedder, Store
 from tenuto.sessions import Announcer, Sessions
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
@@ -97,7 +97,9 @@ def talk(
     limits: ChatLimits | None = None,
     model: ScriptedModel | None = None,
     span: Span = no_span,
+    embedder: Embedder | None = None,
     afterwards: Callable[[Sessions], Afterwards] | None = None,
+    screen: Screening | None = None,
 ) -> Talk:
     """A chat in which a scripted model answers."""
     clock = clock or FakeClock()
@@ -117,6 +119,8 @@ def talk(
             afterwards=noted if afterwards is None else afterwards(sessions),
             limits=limits or ChatLimits(),
             span=span,
+            embedder=embedder,
+            screen=screen or Unscreened(),
         )
     )
     return Talk(chat, store, sessions, script, noted.ended)

@@ -8,14 +8,16 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tenuto.errors import Invalid
+from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model import Closing, Draft, OpenTurn, Role, Scope, Session, Usage, text_part
 from tenuto.model.policy import Preset
-from tenuto.model.values import checked_text
-from tenuto.ports import ChangeFeed, ChatModel, Clock, Store, utc_now
+from tenuto.model.prompt import Language
+from tenuto.model.values import Value, checked_text
+from tenuto.ports import ChangeFeed, Clock, Store, utc_now
 from tenuto.privacy.discreet import Discreet
 from tenuto.privacy.duties.compacting import Compactor
 from tenuto.privacy.screened import Screened
@@ -30,9 +32,11 @@ from tenuto.upkeep import Upkeep
 if TYPE_CHECKING:
     from tenuto.assistants import Assistant
     from tenuto.chat import Chat, Reply
+    from tenuto.llm import GivenModel
     from tenuto.privacy.duties.office import PrivacyOffice
 
-_NO_MODELS: Final[Mapping[str, ChatModel]] = MappingProxyType({})
+ModelChoice: TypeAlias = "str | GivenModel | Sequence[str | GivenModel]"
+_NO_MODELS: Final[Mapping[str, GivenModel]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class Tenuto:
         compactor: Compactor,
         clock: Clock,
         stack: AsyncExitStack,
-        models: Mapping[str, ChatModel],
+        models: Mapping[str, GivenModel],
         assistants: Sequence[Assistant],
     ) -> None:
         self.settings = settings
@@ -132,6 +136,7 @@ class Tenuto:
 
     def scope(self, *, tenant: str = "local", site: str = "", user: str | None = None, **rest: str) -> Scope:
         """Who is asking; the tenant is `local` unless named."""
+        _refuse_unknown(rest, Scope)
         return Scope(tenant=tenant, site=site, user=user, **rest)
 
     def listen(self, listener: Listener) -> None:
@@ -152,6 +157,8 @@ class Tenuto:
         self, turn: OpenTurn, reply: str | Sequence[Draft] = (), *, tokens: int = 0, cost_nanos: int = 0
     ) -> Session:
         """Store the reply, add what it cost, and give the session free."""
+        if not isinstance(reply, str | list | tuple):
+            raise Invalid(f"the reply must be a text (str) or a list of Draft, not {type(reply).__name__}")
         drafts = (self.draft(reply),) if isinstance(reply, str) else tuple(reply)
         closing = Closing(reply=drafts, usage=Usage(tokens=tokens, cost_nanos=cost_nanos))
         return (await self.sessions.finish(turn, closing)).session
@@ -161,10 +168,16 @@ class Tenuto:
         return (await self.sessions.finish(turn, Closing(abandoned=True))).session
 
     async def ask(self, scope: Scope, text: str, *, session_id: str | None = None, **rest: Any) -> Reply:
-        """Say something to an assistant and get its answer; `rest` goes into the `ChatRequest`."""
+        """Say something to an assistant and get its answer; `rest` goes into the `ChatRequest`.
+
+        The language may be given by its code, `"en"` or `"zh"`.
+        """
         from tenuto.chat import ChatRequest
 
         _refuse_no_scope(scope)
+        _refuse_unknown(rest, ChatRequest)
+        if rest.get("language") in tuple(Language):
+            rest["language"] = Language(rest["language"])
         return await (await self.chat()).take_turn(scope, ChatRequest(text=text, session_id=session_id, **rest))
 
     def draft(self, text: str, *, role: Role = Role.ASSISTANT, speaker: str | None = None) -> Draft:
@@ -179,7 +192,7 @@ async def open_app(
     *,
     clock: Clock = utc_now,
     listeners: Sequence[Listener] = (),
-    models: Mapping[str, ChatModel] = _NO_MODELS,
+    models: Mapping[str, GivenModel] = _NO_MODELS,
     assistants: Sequence[Assistant] = (),
     sweeping: bool = True,
     reading_only: bool = False,
@@ -223,24 +236,55 @@ async def open(  # noqa: A001 - the name people type: tenuto.open(...)
     *,
     clock: Clock = utc_now,
     listeners: Sequence[Listener] = (),
-    models: Mapping[str, ChatModel] = _NO_MODELS,
+    models: Mapping[str, GivenModel] = _NO_MODELS,
     assistants: Sequence[Assistant] = (),
+    model: ModelChoice | None = None,
+    small_model: ModelChoice | None = None,
     **settings: Any,
 ) -> AsyncIterator[Tenuto]:
     """Open tenuto on a store: `sqlite:///chat.db`, `redis://…`, `postgresql://…`, `memory://`.
 
-    Further settings go by name (`preset="goods_qa"`, `retention=timedelta(days=7)`); the environment supplies the
-    rest.
+    `model` answers, and `small_model` makes titles and summaries: a name, a model of Pydantic AI or your own, or
+    several of them, each asked when the one before it cannot answer. Further settings go by name (`preset="goods_qa"`,
+    `retention=timedelta(days=7)`); the environment supplies the rest.
     """
-    chosen = read_settings(store=store, **settings)
-    async with open_app(chosen, clock=clock, listeners=listeners, models=models, assistants=assistants) as app:
+    shelf = dict(models)
+    given = {"model": model, "small_model": small_model}
+    named = {setting: _name_of(setting, choice, shelf) for setting, choice in given.items() if choice is not None}
+    chosen = read_settings(None, store=store, **named, **settings)
+    async with open_app(chosen, clock=clock, listeners=listeners, models=shelf, assistants=assistants) as app:
         yield app
+
+
+def _name_of(setting: str, choice: ModelChoice, shelf: dict[str, GivenModel]) -> str:
+    """The name of a model, or of a chain, as settings have it; models that are handed over are put on the shelf."""
+    if isinstance(choice, str):
+        return choice
+    if isinstance(choice, Sequence):
+        return ", ".join(_name_of(setting, each, shelf) for each in choice)
+    own = getattr(choice, "name", None) or getattr(choice, "model_id", None)
+    if not isinstance(own, str):
+        kind = type(choice).__name__
+        raise InvalidSetting(setting, f"must be a name, a ChatModel, a Pydantic AI model or a list of them, not {kind}")
+    # Commas part the names of a chain; and a provider's model of the same name is another one.
+    given = (f"{own.replace(',', '')} (given {number})" for number in count(1))
+    name = next(name for name in given if shelf.get(name, choice) is choice)
+    shelf[name] = choice
+    return name
 
 
 def _refuse_no_scope(scope: object) -> None:
     """Tell those who pass a user's name, or nothing, what belongs in its place."""
     if not isinstance(scope, Scope):
         raise Invalid(f"scope must be a Scope, as scope(user=…) makes it, not {type(scope).__name__}")
+
+
+def _refuse_unknown(given: Mapping[str, object], kind: type[Value]) -> None:
+    """Tell of a name that means nothing, with those that do."""
+    known = kind.__struct_fields__
+    for name in given:
+        if name not in known:
+            raise Invalid(f"there is no {name!r} in a {kind.__name__}; there are {', '.join(known)}")
 
 
 @asynccontextmanager

@@ -434,6 +434,32 @@ class ChatModel(Protocol):
         ...
 
 
+class Embedder(Protocol):
+    """Turns texts into vectors that lie near each other where the texts mean alike, whatever their words.
+
+    The vectors of one embedder can be compared with each other, and with no other's. What it was given it neither keeps
+    nor logs.
+    """
+
+    @property
+    def name(self) -> str:
+        """What settings and the doctor call it."""
+        ...
+
+    @property
+    def outside(self) -> bool:
+        """Whether texts leave this machine: then they must be such as a model may be shown."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """A vector for each text, in order, all of one length. It may be cancelled while it waits.
+
+        Raises:
+            Unavailable: it does not answer, or not usably.
+        """
+        ...
+
+
 @runtime_checkable
 class Assuring(Protocol):
     """A store on a server whose own settings decide how safe is what it acknowledged."""

@@ -28,6 +28,7 @@ from tenuto.model.values import Value
 _PREFIX: Final = "TENUTO_"
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", re.ASCII)
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
+_PROVIDED: Final = re.compile(r"[^:\s]+:\S+")
 _OFF: Final = frozenset({"0", "off", "never", "none"})
 
 
@@ -100,6 +101,8 @@ class Settings(Value, frozen=True, kw_only=True):
     model_timeout: timedelta = timedelta(minutes=2)
     # None: the same as `model`; none at all where that is the offline one.
     small_model: str | None = None
+    # auto: the local one where it is installed, and words otherwise.
+    embedder: str = "auto"
     tool_timeout: timedelta = timedelta(seconds=30)
     prompt_tokens: int = 8192
     reply_tokens: int = 1024
@@ -131,6 +134,8 @@ class Settings(Value, frozen=True, kw_only=True):
         for what in ("model_timeout", "tool_timeout", "privacy_detector_timeout"):
             if getattr(self, what) < timedelta(milliseconds=1):
                 raise InvalidSetting(what, "must be longer than nothing")
+        if self.embedder not in ("auto", "none", "local") and not _PROVIDED.fullmatch(self.embedder):
+            raise InvalidSetting("embedder", f"{self.embedder!r} is not one of auto, none, local, or a provider:model")
         self._check_jwt()
         self._check_keys()
         self.privacy()

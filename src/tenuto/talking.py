@@ -26,11 +26,12 @@ from tenuto.chat.timing import Span, no_span
 from tenuto.context import Counter, check_budget, encoding_for
 from tenuto.context.tokens import as_text
 from tenuto.errors import InvalidSetting
-from tenuto.llm import OFFLINE, complete, open_model
+from tenuto.llm import OFFLINE, Access, GivenModel, complete, open_model, provider_of
+from tenuto.llm.embedding import open_embedder
 from tenuto.model import Scope, Usage
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
-from tenuto.ports import ChatModel, Clock, Store
+from tenuto.ports import ChatModel, Clock, Embedder, Store
 from tenuto.privacy.in_turn import InTurn
 from tenuto.privacy.screened_model import ScreenedModel
 from tenuto.privacy.screening import Screen
@@ -52,7 +53,7 @@ async def open_chat(
     sessions: Sessions,
     upkeep: Upkeep,
     clock: Clock,
-    models: Mapping[str, ChatModel],
+    models: Mapping[str, GivenModel],
     assistants: Sequence[Assistant],
 ) -> AsyncIterator[Chat]:
     """Turns with the assistants of the settings and those given here, as long as their models are open.
@@ -62,11 +63,11 @@ async def open_chat(
     """
     known = Assistants([*_shipped(settings, store), *_own(settings, assistants)], settings.assistant)
     async with AsyncExitStack() as stack:
-        shelf = dict(models)
+        shelf: dict[str, ChatModel] = {}
         small = settings.small_model or settings.model
-        for name in {settings.model, small, *(each.model for each in known if each.model is not None)} - set(models):
+        for name in {settings.model, small, *(each.model for each in known if each.model is not None)}:
             try:
-                shelf[name] = await stack.enter_async_context(_opened(settings, name))
+                shelf[name] = await stack.enter_async_context(_opened(settings, name, models))
             except InvalidSetting as unfit:
                 raise _whose(unfit, known if name not in (settings.model, small) else (), name) from None
         for assistant in known:
@@ -86,6 +87,7 @@ async def open_chat(
                 assistants=known,
                 models=lambda name: screened[name or settings.model],
                 screen=InTurn(screen),
+                embedder=await stack.enter_async_context(_embedder(settings, models)),
                 spending=spending,
                 clock=clock,
                 afterwards=upkeep,
@@ -96,15 +98,24 @@ async def open_chat(
         )
 
 
-def _opened(settings: Settings, name: str) -> AbstractAsyncContextManager[ChatModel]:
+def _opened(settings: Settings, name: str, given: Mapping[str, GivenModel]) -> AbstractAsyncContextManager[ChatModel]:
     # Address and key belong to the provider of the main model; another one finds its own in the environment.
-    same = name.partition(":")[0] == settings.model.partition(":")[0]
     return open_model(
         name,
-        base_url=settings.model_base_url if same else None,
-        api_key=settings.model_api_key if same else None,
+        base_url=settings.model_base_url,
+        api_key=settings.model_api_key,
         timeout=settings.model_timeout,
+        given=given,
+        home=provider_of(settings.model, given),
     )
+
+
+def _embedder(settings: Settings, given: Mapping[str, GivenModel]) -> AbstractAsyncContextManager[Embedder | None]:
+    # Where no provider answers, address and key can only be meant for this one; a server of one's own needs no prefix.
+    home = provider_of(settings.model, given) or "openai"
+    ours = home in (OFFLINE, settings.embedder.partition(":")[0])
+    access = Access(base_url=settings.model_base_url, api_key=settings.model_api_key) if ours else Access()
+    return open_embedder(settings.embedder, access)
 
 
 def _whose(unfit: InvalidSetting, assistants: Iterable[Assistant], model: str) -> InvalidSetting:

@@ -247,3 +247,21 @@ async def test_an_answer_made_anew_is_one_turn_from_its_start_to_its_end() -> No
     trace = await t.store.trace(ANN, "s", 2)
     assert trace is not None
     assert (trace.id, trace.answer) == (started.trace_id, "Better.")
+
+
+async def test_only_the_last_words_are_answered_where_several_have_no_answer() -> None:
+    """What was said before them stays talk: a model that failed twice is not asked three questions at once."""
+    t = talk([Fail()], [Fail()], "Eight.", "Four.")
+    for number, said in enumerate(("What is 2 + 2?", "And 4 + 4?")):
+        with pytest.raises(ModelFailed):
+            await t.chat.take_turn(ANN, ask(said, "s", key=str(number)))
+
+    reply = await t.chat.take_turn(ANN, ANEW)
+
+    assert [message.text for message in t.model.askings[-1].messages][-2:] == ["What is 2 + 2?", "And 4 + 4?"]
+    trace = await t.store.trace(ANN, "s", reply.turn)
+    assert trace is not None
+    assert trace.request == "And 4 + 4?"
+    with pytest.raises(TakenBack):
+        await t.chat.take_turn(ANN, ask("And 4 + 4?", "s", key="1"))
+    assert (await t.chat.take_turn(ANN, ask("What is 2 + 2?", "s", key="0"))).text == "Four."

@@ -10,6 +10,8 @@ from tenuto.llm import Fail
 from tenuto.model import Changes
 from tenuto.model.prompt import Language
 from tenuto.model.talk import Persona
+from tenuto.stores.memory import MemoryStore
+from tests.clock import FakeClock
 from tests.samples import ANN
 from tests.talking import Talk, ask, helper, talk
 from tests.unit.logbook import log_of
@@ -88,5 +90,47 @@ async def test_what_is_no_character_is_nobodys_wish(odd: object) -> None:
     await t.sessions.patch(ANN, "s", Changes(metadata={"persona": odd}))
 
     await t.chat.take_turn(ANN, ask("Hello", "s"))
+
+    assert shown(t)[0] == "You help."
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["remembered", "after a restart"])
+async def test_a_character_comes_back_after_another_assistant_spoke(elsewhere: bool) -> None:
+    """C13: and still knows its own turns alone."""
+    store = MemoryStore(clock=FakeClock())
+    assistants = [helper(personas=BOTH, isolated=True), helper(name="other")]
+    t = talk("Hi.", store=store, assistants=assistants)
+    await t.chat.take_turn(ANN, ask("For Bea alone", "s", persona="bea"))
+    await t.chat.take_turn(ANN, ask("For Ada", "s", persona="ada"))
+    await t.chat.take_turn(ANN, ask("For the other", "s", assistant="other"))
+    if elsewhere:
+        t = talk("Hi.", store=store, assistants=assistants)
+
+    await t.chat.take_turn(ANN, ask("Who are you?", "s", assistant="helper"))
+    await t.chat.take_turn(ANN, ask("And now?", "s"))
+
+    assert shown(t)[0] == "You help.\n\nYou are ada."
+    assert "For Bea alone" not in shown(t)
+    assert (await t.sessions.get(ANN, "s")).metadata["persona"] == "ada"
+
+
+async def test_who_was_met_outlives_a_reset() -> None:
+    t = talk("Hi.", assistants=[helper(personas=BOTH), helper(name="other")])
+    await t.chat.take_turn(ANN, ask("Hello", "s", persona="ada"))
+    await t.chat.take_turn(ANN, ask("Hello", "s", assistant="other"))
+
+    await t.sessions.reset(ANN, "s")
+    await t.chat.take_turn(ANN, ask("Hello", "s", assistant="helper"))
+
+    assert shown(t)[0] == "You help.\n\nYou are ada."
+
+
+@pytest.mark.parametrize("odd", [7, ["ada"], {"helper": 7}, {"helper": "gone"}], ids=str)
+async def test_what_was_never_met_is_nobodys_wish(odd: object) -> None:
+    t = talk("Hi.", assistants=[helper(personas=BOTH), helper(name="other")])
+    await t.chat.take_turn(ANN, ask("Hello", "s", assistant="other"))
+    await t.sessions.patch(ANN, "s", Changes(metadata={"personas": odd}))
+
+    await t.chat.take_turn(ANN, ask("Hello", "s", assistant="helper"))
 
     assert shown(t)[0] == "You help."

@@ -66,13 +66,17 @@ async def test_a_second_request_on_a_busy_session_waits_and_then_gives_up() -> N
     ids=["fails", "streams half and dies", "says nothing", "ends at once", "hangs"],
 )
 async def test_a_model_that_fails_leaves_the_words_stored_once_and_the_session_usable(
-    script: Any, error: type[Exception]
+    script: Any, error: type[Exception], later: Callable[[float], None]
 ) -> None:
     """Issue: model times out, returns garbage, streams half and dies."""
-    t = talk(script, "Now.", limits=ChatLimits(model_timeout=timedelta(milliseconds=20)))
+    t = talk(script, "Now.", limits=ChatLimits(model_timeout=timedelta(seconds=30)))
+    turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Well?", "s", key="k")))
+    if isinstance(script[-1], Hang):
+        await script[-1].reached.wait()
+        later(31)
 
     with pytest.raises(error):
-        await t.chat.take_turn(ANN, ask("Well?", "s", key="k"))
+        await turn
 
     assert await log_of(t, "s") == [("user", "Well?")]
     assert [trace.error for trace in await t.store.traces(ANN, "s")] == [error("m").code]  # type: ignore[attr-defined]
@@ -89,20 +93,21 @@ async def test_garbage_from_a_model_is_stored_as_sound_text() -> None:
     assert reply.text == "a\N{REPLACEMENT CHARACTER}b?c"
 
 
-async def test_a_chain_has_time_for_each_of_its_models() -> None:
+async def test_a_chain_has_time_for_each_of_its_models(later: Callable[[float], None]) -> None:
     """A first model that hangs until its own time is up leaves the second one its own."""
 
     class Slow:
         name = "slow"
 
         async def answer(self, asking: Any, tools: Any) -> AsyncIterator[Any]:
-            await asyncio.sleep(0.05)
+            later(30)
+            await asyncio.sleep(0)
             if asking is not None:
                 raise ModelTimeout("slow")
             yield
 
     chain = Chain([Slow(), ScriptedModel("Here.")])
-    t = talk(limits=ChatLimits(model_timeout=timedelta(seconds=0.05)), model=chain)  # type: ignore[arg-type]
+    t = talk(limits=ChatLimits(model_timeout=timedelta(seconds=30)), model=chain)  # type: ignore[arg-type]
 
     reply = await t.chat.take_turn(ANN, ask("Hello?"))
 

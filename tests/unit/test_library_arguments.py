@@ -11,9 +11,20 @@ import pytest
 
 import tenuto
 from tenuto.app import Tenuto
+from tenuto.chat import ChatRequest, Reply
 from tenuto.errors import Invalid, InvalidSetting
-from tenuto.model import Batch, Closing, Rewriting
+from tenuto.model import Batch, Closing, Page, Rewriting, Scope, Session, SessionQuery
+from tenuto.model.prompt import Language
 from tests.samples import SENT_AT, opening, says
+
+
+async def finish(t: Tenuto, scope: Scope, reply: Any) -> Session:
+    return await t.finish(await t.begin(scope, "hi"), reply)
+
+
+async def taken(t: Tenuto, scope: Any, request: Any) -> Reply:
+    return await (await t.chat()).take_turn(scope, request)
+
 
 CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
     "ask nothing": (lambda t, ann: t.ask(ann, None), "the message must be a text (str), not NoneType"),
@@ -28,6 +39,45 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
         lambda t, _: t.begin(None, "hi"),
         "scope must be a Scope, as scope(user=…) makes it, not NoneType",
     ),
+    "begin key": (lambda t, ann: t.begin(ann, "hi", key=5), "the key must be a text (str), not int"),
+    "begin window": (
+        lambda t, ann: t.begin(ann, "hi", window="all"),
+        "the window must be a whole number (int), not str",
+    ),
+    "finish with a number": (
+        lambda t, ann: finish(t, ann, 5),
+        "the reply must be a text (str) or a list of Draft, not int",
+    ),
+    "finish with nothing": (
+        lambda t, ann: finish(t, ann, None),
+        "the reply must be a text (str) or a list of Draft, not NoneType",
+    ),
+    "finish with texts": (lambda t, ann: finish(t, ann, ["hi"]), "a message must be a Draft, not str"),
+    "finish no turn": (lambda t, _: t.finish(None, "hi"), "the turn must be an OpenTurn, not NoneType"),
+    "abandon no turn": (lambda t, _: t.abandon("t"), "the turn must be an OpenTurn, not str"),
+    "language": (lambda t, ann: t.ask(ann, "hi", language="fr"), "language must be a Language: en or zh"),
+    "language number": (lambda t, ann: t.ask(ann, "hi", language=5), "language must be a Language: en or zh"),
+    "profile text": (lambda t, ann: t.ask(ann, "hi", profile="brief"), "profile must be a dict, not str"),
+    "profile nothing": (lambda t, ann: t.ask(ann, "hi", profile=None), "profile must be a dict, not NoneType"),
+    "profile set": (lambda t, ann: t.ask(ann, "hi", profile={"a": {1}}), "profile holds a set, which is not JSON"),
+    "edit": (lambda t, ann: t.ask(ann, "hi", session_id="s", edit="1"), "edit must be a whole number (int), not str"),
+    "ask with more": (
+        lambda t, ann: t.ask(ann, "hi", sesion_id="s"),
+        "there is no 'sesion_id' in a ChatRequest; there are text, session_id, assistant, persona, key, fingerprint, "
+        "language, regenerate, edit, profile",
+    ),
+    "turn without a request": (
+        lambda t, ann: taken(t, ann, "hi"),
+        "the request must be a ChatRequest, not str",
+    ),
+    "turn without a scope": (lambda t, _: taken(t, "ann", ChatRequest(text="hi")), "scope must be a Scope, not str"),
+    "sessions begin": (lambda t, ann: t.sessions.begin(ann, "hi"), "the request must be a TurnRequest, not str"),
+    "sessions append": (
+        lambda t, ann: t.sessions.append(ann, "s", "hi"),
+        "the request must be an AppendRequest, not str",
+    ),
+    "sessions patch": (lambda t, ann: t.sessions.patch(ann, "s", {}), "the changes must be a Changes, not dict"),
+    "sessions create": (lambda t, ann: t.sessions.create(ann, key=5), "the key must be a text (str), not int"),
     "begin nothing": (lambda t, ann: t.begin(ann, None), "the message must be a text (str), not NoneType"),
     "begin session": (
         lambda t, ann: t.begin(ann, "hi", session_id=5),
@@ -53,6 +103,28 @@ async def test_a_scope_is_made_of_texts(named: dict[str, Any]) -> None:
     async with tenuto.open("memory://") as t:
         with pytest.raises(Invalid, match=f"the {what} id must be a text"):
             t.scope(**named)
+
+
+async def test_a_scope_with_an_unknown_name_is_refused_in_a_sentence() -> None:
+    async with tenuto.open("memory://") as t:
+        with pytest.raises(Invalid, match="there is no 'usr' in a Scope; there are tenant, site, user"):
+            t.scope(usr="ann")
+
+
+@pytest.mark.parametrize("language", ["zh", Language.CHINESE], ids=["code", "value"])
+async def test_a_language_may_be_asked_for_by_its_code(language: Any) -> None:
+    async with tenuto.open("memory://") as t:
+        reply = await t.ask(t.scope(user="ann"), "hello", language=language)
+        session = await t.sessions.get(t.scope(user="ann"), reply.session_id)
+
+    assert session.context["language"] == "zh"
+
+
+@pytest.mark.parametrize("kind", [Page, SessionQuery])
+@pytest.mark.parametrize("limit", ["5", None, 1.5, True], ids=repr)
+def test_a_limit_is_a_whole_number(kind: Any, limit: object) -> None:
+    with pytest.raises(Invalid, match=r"^limit must be a whole number \(int\), not "):
+        kind(limit=limit)
 
 
 @pytest.mark.parametrize("place", ["/proc/tenuto.db", "{folder}/a/tenuto.db", "{folder}/file/tenuto.db", "{folder}"])

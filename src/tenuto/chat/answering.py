@@ -38,7 +38,8 @@ _GRACE: Final = timedelta(seconds=5)
 class Answer:
     """What the model said and did, as far as it came."""
 
-    text: str = ""
+    # Its words as they came: a long answer is put together once, and not anew with every word.
+    words: list[str] = field(default_factory=list)
     model: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
@@ -49,6 +50,17 @@ class Answer:
     redacted: dict[str, int] = field(default_factory=dict)
     # The calls and results of the rounds before the last words, as they will be stored: (role, parts, metadata).
     exchanges: list[tuple[Role, tuple[JsonObject, ...], JsonObject]] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """What it said."""
+        if len(self.words) > 1:
+            self.words = ["".join(self.words)]
+        return self.words[0] if self.words else ""
+
+    @text.setter
+    def text(self, text: str) -> None:
+        self.words = [text]
 
     @property
     def usage(self) -> Usage:
@@ -145,7 +157,7 @@ class Answering:
     async def _say(self, text: str, deadline: asyncio.Timeout) -> str:
         text = sound(text)
         if text:
-            self.answer.text += text
+            self.answer.words.append(text)
             if deadline.expired():
                 # A model that was told to stop, and goes on.
                 raise TimeoutError
@@ -166,9 +178,9 @@ class Answering:
         self._take(sum(map(self.counter.part, asked)) + len(calls) * (TOOL_TOKENS + _LEAST_OUTPUT))
         with self.steps.step("tools"):
             results = [await self.toolbox.run(call) for call in calls[:_MOST_CALLS]]
-        results += [ToolResult(call=call, failed="too_many_calls") for call in calls[_MOST_CALLS:]]
-        taken: Counts[str] = Counts()
-        told = tuple([tool_result(result.call.id, await self._fitting(result, taken)) for result in results])
+            results += [ToolResult(call=call, failed="too_many_calls") for call in calls[_MOST_CALLS:]]
+            taken: Counts[str] = Counts()
+            told = tuple([tool_result(result.call.id, await self._fitting(result, taken)) for result in results])
         self.answer.exchanges += [
             (Role.ASSISTANT, asked, noted(self.answer.redacted)),
             (Role.TOOL, told, noted(taken)),

@@ -16,13 +16,13 @@ import logging
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import takewhile
 from typing import Final
 
 from msgspec.structs import replace
 
 from tenuto.chat.holding import guarded, let_go
 from tenuto.chat.request import ChatRequest
+from tenuto.context import last_words
 from tenuto.context.summaries import outliving, talk_in
 from tenuto.errors import MessageNotFound, TakenBack, TooLarge, VersionConflict
 from tenuto.model import Changes, Message, MessagePage, OpenTurn, Page, Role, Scope, Session, Truncating, TurnState
@@ -65,8 +65,7 @@ def note_of_answered(turn: OpenTurn, replaced: Sequence[Message]) -> JsonObject:
     """
     if turn.words:
         return {}
-    answered = takewhile(lambda message: message.role is Role.USER, reversed(talk_in(turn.window)))
-    return _note_of(turn.session, [*answered, *replaced])
+    return _note_of(turn.session, [*last_words(talk_in(turn.window)), *replaced])
 
 
 async def unsaid(sessions: Sessions, turn: OpenTurn) -> bool:

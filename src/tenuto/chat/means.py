@@ -17,7 +17,7 @@ from tenuto.model.prompt import Materials
 from tenuto.model.talk import TurnEnded
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, Value
-from tenuto.ports import ChatModel, Clock, TraceStore
+from tenuto.ports import ChatModel, Clock, Embedder, TraceStore
 from tenuto.sessions import Sessions
 
 Models: TypeAlias = Callable[[str | None], ChatModel]
@@ -119,6 +119,7 @@ class ChatLimits(Value, frozen=True, kw_only=True):
 
     model_timeout: timedelta = timedelta(seconds=120)
     tool_timeout: timedelta = timedelta(seconds=30)
+    embedder_timeout: timedelta = timedelta(seconds=5)
     tool_rounds: int = 6
 
 
@@ -134,6 +135,7 @@ class Means:
     clock: Clock
     afterwards: Afterwards
     screen: Screening = field(default_factory=Unscreened)
+    embedder: Embedder | None = None
     titles_by_model: bool = False
     limits: ChatLimits = field(default_factory=ChatLimits)
     span: Span = no_span

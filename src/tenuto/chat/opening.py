@@ -8,6 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, in_language
+from tenuto.chat.gate import DEGRADED, Gate
 from tenuto.chat.going_back import ONCE, GoingBack, mark_of, refuse_taken_back, unsaid
 from tenuto.chat.holding import guarded, let_go
 from tenuto.chat.means import Means
@@ -44,7 +45,7 @@ from tenuto.model.talk import Persona, Summary, ToolTurn, TurnEnded
 from tenuto.model.trace import trace_id
 from tenuto.model.values import JsonObject, Value
 from tenuto.sessions import TurnRequest, fresh_id
-from tenuto.sessions.desk import refuse_unsound
+from tenuto.sessions.desk import refuse_long_text, refuse_unsound
 from tenuto.sessions.titles import named
 from tenuto.sessions.waiting import uncut
 
@@ -59,6 +60,7 @@ class Begun(Value, frozen=True, kw_only=True):
     """A turn that has begun. `turn` is `None` while the store is away and the assistant answers without memory.
 
     `replaced` is the answer that a new one takes the place of; until that is there it stays in the log, unseen here.
+    `degraded` names what the beginning had to do without.
     """
 
     request: ChatRequest
@@ -71,6 +73,7 @@ class Begun(Value, frozen=True, kw_only=True):
     materials: Materials
     asked: ToolTurn
     replaced: tuple[Message, ...] = ()
+    degraded: tuple[str, ...] = ()
 
     @property
     def created(self) -> bool:
@@ -111,12 +114,12 @@ class Opener:
         self._clock = means.clock
         self._screen = means.screen
         self._back = GoingBack(means.sessions)
+        self._gate = Gate(means, means.embedder) if means.embedder is not None else None
         self._partners = Partners()
         self._counter = Counter()
 
     async def begin(self, scope: Scope, request: ChatRequest) -> Begun:
         """Find assistant and session, store the words, bring what was said before."""
-        await self._screen.admit(scope, request.text)
         guess = self._guess(scope, request)
         begun = await self._begin(scope, request, guess) if guess is not None else None
         if begun is None:
@@ -124,7 +127,8 @@ class Opener:
         assert begun is not None, "only a guess can be wrong"
         if begun.turn is not None and begun.turn.state is not TurnState.FINISHED:
             # With its end the turn notes whom it was with; until then, and should that fail, this is a guess.
-            self._partners.remember(scope, begun.session_id, Partner(begun.assistant.name, begun.scope.persona))
+            partner = noted(begun.turn.session).followed_by(begun.assistant.name, begun.scope.persona)
+            self._partners.remember(scope, begun.session_id, partner)
         return begun
 
     async def _begin(self, scope: Scope, request: ChatRequest, guess: Partner | None = None) -> Begun | None:
@@ -132,6 +136,9 @@ class Opener:
         caller = scope
         last = guess if guess is not None else await self._last(scope, request)
         assistant, persona = self._partner(request, last)
+        # Before anybody looks at what may be megabytes: to count it, or for what is private in it.
+        refuse_long_text(request.text, assistant.policies.sessions)
+        await self._screen.admit(scope, request.text)
         if persona is not None:
             scope = replace(scope, persona=persona.id)
         if not assistant.remembers:
@@ -168,7 +175,17 @@ class Opener:
         history = await self._history(turn, assistant, max(summary.through + 1 if summary is not None else 1, start))
         if history is not turn.window:
             turn, summary = replace(turn, window=history), summary_in(history, start)
-        return await self._unveiled(self._begun(request, assistant, persona, turn, start, summary))
+        begun = self._begun(request, assistant, persona, turn, start, summary)
+        if self._gate is not None and assistant.relevance > 0:
+            begun = await self._gated(begun, self._gate)
+        return await self._unveiled(begun)
+
+    async def _gated(self, begun: Begun, gate: Gate) -> Begun:
+        """The turn with the talk that belongs to it by meaning; where nobody can tell, by words."""
+        relevant = await gate.opens(begun.asked, begun.materials, begun.assistant.relevance)
+        if relevant is None:
+            return replace(begun, degraded=(*begun.degraded, DEGRADED))
+        return replace(begun, materials=replace(begun.materials, relevant=relevant))
 
     async def _unveiled(self, begun: Begun) -> Begun:
         """The turn with what its own marks stand for where tools read them, and without marks that were typed."""

@@ -7,17 +7,34 @@ from typing import Final, NamedTuple
 
 from tenuto.assistants import Assistant, Assistants
 from tenuto.model import Scope, Session
-from tenuto.model.session import ASSISTANT, PERSONA
+from tenuto.model.session import ASSISTANT, PERSONA, PERSONAS
 from tenuto.model.talk import Persona
+from tenuto.model.values import JsonObject
 
 _MOST: Final = 4096
 
 
 class Partner(NamedTuple):
-    """An assistant and one of its characters, by name."""
+    """An assistant and one of its characters, by name; and the character last met of each other assistant."""
 
     assistant: str | None
     persona: str | None
+    others: tuple[tuple[str, str], ...] = ()
+
+    def character_of(self, assistant: str) -> str | None:
+        """As whom that assistant spoke last."""
+        return self.persona if assistant == self.assistant else dict(self.others).get(assistant)
+
+    def followed_by(self, assistant: str, persona: str | None) -> Partner:
+        """Who talks next, with those who talked before."""
+        others = {name: met for name, met in self.others if name != assistant}
+        if self.assistant not in (None, assistant) and self.persona is not None:
+            others[str(self.assistant)] = self.persona
+        return Partner(assistant, persona, tuple(others.items()))
+
+    def as_noted(self) -> JsonObject:
+        """What a session's metadata says of it."""
+        return {ASSISTANT: self.assistant, PERSONA: self.persona, PERSONAS: dict(self.others) or None}
 
 
 class Partners:
@@ -47,25 +64,29 @@ def noted(session: Session | None) -> Partner:
     """Whom a session says it talks to; anybody may write into its metadata, so these may be no names at all."""
     if session is None:
         return Partner(None, None)
-    assistant, persona = session.metadata.get(ASSISTANT), session.metadata.get(PERSONA)
+    assistant, persona, others = (session.metadata.get(what) for what in (ASSISTANT, PERSONA, PERSONAS))
+    met = others if isinstance(others, dict) else {}
     return Partner(
         assistant if isinstance(assistant, str) else None,
         persona if isinstance(persona, str) else None,
+        tuple([(name, character) for name, character in met.items() if isinstance(character, str)]),
     )
 
 
 def resolved(assistants: Assistants, asked: Partner, last: Partner) -> tuple[Assistant, Persona | None]:
     """Assistant and character: those asked for; else those the session last talked to; else the default.
 
+    An assistant that comes back, after others have spoken, comes back as the character it was.
+
     Raises:
         AssistantNotFound: there is no such assistant or character.
     """
-    name, character = asked
+    name, character, _ = asked
     if name is None and last.assistant in assistants.names:
         name = last.assistant
     assistant = assistants.find(name)
-    if character is None and last.assistant == assistant.name and last.persona in assistant.personas:
-        character = last.persona
+    if character is None and last.character_of(assistant.name) in assistant.personas:
+        character = last.character_of(assistant.name)
     return assistant, assistant.persona(character)
 
 

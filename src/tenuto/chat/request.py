@@ -7,7 +7,8 @@ from typing import TypeAlias
 from tenuto.errors import Invalid
 from tenuto.model.prompt import Language, Manifest
 from tenuto.model.talk import Said
-from tenuto.model.values import JsonObject, Value, checked_json, checked_text
+from tenuto.model.turn import MAX_SEQ
+from tenuto.model.values import JsonObject, Value, check_kind, check_whole, checked_json, checked_text
 
 
 class ChatRequest(Value, frozen=True, kw_only=True):
@@ -37,8 +38,12 @@ class ChatRequest(Value, frozen=True, kw_only=True):
                 checked_text(name, f"the {what} id")
         if self.key is not None:
             checked_text(self.key, "the key")
-        if self.profile:
-            checked_json(self.profile, "profile")
+        check_kind(self.profile, dict, "profile")
+        checked_json(self.profile, "profile")
+        if self.language is not None and not isinstance(self.language, Language):
+            raise Invalid(f"language must be a Language: {' or '.join(Language)}")
+        if self.edit is not None:
+            check_whole(self.edit, 0, MAX_SEQ, "edit")
         if self.regenerate and self.edit is not None:
             raise Invalid("answer anew or edit, not both")
         if (self.regenerate or self.edit is not None) and self.session_id is None:
@@ -53,7 +58,8 @@ class Reply(Value, frozen=True, kw_only=True):
     """The answer, and how it came to be.
 
     `repeated` says that this key was answered before and nothing was done again. `degraded` names what the answer had
-    to do without: `store` (it is not kept), `fallback_model`, `tools`, `detector` (of private data).
+    to do without: `store` (it is not kept), `fallback_model`, `tools`, `detector` (of private data),
+    `embedder` (words decided what talk belongs to it).
     """
 
     session_id: str

@@ -17,6 +17,7 @@ from tenuto.chat.timing import Steps
 from tenuto.chat.turn import Turn, reply_of
 from tenuto.logs import bound
 from tenuto.model import Scope, TurnState
+from tenuto.model.values import check_kind
 from tenuto.ports import ChatModel
 
 
@@ -31,6 +32,11 @@ class Chat:
     def assistants(self) -> Assistants:
         """Who can be talked to."""
         return self._means.assistants
+
+    @property
+    def embedder(self) -> str | None:
+        """What compares by meaning, by name; `None` where words alone are compared."""
+        return self._means.embedder.name if self._means.embedder is not None else None
 
     def observe(self, observer: Observer) -> None:
         """Tell this observer of every turn that ends, answered or not."""
@@ -82,6 +88,8 @@ class Chat:
     # The story
 
     async def _turn(self, scope: Scope, request: ChatRequest, audience: Audience) -> Reply:
+        check_kind(scope, Scope, "scope")
+        check_kind(request, ChatRequest, "the request")
         with self._means.span("tenuto.turn") as span, bound(tenant=scope.tenant, session=request.session_id) as ids:
             steps = Steps(self._means.span)
             with steps.step("begin"):

@@ -11,7 +11,7 @@ import logging
 import math
 from collections import Counter as Counts
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -22,6 +22,7 @@ from tenuto.chat.audience import Audience
 from tenuto.chat.going_back import ONCE, GoingBack, mark_of, note_of_answered
 from tenuto.chat.means import Means, Screening
 from tenuto.chat.opening import Begun
+from tenuto.chat.partners import noted as partner_in
 from tenuto.chat.request import Reply
 from tenuto.chat.timing import Steps
 from tenuto.chat.tool_state import bearing
@@ -33,7 +34,6 @@ from tenuto.model import Appended, Changes, Closing, Draft, OpenTurn, Role, Scop
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import Entry, Fate, Kind, Materials, Prompt, Reason
-from tenuto.model.session import ASSISTANT, PERSONA
 from tenuto.model.talk import Asking, ToolCall
 from tenuto.model.trace import ToolRun, Trace
 from tenuto.model.values import JsonObject
@@ -63,7 +63,9 @@ class Turn:
         # How the turn ends once the old answer has made room for this one.
         self._owed: Closing | None = None
         self._kept: Trace | None = None
-        self._degraded: list[str] = [] if begun.turn is not None else ["store"]
+        # An assistant that shall not remember does without the store by choice.
+        missed = begun.turn is None and begun.assistant.remembers
+        self._degraded: list[str] = [*(["store"] if missed else []), *begun.degraded]
         self._model = means.models(begun.assistant.model)
         self._counter = Counter(*encoding_for(self._model.name))
         self._toolbox = Toolbox(
@@ -104,9 +106,9 @@ class Turn:
         for tool in assistant.tools:
             if tool.spec.name not in assistant.first or not isinstance(tool, SelfServing):
                 continue
-            arguments = wanted(tool, self._begun.asked)
-            if arguments is not None:
-                with self._steps.step("tools"):
+            with self._steps.step("tools"):
+                arguments = wanted(tool, self._begun.asked)
+                if arguments is not None:
                     await self._toolbox.run(ToolCall(id=fresh_id(), name=tool.spec.name, arguments=arguments))
 
     async def _ask(self) -> Answer:
@@ -155,11 +157,15 @@ class Turn:
 
     async def _finish(self, answer: Answer) -> Reply:
         begun = self._begun
-        if begun.assistant.mend is not None:
-            answer.text = begun.assistant.mend(answer.text, tuple(self._toolbox.results), begun.asked)
-        self._count(answer)
-        trace = await self._trace(answer, answer.text)
-        session = await self._stored(answer, trace)
+        with self._steps.step("trace"):
+            if begun.assistant.mend is not None:
+                answer.text = begun.assistant.mend(answer.text, tuple(self._toolbox.results), begun.asked)
+            self._count(answer)
+            told = await self._told(answer, answer.text)
+        trace = self._trace(answer, told)
+        self._watch_detector()
+        session = await self._stored(answer, replace(trace, degraded=tuple(self._degraded)))
+        self._watch_detector()
         trace = replace(trace, steps=self._steps.taken, degraded=tuple(self._degraded))
         await self._tell(trace)
         return reply_of(trace, session, text=answer.text, created=begun.created)
@@ -174,7 +180,11 @@ class Turn:
             self._degraded.append("fallback_model")
         if self._toolbox.failed:
             self._degraded.append("tools")
-        if self._means.screen.degraded:
+        self._watch_detector()
+
+    def _watch_detector(self) -> None:
+        """Whatever is looked at may be the first that the outside detector says nothing about."""
+        if self._means.screen.degraded and "detector" not in self._degraded:
             self._degraded.append("detector")
 
     async def _stored(self, answer: Answer, trace: Trace) -> Session | None:
@@ -183,10 +193,11 @@ class Turn:
         if turn is None:
             await self._charge(usage)
             return None
-        claim = self._claim()
-        closing = Closing(reply=self._drafts(answer, trace), usage=usage, changes=self._changes(claim), trace=trace)
         try:
             with self._steps.step("finish"):
+                claim = self._claim()
+                reply, changes = self._drafts(answer, trace), self._changes(claim)
+                closing = Closing(reply=reply, usage=usage, changes=changes, trace=trace)
                 done = await (self._in_place(turn, closing) if begun.replaced else self._kept_all(turn, closing))
         except Sealed:
             raise
@@ -293,8 +304,8 @@ class Turn:
 
     def _partner(self, session: Session) -> JsonObject:
         """Whom the session talks to from now on when nobody is named, as far as it does not know that yet."""
-        spoken_to = {ASSISTANT: self._begun.assistant.name, PERSONA: self._begun.scope.persona}
-        return {what: name for what, name in spoken_to.items() if session.metadata.get(what) != name}
+        spoken_to = partner_in(session).followed_by(self._begun.assistant.name, self._begun.scope.persona)
+        return {what: name for what, name in spoken_to.as_noted().items() if session.metadata.get(what) != name}
 
     def _claim(self) -> Changes | None:
         """What this turn stores when it is the one to have a title made."""
@@ -306,9 +317,18 @@ class Turn:
             session, question, asked.language, self._means.clock(), model=self._means.titles_by_model
         )
 
-    async def _trace(self, answer: Answer, said: str, error: str | None = None) -> Trace:
+    async def _told(self, answer: Answer, said: str) -> _Told:
+        """What was said and done, as a trace keeps it."""
+        short = _Shortening(self._means.screen, self._begun.scope, answer.redacted)
+        return _Told(
+            request=await short.text(self._begun.asked.question),
+            answer=await short.text(said),
+            tools=tuple([await short.run(run) for run in self._toolbox.runs]),
+            redacted=dict(short.taken),
+        )
+
+    def _trace(self, answer: Answer, told: _Told, error: str | None = None) -> Trace:
         begun = self._begun
-        short = _Shortening(self._means.screen, begun.scope, answer.redacted)
         return Trace(
             id=begun.trace_id,
             session_id=begun.session_id,
@@ -318,12 +338,12 @@ class Turn:
             assistant=begun.assistant.name,
             persona=begun.scope.persona,
             speaker=begun.scope.user,
-            request=await short.text(begun.asked.question),
-            answer=await short.text(said),
+            request=told.request,
+            answer=told.answer,
             model=answer.model or self._model.name,
             offline=answer.offline,
             manifest=self._prompt.manifest if self._prompt is not None else None,
-            tools=tuple([await short.run(run) for run in self._toolbox.runs]),
+            tools=told.tools,
             steps=dict(self._steps.taken),
             input_tokens=answer.input_tokens,
             output_tokens=answer.output_tokens,
@@ -331,13 +351,16 @@ class Turn:
             degraded=tuple(self._degraded),
             error=error,
             data=self._toolbox.data,
-            redacted=dict(short.taken),
+            redacted=told.redacted,
         )
 
     async def _tell(self, trace: Trace) -> None:
         """Tell those who watch, who see no more of the words than is stored."""
         if self._means.observers:
-            kept = self._kept or await self._means.screen.traced(self._begun.scope, trace)
+            kept = self._kept
+            if kept is None:
+                with self._steps.step("trace"):
+                    kept = await self._means.screen.traced(self._begun.scope, trace)
             self._means.tell(replace(kept, steps=trace.steps, degraded=trace.degraded))
 
     async def _give_up(self, ended: BaseException) -> None:
@@ -351,7 +374,9 @@ class Turn:
         if isinstance(ended, asyncio.CancelledError) and self._audience.heard is not None:
             # The model may have been ahead of its reader: what counts is what was heard.
             said = self._audience.heard
-        trace = await self._trace(answer, said, code_of(ended))
+        with self._steps.step("trace"):
+            told = await self._told(answer, said)
+        trace = self._trace(answer, told, code_of(ended))
         start = self._begun.materials.window_start
         moved = start if start > turn.session.window_start else UNSET
         # The words are kept, so that a later wish to answer them means whom they were said to.
@@ -408,6 +433,15 @@ class _Lease:
             except TenutoError as failed:
                 _log.warning("a turn's lease was not renewed: %s", failed.code)
             await asyncio.sleep(pause)
+
+
+class _Told(NamedTuple):
+    """What a trace keeps of the words, and what a policy took out of them."""
+
+    request: str
+    answer: str
+    tools: tuple[ToolRun, ...]
+    redacted: dict[str, int]
 
 
 class _Shortening:

@@ -1,9 +1,9 @@
 """What the model sees: token counts, the window, the budget, layouts and the account of it all. Pure: no I/O."""
 
 from tenuto.context.agent import agent_system, profile_text
-from tenuto.context.assembly import LEAST_QUESTION, assemble, check_budget, materials_of, room_of
+from tenuto.context.assembly import LEAST_QUESTION, assemble, check_budget, last_words, materials_of, room_of
 from tenuto.context.cutting import cut
-from tenuto.context.relevance import Similarity, cosine, has_relevant_history, lexical, points_back
+from tenuto.context.relevance import cosine, has_relevant_history, lexical, near_enough, points_back, spoken
 from tenuto.context.tokens import DEFAULT_ENCODING, ENCODINGS, Counter, encoding_for
 from tenuto.context.wording import language_of
 from tenuto.model.graphemes import boundary_after, boundary_before
@@ -13,7 +13,6 @@ __all__ = [
     "ENCODINGS",
     "LEAST_QUESTION",
     "Counter",
-    "Similarity",
     "agent_system",
     "assemble",
     "boundary_after",
@@ -24,9 +23,12 @@ __all__ = [
     "encoding_for",
     "has_relevant_history",
     "language_of",
+    "last_words",
     "lexical",
     "materials_of",
+    "near_enough",
     "points_back",
     "profile_text",
     "room_of",
+    "spoken",
 ]

@@ -76,7 +76,7 @@ def materials_of(
     what a message says of itself anybody may have written. `talk` is the turn's window where only part of it was said.
     """
     window = turn.window if talk is None else talk
-    words = turn.words or _last_words(window)
+    words = turn.words or last_words(window)
     asked = {message.seq for message in words}
     return Materials(
         question="\n".join([message.text for message in words]) if question is None else question,
@@ -233,8 +233,9 @@ class _Assembly:
             account.stretch(open_talk, Fate.DROPPED, Reason.IRRELEVANT)
 
 
-def _last_words(window: Sequence[Message]) -> tuple[Message, ...]:
-    first = len(window)
-    while first and window[first - 1].role is Role.USER:
+def last_words(talk: Sequence[Message]) -> tuple[Message, ...]:
+    """What waits for an answer at the end of a talk: the words of its last turn; earlier ones got theirs, or never."""
+    first = len(talk)
+    while first and talk[first - 1].role is Role.USER and talk[first - 1].turn == talk[-1].turn:
         first -= 1
-    return tuple(window[first:])
+    return tuple(talk[first:])

@@ -1,23 +1,22 @@
 """Whether earlier talk has anything to do with the question (`hasRelevantHistory`).
 
-The simple gate opens when there is any talk. The other compares: by meaning where somebody brings a similarity, by
-shared words and character pairs otherwise. A question that points back ("the first one", 其中哪个) or is too short to
-stand alone always belongs to what was said before.
+The simple gate opens when there is any talk. The other compares: by meaning where there are vectors, by shared words
+and character pairs otherwise. A question that points back ("the first one", 其中哪个), goes on from what was said ("and
+in red?") or is too short to stand alone always belongs to what was said before.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final
 
 from tenuto.model.message import Message, Role
 
-# How related a question is to each of some texts, from 0 (not at all) to 1.
-Similarity: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
-
 DEFAULT_THRESHOLD: Final = 0.15
+# What the default is worth where vectors are compared: chosen for the local embedder by `python -m bench.gate`.
+_NEAR: Final = 0.22
 
 _WORD: Final = re.compile(r"[a-z0-9]+(?:['-][a-z0-9]+)*|[\u3400-\u9fff]+")
 _COMMON_WORDS: Final = """
@@ -38,34 +37,68 @@ _POINTS_BACK: Final = re.compile(
     r"|第[一二三四五六七八九十\d]|最后一|另外|还有|继续|再来|更[多便好]|具体|详细|呢[？?]?$",
     re.IGNORECASE,
 )
+_GOES_ON: Final = re.compile(
+    r"^\W*(?:and|but|or|then|also|still|what about|how about|what if|why not)\b"
+    r"|\b(?:ones|instead|otherwise|meanwhile|(?:which|this|that) one)\b|^(?:那|但|可是|然后|所以|如果是|要是)|的话|也",
+    re.IGNORECASE,
+)
+# The same words where they point at nothing: "what time is it", "is it legal to", "more than", 这个周末.
+_POINTS_NOWHERE: Final = re.compile(
+    r"\b(?:what time is it|(?:is|was|would) it \w+ (?:to|that|if|when)|it(?:'s| is) \w+ (?:to|that)"
+    r"|(?:does|did|will) it take|it (?:takes?|took)|(?:any|no|once) ?more(?! of)|more than"
+    r"|(?:so|sure|such|say|said|think|know|hope|means?) that"
+    r"|(?:this|that|these|those) (?:year|month|week|weekend|morning|afternoon|evening|days)"
+    r"|(?:this|that) (?:spring|summer|autumn|winter))\b"
+    r"|吉他|这个?(?:周末|星期|礼拜|月|周|季度|学期|年)",
+    re.IGNORECASE,
+)
 _SHORT_WORDS: Final = 2
-_SHORT_CHARACTERS: Final = 4
+_SHORT_CHARACTERS: Final = 5
 
 
-def has_relevant_history(
-    question: str,
-    history: Sequence[Message],
-    similarity: Similarity | None = None,
-    threshold: float = DEFAULT_THRESHOLD,
-) -> bool:
-    """Whether the history belongs into the prompt for this question.
+def has_relevant_history(question: str, history: Sequence[Message], threshold: float = DEFAULT_THRESHOLD) -> bool:
+    """Whether the history belongs into the prompt for this question, by its words.
 
     A threshold of 0 is the simple gate: any talk will do. What is compared is what was said, turn by turn, without
     tools; the best match decides.
     """
-    talk = (message.text for message in history if message.role in (Role.USER, Role.ASSISTANT) and message.text)
+    talk = spoken(history)
     if threshold <= 0 or points_back(question):
-        return any(talk)
-    scores = (similarity or lexical)(question, list(talk))
-    return max(scores, default=0.0) >= threshold
+        return bool(talk)
+    return max(lexical(question, talk), default=0.0) >= threshold
+
+
+def near_enough(
+    question: Sequence[float], talk: Sequence[Sequence[float]], threshold: float = DEFAULT_THRESHOLD
+) -> bool:
+    """The same by meaning, from vectors: the two nearest texts decide, since one may be near by accident.
+
+    The threshold is on the scale of words, which vectors are not on: what is best for words becomes what is best here.
+    """
+    nearest = sorted(cosine(question, talk), reverse=True)[:2]
+    return bool(nearest) and sum(nearest) / len(nearest) >= _by_meaning(threshold)
+
+
+def _by_meaning(threshold: float) -> float:
+    if threshold <= DEFAULT_THRESHOLD:
+        return _NEAR * threshold / DEFAULT_THRESHOLD
+    return _NEAR + (1 - _NEAR) * (threshold - DEFAULT_THRESHOLD) / (1 - DEFAULT_THRESHOLD)
+
+
+def spoken(history: Sequence[Message]) -> list[str]:
+    """What was said, without tools and empty texts."""
+    return [message.text for message in history if message.role in (Role.USER, Role.ASSISTANT) and message.text]
 
 
 def points_back(question: str) -> bool:
-    """Whether the question cannot be understood alone: it points at something said, or is a mere word or two."""
+    """Whether the question cannot be understood alone: it points at the talk, goes on from it, or is very short."""
     found = _WORD.findall(question.lower())
     words = sum(1 for run in found if run.isascii())
     characters = sum(len(run) for run in found if not run.isascii())
-    return (words <= _SHORT_WORDS and characters <= _SHORT_CHARACTERS) or _POINTS_BACK.search(question) is not None
+    if words <= _SHORT_WORDS and characters <= _SHORT_CHARACTERS:
+        return True
+    pointing = _POINTS_NOWHERE.sub(" ", question)
+    return _POINTS_BACK.search(pointing) is not None or _GOES_ON.search(pointing) is not None
 
 
 def lexical(question: str, texts: Sequence[str]) -> list[float]:
@@ -77,7 +110,7 @@ def lexical(question: str, texts: Sequence[str]) -> list[float]:
 
 
 def cosine(question: Sequence[float], texts: Sequence[Sequence[float]]) -> list[float]:
-    """How near each text's vector lies to the question's, for gates by meaning."""
+    """How near each text's vector lies to the question's, from 1 (the same direction) down to -1."""
     length = math.hypot(*question)
     return [_dot(question, text) / (length * math.hypot(*text) or 1.0) for text in texts]
 

@@ -6,6 +6,7 @@ The Chinese texts of the layouts are those of the documents they come from, to t
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from tenuto.model.prompt import Language
@@ -109,6 +110,8 @@ def wording(language: Language) -> Wording:
 
 _LOOK_AT: Final = 2000
 _HAN: Final = re.compile("[\u4e00-\u9fff]+")
+# A word: of letters, or about two Chinese characters.
+_WORD: Final = re.compile("[\u4e00-\u9fff]{1,2}|[^\\W\\d_\u4e00-\u9fff]+")
 
 
 def language_of(text: str) -> Language:
@@ -122,3 +125,12 @@ def language_of(text: str) -> Language:
         if han * 8 >= len(start):
             return Language.CHINESE
     return Language.ENGLISH
+
+
+def language_of_most(texts: Iterable[str], otherwise: Language) -> Language:
+    """The language that most words of these texts are in; each text is of one language, whatever names it mentions."""
+    words = dict.fromkeys(Language, 0)
+    for text in texts:
+        words[language_of(text)] += len(_WORD.findall(text[:_LOOK_AT]))
+    first, second = sorted(Language, key=lambda language: words[language], reverse=True)
+    return first if words[first] > words[second] else otherwise

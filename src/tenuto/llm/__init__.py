@@ -1,7 +1,7 @@
 """Chat models: the offline one, any provider's, a chain of them, and a scripted one for tests."""
 
 from tenuto.llm.access import Access
-from tenuto.llm.by_name import OFFLINE, model_names, open_model
+from tenuto.llm.by_name import OFFLINE, GivenModel, model_names, open_model, provider_of
 from tenuto.llm.chain import Chain
 from tenuto.llm.offline import OfflineModel
 from tenuto.llm.once import complete
@@ -16,6 +16,7 @@ __all__ = [
     "Chain",
     "Echo",
     "Fail",
+    "GivenModel",
     "Hang",
     "OfflineModel",
     "Say",
@@ -25,4 +26,5 @@ __all__ = [
     "complete",
     "model_names",
     "open_model",
+    "provider_of",
 ]

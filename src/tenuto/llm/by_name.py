@@ -1,22 +1,30 @@
-"""Models by their names: `offline`, any `provider:model`, or several in a row."""
+"""Models by their names: `offline`, any `provider:model`, one that a program hands over, or several in a row."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from importlib import import_module
-from typing import Final, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from msgspec.structs import replace
 
 from tenuto.errors import InvalidSetting
 from tenuto.llm.access import FIRST_WORD, TIMEOUT, Access
 from tenuto.llm.chain import Chain
+from tenuto.llm.handed import HandedOver
 from tenuto.llm.offline import OfflineModel
 from tenuto.ports import ChatModel
 
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
 OFFLINE: Final = "offline"
+# What a program may hand over as a model.
+GivenModel: TypeAlias = "ChatModel | Model"
+_NOTHING_GIVEN: Final[Mapping[str, GivenModel]] = MappingProxyType({})
 
 
 @asynccontextmanager
@@ -27,27 +35,34 @@ async def open_model(
     api_key: str | None = None,
     timeout: timedelta = TIMEOUT,
     first_word: timedelta = FIRST_WORD,
+    given: Mapping[str, GivenModel] = _NOTHING_GIVEN,
+    home: str | None = None,
 ) -> AsyncIterator[ChatModel]:
     """A model, or with commas a chain of them, as long as its connections are needed.
 
-    Address and key are for the first provider that is named; others find theirs in the variables of their own.
+    Names in `given` are models that a program hands over; what they are connected to stays its own. Address and key are
+    for the provider `home`, or for the first one that is named; others find theirs in the variables of their own.
 
     Raises:
         InvalidSetting: a name that cannot be opened, and what to install or to set. Nobody is asked for an answer,
             so a wrong key shows with the first question.
     """
-    wanted = model_names(names)
+    wanted = [names] if names in given else model_names(names)
+    home = provider_of(names, given) if home is None else home
     access = Access(base_url=base_url, api_key=api_key, timeout=timeout, first_word=min(first_word, timeout))
     async with AsyncExitStack() as stack:
         models: list[ChatModel] = []
         for place, name in enumerate(wanted):
-            if name == OFFLINE:
-                models.append(OfflineModel(stand_in=place > 0))
-                continue
-            own = access if _provider(name) == _provider(wanted[0]) else replace(access, base_url=None, api_key=None)
+            own = access if _provider(name) == home else replace(access, base_url=None, api_key=None)
             # With another model behind it, trying the same one again only keeps the user waiting.
             last = place == len(wanted) - 1
-            models.append(await stack.enter_async_context(_provided(name, own if last else replace(own, retries=0))))
+            own = own if last else replace(own, retries=0)
+            if name in given:
+                models.append(_ready(name, given[name], own))
+            elif name == OFFLINE:
+                models.append(OfflineModel(stand_in=place > 0))
+            else:
+                models.append(await stack.enter_async_context(_provided(name, own)))
         yield models[0] if len(models) == 1 else Chain(models)
 
 
@@ -67,8 +82,28 @@ def model_names(names: str) -> list[str]:
     return wanted
 
 
+def provider_of(names: str, given: Mapping[str, GivenModel] = _NOTHING_GIVEN) -> str:
+    """The first provider that a chain names: what is handed over, or offline, needs none."""
+    wanted = [] if names in given else model_names(names)
+    return next((_provider(name) for name in wanted if name not in given and name != OFFLINE), OFFLINE)
+
+
 def _provider(name: str) -> str:
     return name.split(":", 1)[0] if ":" in name else ""
+
+
+def _ready(name: str, model: GivenModel, access: Access) -> ChatModel:
+    """A model that was handed over, as ours are asked."""
+    if callable(getattr(model, "answer", None)) and isinstance(getattr(model, "name", None), str):
+        return HandedOver(cast(ChatModel, model))
+    try:
+        ours = import_module("tenuto.llm.provided").handed_over(model, access)
+    except ImportError:
+        ours = None
+    if ours is None:
+        kind = type(model).__name__
+        raise InvalidSetting("models", f"{name} must be a ChatModel or a Pydantic AI model, not {kind}")
+    return cast(ChatModel, ours)
 
 
 def _provided(name: str, access: Access) -> AbstractAsyncContextManager[ChatModel]:

@@ -159,14 +159,19 @@ async def open_provided(name: str, access: Access) -> AsyncIterator[ProvidedMode
     try:
         model = _model(name, access)
     except ImportError as exc:
-        raise InvalidSetting("model", _not_installed(name, str(exc))) from None
+        raise InvalidSetting("model", not_installed(name, str(exc))) from None
     except InvalidSetting:
         raise
     except Exception as exc:
         # Pydantic AI's own complaint, or that of a provider's client: of a variable that is set to nothing, say.
-        raise InvalidSetting("model", _missing(name, str(exc))) from None
+        raise InvalidSetting("model", missing(name, str(exc))) from None
     async with model:
         yield ProvidedModel(name, model, access)
+
+
+def handed_over(model: object, access: Access) -> ProvidedModel | None:
+    """A model that a program made itself, and closes itself; `None` if it is none."""
+    return ProvidedModel(model.model_id, model, access) if isinstance(model, Model) else None
 
 
 def _model(name: str, access: Access) -> Model:
@@ -181,7 +186,7 @@ def _model(name: str, access: Access) -> Model:
         raise InvalidSetting(
             "model", f"{name!r} names no provider; write it as openai:{name}, ollama:{name} or the like"
         )
-    return infer_model(name, provider_factory=lambda kind: _provider(kind, access))
+    return infer_model(name, provider_factory=lambda kind: provider_by_name(kind, access))
 
 
 def _profile(model: str) -> OpenAIModelProfile:
@@ -189,7 +194,12 @@ def _profile(model: str) -> OpenAIModelProfile:
     return OpenAIModelProfile(openai_chat_supports_max_completion_tokens=_OPENAIS_OWN.match(model) is not None)
 
 
-def _provider(kind: str, access: Access) -> Provider[Any]:
+def provider_by_name(kind: str, access: Access) -> Provider[Any]:
+    """A provider, at the address and with the key of `access` where it says them.
+
+    Raises:
+        InvalidSetting: nobody is called that, or it takes no other address.
+    """
     made: Any = _provider_class(kind)
     takes = inspect.signature(made.__init__).parameters
     given = {"api_key": access.api_key, "base_url": access.base_url}
@@ -219,7 +229,7 @@ _VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
 _GROUP: Final = re.compile(r"pydantic-ai-slim\[([\w-]+)\]")
 
 
-def _missing(name: str, message: str) -> str:
+def missing(name: str, message: str) -> str:
     """Which variable is to be set, in our own words."""
     variables = _VARIABLE.findall(message)
     if not variables:
@@ -228,7 +238,8 @@ def _missing(name: str, message: str) -> str:
     return f"{name} needs {' or '.join(variables)}, or {own}"
 
 
-def _not_installed(name: str, message: str) -> str:
+def not_installed(name: str, message: str) -> str:
+    """Which package is to be installed, in our own words."""
     group = _GROUP.search(message)
     wanted = f"pydantic-ai-slim[{group[1]}]" if group else "tenuto[models]"
     return f"{name} needs a package that is not installed; pip install '{wanted}' brings it"

@@ -9,6 +9,14 @@ import regex
 # `\X` ends a cluster after the virama that joins Indic consonants; Unicode 15.1 no longer does.
 _CLUSTER: Final = regex.compile(r"(?:\X(?<=[\u094d\u09cd\u0acd\u0b4d\u0c4d\u0d4d]\u200d?))*\X", regex.DOTALL)
 
+# Two of these side by side are always two characters: letters, signs and emoji, whole Hangul syllables, line ends.
+_PLAIN: Final = r"[\p{GCB=Other}\p{GCB=LV}\p{GCB=LVT}\p{GCB=Control}\n]"
+_BETWEEN: Final = regex.compile(rf"(?r)(?<={_PLAIN})(?={_PLAIN})")
+# How far back such a place is looked for. Where there is none, as among flags, a start in their midst does as well;
+# only a character of more code points than the second number, which is none that anybody can read, is cut through.
+_LOOK_BACK: Final = 1024
+_START_BACK: Final = 64
+
 
 def graphemes(text: str) -> list[str]:
     """The text, character by character."""
@@ -20,7 +28,7 @@ def boundary_before(text: str, index: int) -> int:
     if index >= len(text):
         return len(text)
     end = 0
-    for match in _CLUSTER.finditer(text, _plain_before(text, index)):
+    for match in _CLUSTER.finditer(text, _start_before(text, index)):
         if match.end() > index:
             return match.start()
         end = match.end()
@@ -40,13 +48,7 @@ def boundary_after(text: str, index: int) -> int:
     return match.end() if match else len(text)
 
 
-def _plain_before(text: str, index: int) -> int:
-    # Between two plain characters there is always a boundary, so that clusters need not be counted from the start.
-    place = index
-    while place > 0 and not (_plain(text[place]) and _plain(text[place - 1])):
-        place -= 1
-    return place
-
-
-def _plain(character: str) -> bool:
-    return " " <= character <= "~" or "\u4e00" <= character <= "\u9fff"
+def _start_before(text: str, index: int) -> int:
+    """A place at or before `index` from which clusters are told apart, near enough that a long text costs no more."""
+    between = _BETWEEN.search(text, max(0, index - _LOOK_BACK), index + 1)
+    return between.start() if between else 0 if index <= _LOOK_BACK else index - _START_BACK

@@ -11,14 +11,15 @@ from msgspec import UNSET, UnsetType
 
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model.scope import Scope
-from tenuto.model.values import Json, JsonObject, Value, checked_id, checked_json, checked_text
+from tenuto.model.values import Json, JsonObject, Value, check_whole, checked_id, checked_json, checked_text
 
 NANOS_PER_USD = 10**9
 MAX_TITLE_CHARACTERS = 512
 # The key of a session's context under which stands what its user told of themselves.
 PROFILE = "profile"
-# The keys of a session's metadata that tell whom it talks to: the assistant, and as which of its characters.
-ASSISTANT, PERSONA = PARTNER = ("assistant", "persona")
+# The keys of a session's metadata that tell whom it talks to: the assistant, as which of its characters, and which
+# character it last met of each other assistant.
+ASSISTANT, PERSONA, PERSONAS = PARTNER = ("assistant", "persona", "personas")
 MAX_RETENTION = timedelta(days=36_500)
 MAX_CAP = 10**9
 
@@ -235,8 +236,7 @@ class SessionQuery(Value, frozen=True, kw_only=True):
     status: Status | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.limit <= 1000:
-            raise Invalid("limit is not between 1 and 1000")
+        check_whole(self.limit, 1, 1000, "limit")
         if self.title is not None:
             checked_text(self.title, "the search text")
 
@@ -271,13 +271,17 @@ class Gone(Value, frozen=True, kw_only=True):
 
 
 class Erased(Value, frozen=True, kw_only=True):
-    """What one step of erasing a user removed; `more` tells that another step is needed."""
+    """What one step of erasing a user removed; `more` tells that another step is needed.
+
+    `values` are those that stood behind marks: only a store behind a privacy policy knows of them.
+    """
 
     gone: tuple[Gone, ...] = ()
     messages: int = 0
     traces: int = 0
     states: int = 0
     quarantined: int = 0
+    values: int = 0
     more: bool = False
 
 

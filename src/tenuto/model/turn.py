@@ -11,9 +11,10 @@ from tenuto.model.message import Draft, Message, Role, checked_drafts
 from tenuto.model.scope import Scope
 from tenuto.model.session import Changes, Keeping, NewSession, Session, Usage
 from tenuto.model.trace import Trace
-from tenuto.model.values import Value, checked_id
+from tenuto.model.values import Value, check_whole, checked_id
 
 MAX_WINDOW = 10_000
+MAX_SEQ = 2**53 - 1
 MAX_LEASE = timedelta(days=7)
 
 
@@ -70,8 +71,7 @@ class Opening(Value, frozen=True, kw_only=True):
         checked_drafts(self.words)
         if not timedelta(0) < self.lease <= MAX_LEASE:
             raise Invalid(f"a lease lasts longer than nothing and no longer than {MAX_LEASE.days} days")
-        if not 0 <= self.window <= MAX_WINDOW:
-            raise Invalid(f"the window is not between 0 and {MAX_WINDOW} messages")
+        check_whole(self.window, 0, MAX_WINDOW, "the window")
 
 
 class TurnState(StrEnum):
@@ -190,13 +190,12 @@ class Page(Value, frozen=True, kw_only=True):
     after: int | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.limit <= MAX_WINDOW:
-            raise Invalid(f"limit is not between 1 and {MAX_WINDOW}")
+        check_whole(self.limit, 1, MAX_WINDOW, "limit")
         if self.before is not None and self.after is not None:
             raise Invalid("a page lies before or after a message, not both")
         for seq in (self.before, self.after):
-            if seq is not None and not 0 <= seq < 2**53:
-                raise Invalid("a sequence number is negative or absurdly large")
+            if seq is not None:
+                check_whole(seq, 0, MAX_SEQ, "a sequence number")
 
 
 class MessagePage(Value, frozen=True, kw_only=True):

@@ -55,7 +55,7 @@ from tenuto.model.message import checked_drafts, rest_size, words_size
 from tenuto.model.policy import OnMissing, SessionPolicy
 from tenuto.model.session import PARTNER, checked_name, head_bytes
 from tenuto.model.turn import TurnState
-from tenuto.model.values import Json, Value
+from tenuto.model.values import Json, Value, check_kind, checked_text
 from tenuto.ports import Store
 from tenuto.sessions.events import Announcer, EventKind
 from tenuto.sessions.ids import fresh_id, id_for_key
@@ -79,6 +79,10 @@ class TurnRequest(Value, frozen=True, kw_only=True):
     window: int = 20
     new: NewSession | None = None
     policy: SessionPolicy | None = None
+
+    def __post_init__(self) -> None:
+        if self.key is not None:
+            checked_text(self.key, "the key")
 
 
 class AppendRequest(Value, frozen=True, kw_only=True):
@@ -114,6 +118,8 @@ class Sessions:
             SessionBusy: another turn still ran when the wait was over.
             TooLarge: a message, or what a new session starts with, is above the size limit.
         """
+        check_kind(scope, Scope, "scope")
+        check_kind(request, TurnRequest, "the request")
         policy = request.policy or self._policy
         # What else would make the words unsound, the opening itself refuses.
         opening = self._opening(scope, request, policy)
@@ -137,6 +143,7 @@ class Sessions:
             TurnLost: another turn took over; the user's words stay stored.
             TooLarge: a message, or the head with the turn's changes, is above the size limit; the turn goes on.
         """
+        check_kind(turn, OpenTurn, "the turn")
         policy = policy or self._policy
         # What else would make a reply unsound, the closing itself has refused.
         _refuse_long(closing.reply, policy)
@@ -153,6 +160,7 @@ class Sessions:
 
     async def append(self, scope: Scope, session_id: str, request: AppendRequest) -> Appended:
         """Append messages to a session that exists, by the caller's key or producer number at most once."""
+        check_kind(request, AppendRequest, "the request")
         refuse_unsound(request.messages, self._policy)
         batch = Batch(
             id=fresh_id(),
@@ -184,6 +192,8 @@ class Sessions:
         Raises:
             KeyReused: the key came before with other values.
         """
+        if key is not None:
+            checked_text(key, "the key")
         unnamed = id_for_key(scope, key) if key else fresh_id()
         asked = session_id or unnamed
         if session_id is not None:
@@ -237,6 +247,7 @@ class Sessions:
         Raises:
             TooLarge: context, attributes and metadata would grow beyond the size limit.
         """
+        check_kind(changes, Changes, "the changes")
         session = await self._seeing(scope, session_id, self._patched(scope, session_id, changes))
         await self._announce.tell(EventKind.UPDATED, scope, session_id)
         return session
@@ -482,6 +493,16 @@ def refuse_unsound(drafts: Sequence[Draft], policy: SessionPolicy) -> None:
     """
     checked_drafts(drafts)
     _refuse_long(drafts, policy)
+
+
+def refuse_long_text(text: str, policy: SessionPolicy) -> None:
+    """Refuse words before they are made a message.
+
+    Raises:
+        TooLarge: they are above the size limit.
+    """
+    if len(text) > policy.max_message_bytes or len(text.encode()) > policy.max_message_bytes:
+        raise TooLarge("message", policy.max_message_bytes)
 
 
 def _refuse_long(drafts: Sequence[Draft], policy: SessionPolicy) -> None:

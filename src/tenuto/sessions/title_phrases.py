@@ -36,6 +36,14 @@ _OPENERS: Final = regex.compile(
     r"|my name is \w+(?:,| and)? ?|is there |are there |explain |recommend(?: me)? |my )+",
     regex.IGNORECASE,
 )
+# "How tall is the hall?" is about the hall's height.
+_MEASURES: Final = {
+    "big": "size", "deep": "depth", "expensive": "price", "far": "distance", "fast": "speed", "heavy": "weight",
+    "high": "height", "large": "size", "long": "length", "old": "age", "tall": "height", "wide": "width",
+}  # fmt: skip
+_MEASURED: Final = regex.compile(
+    r"^how (\w+) (is|are|was|were|(?:do|does|did)(?: it take(?: to)?)?) (.+)", regex.IGNORECASE
+)
 _CHINESE_OPENERS: Final = regex.compile(
     r"^(?:你好|您好|请问|请你?|麻烦你?|那么?|嗯|好的|我想(?:要|知道|了解|问|买|找|学)?|我要|我们?想|我需要|我打算|能不能|能否|可不可以"
     r"|可以|帮(?:我|忙)|给我|告诉我|介绍|推荐|解释|说说|讲讲|了解|一下|一些|几个|一个|一款|关于|有没有|你们?有|什么是|如何用?|怎么用|怎么样?|怎样"
@@ -102,7 +110,8 @@ def _english(question: str, answer: str) -> str | None:
     weights = _weights(question, answer)
     best: tuple[float, list[str]] | None = None
     for number, sentence in enumerate(_SENTENCE.split(question)):
-        words = [word for word in _WORD.findall(_OPENERS.sub("", sentence.strip())) if word.lower() not in _ARTICLES]
+        subject = _MEASURED.sub(_subject, _OPENERS.sub("", sentence.strip()))
+        words = [word for word in _WORD.findall(subject) if word.lower() not in _ARTICLES]
         for start, run in _runs(words):
             score = sum(weights.get(word.lower(), 0.0) for word in run) / len(run) ** 0.5
             score -= 0.3 * number + min(_LATE * start, _LATEST)
@@ -111,6 +120,12 @@ def _english(question: str, answer: str) -> str | None:
     if best is not None:
         return title_case(best[1])
     return _gathered(question, weights)
+
+
+def _subject(asked: regex.Match[str]) -> str:
+    """What a question after a measure is about, and the measure by its noun."""
+    does = asked[2].lower().startswith("d")
+    return asked[3] if does else f"{asked[3]} {_MEASURES.get(asked[1].lower(), '')}"
 
 
 def _runs(words: Sequence[str]) -> list[tuple[int, list[str]]]:

@@ -62,6 +62,6 @@ def _driver(room: str, name: str) -> Any:
 def sqlite_path(url: str) -> Path:
     """`sqlite:///chat.db` lies in the working folder, `sqlite:////var/chat.db` at the root."""
     parts = urlsplit(url)
-    if parts.netloc or parts.query or not parts.path.strip("/"):
+    if parts.netloc or parts.query or not parts.path.startswith("/") or not parts.path.strip("/"):
         raise InvalidSetting("store", "a SQLite store is written sqlite:///file.db or sqlite:////folder/file.db")
     return Path(unquote(parts.path[1:]))

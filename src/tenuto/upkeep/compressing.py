@@ -29,8 +29,10 @@ from tenuto.context.compression import (
 )
 from tenuto.context.extract import summarise
 from tenuto.context.retelling import Retelling, portions, retelling_of, usable
+from tenuto.context.wording import language_of_most
 from tenuto.errors import SessionNotFound
-from tenuto.model import Message, Page, Rewriting, Scope, Session, Usage
+from tenuto.model import Message, Page, Rewriting, Role, Scope, Session, Usage
+from tenuto.model.prompt import Language
 from tenuto.model.talk import Summary, TurnEnded
 from tenuto.ports import Clock
 from tenuto.sessions import AppendRequest, Sessions, derived_id, fresh_id
@@ -191,6 +193,7 @@ class Compressor:
     async def _told(self, ended: TurnEnded, found: Due, limits: Limits, at_once: bool) -> tuple[str, str]:
         """The summary and who made it: a model where there is one and it says something usable, else extraction."""
         previous = found.previous.text if found.previous is not None else ""
+        ended = replace(ended, language=_language(found, ended.language))
         if self._small is None or at_once:
             return await self._extracted(found.cover, previous, ended, limits), "extract"
         parts = portions(found.cover, self._counter)
@@ -243,3 +246,10 @@ def _spoken_for(found: Due) -> int:
     if before is None:
         return len(found.cover)
     return before.messages + len(found.cover) if before.messages else 0
+
+
+def _language(found: Due, otherwise: Language) -> Language:
+    """That of most of the user's words, those before them by their summary; `otherwise` where nothing tells."""
+    before = [found.previous.text] if found.previous is not None else []
+    said = [message.text for message in found.cover if message.role is Role.USER]
+    return language_of_most([*before, *said], otherwise)

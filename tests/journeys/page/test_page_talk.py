@@ -13,6 +13,7 @@ from playwright.async_api import Browser, Locator, Route, expect
 from tenuto.llm import Call, Echo, Fail, Hang, Say
 from tests.journeys.page.visit import offline, scripted, stored, visiting
 from tests.journeys.test_http_process import running
+from tests.servers.process import free_port
 from tests.talking import Adder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -37,12 +38,12 @@ async def test_an_answer_streams_in_and_is_there_after_a_reload(chromium: Browse
         assert re.search(r"#/chat/.+", visit.page.url)
 
 
-@pytest.mark.timeout(120)  # two servers are started in it
 async def test_a_conversation_goes_on_after_the_server_was_killed_and_started_again(
     chromium: Browser, tmp_path: Path
 ) -> None:
-    store = tmp_path / "sessions.db"
-    with running(store) as first:
+    # Chosen by the system, the port could be given to somebody else while the server is down.
+    store, port = tmp_path / "sessions.db", str(free_port())
+    with running(store, "--port", port) as first:
         base = str(first.http.base_url).rstrip("/")
         async with visiting(chromium, base) as visit:
             await visit.open()
@@ -53,7 +54,7 @@ async def test_a_conversation_goes_on_after_the_server_was_killed_and_started_ag
             broken = visit.answers.nth(1)
             await expect(broken.get_by_role("alert")).to_contain_text("The server cannot be reached.")
 
-            with running(store, "--port", base.rsplit(":", 1)[1]) as second:
+            with running(store, "--port", port) as second:
                 second.http.get("/healthz")
                 await broken.get_by_role("button", name="Try again").click()
                 await expect((await visit.hear(2)).locator(".prose")).to_contain_text("green")

@@ -92,5 +92,5 @@ function repaint(theme) {
 paint();
 mount();
 addEventListener("hashchange", follow);
-addEventListener("focus", () => store.get().house && sessions.refresh());
+addEventListener("focus", () => store.get().house && Promise.all([sessions.refresh(), house.review()]));
 start();

@@ -45,3 +45,8 @@ export function has(name) {
 export function told(texts) {
   return texts[language] ?? texts.en ?? Object.values(texts)[0] ?? "";
 }
+
+/** What something is called: its names by language, or the one that programs know it by. */
+export function called(texts, otherwise) {
+  return told(texts) || otherwise;
+}

@@ -7,6 +7,9 @@
 
 import { countsIn, fits, together } from "./marks.js";
 
+/** The trace of an answer that is kept nowhere, as where nothing shall be remembered. */
+export const UNKEPT = "";
+
 export function fresh() {
   // Not randomUUID, which browsers only give to pages from this machine or over https.
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");

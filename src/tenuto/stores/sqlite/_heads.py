@@ -15,7 +15,7 @@ from tenuto.errors import Invalid, SessionExpired, SessionForeign, SessionNotFou
 from tenuto.model import Changes, Keeping, NewSession, Scope, Status
 from tenuto.model.scope import owner_key, session_key, space_key
 from tenuto.model.session import merged, without_nulls
-from tenuto.model.values import JsonObject
+from tenuto.model.values import JsonObject, checked_id
 from tenuto.stores.codec import encode_object, to_micros
 from tenuto.stores.sqlite._faults import Damaged, is_bad_text
 from tenuto.stores.sqlite._rows import Head, object_of, read_head, scope_of
@@ -53,7 +53,8 @@ class Ask(NamedTuple):
 
 def asked(scope: Scope, session_id: str, now: datetime) -> Ask:
     """A question as rows understand it."""
-    keys = _known_keys if isinstance(session_id, str) and len(session_id) <= _SHORT else _keys
+    checked_id(session_id, "the session id")
+    keys = _known_keys if len(session_id) <= _SHORT else _keys
     return Ask(*keys(scope, session_id), session_id, to_micros(now))
 
 

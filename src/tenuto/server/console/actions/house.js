@@ -37,7 +37,9 @@ export function houseActions(store) {
   async function review() {
     const number = begun;
     const privacy = await policy();
-    if (privacy && number === begun) store.change({ privacy });
+    if (!privacy || number !== begun) return;
+    learn(privacy);
+    store.change({ privacy });
   }
 
   return {

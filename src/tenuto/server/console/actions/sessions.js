@@ -17,7 +17,10 @@ export function sessionActions(store) {
     const number = (asked += 1);
     await guarded(
       () => api.sessions({ query: store.get().sessions.query }),
-      ({ sessions, cursor }) => patch({ items: sessions, cursor, loading: false, problem: null }),
+      ({ sessions, cursor }) => {
+        patch({ items: sessions, cursor, loading: false, problem: null });
+        entitle(sessions);
+      },
       () => number !== asked,
     );
   }
@@ -54,11 +57,19 @@ export function sessionActions(store) {
         ...state.sessions,
         items: state.sessions.items.map((each) => (each.id === session.id ? session : each)),
       },
+    }));
+    entitle([session]);
+  }
+
+  /** The title that these sessions have now stands above their talks as well. */
+  function entitle(sessions) {
+    const titles = new Map(sessions.map(({ id, title }) => [id, title]));
+    store.change((state) => ({
       talks: Object.fromEntries(
-        Object.entries(state.talks).map(([key, talk]) => [
-          key,
-          talk.id === session.id ? { ...talk, title: session.title } : talk,
-        ]),
+        Object.entries(state.talks).map(([key, talk]) => {
+          const title = titles.get(talk.id) || talk.title;
+          return [key, title === talk.title ? talk : { ...talk, title }];
+        }),
       ),
     }));
   }

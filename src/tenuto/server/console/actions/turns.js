@@ -2,9 +2,9 @@
 
 import { api } from "../api.js";
 import { t } from "../i18n.js";
-import { fresh, waiting, words } from "../items.js";
+import { UNKEPT, fresh, waiting, words } from "../items.js";
 import { Problem } from "../problem.js";
-import { noteInAddress, sessionInAddress } from "../route.js";
+import { noteInAddress } from "../route.js";
 import { currentTalk } from "../state.js";
 import { refused } from "./house.js";
 
@@ -66,27 +66,21 @@ export function turnActions(store, talks, sessions) {
   }
 
   function started(talkKey, itemKey, told) {
+    answer(talkKey, itemKey, { trace: told.trace_id ?? UNKEPT, text: "", tools: [] });
+    if (told.trace_id === null) return; // nothing is kept that one could come back to
     talks.change(talkKey, { id: told.session_id });
-    answer(talkKey, itemKey, { trace: told.trace_id ?? "", text: "", tools: [] });
     if (store.get().current === talkKey) noteInAddress(told.session_id);
     if (told.created) sessions.refresh();
   }
 
   function done(talkKey, itemKey, reply) {
     const { answer: text, trace_id, model, offline, degraded, data } = reply;
-    const trace = trace_id ?? "";
+    const trace = trace_id ?? UNKEPT;
     // The last event has the last word: an assistant may mend what was streamed.
     answer(talkKey, itemKey, { status: "done", text, trace, model, offline, degraded, data, reply, again: null });
-    talks.change(talkKey, { id: reply.session_id, assistant: reply.assistant, title: reply.title });
+    talks.change(talkKey, { assistant: reply.assistant, title: reply.title });
     store.change({ told: text });
-    setTimeout(() => retitled(talkKey), TITLE_AFTER);
-  }
-
-  async function retitled(talkKey) {
-    await sessions.refresh();
-    const { talks: known, sessions: listed } = store.get();
-    const session = listed.items.find((each) => each.id === known[talkKey]?.id);
-    if (session) talks.change(talkKey, { title: session.title });
+    setTimeout(sessions.refresh, TITLE_AFTER);
   }
 
   function say(text) {

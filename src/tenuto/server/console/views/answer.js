@@ -1,16 +1,16 @@
 /** An answer: its words as they come, what tools did for it, what it is made of, and what one may do about it. */
 
-import { fill, h, set, write } from "../dom.js";
-import { milliseconds, number } from "../format.js";
+import { fill, h, set } from "../dom.js";
+import { milliseconds } from "../format.js";
 import { has, t } from "../i18n.js";
-import { tally } from "../marks.js";
+import { UNKEPT } from "../items.js";
 import { sentence } from "../problem.js";
 import { prose } from "../prose.js";
 import { iconButton, textButton } from "./buttons.js";
 import { badges } from "./badges.js";
 import { extras } from "./extras.js";
-import { icon } from "./icons.js";
 import { insightView } from "./insight.js";
+import { takenView } from "./taken.js";
 
 export function answerView(actions) {
   const parts = {
@@ -20,12 +20,11 @@ export function answerView(actions) {
     extras: h("div", { class: "extras" }),
     notice: h("p", { class: "notice", role: "alert" }),
     badges: h("span", { class: "badges" }),
-    taken: h("span"),
   };
   const insight = insightView(actions);
   const anew = iconButton("again", t("talk.regenerate"), () => actions.turns.regenerate());
-  const taken = h("p", { class: "taken", hidden: true }, icon("lock"), parts.taken);
-  const meta = h("div", { class: "meta" }, insight.button, anew, parts.badges, taken);
+  const taken = takenView();
+  const meta = h("div", { class: "meta" }, insight.button, anew, parts.badges);
   const node = h(
     "article",
     { class: "answer" },
@@ -35,20 +34,20 @@ export function answerView(actions) {
     parts.extras,
     parts.notice,
     meta,
+    taken.node,
     insight.node,
   );
   let shown = {};
 
   function draw({ item, name, redacted, last, busy }) {
     parts.speaker.textContent = name;
-    const { count, list } = tally(redacted);
-    set(taken, "hidden", count === 0);
-    write(parts.taken, count ? t("taken.stored", { count, many: number(count), list }) : "");
-    set(anew, "hidden", !last || busy || item.status !== "done");
+    taken.draw(redacted);
+    set(anew, "hidden", !last || busy || item.status !== "done" || item.trace === UNKEPT);
     const againNow = last && !busy;
     if (shown.item === item && shown.again === againNow) return;
     set(node, "data-status", item.status);
-    set(meta, "hidden", item.status !== "done");
+    // One that failed or was stopped has an account too: its own, or that of the answer from before.
+    set(meta, "hidden", item.status === "running" || (item.status !== "done" && !item.trace));
     if (shown.item?.text !== item.text || shown.item?.status !== item.status) say(item);
     if (shown.item?.tools !== item.tools) fill(parts.tools, item.tools.map(run));
     if (shown.item?.data !== item.data) fill(parts.extras, extras(item.data));

@@ -1,7 +1,7 @@
 /** Before the first word: who can be talked to, and what one might ask. */
 
 import { fill, h } from "../dom.js";
-import { phrases, t, told } from "../i18n.js";
+import { called, phrases, t, told } from "../i18n.js";
 import { assistantOf } from "../state.js";
 
 export function beginningView(actions) {
@@ -52,7 +52,7 @@ function choice(assistant, actions) {
       value: assistant.name,
       on: { change: () => actions.house.choose(assistant.name) },
     }),
-    h("span", { class: "name" }, told(assistant.titles)),
+    h("span", { class: "name" }, called(assistant.titles, assistant.name)),
     h("span", { class: "about" }, told(assistant.about)),
   );
 }

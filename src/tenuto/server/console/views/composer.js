@@ -1,7 +1,7 @@
 /** Where one writes. Enter sends, Shift+Enter starts a new line, Escape stops an answer. */
 
 import { h, set } from "../dom.js";
-import { t, told } from "../i18n.js";
+import { called, t } from "../i18n.js";
 import { assistantOf } from "../state.js";
 import { icon } from "./icons.js";
 
@@ -53,8 +53,7 @@ export function composerView(actions) {
     const another = talk !== null && talk.key !== talking?.key;
     talking = talk;
     const assistant = assistantOf(state, talk);
-    const persona = assistant?.personas.find((each) => each.id === state.choice.persona);
-    field.placeholder = assistant ? t("talk.placeholder", { name: told(persona?.names ?? assistant.titles) }) : "";
+    field.placeholder = assistant ? t("talk.placeholder", { name: partner(assistant, state.choice.persona) }) : "";
     const running = Boolean(talk?.running);
     set(button, "hidden", running);
     set(stop, "hidden", !running);
@@ -64,6 +63,11 @@ export function composerView(actions) {
   }
 
   return { node, draw };
+}
+
+function partner({ personas, titles, name }, asked) {
+  const character = personas.find((each) => each.id === asked);
+  return character ? called(character.names, character.id) : called(titles, name);
 }
 
 function fit(field) {

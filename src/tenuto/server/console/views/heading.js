@@ -1,7 +1,7 @@
 /** Above the talk: its title, whom one talks to, and as which character they answer. */
 
 import { h, set, write } from "../dom.js";
-import { t, told } from "../i18n.js";
+import { called, t } from "../i18n.js";
 import { assistantOf } from "../state.js";
 import { iconButton } from "./buttons.js";
 import { writeMarked } from "./marks.js";
@@ -18,7 +18,7 @@ export function headingView(actions) {
   function draw(state, talk) {
     const assistant = assistantOf(state, talk);
     writeMarked(title, talk?.title || t(talk?.id && !talk.problem ? "sessions.untitled" : "sessions.new"));
-    write(whom, assistant ? told(assistant.titles) : "");
+    write(whom, assistant ? called(assistant.titles, assistant.name) : "");
     set(model, "hidden", assistant?.model !== "offline");
     set(menu, "aria-expanded", String(state.drawer));
     persona.draw(assistant, state.choice.persona);

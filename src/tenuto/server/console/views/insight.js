@@ -23,6 +23,7 @@ export function insightView(actions) {
   let loaded = null;
 
   function draw(now) {
+    if (item !== null && item.trace !== now.trace) fold();
     item = now;
     set(button, "hidden", now.trace === null);
   }
@@ -32,6 +33,11 @@ export function insightView(actions) {
     set(node, "hidden", !open);
     set(button, "aria-expanded", String(open));
     if (open && loaded !== item.trace) load();
+  }
+
+  function fold() {
+    set(node, "hidden", true);
+    set(button, "aria-expanded", "false");
   }
 
   async function load() {

@@ -1,7 +1,7 @@
 /** Which character of an assistant the next message is for. */
 
 import { fill, h, set } from "../dom.js";
-import { t, told } from "../i18n.js";
+import { called, t } from "../i18n.js";
 
 export function personaChoice(actions) {
   const select = h("select", {
@@ -19,7 +19,7 @@ export function personaChoice(actions) {
       fill(
         select,
         nobody,
-        personas.map(({ id, names }) => h("option", { value: id }, told(names))),
+        personas.map(({ id, names }) => h("option", { value: id }, called(names, id))),
       );
       shown = assistant;
     }

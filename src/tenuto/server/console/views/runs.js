@@ -5,7 +5,7 @@ import { milliseconds } from "../format.js";
 import { has, t } from "../i18n.js";
 import { marked } from "./marks.js";
 
-const ORDER = ["begin", "tools", "assemble", "model", "finish"];
+const ORDER = ["begin", "tools", "assemble", "model", "trace", "finish"];
 const MOST = 4000;
 
 export function stepsView(steps) {

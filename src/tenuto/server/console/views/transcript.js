@@ -1,7 +1,7 @@
 /** The talk, item by item. It follows the newest words as long as one reads there. */
 
 import { fill, h, set } from "../dom.js";
-import { t, told } from "../i18n.js";
+import { called, t } from "../i18n.js";
 import { keyed } from "../keyed.js";
 import { together } from "../marks.js";
 import { sentence } from "../problem.js";
@@ -62,20 +62,21 @@ function lines(state, talk) {
     key: item.key,
     item,
     name: nameOf(assistant, item.persona),
-    redacted: together(askedBy(items[place - 1]), item.redacted ?? {}),
+    redacted: takenFrom(item, items[place - 1], items[place + 1]),
     last: place === items.length - 1,
     busy: talk.running !== null,
   }));
 }
 
-/** What was taken out of the words that an answer is about: it is told once, under the answer. */
-function askedBy(before) {
-  return before?.kind === "words" ? before.redacted : {};
+/** What was taken out of words and their answer: it is told once, under the answer where there is one. */
+function takenFrom(item, before, after) {
+  if (item.kind === "words") return after?.kind === "answer" ? {} : item.redacted;
+  return together(before?.kind === "words" ? before.redacted : {}, item.redacted ?? {});
 }
 
 function nameOf(assistant, persona) {
   const character = assistant?.personas.find((each) => each.id === persona);
-  return told(character?.names ?? assistant?.titles ?? {});
+  return character ? called(character.names, character.id) : assistant ? called(assistant.titles, assistant.name) : "";
 }
 
 function unanswered(talk) {

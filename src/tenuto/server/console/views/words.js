@@ -6,15 +6,18 @@ import { t } from "../i18n.js";
 import { hasMarks } from "../marks.js";
 import { iconButton, textButton } from "./buttons.js";
 import { writeMarked } from "./marks.js";
+import { takenView } from "./taken.js";
 
 export function wordsView(actions) {
   const text = h("div", { class: "said" });
   const edit = iconButton("pen", t("talk.edit"), () => change());
-  const look = h("div", { class: "look" }, text, edit);
+  const taken = takenView();
+  const look = [h("div", { class: "look" }, text, edit), taken.node];
   const node = h("article", { class: "words", "aria-label": t("talk.you") }, look);
   let shown = null;
 
-  function draw({ item, busy }) {
+  function draw({ item, redacted, busy }) {
+    taken.draw(redacted);
     writeMarked(text, item.text);
     set(text, "title", item.at && instant(item.at));
     set(edit, "hidden", item.seq === null || busy);

@@ -82,6 +82,7 @@ export const en = {
   "badge.fallback_model": "answered by the fallback model",
   "badge.tools": "a tool failed",
   "badge.detector": "privacy detector did not answer",
+  "badge.embedder": "talk compared by words: the embedder did not answer",
   "badge.other": "without {what}",
   "policy.normal": "supported by evidence",
   "policy.conservative": "little evidence, careful answer",
@@ -221,6 +222,7 @@ export const en = {
   "step.tools": "tools",
   "step.assemble": "assemble",
   "step.model": "model",
+  "step.trace": "look through the answer",
   "step.finish": "store the answer",
 
   "problem.unreachable": "The server cannot be reached.",

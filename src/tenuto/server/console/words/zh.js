@@ -81,6 +81,7 @@ export const zh = {
   "badge.fallback_model": "由备用模型回答",
   "badge.tools": "有工具失败",
   "badge.detector": "隐私检测服务未响应",
+  "badge.embedder": "嵌入模型未响应，按词语比较对话",
   "badge.other": "缺少 {what}",
   "policy.normal": "有据可依",
   "policy.conservative": "依据不多，谨慎作答",
@@ -220,6 +221,7 @@ export const zh = {
   "step.tools": "工具",
   "step.assemble": "组装",
   "step.model": "模型",
+  "step.trace": "检查回答",
   "step.finish": "保存回答",
 
   "problem.unreachable": "无法连接到服务器。",

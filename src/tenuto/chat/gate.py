@@ -1,0 +1,105 @@
+"""The gate by meaning: whether the talk so far belongs to a question, whatever words either uses (B10).
+
+It is asked after the gate by words, and by assistants that have one. Where the embedder does not answer in time, what
+the words said stands.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import timeout
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Final, TypeAlias
+
+from tenuto.chat.means import Means
+from tenuto.context import near_enough, points_back, spoken
+from tenuto.errors import Unavailable
+from tenuto.model import Message, Scope
+from tenuto.model.prompt import Materials
+from tenuto.model.talk import ToolTurn
+from tenuto.ports import Embedder
+
+Vector: TypeAlias = Sequence[float]
+
+DEGRADED: Final = "embedder"
+_RECENT: Final = 12
+_CHARACTERS: Final = 1_000
+"""Of a text; what it is about shows at its beginning."""
+_KNOWN: Final = 2_048
+_REST: Final = timedelta(seconds=30)
+_log = logging.getLogger(__name__)
+
+
+class Gate:
+    """Compares questions with what was said, and knows the vectors of texts it met lately."""
+
+    def __init__(self, means: Means, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._screen = means.screen
+        self._clock = means.clock
+        self._patience = means.limits.embedder_timeout.total_seconds()
+        self._known: OrderedDict[bytes, Vector] = OrderedDict()
+        self._rests_until: datetime | None = None
+
+    async def opens(self, asked: ToolTurn, materials: Materials, relevance: float) -> bool | None:
+        """Whether the talk belongs to the question; `None` where the embedder does not say."""
+        talk = Materials(
+            question=materials.question,
+            summary=materials.summary,
+            history=tuple(_recent(asked.history, materials.window_start)),
+        )
+        if points_back(talk.question) or not (talk.history or talk.summary):
+            return materials.relevant
+        if self._embedder.outside:
+            talk = await self._screen.for_prompt(asked.scope, asked.session, talk) or talk
+        texts = [talk.question, *spoken(talk.history), *([talk.summary] if talk.summary else [])]
+        vectors = await self._asked(asked.scope, [text[:_CHARACTERS] for text in texts])
+        return None if vectors is None else near_enough(vectors[0], vectors[1:], relevance)
+
+    async def _asked(self, scope: Scope, texts: Sequence[str]) -> list[Vector] | None:
+        """The vectors of texts. An embedder that failed is left alone for a while, so that not every turn waits."""
+        if self._rests_until is not None and self._clock() < self._rests_until:
+            return None
+        try:
+            async with timeout(self._patience):
+                vectors = await self._vectors(scope, texts)
+        except (Unavailable, TimeoutError) as failed:
+            _log.warning("embedder %s left the gate to words: %s", self._embedder.name, type(failed).__name__)
+            self._rests_until = self._clock() + _REST
+            return None
+        self._rests_until = None
+        return vectors
+
+    async def _vectors(self, scope: Scope, texts: Sequence[str]) -> list[Vector]:
+        keys = [_key(scope, text) for text in texts]
+        vectors = {key: self._known[key] for key in keys if key in self._known}
+        unknown = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
+        if unknown:
+            vectors.update(zip(unknown, await self._embedder.embed(list(unknown.values())), strict=True))
+        if len({len(vector) for vector in vectors.values()}) > 1:
+            # Another model has taken over behind the same name.
+            self._known.clear()
+            raise Unavailable("embedder", "has changed")
+        self._remember(vectors)
+        return [vectors[key] for key in keys]
+
+    def _remember(self, vectors: dict[bytes, Vector]) -> None:
+        for key, vector in vectors.items():
+            self._known[key] = vector
+            self._known.move_to_end(key)
+        while len(self._known) > _KNOWN:
+            self._known.popitem(last=False)
+
+
+def _recent(history: Sequence[Message], start: int) -> Sequence[Message]:
+    """What was said last, of what still belongs to the context."""
+    return [message for message in history if message.seq >= start and spoken((message,))][-_RECENT:]
+
+
+def _key(scope: Scope, text: str) -> bytes:
+    """One text of one user's: nobody learns from how soon an answer comes what others have said."""
+    whose = "\0".join((scope.tenant, scope.site, scope.user or ""))
+    return blake2b(f"{len(whose)}\0{whose}\0{text}".encode(errors="surrogatepass"), digest_size=16).digest()

@@ -1,0 +1,96 @@
+"""A provider's embedder, through Pydantic AI. Importing this takes a second or two, so only `open_embedder` does."""
+
+from __future__ import annotations
+
+import logging
+import math
+from array import array
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from pydantic_ai.embeddings import EmbeddingModel, infer_embedding_model
+from pydantic_ai.embeddings.openai import OpenAIEmbeddingModel
+from pydantic_ai.providers import Provider
+from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+from tenuto.errors import InvalidSetting, Unavailable
+from tenuto.llm.access import Access
+from tenuto.llm.provided import missing, not_installed, provider_by_name
+
+_log = logging.getLogger(__name__)
+
+
+class ProvidedEmbedder:
+    """Any embedding model that Pydantic AI knows how to talk to."""
+
+    outside = True
+
+    def __init__(self, name: str, model: EmbeddingModel) -> None:
+        self._name = name
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """The model string."""
+        return self._name
+
+    async def embed(self, texts: Sequence[str]) -> list[Sequence[float]]:
+        """As the port says."""
+        try:
+            # A question and the talk before it are compared with each other, so all are of one kind.
+            answered = await self._model.embed(list(texts), input_type="document")
+            vectors = [array("f", vector) for vector in answered.embeddings]
+        except Exception as failed:
+            # What a provider writes may quote the texts.
+            status = getattr(failed, "status_code", None)
+            _log.warning("embedder %s failed: %s %s", self._name, type(failed).__name__, status or "")
+            raise Unavailable("embedder", "failed at its provider") from None
+        if not _usable(vectors, len(texts)):
+            _log.warning("embedder %s answered with something that cannot be used", self._name)
+            raise Unavailable("embedder", "answered with something that cannot be used")
+        return list(vectors)
+
+
+def _usable(vectors: Sequence[Sequence[float]], wanted: int) -> bool:
+    lengths = {len(vector) for vector in vectors}
+    numbers = all(math.isfinite(number) for vector in vectors for number in vector)
+    return len(vectors) == wanted and len(lengths) <= 1 and 0 not in lengths and numbers
+
+
+@asynccontextmanager
+async def open_provided_embedder(name: str, access: Access) -> AsyncIterator[ProvidedEmbedder]:
+    """An embedder by its string, as long as its connections are open.
+
+    Raises:
+        InvalidSetting: its provider is not known, has none, lacks a package or a key, or takes no such address.
+    """
+    async with AsyncExitStack() as stack:
+        opened: list[Provider[Any]] = []
+        try:
+            model = _model(name, access, opened)
+        except ImportError as exc:
+            raise InvalidSetting("embedder", not_installed(name, str(exc))) from None
+        except InvalidSetting as unfit:
+            # Providers are opened for chat models as well, whose setting has another name.
+            raise InvalidSetting("embedder", str(unfit).removeprefix("model: ")) from None
+        except Exception as exc:
+            raise InvalidSetting("embedder", missing(name, str(exc)).partition(", or TENUTO_")[0]) from None
+        for provider in opened:
+            await stack.enter_async_context(provider)
+        yield ProvidedEmbedder(name, model)
+
+
+def _model(name: str, access: Access, opened: list[Provider[Any]]) -> EmbeddingModel:
+    """The model, and in `opened` the provider whose connections it uses."""
+    kind, _, model = name.partition(":")
+    if access.base_url is not None and kind == "openai":
+        server = OpenAICompatibleProvider("openai-compatible", base_url=access.base_url, api_key=access.api_key)
+        opened.append(server)
+        return OpenAIEmbeddingModel(model, provider=server)
+
+    def provider_of(kind: str) -> Provider[Any]:
+        opened.append(provider_by_name(kind, access))
+        return opened[-1]
+
+    return infer_embedding_model(name, provider_factory=provider_of)

@@ -1,0 +1,49 @@
+"""A model that a program hands over: whatever it stumbles over is a failure of a model, as those of providers are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import cast
+
+from tenuto.errors import ModelFailed, ModelTimeout, TenutoError
+from tenuto.model.talk import Asking, ModelEvent
+from tenuto.ports import ChatModel, Tool
+
+_log = logging.getLogger(__name__)
+
+
+class HandedOver:
+    """The `ChatModel` port around a model that knows nothing of our errors."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """The model's own name."""
+        return self._model.name
+
+    @property
+    def links(self) -> int:
+        """How many models it may ask one after the other."""
+        links: int = getattr(self._model, "links", 0)
+        return links
+
+    async def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+        """As the port says."""
+        try:
+            # The port promises an iterator; those of models are generators, which must be closed at once.
+            events = cast(AsyncGenerator[ModelEvent, None], self._model.answer(asking, tools))
+            async with aclosing(events):
+                async for event in events:
+                    yield event
+        except TenutoError:
+            raise
+        except TimeoutError:
+            raise ModelTimeout(self.name) from None
+        except Exception as fault:
+            # Only its kind: the text of a stranger's exception may quote what a user said.
+            _log.warning("model %s failed: %s", self.name, type(fault).__name__)
+            raise ModelFailed(self.name, f"failed ({type(fault).__name__})") from None

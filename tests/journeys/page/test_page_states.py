@@ -1,0 +1,152 @@
+"""Around the talk, in states between the usual ones: who answers, the title, the account, what was taken out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Route, expect
+
+from tenuto.llm import Fail, Hang, Say, ScriptedModel
+from tenuto.llm.scripted import Script
+from tenuto.model.privacy import Mode
+from tests.journeys.door import served
+from tests.journeys.page.visit import DESK, PHONE, Visit, listening, scripted, visiting
+from tests.talking import helper
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+TAKEN = "1 value taken out before storing: 1 e-mail"
+
+
+@asynccontextmanager
+async def redacting(browser: Browser, script: Script) -> AsyncIterator[Visit]:
+    """Somebody has told an address to an assistant whose server keeps none."""
+    settings: dict[str, Any] = {"model": "scripted", "small_model": "offline", "assistant": "helper"}
+    models = {"scripted": ScriptedModel(script)}
+    async with (
+        served(models=models, assistants=[helper()], privacy_message=Mode.REDACT, **settings) as door,
+        listening(door) as base,
+        visiting(browser, base) as visit,
+    ):
+        await visit.open()
+        await visit.say("My mail is ann@example.com.")
+        yield visit
+
+
+async def test_what_was_taken_out_is_told_though_nobody_answered(chromium: Browser) -> None:
+    async with redacting(chromium, Fail()) as visit:
+        await expect(visit.answers.first).to_have_attribute("data-status", "failed")
+        await expect(visit.page.locator(".taken:visible")).to_have_text(TAKEN)
+
+        await visit.page.reload()
+
+        await expect(visit.page.get_by_role("button", name="Answer this")).to_be_visible()
+        await expect(visit.page.locator(".taken:visible")).to_have_text(TAKEN)
+
+
+async def test_words_that_were_answered_have_it_told_once(chromium: Browser) -> None:
+    async with redacting(chromium, "Noted.") as visit:
+        await visit.hear()
+
+        await expect(visit.page.locator(".taken:visible")).to_have_text([TAKEN])
+
+
+@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+async def test_the_account_of_an_answer_stays_when_another_one_fails(
+    chromium: Browser, viewport: dict[str, int]
+) -> None:
+    async with scripted(chromium, "Seven.", Fail(), "Eight.", wishes={"viewport": viewport}) as (visit, _, _door):
+        await visit.say("How many?")
+        answer = await visit.hear()
+        await answer.get_by_role("button", name="Answer anew").click()
+        await expect(answer).to_have_attribute("data-status", "failed")
+
+        await answer.get_by_role("button", name="What the model saw").click()
+
+        await expect(answer.locator(".insight")).to_contain_text("question")
+        await answer.get_by_role("button", name="Try again").click()
+        await visit.hear()
+        await expect(answer.locator(".prose")).to_have_text("Eight.")
+        await expect(answer.locator(".insight")).to_be_hidden()
+
+
+async def test_what_a_model_saw_that_failed_can_be_looked_at(chromium: Browser) -> None:
+    async with scripted(chromium, [Say("Half"), Fail()]) as (visit, _, _door):
+        await visit.say("How many?")
+        answer = visit.answers.first
+        await expect(answer).to_have_attribute("data-status", "failed")
+
+        await answer.get_by_role("button", name="What the model saw").click()
+
+        await expect(answer.locator(".insight")).to_contain_text("question")
+
+
+@pytest.mark.parametrize("locale", ["en-GB", "zh-CN"])
+async def test_an_assistant_without_a_title_is_called_by_its_name(chromium: Browser, locale: str) -> None:
+    async with scripted(chromium, "Seven.", wishes={"locale": locale}) as (visit, _, _door):
+        await expect(visit.page.locator(".name", has_text="helper")).to_be_visible()
+        await expect(visit.page.locator("header .whom")).to_have_text("helper")
+        placeholder = "Write to helper …" if locale == "en-GB" else "写给helper……"
+        await expect(visit.field).to_have_attribute("placeholder", placeholder)
+
+        await visit.say("How many?")
+        answer = await visit.hear()
+
+        await expect(answer.locator(".speaker")).to_have_text("helper")
+
+
+async def test_the_title_stands_above_a_talk_as_soon_as_the_list_has_it(chromium: Browser) -> None:
+    pause = Hang()
+    async with scripted(chromium, [Say("Once "), pause, Say("upon a time.")]) as (visit, _, _door):
+        await visit.say("Tell me a long story")
+        await pause.reached.wait()
+
+        await expect(visit.page.locator(".sessions")).to_contain_text("Tell me a long story")
+        await expect(visit.page.locator("h1")).to_have_text("Tell me a long story")
+        await expect(visit.page).to_have_title("Tell me a long story · tenuto")
+        pause.release.set()
+        await visit.hear()
+
+
+async def test_one_who_remembers_nothing_is_talked_to_on_and_leaves_an_empty_page(chromium: Browser) -> None:
+    """C12: MEMORY_ENABLED=false."""
+    async with (
+        served(memory_enabled=False, assistant="npc") as door,
+        listening(door) as base,
+        visiting(chromium, base) as visit,
+    ):
+        await visit.open()
+        await visit.say("What are the family rules?")
+        await visit.hear()
+        await visit.say("What are the family rules?")
+        answer = await visit.hear(2)
+
+        await expect(answer.locator(".prose")).to_contain_text("E-RULE-01")
+        await expect(answer.get_by_role("button", name="Answer anew")).to_be_hidden()
+        await visit.page.reload()
+        await expect(visit.page.get_by_text("Whom do you want to talk to?")).to_be_visible()
+
+
+async def test_a_privacy_note_that_did_not_come_at_first_comes_when_one_looks_again(chromium: Browser) -> None:
+    async def away(route: Route) -> None:
+        await route.abort()
+
+    async with served() as door, listening(door) as base, visiting(chromium, base) as visit:
+        await visit.page.route("**/v1/privacy", away)
+        await visit.open()
+        note = visit.page.get_by_role("button", name="Privacy")
+        await expect(visit.page.locator(".house")).to_contain_text("memory")
+        await expect(note).to_be_hidden()
+
+        await visit.page.unroute("**/v1/privacy", away)
+        await looked_at(visit)
+
+        await expect(note).to_be_visible()
+        visit.allow("net::ERR_FAILED")
+
+
+async def looked_at(visit: Visit) -> None:
+    """Somebody comes back to the window."""
+    await visit.page.evaluate("dispatchEvent(new Event('focus'))")

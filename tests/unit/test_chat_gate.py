@@ -1,0 +1,325 @@
+"""The gate by meaning in a turn: what it lets in, what it asks for, and who decides when it does not answer (B10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import tenuto
+from tenuto.app import Tenuto
+from tenuto.chat import ChatLimits, Reply
+from tenuto.chat import gate as gating
+from tenuto.context.summaries import summary_draft
+from tenuto.errors import Unavailable
+from tenuto.llm import ScriptedModel
+from tenuto.model import Page
+from tenuto.model.prompt import Fate, Kind, Reason
+from tenuto.model.talk import Summary
+from tenuto.sessions import AppendRequest
+from tests.clock import FakeClock
+from tests.samples import ANN, BOB, SENT_AT
+from tests.servers.openai_server import start_model_server
+from tests.talking import Talk, ask, helper, patient, talk
+from tests.unit.test_chat_characters import BOTH as CHARACTERS
+
+MAIL = "ann@example.com"
+CAT = "My cat has stopped eating since yesterday."
+KITTEN = "Might a kitten lose appetite when moving house?"
+ROUTER = "How can somebody reset the password of a router?"
+# Shares its words with the talk, and nothing else.
+FRAME = "Has yesterday's cat statue stopped at customs?"
+
+
+@dataclass
+class Subjects:
+    """An embedder that knows what texts are about: animals lie in one direction, everything else in another."""
+
+    asked: list[list[str]] = field(default_factory=list)
+    outside: bool = False
+    fault: Exception | None = None
+    hangs: bool = False
+    length: int = 2
+
+    name = "subjects"
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        self.asked.append(list(texts))
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.fault is not None:
+            raise self.fault
+        return [self._about(text) for text in texts]
+
+    def _about(self, text: str) -> list[float]:
+        animal = any(word in text for word in ("My cat", "kitten", "vet"))
+        return [float(animal), float(not animal), *[0.0] * (self.length - 2)]
+
+
+async def after_the_cat(t: Talk, question: str, session: str = "s", scope: Any = ANN) -> Reply:
+    """What becomes of a question after talk about a cat."""
+    await t.chat.take_turn(scope, ask(CAT, session))
+    return await t.chat.take_turn(scope, ask(question, session))
+
+
+def shown(t: Talk) -> str:
+    """All that the model saw last."""
+    return "\n".join(message.text for message in t.model.askings[-1].messages)
+
+
+def chat(embedder: Subjects | None, *, clock: FakeClock | None = None, **fields: Any) -> Talk:
+    limits = ChatLimits(embedder_timeout=timedelta(milliseconds=20)) if embedder and embedder.hangs else None
+    assistant = helper(**{"relevance": 0.15, **fields})
+    return talk("Please call a vet.", embedder=embedder, clock=clock, limits=limits, assistants=[assistant])
+
+
+# What it lets in
+
+
+async def test_talk_that_shares_no_word_with_the_question_is_let_in_by_meaning() -> None:
+    by_words, by_meaning = chat(None), chat(Subjects())
+
+    await after_the_cat(by_words, KITTEN)
+    reply = await after_the_cat(by_meaning, KITTEN)
+
+    assert CAT not in shown(by_words)
+    assert CAT in shown(by_meaning)
+    assert reply.degraded == ()
+
+
+async def test_talk_that_shares_only_words_is_left_out_and_the_trace_says_why() -> None:
+    by_words, by_meaning = chat(None), chat(Subjects())
+
+    await after_the_cat(by_words, FRAME)
+    await after_the_cat(by_meaning, FRAME)
+    trace = await by_meaning.store.trace(ANN, "s", 2)
+
+    assert CAT in shown(by_words)
+    assert CAT not in shown(by_meaning)
+    assert trace is not None
+    assert trace.manifest is not None
+    told = [entry for entry in trace.manifest.entries if entry.kind is Kind.MESSAGE]
+    assert [(entry.fate, entry.reason, entry.count) for entry in told] == [(Fate.DROPPED, Reason.IRRELEVANT, 2)]
+
+
+async def test_a_question_that_points_back_needs_no_embedder() -> None:
+    embedder = Subjects()
+    t = chat(embedder)
+
+    await after_the_cat(t, "And what does it cost?")
+
+    assert CAT in shown(t)
+    assert embedder.asked == []
+
+
+async def test_an_assistant_without_a_gate_never_asks() -> None:
+    embedder = Subjects()
+    t = chat(embedder, relevance=0.0)
+
+    await after_the_cat(t, ROUTER)
+
+    assert CAT in shown(t)
+    assert embedder.asked == []
+
+
+async def test_what_went_stale_is_not_compared() -> None:
+    """D9: the window begins anew, so there is nothing the question could belong to."""
+    clock, embedder = FakeClock(), Subjects()
+    t = chat(embedder, clock=clock, policies=patient(stale_after=timedelta(minutes=30)))
+    await t.chat.take_turn(ANN, ask(CAT, "s"))
+    clock.advance(timedelta(hours=1))
+
+    await t.chat.take_turn(ANN, ask(KITTEN, "s"))
+
+    assert embedder.asked == []
+
+
+async def test_talk_that_only_the_summary_tells_of_is_compared() -> None:
+    t = talk("Hold the button.", embedder=Subjects(), assistants=[helper(relevance=0.15)])
+    await t.chat.take_turn(ANN, ask(ROUTER, "s"))
+    page = await t.sessions.messages(ANN, "s", Page(limit=10))
+    last = page.messages[-1]
+    told = Summary(text="My cat is ill and goes to the vet.", through=last.seq, through_id=last.id, messages=2)
+    draft = summary_draft(told, message_id="sum", sent_at=SENT_AT, seen=last.seq, since=1)
+    await t.sessions.append(ANN, "s", AppendRequest(messages=(draft,)))
+
+    await t.chat.take_turn(ANN, ask(KITTEN, "s"))
+
+    assert told.text in shown(t)
+
+
+async def test_where_characters_are_kept_apart_only_their_own_talk_is_compared() -> None:
+    """C13: nothing of what one was told reaches the other, not even as a comparison."""
+    embedder = Subjects()
+    t = chat(embedder, personas=CHARACTERS, isolated=True)
+    await t.chat.take_turn(ANN, ask(CAT, "s", persona="ada"))
+    await t.chat.take_turn(ANN, ask(ROUTER, "s", persona="bea"))
+
+    await t.chat.take_turn(ANN, ask(FRAME, "s", persona="bea"))
+
+    assert embedder.asked == [[FRAME, ROUTER, "Please call a vet."]]
+
+
+# What it asks for
+
+
+async def test_a_text_is_embedded_once() -> None:
+    embedder = Subjects()
+    t = chat(embedder)
+
+    await after_the_cat(t, KITTEN)
+    await t.chat.take_turn(ANN, ask(ROUTER, "s"))
+    await t.chat.take_turn(ANN, ask(ROUTER, "s"))
+
+    assert embedder.asked == [[KITTEN, CAT, "Please call a vet."], [ROUTER]]
+
+
+async def test_nobody_is_spared_a_text_because_somebody_else_said_it() -> None:
+    embedder = Subjects()
+    t = chat(embedder)
+
+    await after_the_cat(t, KITTEN, "a", ANN)
+    await after_the_cat(t, KITTEN, "b", BOB)
+
+    assert embedder.asked[0] == embedder.asked[1]
+
+
+async def test_only_so_many_vectors_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gating, "_KNOWN", 1)
+    embedder = Subjects()
+    t = chat(embedder)
+
+    await after_the_cat(t, KITTEN)
+    await t.chat.take_turn(ANN, ask(ROUTER, "s"))
+
+    assert embedder.asked[1] == [ROUTER, CAT, KITTEN]
+
+
+async def test_the_last_twelve_messages_are_compared() -> None:
+    embedder = Subjects()
+    t = chat(embedder)
+    for number in range(1, 9):
+        await t.chat.take_turn(ANN, ask(f"Number {number}", "s"))
+
+    await t.chat.take_turn(ANN, ask(ROUTER, "s"))
+
+    [asked] = embedder.asked
+    assert asked == [ROUTER, "Number 3", "Please call a vet.", *(f"Number {number}" for number in range(4, 9))]
+
+
+async def test_of_long_texts_the_beginning_is_compared() -> None:
+    embedder = Subjects()
+    t = chat(embedder)
+
+    await after_the_cat(t, KITTEN + " Or so." * 500)
+
+    assert [len(text) for text in embedder.asked[0]] == [1_000, len(CAT), len("Please call a vet.")]
+    assert CAT in shown(t)
+
+
+# When it does not answer
+
+
+@pytest.mark.parametrize("hangs", [False, True], ids=["fails", "hangs"])
+async def test_words_decide_when_the_embedder_does_not_answer(hangs: bool) -> None:
+    t = chat(Subjects(fault=Unavailable("embedder"), hangs=hangs))
+
+    words_alike = await after_the_cat(t, FRAME)
+    seen = shown(t)
+    none_alike = await after_the_cat(t, KITTEN, "other")
+    trace = await t.store.trace(ANN, "s", 2)
+
+    assert CAT in seen
+    assert CAT not in shown(t)
+    assert words_alike.degraded == none_alike.degraded == ("embedder",)
+    assert trace is not None
+    assert trace.degraded == ("embedder",)
+
+
+async def test_an_embedder_that_failed_is_left_alone_for_a_while() -> None:
+    clock, embedder = FakeClock(), Subjects(fault=Unavailable("embedder"))
+    t = chat(embedder, clock=clock)
+    await after_the_cat(t, KITTEN)
+    embedder.fault = None
+
+    resting = await t.chat.take_turn(ANN, ask(ROUTER, "s"))
+    asked = len(embedder.asked)
+    clock.advance(timedelta(seconds=31))
+    back = await t.chat.take_turn(ANN, ask(ROUTER, "s"))
+
+    assert (resting.degraded, asked) == (("embedder",), 1)
+    assert (back.degraded, len(embedder.asked)) == ((), 2)
+
+
+async def test_vectors_of_another_length_are_compared_with_no_older_ones() -> None:
+    clock, embedder = FakeClock(), Subjects()
+    t = chat(embedder, clock=clock)
+    await after_the_cat(t, KITTEN)
+    embedder.length = 3
+
+    changed = await t.chat.take_turn(ANN, ask(ROUTER, "s"))
+    clock.advance(timedelta(seconds=31))
+    after = await t.chat.take_turn(ANN, ask("Whom may somebody ask about kittens and vets in Ulm?", "s"))
+
+    assert (changed.degraded, after.degraded) == (("embedder",), ())
+    assert CAT in embedder.asked[-1]
+
+
+# What an embedder elsewhere is shown
+
+
+@asynccontextmanager
+async def served(**settings: Any) -> AsyncIterator[tuple[Tenuto, list[dict[str, Any]]]]:
+    """An installation whose embedder is a server, and what that was asked."""
+    with start_model_server() as server:
+        server.embeds = Subjects()._about
+        async with tenuto.open(
+            "memory://",
+            models={"scripted": ScriptedModel("Please call a vet.")},
+            assistants=[helper(relevance=0.15)],
+            model="scripted",
+            assistant="helper",
+            embedder="openai:served",
+            model_base_url=f"{server.url}/v1",
+            **settings,
+        ) as app:
+            yield app, server.asked
+
+
+async def asked_about_mail(app: Tenuto) -> Reply:
+    first = await app.ask(ANN, f"{CAT} Write to {MAIL}.")
+    return await app.ask(ANN, f"Might a kitten write to {MAIL} today?", session_id=first.session_id)
+
+
+async def test_a_providers_embedder_is_asked_over_its_protocol() -> None:
+    async with served() as (app, asked):
+        reply = await asked_about_mail(app)
+
+    assert reply.degraded == ()
+    assert [body["input"][0] for body in asked] == [f"Might a kitten write to {MAIL} today?"]
+
+
+async def test_a_providers_embedder_is_shown_what_a_model_is_shown() -> None:
+    """No private data leaves by the gate that would not leave by the prompt."""
+    async with served(privacy_model="redact") as (app, asked):
+        await asked_about_mail(app)
+
+    assert asked[0]["input"] == [
+        "Might a kitten write to [REDACTED_EMAIL] today?",
+        f"{CAT} Write to [REDACTED_EMAIL].",
+        "Please call a vet.",
+    ]
+
+
+async def test_a_cut_shows_a_providers_embedder_no_half_of_a_value() -> None:
+    async with served(privacy_model="redact") as (app, asked):
+        first = await app.ask(ANN, CAT)
+        await app.ask(ANN, "x" * (gating._CHARACTERS - 8) + f" {MAIL}", session_id=first.session_id)
+
+    assert "ann@" not in asked[0]["input"][0]
+    assert len(asked[0]["input"][0]) == gating._CHARACTERS

@@ -1,0 +1,119 @@
+"""Words that are long, or too long: what is done for them, when, and in which of a turn's steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tenuto.chat.answering import Answer
+from tenuto.chat.means import Unscreened
+from tenuto.chat.timing import Facts
+from tenuto.errors import ModelFailed, TooLarge
+from tenuto.llm import Call, Fail
+from tenuto.model import Scope
+from tenuto.model.privacy import Sink
+from tenuto.model.talk import ToolOutcome, ToolTurn
+from tenuto.model.trace import Trace
+from tests.samples import ANN
+from tests.talking import SMALL, Adder, ask, helper, patient, talk
+
+LONG = "long words " * 1000
+
+
+class Untold:
+    """Facts that nobody reads."""
+
+    def tell(self, **facts: str | int | None) -> None:
+        pass
+
+
+class Watching(Unscreened):
+    """Notes within which step it is asked to look through a text."""
+
+    def __init__(self) -> None:
+        self.open = ["no step"]
+        self.looked: list[str] = []
+
+    @contextmanager
+    def span(self, name: str) -> Iterator[Facts]:
+        self.open.append(name.removeprefix("tenuto."))
+        try:
+            yield Untold()
+        finally:
+            self.open.pop()
+
+    async def admit(self, scope: Scope, text: str) -> None:
+        self.looked.append(self.open[-1])
+
+    async def before_cut(self, scope: Scope, text: str, sinks: Iterable[Sink]) -> tuple[str, Mapping[str, int]]:
+        self.looked.append(self.open[-1])
+        return text, {}
+
+    def for_title(self, scope: Scope, text: str) -> str:
+        self.looked.append(self.open[-1])
+        return text
+
+    async def traced(self, scope: Scope, trace: Trace) -> Trace:
+        self.looked.append(self.open[-1])
+        return trace
+
+
+class Telling(Adder):
+    """A tool with much to tell."""
+
+    async def run(self, arguments: Any, turn: ToolTurn) -> ToolOutcome:
+        return ToolOutcome(output=LONG)
+
+
+async def test_every_search_of_a_long_text_stands_in_a_step() -> None:
+    """C9: a turn's time is told step by step, and none of it is spent where no step tells."""
+    watching = Watching()
+    assistants = [helper(tools=(Telling(),), prompt=SMALL)]
+    t = talk([Call("add", {})], LONG, [Fail()], assistants=assistants, span=watching.span, screen=watching)
+    t.chat.observe(lambda _: None)
+
+    reply = await t.chat.take_turn(ANN, ask(LONG, "s"))
+    with pytest.raises(ModelFailed):
+        await t.chat.take_turn(ANN, ask(LONG, "s"))
+
+    assert set(watching.looked) == {"begin", "tools", "trace"}
+    assert set(reply.steps) == {"begin", "assemble", "model", "tools", "trace", "finish"}
+    trace = await t.store.trace(ANN, "s", reply.turn)
+    assert trace is not None
+    assert "trace" in trace.steps
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+@pytest.mark.parametrize("text", ["x" * 1025, "\u4e2d" * 342], ids=["letters", "bytes"])
+async def test_what_is_too_long_is_refused_before_anybody_looks_at_it(
+    text: str, remembers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def counted(*_: object) -> int:
+        raise AssertionError
+
+    watching = Watching()
+    policies = patient(max_message_bytes=1024)
+    t = talk("Hi.", assistants=[helper(policies=policies, remembers=remembers)], screen=watching)
+    monkeypatch.setattr("tenuto.context.tokens.Counter.count", counted)
+
+    with pytest.raises(TooLarge):
+        await t.chat.take_turn(ANN, ask(text, "s"))
+
+    assert watching.looked == []
+    assert t.model.askings == []
+
+
+def test_an_answer_is_put_together_when_it_is_read_and_not_with_every_word() -> None:
+    """A megabyte that comes letter by letter would else be copied a million times."""
+    answer = Answer()
+    for word in ("One ", "two ", "three."):
+        answer.words.append(word)
+    pieces = len(answer.words)
+
+    text = answer.text
+    answer.words.append(" Four.")
+
+    assert (pieces, text, answer.text) == (3, "One two three.", "One two three. Four.")

