@@ -4,7 +4,7 @@
 
 PORT ?= 8765
 TENUTO_STORE ?= sqlite:///data/tenuto.db
-WORKERS ?= 2
+WORKERS ?= 3
 ARGS ?=
 
 SHELL := /bin/bash
@@ -38,7 +38,7 @@ lint: $(dev_ready) ## ruff, mypy and the import rules
 
 check: $(dev_ready) ## the tests alone; ARGS="-k redis" picks some
 	@$(py) -m tests.browser
-	$(py) -m pytest -n $(WORKERS) $(ARGS)
+	$(py) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 bench: $(dev_ready) ## measure the stores and print a table
 	$(py) -m bench $(ARGS)

@@ -1,4 +1,4 @@
-"""Runs each contract test on every backend and wrapper."""
+"""Runs each contract test on every backend and wrapper, one after the other on one event loop."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tenuto.ports import Store
-from tests.backends import BACKENDS, Backend, Place
+from tests.backends import BACKENDS, Backend, LastingLink, Place
 from tests.clock import FakeClock
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Connections that outlive a test need a loop that does."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and "store" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
 @pytest.fixture
@@ -23,9 +32,23 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     return request.param
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def links() -> AsyncIterator[dict[str, LastingLink]]:
+    """The connections to Postgres that the tests leave to each other."""
+    opened: dict[str, LastingLink] = {}
+    yield opened
+    for link in opened.values():
+        await link.end()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
 async def store(
-    backend: Backend, request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path
+    backend: Backend,
+    request: pytest.FixtureRequest,
+    clock: FakeClock,
+    tmp_path: Path,
+    links: dict[str, LastingLink],
 ) -> AsyncIterator[Store]:
-    async with backend.open(Place(clock=clock, folder=tmp_path, server=request.getfixturevalue)) as opened:
+    place = Place(clock=clock, folder=tmp_path, server=request.getfixturevalue, links=links)
+    async with backend.open(place) as opened:
         yield opened

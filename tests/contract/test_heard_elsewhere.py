@@ -36,7 +36,7 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 async def warmed(cache: Cached, session_id: str) -> None:
     """Read until the cache answers by itself: else nothing old could be shown, and the test would show nothing."""
-    for _ in range(50):
+    for _ in range(500):
         hits = cache.hits
         assert "secret" in await texts(cache, ANN, session_id)
         if cache.hits > hits:
@@ -51,7 +51,7 @@ async def settled(store: Cached, session_id: str, wanted: list[str]) -> list[str
     Redis sends them right behind the writer's answer, on another connection.
     """
     said: list[str] = []
-    for _ in range(50):
+    for _ in range(500):
         try:
             said = await texts(store, ANN, session_id)
         except SessionNotFound:

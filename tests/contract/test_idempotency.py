@@ -111,11 +111,17 @@ async def test_keys_belong_to_their_session(store: Store) -> None:
 
 
 async def test_keys_are_remembered_for_a_thousand_writes(store: Store) -> None:
-    for n in range(1002):
-        await store.append(ANN, "s", batch(f"m{n}", once=once(f"k{n}")))
+    async def keyed(n: int) -> bool:
+        """Whether the store knew the key."""
+        return (await store.append(ANN, "s", batch(f"m{n}", once=once(f"k{n}")))).duplicate
 
-    assert (await store.append(ANN, "s", batch("m2", once=once("k2")))).duplicate
-    assert not (await store.append(ANN, "s", batch("m0", once=once("k0")))).duplicate
+    for n in range(3):
+        await keyed(n)
+    for first in range(3, 1002, 111):
+        await asyncio.gather(*(keyed(n) for n in range(first, first + 111)))
+
+    assert await keyed(2)
+    assert not await keyed(0)
 
 
 async def test_a_producer_counts_without_gaps(store: Store) -> None:

@@ -144,15 +144,17 @@ async def test_a_message_may_be_replaced_by_its_equal(store: Store) -> None:
     assert await log_of(store) == log
 
 
-@pytest.mark.parametrize("odd", ['quo"te', "back\\slash", "ключ-🎎", "a,b", '","role":"'])
-async def test_any_id_is_found_again(store: Store, odd: str) -> None:
-    draft = replace(batch("a").messages[0], id=odd)
-    await store.append(ANN, "s", batch("x", messages=(draft,)))
-    (message,) = await log_of(store)
+async def test_any_id_is_found_again(store: Store, subtests: pytest.Subtests) -> None:
+    for place, odd in enumerate(['quo"te', "back\\slash", "ключ-🎎", "a,b", '","role":"']):
+        with subtests.test(message=odd):
+            session_id = f"s{place}"
+            draft = replace(batch("a").messages[0], id=odd)
+            await store.append(ANN, session_id, batch("x", messages=(draft,)))
+            (message,) = await log_of(store, session_id)
 
-    await store.rewrite(ANN, "s", Rewriting(messages=(reworded(message, "b"),)))
+            await store.rewrite(ANN, session_id, Rewriting(messages=(reworded(message, "b"),)))
 
-    assert await texts(store, ANN, "s") == ["b"]
+            assert await texts(store, ANN, session_id) == ["b"]
 
 
 async def test_a_turn_number_in_the_new_value_changes_nothing(store: Store) -> None:

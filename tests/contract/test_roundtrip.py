@@ -81,16 +81,17 @@ async def test_an_instant_keeps_its_meaning_in_any_time_zone(store: Store) -> No
     assert stored.sent_at == sent_at
 
 
-@pytest.mark.parametrize("field", ["context", "attributes", "metadata"])
-async def test_values_of_a_head_come_back_as_they_went_in(store: Store, field: str) -> None:
+async def test_values_of_a_head_come_back_as_they_went_in(store: Store, subtests: pytest.Subtests) -> None:
     values = {f"v{place}": value for place, value in enumerate(ODD_VALUES) if value is not None}
     values |= {"odd *:{}'\" name\n": "x", "": "empty name"}
-    await store.append(ANN, "s", Batch(id="b", create=NewSession()))
+    for field in ("context", "attributes", "metadata"):
+        with subtests.test(field):
+            await store.append(ANN, field, Batch(id="b", create=NewSession()))
 
-    await store.patch(ANN, "s", msgspec.convert({field: values}, Changes))
+            await store.patch(ANN, field, msgspec.convert({field: values}, Changes))
 
-    stored = getattr(await store.get(ANN, "s"), field)
-    assert {name: repr(value) for name, value in stored.items()} == {n: repr(v) for n, v in values.items()}
+            stored = getattr(await store.get(ANN, field), field)
+            assert {name: repr(value) for name, value in stored.items()} == {n: repr(v) for n, v in values.items()}
 
 
 async def test_a_megabyte_comes_back(store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from itertools import product
 
 import pytest
 
@@ -14,73 +15,80 @@ from tests.backends import Backend
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, talk, texts
 
-Act = Callable[[Store, Scope], Awaitable[object]]
+Act = Callable[[Store, Scope, str], Awaitable[object]]
 
 ACTS: dict[str, Act] = {
-    "get": lambda store, scope: store.get(scope, "s"),
-    "messages": lambda store, scope: store.messages(scope, "s", Page()),
-    "begin_turn": lambda store, scope: begin(store, scope, "s", "hi", create=None),
-    "append": lambda store, scope: store.append(scope, "s", batch("hi", create=None)),
-    "patch": lambda store, scope: store.patch(scope, "s", Changes(title="mine")),
-    "reset": lambda store, scope: store.reset(scope, "s"),
-    "fork": lambda store, scope: store.fork(scope, "s", Forking(new_id="copy")),
-    "truncate": lambda store, scope: store.truncate(scope, "s", Truncating(after=0)),
-    "delete": lambda store, scope: store.delete(scope, "s"),
+    "get": lambda store, scope, id_: store.get(scope, id_),
+    "messages": lambda store, scope, id_: store.messages(scope, id_, Page()),
+    "begin_turn": lambda store, scope, id_: begin(store, scope, id_, "hi", create=None),
+    "append": lambda store, scope, id_: store.append(scope, id_, batch("hi", create=None)),
+    "patch": lambda store, scope, id_: store.patch(scope, id_, Changes(title="mine")),
+    "reset": lambda store, scope, id_: store.reset(scope, id_),
+    "fork": lambda store, scope, id_: store.fork(scope, id_, Forking(new_id=f"copy of {id_}")),
+    "truncate": lambda store, scope, id_: store.truncate(scope, id_, Truncating(after=0)),
+    "delete": lambda store, scope, id_: store.delete(scope, id_),
 }
+STRANGERS = {"user": BOB, "tenant": EVE, "site": ANN_ELSEWHERE}
 
 
-@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
-@pytest.mark.parametrize("stranger", [BOB, EVE, ANN_ELSEWHERE], ids=["user", "tenant", "site"])
-async def test_a_session_is_invisible_outside_its_scope(store: Store, stranger: Scope, act: Act) -> None:
+async def test_a_session_is_invisible_outside_its_scope(store: Store, subtests: pytest.Subtests) -> None:
     """T1, A7: hot or cold, the stranger gets the answer of a session that never was."""
-    await talk(store, ANN, "s", "secret", "kept")
-    before = await store.messages(ANN, "s", Page())
+    for (kind, stranger), (name, act) in product(STRANGERS.items(), ACTS.items()):
+        session_id = f"{name} by another {kind}"
+        with subtests.test(session_id):
+            await talk(store, ANN, session_id, "secret", "kept")
+            before = await store.messages(ANN, session_id, Page())
 
-    with pytest.raises(SessionNotFound) as foreign:
-        await act(store, stranger)
-    with pytest.raises(SessionNotFound) as absent:
-        await act(store, Scope(tenant="nobody", user="x"))
+            with pytest.raises(SessionNotFound) as foreign:
+                await act(store, stranger, session_id)
+            with pytest.raises(SessionNotFound) as absent:
+                await act(store, Scope(tenant="nobody", user="x"), session_id)
 
-    assert str(foreign.value) == str(absent.value)
-    assert foreign.value.code == absent.value.code
-    assert await store.messages(ANN, "s", Page()) == before
-
-
-@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
-async def test_a_deleted_session_is_not_found(store: Store, act: Act) -> None:
-    await talk(store, ANN, "s", "secret", "kept")
-    await store.delete(ANN, "s")
-
-    with pytest.raises(SessionNotFound):
-        await act(store, ANN)
+            assert str(foreign.value) == str(absent.value)
+            assert foreign.value.code == absent.value.code
+            assert await store.messages(ANN, session_id, Page()) == before
 
 
-@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
-async def test_an_expired_session_is_not_found(store: Store, clock: FakeClock, act: Act) -> None:
-    await talk(store, ANN, "s", "secret", "kept")
-    clock.advance(timedelta(days=30))
+async def test_a_deleted_session_is_not_found(store: Store, subtests: pytest.Subtests) -> None:
+    for name, act in ACTS.items():
+        with subtests.test(name):
+            await talk(store, ANN, name, "secret", "kept")
+            await store.delete(ANN, name)
 
-    with pytest.raises(SessionNotFound):
-        await act(store, ANN)
+            with pytest.raises(SessionNotFound):
+                await act(store, ANN, name)
 
 
-@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
-async def test_a_corrupt_session_is_not_found_and_set_aside(store: Store, backend: Backend, act: Act) -> None:
+async def test_an_expired_session_is_not_found(store: Store, clock: FakeClock, subtests: pytest.Subtests) -> None:
+    for name, act in ACTS.items():
+        with subtests.test(name):
+            await talk(store, ANN, name, "secret", "kept")
+            clock.advance(timedelta(days=30))
+
+            with pytest.raises(SessionNotFound):
+                await act(store, ANN, name)
+
+
+async def test_a_corrupt_session_is_not_found_and_set_aside(
+    store: Store, backend: Backend, subtests: pytest.Subtests
+) -> None:
     """X6: the damaged record is kept apart; under its id a fresh session can start."""
     if backend.damage is None:
         return
-    await talk(store, ANN, "s", "secret", "kept")
-    await backend.damage(store, ANN, "s")
+    for name, act in ACTS.items():
+        with subtests.test(name):
+            await talk(store, ANN, name, "secret", "kept")
+            await backend.damage(store, ANN, name)
 
-    with pytest.raises(SessionNotFound) as corrupt:
-        await act(store, ANN)
-    with pytest.raises(SessionNotFound) as absent:
-        await store.get(ANN, "never was")
-    turn = await begin(store, ANN, "s", "fresh start")
+            with pytest.raises(SessionNotFound) as corrupt:
+                await act(store, ANN, name)
+            with pytest.raises(SessionNotFound) as absent:
+                await store.get(ANN, "never was")
+            turn = await begin(store, ANN, name, "fresh start")
 
-    assert str(corrupt.value) == str(absent.value)
-    assert turn.created
-    assert await texts(store, ANN, "s") == ["fresh start"]
+            assert str(corrupt.value) == str(absent.value)
+            assert turn.created
+            assert await texts(store, ANN, name) == ["fresh start"]
 
 
 async def test_a_corrupt_session_is_told_once_then_starts_fresh(store: Store, backend: Backend) -> None:

@@ -267,7 +267,7 @@ async def test_a_write_whose_caller_gave_up_is_whole_or_not_at_all(store: Store)
         writing.cancel()
         await asyncio.wait([writing])
         await store.messages(ANN, "s", Page())
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.5)
     head, page = await store.get(ANN, "s"), await store.messages(ANN, "s", Page())
 
     settled = await store.append(ANN, "s", batch())

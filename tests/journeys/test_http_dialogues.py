@@ -101,12 +101,13 @@ async def test_a_question_without_evidence_is_declined_and_characters_keep_apart
 
 
 async def test_without_memory_a_character_still_answers_and_nothing_is_kept() -> None:
-    """C12: MEMORY_ENABLED=false."""
+    """C12: MEMORY_ENABLED=false, which the operator has chosen, so that no answer complains of it."""
     async with served(memory_enabled=False) as door:
         told = await ask_npc(door, "家训有哪些？", "session-1")
         seen = await door.http.get("/v1/npc/sessions/session-1", headers=SITE)
 
     assert "孝悌为本" in told["answer_text"]
+    assert (told["degraded"], told["trace_id"]) == ([], None)
     assert seen.status_code == 404
 
 
@@ -177,6 +178,42 @@ async def test_shopping_goes_on_from_what_was_shown_also_after_a_restart(
     assert len(shown[0]) >= 3
     assert set(shown[1]) <= set(shown[0])
     assert len(shown[2]) == 1
+
+
+@pytest.mark.parametrize(
+    "questions",
+    [
+        ("red or blue phones, but neither Lumora nor Vantik", "which of the first two is cheaper?", "the other one"),
+        ("红色或者蓝色的手机，不要光诺也不要万擎的", "前两个哪个便宜", "另一个呢"),
+    ],
+    ids=["en", "zh"],
+)
+async def test_parts_of_a_list_are_pointed_at_also_after_a_restart(tmp_path: Path, questions: tuple[str, ...]) -> None:
+    """B16, B8: alternatives and what is not wanted, then one of two and the other one."""
+    session: str | None = None
+    shown: list[list[dict[str, Any]]] = []
+    for question in questions:
+        async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
+            told = await ask_shop(door, question, session)
+        session = told["sessionId"]
+        shown.append(told["goods"])
+
+    listed, [chosen], [other] = shown
+    assert {item["attributes"]["color"] for item in listed} == {"red", "blue"}
+    assert not {item["brand"] for item in listed} & {"Lumora", "Vantik", "光诺", "万擎"}
+    assert sorted((chosen["id"], other["id"])) == sorted(item["id"] for item in listed[:2])
+    assert chosen["price"] < other["price"]
+
+
+@pytest.mark.parametrize("question", ["has 4122 shipped?", "order #4122", "尾号4122的那单发货了吗"])
+async def test_an_order_is_named_by_the_end_of_its_number_by_its_buyer_alone(question: str) -> None:
+    """B16, A30."""
+    async with served() as door:
+        own = await ask_shop(door, question, None, userId=1001)
+        others = await ask_shop(door, question, None, userId=1002)
+
+    assert "GD202611114122" in own["answer"]
+    assert "GD2026" not in others["answer"]
 
 
 async def test_an_unknown_shop_session_becomes_a_new_one() -> None:

@@ -46,44 +46,48 @@ async def door(fake_clock: FakeClock, store_url: str) -> AsyncIterator[Door]:
         yield door
 
 
-async def _secrets(door: Door, ground: Ground, fake_clock: FakeClock) -> list[tuple[str, dict[str, str]]]:
-    """Sessions that are there in one way or another, and who asks for them in vain."""
-    for name in ("expired", "deleted", "corrupt", "hot", "cold"):
+async def _secrets(door: Door, ground: Ground, fake_clock: FakeClock, wanted: str) -> list[tuple[str, dict[str, str]]]:
+    """Sessions that are there in one way or another, each for one kind of question, and who asks for them in vain."""
+    absent, expired, deleted, corrupt, hot, cold = (
+        f"{state} to {wanted}" for state in ("absent", "expired", "deleted", "corrupt", "hot", "cold")
+    )
+    for name in (expired, deleted, corrupt, hot, cold):
         await door.http.post("/v1/sessions", headers=ANN, json={"id": name, "title": "secret"})
-        if name == "expired":
+        if name == expired:
             fake_clock.advance(timedelta(days=31))
-    await door.http.delete(at("deleted"), headers=ANN)
-    await door.http.get(at("hot"), headers=ANN)
+    await door.http.delete(at(deleted), headers=ANN)
+    await door.http.get(at(hot), headers=ANN)
     assert ground.backend is not None
     assert ground.backend.damage is not None
     assert door.tenuto.stores.l1 is not None
-    await ground.backend.damage(door.tenuto.stores.l1, Scope(tenant="acme", user="ann"), "corrupt")
+    await ground.backend.damage(door.tenuto.stores.l1, Scope(tenant="acme", user="ann"), corrupt)
     return [
-        ("absent", ANN),
-        ("expired", ANN),
-        ("deleted", ANN),
-        ("corrupt", ANN),
-        ("hot", BOB),
-        ("cold", BOB),
-        ("hot", EVE),
-        ("cold", EVE),
-        ("hot", {**ANN, "X-Site-ID": "elsewhere"}),
+        (absent, ANN),
+        (expired, ANN),
+        (deleted, ANN),
+        (corrupt, ANN),
+        (hot, BOB),
+        (cold, BOB),
+        (hot, EVE),
+        (cold, EVE),
+        (hot, {**ANN, "X-Site-ID": "elsewhere"}),
     ]
 
 
-@pytest.mark.parametrize("ask", ASKING.values(), ids=ASKING)
 async def test_absent_foreign_expired_deleted_and_corrupt_are_one_answer(
-    door: Door, ground: Ground, fake_clock: FakeClock, ask: Ask
+    door: Door, ground: Ground, fake_clock: FakeClock, subtests: pytest.Subtests
 ) -> None:
     """A7, T1: byte for byte."""
-    in_vain = await _secrets(door, ground, fake_clock)
+    for wanted, ask in ASKING.items():
+        with subtests.test(wanted):
+            in_vain = await _secrets(door, ground, fake_clock, wanted)
 
-    answers = [await ask(door.http, at(name), who) for name, who in in_vain]
+            answers = [await ask(door.http, at(name), who) for name, who in in_vain]
 
-    assert {(answer.status_code, answer.content) for answer in answers} == {(404, answers[0].content)}
-    headers = [{**answer.headers, "x-request-id": ""} for answer in answers]
-    assert all(header == headers[0] for header in headers)
-    assert b"secret" not in answers[0].content
+            assert {(answer.status_code, answer.content) for answer in answers} == {(404, answers[0].content)}
+            headers = [{**answer.headers, "x-request-id": ""} for answer in answers]
+            assert all(header == headers[0] for header in headers)
+            assert b"secret" not in answers[0].content
 
 
 async def test_a_foreign_session_is_in_no_list(door: Door) -> None:
@@ -140,31 +144,33 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("session_id", HOSTILE, ids=lambda value: value[:20])
-async def test_an_odd_id_is_an_id_like_any_other(door: Door, session_id: str) -> None:
+async def test_an_odd_id_is_an_id_like_any_other(door: Door, subtests: pytest.Subtests) -> None:
     """T18: through the path, in all its routes, in the Location of a new session and in nobody else's way."""
-    made = await door.http.post("/v1/sessions", headers=ANN, json={"id": session_id, "title": "odd"})
     plain = await door.http.post("/v1/sessions", headers=ANN, json={"id": "a", "title": "plain"})
-    sent = await door.http.post(at(session_id, "messages"), headers=ANN, json=says("hello"))
+    for session_id in HOSTILE:
+        with subtests.test(session_id=session_id):
+            made = await door.http.post("/v1/sessions", headers=ANN, json={"id": session_id, "title": "odd"})
+            sent = await door.http.post(at(session_id, "messages"), headers=ANN, json=says("hello"))
 
-    found = await door.http.get(made.headers["location"], headers=ANN)
+            found = await door.http.get(made.headers["location"], headers=ANN)
 
-    assert (made.status_code, sent.status_code, found.status_code) == (201, 201, 200)
-    assert found.json()["id"] == session_id
-    assert found.json()["message_count"] == 1
-    assert (await door.http.get(plain.headers["location"], headers=ANN)).json()["message_count"] == 0
-    assert code(await door.http.get(at(session_id), headers=BOB)) == (404, "session_not_found")
-    assert (await door.http.delete(at(session_id), headers=ANN)).status_code == 204
+            assert (made.status_code, sent.status_code, found.status_code) == (201, 201, 200)
+            assert found.json()["id"] == session_id
+            assert found.json()["message_count"] == 1
+            assert (await door.http.get(plain.headers["location"], headers=ANN)).json()["message_count"] == 0
+            assert code(await door.http.get(at(session_id), headers=BOB)) == (404, "session_not_found")
+            assert (await door.http.delete(at(session_id), headers=ANN)).status_code == 204
 
 
-@pytest.mark.parametrize("tenant", ["a:b", "../x", "*", "你好", "a b", "x" * 5000], ids=lambda value: value[:9])
-async def test_an_odd_tenant_keeps_to_itself(door: Door, tenant: str) -> None:
-    who = {b"X-Tenant-ID": tenant.encode(), b"X-User-ID": b"ann"}
+async def test_an_odd_tenant_keeps_to_itself(door: Door, subtests: pytest.Subtests) -> None:
+    for tenant in ("a:b", "../x", "*", "你好", "a b", "x" * 5000):
+        with subtests.test(tenant=tenant):
+            who = {b"X-Tenant-ID": tenant.encode(), b"X-User-ID": b"ann"}
 
-    made = await door.http.post("/v1/sessions", headers=who, json={"id": "s"})
+            made = await door.http.post("/v1/sessions", headers=who, json={"id": "s"})
 
-    assert made.json()["tenant"] == tenant
-    assert code(await door.http.get(at("s"), headers=ANN)) == (404, "session_not_found")
+            assert made.json()["tenant"] == tenant
+            assert code(await door.http.get(at("s"), headers=ANN)) == (404, "session_not_found")
 
 
 async def test_a_chat_belongs_to_all_in_it(door: Door) -> None:

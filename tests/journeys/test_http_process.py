@@ -23,7 +23,7 @@ import pytest
 
 from tests.journeys.door import ANN, at, code, says
 
-WAIT = 30
+WAIT = 60
 
 
 class Running:
@@ -83,6 +83,13 @@ def running(store: Path, *options: str, **environ: str) -> Iterator[Running]:
                 yield server
         finally:
             process.kill()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One for the tests that only talk to it, each about sessions of its own."""
+    with running(tmp_path_factory.mktemp("shared") / "sessions.db") as server:
+        yield server
 
 
 def test_a_conversation_survives_a_restart_and_a_kill(tmp_path: Path) -> None:
@@ -177,41 +184,38 @@ def test_a_taken_port_is_told_in_a_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
-def test_ten_megabytes_are_refused_and_the_server_lives(tmp_path: Path) -> None:
-    with running(tmp_path / "sessions.db") as server:
-        server.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
+def test_ten_megabytes_are_refused_and_the_server_lives(server: Running) -> None:
+    server.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
 
-        huge = server.http.post(at("s", "messages"), headers=ANN, json=says("x" * 10_000_000))
-        large = server.http.post(at("s", "messages"), headers=ANN, json=says("x" * 2_000_000))
-        streamed = server.http.post(at("s", "messages"), headers=ANN, content=(b" " * 65_536 for _ in range(200)))
-        fine = server.http.post(at("s", "messages"), headers=ANN, json=says("x" * 1_000_000))
+    huge = server.http.post(at("s", "messages"), headers=ANN, json=says("x" * 10_000_000))
+    large = server.http.post(at("s", "messages"), headers=ANN, json=says("x" * 2_000_000))
+    streamed = server.http.post(at("s", "messages"), headers=ANN, content=(b" " * 65_536 for _ in range(200)))
+    fine = server.http.post(at("s", "messages"), headers=ANN, json=says("x" * 1_000_000))
 
-        assert {code(answer) for answer in (huge, large, streamed)} == {(413, "too_large")}
-        assert fine.status_code == 201
-        assert server.http.get(at("s"), headers=ANN).json()["message_count"] == 1
+    assert {code(answer) for answer in (huge, large, streamed)} == {(413, "too_large")}
+    assert fine.status_code == 201
+    assert server.http.get(at("s"), headers=ANN).json()["message_count"] == 1
 
 
-def test_a_body_above_the_limit_is_told_so_where_the_connection_ends_with_the_answer(tmp_path: Path) -> None:
+def test_a_body_above_the_limit_is_told_so_where_the_connection_ends_with_the_answer(server: Running) -> None:
     """urllib asks for that, and sends everything before it looks for an answer."""
-    with running(tmp_path / "sessions.db") as server:
-        for wrong in ("/v1/chat", "/nowhere"):
-            address = str(server.http.base_url.join(wrong))
-            huge = Request(address, data=b" " * 30_000_000, headers={"Content-Type": "application/json"})
+    for wrong in ("/v1/chat", "/nowhere"):
+        address = str(server.http.base_url.join(wrong))
+        huge = Request(address, data=b" " * 30_000_000, headers={"Content-Type": "application/json"})
 
-            with pytest.raises(HTTPError) as refused:
-                urlopen(huge, timeout=WAIT)
+        with pytest.raises(HTTPError) as refused:
+            urlopen(huge, timeout=WAIT)
 
-            assert refused.value.code == (413 if wrong == "/v1/chat" else 404)
-            refused.value.close()
+        assert refused.value.code == (413 if wrong == "/v1/chat" else 404)
+        refused.value.close()
 
 
-def test_odd_ids_and_paths_arrive_as_they_were_sent(tmp_path: Path) -> None:
+def test_odd_ids_and_paths_arrive_as_they_were_sent(server: Running) -> None:
     """T18, through a real parser: an encoded slash is part of the id."""
-    with running(tmp_path / "sessions.db") as server:
-        for odd in ("a/messages", "../../x", "%2F", "😀 ?#", "..", "x" * 10_000):
-            server.http.post("/v1/sessions", headers=ANN, json={"id": odd})
-            assert server.http.get(at(odd), headers=ANN).json()["id"] == odd
-            assert server.http.post(at(odd, "messages"), headers=ANN, json=says("hi")).status_code == 201
+    for odd in ("a/messages", "../../x", "%2F", "😀 ?#", "..", "x" * 10_000):
+        server.http.post("/v1/sessions", headers=ANN, json={"id": odd})
+        assert server.http.get(at(odd), headers=ANN).json()["id"] == odd
+        assert server.http.post(at(odd, "messages"), headers=ANN, json=says("hi")).status_code == 201
 
 
 def test_many_turns_at_once_lose_and_double_nothing(tmp_path: Path) -> None:

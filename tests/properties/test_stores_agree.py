@@ -42,7 +42,7 @@ from tenuto.model import (
 from tenuto.model.trace import Trace
 from tenuto.ports import Store
 from tenuto.stores.memory import MemoryStore
-from tests.backends import BACKENDS, Backend, Place
+from tests.backends import BACKENDS, Backend, LastingLink, Place
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, SENT_AT, answers, fresh, says
 
@@ -70,12 +70,12 @@ class Machine(RuleBasedStateMachine):
 
     backend: Backend
     place: Place
+    runner: asyncio.Runner
 
     def __init__(self) -> None:
         super().__init__()
         assert isinstance(self.place.clock, FakeClock)
         self.clock = self.place.clock
-        self.runner = asyncio.Runner()
         self.stack = AsyncExitStack()
         self.turns: list[OpenTurn] = []
         self.said: list[Message] = []
@@ -88,7 +88,6 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.runner.run(self.stack.aclose())
-        self.runner.close()
 
     def both(self, call: Call) -> Any:
         """Call both stores, compare, and return what they agree on (`None` for a refusal)."""
@@ -289,18 +288,26 @@ def test_a_store_does_what_the_memory_store_does(
 ) -> None:
     """Every port method, random calls: same answers, same refusals, same totals (T3, T5, T20)."""
     folders = (tmp_path / str(number) for number in range(10**6))
+    links: dict[str, LastingLink] = {}
+    loop = asyncio.Runner()
 
     class Driven(Machine):
         def __init__(self) -> None:
             folder = next(folders)
             folder.mkdir()
             self.backend = backend
-            self.place = Place(clock=FakeClock(), folder=folder, server=request.getfixturevalue)
+            self.place = Place(clock=FakeClock(), folder=folder, server=request.getfixturevalue, links=links)
+            self.runner = loop
             super().__init__()
 
-    run_state_machine_as_test(
-        Driven,
-        settings=settings(
-            max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
-    )
+    try:
+        run_state_machine_as_test(
+            Driven,
+            settings=settings(
+                max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+            ),
+        )
+    finally:
+        for link in links.values():
+            loop.run(link.end())
+        loop.close()

@@ -1,4 +1,4 @@
-"""A model provider on loopback: it speaks the protocol of chat completions, and of Anthropic's messages.
+"""A model provider on loopback: it speaks the protocols of chat completions, embeddings, and Anthropic's messages.
 
 What it answers is set by the test, down to the bytes: words in pieces, tool calls, errors, silence, half a stream.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,11 +32,16 @@ class Reply:
 
 @dataclass
 class ModelServer:
-    """A running provider. `asked` are the bodies it got; the last of `replies` is given again and again."""
+    """A running provider. `asked` are the bodies it got; the last of `replies` is given again and again.
+
+    With `embeds` it has a vector for every text.
+    """
 
     url: str
     replies: list[Reply] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    embeds: Callable[[str], list[float]] | None = None
     closing: threading.Event = field(default_factory=threading.Event)
 
     def answers(self, *replies: Reply) -> None:
@@ -46,6 +51,8 @@ class ModelServer:
     def next_reply(self, body: dict[str, Any]) -> Reply:
         """Note what was asked, and tell what to answer."""
         self.asked.append(body)
+        if self.embeds is not None and "input" in body:
+            return vectors([self.embeds(text) for text in body["input"]])
         return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
 
 
@@ -80,6 +87,14 @@ def refusal(status: int, message: str, code: str = "error") -> Reply:
     """An error as providers send it; theirs may quote what the user said."""
     body = json.dumps({"error": {"message": message, "type": code, "code": code}})
     return Reply(pieces=(body.encode(),), status=status, kind="application/json")
+
+
+def vectors(made: Sequence[Sequence[float]]) -> Reply:
+    """Vectors as they answer a request for embeddings."""
+    data = [{"object": "embedding", "index": place, "embedding": vector} for place, vector in enumerate(made)]
+    usage = {"prompt_tokens": 3, "total_tokens": 3}
+    body = json.dumps({"object": "list", "data": data, "model": "served", "usage": usage})
+    return Reply(pieces=(body.encode(),), kind="application/json")
 
 
 SILENCE = Reply(silent=True)
@@ -128,6 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.model.keys.append(self.headers.get("Authorization", ""))
         reply = self.model.next_reply(body)
         self.close_connection = True
         if reply.silent:

@@ -192,16 +192,28 @@ def new_folder(name: str, uid: int | None = None) -> Path:
 
 
 def free_port() -> int:
-    """A loopback port nobody listens on now."""
+    """A loopback port nobody listens on now, and that no server of this run had before.
+
+    A server that is down, or on its way up, does not hold its port. So each worker chooses among ports of its
+    own, and none twice.
+    """
     while True:
-        # Not from `random`: Hypothesis seeds it, and two workers would choose the same ports.
-        port = secrets.choice(PORTS)
+        # Not from `random`: Hypothesis seeds it, and two runs would choose the same ports.
+        port = secrets.choice(_own_ports())
         with socket.socket() as probe:
             try:
                 probe.bind((LOOPBACK, port))
             except OSError:
                 continue
+            _own_ports().remove(port)
             return port
+
+
+@cache
+def _own_ports() -> list[int]:
+    """The ports that this worker has not handed out yet."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return list(PORTS[worker :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))])
 
 
 def accepts(port: int) -> bool:

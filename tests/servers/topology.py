@@ -131,6 +131,15 @@ class RedisSentinel:
         """Return once the replica follows and every Sentinel knows everybody: only then a failover works."""
         wait_until(self._whole, "the sentinels know everybody")
 
+    def wait_until_copied(self) -> None:
+        """Return once the replica holds all that the primary holds now.
+
+        WAIT does not tell: it is answered as well for a replica that is still fetching its first copy.
+        """
+        primary, replica = self.primary, self.replica
+        written = primary.info("replication")["master_repl_offset"]
+        wait_until(lambda: _copied(replica) >= written, "the replica holds everything")
+
     def fail_over(self) -> RedisServer:
         """Kill the primary, wait for the other server to take over, and return the one killed."""
         old, new = self.primary, self.replica
@@ -257,9 +266,22 @@ def _start_watching(sentinel: RedisServer) -> None:
 
 
 def _knows(sentinel: RedisServer, count: int) -> bool:
-    flat = iter(sentinel.call("SENTINEL", "MASTER", SERVICE))
-    state = dict(zip(flat, flat, strict=True))
-    return (state["num-other-sentinels"], state["num-slaves"]) == (str(count - 1), "1")
+    state = _facts(sentinel.call("SENTINEL", "MASTER", SERVICE))
+    replicas = [_facts(told) for told in sentinel.call("SENTINEL", "REPLICAS", SERVICE)]
+    # A Sentinel promotes nobody whom it has not yet asked about itself.
+    following = [(replica["flags"], replica["master-link-status"]) for replica in replicas]
+    return (state["num-other-sentinels"], following) == (str(count - 1), [("slave", "ok")])
+
+
+def _facts(flat: Sequence[str]) -> dict[str, str]:
+    names = iter(flat)
+    return dict(zip(names, names, strict=True))
+
+
+def _copied(replica: RedisServer) -> int:
+    """How far a replica has come; nowhere while it fetches its first copy."""
+    told = replica.info("replication")
+    return int(told["slave_repl_offset"]) if told.get("master_link_status") == "up" else -1
 
 
 def _role(server: RedisServer) -> str | None:

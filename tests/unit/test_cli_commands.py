@@ -336,6 +336,7 @@ def test_serving_makes_the_folder_of_its_file(monkeypatch: pytest.MonkeyPatch, t
         (("sessions", "list", "--tenant", ""), "invalid: the tenant id is empty"),
         (("sessions", "list", "--cursor", "nonsense"), "invalid_cursor: "),
         (("sessions", "list", "--store", "mysql://x"), "invalid_setting: store: no backend is called 'mysql'"),
+        (("sessions", "list", "--store", "sqlite:chat.db"), "invalid_setting: store: a SQLite store is written "),
         (("sessions", "list", "--store", "sqlite:///gone/x.db"), "invalid_setting: store: there is no file "),
         (("keys", "create", "--tenant", "~x"), "invalid: a tenant id may not start with '~'"),
         (("sessions", "rename", "nowhere", "two\nlines"), "invalid: the title has more than one line"),

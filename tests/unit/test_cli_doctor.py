@@ -133,9 +133,27 @@ def test_the_doctor_tells_who_answers_and_how() -> None:
     assert chosen["prompt"]["says"].startswith("4,096 tokens: 3,072 to show")
 
 
+def test_the_doctor_tells_what_compares_talk(tmp_path: Path) -> None:
+    (tmp_path / "weather.toml").write_text("system.en = 'You know the sky.'\nrelevance = 0.15")
+    gated = {"TENUTO_ASSISTANTS": str(tmp_path)}
+
+    said = [
+        examined(env=env)[1]["embedder"]["says"]
+        for env in ({}, gated, {**gated, "TENUTO_EMBEDDER": "none"}, {"TENUTO_EMBEDDER": "ollama:nomic-embed-text"})
+    ]
+
+    assert said == [
+        "local compares talk by meaning (no assistant asks for it: none sets a relevance)",
+        "local compares talk by meaning (asked by weather)",
+        "none, talk is compared by words; as it is set (asked by weather)",
+        "ollama:nomic-embed-text compares talk by meaning (no assistant asks for it: none sets a relevance)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("env", "says"),
     [
+        ({"TENUTO_EMBEDDER": "nobody:ada"}, "embedder: no provider is called 'nobody'"),
         ({"TENUTO_MODEL": "openai:gpt-5", "OPENAI_API_KEY": ""}, "openai:gpt-5 needs OPENAI_API_KEY"),
         ({"TENUTO_MODEL": "nobody:gpt-5"}, "nobody"),
         ({"TENUTO_ASSISTANT": "butler"}, "there is no 'butler'"),

@@ -13,23 +13,33 @@ import tenuto
 
 HEAVY = {"asyncpg", "cryptography", "fastapi", "httpx", "jwt", "pydantic", "redis", "rich", "starlette", "uvicorn"}
 
-# Runs a command in a process of its own and prints, last on stderr, the packages it has loaded by then.
+# Runs commands one after the other in a process of its own and prints after each one, on a line of stderr that
+# begins with "loaded", the packages that are there by then.
 PROBE = """
 import sys
 from tenuto.cli import program
-try:
-    program(sys.argv[1:], prog_name="tenuto")
-finally:
-    print(*sorted({name.split(".")[0] for name in sys.modules}), file=sys.stderr)
+for line in sys.argv[1:]:
+    try:
+        program(line.split(), prog_name="tenuto")
+    except SystemExit as end:
+        assert not end.code, (line, end.code)
+    print("loaded", *sorted({name.split(".")[0] for name in sys.modules}), file=sys.stderr)
 """
 
 
-def loaded(folder: Path, *args: str) -> set[str]:
-    """The heavy packages among those a command loads."""
+def loaded_by_each(folder: Path, *commands: str) -> list[set[str]]:
+    """The heavy packages among those a process holds after each of its commands."""
     done = subprocess.run(
-        [sys.executable, "-c", PROBE, *args], cwd=folder, capture_output=True, text=True, timeout=50, check=True
+        [sys.executable, "-c", PROBE, *commands], cwd=folder, capture_output=True, text=True, timeout=50, check=True
     )
-    return HEAVY & set(done.stderr.splitlines()[-1].split())
+    told = [line.split() for line in done.stderr.splitlines()]
+    return [HEAVY & set(words) for words in told if words[:1] == ["loaded"]]
+
+
+def loaded(folder: Path, command: str) -> set[str]:
+    """The heavy packages among those a command loads."""
+    (packages,) = loaded_by_each(folder, command)
+    return packages
 
 
 @pytest.fixture
@@ -49,29 +59,30 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     assert loaded(tmp_path, "--help") == set()
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        ("sessions", "--help"),
-        ("sessions", "list", "--help"),
-        ("chat", "--help"),
-        ("traces", "--help"),
-        ("privacy", "--help"),
-        ("privacy", "erase", "--help"),
-        ("--version",),
-    ],
+HELPS = (
+    "sessions --help",
+    "sessions list --help",
+    "chat --help",
+    "traces --help",
+    "privacy --help",
+    "privacy erase --help",
+    "--version",
 )
-def test_help_on_a_command_loads_nothing_heavy(tmp_path: Path, args: tuple[str, ...]) -> None:
-    assert loaded(tmp_path, *args) <= typers_own()
+
+
+def test_help_on_a_command_loads_nothing_heavy(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for command, packages in zip(HELPS, loaded_by_each(tmp_path, *HELPS), strict=True):
+        with subtests.test(command):
+            assert packages <= typers_own()
 
 
 def test_json_output_loads_nothing_heavy(folder: Path) -> None:
-    assert loaded(folder, "sessions", "list", "--json") <= typers_own()
+    assert loaded(folder, "sessions list --json") <= typers_own()
 
 
 def test_a_table_loads_rich_and_nothing_else(folder: Path) -> None:
-    assert loaded(folder, "sessions", "list") - typers_own() == {"rich"}
+    assert loaded(folder, "sessions list") - typers_own() == {"rich"}
 
 
 def test_the_keys_commands_load_no_web_framework(folder: Path) -> None:
-    assert loaded(folder, "keys", "list", "--json") <= typers_own()
+    assert loaded(folder, "keys list --json") <= typers_own()

@@ -110,7 +110,7 @@ async def test_a_server_that_cannot_write_its_files_is_not_said_to_have() -> Non
 
 async def test_work_that_began_too_early_is_waited_for_and_done_again() -> None:
     """A rewriting under way has copied the words before they were deleted."""
-    with start_redis(fsync="no", rdb_key_save_delay=20_000) as server:
+    with start_redis(fsync="no", rdb_key_save_delay=100_000) as server:
         store = await RedisStore.open(server.url)
         await talk(store, ANN, "s", "hello", "hi")
         server.call("BGREWRITEAOF")

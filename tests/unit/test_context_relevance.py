@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 
 import pytest
 
-from tenuto.context import cosine, has_relevant_history, points_back
+from tenuto.context import cosine, has_relevant_history, near_enough, points_back
 from tenuto.model import Message, Role, text_part
 from tests.samples import SENT_AT
 
@@ -75,16 +75,22 @@ def test_the_simple_gate_asks_only_whether_there_is_talk() -> None:
     assert has_relevant_history("How do I reset my router password?", PHONES, threshold=0)
 
 
-def test_a_similarity_by_meaning_takes_the_place_of_words() -> None:
-    asked: list[Sequence[str]] = []
+def test_by_meaning_the_two_nearest_texts_decide() -> None:
+    """B10: one text that is near by accident does not open it."""
+    near, far = [0.9, math.sqrt(1 - 0.81)], [-0.9, math.sqrt(1 - 0.81)]
 
-    def by_meaning(_question: str, texts: Sequence[str]) -> list[float]:
-        asked.append(texts)
-        return cosine([1.0, 0.0], [[0.6, 0.8] for _ in texts])
+    assert near_enough([1.0, 0.0], [far, near, near])
+    assert near_enough([1.0, 0.0], [near])
+    assert not near_enough([1.0, 0.0], [far, near])
+    assert not near_enough([1.0, 0.0], [])
 
-    assert has_relevant_history("How do I reset my router password?", PHONES, by_meaning, threshold=0.5)
-    assert not has_relevant_history("How do I reset my router password?", PHONES, by_meaning, threshold=0.7)
-    assert len(asked[0]) == 2
+
+def test_a_higher_threshold_wants_more_likeness_by_meaning_too() -> None:
+    vector = [0.5, math.sqrt(0.75)]
+    opened = [near_enough([1.0, 0.0], [vector], threshold) for threshold in (0.0, 0.1, 0.15, 0.4, 0.6, 1.0)]
+
+    assert opened == [True, True, True, True, False, False]
+    assert near_enough([1.0, 0.0], [[2.0, 0.0]], 1.0)
 
 
 def test_cosine_of_nothing_is_nothing() -> None:
@@ -100,3 +106,32 @@ def test_tools_are_not_talk() -> None:
 def test_a_full_question_points_nowhere() -> None:
     assert not points_back("Which phones under 1000 yuan do you sell?")
     assert points_back("and the second?")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "and in red?",
+        "What about delivery before Friday?",
+        "Are there any later ones?",
+        "白色有货吗",
+        "妈妈的血压也有点高",
+    ],
+)
+def test_a_question_that_goes_on_points_back(question: str) -> None:
+    assert points_back(question)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What time is it in Rome now?",
+        "Is it legal to fly a drone over a park?",
+        "Our dishwasher does not drain any more.",
+        "Which films are shown this weekend in Ulm?",
+        "教我一首简单的吉他曲。",
+        "这个周末有什么新电影上映？",
+    ],
+)
+def test_words_that_point_at_nothing_do_not_point_back(question: str) -> None:
+    assert not points_back(question)

@@ -312,15 +312,12 @@ async def _rows_read(store: PostgresStore) -> dict[str, int]:
 
 
 async def _settled(database: PostgresDatabase, counted: str) -> tuple[Any, ...]:
-    """The server's counters once the closed connections have added theirs."""
-    last: tuple[Any, ...] = ()
+    """The server's counters once the closed connections are gone: each adds its own before it goes."""
+    open_ = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'tenuto%'"
     async with asyncio.timeout(20):
-        while True:
-            now = (await _ask(database, counted))[0]
-            if now == last:
-                return now
-            last = now
-            await asyncio.sleep(0.5)
+        while await _ask(database, open_):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    return (await _ask(database, counted))[0]
 
 
 async def test_a_damaged_message_sets_its_session_aside_and_loses_nothing(

@@ -120,11 +120,12 @@ async def test_an_error_reply_is_refused_without_the_arguments(link: Link) -> No
 
 
 async def test_nobody_listening_is_told_soon() -> None:
-    async with linked("redis://127.0.0.1:1") as link:
-        started = asyncio.get_running_loop().time()
+    async with (
+        linked("redis://127.0.0.1:1", LinkPolicy(connect_timeout=60, call_timeout=60)) as link,
+        asyncio.timeout(10),
+    ):
         with pytest.raises(LinkDown):
             await link.call("PING")
-        assert asyncio.get_running_loop().time() - started < 1
 
 
 async def test_password_user_and_database_are_used(redis_server: RedisServer) -> None:

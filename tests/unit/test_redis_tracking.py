@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tenuto.stores.redis._ear import DOUBT
 from tenuto.stores.redis._link import Link
 from tenuto.stores.redis._tracking import Tracking
 from tests.servers import RedisCluster, RedisServer, start_redis
@@ -28,7 +29,7 @@ class Cache:
         self.dropped.clear()
 
 
-async def until(holds: Callable[[], bool], seconds: float = 5) -> None:
+async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
     """Wait for something that sends no event when it comes true."""
     async with asyncio.timeout(seconds):
         while not holds():  # noqa: ASYNC110
@@ -59,7 +60,7 @@ async def test_a_change_is_known_as_soon_as_it_is_acknowledged(redis_server: Red
 async def test_changes_by_scripts_expiry_and_deletion_are_told(redis_server: RedisServer) -> None:
     async with watched(redis_server.url) as (_, tracking, cache):
         redis_server.call("EVAL", "return redis.call('HSET', KEYS[1], 'a', 1)", 1, "track:lua")
-        redis_server.call("SET", "track:brief", "x", "PX", 30)
+        redis_server.call("SET", "track:brief", "x", "PX", 1000)
         redis_server.call("DEL", "track:lua")
         assert tracking.catch_up()
         assert cache.dropped == [b"lua", b"brief", b"lua"]
@@ -117,7 +118,8 @@ async def test_a_killed_server_is_noticed_at_once() -> None:
     with start_redis() as server:
         async with watched(server.url) as (_, tracking, cache):
             server.kill()
-            await until(lambda: not tracking.catch_up(), seconds=0.5)
+            # Long before it would be in doubt for its silence.
+            await until(lambda: not tracking.catch_up(), seconds=DOUBT - 0.5)
             assert cache.dropped == [None]
             server.restart()
             await until(tracking.catch_up)

@@ -273,11 +273,11 @@ async def test_nobody_waits_for_a_lock_elsewhere_beyond_their_own_patience(path:
     """Neither the second half of many callers, nor those who came while the first waited."""
     db, reader = open_file(path, "full", 1, timedelta(seconds=5))
     reader.close()
-    writer = Writer(db, timedelta(seconds=0.5), brief=(note,))
+    writer = Writer(db, timedelta(seconds=3), brief=(note,))
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         first = [asyncio.ensure_future(writer.run(note, f"a{n:02}")) for n in range(32)]
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(1.5)
         second = [asyncio.ensure_future(writer.run(note, f"b{n:02}")) for n in range(32)]
 
         await asyncio.wait(first)

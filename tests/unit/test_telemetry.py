@@ -70,7 +70,7 @@ async def test_a_turn_is_one_span_with_its_ids_and_a_child_for_each_step(
     }
     steps = [span for span in collected.get_finished_spans() if span is not turn]
     assert [span.name.removeprefix("tenuto.") for span in steps] == [
-        "begin", "assemble", "model", "tools", "model", "finish"
+        "begin", "assemble", "model", "tools", "model", "trace", "finish"
     ]  # fmt: skip
     assert {span.parent.span_id for span in steps if span.parent} == {turn.context.span_id}
     assert turn.parent is None

@@ -14,6 +14,7 @@ from tenuto.errors import ModelFailed, SessionNotFound, Unavailable
 from tenuto.model import Appended, Batch, Closing, Page, Scope, Truncating
 from tenuto.model.message import is_summary
 from tenuto.model.policy import SessionPolicy
+from tenuto.model.prompt import Language
 from tenuto.sessions import Announcer, Sessions, TurnRequest
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN, answers, says
@@ -80,6 +81,54 @@ async def test_extraction_stands_in_for_a_model_that_is_of_no_use(said: str | Ex
     summary = await house.summary(session)
     assert summary is not None
     assert (summary.through, summary.made_by) == (12, "extract")
+
+
+ENGLISH = ("Which hotel near the station do you recommend?", "The Grand is close and quiet.")
+CHINESE = ("车站附近哪家酒店比较好？", "我们推荐安静的大饭店。")
+
+
+@pytest.mark.parametrize(
+    ("turns", "last", "heading"),
+    [
+        ([CHINESE] * 16, Language.ENGLISH, "主要内容："),
+        ([ENGLISH] * 16, Language.CHINESE, "Main points:"),
+        ([CHINESE, CHINESE, ENGLISH] * 6, Language.ENGLISH, "主要内容："),
+        ([ENGLISH, ENGLISH, CHINESE] * 6, Language.CHINESE, "Main points:"),
+        ([("9 + 1 = ?", "10")] * 16, Language.CHINESE, "主要内容："),
+    ],
+    ids=["Chinese", "English", "mostly Chinese", "mostly English", "nothing tells"],
+)
+async def test_a_summary_is_in_the_language_of_most_of_the_users_words(
+    turns: list[tuple[str, str]], last: Language, heading: str
+) -> None:
+    """E13: whatever the last question was asked in."""
+    model = Model(ModelFailed("small"))
+    for house in (House(), House(model)):
+        session = await house.turn(None, *turns[0], follow=False)
+        for asked, answered in turns[1:]:
+            session = await house.turn(session.id, asked, answered, follow=False)
+
+        house.upkeep.follow(house.ended(session, language=last))
+        await house.upkeep.drain()
+
+        summary = await house.summary(session)
+        assert summary is not None
+        assert summary.text.startswith(heading)
+    [(system, *_)] = model.asked
+    assert ("对话" in system) == (heading == "主要内容：")
+
+
+async def test_a_few_words_in_another_language_turn_no_summary_around() -> None:
+    house = House()
+    session = await house.turn(None, *CHINESE, follow=False)
+    for asked, answered in [*[CHINESE] * 15, *[ENGLISH] * 2, *[CHINESE] * 8]:
+        session = await house.turn(session.id, asked, answered, follow=False)
+        house.upkeep.follow(house.ended(session, language=Language.ENGLISH))
+        await house.upkeep.drain()
+
+    entries = await house.entries(session)
+    assert len(entries) > 1
+    assert all(part["text"].startswith("主要内容：") for entry in entries for part in entry.parts)
 
 
 async def test_a_model_that_talks_too_long_is_cut_between_sentences() -> None:
