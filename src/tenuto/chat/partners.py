@@ -27,6 +27,8 @@ class Partner(NamedTuple):
 
     def followed_by(self, assistant: str, persona: str | None) -> Partner:
         """Who talks next, with those who talked before."""
+        if (assistant, persona) == (self.assistant, self.persona):
+            return self
         others = {name: met for name, met in self.others if name != assistant}
         if self.assistant not in (None, assistant) and self.persona is not None:
             others[str(self.assistant)] = self.persona
@@ -64,12 +66,13 @@ def noted(session: Session | None) -> Partner:
     """Whom a session says it talks to; anybody may write into its metadata, so these may be no names at all."""
     if session is None:
         return Partner(None, None)
-    assistant, persona, others = (session.metadata.get(what) for what in (ASSISTANT, PERSONA, PERSONAS))
-    met = others if isinstance(others, dict) else {}
+    told = session.metadata
+    assistant, persona, others = told.get(ASSISTANT), told.get(PERSONA), told.get(PERSONAS)
+    met = others.items() if isinstance(others, dict) else ()
     return Partner(
         assistant if isinstance(assistant, str) else None,
         persona if isinstance(persona, str) else None,
-        tuple([(name, character) for name, character in met.items() if isinstance(character, str)]),
+        tuple([(name, character) for name, character in met if isinstance(character, str)]),
     )
 
 

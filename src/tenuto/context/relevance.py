@@ -62,10 +62,9 @@ def has_relevant_history(question: str, history: Sequence[Message], threshold: f
     A threshold of 0 is the simple gate: any talk will do. What is compared is what was said, turn by turn, without
     tools; the best match decides.
     """
-    talk = spoken(history)
     if threshold <= 0 or points_back(question):
-        return bool(talk)
-    return max(lexical(question, talk), default=0.0) >= threshold
+        return any(_is_spoken(message) for message in history)
+    return max(lexical(question, spoken(history)), default=0.0) >= threshold
 
 
 def near_enough(
@@ -87,7 +86,11 @@ def _by_meaning(threshold: float) -> float:
 
 def spoken(history: Sequence[Message]) -> list[str]:
     """What was said, without tools and empty texts."""
-    return [message.text for message in history if message.role in (Role.USER, Role.ASSISTANT) and message.text]
+    return [message.text for message in history if _is_spoken(message)]
+
+
+def _is_spoken(message: Message) -> bool:
+    return message.role in (Role.USER, Role.ASSISTANT) and bool(message.text)
 
 
 def points_back(question: str) -> bool:
