@@ -64,10 +64,11 @@ async def open_chat(
     known = Assistants([*_shipped(settings, store), *_own(settings, assistants)], settings.assistant)
     async with AsyncExitStack() as stack:
         shelf: dict[str, ChatModel] = {}
+        home = provider_of(settings.model, models)
         small = settings.small_model or settings.model
         for name in {settings.model, small, *(each.model for each in known if each.model is not None)}:
             try:
-                shelf[name] = await stack.enter_async_context(_opened(settings, name, models))
+                shelf[name] = await stack.enter_async_context(_opened(settings, name, models, home))
             except InvalidSetting as unfit:
                 raise _whose(unfit, known if name not in (settings.model, small) else (), name) from None
         for assistant in known:
@@ -87,7 +88,7 @@ async def open_chat(
                 assistants=known,
                 models=lambda name: screened[name or settings.model],
                 screen=InTurn(screen),
-                embedder=await stack.enter_async_context(_embedder(settings, models)),
+                embedder=await stack.enter_async_context(_embedder(settings, home)),
                 spending=spending,
                 clock=clock,
                 afterwards=upkeep,
@@ -98,7 +99,9 @@ async def open_chat(
         )
 
 
-def _opened(settings: Settings, name: str, given: Mapping[str, GivenModel]) -> AbstractAsyncContextManager[ChatModel]:
+def _opened(
+    settings: Settings, name: str, given: Mapping[str, GivenModel], home: str
+) -> AbstractAsyncContextManager[ChatModel]:
     # Address and key belong to the provider of the main model; another one finds its own in the environment.
     return open_model(
         name,
@@ -106,14 +109,13 @@ def _opened(settings: Settings, name: str, given: Mapping[str, GivenModel]) -> A
         api_key=settings.model_api_key,
         timeout=settings.model_timeout,
         given=given,
-        home=provider_of(settings.model, given),
+        home=home,
     )
 
 
-def _embedder(settings: Settings, given: Mapping[str, GivenModel]) -> AbstractAsyncContextManager[Embedder | None]:
+def _embedder(settings: Settings, home: str) -> AbstractAsyncContextManager[Embedder | None]:
     # Where no provider answers, address and key can only be meant for this one; a server of one's own needs no prefix.
-    home = provider_of(settings.model, given) or "openai"
-    ours = home in (OFFLINE, settings.embedder.partition(":")[0])
+    ours = (home or "openai") in (OFFLINE, settings.embedder.partition(":")[0])
     access = Access(base_url=settings.model_base_url, api_key=settings.model_api_key) if ours else Access()
     return open_embedder(settings.embedder, access)
 

@@ -288,6 +288,10 @@ async def served(**settings: Any) -> AsyncIterator[tuple[Tenuto, list[dict[str, 
             model_base_url=f"{server.url}/v1",
             **settings,
         ) as app:
+            gate = (await app.chat())._opener._gate
+            assert gate is not None
+            # How long a busy machine takes is not what is looked at here.
+            gate._patience = 60
             yield app, server.asked
 
 

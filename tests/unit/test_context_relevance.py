@@ -135,3 +135,13 @@ def test_a_question_that_goes_on_points_back(question: str) -> None:
 )
 def test_words_that_point_at_nothing_do_not_point_back(question: str) -> None:
     assert not points_back(question)
+
+
+def test_of_a_very_long_text_the_beginning_is_looked_at() -> None:
+    """A question of a megabyte must not hold up everybody else's for a second."""
+    long = "Which phones do you sell? " * 40_000
+    far = talk("Routers are here. " * 1_000 + "Tablets.")
+
+    assert points_back("Is that one cheap? " + long)
+    assert not points_back(long + "And the first one of them?")
+    assert not has_relevant_history("Which tablets do shops sell in Ulm?", far)

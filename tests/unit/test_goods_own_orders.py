@@ -179,6 +179,8 @@ GO = [
         "尾号1234的那单发货了吗",
         "1234发货了吗",
         "1234号订单什么时候到",
+        "1234那单呢",
+        "单号1234",
     ],
 )
 async def test_an_order_is_found_by_its_number_as_people_write_it(question: str) -> None:
@@ -215,7 +217,19 @@ async def test_the_shipped_orders_are_found_the_same_way(question: str, shown: s
 
 
 @pytest.mark.parametrize(
-    "question", ["I want to order 100 mooncakes", "can I order 2000 tea bags", "phones for 1234 yuan", "1234元的手机"]
+    "question",
+    [
+        "I want to order 100 mooncakes",
+        "can I order 2000 tea bags",
+        "phones for 1234 yuan",
+        "is the 256GB out of stock?",
+        "where is the 256GB",
+        "1234元的手机",
+        "5000的单反有哪些",
+        "预算3000单反相机推荐",
+        "128GB单卡手机",
+        "我想下单100个月饼",
+    ],
 )
 def test_a_number_that_is_no_order_s_asks_for_none(question: str) -> None:
     assert "my_orders" not in [tool.spec.name for tool, _ in Shop().wanted(question)]
@@ -247,3 +261,8 @@ async def test_how_the_shop_does_business_is_not_made_up(question: str, said: st
 
     assert said in await shop.ask(question)
     assert shop.outcome.data == {}
+
+
+@pytest.mark.parametrize("question", ["can I have a cheap phone?", "could we have some red shoes"])
+def test_a_wish_is_no_question_about_business(question: str) -> None:
+    assert [tool.spec.name for tool, _ in Shop().wanted(question)] == ["search_goods"]

@@ -20,6 +20,7 @@ RUNNING = {"SH101", "SH102", "SH103", "SH104"}
         ("running shoes in size 37 or smaller", {"SH101", "SH103"}),
         ("37码以下的跑鞋", {"SH101", "SH103"}),
         ("shoes in size 47 to 48", {"SH105"}),
+        ("36码到38码的跑鞋", RUNNING),
         ("jackets in XL", {"CL116", "CL117", "CL118"}),
         ("sweaters in size XXL", {"CL113"}),
         ("XXL码的毛衣", {"CL113"}),
@@ -32,6 +33,22 @@ async def test_goods_that_come_in_a_size_are_found_by_it(question: str, found: s
 
     assert set(shop.ids) == found
     assert shop.outcome.output["near"] is None
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("sweaters in size XXS", "I found no goods for “sweaters” with size XXS"),
+        ("sweaters in size 4XL", "I found no goods for “sweaters” with size 4XL"),
+        ("running shoes in size 50", "I found no shoes for “running” with size 50"),
+        ("XXS码的毛衣", "尺寸 XXS"),
+    ],
+)
+async def test_a_size_that_no_goods_come_in_is_said_so_beside_the_nearest(question: str, said: str) -> None:
+    shop = Shop()
+
+    assert said in await shop.ask(question)
+    assert (shop.outcome.output["near"], shop.outcome.output["unnoted"]) == ("amounts", None)
 
 
 @pytest.mark.parametrize(

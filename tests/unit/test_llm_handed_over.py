@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,8 +14,8 @@ import tenuto
 from tenuto.app import Tenuto
 from tenuto.chat import ChatRequest
 from tenuto.errors import InvalidSetting, ModelFailed
-from tenuto.llm import Fail, ScriptedModel
-from tenuto.model.talk import Asking, ModelEvent, Said
+from tenuto.llm import Fail, Hang, ScriptedModel
+from tenuto.model.talk import Asking, Ended, ModelEvent, Said
 from tenuto.ports import Tool
 from tests.samples import ANN
 from tests.servers.openai_server import ModelServer, refusal, start_model_server, words
@@ -49,6 +50,28 @@ class Stumbling:
         for text in self._said:
             yield Said(text=text)
         raise self._fault
+
+
+class Iterating:
+    """A model whose answers are iterators, which is all that the port asks for."""
+
+    name = "iterating"
+
+    def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+        return _Events([Said(text="Step by step."), Ended(model="iterating")])
+
+
+class _Events:
+    def __init__(self, events: list[ModelEvent]) -> None:
+        self._left = iter(events)
+
+    def __aiter__(self) -> AsyncIterator[ModelEvent]:
+        return self
+
+    async def __anext__(self) -> ModelEvent:
+        for event in self._left:
+            return event
+        raise StopAsyncIteration
 
 
 async def say(t: Tenuto, **fields: Any) -> tuple[str, str, tuple[str, ...]]:
@@ -136,6 +159,23 @@ async def test_what_a_model_stumbles_over_is_the_next_ones_turn(
     assert SECRET not in caplog.text
 
 
+async def test_one_that_hangs_leaves_the_next_one_its_time() -> None:
+    hanging = ScriptedModel([Hang()], name="hanging")
+    chain = [hanging, ScriptedModel("Well.")]
+
+    async with tenuto.open(
+        "memory://", model=chain, small_model="offline", model_timeout=timedelta(milliseconds=20)
+    ) as t:
+        assert await say(t) == ("Well.", "scripted", ("fallback_model",))
+
+    assert hanging.cut_short == 1
+
+
+async def test_an_iterator_needs_no_way_to_be_closed() -> None:
+    async with tenuto.open("memory://", model=Iterating()) as t:
+        assert await say(t) == ("Step by step.", "iterating", ())
+
+
 @pytest.mark.parametrize("said", [(), ("Half",)], ids=["at once", "half-way"])
 async def test_without_a_next_one_it_is_a_model_that_failed(said: tuple[str, ...]) -> None:
     async with tenuto.open("memory://", model=Stumbling(RuntimeError(SECRET), *said)) as t:
@@ -162,4 +202,13 @@ async def test_what_has_a_name_and_is_no_model_is_said() -> None:
 async def test_no_model_at_all_is_said() -> None:
     async with tenuto.open("memory://", model=[]) as t:
         with pytest.raises(InvalidSetting, match="names no model"):
+            await t.chat()
+
+
+async def test_a_wrong_main_model_is_blamed_on_no_assistant() -> None:
+    others = [helper(name=f"other{number}", model=f"mine{number}") for number in range(5)]
+    models = {f"mine{number}": ScriptedModel("Hi.") for number in range(5)}
+
+    async with tenuto.open("memory://", model="offline, openai:x", models=models, assistants=others) as t:
+        with pytest.raises(InvalidSetting, match=r"^model: names a model behind offline"):
             await t.chat()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tenuto
 from tenuto.llm.offline.lists import items_in
 from tenuto.llm.offline.talk import Line
 from tenuto.model import Role
@@ -19,6 +20,8 @@ TALKS = {
     "last of them": (["I like Mia, Tom and Sue", "Trip: 1. Lisbon 2. Rome", "and the last one?"], "was: Rome."),
     "summed up whole": (["My trip: 1. Lisbon 2. Madrid 3. Rome", "summarize"], "My trip: 1. Lisbon 2. Madrid 3. Rome"),
     "first": (["hi", "what is the capital of France?", "what did I ask first?"], "Your first words were: “hi”"),
+    "first said": (["hi", "I like tea.", "what did I say first?"], "Your first words were: “hi”"),
+    "last told": (["hi", "I like tea.", "what did I tell you last?"], "You said: “I like tea.”"),
     "thanks and bye": (["thanks, bye"], "Goodbye!"),
     "this": (["what is this?"], "I am tenuto's offline model"),
     "languages": (["Can you speak Chinese?"], "I answer in English and in Chinese"),
@@ -77,6 +80,20 @@ async def test_of_a_talk_that_is_not_seen_to_its_beginning_no_more_is_claimed(
 
     assert answer in told
     assert part in told
+
+
+async def test_a_talk_whose_first_words_were_edited_is_seen_to_its_beginning() -> None:
+    """Sequence numbers are never given twice, so that it begins with a later one."""
+    async with tenuto.open("memory://") as t:
+        ann = t.scope(user="ann")
+        session = (await t.ask(ann, "My cat is ill.")).session_id
+        await t.ask(ann, "My name is Ann.", session_id=session, edit=1)
+
+        first = await t.ask(ann, "what did I say first?", session_id=session)
+        other = await t.ask(ann, "what is my dog's name?", session_id=session)
+
+    assert first.text == "Your first words were: “My name is Ann.”"
+    assert other.text == "You have not told me that in this conversation yet."
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ import pytest
 
 from tenuto.assistants.npc import Corpus, Evidence, RetrieveEvidence, npc_assistant
 from tenuto.assistants.npc.facts import asked, holds
+from tenuto.assistants.npc.focus import focus_of
 from tenuto.context import language_of
 from tenuto.model.prompt import Language
 from tenuto.model.talk import ToolOutcome
-from tests.unit.test_npc import ids, looked_up
+from tests.unit.test_npc import ids, looked_up, turn
 
 _QUESTIONS: Final = Path(__file__).parent.parent / "data" / "npc" / "questions.txt"
 _TOLD: Final = 2
@@ -248,6 +249,12 @@ async def test_what_a_character_does_not_know_is_not_told_for_being_in_the_state
     state = {"ancestor_yan": {"rule": None, "listed": False, "evidence": ["E-CRAFT-02", "E-NOWHERE-01"]}}
 
     assert ids(await looked_up(question, state, "ancestor_yan")) == []
+
+
+def test_no_more_is_read_of_a_state_than_is_ever_written_there() -> None:
+    state = {"guide_lin": {"rule": None, "listed": False, "evidence": ["E-PLACE-03"] * 100_000}}
+
+    assert len(focus_of(turn("How long is it?", state, "guide_lin")).evidence) == 12
 
 
 @pytest.mark.parametrize(

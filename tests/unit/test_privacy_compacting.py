@@ -9,8 +9,8 @@ import pytest
 
 import tenuto
 from tenuto.app import Tenuto
-from tenuto.errors import Unavailable
-from tenuto.model import Batch, Compaction, NewSession, Scope
+from tenuto.errors import MasterKeyMissing, Unavailable
+from tenuto.model import Batch, Compaction, MessagePage, NewSession, Page, Scope
 from tenuto.model.scope import SYSTEM
 from tenuto.ports import utc_now
 from tenuto.privacy.duties.compacting import Cleared, Compactor
@@ -21,6 +21,8 @@ from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, BOB, batch, fresh, says
 from tests.screens import KEY, screen_over
+
+PRIVATE = NewSession(title="Mail to ann@example.com")
 
 
 class Files(MemoryStore):
@@ -161,6 +163,52 @@ async def test_who_erases_step_by_step_waits_and_has_bytes_cleared_in_any_case(
         assert receipts[-1].compacted is Cleared.DONE
 
     assert files.compactions == 2
+
+
+async def test_what_a_scan_takes_out_is_cleared_however_often_another_process_cleared_meanwhile(
+    files: Files, office: PrivacyOffice
+) -> None:
+    for number in range(3):
+        await files.append(ANN, f"s{number}", batch("hello", create=PRIVATE))
+    cleared = []
+
+    async for report in office.scan(ACME, fix=True, by="operator"):
+        if report.compacted is None:
+            cleared.append(await office.compactor.due())
+            await Compactor(store=files, clock=utc_now).catch_up()
+
+    assert cleared == [True, True, True, False], "owed with each session that was mended, not with the first alone"
+    assert (report.mended, report.compacted) == (3, Cleared.NOTHING)
+
+
+async def test_what_a_scan_took_out_last_is_cleared_before_it_ends(files: Files, office: PrivacyOffice) -> None:
+    for number in range(2):
+        await files.append(ANN, f"s{number}", batch("hello", create=PRIVATE))
+
+    async for report in office.scan(ACME, fix=True, by="operator"):
+        if report.sessions == 1:
+            await Compactor(store=files, clock=utc_now).catch_up()
+
+    assert (report.compacted, files.compactions) == (Cleared.DONE, 2)
+
+
+async def test_what_was_mended_before_a_key_was_missing_is_noted_and_cleared(
+    files: Files, office: PrivacyOffice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a rotation some of a tenant's records open, and others wait for a master key that is gone."""
+    await files.append(ANN, "s", batch("hello", create=PRIVATE))
+    messages = files.messages
+
+    async def closed(scope: Scope, session_id: str, page: Page) -> MessagePage:
+        raise MasterKeyMissing("0" * 16)
+
+    monkeypatch.setattr(files, "messages", closed)
+    *_, survey = [survey async for survey in office.scan_all(fix=True, by="operator")]
+    monkeypatch.setattr(files, "messages", messages)
+
+    (note,) = await office.audit.notes(ACME)
+    assert (note.act, note.about) == ("mended", {"sessions": 0, "mended": 1})
+    assert (list(survey.closed), survey.mended, survey.compacted) == ([ACME], 1, Cleared.DONE)
 
 
 async def test_the_rounds_of_upkeep_do_what_was_put_off(fake_clock: FakeClock) -> None:

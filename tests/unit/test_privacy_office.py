@@ -245,11 +245,15 @@ async def test_what_was_noted_of_a_person_in_a_group_goes_with_their_words() -> 
         traces = await app.store.traces(group, first.session_id, 10)
         assert [trace.request.startswith("Ann Lee") for trace in traces] == [False, False, False, True]
 
-        await app.privacy.erase(ANN, by="operator")
+        receipt = await app.privacy.erase(ANN, by="operator")
+        again = await app.privacy.erase(ANN, by="operator")
 
         traces = await app.store.traces(group, first.session_id, 10)
         assert [trace.request for trace in traces] == ["three", "two", "one", "[ERASED]"]
         assert "profile" not in (await app.sessions.get(group, first.session_id)).context
+        went = {what: many for what, many in receipt.counts.items() if many}
+        assert (went, receipt.compacted) == ({"traces": 1, "profiles": 1}, "done"), "their bytes, too"
+        assert sum(again.counts.values()) == 0
 
 
 async def test_a_receipt_is_good_as_it_was_signed_and_no_other() -> None:

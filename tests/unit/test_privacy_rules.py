@@ -491,3 +491,17 @@ def test_what_somebody_is_is_no_name(text: str) -> None:
 )
 def test_a_name_behind_the_same_words_is_one(text: str, name: str) -> None:
     assert names_in(text) == [name]
+
+
+@pytest.mark.parametrize("opening", ["I'm", "I’m", "I am", "contact:", "大家好，我是"])
+def test_a_name_in_the_middle_of_a_calm_text_is_found_in_a_stream_as_well(opening: str) -> None:
+    """Issue 4: streaming output equals batch output at every chunk size."""
+    calm = "nobody could agree on anything before lunch " * 12
+    text = f"{calm}{opening} {'王伟' if opening.endswith('是') else 'Bob Lee'}, hello {calm}"
+    whole = redact(text, types={Type.PERSON})
+
+    assert "[REDACTED_PERSON]" in whole
+    for size in range(1, 130):
+        stream = RedactionStream(types={Type.PERSON})
+        parts = [stream.feed(text[at : at + size]) for at in range(0, len(text), size)]
+        assert "".join([*parts, stream.flush()]) == whole, size

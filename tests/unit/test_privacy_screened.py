@@ -386,6 +386,17 @@ async def test_a_head_that_is_written_back_keeps_its_marks() -> None:
     assert session.context == {"mail": "[EMAIL_1]"}
 
 
+async def test_a_damaged_vault_keeps_nobody_from_being_erased() -> None:
+    inner, store = screened(HIDING)
+    await store.begin_turn(ANN, opening("s", "ann@example.com"))
+    await inner.write_state(ACME, VAULT, "s", "scribbled over")
+
+    erased = await store.erase(ANN)
+
+    assert (len(erased.gone), erased.values) == (1, 0)
+    assert await inner.read_state(ACME, VAULT, "s") is None
+
+
 async def test_values_whose_session_has_gone_are_found() -> None:
     inner, store = screened(HIDING)
     for name in ("s", "other"):

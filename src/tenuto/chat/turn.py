@@ -162,9 +162,9 @@ class Turn:
                 answer.text = begun.assistant.mend(answer.text, tuple(self._toolbox.results), begun.asked)
             self._count(answer)
             told = await self._told(answer, answer.text)
-        trace = self._trace(answer, told)
         self._watch_detector()
-        session = await self._stored(answer, replace(trace, degraded=tuple(self._degraded)))
+        trace = self._trace(answer, told)
+        session = await self._stored(answer, trace)
         self._watch_detector()
         trace = replace(trace, steps=self._steps.taken, degraded=tuple(self._degraded))
         await self._tell(trace)
@@ -180,7 +180,6 @@ class Turn:
             self._degraded.append("fallback_model")
         if self._toolbox.failed:
             self._degraded.append("tools")
-        self._watch_detector()
 
     def _watch_detector(self) -> None:
         """Whatever is looked at may be the first that the outside detector says nothing about."""

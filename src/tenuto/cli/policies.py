@@ -42,7 +42,7 @@ _ABOUT: Final = {
 
 
 def show_policy(tenant: Tenant = LOCAL, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Show what becomes of private data, sink by sink, for a tenant; ends with 1 where a key is missing for it."""
+    """Show what becomes of private data, sink by sink, for a tenant; ends with 1 where its key is missing or wrong."""
     from tenuto.privacy.duties.shape import policy_json
 
     settings = read_settings(store=store)

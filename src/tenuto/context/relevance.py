@@ -52,6 +52,8 @@ _POINTS_NOWHERE: Final = re.compile(
     r"|吉他|这个?(?:周末|星期|礼拜|月|周|季度|学期|年)",
     re.IGNORECASE,
 )
+_LOOKED_AT: Final = 8_000
+"""Characters of a text: a megabyte is about what its beginning is about, and takes half a second to read."""
 _SHORT_WORDS: Final = 2
 _SHORT_CHARACTERS: Final = 5
 
@@ -95,6 +97,7 @@ def _is_spoken(message: Message) -> bool:
 
 def points_back(question: str) -> bool:
     """Whether the question cannot be understood alone: it points at the talk, goes on from it, or is very short."""
+    question = question[:_LOOKED_AT]
     found = _WORD.findall(question.lower())
     words = sum(1 for run in found if run.isascii())
     characters = sum(len(run) for run in found if not run.isascii())
@@ -106,10 +109,10 @@ def points_back(question: str) -> bool:
 
 def lexical(question: str, texts: Sequence[str]) -> list[float]:
     """The share of the question's words and character pairs that each text holds."""
-    wanted = features(question)
+    wanted = features(question[:_LOOKED_AT])
     if not wanted:
         return [0.0 for _ in texts]
-    return [len(wanted & features(text)) / len(wanted) for text in texts]
+    return [len(wanted & features(text[:_LOOKED_AT])) / len(wanted) for text in texts]
 
 
 def cosine(question: Sequence[float], texts: Sequence[Sequence[float]]) -> list[float]:

@@ -95,7 +95,7 @@ def _provider(name: str) -> str:
 def _ready(name: str, model: GivenModel, access: Access) -> ChatModel:
     """A model that was handed over, as ours are asked."""
     if callable(getattr(model, "answer", None)) and isinstance(getattr(model, "name", None), str):
-        return HandedOver(cast(ChatModel, model))
+        return HandedOver(cast(ChatModel, model), access.timeout)
     try:
         ours = import_module("tenuto.llm.provided").handed_over(model, access)
     except ImportError:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from datetime import timedelta
 from typing import cast
 
 from tenuto.errors import ModelFailed, ModelTimeout, TenutoError
@@ -15,10 +17,11 @@ _log = logging.getLogger(__name__)
 
 
 class HandedOver:
-    """The `ChatModel` port around a model that knows nothing of our errors."""
+    """The `ChatModel` port around a model that knows nothing of our errors, nor how long the next one waits for it."""
 
-    def __init__(self, model: ChatModel) -> None:
+    def __init__(self, model: ChatModel, timeout: timedelta) -> None:
         self._model = model
+        self._timeout = timeout
 
     @property
     def name(self) -> str:
@@ -34,9 +37,13 @@ class HandedOver:
     async def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """As the port says."""
         try:
-            # The port promises an iterator; those of models are generators, which must be closed at once.
-            events = cast(AsyncGenerator[ModelEvent, None], self._model.answer(asking, tools))
-            async with aclosing(events):
+            events = self._model.answer(asking, tools)
+            async with _closed(events):
+                # Once it has begun, whoever reads it keeps the time.
+                async with asyncio.timeout((self._timeout * max(1, self.links)).total_seconds()):
+                    first = await anext(events, None)
+                if first is not None:
+                    yield first
                 async for event in events:
                     yield event
         except TenutoError:
@@ -47,3 +54,8 @@ class HandedOver:
             # Only its kind: the text of a stranger's exception may quote what a user said.
             _log.warning("model %s failed: %s", self.name, type(fault).__name__)
             raise ModelFailed(self.name, f"failed ({type(fault).__name__})") from None
+
+
+def _closed(events: AsyncIterator[ModelEvent]) -> AbstractAsyncContextManager[object]:
+    """Closes a generator at once; the port promises no more than an iterator, which may have nothing to close."""
+    return aclosing(cast(AsyncGenerator[ModelEvent, None], events)) if hasattr(events, "aclose") else nullcontext()

@@ -171,6 +171,30 @@ async def test_words_without_an_answer_can_be_answered_after_a_reload(chromium: 
         assert await stored(door) == [("user", "How many?"), ("assistant", "Seven.")]
 
 
+async def test_an_answer_that_got_lost_on_its_way_is_had_again_and_the_talk_goes_on(chromium: Browser) -> None:
+    """By its key it was answered already, so that no start comes with it, and the session is known by its end."""
+
+    async def lost(route: Route) -> None:
+        await route.fetch()
+        await route.abort()
+
+    async with scripted(chromium, "Seven.", "Eight.") as (visit, _, door):
+        await visit.page.route("**/v1/chat", lost)
+        await visit.say("How many?")
+        again = visit.answers.first.get_by_role("button", name="Try again")
+        await expect(again).to_be_visible()
+        await visit.page.unroute("**/v1/chat", lost)
+
+        await again.click()
+        await visit.hear()
+        await expect(visit.page).to_have_url(re.compile("#/chat/.+"))
+        await visit.say("And now?")
+        await visit.hear(2)
+
+        assert [text for _, text in await stored(door)] == ["How many?", "Seven.", "And now?", "Eight."]
+        visit.allow("net::ERR_FAILED")
+
+
 async def test_a_failure_is_a_sentence_and_trying_again_says_it_once(chromium: Browser) -> None:
     async with scripted(chromium, Fail(), "Seven.") as (visit, _, door):
         await visit.say("How many?")

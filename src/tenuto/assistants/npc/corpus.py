@@ -134,7 +134,8 @@ class Corpus:
 
     def names(self, text: str) -> bool:
         """Whether the text has a word that some piece is about."""
-        return any(not known.subject.isdisjoint(terms(text)) for known in self._known)
+        asked = terms(text)
+        return any(not known.subject.isdisjoint(asked) for known in self._known)
 
     def knows(self, pair: str) -> bool:
         """Whether two characters stand side by side anywhere in the evidence."""

@@ -62,7 +62,7 @@ def rules_named(question: str, focus: Focus, corpus: Corpus) -> Sequence[int]:
     spoken_of = focus.listed or focus.rule is not None or RULES.search(question) is not None
     places = list(_PLACE.finditer(question))
     if places and (spoken_of or any(place["of"] or place["noun"] or place["named"] for place in places)):
-        return list(dict.fromkeys(number for place in places for number in _counted(place, numbers)))
+        return list(dict.fromkeys(_counted(places, numbers)))
     if _LAST.search(question) and spoken_of:
         return numbers[-1:]
     if focus.rule is not None:
@@ -72,15 +72,19 @@ def rules_named(question: str, focus: Focus, corpus: Corpus) -> Sequence[int]:
     return [piece.rule for piece in rules if piece.rule is not None and _names(question, piece, corpus)]
 
 
-def _counted(place: re.Match[str], numbers: Sequence[int]) -> Iterator[int]:
-    """The number of a place, and those that are counted on behind it."""
-    last, more = _numbered(place, numbers), _MORE.match(place.string, place.end())
-    yield last
-    while more is not None:
-        number = whole(more["number"]) or 0
-        yield from range(last + 1, min(number, numbers[-1])) if more["up_to"] else ()
-        yield number
-        last, more = number, _MORE.match(place.string, more.end())
+def _counted(places: Sequence[re.Match[str]], numbers: Sequence[int]) -> Iterator[int]:
+    """The numbers of places, and those that are counted on behind them."""
+    reached = 0
+    for place in places:
+        if place.start() < reached:
+            continue  # Counted on from one before it.
+        last, more = _numbered(place, numbers), _MORE.match(place.string, place.end())
+        yield last
+        while more is not None:
+            number = whole(more["number"]) or 0
+            yield from range(last + 1, min(number, numbers[-1])) if more["up_to"] else ()
+            yield number
+            last, reached, more = number, more.end("number"), _MORE.match(place.string, more.end())
 
 
 def _numbered(place: re.Match[str], numbers: Sequence[int]) -> int:

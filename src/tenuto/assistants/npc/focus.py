@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tenuto.model.talk import ToolTurn
 from tenuto.model.values import JsonObject, Value
+
+MOST_EVIDENCE: Final = 12
+"""So many pieces are kept of what was told."""
 
 
 class Focus(Value, frozen=True, kw_only=True):
@@ -23,7 +28,7 @@ def focus_of(turn: ToolTurn) -> Focus:
     return Focus(
         rule=rule if type(rule) is int else None,
         listed=listed is True,
-        evidence=tuple(map(str, evidence)) if isinstance(evidence, list) else (),
+        evidence=tuple(map(str, evidence[:MOST_EVIDENCE])) if isinstance(evidence, list) else (),
     )
 
 

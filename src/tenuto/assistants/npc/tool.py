@@ -11,7 +11,7 @@ import msgspec
 from tenuto.assistants.npc.characters import PLAIN, Character
 from tenuto.assistants.npc.corpus import Corpus, Evidence
 from tenuto.assistants.npc.facts import asked, holds
-from tenuto.assistants.npc.focus import Focus, focus_of, kept
+from tenuto.assistants.npc.focus import MOST_EVIDENCE, Focus, focus_of, kept
 from tenuto.assistants.npc.pointing import own_words
 from tenuto.assistants.npc.reading import Wanted, Wish, greets, understand
 from tenuto.assistants.npc.telling import asked_back, greeted, introduced, no_such_rule, refusal, told
@@ -253,7 +253,7 @@ def _focus(wanted: Wanted, pieces: tuple[Evidence, ...], before: Focus) -> Focus
     """What the talk is about now: a rule stays in focus until another one comes."""
     if not pieces:
         return before
-    ids = tuple(piece.id for piece in pieces[:12])
+    ids = tuple(piece.id for piece in pieces[:MOST_EVIDENCE])
     if wanted.wish is Wish.LIST:
         return Focus(rule=None, listed=True, evidence=ids)
     numbers = [piece.rule for piece in pieces if piece.rule is not None]

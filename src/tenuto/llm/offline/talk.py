@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from tenuto.llm.offline.phrases import is_own
 from tenuto.model.expression import expression
 from tenuto.model.message import Message, Role
 from tenuto.model.prompt import Language, PromptMessage
-from tenuto.model.talk import Asking
+from tenuto.model.talk import Asking, ToolTurn
 
 # What is read of one message, of the question, and of the whole talk, in characters; the newest of it counts.
 _MESSAGE: Final = 4_000
@@ -20,8 +21,11 @@ _TALK: Final = 100_000
 _SENTENCE: Final = 400
 
 _BREAK: Final = expression(r"(?<=[.!?])\s+|(?<=[。！？；])|\n")
-# A list set out in one line, whose figures end no sentence: "1. Lisbon 2. Madrid".
-_IN_ONE_LINE: Final = expression(r"(?<![^\s:：,，;；])1[.)、]\s?[^\n]{1,200}?[\s,，;；]2[.)、]")
+# A list set out in one line, whose figures end no sentence: "1. Lisbon 2. Madrid". Looked for up to the next 1, where
+# it would be looked for anew.
+_IN_ONE_LINE: Final = expression(
+    r"(?<![^\s:：,，;；])1[.)、]\s?(?:(?![\s:：,，;；]1[.)、])[^\n]){1,200}?[\s,，;；]2[.)、]"
+)
 _BREAK_BUT_AT_FIGURES: Final = expression(r"(?<=[.!?])(?<!\b\d\.)(?<!\b\d\d\.)\s+|(?<=[。！？；])|\n")
 _LABEL: Final = expression(r"^\s*(?:[-*•]\s*)?(user|用户|assistant|助手)\s*[:：]\s*", re.IGNORECASE)
 _HAN: Final = expression(r"[\u3400-\u9fff]")
@@ -86,7 +90,7 @@ def talk_of(asking: Asking) -> Talk:
             chinese=turn.language is Language.CHINESE,
             lines=_newest(lines),
             tools=tools,
-            whole=_from_the_start(turn.history),
+            whole=_is_whole(turn),
         )
     said = [message for message in asking.messages if message.role in (Role.USER, Role.ASSISTANT)]
     question = said.pop().text if said and said[-1].role is Role.USER else ""
@@ -95,8 +99,14 @@ def talk_of(asking: Asking) -> Talk:
     return Talk(question=_start(question, _QUESTION), chinese=chinese, lines=_newest(lines), tools=tools)
 
 
-def _from_the_start(history: Sequence[Message]) -> bool:
-    return not history or (history[0].seq <= 1 and not any(map(_summary, history)))
+def _is_whole(turn: ToolTurn) -> bool:
+    """Whether the history begins where the talk does; a talk whose beginning was edited begins with a later number."""
+    if not turn.history:
+        return True
+    if any(map(_summary, turn.history)):
+        return False
+    stored = turn.session.messages if turn.session is not None else math.inf
+    return turn.history[0].seq <= 1 or stored <= len(turn.history) + 1
 
 
 def _start(text: str, limit: int) -> str:

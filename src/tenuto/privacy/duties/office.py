@@ -103,16 +103,24 @@ class PrivacyOffice:
         yield survey
 
     async def _looked(self, scope: Scope, fix: bool, by: str) -> AsyncIterator[Report]:
-        owed = False
-        async for report in self._scanner.scan(scope, fix=fix):
-            if not owed and (report.mended or report.orphans):
-                # Whoever is stopped from here on leaves the bytes to upkeep.
-                await self.compactor.owe()
-                owed = True
-            yield report
+        owed, report = 0, Report()
+        try:
+            async for report in self._scanner.scan(scope, fix=fix):
+                if report.mended + report.orphans > owed:
+                    # Anew each time: another process may have cleared what was owed before, and not these bytes.
+                    await self.compactor.owe()
+                    owed = report.mended + report.orphans
+                yield report
+        except Sealed:
+            if owed:
+                await self._note_mended(scope, report, by)
+            raise
         if fix:
-            about = {"sessions": report.sessions, "mended": report.mended}
-            await self.audit.note(scope, Act.MENDED, by=by, about=about)
+            await self._note_mended(scope, report, by)
+
+    async def _note_mended(self, scope: Scope, report: Report, by: str) -> None:
+        about = {"sessions": report.sessions, "mended": report.mended}
+        await self.audit.note(scope, Act.MENDED, by=by, about=about)
 
     async def _cleared(self) -> tuple[Cleared, str]:
         return await self.compactor.now() if await self.compactor.due() else (Cleared.NOTHING, "")

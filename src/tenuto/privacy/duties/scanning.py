@@ -129,6 +129,8 @@ class Scanner:
             except SessionNotFound:
                 continue  # Gone while we were reading.
             except MasterKeyMissing:
+                if report.mended:
+                    yield report  # What was mended before it is told all the same.
                 raise
             except Sealed as closed:
                 _log.warning("session %s was not looked through: %s", session.id, closed)

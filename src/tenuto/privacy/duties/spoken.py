@@ -35,7 +35,7 @@ class Spoken:
         self._screen = screen
 
     async def take_out(self, scope: Scope, session: Session, user: str) -> dict[str, int]:
-        """Tells how many messages of the user there were, and how many values went with them.
+        """Tells how many messages of the user there were, and what went with them.
 
         The words go last: by them a run that was cut short is found again.
         """
@@ -55,10 +55,12 @@ class Spoken:
             said += sum(message.speaker == user for message in page)
             turns.update(message.turn for message in page if message.speaker == user)
             left += [text for message in page for text in _texts(_without(message, user, turns, clean))]
-        session = await self._forget_profile(scope, session, user)
+        known, session = session, await self._forget_profile(scope, session, user)
+        profiles = int(session is not known)
         if not turns:
-            return {}
-        left += await self._traces(scope, session, turns, clean)
+            return {"profiles": profiles}
+        traces = await self._traces(scope, session, turns, clean)
+        left += [text for trace in traces for text in _trace_texts(trace)]
         if vault is not None:
             values = await vault.retain(session, [*left, *head_texts(session)], marks)
         async for page in self._pages(scope, session):
@@ -66,7 +68,8 @@ class Spoken:
             messages = tuple(after for before, after in changed if after is not before)
             if messages:
                 await self._store.rewrite(scope, session.id, Rewriting(messages=messages))
-        return {"words": said, "values": values}
+        forgotten = sum(trace.number in turns for trace in traces)
+        return {"words": said, "values": values, "traces": forgotten, "profiles": profiles}
 
     async def forget_orphans(self, scope: Scope) -> int:
         """Remove values whose session has gone; tells of how many sessions."""
@@ -89,17 +92,18 @@ class Spoken:
             return session
         return await self._store.patch(scope, session.id, Changes(context={PROFILE: None}))
 
-    async def _traces(self, scope: Scope, session: Session, turns: set[int], clean: Callable[[str], str]) -> list[str]:
-        """Take the user's turns out of the traces; tells what is left in them."""
-        left: list[str] = []
+    async def _traces(
+        self, scope: Scope, session: Session, turns: set[int], clean: Callable[[str], str]
+    ) -> list[Trace]:
+        """Take the user's turns out of the traces; tells what they are then."""
+        left: list[Trace] = []
         before: int | None = None
         while True:
             traces = await self._store.traces(scope, session.id, _TRACES, before)
             changed = tuple(_forgotten(trace, clean) for trace in traces if trace.number in turns)
             if changed:
                 await self._store.rewrite(scope, session.id, Rewriting(traces=changed))
-            kept = [trace for trace in traces if trace.number not in turns]
-            left += [text for trace in (*changed, *kept) for text in _trace_texts(trace)]
+            left += [*changed, *(trace for trace in traces if trace.number not in turns)]
             if len(traces) < _TRACES:
                 return left
             before = traces[-1].number

@@ -45,7 +45,7 @@ _ASKED: Final = re.compile(
     + r"|[0-9]|order|ticket|track|invoice|booking|shipment|parcel|name|i'm|i\ am|mr|ms|dr\.?|contact|attn",
     re.VERBOSE,
 )
-_ASKED_SIGNS: Final = re.compile("[订单票注주省区市州县镇乡街路道巷弄村里姓名人叫我患乘户]")
+_ASKED_SIGNS: Final = re.compile("[订单票注주省区市州县镇乡街路道巷弄村里姓名人叫我患乘户]|’(?=m)")
 _SIGNS: Final = re.compile(
     "密|口令|授权码|秘|私钥|令牌|パス|暗証|トー|シー|キー|비밀|비번|암호|토큰|시크|키|패스|парол|Парол|护照|護照|旅券|여권|点|艾特|[零〇○一二三四五六七八九幺]{7,}"
 )

@@ -114,9 +114,12 @@ class Vault:
         return frozenset(f"[{mark}]" for mark in record.held) if record is not None else frozenset()
 
     async def size(self, scope: Scope, session_id: str) -> int:
-        """How many values are held under a session's id, whether or not it still lives."""
+        """How many values are held under a session's id, whether or not it still lives; in a damaged record, none."""
         entry = await self._store.read_state(space_of(scope), VAULT, session_id)
-        return len(msgspec.convert(entry.value, _Record).held) if entry is not None else 0
+        try:
+            return len(msgspec.convert(entry.value, _Record).held) if entry is not None else 0
+        except msgspec.ValidationError:
+            return 0
 
     async def retain(self, session: Session, texts: Iterable[str], among: frozenset[str]) -> int:
         """Of these marks, keep the values of those that stand in the texts; tells how many went.

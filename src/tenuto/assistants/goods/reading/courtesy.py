@@ -12,8 +12,8 @@ from tenuto.model.expression import expression
 _POLICY: Final = expression(
     r"\b(?:do|can|could|will) you (?:deliver|ship|accept|gift[- ]?wrap"
     r"|take (?:credit|debit|cash|paypal|cards?|returns))\b"
-    r"|\b(?:can|may|could|how (?:do|can|long)) (?:i|we) (?:return|exchange|send (?:it|them) back|pay|have)\b"
-    r"(?! (?:a look|it|them|one)\b)"
+    r"|\b(?:can|may|could|how (?:do|can|long)) (?:i|we) (?:return|exchange|send (?:it|them) back|pay)\b"
+    r"(?! (?:it|them|one)\b)"
     r"|\b(?:credit cards?|paypal|cash on delivery|free shipping|(?:shipping|delivery) (?:costs?|fees?|times?|options?)"
     r"|(?:return|refund|exchange|shipping|delivery|privacy) polic(?:y|ies)|warranty|guarantee)\b"
     r"|货到付款|包邮|运费|邮费|送货上门|(?:支持|可以|能)(?:用)?(?:信用卡|支付宝|微信支付|分期|退货|退换|七天)|保修|质保|退货政策|开发票"

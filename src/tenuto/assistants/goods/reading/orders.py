@@ -18,13 +18,19 @@ _OWN_ORDERS: Final = expression(
     r"|订单|(?:我的?|查)(?:一下)?(?:快递|包裹|物流)|物流|快递(?:到哪|单号)|发货了?[吗没]|什么时候(?:能)?(?:到货|发货|送到|到)"
     r"|到哪[里儿]?了|我(?:都|之前|最近)?买(?:了|过)(?:什么|哪些|啥)|退款(?:到|进度|状态)|我的退款"
 )
-_ID: Final = r"(?:[a-z]{1,6}-?)?\d{3,24}(?:[a-z0-9-]{0,20}[a-z0-9])?(?![a-z0-9])"
+# 256gb is how much a phone holds.
+_ID: Final = (
+    r"(?!\d+(?:gb|tb|mah|mm|cm|ml|kg|hz)(?![a-z0-9]))"
+    r"(?:[a-z]{1,6}-?)?\d{3,24}(?:[a-z0-9-]{0,20}[a-z0-9])?(?![a-z0-9])"
+)
 # What looks like an order's number wherever it stands; shorter ones need a word of orders beside them.
 _ORDER_ID: Final = expression(
     r"(?<![a-z0-9])([a-z]{1,4}-?\d{6,}[a-z0-9-]{0,20}|[a-z]{1,6}-\d{3,}[a-z0-9-]{0,20}|\d{8,24})(?![a-z0-9])"
 )
 _NO: Final = r"(?:\s*(?:no\b\.?|nr\b\.?|num(?:ber)?\b|id\b|is\b|:|#|ending (?:in|with)\b))*\s*"
-_DONE: Final = r"(?:ship|arriv|deliver|sent|dispatch|on (?:its|the) way|paid|cancel|com(?:e|ing)|gone|left|here|out)"
+_DONE: Final = (
+    r"(?:ship|arriv|deliver|sent|dispatch|on (?:its|the) way|paid|cancel|com(?:e|ing)|gone|left|here|out(?! of\b))"
+)
 _NUMBERED: Final = (
     expression(
         # Whoever wants to order 100 of something names no order.
@@ -36,10 +42,12 @@ _NUMBERED: Final = (
         rf" (?:(?:been|be|already|yet|still) )*{_DONE}"
     ),
     expression(rf"\b(?:where(?:'s| is)|track|status of) (?:(?:parcel|package|number|no\.?) )?#?(?P<id>{_ID})"),
-    expression(rf"(?:订单|单)号?(?:码)?(?:是|为|:|：)?\s*#?(?P<id>{_ID})"),
+    expression(rf"(?<![下买菜简])单号?(?:码)?(?:是|为|:|：)?\s*#?(?P<id>{_ID})"),
     expression(rf"尾号(?:是|为)?\s*(?P<id>{_ID})"),
     expression(
-        rf"(?<![a-z0-9.])(?P<id>{_ID})\s*号?(?:这|那|的)*[个]?(?:订?单(?!价)|发货|到哪|到了|送到|送达|签收|寄出|什么时候[到发送])"
+        rf"(?<![a-z0-9.])(?P<id>{_ID})\s*号?(?:这|那|的)*[个]?"
+        # 5000的单反 and 128G单卡 are goods.
+        r"(?:订单|单(?=$|[\s,.!?，。！？到发在什怎呢吗的了还是已有])|发货|到哪|到了|送到|送达|签收|寄出|什么时候[到发送])"
     ),
 )
 _COMPLAINT: Final = expression(

@@ -39,7 +39,7 @@ _SIZES: Final = (
     ),
     expression(
         rf"(?:尺?码(?:数)?(?:是|为|要)?\s*)?(?:(?P<ge>{_LEAST})|(?P<le>{_MOST}))?\s*(?<![a-z0-9.])(?P<low>{_SIZE})"
-        rf"(?:{_SPAN}(?P<high>{_SIZE}))?\s*码\s*(?:(?P<up>{_UP})|(?P<down>{_DOWN}))?的?"
+        rf"(?:码?{_SPAN}(?P<high>{_SIZE}))?\s*码\s*(?:(?P<up>{_UP})|(?P<down>{_DOWN}))?的?"
     ),
     expression(rf"\bin (?:an? )?(?:size )?(?P<low>(?:[2-5]?x+l|xx?s)(?![a-z0-9']))(?:{_SPAN}(?P<high>{_SIZE}))?"),
 )

@@ -186,4 +186,5 @@ def _near(shelf: Shelf, query: QueryIntent, unknown: list[str]) -> Iterator[Foun
     for name, without in looser(shelf, query):
         found = _found(shelf, replace(query, **without, limit=_NEAR, rank=1), unknown, name)
         if found.total:
-            yield replace(found, query=query)
+            # Nobody asked for the order that goes with a bound let go, so that goods which note none just stand there.
+            yield replace(found, query=query, unnoted=None if "by" in without else found.unnoted)

@@ -105,7 +105,8 @@ def limit(items: Iterable[Item], bound: Bound) -> tuple[Bound, Limit] | None:
         if meant is not None:
             worth = figure if figure is not None else float(amount[1]) if amount is not None else 0.0
             held = Limit(measure=Measure(name=name, kind=meant.kind), sign=bound.sign, worth=worth * meant.worth)
-            return Bound(of=(name,), sign=bound.sign, amount=said.upper() if figure else meant.amount(worth)), held
+            shown = meant.amount(worth) if figure is None else said.upper()
+            return Bound(of=(name,), sign=bound.sign, amount=shown), held
     return None
 
 

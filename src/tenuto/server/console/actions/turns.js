@@ -67,10 +67,15 @@ export function turnActions(store, talks, sessions) {
 
   function started(talkKey, itemKey, told) {
     answer(talkKey, itemKey, { trace: told.trace_id ?? UNKEPT, text: "", tools: [] });
-    if (told.trace_id === null) return; // nothing is kept that one could come back to
-    talks.change(talkKey, { id: told.session_id });
-    if (store.get().current === talkKey) noteInAddress(told.session_id);
+    keep(talkKey, told);
     if (told.created) sessions.refresh();
+  }
+
+  /** The talk goes on in this session; unless nothing is kept that one could come back to. */
+  function keep(talkKey, { session_id, trace_id }) {
+    if (trace_id === null) return;
+    talks.change(talkKey, { id: session_id });
+    if (store.get().current === talkKey) noteInAddress(session_id);
   }
 
   function done(talkKey, itemKey, reply) {
@@ -78,6 +83,8 @@ export function turnActions(store, talks, sessions) {
     const trace = trace_id ?? UNKEPT;
     // The last event has the last word: an assistant may mend what was streamed.
     answer(talkKey, itemKey, { status: "done", text, trace, model, offline, degraded, data, reply, again: null });
+    // An answer that was there already, when its key came again, has no start.
+    keep(talkKey, reply);
     talks.change(talkKey, { assistant: reply.assistant, title: reply.title });
     store.change({ told: text });
     setTimeout(sessions.refresh, TITLE_AFTER);
