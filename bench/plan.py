@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench.contenders import LENGTH_OF_RATIOS, LONG_HISTORY, Entry
+from bench.workload import Operation
 
 CONCURRENCIES: Final = (1, 32)
 
@@ -20,6 +21,8 @@ class Plan:
     slow_rounds: int
     """For what takes seconds a slice: peers that read and write a long history whole."""
     slice: float
+    repeats: int
+    """Slices in a round of what the ratios are made of: a single one scatters by half on a busy machine."""
     pools: Mapping[int, int]
     """Sessions for each length of history; more of the short ones, since each turn changes those most."""
     peer_sessions: int
@@ -35,8 +38,14 @@ class Plan:
 
     def at_most(self, entry: Entry, history: int) -> int:
         """Operations in a slice, so that the sessions grow by half at most over the whole run."""
-        writing_slices = 2 * len(CONCURRENCIES) * self.rounds
+        once_more = self.repeats - 1 if history == LENGTH_OF_RATIOS else 0
+        writing_slices = (2 * len(CONCURRENCIES) + once_more) * self.rounds
         return max(64, self.sessions(entry, history) * history // 4 // writing_slices)
+
+    def times(self, history: int, what: Operation, at_once: int) -> int:
+        """How many slices of this a round has."""
+        ratios = (LENGTH_OF_RATIOS, "cycle", max(CONCURRENCIES))
+        return self.repeats if (history, what, at_once) == ratios else 1
 
     def rounds_of(self, entry: Entry, history: int) -> int:
         """How often a slice of this kind is repeated."""
@@ -48,6 +57,7 @@ QUICK: Final = Plan(
     rounds=3,
     slow_rounds=1,
     slice=0.15,
+    repeats=1,
     pools={10: 1024, LENGTH_OF_RATIOS: 512, 1000: 64, LONG_HISTORY: 32},
     peer_sessions=64,
     fsync_cycles=2000,
@@ -62,6 +72,7 @@ FULL: Final = Plan(
     rounds=5,
     slow_rounds=2,
     slice=0.4,
+    repeats=3,
     pools={10: 4096, LENGTH_OF_RATIOS: 1024, 1000: 64, LONG_HISTORY: 32, 10_000: 32},
     peer_sessions=64,
     fsync_cycles=5000,

@@ -138,10 +138,14 @@ def _measure(results: Results, crews: Sequence[Crew], plan: Plan, say: Say) -> N
         for history in plan.pools:
             for what in OPERATIONS:
                 for at_once in CONCURRENCIES:
-                    # Nobody always goes first: who comes after a checkpoint or a busy neighbour changes.
-                    for place in range(len(crews)):
-                        crew = crews[(place + number) % len(crews)]
-                        _slice(results, crew, plan, number, Cell(crew.entry.key, history, what, at_once))
+                    for time in range(plan.times(history, what, at_once)):
+                        # Nobody always goes first: who comes after a checkpoint or a busy neighbour changes.
+                        for crew in _rotated(crews, number + time):
+                            _slice(results, crew, plan, number, Cell(crew.entry.key, history, what, at_once))
+
+
+def _rotated(crews: Sequence[Crew], by: int) -> list[Crew]:
+    return [crews[(place + by) % len(crews)] for place in range(len(crews))]
 
 
 def _slice(results: Results, crew: Crew, plan: Plan, number: int, cell: Cell) -> None:

@@ -27,6 +27,7 @@ from tenuto.stores.postgres._link import Connection, Link
 from tenuto.stores.postgres._schema import migrate
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.sqlite import SqliteStore
+from tests.patience import LONG
 from tests.samples import fresh
 from tests.screens import screen_over
 from tests.servers import PostgresServer, redis_programs
@@ -35,7 +36,7 @@ from tests.servers import PostgresServer, redis_programs
 RING = KeyRing(keys=MasterKeys(current=MasterKey(name="test", secret=bytes(range(32)))))
 
 _SCHEMA = "contract"
-_TABLES = ("sessions", "messages", "keyed", "marks", "state", "traces")
+_TABLES = ("sessions", "messages", "keyed", "marks", "state", "state_spaces", "traces")
 
 
 class LastingLink(Link):
@@ -48,7 +49,7 @@ class LastingLink(Link):
 
     @classmethod
     async def open(cls, server: PostgresServer) -> LastingLink:
-        link = cls(server.app_url, schema=_SCHEMA, connections=8, timeout=5, connect_timeout=5)
+        link = cls(server.app_url, schema=_SCHEMA, connections=8, timeout=LONG, connect_timeout=LONG)
         await link.prepare(migrate)
         link.superuser = await asyncpg.connect(server.admin_url, server_settings={"search_path": _SCHEMA})
         return link

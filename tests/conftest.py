@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.clock import FakeClock
 from tests.open_data import told as absent_data
+from tests.patience import be_patient
 from tests.servers import (
     PostgresDatabase,
     PostgresServer,
@@ -40,6 +41,8 @@ _IN_MEMORY = Path("/dev/shm")
 _ROOM = 4 * 1024**3
 if "TMPDIR" not in os.environ and os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free > _ROOM:
     os.environ["TMPDIR"] = tempfile.tempdir = str(_IN_MEMORY)
+
+be_patient()
 
 IN_CI = bool(os.environ.get("CI"))
 

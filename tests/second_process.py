@@ -12,6 +12,7 @@ from tenuto.errors import TenutoError
 from tenuto.model import Changes, Draft, Page, Role, Scope, Usage
 from tenuto.sessions import AppendRequest, Sessions
 from tenuto.settings import Settings
+from tests.patience import be_patient
 from tests.samples import says
 
 
@@ -78,4 +79,5 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
+    be_patient()
     asyncio.run(main(sys.argv[1]))

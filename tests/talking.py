@@ -28,10 +28,15 @@ from tests.clock import FakeClock
 
 
 def patient(**fields: Any) -> Preset:
-    """The platform's policies, adopting any id and hardly waiting for a busy session."""
+    """The platform's policies, adopting any id and waiting for a busy session as long as a slow machine may take."""
     base = preset("platform")
-    sessions = replace(base.sessions, on_missing=OnMissing.ADOPT, busy_wait=timedelta(milliseconds=20))
+    sessions = replace(base.sessions, on_missing=OnMissing.ADOPT, busy_wait=timedelta(minutes=1))
     return replace(base, sessions=replace(sessions, **fields))
+
+
+def hurried(**fields: Any) -> Preset:
+    """The same, hardly waiting: for tests that meet a busy session."""
+    return patient(busy_wait=timedelta(milliseconds=20), **fields)
 
 
 def helper(**fields: Any) -> Assistant:

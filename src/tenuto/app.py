@@ -120,12 +120,17 @@ class Tenuto:
         async def keys(scope: Scope) -> dict[str, int]:
             return {"api_keys": await ApiKeys(store=self.store, clock=self._clock).forget_user(scope)}
 
+        async def vectors(_: Scope) -> dict[str, int]:
+            if self._chat is not None:
+                self._chat.forget()
+            return {}
+
         return PrivacyOffice(
             store=self.store,
             screen=self.screen,
             erase=self.sessions.erase,
             clock=self._clock,
-            elsewhere=(keys,),
+            elsewhere=(keys, vectors),
             compactor=self._compactor,
         )
 

@@ -52,6 +52,10 @@ class Unavailable(TenutoError):
         self.what = what
 
 
+class StateCorrupt(Unavailable):
+    """A stored value cannot be decoded; others beside it can."""
+
+
 class InvalidText(Invalid):
     """A text holds something no store can keep: a NUL character or half of a surrogate pair."""
 
@@ -325,6 +329,14 @@ class MasterKeyMissing(Sealed):
     def __init__(self, fingerprint: str) -> None:
         super().__init__(f"needs a master key that the key ring does not have, with the fingerprint {fingerprint}")
         self.fingerprint = fingerprint
+
+
+class KeysDamaged(Sealed):
+    """What the store holds of a tenant's keys was changed: only a backup of it opens what they sealed."""
+
+    def __init__(self, tenant: str) -> None:
+        super().__init__("cannot be opened: the tenant's data keys were changed in the store, or are another tenant's")
+        self.tenant = tenant
 
 
 def code_of(ended: BaseException) -> str:

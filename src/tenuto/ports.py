@@ -26,6 +26,7 @@ from tenuto.model import (
     SessionPage,
     SessionQuery,
     StateEntry,
+    StateName,
     Stats,
     Truncating,
 )
@@ -240,10 +241,21 @@ class StoreUpkeep(Protocol):
         ...
 
     async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
-        """Which tenants' sites hold sessions: bare scopes, in order of `space_key`, from behind `after` on.
+        """Which tenants' sites hold sessions, or state of users or chats.
 
-        It looks across all walls: for an operator's upkeep, never for a request. A page that is not full is the last
-        one. A site whose sessions have all expired may be among them until it is swept.
+        Bare scopes, in order of `space_key`, from behind `after` on. It looks across all walls: for an operator's
+        upkeep, never for a request. A page that is not full is the last one. A site whose sessions have all expired may
+        be among them until it is swept.
+        """
+        ...
+
+    async def state_names(
+        self, scope: Scope, after: StateName | None = None, limit: int = 100
+    ) -> tuple[StateName, ...]:
+        """Where users and chats that the scope reaches keep values, in whatever drawer; in an order that stays.
+
+        A tenant's own state is not among them, nor what has a name that cannot be read. A page that is not full is the
+        last one.
         """
         ...
 

@@ -115,4 +115,5 @@ def _outside(stack: AsyncExitStack, settings: Settings) -> Outside | None:
     patience = settings.privacy_detector_timeout
     service = PresidioService(settings.privacy_detector, timeout=patience)
     stack.push_async_callback(service.close)
-    return Outside(service, policy=OutsidePolicy(patience=patience))
+    languages = tuple(name.strip() for name in settings.privacy_detector_languages.split(","))
+    return Outside(service, policy=OutsidePolicy(patience=patience, languages=languages))

@@ -88,6 +88,7 @@ class Settings(Value, frozen=True, kw_only=True):
     privacy_file: str | None = None
     privacy_detector: str | None = None
     privacy_detector_timeout: timedelta = timedelta(seconds=1)
+    privacy_detector_languages: str = "en"
     privacy_key: str | None = None
     privacy_key_file: str | None = None
     encryption: bool = False

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
+from tenuto.stores.redis import _node
 from tests.journeys.door import Door, code, served
 from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
 
@@ -16,6 +17,12 @@ TALK = {"assistant": "npc", "persona": "ancestor_yan", "message": "严氏家训�
 # More than the seconds that a door trusts what it saw, so that each call would look again.
 APART = 3.0
 CALLS = 12
+
+
+@pytest.fixture(autouse=True)
+def tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is gone is tried again after a second at the most; here that would be half a minute in all."""
+    monkeypatch.setattr(_node, "_LONGEST_PAUSE", 0.02)
 
 
 @pytest.fixture(params=["valkey", "postgres"])

@@ -31,7 +31,8 @@ from tests.samples import ANN, SENT_AT, says, answers
 NEW = NewSession(keeping=Keeping(max_messages=None))
 
 async def talk(store, name, start):
-    for n in range(start, start + 10_000):
+    # Few enough that one page holds what all rounds said, however late we are killed.
+    for n in range(start, start + 1000):
         turn = await store.begin_turn(ANN, Opening(
             session_id=name, turn_id=f"{name}.{n}.{start}", words=(says(f"q{n}"),), create=NEW,
             once=Once(key=f"k{n}", fingerprint=f"q{n}"), lease=timedelta(microseconds=1),
@@ -44,6 +45,7 @@ async def talk(store, name, start):
         )
         await store.finish_turn(turn, Closing(reply=(answers(f"a{n}"),), usage=Usage(tokens=1), trace=trace))
         print(name, n, flush=True)
+    await asyncio.Event().wait()
 
 async def main():
     store = await SqliteStore.open(sys.argv[1])

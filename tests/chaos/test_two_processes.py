@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tenuto.chat import ChatRequest
 from tenuto.errors import Conflict
 from tenuto.llm import ScriptedModel
 from tenuto.model import Page, Role
+from tests.patience import LONG
 from tests.shared_stores import SHARED, SharedStore
 
 WORKERS, TURNS = 4, 15
@@ -35,7 +37,7 @@ class Process:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
-        line = await asyncio.wait_for(self._process.stdout.readline(), 30)
+        line = await asyncio.wait_for(self._process.stdout.readline(), 2 * LONG)
         assert line, "the second process died"
         return json.loads(line)
 
@@ -75,9 +77,9 @@ async def test_appends_of_two_processes_are_all_kept(url: str) -> None:
             first.ask(do="append", id="s", workers=WORKERS, turns=TURNS, mark="a", rename="renamed"),
             second.ask(do="append", id="s", workers=WORKERS, turns=TURNS, mark="b"),
         )
-        seen = [await each.ask(do="read", id="s") for each in (first, second)]
+        turns = 2 * WORKERS * TURNS
+        seen = [await _settled(each, "s", partial(_whole, turns=turns), url) for each in (first, second)]
 
-    turns = 2 * WORKERS * TURNS
     for log in seen:
         assert len(log["texts"]) == 2 * turns
         assert len(set(log["texts"])) == 2 * turns
@@ -94,7 +96,7 @@ async def test_a_session_deleted_by_one_is_gone_for_the_other(url: str) -> None:
             await second.ask(do="read", id=f"s{n}")
             await second.ask(do="read", id=f"s{n}")
             await first.ask(do="delete", id=f"s{n}")
-            read = await _settled(second, "read", f"s{n}", "session_not_found", url)
+            read = await _settled(second, f"s{n}", lambda answer: "error" in answer, url)
             late = await second.ask(do="append", id=f"s{n}", workers=1, turns=1, mark="late")
             again = await first.ask(do="read", id=f"s{n}")
 
@@ -111,7 +113,7 @@ async def test_what_one_appends_the_other_reads(url: str) -> None:
             writer, reader = (first, second) if n % 2 else (second, first)
             await reader.ask(do="read", id="s")
             await writer.ask(do="append", id="s", workers=1, turns=1, mark=f"m{n}-")
-            log = await _settled(reader, "read", "s", 2 * n, url)
+            log = await _settled(reader, "s", partial(_says, count=2 * n), url)
 
             assert len(log["texts"]) == 2 * n
 
@@ -151,7 +153,15 @@ async def test_a_hot_session_is_foreign_to_others_in_both(url: str) -> None:
             assert await each.ask(do="read", id="s", tenant="evil") == {"error": "session_not_found"}
 
 
-async def _settled(reader: Process, do: str, session_id: str, wanted: object, url: str) -> Any:
+def _says(log: dict[str, Any], count: int) -> bool:
+    return len(log["texts"]) == count
+
+
+def _whole(log: dict[str, Any], turns: int) -> bool:
+    return (len(log["texts"]), log["tokens"], log["title"]) == (2 * turns, 3 * turns, "renamed")
+
+
+async def _settled(reader: Process, session_id: str, wanted: Callable[[Any], bool], url: str) -> Any:
     """Ask once where the news come before the answer (SQLite); elsewhere they come beside it: ask until they are there.
 
     Redis writes both one right after the other, Postgres sends them on their own way, and either may be held up.
@@ -160,7 +170,7 @@ async def _settled(reader: Process, do: str, session_id: str, wanted: object, ur
     for attempt in range(1 if url.startswith("sqlite") else 500):
         if attempt:
             await asyncio.sleep(timedelta(milliseconds=20).total_seconds())
-        answer = await reader.ask(do=do, id=session_id)
-        if answer.get("error") == wanted or len(answer.get("texts", ())) == wanted:
+        answer = await reader.ask(do="read", id=session_id)
+        if wanted(answer):
             break
     return answer

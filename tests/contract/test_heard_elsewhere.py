@@ -15,6 +15,7 @@ from tenuto.model import Page, Rewriting, text_part
 from tenuto.ports import ChangeFeed
 from tenuto.stores.by_url import open_store
 from tenuto.stores.cached import Cached
+from tests.patience import LONG
 from tests.samples import ANN, batch, talk, texts
 from tests.shared_stores import SHARED, SharedStore
 
@@ -36,30 +37,28 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 async def warmed(cache: Cached, session_id: str) -> None:
     """Read until the cache answers by itself: else nothing old could be shown, and the test would show nothing."""
-    for _ in range(500):
-        hits = cache.hits
-        assert "secret" in await texts(cache, ANN, session_id)
-        if cache.hits > hits:
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("the cache never answered")
+    hits = cache.hits
+    async with asyncio.timeout(LONG):
+        while cache.hits == hits:
+            assert "secret" in await texts(cache, ANN, session_id)
+            await asyncio.sleep(0.02)
 
 
-async def settled(store: Cached, session_id: str, wanted: list[str]) -> list[str]:
-    """What a session says once the news are there; nothing where there is none.
+async def settled(store: Cached, session_id: str, wanted: list[str]) -> None:
+    """Read until a session says what it should, or nothing where there is none, once the news are there.
 
     Redis sends them right behind the writer's answer, on another connection.
     """
-    said: list[str] = []
-    for _ in range(500):
-        try:
-            said = await texts(store, ANN, session_id)
-        except SessionNotFound:
-            said = []
-        if said == wanted:
-            break
-        await asyncio.sleep(0.02)
-    return said
+    async with asyncio.timeout(LONG):
+        while await said(store, session_id) != wanted:  # noqa: ASYNC110 (nobody tells a cache's reader)
+            await asyncio.sleep(0.02)
+
+
+async def said(store: Cached, session_id: str) -> list[str]:
+    try:
+        return await texts(store, ANN, session_id)
+    except SessionNotFound:
+        return []
 
 
 async def test_a_rewriting_is_heard(pair: tuple[Cached, Cached]) -> None:
@@ -70,10 +69,10 @@ async def test_a_rewriting_is_heard(pair: tuple[Cached, Cached]) -> None:
 
     await here.rewrite(ANN, "s", Rewriting(messages=(replace(log[0], parts=(text_part("-"),)),)))
 
-    assert await settled(there, "s", ["-", "ok"]) == ["-", "ok"]
+    await settled(there, "s", ["-", "ok"])
     # A turn there builds on the new words as well.
     await talk(there, ANN, "s", "next", "fine")
-    assert await texts(here, ANN, "s") == ["-", "ok", "next", "fine"]
+    await settled(here, "s", ["-", "ok", "next", "fine"])
 
 
 async def test_an_erasure_is_heard(pair: tuple[Cached, Cached]) -> None:
@@ -85,4 +84,4 @@ async def test_an_erasure_is_heard(pair: tuple[Cached, Cached]) -> None:
     await here.erase(ANN)
 
     for n in range(3):
-        assert await settled(there, f"s{n}", []) == []
+        await settled(there, f"s{n}", [])

@@ -102,7 +102,7 @@ async def live(store: Store, scope: Scope, mark: Marks) -> None:
     await store.append(scope, mark("session"), batch(mark("appended"), once=Once(key="k", fingerprint="f")))
     await store.append(scope, mark("session"), batch(mark("produced"), producer=Producer(id="p", seq=1)))
     await store.write_state(scope, "prefs", mark("key"), {"tone": mark("value")})
-    await store.write_state(scope, "vault", "k", mark("vault"))
+    await store.write_state(scope, mark("drawer"), "k", mark("remembered"))
 
 
 async def leave_traces(proof: Proof, scope: Scope, mark: Marks, clock: FakeClock) -> None:
@@ -277,7 +277,8 @@ async def test_words_that_were_rewritten_do_not_remain(proof: Proof, clock: Fake
 @pytest.mark.parametrize("sealed", [False, True], ids=["plain", "encrypted"])
 async def test_what_a_scan_took_out_of_several_sites_does_not_remain(proof: Proof, sealed: bool) -> None:
     """The bytes of every site go, not of the first one alone: of sealed ones, what was sealed."""
-    store, plain = proof.store, "ann.lee@example.com"
+    # Servers are shared: nobody else may have written the same.
+    store, plain = proof.store, f"{fresh('lee')}@example.com"
     sites = [
         Scope(tenant=tenant, site=site, user="ann") for tenant, site in (("acme", ""), ("acme", "b"), ("evil", ""))
     ]
@@ -286,7 +287,8 @@ async def test_what_a_scan_took_out_of_several_sites_does_not_remain(proof: Proo
     seen: Store = Encrypted(store=store, ciphers=TenantCiphers(store=store, ring=ring)) if sealed else store
     for scope in sites:
         await seen.append(scope, "s", batch(f"write to {plain}"))
-    raw = [await _stored_text(store, scope) if sealed else plain for scope in sites]
+        await seen.write_state(scope, "facts", "mail", f"writes from {plain}")
+    raw = [text for scope in sites for text in (await _stored_texts(store, scope) if sealed else [plain])]
     await store.compact()  # Now it is in every kind of file that there is.
     before = await _which(proof, raw)
 
@@ -296,14 +298,16 @@ async def test_what_a_scan_took_out_of_several_sites_does_not_remain(proof: Proo
 
     assert before == set(raw)
     assert await _which(proof, raw) == set()
-    assert (survey.mended, len(survey.reports)) == (3, 3)
+    assert (survey.mended, survey.remembered, len(survey.reports)) == (6, 3, 3)
     assert survey.compacted is (Cleared.PARTLY if isinstance(store, PostgresStore) else Cleared.DONE)
 
 
-async def _stored_text(store: Store, scope: Scope) -> str:
-    """A part of the one message's words as the backend has them, long enough to be nobody else's."""
+async def _stored_texts(store: Store, scope: Scope) -> list[str]:
+    """A part of the one message's words, and of what is remembered, as the backend has them: nobody else's."""
     [message] = (await store.messages(scope, "s", Page())).messages
-    return str(message.parts[0])[40:80]
+    entry = await store.read_state(scope, "facts", "mail")
+    assert entry is not None
+    return [str(message.parts[0])[40:80], entry.value[40:80]]
 
 
 async def _which(proof: Proof, texts: Iterable[str]) -> set[str]:

@@ -134,7 +134,33 @@ async def test_a_space_whose_only_session_is_damaged_breaks_nothing(backend: Bac
     assert EVIL in await store.spaces()
 
 
-async def test_state_alone_is_no_session(store: Store) -> None:
+async def test_what_users_keep_holds_a_space_and_the_tenants_own_state_does_not(store: Store) -> None:
+    """What is remembered of somebody outlives their sessions, and whoever looks at everything must find it."""
     await store.write_state(ANN, "prefs", "tone", "warm")
+    await store.write_state(BOB, "prefs", "tone", "warm")
+    await store.write_state(Scope(tenant="house"), "prefs", "tone", "warm")
+    await store.append(EVE, "e", batch("hello"))
 
-    assert await store.spaces() == ()
+    both = await store.spaces()
+    await store.delete_state(ANN, "prefs", "tone")
+    of_one = await store.spaces()
+    await store.erase(BOB)
+
+    assert set(both) == set(of_one) == {ACME, EVIL}
+    assert await store.spaces() == (EVIL,)
+
+
+async def test_sites_of_both_kinds_come_in_one_order_by_pages_of_any_size(store: Store) -> None:
+    sites = [Scope(tenant=f"t{n}") for n in range(12)]
+    for n, scope in enumerate(sites):
+        if n % 3 != 0:
+            await store.append(scope, "s", batch("hello"))
+        if n % 3 != 1:
+            await store.write_state(Scope(tenant=scope.tenant, user="ann"), "prefs", "tone", "warm")
+
+    whole = await store.spaces()
+
+    assert set(whole) == set(sites)
+    assert len(whole) == 12
+    for size in (1, 5, 12):
+        assert await paged(store, size) == list(whole)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tenuto.errors import Invalid, VersionConflict
+from tenuto.model.values import MAX_ID_BYTES
 from tenuto.ports import Store
 from tests.contract.test_roundtrip import ODD_VALUES
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE
@@ -95,3 +96,14 @@ async def test_what_no_store_can_keep_is_refused(store: Store, subtests: pytest.
     for key, value in [("", 1), ("k\0", 1), ("k", float("nan")), ("k", "\ud800"), ("k", 2**70)]:
         with subtests.test(key=key, value=value), pytest.raises(Invalid):
             await store.write_state(ANN, "prefs", key, value)
+
+
+@pytest.mark.parametrize("namespace", ["", "n" * (MAX_ID_BYTES + 1)], ids=["empty", "long"])
+async def test_a_namespace_is_named_and_no_longer_than_an_id(store: Store, namespace: str) -> None:
+    """It stands beside every value."""
+    with pytest.raises(Invalid, match="the namespace is"):
+        await store.write_state(ANN, namespace, "k", 1)
+
+    await store.write_state(ANN, "n" * MAX_ID_BYTES, "k", 1)
+    [name] = await store.state_names(ANN)
+    assert name.namespace == "n" * MAX_ID_BYTES

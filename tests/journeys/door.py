@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +21,8 @@ from tenuto.server import create_app
 from tenuto.settings import Settings
 
 NO_MODELS: Mapping[str, ChatModel] = MappingProxyType({})
+# How long a busy machine takes is not what journeys look at.
+BY_DEFAULT: Mapping[str, Any] = {"store": "memory://", "privacy_detector_timeout": timedelta(minutes=1)}
 BASE = "http://127.0.0.1:8765"
 PROBLEM = "application/problem+json"
 
@@ -64,7 +67,7 @@ async def served(
     **given: Any,
 ) -> AsyncIterator[Door]:
     """A server on a store in memory, or on the one given. `locked`: a key exists, so requests need one."""
-    settings = Settings(**{"store": "memory://", **given})
+    settings = Settings(**{**BY_DEFAULT, **given})
     ticks = Ticks()
     async with open_app(settings, clock=clock, models=models, assistants=assistants, sweeping=False) as tenuto:
         keys = ApiKeys(store=tenuto.store, clock=clock)

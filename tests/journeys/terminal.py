@@ -21,8 +21,9 @@ from tenuto.cli import main
 main()
 """
 CTRL_C, CTRL_D, CTRL_P, ENTER = "\x03", "\x04", "\x10", "\r"
-_AGAIN_SECONDS = 3.0
-_PATIENCE_SECONDS = 45
+# Longer than a machine stands still: a second Ctrl-C while the first is being answered ends more than it should.
+_AGAIN_SECONDS = 12.0
+_PATIENCE_SECONDS = 60
 
 
 class Screen:

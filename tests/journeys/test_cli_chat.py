@@ -42,7 +42,7 @@ class Desk:
         """A command that is not watched; without words, standard input is empty."""
         done = subprocess.run(
             [sys.executable, "-m", "tenuto", *args],
-            cwd=self.folder, env=self.env, input=piped or b"", capture_output=True, timeout=50,
+            cwd=self.folder, env=self.env, input=piped or b"", capture_output=True, timeout=120,
         )  # fmt: skip
         assert b"Traceback" not in done.stderr, done.stderr.decode()
         return subprocess.CompletedProcess(args, done.returncode, done.stdout.decode(), done.stderr.decode())
@@ -370,7 +370,7 @@ def test_ctrl_c_ends_one_question_and_keeps_it(desk: Desk, provider: ModelServer
         assert process.stdout is not None
         assert process.stdout.read(9) == b"Once upon"
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=50)
+        out, err = process.communicate(timeout=120)
 
     assert (process.returncode, out, err) == (130, b"\n", b"")
     assert desk.texts() == ["A tale"]

@@ -40,7 +40,7 @@ class Machine:
     def run(self, *args: str, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
         """Type a command and wait: exit code, output, errors."""
         with self.start(*args, env=env) as process:
-            out, err = process.communicate(timeout=50)
+            out, err = process.communicate(timeout=120)
         assert "Traceback" not in err, err
         return process.returncode, out, err
 
@@ -109,7 +109,7 @@ def test_the_server_starts_answers_and_stops(machine: Machine) -> None:
             health = httpx.get(f"{found[0]}/healthz", timeout=20)
         finally:
             process.send_signal(signal.SIGINT)
-        _, rest = process.communicate(timeout=50)
+        _, rest = process.communicate(timeout=120)
 
     assert health.status_code == 200
     assert process.returncode == 0

@@ -16,7 +16,8 @@ from typer.testing import CliRunner, Result
 
 import tenuto
 from tenuto.cli import program
-from tenuto.model import Page, Rewriting
+from tenuto.model import Page, Rewriting, Scope
+from tenuto.privacy.duties.office import PrivacyOffice
 from tests.journeys.terminal import ENTER, Screen
 from tests.journeys.test_cli_operations import Machine
 from tests.samples import CARD, shows_card
@@ -89,6 +90,62 @@ def test_a_scan_counts_by_sink_and_type_and_a_fix_takes_out_what_may_not_stay() 
     assert [note["act"] for note in asked("privacy", "audit")["notes"]] == ["mended"]
 
 
+def test_a_scan_tells_what_is_remembered_and_a_fix_takes_it_out() -> None:
+    """Also where no session is left; the shop's orders are neither counted nor touched."""
+
+    async def remember() -> None:
+        async with tenuto.open(privacy_memory="keep") as app:
+            for tenant in ("local", "acme"):
+                ann = app.scope(tenant=tenant, user="ann")
+                await app.store.write_state(ann, "facts", "mail", {"said": [f"write to {MAIL}"]})
+                await app.store.write_state(ann, "prefs", "tone", "warm")
+                await app.store.write_state(ann, "goods", "orders", {"orders": [{"id": "13812345678"}]})
+
+    asyncio.run(remember())
+
+    first = typed("privacy", "scan")
+    told = asked("privacy", "scan", "--all", ends=1)
+    fixed = asked("privacy", "scan", "--fix")
+    again = typed("privacy", "scan", "--all")
+    note = asked("privacy", "audit")["notes"][-1]
+
+    assert first.exit_code == 1
+    assert ["memory", "EMAIL", "1", "against", "the", "policy"] in [line.split() for line in first.stdout.splitlines()]
+    assert "0 sessions, 2 remembered values, 2 texts looked through." in first.stdout
+    assert (told["sessions"], told["remembered"], told["against"]) == (0, 4, 2)
+    assert told["found"] == {"memory": {"EMAIL": 2}}
+    assert [(one["tenant"], one["remembered"]) for one in told["sites"]] == [("acme", 2), ("local", 2)]
+    assert (fixed["remembered"], fixed["mended"]) == (2, 1)
+    assert (note["act"], note["about"]) == ("mended", {"sessions": 0, "remembered": 2, "mended": 1})
+    assert ["acme", "0", "2", "1", "1"] in [line.split() for line in again.stdout.splitlines()]
+    assert ["local", "0", "2", "0", "0"] in [line.split() for line in again.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("site", [(), ("--all",)], ids=["one", "all"])
+def test_a_scan_counts_beforehand_only_where_somebody_watches(
+    site: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no bar to fill where the answer is JSON, or nobody sits at the terminal."""
+    say("Nothing private.")
+    extent, asked_for = PrivacyOffice.extent, []
+
+    async def counted(office: PrivacyOffice, scope: Scope) -> int:
+        asked_for.append(scope)
+        return await extent(office, scope)
+
+    monkeypatch.setattr(PrivacyOffice, "extent", counted)
+
+    asked("privacy", "scan", *site)
+    typed("privacy", "scan", *site)
+    before = asked_for.copy()
+    monkeypatch.setattr("tenuto.cli.privacy.watched", lambda quiet: not quiet)
+    asked("privacy", "scan", *site)
+    typed("privacy", "scan", *site)
+
+    assert before == []
+    assert len(asked_for) == 1
+
+
 def test_a_scan_looks_at_its_own_tenant_and_site_only() -> None:
     say(env=KEPT)
 
@@ -117,8 +174,8 @@ def test_a_scan_of_everything_tells_each_site_and_the_total() -> None:
     ]
     assert against["found"] == allowed["found"]
     lines = [line.split() for line in table.stdout.splitlines()]
-    assert ["local", "1", str(allowed["sites"][2]["found"]["message"]["EMAIL"] * 2), "0"] in lines
-    assert ["TENANT", "SITE", "SESSIONS", "FOUND", "AGAINST"] in lines
+    assert ["local", "1", "0", str(allowed["sites"][2]["found"]["message"]["EMAIL"] * 2), "0"] in lines
+    assert ["TENANT", "SITE", "SESSIONS", "REMEMBERED", "FOUND", "AGAINST"] in lines
     assert "3 sites, 3 sessions" in table.stdout
     assert (table.exit_code, MAIL in table.output) == (1, False)
     assert fixed["mended"] >= 2
@@ -203,7 +260,7 @@ def test_a_scan_of_everything_in_an_empty_store_finds_nothing() -> None:
 
     assert empty.exit_code == 0
     assert empty.stdout.splitlines() == [
-        "0 sites, 0 sessions, 0 texts looked through.",
+        "0 sites, 0 sessions, 0 remembered values, 0 texts looked through.",
         "Nothing stands against the policy.",
     ]
 

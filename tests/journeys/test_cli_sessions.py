@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ class Terminal:
     def run(self, *args: str, words: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """Type a command and wait for its end; a traceback is never an answer."""
         with self.start(*args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            out, err = process.communicate(words, timeout=50)
+            out, err = process.communicate(words, timeout=120)
         assert b"Traceback" not in err, err.decode()
         return subprocess.CompletedProcess(args, process.returncode, out, err)
 
@@ -143,10 +144,13 @@ def test_an_export_onto_a_terminal_steers_nothing(terminal: Terminal, talk: str)
     """Markdown is read on terminals, so no escape sequence is in it, wherever it goes; JSON keeps every byte."""
     screen, its_end = os.openpty()
 
-    with terminal.start("sessions", "export", talk, "--format", "markdown", stdout=its_end) as process:
-        process.wait(timeout=50)
-    shown = os.read(screen, 65536).decode()
-    os.close(its_end)
+    with terminal.start("sessions", "export", talk, "--format", "markdown", stdout=its_end):
+        os.close(its_end)
+        # A terminal hands on what was written piece by piece, and an error once nobody can write any more.
+        pieces: list[bytes] = []
+        with suppress(OSError):
+            pieces += iter(lambda: os.read(screen, 65536), b"")
+    shown = b"".join(pieces).decode()
     os.close(screen)
 
     assert "Let me see." in shown
@@ -163,7 +167,7 @@ def test_deleting_asks_whoever_is_there(terminal: Terminal, talk: str, answer: b
     with terminal.start(
         "sessions", "delete", talk, stdin=its_end, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        _, err = process.communicate(timeout=50)
+        _, err = process.communicate(timeout=120)
     os.close(its_end)
     os.close(keyboard)
 
@@ -182,7 +186,7 @@ def test_ctrl_c_ends_without_words(terminal: Terminal) -> None:
         fifo.open("wb"),
     ):
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=50)
+        out, err = process.communicate(timeout=120)
 
     assert (process.returncode, out, err) == (130, b"", b"")
 

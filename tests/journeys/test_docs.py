@@ -23,7 +23,7 @@ SNIPPETS = [
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_a_snippet_runs(snippet: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", snippet], cwd=tmp_path, capture_output=True, text=True, timeout=50
+        [sys.executable, "-W", "error", "-c", snippet], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
 
     assert done.returncode == 0, done.stderr
@@ -42,7 +42,7 @@ HELP = [
 def test_the_help_shown_is_the_programs_own(args: list[str], shown: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tenuto", *args],
-        env={**os.environ, "COLUMNS": "80"}, capture_output=True, text=True, timeout=50, check=True,
+        env={**os.environ, "COLUMNS": "80"}, capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
 
     assert shown == done.stdout
@@ -60,7 +60,7 @@ def test_the_assistant_that_the_docs_write_answers(tmp_path: Path) -> None:
 
     done = subprocess.run(
         [sys.executable, "-m", "tenuto", "chat", "--assistant", "weather", asked],
-        cwd=tmp_path, env={**os.environ, "TENUTO_ASSISTANTS": "assistants"}, capture_output=True, text=True, timeout=50,
+        cwd=tmp_path, env={**os.environ, "TENUTO_ASSISTANTS": "assistants"}, capture_output=True, text=True, timeout=90,
     )  # fmt: skip
 
     assert (done.stdout, done.stderr) == (f"{answer}\n", "")

@@ -267,6 +267,28 @@ async def test_what_is_no_export_is_not_imported(door: Door, body: bytes) -> Non
     assert code(refused) == (400, "invalid_json")
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "told"),
+    [
+        (
+            "POST",
+            "/v1/chat",
+            {"message": "hi", "language": "fr"},
+            "language: the value does not fit; it may be en or zh",
+        ),
+        ("GET", "/v1/sessions?status=open", None, "status: the value does not fit; it may be active or inactive or "),
+    ],
+    ids=["body", "query"],
+)
+async def test_a_choice_that_is_none_is_told_which_there_are(
+    door: Door, method: str, path: str, body: object, told: str
+) -> None:
+    response = await door.http.request(method, path, headers=ANN, json=body)
+
+    assert code(response) == (400, "invalid")
+    assert response.json()["detail"].startswith(told)
+
+
 async def test_other_headers_are_read_as_strictly(door: Door) -> None:
     for version in (WORDS, "-1", '"x"', "", "9" * 40):
         refused = await door.http.patch(at("s"), headers={**ANN, "If-Match": version}, json={"title": "x"})

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -14,17 +13,18 @@ import pytest
 
 from tenuto.llm import Call, Fail, Hang, Say, ScriptedModel
 from tenuto.llm.scripted import Script
+from tenuto.model.policy import Preset
 from tests.journeys.door import ANN, BOB, EVE, PROBLEM, Door, served
-from tests.talking import Adder, helper, patient
+from tests.talking import Adder, helper, hurried, patient
 
 
 @asynccontextmanager
 async def talking(
-    *scripts: Script, tools: Sequence[Any] = (), **given: Any
+    *scripts: Script, tools: Sequence[Any] = (), policies: Preset | None = None, **given: Any
 ) -> AsyncIterator[tuple[Door, ScriptedModel]]:
     """A server whose default assistant is a scripted model's."""
     model = ScriptedModel(*scripts)
-    assistant = helper(tools=tuple(tools), policies=patient(busy_wait=timedelta(milliseconds=50)))
+    assistant = helper(tools=tuple(tools), policies=policies or patient())
     async with served(
         models={"scripted": model},
         model="scripted",
@@ -127,7 +127,7 @@ async def test_an_idempotent_retry_returns_the_same_reply_streamed_or_not() -> N
 
 async def test_a_busy_session_is_a_conflict_with_a_code() -> None:
     hang = Hang()
-    async with talking([hang, Say("Done.")]) as (door, _):
+    async with talking([hang, Say("Done.")], policies=hurried()) as (door, _):
         first = asyncio.create_task(say(door, "Long", session_id="s"))
         await hang.reached.wait()
         second = await say(door, "Me too", session_id="s")

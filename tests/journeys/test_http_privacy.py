@@ -125,7 +125,7 @@ async def test_what_became_of_questions_to_an_outside_detector_is_metered() -> N
         once = meters((await door.http.get("/metrics")).text)
         well = False
         for _ in range(7):
-            await door.http.post(at(made, "messages"), headers=ANN, json=says("Ann was here."))
+            await door.http.post(at(made, "messages"), headers=ANN, json=says("Ann was here again."))
         text = (await door.http.get("/metrics")).text
 
     results = ("answered", "late", "failed", "left_alone")
@@ -134,6 +134,37 @@ async def test_what_became_of_questions_to_an_outside_detector_is_metered() -> N
     assert [meters(text)[f'questions_total{{result="{result}"}}'] for result in results] == [1, 0, 5, 2]
     assert (once["found_total"], once["resting"], meters(text)["resting"]) == (1, 0, 1)
     assert "Ann" not in text
+
+
+async def test_a_title_that_is_cut_in_a_name_shows_no_half_of_it() -> None:
+    """A26: what only the outside detector knows is looked for before the cut as well; places count code points."""
+    name = "Wilhelmina Quibble"
+
+    async def answers(body: bytes) -> bytes:
+        at = json.loads(body)["text"].find(name)
+        return entities(*[entity("PERSON", at, at + len(name))] if at >= 0 else [])
+
+    async with analyzer(answers) as url, served(privacy_detector=url) as door:
+        reply = await ask(door, ANN, f"😀 Would you please ring up {name} about the carpets?")
+
+    assert reply["title"] == "😀 Would you please ring up..."
+
+
+async def test_what_only_an_outside_detector_finds_is_taken_out_of_stored_words_and_counted() -> None:
+    """A26: messages, their note of what was taken out, and traces."""
+
+    async def answers(body: bytes) -> bytes:
+        at = json.loads(body)["text"].find("Wilhelmina")
+        return entities(*[entity("PERSON", at, at + 10)] if at >= 0 else [])
+
+    async with analyzer(answers) as url, served(privacy_detector=url, privacy_message=Mode.REDACT) as door:
+        reply = await ask(door, ANN, "😀 Wilhelmina called from 202-555-0143.")
+        said = (await told(door, ANN, reply["session_id"]))[0]
+        trace = (await door.http.get(f"/v1/traces/{reply['trace_id']}", headers=ANN)).json()
+
+    assert said["parts"][0]["text"] == "😀 [REDACTED_PERSON] called from [REDACTED_PHONE]."
+    assert said["metadata"]["redacted"] == {"PERSON": 1, "PHONE": 1}
+    assert trace["request"] == "😀 [REDACTED_PERSON] called from [REDACTED_PHONE]."
 
 
 async def test_the_first_failure_of_an_outside_detector_is_told_in_its_own_turn() -> None:

@@ -503,7 +503,6 @@ ANEW = dataclasses.replace(
 QUICKLY = [phase for phase in Phase if phase is not Phase.explain]
 
 
-@pytest.mark.timeout(300)
 @settings(max_examples=60, phases=QUICKLY)
 @given(plans)
 @example(OVERTAKEN)
@@ -513,7 +512,6 @@ def test_every_message_is_raw_or_covered_at_all_times(plan: Plan) -> None:
     asyncio.run(live(plan, memory))
 
 
-@pytest.mark.timeout(300)
 @settings(max_examples=8, phases=QUICKLY)
 @given(plans)
 @example(OVERTAKEN)

@@ -28,7 +28,7 @@ PRIVATE = (
 plain = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 pieces = st.one_of(plain, st.sampled_from(PRIVATE), st.sampled_from(["mail ", "电话", " and ", "\n", "卡号 "]))
 texts = st.lists(pieces, max_size=6).map("".join)
-names = st.one_of(st.sampled_from(["text", "phone", "password", "to", "note"]), plain)
+names = st.one_of(st.sampled_from(["text", "phone", "password", "to", "note", "sent_at"]), plain)
 values = st.recursive(
     st.one_of(
         texts, st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False)

@@ -39,6 +39,7 @@ from tenuto.model import (
     Usage,
     text_part,
 )
+from tenuto.model.scope import space_of
 from tenuto.model.trace import Trace
 from tenuto.ports import Store
 from tenuto.stores.memory import MemoryStore
@@ -248,6 +249,8 @@ class Machine(RuleBasedStateMachine):
     def write_state(self, scope: Scope, key: str, value: dict[str, Any], version: int | None) -> None:
         self.both(lambda store: store.write_state(scope, "space", key, value, version))
         self.both(lambda store: store.list_state(scope, "space"))
+        self.both(lambda store: _named(store, scope))
+        self.both(lambda store: _named(store, space_of(scope)))
 
 
 def _trace(turn: OpenTurn) -> Trace:
@@ -260,6 +263,11 @@ def _trace(turn: OpenTurn) -> Trace:
 async def _without_trace(done: Awaitable[Appended]) -> Appended:
     """The trace is told only where a policy has looked at it; what is stored of it, `traces` compares."""
     return replace(await done, trace=None)
+
+
+async def _named(store: Store, scope: Scope) -> Any:
+    """The order is each store's own."""
+    return frozenset(await store.state_names(scope))
 
 
 async def _as_set(gone: Awaitable[Any]) -> Any:
@@ -282,7 +290,6 @@ async def _outcome(call: Call, store: Store) -> Any:
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
-@pytest.mark.timeout(240)
 def test_a_store_does_what_the_memory_store_does(
     backend: Backend, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -179,7 +179,7 @@ def _run(command: list[str], cwd: Path | None = None, uid: int | None = None) ->
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         user=uid,
         group=uid,
         extra_groups=None if uid is None else [],

@@ -22,9 +22,9 @@ from typing import IO, ClassVar, Self
 import psutil
 
 LOOPBACK = "127.0.0.1"
-START_SECONDS = 30.0
+START_SECONDS = 90.0
 START_ATTEMPTS = 5
-STOP_SECONDS = 10.0
+STOP_SECONDS = 60.0
 # Below the range that systems hand out for outgoing connections: while a server is down, nothing
 # else takes its port, and a client that keeps trying cannot end up connected to itself.
 PORTS = range(20000, 32000)
@@ -79,11 +79,15 @@ class ServerProcess(ABC):
 
     def kill(self) -> None:
         """SIGKILL for the server and its children: nothing is flushed, nobody is told."""
+        # A child that is born while we count them would go on for a while, and keep the next start from its data.
+        self.freeze()
         self._end(signal.SIGKILL)
 
     def freeze(self) -> None:
         """SIGSTOP: connections stay open and nothing answers."""
-        _send(signal.SIGSTOP, self._family())
+        # The parent first, and by itself: once it stands still it makes no more children.
+        self._hold(self._family()[:1])
+        self._hold(self._family())
 
     def thaw(self) -> None:
         """SIGCONT: go on after `freeze`; without one nothing happens."""
@@ -142,12 +146,15 @@ class ServerProcess(ABC):
         tell_reaper(f"+{self._popen.pid}")
 
     def _family(self) -> list[psutil.Process]:
-        # Postgres children lead sessions of their own, so a process group would miss them. The parent
-        # comes first: once frozen it makes no more children.
+        # Postgres children lead sessions of their own, so a process group would miss them.
         if not self.running:
             return []
         parent = psutil.Process(self.pid)
         return [parent, *parent.children(recursive=True)]
+
+    def _hold(self, processes: Sequence[psutil.Process]) -> None:
+        _send(signal.SIGSTOP, processes)
+        wait_until(lambda: all(map(_still, processes)), f"{self._name} stands still")
 
     def _end(self, how: signal.Signals) -> None:
         family = self._family()
@@ -170,6 +177,13 @@ def ended(process: psutil.Process) -> bool:
     # An orphan may stay a zombie for as long as process 1 likes; it holds no port and no file.
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _still(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_STOPPED or ended(process)
     except psutil.NoSuchProcess:
         return True
 

@@ -39,7 +39,7 @@ class RedisServer(ServerProcess):
 
     def call(self, *command: str | int) -> Any:
         """Run one command on a connection of its own; maps come back as flat lists, as RESP2 has them."""
-        with redis.Redis(port=self.port, protocol=2, decode_responses=True, socket_timeout=5, retry=_ONCE) as client:
+        with redis.Redis(port=self.port, protocol=2, decode_responses=True, socket_timeout=60, retry=_ONCE) as client:
             return client.execute_command(*command)
 
     def info(self, section: str) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _pick(flavour: str | None) -> tuple[str, str]:
 
 def _major(program: str) -> int:
     # Valkey server v=9.1.2 sha=... and Redis server v=7.0.15 sha=...
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10)
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60)
     version = re.search(r"v=(\d+)", told.stdout)
     return int(version[1]) if version else 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self
@@ -89,7 +90,10 @@ class RedisCluster:
 
 @dataclass(kw_only=True)
 class RedisSentinel:
-    """A primary, a replica and three Sentinels that promote the replica within about two seconds.
+    """A primary, a replica and three Sentinels that promote the replica when `switch` or `fail_over` tell them to.
+
+    By themselves they would, too, after a minute: a machine that stands still for seconds must not look like a dead
+    primary to them.
 
     After a failover the roles have changed hands while the two servers keep their places in
     `servers`; ask `primary` and `replica` who is who.
@@ -141,11 +145,29 @@ class RedisSentinel:
         wait_until(lambda: _copied(replica) >= written, "the replica holds everything")
 
     def fail_over(self) -> RedisServer:
-        """Kill the primary, wait for the other server to take over, and return the one killed."""
+        """Kill the primary, have the other server take over, and return the one killed."""
         old, new = self.primary, self.replica
         old.kill()
-        wait_until(lambda: self.primary is new and _role(new) == "master", "the replica took over")
+        self._promote(new)
         return old
+
+    def switch(self) -> None:
+        """Have the two servers change roles, as an operator does."""
+        self._promote(self.replica)
+
+    def _promote(self, new: RedisServer) -> None:
+        """Tell a Sentinel, and again when it gave up: one that stood still knows nobody whom it could promote."""
+
+        def promoted() -> bool:
+            state = _facts(self.sentinels[0].call("SENTINEL", "MASTER", SERVICE))
+            if int(state["port"]) == new.port:
+                return _role(new) == "master"
+            if "failover_in_progress" not in state["flags"]:
+                with suppress(redis.ResponseError):
+                    self.sentinels[0].call("SENTINEL", "FAILOVER", SERVICE)
+            return False
+
+        wait_until(promoted, "the replica took over")
 
     def stop(self) -> None:
         """Stop the Sentinels first, so that nobody fails over; the data stays for `restart`."""
@@ -192,12 +214,12 @@ def start_cluster(flavour: str | None = None, *, nodes: int = 3) -> RedisCluster
     return cluster
 
 
-def start_sentinel(flavour: str | None = None, *, down_after_ms: int = 1000) -> RedisSentinel:
-    """Start a watched pair; a primary silent for `down_after_ms` is replaced."""
+def start_sentinel(flavour: str | None = None) -> RedisSentinel:
+    """Start a watched pair."""
     ports = free_port(), free_port()
     primary = redis_process(flavour, ports[0], {"port": ports[0]})
     replica = redis_process(flavour, ports[1], {"port": ports[1], "replicaof": f"{LOOPBACK} {ports[0]}"})
-    sentinels = tuple(_sentinel(flavour, ports[0], down_after_ms) for _ in range(3))
+    sentinels = tuple(_sentinel(flavour, ports[0]) for _ in range(3))
     group = RedisSentinel(servers=(primary, replica), sentinels=sentinels)
     try:
         _each(group.servers, RedisServer.start)
@@ -215,7 +237,7 @@ def _cluster_node(flavour: str | None) -> RedisServer:
         "port": port,
         "cluster-enabled": "yes",
         "cluster-port": free_port(),
-        "cluster-node-timeout": 10_000,
+        "cluster-node-timeout": 60_000,
         "cluster-require-full-coverage": "no",
     }
     return redis_process(flavour, port, lines)
@@ -242,13 +264,13 @@ def _sees(node: RedisServer, count: int) -> bool:
     return {"cluster_state:ok", f"cluster_slots_ok:{SLOTS}"} <= set(state) and len(linked) == count
 
 
-def _sentinel(flavour: str | None, primary: int, down_after_ms: int) -> RedisServer:
+def _sentinel(flavour: str | None, primary: int) -> RedisServer:
     port = free_port()
     lines: dict[str, str | int] = {
         "port": port,
         f"sentinel monitor {SERVICE}": f"{LOOPBACK} {primary} 2",
-        f"sentinel down-after-milliseconds {SERVICE}": down_after_ms,
-        f"sentinel failover-timeout {SERVICE}": 5000,
+        f"sentinel down-after-milliseconds {SERVICE}": 60_000,
+        f"sentinel failover-timeout {SERVICE}": 20_000,
         f"sentinel parallel-syncs {SERVICE}": 1,
     }
     sentinel = redis_process(flavour, port, lines)
@@ -262,7 +284,9 @@ def _start_watching(sentinel: RedisServer) -> None:
     # one may leave so late that it is taken for dead at once. Pings more often than this would spoil the
     # failover: a replica counts as known for five pings, and is asked about itself once a second.
     pace = ("PING-PERIOD", 400, "PUBLISH-PERIOD", 500, "INFO-PERIOD", 500)
-    sentinel.call("SENTINEL", "DEBUG", *pace)
+    # One whose clock jumped by two seconds would do nothing for the next thirty.
+    calm = ("TILT-TRIGGER", 60_000, "TILT-PERIOD", 1000)
+    sentinel.call("SENTINEL", "DEBUG", *pace, *calm)
 
 
 def _knows(sentinel: RedisServer, count: int) -> bool:

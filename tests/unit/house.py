@@ -19,6 +19,7 @@ from tenuto.sessions import Announcer, Sessions, TurnRequest
 from tenuto.sessions.titles import opening_changes
 from tenuto.stores.memory import MemoryStore
 from tenuto.upkeep import Upkeep
+from tenuto.upkeep.discretion import Indiscreet
 from tests.clock import FakeClock
 from tests.samples import ANN, answers, says
 
@@ -51,19 +52,32 @@ class Discreet:
     def __init__(self, **marks: str) -> None:
         self._marks = marks
 
-    def for_title(self, scope: Scope, text: str) -> str:
+    def for_summary(self, scope: Scope, text: str) -> str:
         for word, mark in self._marks.items():
             text = text.replace(word, mark)
         return text
 
-    for_summary = for_model = for_title
+    for_model = for_summary
+
+    async def for_title(self, scope: Scope, text: str) -> str:
+        return self.for_summary(scope, text)
+
+    async def to_model(self, scope: Scope, text: str) -> str:
+        return self.for_summary(scope, text)
 
     async def retired(self, session: Session, messages: Sequence[Message]) -> tuple[Message, ...]:
         return tuple(
-            replace(message, parts=(text_part(self.for_title(session.scope, message.text)),))
+            replace(message, parts=(text_part(self.for_summary(session.scope, message.text)),))
             for message in messages
             if any(word in message.text for word in self._marks)
         )
+
+
+class Asking(Indiscreet):
+    """Finds a place only where a whole request is looked at, as somebody outside would."""
+
+    async def to_model(self, scope: Scope, text: str) -> str:
+        return text.replace("Japan", "[PLACE]")
 
 
 class House:

@@ -117,7 +117,7 @@ async def test_the_least_recently_used_goes_first(store: Counting, feed: Feed, c
 
 
 async def test_bytes_are_bounded_too(store: Counting, feed: Feed, clock: FakeClock) -> None:
-    async with Cached(store=store, feed=feed, clock=clock, max_bytes=50_000) as hot:
+    async with Cached(store=store, feed=feed, clock=clock, max_bytes=52_000) as hot:
         for n in range(10):
             await store.append(ANN, f"s{n}", batch("x" * 10_000))
             await hot.messages(ANN, f"s{n}", Page())
@@ -128,7 +128,7 @@ async def test_bytes_are_bounded_too(store: Counting, feed: Feed, clock: FakeClo
 
 
 async def test_a_large_head_counts_too(store: Counting, feed: Feed, clock: FakeClock) -> None:
-    async with Cached(store=store, feed=feed, clock=clock, max_bytes=50_000) as hot:
+    async with Cached(store=store, feed=feed, clock=clock, max_bytes=52_000) as hot:
         for n in range(4):
             await store.append(ANN, f"s{n}", batch(create=NewSession(context={"notes": "x" * 20_000})))
             await hot.get(ANN, f"s{n}")

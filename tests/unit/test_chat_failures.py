@@ -18,7 +18,7 @@ from tenuto.model.prompt import PromptPolicy
 from tenuto.model.talk import Said
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN
-from tests.talking import Adder, ask, helper, patient, talk
+from tests.talking import Adder, ask, helper, hurried, patient, talk
 from tests.unit.logbook import log_of
 
 
@@ -42,7 +42,7 @@ async def test_a_listener_that_goes_cancels_the_model_and_keeps_the_words() -> N
 
 async def test_a_second_request_on_a_busy_session_waits_and_then_gives_up() -> None:
     hang = Hang()
-    t = talk([hang, Say("Done.")])
+    t = talk([hang, Say("Done.")], assistants=[helper(policies=hurried())])
     first = asyncio.create_task(t.chat.take_turn(ANN, ask("Long?", "s")))
     await hang.reached.wait()
 
@@ -217,22 +217,25 @@ async def test_a_reset_during_a_turn_wins() -> None:
     assert await log_of(t, "s") == []
 
 
-async def test_a_long_answer_keeps_its_lease() -> None:
-    """The lease is renewed while the model works, by real time: after a third of a second here."""
+async def test_a_long_answer_keeps_its_lease(later: Callable[[float], None]) -> None:
+    """The lease is renewed while the model works, each time a third of it has passed."""
     hang = Hang()
-    policies = patient(lease=timedelta(seconds=1))
-    t = talk([hang, Say("At last.")], store=MemoryStore(), assistants=[helper(policies=policies)])
+    t = talk([hang, Say("At last.")], assistants=[helper(policies=patient(lease=timedelta(seconds=90)))])
     renewed = asyncio.Event()
     renew = t.sessions.renew
 
     async def noted(turn: Any) -> Any:
+        held = await renew(turn)
         renewed.set()
-        return await renew(turn)
+        return held
 
     t.sessions.renew = noted  # type: ignore[method-assign]  # to see it happen
     turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s")))
-
-    await renewed.wait()
+    await hang.reached.wait()
+    for _ in range(3):
+        renewed.clear()
+        later(31)
+        await renewed.wait()
     hang.release.set()
 
     assert (await turn).text == "At last."
@@ -315,19 +318,6 @@ async def test_a_whole_answer_that_nobody_waits_for_is_traced_as_far_as_the_mode
         await turn
 
     assert [(trace.answer, trace.error) for trace in await t.store.traces(ANN, "s")] == [("Half", "cancelled")]
-
-
-@pytest.fixture
-async def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Lets so many seconds pass for the event loop, and nobody wait for them."""
-    loop = asyncio.get_running_loop()
-    now, passed = loop.time, [0.0]
-    monkeypatch.setattr(loop, "time", lambda: now() + passed[0])
-
-    def pass_(seconds: float) -> None:
-        passed[0] += seconds
-
-    return pass_
 
 
 async def test_a_reader_who_takes_their_time_costs_the_model_none_of_its_own(later: Callable[[float], None]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -45,6 +45,7 @@ class Subjects:
     fault: Exception | None = None
     hangs: bool = False
     length: int = 2
+    meanwhile: Callable[[], None] | None = None
 
     name = "subjects"
 
@@ -52,6 +53,8 @@ class Subjects:
         self.asked.append(list(texts))
         if self.hangs:
             await asyncio.Event().wait()
+        if self.meanwhile is not None:
+            self.meanwhile()
         if self.fault is not None:
             raise self.fault
         return [self._about(text) for text in texts]
@@ -198,6 +201,55 @@ async def test_only_so_many_vectors_are_known(monkeypatch: pytest.MonkeyPatch) -
     await t.chat.take_turn(ANN, ask(ROUTER, "s"))
 
     assert embedder.asked[1] == [ROUTER, CAT, KITTEN]
+
+
+async def test_a_vector_that_nobody_needs_is_forgotten_after_ten_minutes() -> None:
+    """A14: of whoever is erased in another process nothing is used after that; it goes with the next question."""
+    clock, embedder = FakeClock(), Subjects()
+    t = chat(embedder, clock=clock)
+    await after_the_cat(t, KITTEN)
+    clock.advance(timedelta(minutes=9))
+    await t.chat.take_turn(ANN, ask(ROUTER, "s"))
+    clock.advance(timedelta(minutes=9))
+    still = await t.chat.take_turn(ANN, ask(FRAME, "s"))
+    clock.advance(timedelta(minutes=11))
+
+    await t.chat.take_turn(ANN, ask("Where may a kitten sleep?", "s"))
+
+    assert still.degraded == ()
+    assert embedder.asked[1:] == [
+        [ROUTER],
+        [FRAME],
+        ["Where may a kitten sleep?", CAT, "Please call a vet.", KITTEN, ROUTER, FRAME],
+    ]
+
+
+async def test_no_vector_outlives_the_erasure_of_anybody() -> None:
+    """A14: whose text a vector was made of cannot be told any more, so all of them go."""
+    async with served() as (app, asked):
+        first = await app.ask(ANN, CAT)
+        await app.ask(ANN, KITTEN, session_id=first.session_id)
+        await app.privacy.erase(BOB, by="the test")
+        await app.ask(ANN, ROUTER, session_id=first.session_id)
+
+    assert CAT in asked[0]["input"]
+    assert CAT in asked[1]["input"]
+
+
+async def test_vectors_that_are_on_their_way_during_an_erasure_are_not_kept() -> None:
+    """A14: what is asked for before comes back after it."""
+    embedder = Subjects()
+    t = chat(embedder)
+    embedder.meanwhile = t.chat.forget
+    await after_the_cat(t, KITTEN)
+    embedder.meanwhile = None
+
+    await t.chat.take_turn(ANN, ask(ROUTER, "s"))
+    await t.chat.take_turn(ANN, ask(FRAME, "s"))
+
+    assert CAT in embedder.asked[0]
+    assert CAT in embedder.asked[1]
+    assert embedder.asked[2] == [FRAME]
 
 
 async def test_the_last_twelve_messages_are_compared() -> None:

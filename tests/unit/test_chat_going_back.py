@@ -14,7 +14,7 @@ from tenuto.llm import Fail, Hang, Say
 from tenuto.model import Changes, NewSession, Scope, Session, Truncating
 from tenuto.sessions import AppendRequest
 from tests.samples import ANN, says
-from tests.talking import ask, helper, patient, talk
+from tests.talking import ask, helper, hurried, patient, talk
 from tests.unit.logbook import log_of
 
 
@@ -71,7 +71,7 @@ async def test_an_edit_that_is_refused_takes_nothing_back() -> None:
 @pytest.mark.parametrize("how", [{"regenerate": True}, {"text": "Other", "edit": 1}])
 async def test_going_back_waits_for_a_running_turn_and_does_not_cut_it_off(how: dict[str, Any]) -> None:
     hang = Hang()
-    t = talk([hang, Say("Done.")])
+    t = talk([hang, Say("Done.")], assistants=[helper(policies=hurried())])
     first = asyncio.create_task(t.chat.take_turn(ANN, ask("Long?", "s")))
     await hang.reached.wait()
 
@@ -256,7 +256,7 @@ async def test_a_late_key_takes_nobody_s_words_back_but_its_own(monkeypatch: pyt
 
 async def test_nobody_speaks_between_an_old_answer_and_the_new_one() -> None:
     """The old one makes room within the turn: the session is not free for a moment in between."""
-    t = talk("A.", "B.")
+    t = talk("A.", "B.", assistants=[helper(policies=hurried())])
     await t.chat.take_turn(ANN, ask("Q", "s"))
     truncate = t.sessions.truncate
 

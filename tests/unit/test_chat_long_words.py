@@ -48,11 +48,13 @@ class Watching(Unscreened):
     async def admit(self, scope: Scope, text: str) -> None:
         self.looked.append(self.open[-1])
 
-    async def before_cut(self, scope: Scope, text: str, sinks: Iterable[Sink]) -> tuple[str, Mapping[str, int]]:
+    async def before_cut(
+        self, scope: Scope, text: str, sinks: Iterable[Sink], shown: int | None = None
+    ) -> tuple[str, Mapping[str, int]]:
         self.looked.append(self.open[-1])
         return text, {}
 
-    def for_title(self, scope: Scope, text: str) -> str:
+    async def for_title(self, scope: Scope, text: str) -> str:
         self.looked.append(self.open[-1])
         return text
 

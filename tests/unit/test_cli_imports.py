@@ -30,7 +30,7 @@ for line in sys.argv[1:]:
 def loaded_by_each(folder: Path, *commands: str) -> list[set[str]]:
     """The heavy packages among those a process holds after each of its commands."""
     done = subprocess.run(
-        [sys.executable, "-c", PROBE, *commands], cwd=folder, capture_output=True, text=True, timeout=50, check=True
+        [sys.executable, "-c", PROBE, *commands], cwd=folder, capture_output=True, text=True, timeout=120, check=True
     )
     told = [line.split() for line in done.stderr.splitlines()]
     return [HEAVY & set(words) for words in told if words[:1] == ["loaded"]]

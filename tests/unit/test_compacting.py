@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from tenuto.errors import Unavailable
 from tenuto.model import Compaction
 from tenuto.stores.postgres import PostgresStore
-from tenuto.stores.redis import RedisStore
+from tenuto.stores.redis import RedisStore, _compacting
 from tenuto.stores.sqlite import SqliteStore
 from tests.samples import ANN, batch, talk, texts
 from tests.servers import PostgresDatabase, PostgresServer, RedisServer, start_redis
@@ -58,16 +61,17 @@ async def test_somebody_who_writes_for_long_is_waited_for_as_anywhere(store: Sql
     assert await texts(store, ANN, "s") == ["hello", "hi"]
 
 
-async def test_turns_before_and_behind_a_compaction_are_all_kept(store: SqliteStore) -> None:
-    await store.append(ANN, "s", batch("first"))
+async def test_turns_before_and_behind_a_compaction_are_all_kept(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "sessions.db") as store:
+        await store.append(ANN, "s", batch("first"))
 
-    await asyncio.gather(
-        *(store.append(ANN, "s", batch(f"a{n}")) for n in range(20)),
-        store.compact(),
-        *(store.append(ANN, "s", batch(f"b{n}")) for n in range(20)),
-    )
+        await asyncio.gather(
+            *(store.append(ANN, "s", batch(f"a{n}")) for n in range(20)),
+            store.compact(),
+            *(store.append(ANN, "s", batch(f"b{n}")) for n in range(20)),
+        )
 
-    assert len(await texts(store, ANN, "s")) == 41
+        assert len(await texts(store, ANN, "s")) == 41
 
 
 async def test_a_server_that_denies_it_is_left_as_it_is(valkey: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -108,15 +112,31 @@ async def test_a_server_that_cannot_write_its_files_is_not_said_to_have() -> Non
     assert told == Compaction(cleared=False, why="a server could not renew its files (BGSAVE)")
 
 
-async def test_work_that_began_too_early_is_waited_for_and_done_again() -> None:
+async def test_work_that_began_too_early_is_waited_for_and_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rewriting under way has copied the words before they were deleted."""
-    with start_redis(fsync="no", rdb_key_save_delay=100_000) as server:
+    waiting, looks = asyncio.Event(), itertools.count(1)
+    ask = _compacting._persistence
+
+    async def noted(*place: Any) -> Mapping[str, str]:
+        facts = await ask(*place)
+        if facts["aof_rewrite_in_progress"] == "1" and next(looks) == 3:
+            waiting.set()
+        return facts
+
+    monkeypatch.setattr(_compacting, "_persistence", noted)
+    # Far longer than the test takes: it ends when the test says so.
+    with start_redis(fsync="no", rdb_key_save_delay=10_000_000) as server:
         store = await RedisStore.open(server.url)
         await talk(store, ANN, "s", "hello", "hi")
         server.call("BGREWRITEAOF")
-        assert server.info("persistence")["aof_rewrite_in_progress"] == 1
+        [early] = psutil.Process(server.pid).children()
+        server.call("CONFIG", "SET", "rdb-key-save-delay", 0)
 
-        told = await store.compact()
+        compacting = asyncio.create_task(store.compact())
+        compacting.add_done_callback(lambda _: waiting.set())
+        await waiting.wait()
+        early.kill()
+        told = await compacting
         await store.close()
 
         assert told == Compaction(cleared=True)

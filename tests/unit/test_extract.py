@@ -276,7 +276,7 @@ def test_a_summary_keeps_its_limits_whatever_was_said(
     assert first == short(messages, tokens=tokens, characters=characters, language=language)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("sign", [".", "!", "?", "。", "A. ", "“", ".)"])
 def test_a_long_run_of_signs_is_split_at_once(sign: str) -> None:
     assert split("a" + sign * 66_000 + "b")

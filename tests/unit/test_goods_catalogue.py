@@ -247,7 +247,6 @@ async def test_a_damaged_catalogue_is_replaced_like_any_other() -> None:
     assert ids(await Catalogue(store).shelf(SHOP)) == {"L1"}
 
 
-@pytest.mark.timeout(20)
 async def test_no_shop_waits_for_the_catalogue_of_another() -> None:
     class Stalling(Watched):
         """A store whose first listing waits until it is told to go on."""

@@ -13,8 +13,9 @@ import tenuto
 from tenuto.app import Tenuto
 from tenuto.chat import ChatRequest, Reply
 from tenuto.errors import Invalid, InvalidSetting
-from tenuto.model import Batch, Closing, Page, Rewriting, Scope, Session, SessionQuery
+from tenuto.model import Batch, Changes, Closing, Page, Rewriting, Scope, Session, SessionQuery, Truncating
 from tenuto.model.prompt import Language
+from tenuto.sessions import AppendRequest
 from tests.samples import SENT_AT, opening, says
 
 
@@ -78,6 +79,38 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
     ),
     "sessions patch": (lambda t, ann: t.sessions.patch(ann, "s", {}), "the changes must be a Changes, not dict"),
     "sessions create": (lambda t, ann: t.sessions.create(ann, key=5), "the key must be a text (str), not int"),
+    "sessions create new": (
+        lambda t, ann: t.sessions.create(ann, {"title": "x"}),
+        "what the session starts with must be a NewSession, not dict",
+    ),
+    "sessions messages": (lambda t, ann: t.sessions.messages(ann, "s", 5), "the page must be a Page, not int"),
+    "sessions list": (lambda t, ann: t.sessions.list(ann, {}), "the query must be a SessionQuery, not dict"),
+    "sessions truncate": (
+        lambda t, ann: t.sessions.truncate(ann, "s", 1),
+        "the truncation must be a Truncating, not int",
+    ),
+    "sessions rewrite": (
+        lambda t, ann: t.sessions.rewrite(ann, "s", []),
+        "the rewriting must be a Rewriting, not list",
+    ),
+    "sessions restore": (
+        lambda t, ann: t.sessions.restore(ann, {}),
+        "what was saved must be a SavedSession, not dict",
+    ),
+    "sessions renew": (lambda t, _: t.sessions.renew("t"), "the turn must be an OpenTurn, not str"),
+    "sessions fork": (
+        lambda t, ann: t.sessions.fork(ann, "s", at="1"),
+        "the fork point must be a whole number (int), not str",
+    ),
+    "sessions fork before all": (
+        lambda t, ann: t.sessions.fork(ann, "s", at=-1),
+        "the fork point is not between 0 and 9007199254740991",
+    ),
+    "sessions sweep": (lambda t, _: t.sessions.sweep("all"), "limit must be a whole number (int), not str"),
+    "sessions erase": (
+        lambda t, ann: t.sessions.erase(ann, None),
+        "limit must be a whole number (int), not NoneType",
+    ),
     "begin nothing": (lambda t, ann: t.begin(ann, None), "the message must be a text (str), not NoneType"),
     "begin session": (
         lambda t, ann: t.begin(ann, "hi", session_id=5),
@@ -95,6 +128,38 @@ async def test_what_is_no_text_is_told_in_a_sentence(
             await call(t, t.scope(user="ann"))
 
     assert str(refused.value) == said
+
+
+SCOPED: dict[str, Callable[[Any, Any], Awaitable[object]]] = {
+    "append": lambda sessions, ann: sessions.append(ann, "s", AppendRequest(messages=())),
+    "create": lambda sessions, ann: sessions.create(ann),
+    "get": lambda sessions, ann: sessions.get(ann, "s"),
+    "messages": lambda sessions, ann: sessions.messages(ann, "s"),
+    "list": lambda sessions, ann: sessions.list(ann),
+    "patch": lambda sessions, ann: sessions.patch(ann, "s", Changes()),
+    "attribute": lambda sessions, ann: sessions.attribute(ann, "s", "name"),
+    "reset": lambda sessions, ann: sessions.reset(ann, "s"),
+    "truncate": lambda sessions, ann: sessions.truncate(ann, "s", Truncating(after=0)),
+    "rewrite": lambda sessions, ann: sessions.rewrite(ann, "s", Rewriting()),
+    "fork": lambda sessions, ann: sessions.fork(ann, "s"),
+    "delete": lambda sessions, ann: sessions.delete(ann, "s"),
+    "restore": lambda sessions, ann: sessions.restore(ann, None),
+    "stats": lambda sessions, ann: sessions.stats(ann),
+    "erase": lambda sessions, ann: sessions.erase(ann),
+}
+
+
+@pytest.mark.parametrize("call", SCOPED.values(), ids=SCOPED)
+async def test_whose_sessions_they_are_is_told_by_a_scope(call: Callable[[Any, Any], Awaitable[object]]) -> None:
+    async with tenuto.open("memory://") as t:
+        with pytest.raises(Invalid, match=r"^scope must be a Scope, not str$"):
+            await call(t.sessions, "ann")
+
+
+@pytest.mark.parametrize("named", [{"after": "1"}, {"after": 0, "if_version": "1"}, {"after": 0, "sparing": ("1",)}])
+def test_a_truncation_is_told_in_whole_numbers(named: dict[str, Any]) -> None:
+    with pytest.raises(Invalid, match=r"must be a whole number \(int\), not str"):
+        Truncating(**named)
 
 
 @pytest.mark.parametrize("named", [{"user": 5}, {"user": b"ann"}, {"tenant": None}, {"site": 0}, {"chat": 5}], ids=str)

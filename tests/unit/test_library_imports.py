@@ -75,7 +75,7 @@ PROBE = "\nimport sys\nprint(*sys.modules)"
 def loaded(folder: Path, program: str) -> set[str]:
     """The names among those above that a process has loaded at the end of the program."""
     done = subprocess.run(
-        [sys.executable, "-c", program + PROBE], cwd=folder, capture_output=True, text=True, timeout=50, check=True
+        [sys.executable, "-c", program + PROBE], cwd=folder, capture_output=True, text=True, timeout=120, check=True
     )
     return (HEAVY | OTHER_ROOMS) & set(done.stdout.splitlines()[-1].split())
 
@@ -87,7 +87,7 @@ def test_keeping_sessions_loads_nothing_heavy(tmp_path: Path, program: str) -> N
 
 def test_importing_tenuto_loads_no_driver_before_a_store_is_opened(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", IMPORT + PROBE], cwd=tmp_path, capture_output=True, text=True, timeout=50, check=True
+        [sys.executable, "-c", IMPORT + PROBE], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
     )
 
     assert "sqlite3" not in done.stdout.split()

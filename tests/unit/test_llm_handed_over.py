@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -159,14 +160,17 @@ async def test_what_a_model_stumbles_over_is_the_next_ones_turn(
     assert SECRET not in caplog.text
 
 
-async def test_one_that_hangs_leaves_the_next_one_its_time() -> None:
-    hanging = ScriptedModel([Hang()], name="hanging")
+async def test_one_that_hangs_leaves_the_next_one_its_time(later: Callable[[float], None]) -> None:
+    hang = Hang()
+    hanging = ScriptedModel([hang], name="hanging")
     chain = [hanging, ScriptedModel("Well.")]
 
-    async with tenuto.open(
-        "memory://", model=chain, small_model="offline", model_timeout=timedelta(milliseconds=20)
-    ) as t:
-        assert await say(t) == ("Well.", "scripted", ("fallback_model",))
+    async with tenuto.open("memory://", model=chain, small_model="offline", model_timeout=timedelta(seconds=30)) as t:
+        asking = asyncio.create_task(say(t))
+        await hang.reached.wait()
+        later(31)
+
+        assert await asking == ("Well.", "scripted", ("fallback_model",))
 
     assert hanging.cut_short == 1
 

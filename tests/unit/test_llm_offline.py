@@ -439,10 +439,10 @@ HUGE = {
 }
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("text", HUGE.values(), ids=HUGE)
 async def test_a_huge_question_and_a_long_history_are_answered_all_the_same(text: str) -> None:
-    """1 MB questions, 500 messages: the work is bounded by what is read (the timeout is minutes above it)."""
+    """1 MB questions, 500 messages: the work is bounded by what is read (the limit is far above it)."""
     history = [message(at, Role.USER if at % 2 else Role.ASSISTANT, text[: 5_000 + at]) for at in range(1, 501)]
 
     for question in (
@@ -463,7 +463,7 @@ TAILS = {
 }
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("text", TAILS.values(), ids=TAILS)
 def test_a_tail_of_small_words_is_read_once(text: str) -> None:
     """The value of a fact: what would take minutes to years, were every way to cut it up tried, is done at once."""
@@ -472,7 +472,7 @@ def test_a_tail_of_small_words_is_read_once(text: str) -> None:
     assert chinese.chinese_value(text[:-1]) in ("", text[:-1].strip())
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.usefixtures("brief")
 def test_long_runs_of_blanks_and_commas_cost_what_they_are_long() -> None:
     """So often that a cubic reading takes half a minute, and one that reads once a second."""
     for _ in range(1000):

@@ -94,7 +94,7 @@ assert LogScreen(lambda: Policies(PrivacyPolicy(log=Mode.KEEP)))("to ann@example
 LogScreen(lambda: Policies(PrivacyPolicy()))
 print("tenuto.privacy.rules.detector" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
 
     assert done.stdout == "False\n"
 

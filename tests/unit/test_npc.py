@@ -454,7 +454,7 @@ def test_any_text_and_any_state_are_read_without_stumbling(text: str, kept: dict
     TOOL.guess(turn(text, {"ancestor_yan": kept, **kept}))
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("words", ["哦", "了", "!", "好的", "thanks "])
 def test_endless_small_talk_is_read_once(words: str) -> None:
     """The end of it does not fit, and not every way to share the rest out is tried before that is known."""

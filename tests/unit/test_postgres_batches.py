@@ -37,6 +37,7 @@ from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._faults import InDoubt
 from tenuto.stores.postgres._ops import batch_op
+from tests.patience import LONG
 from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, once, talk, texts
 from tests.servers import PostgresDatabase
 
@@ -168,7 +169,7 @@ async def test_a_key_that_is_taken_while_a_turn_waits_for_the_session_is_known(
 
 
 async def _until_blocked(database: PostgresDatabase) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LONG):
         while not await _ask(database, "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):  # noqa: ASYNC110
             await asyncio.sleep(0)
 
@@ -314,7 +315,7 @@ async def _rows_read(store: PostgresStore) -> dict[str, int]:
 async def _settled(database: PostgresDatabase, counted: str) -> tuple[Any, ...]:
     """The server's counters once the closed connections are gone: each adds its own before it goes."""
     open_ = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'tenuto%'"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LONG):
         while await _ask(database, open_):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     return (await _ask(database, counted))[0]

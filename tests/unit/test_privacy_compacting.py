@@ -207,7 +207,7 @@ async def test_what_was_mended_before_a_key_was_missing_is_noted_and_cleared(
     monkeypatch.setattr(files, "messages", messages)
 
     (note,) = await office.audit.notes(ACME)
-    assert (note.act, note.about) == ("mended", {"sessions": 0, "mended": 1})
+    assert (note.act, note.about) == ("mended", {"sessions": 0, "remembered": 0, "mended": 1})
     assert (list(survey.closed), survey.mended, survey.compacted) == ([ACME], 1, Cleared.DONE)
 
 

@@ -14,13 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tenuto
 from tenuto.errors import InvalidSetting, Unavailable
-from tenuto.model.privacy import Found, OwnPattern, PrivacyPolicy, marked
+from tenuto.model import Batch, NewSession, tool_call
+from tenuto.model.privacy import Found, Mode, OwnPattern, PrivacyPolicy, marked
 from tenuto.model.scope import Scope
 from tenuto.ports import Detector
 from tenuto.privacy.finding.finder import Finder
 from tenuto.privacy.finding.outside import Outside, OutsidePolicy, language_of
 from tenuto.privacy.finding.presidio import PresidioService
+from tenuto.privacy.screened import Screened
+from tenuto.privacy.screening import Policies, Screen
+from tenuto.stores.memory import MemoryStore
+from tests.samples import says
 
 ANN = Scope(tenant="acme", user="ann")
 TEXT = "😀 Ann Lee moved to Lisbon"
@@ -304,11 +310,87 @@ def test_the_language_is_told_by_the_script(text: str, language: str) -> None:
     assert language_of(text) == language
 
 
+@pytest.mark.parametrize("languages", [(), ("",), ("en", "fr")], ids=str)
+def test_a_language_that_is_not_told_from_others_is_refused(languages: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidSetting, match=r"privacy_detector_languages: lists some of en, zh, ja, ko, as in en,zh"):
+        OutsidePolicy(languages=languages)
+
+
+async def test_the_settings_say_which_languages_are_sent() -> None:
+    """Issue 4, 4: a Chinese name that only the service knows goes out of a Chinese text, behind an emoji as well."""
+
+    async def knows(_: bytes) -> bytes:
+        return entities(entity("PERSON", 4, 8))
+
+    async with (
+        analyzer(knows) as url,
+        tenuto.open(
+            "memory://",
+            privacy_detector=url,
+            privacy_detector_languages="en, zh",
+            privacy_detector_timeout=timedelta(minutes=1),
+        ) as app,
+    ):
+        title = await app.screen.for_title(ANN, "😀 我叫诸葛明月")
+
+    assert title == "😀 我叫[REDACTED_PERSON]"
+
+
+async def test_what_the_house_notes_for_itself_is_no_question_for_a_detector() -> None:
+    """A session finds its assistant and character again, even where their names are taken for persons."""
+
+    async def takes_all(body: bytes) -> bytes:
+        return entities(entity("PERSON", 0, len(json.loads(body)["text"])))
+
+    async with (
+        analyzer(takes_all) as url,
+        tenuto.open("memory://", privacy_detector=url, privacy_message="redact") as app,
+    ):
+        mary = {"assistant": "npc", "persona": "Mary", "personas": {"npc": "Mary"}, "note": "Mary"}
+        session, _ = await app.sessions.create(ANN, NewSession(metadata=mary))
+        reply = await app.ask(ANN, "hello", session_id=session.id, assistant="general")
+        said = (await app.sessions.messages(ANN, session.id)).messages[-1]
+
+    assert session.metadata == {**mary, "note": "[REDACTED_PERSON]"}
+    assert (said.text, said.metadata["model"]) == ("[REDACTED_PERSON]", "offline")
+    assert said.metadata["trace"] == reply.trace_id
+
+
+async def test_only_where_the_house_notes_it_is_a_name_its_own() -> None:
+    """Under the same names, but in parts, attributes, memories, traces and deeper, stands what people said."""
+    detector = Scripted("Mary")
+    policy = PrivacyPolicy(message=Mode.REDACT)
+    screen = Screen(policies=Policies(policy), outside=beside(detector))
+    said = {"assistant": "Mary", "persona": ["Mary"], "model": {"by": "Mary"}, "language": "Mary"}
+    told = json.loads(json.dumps(said).replace("Mary", "[REDACTED_PERSON]"))
+    store = Screened(store=MemoryStore(), screen=screen)
+    draft = says("", parts=(tool_call("c", "save", said),), metadata={"trace": {"model": "Mary"}, "data": said})
+    head = NewSession(attributes=said, context={"profile": said}, metadata={"note": said, "personas": {"npc": said}})
+
+    done = await store.append(ANN, "s", Batch(id="b", messages=(draft,), create=head))
+    remembered = await store.write_state(ANN, "facts", "persona", said)
+
+    (message,), session = done.messages, done.session
+    assert message.parts[0]["arguments"] == message.metadata["data"] == remembered.value == told
+    assert message.metadata["trace"] == {"model": "[REDACTED_PERSON]"}
+    assert (session.attributes, session.context) == (told, {"profile": told})
+    assert session.metadata == {"note": told, "personas": {"npc": told}}
+
+
+async def test_a_name_is_whole_when_a_title_or_a_request_to_a_model_is_made_of_it() -> None:
+    """A title is cut out of a text, and nobody finds half a name."""
+    policies = Policies(PrivacyPolicy(model=Mode.REDACT))
+    screen = Screen(policies=policies, outside=beside(Scripted("Ann Lee")))
+
+    assert await screen.for_title(ANN, "Write to Ann Lee") == "Write to [REDACTED_PERSON]"
+    assert await screen.to_model(ANN, "Write to Ann Lee") == "Write to [REDACTED_PERSON]"
+
+
 async def test_a_long_text_is_asked_in_parts_and_places_come_out_right() -> None:
     detector = Scripted("Ann Lee")
-    text = "Ann Lee went home.\n" * 4000
+    text = "".join(f"Ann Lee went home {times} times.\n" for times in range(3000))
 
-    assert await redacted(beside(detector), text) == "[REDACTED_PERSON] went home.\n" * 4000
+    assert await redacted(beside(detector), text) == text.replace("Ann Lee", "[REDACTED_PERSON]")
     assert "".join(shown for shown, _ in detector.shown) == text
     assert max(len(shown) for shown, _ in detector.shown) <= 20_000
 
@@ -335,13 +417,14 @@ async def test_a_failing_detector_leaves_our_own_finds_and_says_so(
     assert SECRET_WORDS not in caplog.text
 
 
-async def test_a_slow_detector_is_not_waited_for() -> None:
+async def test_a_slow_detector_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     detector = Scripted("Ann Lee")
     detector.gate = asyncio.Event()
     outside = beside(detector, patience=timedelta(milliseconds=30))
 
     assert await redacted(outside, "Ann Lee 202-555-0143") == "Ann Lee [REDACTED_PHONE]"
 
+    assert caplog.messages[0].endswith("names and places may be missed: it took too long")
     assert outside.degraded
     assert outside.counts == {"late": 1}
     assert detector.inside == 0

@@ -52,7 +52,7 @@ def begin_move(cluster: RedisCluster, slot: int) -> tuple[RedisServer, RedisServ
 
 def move_keys(source: RedisServer, target: RedisServer, slot: int, count: int) -> None:
     keys = source.call("CLUSTER", "GETKEYSINSLOT", slot, count)
-    source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+    source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 60_000, "KEYS", *keys)
 
 
 def end_move(cluster: RedisCluster, slot: int, target: RedisServer) -> None:

@@ -41,7 +41,7 @@ async def test_api_keys_from_before_the_first_release_do_not_make_an_open_server
     """Nobody would find them, and a server without keys lets everybody in."""
     prefix = fresh("format")
     store = await RedisStore.open(redis_server.url, prefix=prefix)
-    values, names = store.keys.state(SYSTEM, "api-keys")
+    values, names, _ = store.keys.state(SYSTEM, "api-keys")
     await store.link.call("HSET", values, "an-id", '1:1:{"hash":"abc"}', key=values)
     await store.link.call("ZADD", names, 0, "an-id", key=names)
     await store.close()

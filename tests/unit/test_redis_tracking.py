@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
-from tenuto.stores.redis._ear import DOUBT
+import hiredis
+import pytest
+
+from tenuto.stores.redis import _ear
+from tenuto.stores.redis._dial import NOTHING, _exchange
+from tenuto.stores.redis._ear import Ear
 from tenuto.stores.redis._link import Link
 from tenuto.stores.redis._tracking import Tracking
+from tests.patience import LONG
 from tests.servers import RedisCluster, RedisServer, start_redis
 from tests.unit.test_redis_link import certificate, tls_front
 
 PREFIX = b"track:"
+
+
+@pytest.fixture(autouse=True)
+def trustful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stands still for two seconds is silent for as long, and every ear would be in doubt."""
+    assert _ear.BEAT < _ear.DOUBT
+    monkeypatch.setattr(_ear, "BEAT", 0.05)
+    monkeypatch.setattr(_ear, "DOUBT", 10 * LONG)
 
 
 class Cache:
@@ -29,9 +45,9 @@ class Cache:
         self.dropped.clear()
 
 
-async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
+async def until(holds: Callable[[], bool]) -> None:
     """Wait for something that sends no event when it comes true."""
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(LONG):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -60,14 +76,15 @@ async def test_a_change_is_known_as_soon_as_it_is_acknowledged(redis_server: Red
 async def test_changes_by_scripts_expiry_and_deletion_are_told(redis_server: RedisServer) -> None:
     async with watched(redis_server.url) as (_, tracking, cache):
         redis_server.call("EVAL", "return redis.call('HSET', KEYS[1], 'a', 1)", 1, "track:lua")
-        redis_server.call("SET", "track:brief", "x", "PX", 1000)
+        redis_server.call("SET", "track:brief", "x")
         redis_server.call("DEL", "track:lua")
         assert tracking.catch_up()
         assert cache.dropped == [b"lua", b"brief", b"lua"]
         cache.clear()
 
-        await until(lambda: tracking.catch_up() and bool(cache.dropped))
-        assert cache.dropped == [b"brief"]
+        redis_server.call("PEXPIRE", "track:brief", 1000)
+        await until(lambda: tracking.catch_up() and len(cache.dropped) == 2)
+        assert cache.dropped == [b"brief", b"brief"]
 
 
 async def test_other_keys_are_not_told(redis_server: RedisServer) -> None:
@@ -102,24 +119,29 @@ async def test_nothing_is_vouched_for_before_the_link_stands_and_after_it_closed
     await link.aclose()
 
 
-async def test_a_frozen_server_is_in_doubt_and_trusted_again_later() -> None:
-    with start_redis() as server:
+async def test_a_frozen_server_is_in_doubt_and_trusted_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    with start_redis(fsync="no") as server:
         async with watched(server.url) as (_, tracking, cache):
             server.freeze()
+            monkeypatch.setattr(_ear, "DOUBT", 0.2)
             await until(lambda: not tracking.catch_up())
             server.thaw()
+            monkeypatch.setattr(_ear, "DOUBT", 10 * LONG)
             await until(tracking.catch_up)
 
             server.call("SET", "track:after", "x")
             await until(lambda: tracking.catch_up() and b"after" in cache.dropped)
 
 
-async def test_a_killed_server_is_noticed_at_once() -> None:
-    with start_redis() as server:
+async def test_a_killed_server_is_noticed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with start_redis(fsync="no") as server:
         async with watched(server.url) as (_, tracking, cache):
+            monkeypatch.setattr(_ear, "BEAT", 10 * LONG)
+            await hears_signs_of_life(tracking, 1)
             server.kill()
-            # Long before it would be in doubt for its silence.
-            await until(lambda: not tracking.catch_up(), seconds=DOUBT - 0.5)
+            # Long before it would be asked for a sign of life, or in doubt for its silence.
+            await until(lambda: not tracking.catch_up())
+            monkeypatch.setattr(_ear, "BEAT", 0.05)
             assert cache.dropped == [None]
             server.restart()
             await until(tracking.catch_up)
@@ -129,9 +151,20 @@ async def test_a_killed_server_is_noticed_at_once() -> None:
             assert cache.dropped[-1] == b"after"
 
 
+async def hears_signs_of_life(tracking: Tracking, count: int = 3) -> None:
+    """Wait until every server has answered so often, although nothing has changed."""
+    for ear in tracking._ears.values():
+        for _ in range(count):
+            await until(partial(_heard_since, ear, ear._heard))
+
+
+def _heard_since(ear: Ear, before: float) -> bool:
+    return ear._heard > before
+
+
 async def test_a_quiet_link_stays_trusted(redis_server: RedisServer) -> None:
     async with watched(redis_server.url) as (_, tracking, cache):
-        await asyncio.sleep(2.5)
+        await hears_signs_of_life(tracking)
         assert tracking.catch_up()
         assert cache.dropped == []
 
@@ -144,7 +177,7 @@ async def test_every_primary_of_a_cluster_is_heard(redis_cluster: RedisCluster) 
             assert tracking.catch_up()
             assert cache.dropped == [str(number).encode()]
             cache.clear()
-        await asyncio.sleep(2.5)
+        await hears_signs_of_life(tracking)
         assert tracking.catch_up()
         assert cache.dropped == []
 
@@ -158,3 +191,14 @@ async def test_tracking_works_over_tls(redis_server: RedisServer, tmp_path: Path
         redis_server.call("SET", "track:tls", "x")
         # the TLS door in between is a task of this loop, so here it takes a moment
         await until(lambda: tracking.catch_up() and cache.dropped == [b"tls"])
+
+
+async def test_an_answer_that_came_along_with_news_is_not_waited_for() -> None:
+    """A server that has begun to tell us may do so before it answers our next call, all in one piece."""
+    ours, servers = socket.socketpair()
+    with ours, servers:
+        ours.setblocking(False)
+        servers.sendall(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n" * 2 + b"+OK\r\n")
+        servers.shutdown(socket.SHUT_WR)
+
+        assert await _exchange(ours, hiredis.Reader(notEnoughData=NOTHING), b"PING") == b"OK"

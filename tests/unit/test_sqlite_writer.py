@@ -18,6 +18,9 @@ from tenuto.errors import StoreFull, Unavailable
 from tenuto.stores.sqlite import _writer
 from tenuto.stores.sqlite._file import insist, open_file
 from tenuto.stores.sqlite._writer import Transaction, Writer
+from tests.patience import LONG
+
+PATIENT = timedelta(seconds=LONG)
 
 
 @pytest.fixture
@@ -27,15 +30,15 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def writer(path: Path) -> AsyncIterator[Writer]:
-    db, reader = open_file(path, "full", 1, timedelta(seconds=5))
+    db, reader = open_file(path, "full", 1, PATIENT)
     reader.close()
-    writer = Writer(db, timedelta(milliseconds=50), brief=(note,))
+    writer = Writer(db, PATIENT, brief=(note,))
     yield writer
     await writer.close()
 
 
 def note(txn: Transaction, text: str) -> str:
-    txn.execute("INSERT INTO state VALUES (x'00', ?, x'31', 1, x'00')", (text,))
+    txn.execute("INSERT INTO state (drawer, key, value, version, owner) VALUES (x'00', ?, x'31', 1, x'00')", (text,))
     txn.changed.append(text.encode().ljust(16))
     return text
 
@@ -81,9 +84,9 @@ async def test_many_callers_take_turns_in_two_halves(writer: Writer, path: Path)
 
 
 async def test_callers_who_are_quicker_than_the_disk_share_one_commit(path: Path) -> None:
-    db, reader = open_file(path, "full", 1, timedelta(seconds=5))
+    db, reader = open_file(path, "full", 1, PATIENT)
     reader.close()
-    writer = Writer(db, timedelta(seconds=5), brief=(note,))
+    writer = Writer(db, PATIENT, brief=(note,))
     for disk, transactions in ((60.0, 1), (0.0, 2)):
         before = commits(path)
         writer._disk_took = disk
@@ -95,7 +98,7 @@ async def test_callers_who_are_quicker_than_the_disk_share_one_commit(path: Path
 async def test_whose_job_is_on_disk_is_told_while_others_wait_for_a_lock(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    db, reader = open_file(path, "full", 1, timedelta(seconds=5))
+    db, reader = open_file(path, "full", 1, PATIENT)
     reader.close()
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     begins = count()
@@ -106,11 +109,11 @@ async def test_whose_job_is_on_disk_is_told_while_others_wait_for_a_lock(
         return insist(*args, **rest)
 
     monkeypatch.setattr(_writer, "insist", locked_at_the_second)
-    writer = Writer(db, timedelta(seconds=30), brief=(note,))
+    writer = Writer(db, PATIENT, brief=(note,))
     writer._disk_took = 0.0
     jobs = [asyncio.ensure_future(writer.run(note, f"n{n:02}")) for n in range(32)]
 
-    told, waiting = await asyncio.wait(jobs, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+    told, waiting = await asyncio.wait(jobs, timeout=LONG, return_when=asyncio.FIRST_COMPLETED)
 
     assert (len(told), len(waiting)) == (16, 16)
     assert len(noted(path)) == 16
@@ -123,9 +126,9 @@ async def test_whose_job_is_on_disk_is_told_while_others_wait_for_a_lock(
 async def test_whose_job_is_on_disk_is_told_while_another_runs_alone(writer: Writer) -> None:
     go_on = threading.Event()
     jobs = [asyncio.ensure_future(writer.run(note, f"n{n:02}")) for n in range(31)]
-    alone = asyncio.ensure_future(writer.run_alone(lambda _db, _patience: go_on.wait(30)))
+    alone = asyncio.ensure_future(writer.run_alone(lambda _db, _patience: go_on.wait(LONG)))
 
-    told, _ = await asyncio.wait(jobs, timeout=30)
+    told, _ = await asyncio.wait(jobs, timeout=LONG)
 
     assert len(told) == 31
     assert not alone.done()
@@ -139,10 +142,10 @@ async def test_what_queues_up_behind_a_commit_shares_the_next_one(writer: Writer
     def slow(txn: Transaction) -> None:
         note(txn, "slow")
         started.set()
-        assert go_on.wait(10)
+        assert go_on.wait(LONG)
 
     first = asyncio.ensure_future(writer.run(slow))
-    await asyncio.to_thread(started.wait, 10)
+    await asyncio.to_thread(started.wait, LONG)
     others = [asyncio.ensure_future(writer.run(note, f"n{n}")) for n in range(5)]
     for _ in range(3):
         await asyncio.sleep(0)
@@ -202,7 +205,9 @@ async def test_a_full_file_refuses_only_what_does_not_fit(writer: Writer, path: 
         txn.execute(f"PRAGMA max_page_count = {pages + 4}")
 
     def stuff(txn: Transaction) -> None:
-        txn.execute("INSERT INTO state VALUES (x'01', 'big', zeroblob(1000000), 1, x'01')")
+        txn.execute(
+            "INSERT INTO state (drawer, key, value, version, owner) VALUES (x'01', 'big', zeroblob(1000000), 1, x'01')"
+        )
 
     await writer.run(limit)
     results = await asyncio.gather(
@@ -219,10 +224,10 @@ async def test_a_cancelled_caller_harms_nobody(writer: Writer, path: Path) -> No
     def slow(txn: Transaction) -> None:
         note(txn, "slow")
         started.set()
-        assert go_on.wait(10)
+        assert go_on.wait(LONG)
 
     running = asyncio.ensure_future(writer.run(slow))
-    await asyncio.to_thread(started.wait, 10)
+    await asyncio.to_thread(started.wait, LONG)
     queued, other = asyncio.ensure_future(writer.run(note, "queued")), asyncio.ensure_future(writer.run(note, "other"))
     await asyncio.sleep(0)
     running.cancel()
@@ -246,6 +251,7 @@ async def test_beyond_the_bound_callers_wait_and_are_served(
 
 
 async def test_a_lock_held_too_long_elsewhere_is_unavailable(writer: Writer, path: Path) -> None:
+    writer._patience = 0.05
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(Unavailable):
@@ -256,9 +262,9 @@ async def test_a_lock_held_too_long_elsewhere_is_unavailable(writer: Writer, pat
 
 
 async def test_a_lock_held_briefly_elsewhere_is_waited_for(path: Path) -> None:
-    db, reader = open_file(path, "full", 1, timedelta(seconds=5))
+    db, reader = open_file(path, "full", 1, PATIENT)
     reader.close()
-    writer = Writer(db, timedelta(seconds=10))
+    writer = Writer(db, PATIENT)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         waiting = asyncio.ensure_future(writer.run(note, "a"))
@@ -271,20 +277,23 @@ async def test_a_lock_held_briefly_elsewhere_is_waited_for(path: Path) -> None:
 
 async def test_nobody_waits_for_a_lock_elsewhere_beyond_their_own_patience(path: Path) -> None:
     """Neither the second half of many callers, nor those who came while the first waited."""
-    db, reader = open_file(path, "full", 1, timedelta(seconds=5))
+    db, reader = open_file(path, "full", 1, PATIENT)
     reader.close()
-    writer = Writer(db, timedelta(seconds=3), brief=(note,))
+    writer = Writer(db, timedelta(seconds=1), brief=(note,))
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         first = [asyncio.ensure_future(writer.run(note, f"a{n:02}")) for n in range(32)]
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(0.1)
+        # The second are patient for so long that no clock of the machine's makes them give up before the first.
+        writer._patience = LONG
         second = [asyncio.ensure_future(writer.run(note, f"b{n:02}")) for n in range(32)]
 
-        await asyncio.wait(first)
+        failed, _ = await asyncio.wait(first, timeout=LONG / 2)
+        assert len(failed) == 32
         assert not any(job.done() for job in second)
         other.execute("ROLLBACK")
 
-        assert {type(failed) for failed in await asyncio.gather(*first, return_exceptions=True)} == {Unavailable}
+        assert {type(end) for end in await asyncio.gather(*first, return_exceptions=True)} == {Unavailable}
         assert await asyncio.gather(*second) == [f"b{n:02}" for n in range(32)]
     assert len(noted(path)) == 32
     await writer.close()
@@ -313,7 +322,7 @@ async def test_a_refusal_may_have_stood_on_what_a_failed_commit_takes_back(write
 
 async def test_whoever_closes_again_waits_for_the_end_as_well(writer: Writer, path: Path) -> None:
     go_on = threading.Event()
-    alone = asyncio.ensure_future(writer.run_alone(lambda _db, _patience: go_on.wait(30)))
+    alone = asyncio.ensure_future(writer.run_alone(lambda _db, _patience: go_on.wait(LONG)))
     await asyncio.sleep(0)
     impatient = asyncio.ensure_future(writer.close())
     await asyncio.sleep(0.02)

@@ -162,7 +162,7 @@ def test_a_process_exports_what_the_standard_variables_say(tmp_path: Path) -> No
     env = {"TENUTO_TELEMETRY": "true", "OTEL_TRACES_EXPORTER": "console", "OTEL_SERVICE_NAME": "front-desk"}
     done = subprocess.run(
         [sys.executable, "-m", "tenuto", "chat", f"My name is {SECRET}"],
-        cwd=tmp_path, env={"PATH": "", **env}, capture_output=True, text=True, timeout=50, check=True,
+        cwd=tmp_path, env={"PATH": "", **env}, capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
 
     assert '"name": "tenuto.turn"' in done.stderr

@@ -413,7 +413,7 @@ def test_what_others_keep_under_our_name_is_left_alone() -> None:
     assert titled(foreign, "Cooking Rice at Home", By.MODEL) is None
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("words", ["的", "和的", "好", "1. ", "(", "title: ", "!", "怎么样"])
 def test_a_title_of_any_text_is_found_at_once(words: str) -> None:
     """So often that trying every beginning with every end takes half a minute."""

@@ -16,7 +16,7 @@ from tenuto.stores.memory import MemoryStore
 from tenuto.upkeep import Upkeep
 from tests.clock import FakeClock
 from tests.samples import ANN, begin
-from tests.talking import Talk, ask, helper, patient, talk
+from tests.talking import Talk, ask, helper, hurried, talk
 from tests.unit.logbook import log_of
 
 HOUR = timedelta(hours=1)
@@ -49,7 +49,7 @@ def _followed(store: Filling, *scripts: str, **policy: Any) -> tuple[Talk, list[
         made.append(Upkeep(sessions=sessions, sweep_every=HOUR))
         return made[0]
 
-    assistant = helper(policies=patient(**policy))
+    assistant = helper(policies=hurried(**policy))
     return talk(*scripts, store=store, assistants=[assistant], afterwards=upkeep), made
 
 
@@ -63,7 +63,7 @@ async def test_a_session_is_free_again_once_its_full_store_has_room() -> None:
         await t.chat.take_turn(ANN, ask("Hello?", "s", key="k"))
 
     store.full = False
-    await asyncio.wait_for(store.given_up.wait(), 20)
+    await asyncio.wait_for(store.given_up.wait(), 60)
 
     assert (await t.chat.take_turn(ANN, ask("Hello?", "s", key="k"))).text == "Here."
     assert await log_of(t, "s") == [("user", "Hello?"), ("assistant", "Here.")]
@@ -77,7 +77,7 @@ async def test_a_store_without_room_for_a_trace_is_given_the_bare_lease_back() -
     with pytest.raises(StoreFull):
         await t.chat.take_turn(ANN, ask("Hello?", "s"))
 
-    await asyncio.wait_for(store.given_up.wait(), 20)
+    await asyncio.wait_for(store.given_up.wait(), 60)
 
     with pytest.raises(StoreFull):
         await t.chat.take_turn(ANN, ask("Hello?", "s"))
@@ -91,7 +91,7 @@ async def test_an_answer_given_without_its_store_does_not_hold_the_session() -> 
     assert (await t.chat.take_turn(ANN, ask("Hello?", "s"))).degraded == ("store",)
 
     store.full = False
-    await asyncio.wait_for(store.given_up.wait(), 20)
+    await asyncio.wait_for(store.given_up.wait(), 60)
 
     assert (await t.chat.take_turn(ANN, ask("And now?", "s"))).degraded == ()
     await upkeep.drain()
@@ -105,7 +105,7 @@ async def test_closing_tries_once_more_and_does_not_wait_for_a_store_that_is_awa
     store.tried.clear()
 
     # The pauses in between would grow to two seconds, and the lease lasts two minutes.
-    await asyncio.wait_for(upkeep.drain(), 20)
+    await asyncio.wait_for(upkeep.drain(), 60)
 
     assert store.tried.is_set()
     assert not store.given_up.is_set()
@@ -123,7 +123,7 @@ async def test_a_turn_that_another_one_followed_is_left_alone() -> None:
     other = await begin(store, ANN, "s", "Me now.")
     store.full = False
 
-    await asyncio.wait_for(upkeep.drain(), 20)
+    await asyncio.wait_for(upkeep.drain(), 60)
 
     with pytest.raises(SessionBusy):
         await begin(store, ANN, "s", "Me, too.")

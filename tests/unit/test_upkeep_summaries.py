@@ -18,7 +18,7 @@ from tenuto.model.prompt import Language
 from tenuto.sessions import Announcer, Sessions, TurnRequest
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN, answers, says
-from tests.unit.house import RETOLD, Discreet, House, Model
+from tests.unit.house import RETOLD, Asking, Discreet, House, Model
 
 
 async def test_a_long_session_is_compressed_to_twenty_messages_and_a_summary() -> None:
@@ -379,6 +379,19 @@ async def test_summaries_are_redacted_and_logs_tell_nothing(caplog: pytest.LogCa
     assert "Japan" not in summary.text
     assert "Japan" not in model.asked[0][1]
     assert "Japan" not in caplog.text
+
+
+async def test_the_model_for_summaries_is_asked_with_what_was_looked_at_as_a_whole() -> None:
+    model = Model(RETOLD)
+    house = House(model)
+    house.upkeep = house.another(discretion=Asking())
+    session = await house.talk(16)
+
+    house.upkeep.follow(house.ended(session))
+    await house.upkeep.drain()
+
+    assert "[PLACE]" in model.asked[0][1]
+    assert "Japan" not in model.asked[0][1]
 
 
 async def test_what_a_summary_speaks_for_is_rewritten_and_what_is_live_stays() -> None:

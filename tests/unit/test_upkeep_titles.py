@@ -12,7 +12,7 @@ from tenuto.errors import ModelFailed, SessionNotFound
 from tenuto.model import Changes, Scope, Session
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN
-from tests.unit.house import ANSWER, QUESTION, Discreet, House, Model
+from tests.unit.house import ANSWER, QUESTION, Asking, Discreet, House, Model
 
 
 async def test_a_model_gives_the_title() -> None:
@@ -173,6 +173,18 @@ async def test_titles_are_redacted() -> None:
 
     assert "Japan" not in model.asked[0][1]
     assert (await house.title(session))[0] == "Calling [NAME] About [PLACE]"
+
+
+async def test_the_model_for_titles_is_asked_with_what_was_looked_at_as_a_whole() -> None:
+    model = Model("A Journey")
+    house = House(model)
+    house.upkeep = house.another(discretion=Asking())
+
+    await house.turn()
+    await house.upkeep.drain()
+
+    assert "[PLACE]" in model.asked[0][1]
+    assert "Japan" not in model.asked[0][1]
 
 
 @pytest.mark.parametrize(

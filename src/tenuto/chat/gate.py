@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from tenuto.chat.means import Means
 from tenuto.context import near_enough, points_back, spoken
@@ -29,6 +29,9 @@ _RECENT: Final = 12
 _CHARACTERS: Final = 1_000
 """Of a text; what it is about shows at its beginning."""
 _KNOWN: Final = 2_048
+_LIFE: Final = timedelta(minutes=10)
+"""How long a vector is kept that nobody needs. It goes with the first question after that: a process that nobody asks
+anything keeps it, also of somebody who was erased elsewhere."""
 _REST: Final = timedelta(seconds=30)
 _log = logging.getLogger(__name__)
 
@@ -41,7 +44,8 @@ class Gate:
         self._screen = means.screen
         self._clock = means.clock
         self._patience = means.limits.embedder_timeout.total_seconds()
-        self._known: OrderedDict[bytes, Vector] = OrderedDict()
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._forgotten = 0
         self._rests_until: datetime | None = None
 
     async def opens(self, asked: ToolTurn, materials: Materials, relevance: float) -> bool | None:
@@ -59,6 +63,11 @@ class Gate:
         vectors = await self._asked(asked.scope, [text[:_CHARACTERS] for text in texts])
         return None if vectors is None else near_enough(vectors[0], vectors[1:], relevance)
 
+    def forget(self) -> None:
+        """Keep no vector of any text, nor any that is on its way. Whose texts they were cannot be told, so all go."""
+        self._forgotten += 1
+        self._known.clear()
+
     async def _asked(self, scope: Scope, texts: Sequence[str]) -> list[Vector] | None:
         """The vectors of texts. An embedder that failed is left alone for a while, so that not every turn waits."""
         if self._rests_until is not None and self._clock() < self._rests_until:
@@ -75,23 +84,40 @@ class Gate:
 
     async def _vectors(self, scope: Scope, texts: Sequence[str]) -> list[Vector]:
         keys = [_key(scope, text) for text in texts]
-        vectors = {key: self._known[key] for key in keys if key in self._known}
+        self._let_go()
+        vectors = {key: self._known[key].vector for key in keys if key in self._known}
         unknown = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
+        forgotten = self._forgotten
         if unknown:
             vectors.update(zip(unknown, await self._embedder.embed(list(unknown.values())), strict=True))
         if len({len(vector) for vector in vectors.values()}) > 1:
             # Another model has taken over behind the same name.
             self._known.clear()
             raise Unavailable("embedder", "has changed")
-        self._remember(vectors)
+        if forgotten == self._forgotten:
+            self._remember(vectors)
         return [vectors[key] for key in keys]
 
     def _remember(self, vectors: dict[bytes, Vector]) -> None:
+        now = self._clock()
         for key, vector in vectors.items():
-            self._known[key] = vector
+            self._known[key] = _Known(vector, now)
             self._known.move_to_end(key)
         while len(self._known) > _KNOWN:
             self._known.popitem(last=False)
+
+    def _let_go(self) -> None:
+        """Forget what was not needed for long; what was needed last stands last."""
+        before = self._clock() - _LIFE
+        while self._known and next(iter(self._known.values())).needed_at <= before:
+            self._known.popitem(last=False)
+
+
+class _Known(NamedTuple):
+    """The vector of a text, and when it was last of use."""
+
+    vector: Vector
+    needed_at: datetime
 
 
 def _recent(history: Sequence[Message], start: int) -> Sequence[Message]:

@@ -56,7 +56,7 @@ class Screening(Protocol):
         """
         ...
 
-    def for_title(self, scope: Scope, text: str) -> str:
+    async def for_title(self, scope: Scope, text: str) -> str:
         """A text that a title may be made of."""
         ...
 
@@ -72,8 +72,13 @@ class Screening(Protocol):
         """What a prompt is made of, as a model may be shown it; `None` where it may be shown everything."""
         ...
 
-    async def before_cut(self, scope: Scope, text: str, sinks: Iterable[Sink]) -> tuple[str, Mapping[str, int]]:
-        """A text that will be cut and then go to these sinks, and how much of what was taken out of it."""
+    async def before_cut(
+        self, scope: Scope, text: str, sinks: Iterable[Sink], shown: int | None = None
+    ) -> tuple[str, Mapping[str, int]]:
+        """A text that will be cut and then go to these sinks, and how much of what was taken out of it.
+
+        Where at most `shown` characters of its ends will be left, the rest need not be looked through.
+        """
         ...
 
     async def traced(self, scope: Scope, trace: Trace) -> Trace:
@@ -89,7 +94,7 @@ class Unscreened:
     async def admit(self, scope: Scope, text: str) -> None:
         """Everybody may say everything."""
 
-    def for_title(self, scope: Scope, text: str) -> str:
+    async def for_title(self, scope: Scope, text: str) -> str:
         """As it is."""
         return text
 
@@ -105,7 +110,9 @@ class Unscreened:
         """A model may be shown everything."""
         return None
 
-    async def before_cut(self, scope: Scope, text: str, sinks: Iterable[Sink]) -> tuple[str, Mapping[str, int]]:
+    async def before_cut(
+        self, scope: Scope, text: str, sinks: Iterable[Sink], shown: int | None = None
+    ) -> tuple[str, Mapping[str, int]]:
         """As it is."""
         return text, {}
 

@@ -118,6 +118,11 @@ class Opener:
         self._partners = Partners()
         self._counter = Counter()
 
+    def forget(self) -> None:
+        """Keep nothing in memory that was made of what people said."""
+        if self._gate is not None:
+            self._gate.forget()
+
     async def begin(self, scope: Scope, request: ChatRequest) -> Begun:
         """Find assistant and session, store the words, bring what was said before."""
         guess = self._guess(scope, request)
@@ -200,8 +205,11 @@ class Opener:
         return replace(begun, asked=asked, materials=materials)
 
     def _guess(self, scope: Scope, request: ChatRequest) -> Partner | None:
-        """Whom the session talked to last, where it must be known and is remembered. Going back is worth a look."""
-        if request.session_id is None or request.regenerate or request.edit is not None or self._clear(request):
+        """Whom the session talked to last, where that is remembered: it is there, then, and needs no title.
+
+        Going back is worth a look.
+        """
+        if request.session_id is None or request.regenerate or request.edit is not None:
             return None
         return self._partners.guess(scope, request.session_id)
 
@@ -267,7 +275,7 @@ class Opener:
             key=request.key,
             fingerprint=request.fingerprint,
             window=_loaded_with(assistant.policies.context),
-            new=self._new(scope, request, assistant) if may_be_new and not request.regenerate else None,
+            new=await self._new(scope, request, assistant) if may_be_new and not request.regenerate else None,
             policy=policy,
         )
         if request.edit is not None:
@@ -284,11 +292,11 @@ class Opener:
         await self._check_again(turn, request.key)
         return turn, replaced
 
-    def _new(self, scope: Scope, request: ChatRequest, assistant: Assistant) -> NewSession:
+    async def _new(self, scope: Scope, request: ChatRequest, assistant: Assistant) -> NewSession:
         context: JsonObject = {PROFILE: request.profile} if request.profile else {}
         metadata = {ASSISTANT: assistant.name, **({PERSONA: scope.persona} if scope.persona is not None else {})}
         new = NewSession(metadata=metadata, context=context)
-        said = self._screen.for_title(scope, request.text)
+        said = await self._screen.for_title(scope, request.text)
         return named(new, said, request.language or language_of(request.text))
 
     async def _check_again(self, turn: OpenTurn, key: str | None) -> None:

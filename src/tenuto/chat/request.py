@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 from tenuto.errors import Invalid
 from tenuto.model.prompt import Language, Manifest
+from tenuto.model.session import MAX_SEQ
 from tenuto.model.talk import Said
-from tenuto.model.turn import MAX_SEQ
 from tenuto.model.values import JsonObject, Value, check_kind, check_whole, checked_json, checked_text
 
 

@@ -38,6 +38,10 @@ class Chat:
         """What compares by meaning, by name; `None` where words alone are compared."""
         return self._means.embedder.name if self._means.embedder is not None else None
 
+    def forget(self) -> None:
+        """Keep nothing in memory that was made of what people said: somebody was erased."""
+        self._opener.forget()
+
     def observe(self, observer: Observer) -> None:
         """Tell this observer of every turn that ends, answered or not."""
         self._means.observers.append(observer)

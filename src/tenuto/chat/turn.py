@@ -194,7 +194,7 @@ class Turn:
             return None
         try:
             with self._steps.step("finish"):
-                claim = self._claim()
+                claim = await self._claim()
                 reply, changes = self._drafts(answer, trace), self._changes(claim)
                 closing = Closing(reply=reply, usage=usage, changes=changes, trace=trace)
                 done = await (self._in_place(turn, closing) if begun.replaced else self._kept_all(turn, closing))
@@ -306,12 +306,12 @@ class Turn:
         spoken_to = partner_in(session).followed_by(self._begun.assistant.name, self._begun.scope.persona)
         return {what: name for what, name in spoken_to.as_noted().items() if session.metadata.get(what) != name}
 
-    def _claim(self) -> Changes | None:
+    async def _claim(self) -> Changes | None:
         """What this turn stores when it is the one to have a title made."""
         assert self._begun.turn is not None
         asked, session = self._begun.asked, self._begun.turn.session
         # Only a session that has no title yet gets one out of the question.
-        question = "" if session.title else self._means.screen.for_title(self._begun.scope, asked.question)
+        question = "" if session.title else await self._means.screen.for_title(self._begun.scope, asked.question)
         return opening_changes(
             session, question, asked.language, self._means.clock(), model=self._means.titles_by_model
         )
@@ -454,7 +454,7 @@ class _Shortening:
     async def text(self, text: str) -> str:
         if len(text) <= _TRACED:
             return text
-        clean, taken = await self._screen.before_cut(self._scope, text, (Sink.TRACE,))
+        clean, taken = await self._screen.before_cut(self._scope, text, (Sink.TRACE,), _TRACED)
         self.taken.update(taken)
         return cut(clean, _TRACED, len)
 

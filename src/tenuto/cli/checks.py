@@ -20,7 +20,16 @@ from tenuto.access import ApiKeys
 from tenuto.app import Tenuto
 from tenuto.cli.effective import without_password
 from tenuto.cli.screen import counted, moment
-from tenuto.errors import InvalidSetting, Sealed, SessionNotFound, StoreFull, StoreReadOnly, TenutoError, Unavailable
+from tenuto.errors import (
+    InvalidSetting,
+    KeysDamaged,
+    Sealed,
+    SessionNotFound,
+    StoreFull,
+    StoreReadOnly,
+    TenutoError,
+    Unavailable,
+)
 from tenuto.model import Batch, Draft, Keeping, NewSession, Page, Role, Scope, SessionQuery, text_part
 from tenuto.model.assurance import Assurance
 from tenuto.model.scope import SYSTEM
@@ -173,6 +182,8 @@ def _what_to_do(settings: Settings, error: TenutoError) -> str:
             if on_file:
                 return "let this user write the file and its folder"
             return "point TENUTO_STORE at a primary, and look whether it can write its files and has its replicas"
+        case KeysDamaged(tenant=tenant):
+            return damaged_keys(tenant)
         case Sealed() | InvalidSetting(setting="privacy_key" | "privacy_key_file"):
             return "set TENUTO_PRIVACY_KEY_FILE (or TENUTO_PRIVACY_KEY) to the key this store was sealed with"
         case InvalidSetting() if on_file:
@@ -183,6 +194,14 @@ def _what_to_do(settings: Settings, error: TenutoError) -> str:
             return "look whether this user may read and write the file, and whether the disk is well"
         case _:
             return "start the server, and check host, port, user and password in TENUTO_STORE"
+
+
+def damaged_keys(tenant: str) -> str:
+    """What helps where a tenant's keys were changed in the store: not another master key, which is the right one."""
+    return (
+        f"the master key is right, the record of tenant {tenant}'s keys in the store is not: "
+        "restore the store from a backup; nothing else opens what they sealed"
+    )
 
 
 def sqlite_facts(file: Path, settings: Settings) -> list[Finding]:

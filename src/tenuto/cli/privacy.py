@@ -16,7 +16,7 @@ from tenuto.app import Tenuto
 from tenuto.cli import policies
 from tenuto.cli.options import LOCAL, AsJson, SessionId, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import run
-from tenuto.cli.screen import advancing, counted, moment, show_facts, show_json, show_table, tally, visible
+from tenuto.cli.screen import advancing, counted, moment, show_facts, show_json, show_table, tally, visible, watched
 from tenuto.cli.transfer import written
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model import Scope
@@ -77,20 +77,27 @@ def _scan_all(fix: bool, store: str | None, as_json: bool) -> None:
 
 
 async def _scanned_all(app: Tenuto, fix: bool, *, quiet: bool) -> Survey:
-    total = sum([(await app.sessions.stats(space)).sessions async for space in app.privacy.spaces()])
+    total = sum([await app.privacy.extent(space) async for space in app.privacy.spaces()]) if watched(quiet) else None
     with advancing(total, "Scanning", quiet=quiet) as reached:
         async for survey in app.privacy.scan_all(fix=fix, by=_operator()):
-            reached(survey.sessions)
+            reached(survey.records)
     return survey
 
 
 def _show_survey(survey: Survey, fix: bool) -> None:
     sites = sorted(
-        (space.tenant, space.site, f"{report.sessions:,}", f"{report.total:,}", f"{report.against:,}")
+        (
+            space.tenant,
+            space.site,
+            f"{report.sessions:,}",
+            f"{report.remembered:,}",
+            f"{report.total:,}",
+            f"{report.against:,}",
+        )
         for space, report in survey.reports.items()
     )
     if sites:
-        numbers = ("SESSIONS", "FOUND", "AGAINST")
+        numbers = ("SESSIONS", "REMEMBERED", "FOUND", "AGAINST")
         show_table(("TENANT", "SITE", *numbers), sites, flexible="SITE", numbers=numbers)
         typer.echo()
     against = survey.found(against=True)
@@ -109,10 +116,10 @@ def _show_survey(survey: Survey, fix: bool) -> None:
 
 
 async def _scanned(app: Tenuto, scope: Scope, fix: bool, *, quiet: bool) -> Report:
-    total = (await app.sessions.stats(scope)).sessions
+    total = await app.privacy.extent(scope) if watched(quiet) else None
     with advancing(total, "Scanning", quiet=quiet) as reached:
         async for report in app.privacy.scan(scope, fix=fix, by=_operator()):
-            reached(report.sessions)
+            reached(report.records)
     return report
 
 
@@ -129,7 +136,14 @@ def _show_report(report: Report, fix: bool) -> None:
 
 
 def _show_end(report: Report | Survey, fix: bool) -> None:
-    typer.echo(f"{counted(report.sessions, 'session')}, {counted(report.texts, 'text')} looked through.")
+    looked = ", ".join(
+        (
+            counted(report.sessions, "session"),
+            counted(report.remembered, "remembered value"),
+            counted(report.texts, "text"),
+        )
+    )
+    typer.echo(f"{looked} looked through.")
     if fix:
         typer.echo(f"{counted(report.mended, 'record')} mended.")
         typer.echo(
@@ -140,7 +154,7 @@ def _show_end(report: Report | Survey, fix: bool) -> None:
     else:
         typer.echo("Nothing stands against the policy.")
     if report.unopened:
-        typer.echo(f"{counted(report.unopened, 'session')} could not be opened, and not be looked through.")
+        typer.echo(f"{counted(report.unopened, 'record')} could not be opened, and not be looked through.")
 
 
 @privacy.command("erase")

@@ -6,10 +6,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from tenuto.app import Tenuto
-from tenuto.cli.checks import Finding, State
+from tenuto.cli.checks import Finding, State, damaged_keys
 from tenuto.cli.effective import without_password
 from tenuto.cli.screen import counted
-from tenuto.errors import InvalidSetting, PrivateData, Sealed, TenutoError
+from tenuto.errors import InvalidSetting, KeysDamaged, PrivateData, Sealed, TenutoError
 from tenuto.model import Scope
 from tenuto.model.privacy import Mode, Sink
 from tenuto.ports import utc_now
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 
 # Whoever has more tenants than this hears of the first ones.
 _MOST_TENANTS: Final = 1000
+_HELLO: Final = {
+    "en": "Is anybody there?",
+    "zh": "请问有人在吗？",
+    "ja": "だれかいますか。",
+    "ko": "누구 계세요?",
+}
+"""A text in each language that the outside detector may be sent."""
 
 
 async def findings(app: Tenuto, scope: Scope) -> list[Finding]:
@@ -60,9 +67,14 @@ def _key(app: Tenuto) -> Finding:
 async def closed(ciphers: TenantCiphers, tenant: str) -> str | None:
     """Why a tenant's keys do not open; `None` where they do, and where it has none."""
     try:
-        missing = await ciphers.waited_for(Scope(tenant=tenant))
+        return await _waiting(ciphers, tenant)
     except Sealed as tampered:
         return str(tampered)
+
+
+async def _waiting(ciphers: TenantCiphers, tenant: str) -> str | None:
+    """Which master keys a tenant's keys wait for."""
+    missing = await ciphers.waited_for(Scope(tenant=tenant))
     if not missing:
         return None
     named = "fingerprint" if len(missing) == 1 else "fingerprints"
@@ -79,8 +91,12 @@ async def _tenant_keys(app: Tenuto) -> list[Finding]:
         if tried == _MOST_TENANTS:
             break
         tried += 1
-        if (why := await closed(ciphers, tenant)) is not None:
-            advice = f"put that key back under [tenants.{tenant}.keys] in the key file, or among the others"
+        advice = f"put that key back under [tenants.{tenant}.keys] in the key file, or among the others"
+        try:
+            why = await _waiting(ciphers, tenant)
+        except KeysDamaged as damaged:
+            why, advice = str(damaged), damaged_keys(tenant)
+        if why is not None:
             wrong.append(Finding(name=name, state=State.WRONG, says=f"tenant {tenant}: {why}", advice=advice))
     well = tried - len(wrong)
     return [*wrong, Finding(name=name, state=State.OK, says=f"those of {counted(well, 'tenant')} open")]
@@ -97,10 +113,15 @@ async def _encryption(app: Tenuto) -> Finding:
 
 
 async def _detector(app: Tenuto, scope: Scope) -> Finding:
-    with suppress(PrivateData):
-        await app.screen.refuse(scope, [Slot("Is anybody there?")])
+    assert app.screen.outside is not None
     where = without_password(app.settings.privacy_detector or "")
-    if app.screen.degraded:
-        advice = "start it, or unset TENUTO_PRIVACY_DETECTOR; until then our own detector stands alone"
-        return Finding(name="detector", state=State.WRONG, says=f"{where} does not answer", advice=advice)
+    for answered, language in enumerate(app.screen.outside.languages):
+        with suppress(PrivateData):
+            await app.screen.refuse(scope, [Slot(_HELLO[language])])
+        if app.screen.degraded and not answered:
+            advice = "start it, or unset TENUTO_PRIVACY_DETECTOR; until then our own detector stands alone"
+            return Finding(name="detector", state=State.WRONG, says=f"{where} does not answer", advice=advice)
+        if app.screen.degraded:
+            advice = f"give it a model for {language}, or take that out of TENUTO_PRIVACY_DETECTOR_LANGUAGES"
+            return Finding(name="detector", state=State.WRONG, says=f"{where} fails on {language} text", advice=advice)
     return Finding(name="detector", state=State.OK, says=f"{where} answers")

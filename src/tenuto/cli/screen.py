@@ -106,10 +106,15 @@ def progress(items: Sequence[_Item], doing: str, *, quiet: bool) -> Iterator[Ite
         yield bar.track(items, description=doing)
 
 
+def watched(quiet: bool) -> bool:
+    """Whether somebody watches how far a command is."""
+    return not quiet and sys.stderr.isatty()
+
+
 @contextmanager
 def advancing(total: int | None, doing: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
     """What takes how many are done by now, and shows it as a bar on stderr where somebody watches."""
-    if quiet or not sys.stderr.isatty():
+    if not watched(quiet):
         yield lambda _: None
         return
     # See show_table.

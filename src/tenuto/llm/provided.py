@@ -200,7 +200,7 @@ def provider_by_name(kind: str, access: Access) -> Provider[Any]:
     Raises:
         InvalidSetting: nobody is called that, or it takes no other address.
     """
-    made: Any = _provider_class(kind)
+    made: Any = provider_class(kind)
     takes = inspect.signature(made.__init__).parameters
     given = {"api_key": access.api_key, "base_url": access.base_url}
     if access.base_url is not None and "base_url" not in takes:
@@ -216,7 +216,12 @@ def provider_by_name(kind: str, access: Access) -> Provider[Any]:
     return provider
 
 
-def _provider_class(kind: str) -> type[Provider[Any]]:
+def provider_class(kind: str) -> type[Provider[Any]]:
+    """What talks to a provider.
+
+    Raises:
+        InvalidSetting: nobody is called that.
+    """
     try:
         return infer_provider_class(kind)
     except ValueError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
+from sys import getsizeof
 
 import msgspec
 
@@ -33,6 +34,10 @@ class Role(StrEnum):
 
 # How we call words, and how parts of the Responses API do.
 _WORDS = frozenset({"text", "input_text", "output_text"})
+# What a message takes in memory beside what its parts hold, and what an object and a number in those take; as measured.
+_VALUES_BYTES = 512
+_OBJECT_BYTES = 200
+_NUMBER_BYTES = 32
 
 
 class Draft(Value, frozen=True, kw_only=True):
@@ -144,9 +149,29 @@ def checked_part(part: Json) -> JsonObject:
     return part
 
 
-def size_of(draft: Draft) -> int:
-    """The message's size in bytes, with everything that is stored of it."""
-    return len(msgspec.json.encode(draft))
+def weight_of(message: Draft) -> int:
+    """About how many bytes of memory a message takes.
+
+    It is not encoded to find out: its texts would keep their UTF-8 form from then on.
+    """
+    weight = _VALUES_BYTES
+    for part in message.parts:
+        text = part.get("text")
+        plain = len(part) == 2 and type(text) is str  # Nearly every part of every message.
+        weight += _OBJECT_BYTES + getsizeof(text) if plain else _held(part)
+    return weight + _held(message.metadata) + _held(message.extra)
+
+
+def _held(value: Json) -> int:
+    """What JSON takes in memory; of texts all that is theirs, of containers about as much as small ones take."""
+    kind = type(value)
+    if kind is str:
+        return getsizeof(value)
+    if kind is dict:
+        return _OBJECT_BYTES + sum([getsizeof(name) + _held(item) for name, item in value.items()]) if value else 0
+    if kind is list or kind is tuple:
+        return sum(map(_held, value))
+    return _NUMBER_BYTES
 
 
 def words_size(draft: Draft) -> int:

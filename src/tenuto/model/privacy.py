@@ -8,14 +8,16 @@ from types import MappingProxyType
 from typing import Final
 
 from tenuto.errors import InvalidSetting
+from tenuto.model.scope import Scope
 from tenuto.model.values import Value
 
 
 class Sink(StrEnum):
     """A place that text goes to.
 
-    `message` is the live part of the log; `past` is what of it a summary has taken over; `model` is what a language
-    model is shown, and `answer` what it says, on its way to the user.
+    `message` is the live part of the log; `past` is what of it a summary has taken over; `memory` is what is kept of a
+    user or a chat beside the log; `model` is what a language model is shown, and `answer` what it says, on its way to
+    the user.
     """
 
     MESSAGE = "message"
@@ -49,6 +51,11 @@ REDACTED: Final = "redacted"
 # A pseudonym needs a session whose vault holds the value; these texts have none, or outlive it.
 _NO_PSEUDONYM: Final = frozenset({Sink.LOG, Sink.MEMORY, Sink.EXPORT, Sink.ANSWER})
 
+
+# The drawer of a shop: its goods, and each buyer's orders.
+SHOP: Final = "goods"
+# Drawers of users in which the house keeps its own books: without its number an order is none.
+_BOOKS: Final = frozenset({SHOP})
 
 _NO_MARKS: Final[Mapping[tuple[str, str], str]] = MappingProxyType({})
 
@@ -130,6 +137,11 @@ class Found(Value, frozen=True, kw_only=True):
     def mark(self) -> str:
         """What takes its place where it is redacted: `[REDACTED_EMAIL]`."""
         return f"[REDACTED_{self.name}]"
+
+
+def is_memory(scope: Scope, namespace: str) -> bool:
+    """Whether what is in a drawer is kept of somebody: a user or a chat. The rest is the tenant's own, or a shop's."""
+    return bool(scope.owner) and namespace not in _BOOKS
 
 
 def marked(text: str, found: Iterable[Found], at: int = 0, marks: Mapping[tuple[str, str], str] = _NO_MARKS) -> str:

@@ -10,9 +10,10 @@ from hashlib import blake2b
 from typing import Final
 
 from tenuto.errors import Invalid
-from tenuto.model.values import Value, checked_id, checked_text
+from tenuto.model.values import Value, checked_id
 
-_KEY_BYTES: Final = 16
+KEY_BYTES: Final = 16
+"""The length of every key below."""
 
 
 class Scope(Value, frozen=True, kw_only=True):
@@ -72,6 +73,13 @@ def person_of(scope: Scope) -> Scope:
     return Scope(tenant=scope.tenant, site=scope.site, user=scope.user)
 
 
+def owner_alone(scope: Scope) -> Scope:
+    """The scope of the owner alone: of a chat without who speaks there, of a user wherever they are."""
+    if scope.chat is not None:
+        return Scope(tenant=scope.tenant, site=scope.site, channel=scope.channel, chat=scope.chat, thread=scope.thread)
+    return Scope(tenant=scope.tenant, site=scope.site, user=scope.user)
+
+
 def space_of(scope: Scope) -> Scope:
     """The scope of the tenant's site alone, whoever it is that speaks there."""
     return Scope(tenant=scope.tenant, site=scope.site)
@@ -108,7 +116,7 @@ def owner_key(scope: Scope) -> bytes:
 
 def state_key(scope: Scope, namespace: str) -> bytes:
     """The drawer of a scope's key/value state; values of different owners never meet."""
-    checked_text(namespace, "the namespace")
+    checked_id(namespace, "the namespace")
     return _digest("state", scope.tenant, scope.site, namespace, *scope.owner)
 
 
@@ -119,7 +127,7 @@ def _digest(*parts: str) -> bytes:
 @lru_cache(maxsize=4096)
 def _begun(*parts: str) -> blake2b:
     """A digest over these parts that others may follow; to be copied before use."""
-    return blake2b(b"".join(map(_measured, parts)), digest_size=_KEY_BYTES)
+    return blake2b(b"".join(map(_measured, parts)), digest_size=KEY_BYTES)
 
 
 def _measured(part: str) -> bytes:

@@ -22,6 +22,7 @@ PROFILE = "profile"
 ASSISTANT, PERSONA, PERSONAS = PARTNER = ("assistant", "persona", "personas")
 MAX_RETENTION = timedelta(days=36_500)
 MAX_CAP = 10**9
+MAX_SEQ = 2**53 - 1
 
 
 class Status(StrEnum):
@@ -257,8 +258,8 @@ class Forking(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         checked_id(self.new_id, "the session id")
-        if self.at is not None and self.at < 0:
-            raise Invalid("a fork point is negative")
+        if self.at is not None:
+            check_whole(self.at, 0, MAX_SEQ, "the fork point")
         if self.title is not None:
             checked_title(self.title)
 
@@ -307,3 +308,11 @@ class StateEntry(Value, frozen=True, kw_only=True):
     key: str
     value: Json
     version: int
+
+
+class StateName(Value, frozen=True, kw_only=True):
+    """Where a value of the state stands: whose it is, in which drawer, under which key."""
+
+    scope: Scope
+    namespace: str
+    key: str

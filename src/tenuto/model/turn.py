@@ -9,12 +9,11 @@ from enum import StrEnum
 from tenuto.errors import Invalid
 from tenuto.model.message import Draft, Message, Role, checked_drafts
 from tenuto.model.scope import Scope
-from tenuto.model.session import Changes, Keeping, NewSession, Session, Usage
+from tenuto.model.session import MAX_SEQ, Changes, Keeping, NewSession, Session, Usage
 from tenuto.model.trace import Trace
 from tenuto.model.values import Value, check_whole, checked_id
 
 MAX_WINDOW = 10_000
-MAX_SEQ = 2**53 - 1
 MAX_LEASE = timedelta(days=7)
 
 
@@ -218,6 +217,13 @@ class Truncating(Value, frozen=True, kw_only=True):
     if_version: int | None = None
     sparing: tuple[int, ...] = ()
     within: OpenTurn | None = None
+
+    def __post_init__(self) -> None:
+        check_whole(self.after, 0, MAX_SEQ, "a sequence number")
+        for seq in self.sparing:
+            check_whole(seq, 0, 2**63 - 1, "a sequence number")
+        if self.if_version is not None:
+            check_whole(self.if_version, 0, MAX_SEQ, "a version")
 
 
 class Rewriting(Value, frozen=True, kw_only=True):

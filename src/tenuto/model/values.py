@@ -132,9 +132,14 @@ def copied(value: Json) -> Json:
     """The same JSON in containers of its own, as a store would bring it back: what the giver alters stays theirs."""
     kind = type(value)
     if kind is dict:
-        return {name: item if type(item) is str else copied(item) for name, item in value.items()}
+        return {
+            name: item if type(item) is str and item.isascii() else copied(item) for name, item in value.items()
+        }  # fmt: skip
     if kind is list or kind is tuple:
         return [copied(item) for item in value]
+    if kind is str and not value.isascii():
+        # Encoding a text leaves its UTF-8 form in it, of Chinese three bytes of five; pieces put together have none.
+        return value[:1] + value[1:]
     return value
 
 

@@ -17,17 +17,21 @@ class Discreet:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
 
-    def for_title(self, scope: Scope, text: str) -> str:
+    async def for_title(self, scope: Scope, text: str) -> str:
         """A text that a title may be made of."""
-        return self._screen.for_title(scope, text)
+        return await self._screen.for_title(scope, text)
 
     def for_summary(self, scope: Scope, text: str) -> str:
         """A text that a summary may be made of."""
         return self._screen.redacted(Sink.SUMMARY, scope, text)
 
     def for_model(self, scope: Scope, text: str) -> str:
-        """A text that a model may be shown."""
+        """A part of what a model may be shown."""
         return self._screen.for_model(scope, text)
+
+    async def to_model(self, scope: Scope, text: str) -> str:
+        """A whole request to a model."""
+        return await self._screen.to_model(scope, text)
 
     async def retired(self, session: Session, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Messages that a summary speaks for from now on, as they shall read: those that change."""

@@ -41,9 +41,9 @@ class InTurn:
         if Mode.BLOCK in (policy.message, policy.model):
             await self._screen.refuse(scope, [Slot(text)])
 
-    def for_title(self, scope: Scope, text: str) -> str:
+    async def for_title(self, scope: Scope, text: str) -> str:
         """A text that a title may be made of."""
-        return self._screen.for_title(scope, text)
+        return await self._screen.for_title(scope, text)
 
     def own_words(self, scope: Scope, text: str) -> str:
         """A text that somebody gave us for a prompt, without marks: those in it were typed, and open nothing."""
@@ -62,16 +62,18 @@ class InTurn:
         sheet = await self._screen.texts(Sink.MODEL, scope, session, found)
         return _refilled(materials, sheet.texts)
 
-    async def before_cut(self, scope: Scope, text: str, sinks: Iterable[Sink]) -> tuple[str, Mapping[str, int]]:
+    async def before_cut(
+        self, scope: Scope, text: str, sinks: Iterable[Sink], shown: int | None = None
+    ) -> tuple[str, Mapping[str, int]]:
         """A text that will be cut and then go to these sinks, and what was taken out of it; nothing gets a pseudonym.
 
-        What a sink keeps stays.
+        What a sink keeps stays. Where no more than `shown` characters will be left, no more than that is looked for.
         """
         strict = next((sink for sink in sinks if self._screen.mode(sink, scope) is not Mode.KEEP), None)
         if strict is None:
             return text, {}
         # What one sink had taken out no other one finds any more, so the text is searched once.
-        sheet = await self._screen.texts(strict, scope, None, [Slot(text)])
+        sheet = await self._screen.ends(strict, scope, text, len(text) if shown is None else shown)
         return sheet.texts[0], sheet.taken
 
     async def traced(self, scope: Scope, trace: Trace) -> Trace:

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from tenuto.model import Draft, Scope, Session
 from tenuto.model.message import STATE
 from tenuto.model.privacy import REDACTED, Mode, Sink
+from tenuto.model.session import ASSISTANT, PERSONA, PERSONAS
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, JsonObject
 from tenuto.privacy.screening import Screen
-from tenuto.privacy.sheet import Slot, part_slots, refilled, refilled_parts, slots
+from tenuto.privacy.sheet import ANY, Places, Slot, part_slots, refilled, refilled_parts, slots
 
 _Words = TypeVar("_Words", bound=Draft)
+# What the house notes for itself, in a message's metadata and in a session's context and metadata: an assistant and its
+# characters, which may be called as persons are, and by whom an answer and a title were made.
+_IN_MESSAGE: Final[Places] = {"model": {}, "trace": {}}
+_IN_CONTEXT: Final[Places] = {"language": {}}
+_IN_HEAD: Final[Places] = {ASSISTANT: {}, PERSONA: {}, PERSONAS: {ANY: {}}, "title": {"by": {}}}
 
 
 def draft_slots(draft: Draft) -> list[Slot]:
     """Every text of a message that may hold private data."""
-    return [*part_slots(draft.parts), *slots([draft.metadata, draft.extra])]
+    return [*part_slots(draft.parts), *slots(draft.metadata, house=_IN_MESSAGE), *slots(draft.extra)]
 
 
 def refilled_draft(draft: _Words, texts: Iterable[str]) -> _Words:
@@ -40,6 +46,11 @@ def trace_values(trace: Trace) -> list[Json]:
 def head_texts(session: Session) -> list[str]:
     """Every text of a session's head."""
     return [slot.text for slot in slots([session.title, session.context, session.attributes, session.metadata])]
+
+
+def state_slots(key: str, value: Json) -> list[Slot]:
+    """Every text of a remembered value; its key is read with it, as any name is."""
+    return list(slots(value, key))
 
 
 async def screened_draft(screen: Screen, sink: Sink, scope: Scope, session: Session | None, draft: _Words) -> _Words:
@@ -61,9 +72,18 @@ async def screened_draft(screen: Screen, sink: Sink, scope: Scope, session: Sess
 async def screened_values(
     screen: Screen, sink: Sink, scope: Scope, session: Session | None, values: Sequence[JsonObject]
 ) -> list[JsonObject]:
-    """JSON objects as the sink may have them."""
-    after, _ = await _screened(screen, sink, scope, session, values)
-    return after
+    """A head's context, attributes and metadata as the sink may have them."""
+    context, attributes, metadata = values
+    found = [*slots(context, house=_IN_CONTEXT), *slots(attributes), *slots(metadata, house=_IN_HEAD)]
+    sheet = await screen.texts(sink, scope, session, found)
+    return refilled(values, iter(sheet.texts)) if sheet.changes(found) else list(values)
+
+
+async def screened_state(screen: Screen, scope: Scope, key: str, value: Json) -> Json:
+    """A value as it may be remembered; the very same where nothing was found."""
+    found = state_slots(key, value)
+    sheet = await screen.texts(Sink.MEMORY, scope, None, found)
+    return refilled(value, iter(sheet.texts), key) if sheet.changes(found) else value
 
 
 async def screened_trace(screen: Screen, scope: Scope, session: Session | None, trace: Trace) -> Trace:

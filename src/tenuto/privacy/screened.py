@@ -34,17 +34,19 @@ from tenuto.model import (
     SessionPage,
     SessionQuery,
     StateEntry,
+    StateName,
     Stats,
     Truncating,
 )
+from tenuto.model.privacy import is_memory
 from tenuto.model.session import without_nulls
 from tenuto.model.trace import Trace
 from tenuto.model.turn import TurnState
-from tenuto.model.values import Json
+from tenuto.model.values import Json, checked_json
 from tenuto.ports import Store
 from tenuto.privacy.entry import Entry
 from tenuto.privacy.leftovers import forget_unused, marks_behind
-from tenuto.privacy.pages import head_texts, screened_trace
+from tenuto.privacy.pages import head_texts, screened_state, screened_trace
 from tenuto.privacy.screening import Screen
 
 _DETECTOR: Final = "detector"
@@ -193,7 +195,7 @@ class Screened:
         await self._forget(*erased.gone)
         return replace(erased, values=values)
 
-    # State and upkeep go straight through
+    # What is kept of somebody passes the policy; the house's own state goes straight through
 
     async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
         return await self._store.read_state(scope, namespace, key)
@@ -201,6 +203,8 @@ class Screened:
     async def write_state(
         self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
     ) -> StateEntry:
+        if is_memory(scope, namespace):
+            value = await screened_state(self._screen, scope, key, checked_json(value, "the state value"))
         return await self._store.write_state(scope, namespace, key, value, if_version)
 
     async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
@@ -210,6 +214,13 @@ class Screened:
         self, scope: Scope, namespace: str, after: str = "", limit: int = 100
     ) -> tuple[StateEntry, ...]:
         return await self._store.list_state(scope, namespace, after, limit)
+
+    async def state_names(
+        self, scope: Scope, after: StateName | None = None, limit: int = 100
+    ) -> tuple[StateName, ...]:
+        return await self._store.state_names(scope, after, limit)
+
+    # Upkeep goes straight through
 
     async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
         return await self._store.spaces(after, limit)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from tenuto.errors import PrivateData
 from tenuto.model import Scope, Session
 from tenuto.model.privacy import Found, Mode, PrivacyPolicy, Sink, marked
+from tenuto.privacy.ends import ends_of
 from tenuto.privacy.sealed.vault import Vault
 from tenuto.privacy.sheet import Slot
 
@@ -136,12 +137,12 @@ class Screen:
         if types:
             raise PrivateData(sorted(types))
 
-    def for_title(self, scope: Scope, text: str) -> str:
+    async def for_title(self, scope: Scope, text: str) -> str:
         """A text that a title may be made of. It will be cut, and half a value is no longer found: it goes before."""
         mode = self.mode(Sink.TITLE, scope)
         if mode is Mode.KEEP:
             return text
-        clean = self._policies.finder(scope).redact(text[:_TITLED])
+        clean = await self._redacted(scope, text[:_TITLED])
         if len(text) > _TITLED:
             # What was cut through is no longer found, so the end goes as well.
             clean = clean[:-_REACH]
@@ -162,6 +163,10 @@ class Screen:
     def for_model(self, scope: Scope, text: str) -> str:
         """A text for a model that is asked outside of any turn: whatever it may not see in the clear is redacted."""
         return text if self.mode(Sink.MODEL, scope) is Mode.KEEP else self._policies.finder(scope).redact(text)
+
+    async def to_model(self, scope: Scope, text: str) -> str:
+        """A whole request to such a model: the outside detector is asked as well."""
+        return text if self.mode(Sink.MODEL, scope) is Mode.KEEP else await self._redacted(scope, text)
 
     def vaulted(self, scope: Scope) -> bool:
         """Whether values of this tenant go into vaults."""
@@ -199,12 +204,31 @@ class Screen:
         texts = [marked(slot.text, finds, marks=marks) for slot, finds in zip(slots, found, strict=True)]
         return Sheet(texts, taken)
 
+    async def ends(self, sink: Sink, scope: Scope, text: str, shown: int) -> Sheet:
+        """A text as the sink may have it that will be cut to so many characters; of a long one, both ends alone."""
+        ends = ends_of(text, shown)
+        mode = self.mode(sink, scope)
+        if ends is None or mode is Mode.KEEP:
+            return await self.texts(sink, scope, None, [Slot(text)])
+        first, last = await self._found(scope, [Slot(ends.first), Slot(ends.last)])
+        told, found = ends.told(first, last)
+        return Sheet([WITHHELD if found and mode is Mode.BLOCK else told], Counter(one.name for one in found))
+
+    async def _redacted(self, scope: Scope, text: str) -> str:
+        (found,) = await self._found(scope, [Slot(text)])
+        return marked(text, found) if found else text
+
     async def _found(self, scope: Scope, slots: Sequence[Slot]) -> list[Sequence[Found]]:
-        inside = await self._seen(scope, slots)
+        found = await self._seen(scope, slots)
         if self._outside is None:
-            return inside
-        finder = self._policies.finder(scope)
-        return await self._outside.added(scope, [slot.text for slot in slots], inside, finder)
+            return found
+        # A character of ours may have a name like anybody's, and is found again by it.
+        asked = [place for place, slot in enumerate(slots) if not slot.house]
+        texts, inside = [slots[place].text for place in asked], [found[place] for place in asked]
+        added = await self._outside.added(scope, texts, inside, self._policies.finder(scope))
+        for place, more in zip(asked, added, strict=True):
+            found[place] = more
+        return found
 
     async def _seen(self, scope: Scope, slots: Sequence[Slot]) -> list[Sequence[Found]]:
         """What we see ourselves. A long text takes a while, which other turns need not wait for."""

@@ -7,8 +7,8 @@ at together with its name, since a name is what tells a password from a word.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeAlias
 
 from tenuto.model.values import Json, JsonObject
 
@@ -20,54 +20,64 @@ _WORDS: Final = "text"
 _LEAST_DIGITS: Final = 10**6
 # Names that say nothing about what stands under them.
 _NEUTRAL: Final = frozenset({"text", "content", "output", "value", "arguments"})
+# Numbers under such names are instants and durations; but a number that is a mobile phone's is an instant in no unit.
+_INSTANT: Final = re.compile(r"(?:(?i:_at|_ts|_ms|_time|_on|timestamp|expires)|[a-z](?:At|Ts|Ms|Time|On))\Z")
+_MOBILES: Final = range(13 * 10**9, 20 * 10**9)
 _PLAIN_NAME: Final = 15
 # What programs find a message's part by; nobody's words.
 _STRUCTURE: Final = frozenset({"type", "id", "call_id", "name", "role", "through_id", "made_by"})
 
 
+Places: TypeAlias = "Mapping[str, Places]"
+"""By name, where in an object the house notes things for itself: in a text at a place that leads no further."""
+ANY: Final = "*"
+"""Whatever the name is."""
+
+
 class Slot(NamedTuple):
-    """One text, and the name it stands under, which may be empty."""
+    """One text, and the name it stands under, which may be empty; `house` where it is the house's own note."""
 
     text: str
     name: str = ""
+    house: bool = False
 
 
-def slots(value: Json, name: str = "") -> Iterator[Slot]:
+def slots(value: Json, name: str = "", house: Places | None = None) -> Iterator[Slot]:
     """Every text in a JSON value, and every number long enough to be somebody's, in a fixed order."""
     if isinstance(value, str):
         if not _opaque(value):
-            yield Slot(value, name)
+            yield Slot(value, name, house is not None and not house)
     elif isinstance(value, dict):
         for key, inner in value.items():
             if not _plain(key):
-                yield Slot(key)
+                yield Slot(key, house=house is not None and ANY in house)
             if key == _WORDS and isinstance(inner, str):
                 yield Slot(inner)
             else:
-                yield from slots(inner, "" if key in _NEUTRAL else key)
+                yield from slots(inner, _name(key), house.get(key, house.get(ANY)) if house else None)
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from slots(inner, name)
-    elif _numeric(value):
+    elif _numeric(value, name):
         yield Slot(str(value), name)
 
 
-def refilled(value: Json, texts: Iterator[str]) -> Json:
+def refilled(value: Json, texts: Iterator[str], name: str = "") -> Json:
     """The same value with other texts in its slots, taken in the order of `slots`."""
     if isinstance(value, str):
         return value if _opaque(value) else next(texts)
     if isinstance(value, dict):
         filled: dict[str, Json] = {}
         for key, inner in value.items():
-            name = key if _plain(key) else next(texts)
-            # Two names with the same mark in them are still two names.
+            shown = key if _plain(key) else next(texts)
             words = key == _WORDS and isinstance(inner, str)
-            told = next(texts) if words else refilled(inner, texts)
-            filled[name if name not in filled else f"{name} ({len(filled) + 1})"] = told
+            told = next(texts) if words else refilled(inner, texts, _name(key))
+            # Two names with the same mark in them are still two names.
+            filled[shown if shown not in filled else f"{shown} ({len(filled) + 1})"] = told
         return filled
     if isinstance(value, list | tuple):
-        return [refilled(inner, texts) for inner in value]
-    if _numeric(value):
+        return [refilled(inner, texts, name) for inner in value]
+    if _numeric(value, name):
         text = next(texts)
         return value if text == str(value) else text
     return value
@@ -96,5 +106,12 @@ def _plain(key: str) -> bool:
     return len(key) <= _PLAIN_NAME and key.isidentifier()
 
 
-def _numeric(value: Json) -> bool:
-    return type(value) is int and value >= _LEAST_DIGITS
+def _name(key: str) -> str:
+    return "" if key in _NEUTRAL else key
+
+
+def _numeric(value: Json, name: str) -> bool:
+    """Whether a number may be somebody's."""
+    if type(value) is not int or value < _LEAST_DIGITS:
+        return False
+    return value in _MOBILES or _INSTANT.search(name) is None

@@ -6,9 +6,10 @@ import asyncio
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from enum import EnumType
 from hashlib import blake2b
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar, get_args, get_type_hints
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
@@ -96,8 +97,21 @@ def _refuse(unfit: msgspec.ValidationError, kind: type[Any]) -> NoReturn:
     elif "unknown field" in text and not where:
         told = f"a field is unknown; known are {', '.join(kind.__struct_fields__)}"
     else:
-        told = "the value does not fit"
+        told = f"the value does not fit{_instead(kind, where)}"
     raise Invalid(f"{where or 'the body'}: {told}{_SHAPES.get(where.split('.')[0], '')}") from None
+
+
+def _instead(kind: type[Any], field: str) -> str:
+    """What a field may say that has a fixed choice."""
+    choices = tuple(_choices(get_type_hints(kind).get(field)))
+    return f"; it may be {' or '.join(choices)}" if choices else ""
+
+
+def _choices(hint: Any) -> Iterator[str]:
+    if isinstance(hint, EnumType):
+        yield from map(str, hint)
+    for part in get_args(hint):
+        yield from [part] if isinstance(part, str) else _choices(part)
 
 
 def _broken(raw: bytes) -> Invalid:

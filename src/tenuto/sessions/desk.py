@@ -55,7 +55,7 @@ from tenuto.model.message import checked_drafts, rest_size, words_size
 from tenuto.model.policy import OnMissing, SessionPolicy
 from tenuto.model.session import PARTNER, checked_name, head_bytes
 from tenuto.model.turn import TurnState
-from tenuto.model.values import Json, Value, check_kind, checked_text
+from tenuto.model.values import Json, Value, check_kind, check_whole, checked_text
 from tenuto.ports import Store
 from tenuto.sessions.events import Announcer, EventKind
 from tenuto.sessions.ids import fresh_id, id_for_key
@@ -66,6 +66,7 @@ _Seen = TypeVar("_Seen")
 _log = logging.getLogger(__name__)
 # Longer than any store takes to find out that a session is not there, or is somebody else's.
 _EVEN_SECONDS = 0.005
+_MOST = 2**31
 _HEAD = "session's head (context, attributes and metadata together)"
 
 
@@ -156,10 +157,12 @@ class Sessions:
 
     async def renew(self, turn: OpenTurn) -> OpenTurn:
         """Keep the session for a turn that takes long."""
+        check_kind(turn, OpenTurn, "the turn")
         return await self._store.renew_turn(turn)
 
     async def append(self, scope: Scope, session_id: str, request: AppendRequest) -> Appended:
         """Append messages to a session that exists, by the caller's key or producer number at most once."""
+        check_kind(scope, Scope, "scope")
         check_kind(request, AppendRequest, "the request")
         refuse_unsound(request.messages, self._policy)
         batch = Batch(
@@ -192,6 +195,9 @@ class Sessions:
         Raises:
             KeyReused: the key came before with other values.
         """
+        check_kind(scope, Scope, "scope")
+        if new is not None:
+            check_kind(new, NewSession, "what the session starts with")
         if key is not None:
             checked_text(key, "the key")
         unnamed = id_for_key(scope, key) if key else fresh_id()
@@ -221,11 +227,15 @@ class Sessions:
 
     async def get(self, scope: Scope, session_id: str) -> Session:
         """The session's head."""
+        check_kind(scope, Scope, "scope")
         return await self._seeing(scope, session_id, self._store.get(scope, session_id))
 
     async def messages(self, scope: Scope, session_id: str, page: Page | None = None) -> MessagePage:
         """A page of its messages, oldest first; the newest page unless asked otherwise."""
-        return await self._seeing(scope, session_id, self._store.messages(scope, session_id, page or Page()))
+        check_kind(scope, Scope, "scope")
+        page = Page() if page is None else page
+        check_kind(page, Page, "the page")
+        return await self._seeing(scope, session_id, self._store.messages(scope, session_id, page))
 
     async def pages(self, scope: Scope, session: Session, size: int = 200) -> AsyncIterator[tuple[Message, ...]]:
         """All messages the head knows of, page by page; what is said meanwhile belongs to the next look."""
@@ -239,7 +249,10 @@ class Sessions:
 
     async def list(self, scope: Scope, query: SessionQuery | None = None) -> SessionPage:
         """The caller's sessions, latest change first."""
-        return await self._store.list(scope, query or SessionQuery())
+        check_kind(scope, Scope, "scope")
+        query = SessionQuery() if query is None else query
+        check_kind(query, SessionQuery, "the query")
+        return await self._store.list(scope, query)
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         """Change title, status, context, attributes or metadata.
@@ -247,6 +260,7 @@ class Sessions:
         Raises:
             TooLarge: context, attributes and metadata would grow beyond the size limit.
         """
+        check_kind(scope, Scope, "scope")
         check_kind(changes, Changes, "the changes")
         session = await self._seeing(scope, session_id, self._patched(scope, session_id, changes))
         await self._announce.tell(EventKind.UPDATED, scope, session_id)
@@ -270,6 +284,7 @@ class Sessions:
 
     async def reset(self, scope: Scope, session_id: str) -> Session:
         """Forget the talk and keep the session, and whom it talks to; a running turn is lost."""
+        check_kind(scope, Scope, "scope")
         session = await self._seeing(scope, session_id, self._store.reset(scope, session_id, sparing=PARTNER))
         await self._announce.tell(EventKind.UPDATED, scope, session_id)
         return session
@@ -283,6 +298,8 @@ class Sessions:
             VersionConflict: the session has changed since `if_version`, as every word changes it; nothing went.
             TurnLost: the turn it shall happen `within` has lost the session; nothing went.
         """
+        check_kind(scope, Scope, "scope")
+        check_kind(truncating, Truncating, "the truncation")
         session = await self._seeing(scope, session_id, self._store.truncate(scope, session_id, truncating))
         await self._announce.tell(EventKind.UPDATED, scope, session_id)
         return session
@@ -292,6 +309,8 @@ class Sessions:
 
         No limit of size holds here: what takes the place of a private value may be longer than the value.
         """
+        check_kind(scope, Scope, "scope")
+        check_kind(rewriting, Rewriting, "the rewriting")
         session = await self._seeing(scope, session_id, self._store.rewrite(scope, session_id, rewriting))
         await self._announce.tell(EventKind.UPDATED, scope, session_id)
         return session
@@ -304,6 +323,7 @@ class Sessions:
         Raises:
             SessionExists: the caller has a session of that id already.
         """
+        check_kind(scope, Scope, "scope")
         forking = Forking(new_id=new_id or fresh_id(), at=at, title=title)
         try:
             fork = await self._store.fork(scope, session_id, forking)
@@ -317,6 +337,7 @@ class Sessions:
 
     async def delete(self, scope: Scope, session_id: str) -> None:
         """Remove the session and everything of it."""
+        check_kind(scope, Scope, "scope")
         await self._seeing(scope, session_id, self._store.delete(scope, session_id))
         await self._announce.tell(EventKind.DELETED, scope, session_id)
 
@@ -325,6 +346,8 @@ class Sessions:
 
         It belongs to the caller; the tenant itself gives it back to the user it belonged to.
         """
+        check_kind(scope, Scope, "scope")
+        check_kind(saved, SavedSession, "what was saved")
         refuse_unsound(saved.messages, self._policy)
         if not scope.owner:
             scope = replace(scope, user=saved.user)
@@ -338,16 +361,20 @@ class Sessions:
 
     async def stats(self, scope: Scope) -> Stats:
         """How much the caller has."""
+        check_kind(scope, Scope, "scope")
         return await self._store.stats(scope)
 
     async def sweep(self, limit: int = 1000) -> int:
         """Remove what expired, in all tenants; tells how many went."""
+        check_whole(limit, 1, _MOST, "limit")
         gone = await self._store.sweep(limit)
         await self._tell_gone(EventKind.EXPIRED, gone)
         return len(gone)
 
     async def erase(self, scope: Scope, limit: int = 100) -> Erased:
         """Remove up to so many sessions of the scope's user, then the user's state; see the port."""
+        check_kind(scope, Scope, "scope")
+        check_whole(limit, 1, _MOST, "limit")
         erased = await self._store.erase(scope, limit)
         await self._tell_gone(EventKind.DELETED, erased.gone)
         return erased

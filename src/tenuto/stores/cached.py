@@ -37,10 +37,11 @@ from tenuto.model import (
     SessionPage,
     SessionQuery,
     StateEntry,
+    StateName,
     Stats,
     Truncating,
 )
-from tenuto.model.message import size_of
+from tenuto.model.message import weight_of
 from tenuto.model.scope import session_key
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json
@@ -65,7 +66,7 @@ class _Entry:
 def _entry(session: Session, tail: tuple[Message, ...] = (), *, whole: bool = False) -> _Entry:
     key = session_key(session.scope, session.id)
     values = len(msgspec.json.encode((session.context, session.attributes, session.metadata)))
-    return _Entry(key, session, tail, whole, _HEAD_BYTES + values + sum(size_of(message) for message in tail))
+    return _Entry(key, session, tail, whole, _HEAD_BYTES + values + sum(map(weight_of, tail)))
 
 
 class _Flight:
@@ -209,6 +210,11 @@ class Cached:
         self, scope: Scope, namespace: str, after: str = "", limit: int = 100
     ) -> tuple[StateEntry, ...]:
         return await self._store.list_state(scope, namespace, after, limit)
+
+    async def state_names(
+        self, scope: Scope, after: StateName | None = None, limit: int = 100
+    ) -> tuple[StateName, ...]:
+        return await self._store.state_names(scope, after, limit)
 
     async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
         return self._forgotten(await self._store.sweep(limit))

@@ -33,6 +33,7 @@ from tenuto.model import (
     SessionPage,
     SessionQuery,
     StateEntry,
+    StateName,
     Stats,
     Truncating,
     TurnState,
@@ -230,6 +231,11 @@ class Encrypted:
         self, scope: Scope, namespace: str, after: str = "", limit: int = 100
     ) -> tuple[StateEntry, ...]:
         return await self._entries(scope, namespace, await self._store.list_state(scope, namespace, after, limit))
+
+    async def state_names(
+        self, scope: Scope, after: StateName | None = None, limit: int = 100
+    ) -> tuple[StateName, ...]:
+        return await self._store.state_names(scope, after, limit)
 
     # Upkeep goes straight through
 

@@ -213,6 +213,7 @@ class Compressor:
 
     async def _retold(self, scope: Scope, asked: Retelling) -> str | None:
         assert self._small is not None
+        asked = replace(asked, text=await self._discretion.to_model(scope, asked.text))
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 said = await self._small(scope, asked.system, asked.text, asked.limits.tokens)

@@ -11,7 +11,7 @@ from tenuto.model import Message, Scope, Session
 class Discretion(Protocol):
     """The privacy policy, as upkeep meets it."""
 
-    def for_title(self, scope: Scope, text: str) -> str:
+    async def for_title(self, scope: Scope, text: str) -> str:
         """A text that a title may be made of."""
         ...
 
@@ -20,7 +20,11 @@ class Discretion(Protocol):
         ...
 
     def for_model(self, scope: Scope, text: str) -> str:
-        """A text that a model may be shown."""
+        """A part of what a model may be shown, before it is cut."""
+        ...
+
+    async def to_model(self, scope: Scope, text: str) -> str:
+        """A whole request to a model, for those who take their time to look: it goes out as they leave it."""
         ...
 
     async def retired(self, session: Session, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -31,13 +35,16 @@ class Discretion(Protocol):
 class Indiscreet:
     """Keeps everything as it is: for programs that leave privacy to others."""
 
-    def for_title(self, scope: Scope, text: str) -> str:
+    async def for_title(self, scope: Scope, text: str) -> str:
         return text
 
     def for_summary(self, scope: Scope, text: str) -> str:
         return text
 
     def for_model(self, scope: Scope, text: str) -> str:
+        return text
+
+    async def to_model(self, scope: Scope, text: str) -> str:
         return text
 
     async def retired(self, session: Session, messages: Sequence[Message]) -> tuple[Message, ...]:

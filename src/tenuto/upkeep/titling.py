@@ -35,23 +35,24 @@ class Titler:
             await self._give(ended, text)
 
     async def _found(self, ended: TurnEnded) -> str | None:
-        question = self._discretion.for_title(ended.scope, ended.question)
-        answer = self._discretion.for_title(ended.scope, ended.answer)
+        question = await self._discretion.for_title(ended.scope, ended.question)
+        answer = await self._discretion.for_title(ended.scope, ended.answer)
         if self._small is None:
             return from_talk(question, answer, ended.language)
         question, answer = (self._discretion.for_model(ended.scope, text) for text in (question, answer))
         system, text = title_request(question, answer, ended.language)
+        shown = await self._discretion.to_model(ended.scope, text)
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                said = await self._small(ended.scope, system, text, _TITLE_TOKENS)
+                said = await self._small(ended.scope, system, shown, _TITLE_TOKENS)
         except TimeoutError:
             raise ModelFailed("for titles", "took too long") from None
         title = tidy(said, ended.language)
-        return clipped(self._discretion.for_title(ended.scope, title)) if title is not None else None
+        return clipped(await self._discretion.for_title(ended.scope, title)) if title is not None else None
 
     async def _give(self, ended: TurnEnded, text: str | None) -> None:
         by = By.EXTRACT if self._small is None else By.MODEL
-        instead = fallback(self._discretion.for_title(ended.scope, ended.question), ended.language)
+        instead = fallback(await self._discretion.for_title(ended.scope, ended.question), ended.language)
         while True:
             try:
                 session = await self._sessions.get(ended.scope, ended.session.id)

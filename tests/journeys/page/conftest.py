@@ -10,6 +10,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 
 from tests.browser import ARGUMENTS, MISSING, find
+from tests.journeys.page.visit import PATIENCE
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -20,7 +21,10 @@ async def chromium() -> AsyncIterator[Browser]:
         pytest.fail(f"{MISSING} `python -m tests.browser` fetches one.", pytrace=False)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=program.path, args=ARGUMENTS, env={**os.environ, **program.environ}
+            executable_path=program.path,
+            args=ARGUMENTS,
+            env={**os.environ, **program.environ},
+            timeout=2 * PATIENCE,
         )
         yield browser
         await browser.close()

@@ -22,7 +22,7 @@ from tests.talking import helper
 DESK = {"width": 1180, "height": 800}
 PHONE = {"width": 360, "height": 720}
 # Generous: it bounds how long a busy machine may take, and no test that passes waits for it.
-PATIENCE = 30_000
+PATIENCE = 60_000
 expect.set_options(timeout=PATIENCE)
 
 
@@ -34,6 +34,7 @@ class Visit:
     base: str
     complaints: list[str] = field(default_factory=list)
     strayed: list[str] = field(default_factory=list)
+    known: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.page.set_default_timeout(PATIENCE)
@@ -59,6 +60,9 @@ class Visit:
         return self.page.locator(".answer")
 
     async def say(self, text: str) -> None:
+        """Say something, once the page takes it: while it loads a talk or hears an answer, Enter sends nothing."""
+        await expect(self.page.locator("[role=log]")).to_have_attribute("aria-busy", "false")
+        await expect(self.page.locator(".transcript .column > [role=alert]")).to_be_hidden()
         await self.field.fill(text)
         await self.field.press("Enter")
 
@@ -69,8 +73,12 @@ class Visit:
         return answer
 
     def allow(self, *known: str) -> None:
-        """Take these complaints as part of the story: browsers report every failed request."""
-        self.complaints = [one for one in self.complaints if not any(part in one for part in known)]
+        """Take these complaints as part of the story, whenever they come: browsers report every failed request."""
+        self.known += known
+
+    def unexpected(self) -> list[str]:
+        """The complaints that are no part of the story."""
+        return [one for one in self.complaints if not any(part in one for part in self.known)]
 
 
 @asynccontextmanager
@@ -80,7 +88,7 @@ async def visiting(browser: Browser, base: str, **wishes: Any) -> AsyncIterator[
     try:
         visit = Visit(await context.new_page(), base)
         yield visit
-        assert visit.complaints == []
+        assert visit.unexpected() == []
         assert visit.strayed == []
     finally:
         await context.close()
@@ -97,7 +105,7 @@ class _Server(uvicorn.Server):
 async def listening(door: Door) -> AsyncIterator[str]:
     """The door on a real port."""
     with socket.create_server(("127.0.0.1", 0)) as port:
-        config = uvicorn.Config(door.app, lifespan="off", log_config=None, ws="none", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(door.app, lifespan="off", log_config=None, ws="none", timeout_graceful_shutdown=30)
         server = _Server(config)
         serving = asyncio.create_task(server.serve(sockets=[port]))
         try:

@@ -6,19 +6,30 @@ import logging
 import math
 from array import array
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any, Final, get_args
 
 from pydantic_ai.embeddings import EmbeddingModel, infer_embedding_model
 from pydantic_ai.embeddings.openai import OpenAIEmbeddingModel
+from pydantic_ai.models import OpenAIChatCompatibleProvider, OpenAIResponsesCompatibleProvider
 from pydantic_ai.providers import Provider
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
 from tenuto.errors import InvalidSetting, Unavailable
 from tenuto.llm.access import Access
-from tenuto.llm.provided import missing, not_installed, provider_by_name
+from tenuto.llm.provided import missing, not_installed, provider_by_name, provider_class
 
 _log = logging.getLogger(__name__)
+
+# As `infer_embedding_model` knows them; it opens the provider before it says that there is nothing to be had.
+_EMBEDDING: Final = frozenset(
+    (
+        *("openai", "cohere", "bedrock", "google", "google-cloud", "sentence-transformers", "voyageai"),
+        *get_args(OpenAIChatCompatibleProvider.__value__),
+        *get_args(OpenAIResponsesCompatibleProvider.__value__),
+    )
+)
+_OFFERED: Final = "openai, google, cohere, voyageai, bedrock, openrouter, ollama and vllm"
 
 
 class ProvidedEmbedder:
@@ -72,6 +83,8 @@ async def open_provided_embedder(name: str, access: Access) -> AsyncIterator[Pro
         except ImportError as exc:
             raise InvalidSetting("embedder", not_installed(name, str(exc))) from None
         except InvalidSetting as unfit:
+            if unfit.setting == "embedder":
+                raise
             # Providers are opened for chat models as well, whose setting has another name.
             raise InvalidSetting("embedder", str(unfit).removeprefix("model: ")) from None
         except Exception as exc:
@@ -84,6 +97,10 @@ async def open_provided_embedder(name: str, access: Access) -> AsyncIterator[Pro
 def _model(name: str, access: Access, opened: list[Provider[Any]]) -> EmbeddingModel:
     """The model, and in `opened` the provider whose connections it uses."""
     kind, _, model = name.partition(":")
+    if kind.removeprefix("gateway/") not in _EMBEDDING:
+        with suppress(ImportError):
+            provider_class(kind)
+        raise InvalidSetting("embedder", f"{kind} has no embeddings; {_OFFERED} have")
     if access.base_url is not None and kind == "openai":
         server = OpenAICompatibleProvider("openai-compatible", base_url=access.base_url, api_key=access.api_key)
         opened.append(server)

@@ -82,6 +82,10 @@ class PrivacyOffice:
             report.compacted, report.remains = await self._cleared()
             yield report
 
+    async def extent(self, scope: Scope) -> int:
+        """How many records a scan of the site will look through, for whoever shows how far it is."""
+        return await self._scanner.extent(scope)
+
     async def scan_all(self, *, fix: bool = False, by: str = "") -> AsyncIterator[Survey]:
         """Look through everything stored, one tenant's site after the other, each by its own tenant's policy.
 
@@ -90,11 +94,12 @@ class PrivacyOffice:
         """
         survey = Survey()
         async for space in self.spaces():
-            before = survey.sessions
+            sessions, remembered = survey.sessions, survey.remembered
             try:
                 async for report in self._looked(space, fix, by):
                     survey.reports[space] = report
-                    survey.sessions = before + report.sessions
+                    survey.sessions = sessions + report.sessions
+                    survey.remembered = remembered + report.remembered
                     yield survey
             except Sealed as closed:
                 survey.closed[space] = closed
@@ -119,14 +124,14 @@ class PrivacyOffice:
             await self._note_mended(scope, report, by)
 
     async def _note_mended(self, scope: Scope, report: Report, by: str) -> None:
-        about = {"sessions": report.sessions, "mended": report.mended}
+        about = {"sessions": report.sessions, "remembered": report.remembered, "mended": report.mended}
         await self.audit.note(scope, Act.MENDED, by=by, about=about)
 
     async def _cleared(self) -> tuple[Cleared, str]:
         return await self.compactor.now() if await self.compactor.due() else (Cleared.NOTHING, "")
 
     async def spaces(self) -> AsyncIterator[Scope]:
-        """Every tenant's site that holds sessions."""
+        """Every tenant's site that holds sessions, or anything that is kept of its users."""
         last: Scope | None = None
         while page := await self._store.spaces(last, _SPACES):
             for last in page:

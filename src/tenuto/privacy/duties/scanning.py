@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.errors import MasterKeyMissing, Sealed, SessionNotFound, VersionConflict
-from tenuto.model import Changes, Message, Page, Rewriting, Scope, Session
+from tenuto.errors import MasterKeyMissing, Sealed, SessionNotFound, StateCorrupt, VersionConflict
+from tenuto.model import Changes, Message, Page, Rewriting, Scope, Session, StateEntry, StateName
 from tenuto.model.message import SUMMARY, is_summary
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.session import MAX_TITLE_CHARACTERS
@@ -22,8 +22,16 @@ from tenuto.model.trace import Trace
 from tenuto.model.values import Json, JsonObject
 from tenuto.ports import Store
 from tenuto.privacy.duties.compacting import Cleared
-from tenuto.privacy.duties.walking import every_session
-from tenuto.privacy.pages import draft_slots, screened_draft, screened_trace, screened_values, trace_values
+from tenuto.privacy.duties.walking import every_memory, every_session
+from tenuto.privacy.pages import (
+    draft_slots,
+    screened_draft,
+    screened_state,
+    screened_trace,
+    screened_values,
+    state_slots,
+    trace_values,
+)
 from tenuto.privacy.screening import Screen
 from tenuto.privacy.sheet import Slot, slots
 
@@ -37,12 +45,13 @@ _HEAD: Final = ("context", "attributes", "metadata")
 class Report:
     """What was found so far: how many values of each type in each sink, and how many the policy lets stand.
 
-    Sessions that are `unopened` were tampered with while they were sealed, and nobody can look through them. Values
-    whose session had gone count as `orphans`, by session. `compacted` tells what became of the bytes of what was taken
-    out, and `remains` where some stay; without mending nobody asks.
+    Sessions and remembered values that are `unopened` were tampered with while they were sealed, or remembered values
+    are damaged: nobody can look through them. Values whose session had gone count as `orphans`, by session. `compacted`
+    tells what became of the bytes of what was taken out, and `remains` where some stay; without mending nobody asks.
     """
 
     sessions: int = 0
+    remembered: int = 0
     texts: int = 0
     found: dict[Sink, Counter[str]] = field(default_factory=dict)
     allowed: frozenset[Sink] = frozenset()
@@ -57,6 +66,11 @@ class Report:
         self.texts += 1
         if names:
             self.found.setdefault(sink, Counter()).update(names)
+
+    @property
+    def records(self) -> int:
+        """How many sessions and remembered values were looked through."""
+        return self.sessions + self.remembered
 
     @property
     def total(self) -> int:
@@ -77,10 +91,16 @@ class Survey:
     """
 
     sessions: int = 0
+    remembered: int = 0
     reports: dict[Scope, Report] = field(default_factory=dict)
     closed: dict[Scope, Sealed] = field(default_factory=dict)
     compacted: Cleared | None = None
     remains: str = ""
+
+    @property
+    def records(self) -> int:
+        """How many sessions and remembered values were looked through."""
+        return self.sessions + self.remembered
 
     @property
     def texts(self) -> int:
@@ -94,7 +114,7 @@ class Survey:
 
     @property
     def unopened(self) -> int:
-        """How many sessions could not be looked through."""
+        """How many sessions and remembered values could not be looked through."""
         return sum(report.unopened for report in self.reports.values())
 
     @property
@@ -113,34 +133,35 @@ class Survey:
 
 
 class Scanner:
-    """Reads every session of a tenant's site."""
+    """Reads every session of a tenant's site, and all that is kept of its users and chats."""
 
     def __init__(self, *, store: Store, screen: Screen) -> None:
         self._store = store
         self._screen = screen
 
     async def scan(self, scope: Scope, *, fix: bool = False) -> AsyncIterator[Report]:
-        """Look through the site, session by session; the report grows. With `fix`, the policy is applied on the way."""
+        """Look through the site, record by record; the report grows. With `fix`, the policy is applied on the way."""
         kept = frozenset(sink for sink in Sink if self._screen.mode(sink, scope) is Mode.KEEP)
         report = Report(allowed=kept)
-        async for session in every_session(self._store, scope):
-            try:
-                await self._session(scope, session, report, fix)
-            except SessionNotFound:
-                continue  # Gone while we were reading.
-            except MasterKeyMissing:
-                if report.mended:
-                    yield report  # What was mended before it is told all the same.
-                raise
-            except Sealed as closed:
-                _log.warning("session %s was not looked through: %s", session.id, closed)
-                report.unopened += 1
-                continue
-            report.sessions += 1
-            yield report
+        try:
+            async for session in every_session(self._store, scope):
+                await _opened(self._session(scope, session, report, fix), f"session {session.id}", report)
+                yield report
+            async for name in every_memory(self._store, scope):
+                await _opened(self._memory(name, report, fix), "a remembered value", report)
+                yield report
+        except MasterKeyMissing:
+            if report.mended:
+                yield report  # What was mended before it is told all the same.
+            raise
         if fix and self._screen.vault is not None:
             report.orphans += await self._screen.vault.forget_orphans(scope)
         yield report
+
+    async def extent(self, scope: Scope) -> int:
+        """How many sessions and remembered values there are to look through; others may add to them meanwhile."""
+        remembered = sum([1 async for _ in every_memory(self._store, scope)])
+        return (await self._store.stats(scope)).sessions + remembered
 
     async def _session(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
         await self._look(report, Sink.TITLE, scope, session.title)
@@ -150,6 +171,29 @@ class Scanner:
             await self._mend_head(scope, session, report)
         await self._log(scope, session, report, fix)
         await self._traces(scope, session, report, fix)
+        report.sessions += 1
+
+    async def _memory(self, name: StateName, report: Report, fix: bool) -> None:
+        """Count what is in a remembered value, and mend it; when somebody writes it at the same time, look again."""
+        entry = await self._store.read_state(name.scope, name.namespace, name.key)
+        if entry is None:
+            return  # Gone while we were reading.
+        report.add(Sink.MEMORY, await self._screen.names(name.scope, state_slots(name.key, entry.value)))
+        report.remembered += 1
+        while fix and entry is not None and not await self._mended_memory(name, entry, report):
+            entry = await self._store.read_state(name.scope, name.namespace, name.key)
+
+    async def _mended_memory(self, name: StateName, entry: StateEntry, report: Report) -> bool:
+        """Apply the policy to a remembered value; false when it is another by now."""
+        mended = await screened_state(self._screen, name.scope, name.key, entry.value)
+        if mended is entry.value:
+            return True
+        try:
+            await self._store.write_state(name.scope, name.namespace, name.key, mended, if_version=entry.version)
+        except VersionConflict:
+            return False
+        report.mended += 1
+        return True
 
     async def _log(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
         """From the newest message backwards: a summary stands behind what it covers."""
@@ -219,6 +263,19 @@ class Scanner:
 
     async def _look(self, report: Report, sink: Sink, scope: Scope, value: Json) -> None:
         report.add(sink, await self._screen.names(scope, list(slots(value))))
+
+
+async def _opened(looking: Awaitable[None], what: str, report: Report) -> None:
+    """Look at one record. What does not open is counted, and keeps nobody from the rest."""
+    try:
+        await looking
+    except SessionNotFound:
+        return  # Gone while we were reading.
+    except MasterKeyMissing:
+        raise
+    except (Sealed, StateCorrupt) as closed:
+        _log.warning("%s was not looked through: %s", what, closed)
+        report.unopened += 1
 
 
 def _replacing(session: Session, values: Sequence[JsonObject]) -> Changes:

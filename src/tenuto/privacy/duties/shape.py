@@ -44,6 +44,7 @@ def survey_json(survey: Survey) -> JsonObject:
     """What a scan of everything found: in total, and site by site."""
     return {
         "sessions": survey.sessions,
+        "remembered": survey.remembered,
         "texts": survey.texts,
         "found": _counts(survey.found()),
         "against": survey.against,
@@ -70,6 +71,7 @@ def report_json(report: Report) -> JsonObject:
 def _found_json(report: Report) -> JsonObject:
     return {
         "sessions": report.sessions,
+        "remembered": report.remembered,
         "texts": report.texts,
         "found": _counts(report.found),
         "allowed": sorted(sink.value for sink in report.allowed),

@@ -1,12 +1,13 @@
-"""Every session of a tenant's site, each once, while others go on using them."""
+"""Every session of a tenant's site, and all that is kept of its users: each once, while others go on using them."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import Final
 
-from tenuto.model import Scope, Session, SessionQuery
-from tenuto.ports import SessionStore
+from tenuto.model import Scope, Session, SessionQuery, StateName
+from tenuto.model.privacy import is_memory
+from tenuto.ports import SessionStore, StoreUpkeep
 
 _PAGE: Final = 100
 
@@ -32,3 +33,12 @@ async def every_session(store: SessionStore, scope: Scope) -> AsyncIterator[Sess
             cursor = page.cursor
             if cursor is None:
                 break
+
+
+async def every_memory(store: StoreUpkeep, scope: Scope) -> AsyncIterator[StateName]:
+    """Where something is kept of the users and chats that the scope reaches; the house's own books are passed over."""
+    last: StateName | None = None
+    while page := await store.state_names(scope, last, _PAGE):
+        for last in page:
+            if is_memory(last.scope, last.namespace):
+                yield last

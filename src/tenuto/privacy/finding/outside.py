@@ -13,11 +13,12 @@ from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
-from tenuto.errors import TenutoError, code_of
+from tenuto.errors import InvalidSetting, TenutoError, code_of
 from tenuto.model.privacy import Found
 from tenuto.model.scope import Scope
 from tenuto.model.values import Value
 from tenuto.ports import Detector
+from tenuto.privacy.finding.answers import Answers
 from tenuto.privacy.finding.finder import Finder
 from tenuto.privacy.finding.merging import merged
 from tenuto.privacy.rules.span import MARK, Type
@@ -29,6 +30,8 @@ _WORTH: Final = re.compile(r"[^\W\d_]{2}")
 _HAN: Final = re.compile("[\u3400-\u9fff]")
 _KANA: Final = re.compile("[\u3040-\u30ff]")
 _HANGUL: Final = re.compile("[\uac00-\ud7af]")
+LANGUAGES: Final = ("en", "zh", "ja", "ko")
+"""What `language_of` tells apart."""
 _MARKED: Final = "mark"
 """In small letters, as no type and no own pattern is."""
 _TYPES: Final = frozenset(map(str, Type))
@@ -41,6 +44,9 @@ class OutsidePolicy(Value, frozen=True, kw_only=True):
 
     `patience` covers all texts of one call. After `failures` in a row it is left alone for `rest`; then one question
     tries it. Texts in other `languages` than these are not sent.
+
+    Raises:
+        InvalidSetting: a language is none that we tell from others.
     """
 
     patience: timedelta = timedelta(seconds=2)
@@ -48,6 +54,10 @@ class OutsidePolicy(Value, frozen=True, kw_only=True):
     failures: int = 5
     rest: timedelta = timedelta(seconds=30)
     languages: tuple[str, ...] = ("en",)
+
+    def __post_init__(self) -> None:
+        if not self.languages or not set(self.languages) <= set(LANGUAGES):
+            raise InvalidSetting("privacy_detector_languages", f"lists some of {', '.join(LANGUAGES)}, as in en,zh")
 
 
 class Breaker:
@@ -108,6 +118,7 @@ class Outside:
         self._policy = policy or OutsidePolicy()
         self._breaker = Breaker(self._policy.failures, self._policy.rest, clock)
         self._places = asyncio.Semaphore(self._policy.at_once)
+        self._answers = Answers(clock)
         self._counts: Counter[str] = Counter()
         self._degraded = False
 
@@ -115,6 +126,11 @@ class Outside:
     def degraded(self) -> bool:
         """Whether the last question was not answered: names and places may be missing from what was found."""
         return self._degraded
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Those whose texts it is sent."""
+        return self._policy.languages
 
     @property
     def resting(self) -> bool:
@@ -160,8 +176,19 @@ class Outside:
         return both
 
     async def _asked(self, scope: Scope, text: str, language: str, until: float) -> Sequence[Found]:
+        key = self._answers.key(scope, text, language)
+        known = self._answers.get(key)
+        if known is None:
+            known = await self._answered(scope, text, language, until)
+            if known is not None:
+                self._answers.put(key, known)
+        return known or ()
+
+    async def _answered(self, scope: Scope, text: str, language: str, until: float) -> Sequence[Found] | None:
+        """What the detector says; `None` where it says nothing."""
         if not self._breaker.admits():
-            return self._unanswered("left_alone", None)
+            self._unanswered("left_alone", None)
+            return None
         try:
             async with asyncio.timeout_at(until), self._places:
                 found = await self._detector.find(scope, text, language)
@@ -170,25 +197,33 @@ class Outside:
             raise
         except TimeoutError as exc:
             self._breaker.failed()
-            return self._unanswered("late", exc)
+            self._unanswered("late", exc)
+            return None
         except Exception as exc:
             # Whatever a detector trips over, the turn goes on; its own bugs are told apart by their kind in the log.
             self._breaker.failed()
-            return self._unanswered("failed", exc)
+            self._unanswered("failed", exc)
+            return None
         self._breaker.succeeded()
         self._counts["answered"] += 1
         if self._degraded:
             log.info("the outside detector answers again")
         self._degraded = False
-        return [one for one in found if one.type in _TYPES and 0 <= one.start < one.end <= len(text)]
+        return [_plain(one) for one in found if one.type in _TYPES and 0 <= one.start < one.end <= len(text)]
 
-    def _unanswered(self, why: str, exc: Exception | None) -> Sequence[Found]:
+    def _unanswered(self, why: str, exc: Exception | None) -> None:
         self._counts[why] += 1
         if not self._degraded:
-            reason = str(exc) if isinstance(exc, TenutoError) else code_of(exc) if exc else why
-            log.warning("the outside detector is of no help, names and places may be missed: %s", reason)
+            log.warning("the outside detector is of no help, names and places may be missed: %s", _reason(why, exc))
         self._degraded = True
-        return ()
+
+
+def _reason(why: str, exc: Exception | None) -> str:
+    if isinstance(exc, TenutoError):
+        return str(exc)
+    if isinstance(exc, TimeoutError):
+        return "it took too long"
+    return code_of(exc) if exc else why
 
 
 def language_of(text: str) -> str:
@@ -227,6 +262,11 @@ def _questions(text: str) -> Iterator[tuple[int, str]]:
         if _WORTH.search(part):
             yield start, part
         start = end
+
+
+def _plain(find: Found) -> Found:
+    """A find whose words are texts and nothing more: they are counted by name in what is stored."""
+    return replace(find, type=str(find.type), rule=str(find.rule), name=str(find.name))
 
 
 def _moved(find: Found, by: int) -> Found:

@@ -11,7 +11,7 @@ from tenuto.privacy.rules.asked import find_asked
 from tenuto.privacy.rules.cards import SHORTEST_CARD, find_cards
 from tenuto.privacy.rules.digits import Run, has_digits, has_numbers, runs
 from tenuto.privacy.rules.folding import Folded
-from tenuto.privacy.rules.forms import find_by_form, find_url_credentials, has_forms
+from tenuto.privacy.rules.forms import find_by_form, find_url_credentials, find_url_tokens, has_forms
 from tenuto.privacy.rules.identity import (
     SHORTEST_ID,
     SOCIAL_SECURITY,
@@ -27,7 +27,7 @@ from tenuto.privacy.rules.mails import find_mails
 from tenuto.privacy.rules.names import find_names
 from tenuto.privacy.rules.networks import find_v4, find_v6, has_v4, has_v6
 from tenuto.privacy.rules.passwords import find_named, find_named_in_han
-from tenuto.privacy.rules.phones import find_phones
+from tenuto.privacy.rules.phones import NOWHERE, find_phones
 from tenuto.privacy.rules.span import ALWAYS, MARK, MAY_BE_MARK, ON_REQUEST, Rule, Span, Type
 from tenuto.privacy.rules.spelled import find_spelled, has_spelled
 
@@ -66,6 +66,10 @@ def _blocks(view: Folded, _: list[Find]) -> Finds | None:
 
 def _urls(view: Folded, _: list[Find]) -> Finds | None:
     return find_url_credentials(view) if "@" in view.ascii and "://" in view.ascii else None
+
+
+def _url_tokens(view: Folded, _: list[Find]) -> Finds | None:
+    return find_url_tokens(view) if "@" in view.ascii and "://" in view.ascii else None
 
 
 def _keys(view: Folded, _: list[Find]) -> Finds | None:
@@ -131,7 +135,7 @@ def _asked(view: Folded, _: list[Find]) -> Finds | None:
 Family = Callable[[Folded, list[Find]], Finds | None]
 # The surest first: of finds that overlap, the first one stands.
 FAMILIES: Final[tuple[Family, ...]] = (
-    *(_blocks, _urls, _keys, _forms, _logins, _named, _named_in_han),
+    *(_blocks, _urls, _keys, _url_tokens, _forms, _logins, _named, _named_in_han),
     *(_mails, _v6, _v4, _passports, _numbers, _spelled),
 )
 
@@ -185,16 +189,16 @@ def look(view: Folded, families: Iterable[Family]) -> tuple[list[Span], list[Fam
 
 def _find_numbers(view: Folded, found: list[Find]) -> Finds:
     yield from ((start, end, Rule.IBAN) for start, end in find_ibans(view))
-    previous = -1
+    previous = NOWHERE
     # No find of this family holds a later run, so those that come from here on need not be asked.
     surer = found.copy()
     for run in runs(view):
         if surer and any(start <= run.starts[0] and run.ends[-1] <= end for start, end, _ in surer):
             continue
         yield from _papers(run)
-        for start, end in find_phones(run, previous):
-            previous = end
-            yield start, end, Rule.PHONE
+        for place in find_phones(run, previous):
+            previous = place
+            yield *place, Rule.PHONE
 
 
 def _papers(run: Run) -> Iterator[Find]:

@@ -29,7 +29,12 @@ _GROUP: Final = re.compile("[0-9]+")
 _SAME: Final = bytes(range(256))
 _ENOUGH: Final = b"0" * LEAST
 _PATH: Final = re.compile("[0-9]+[./][A-Za-z]")
-_CURRENCY: Final = frozenset("$€£¥￥₩")
+CURRENCY: Final = frozenset("$€£¥￥₩")
+# What is counted or paid has no owner.
+COUNTED: Final = re.compile(
+    r"[ ]?(?:条|條|次|元|件|篇|字节|步|公里|千米|块钱|万|亿|毫秒|秒"
+    r"|views?\b|records?\b|rows?\b|bytes?\b|times\b|ms\b|円|원)"
+)
 # Another number beyond a slash, as long as this one: two of them are written 512-33-4455/431-66-2290.
 _TWIN_BEFORE: Final = re.compile(r"(?:[0-9]{8}|[0-9][ -][0-9]{3})[0-9][Xx]?/\Z")
 _TWIN_AFTER: Final = re.compile(r"/(?:[0-9]{9}|[0-9]{3,4}[ -][0-9])")
@@ -103,7 +108,7 @@ class Run:
         if before == "*":
             start = len(text[max(0, start - 8) : start].rstrip("*")) + max(0, start - 8)
             before = text[start - 1 : start]
-        if before.isalnum() or before == "_" or self.view.text[start - 1 : start] in _CURRENCY:
+        if before.isalnum() or before == "_" or self.view.text[start - 1 : start] in CURRENCY:
             return False
         if before == "/" and start == 1:
             return not _PATH.match(text, start)  # behind a mail that was found: ann@example.com/13800138000

@@ -61,7 +61,9 @@ def _class(ranges: Iterable[tuple[int, int]]) -> str:
     return "".join([f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in ranges])
 
 
-del _FOLDS[0x30FC]
+# A full-width comma ends what stands before it, which no comma inside a password does.
+for _point in (0x30FC, *map(ord, "，；")):
+    del _FOLDS[_point]
 _ODD_POINTS: Final = frozenset(point for point in _FOLDS if chr(point) not in _PUNCTUATION)
 _ODD: Final = re.compile(f"[{_class(_ranges(_ODD_POINTS))}]")
 INVISIBLE: Final = re.compile(f"[{_class(_ranges(_UNSEEN))}\U000e0000-\U000e007f]")

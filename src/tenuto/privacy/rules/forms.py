@@ -8,13 +8,17 @@ from typing import Final
 
 from tenuto.privacy.rules.folding import Folded
 from tenuto.privacy.rules.span import Rule
-from tenuto.privacy.rules.values import has_capitals_inside, is_blank, is_keylike, is_varied
+from tenuto.privacy.rules.values import has_capitals_inside, is_blank, is_fingerprint, is_keylike, is_varied
 
 _URL: Final = re.compile(
     r"""(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s:/@?\#"'<>]{0,64}:(?P<value>[^\s/"'<>]{1,128}?)@
     (?=[A-Za-z0-9.\[_-]|$)(?![^\s/@]{0,80}@)""",
     re.VERBOSE,
 )
+# A token alone before the host: https://1f0c...@o12.ingest.example.io/34
+_URL_TOKEN: Final = re.compile(r"https?://(?P<value>[A-Za-z0-9_.~-]{20,255})@(?=[A-Za-z0-9\[])")
+_PARTS: Final = re.compile("[_.~-]")
+_CHANGES: Final = re.compile("[0-9](?=[A-Za-z])|[A-Za-z](?=[0-9])|[a-z](?=[A-Z])")
 _USER: Final = re.compile(
     r"""(?<![\w-])(?:-u|--user|--proxy-user|--auth)[ =]{0,2}["']?[\w.@+-]{1,64}:(?P<value>[^\s"']{3,128})"""
 )
@@ -57,6 +61,18 @@ def find_url_credentials(view: Folded) -> Iterator[tuple[int, int, Rule]]:
         value = match["value"]
         if value.lower() not in _SAMPLES and not is_blank(value):
             yield *match.span("value"), Rule.URL_CREDENTIALS
+
+
+def find_url_tokens(view: Folded) -> Iterator[tuple[int, int, Rule]]:
+    """Tokens alone before the host of an address. Names stand there too, and have hyphens and a year at most."""
+    for match in _URL_TOKEN.finditer(view.ascii):
+        value = match["value"]
+        if (is_fingerprint(value) or any(map(_is_mixed, _PARTS.split(value)))) and not is_blank(value):
+            yield *match.span("value"), Rule.URL_CREDENTIALS
+
+
+def _is_mixed(part: str) -> bool:
+    return is_keylike(part, 12) and len(_CHANGES.findall(part)) > 2
 
 
 _STEMS: Final = frozenset({"basic", "bearer", "identified by", "auth"})

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Final
 
-from tenuto.privacy.rules.digits import Run, evenly
+from tenuto.privacy.rules.digits import COUNTED, CURRENCY, Run, evenly
 from tenuto.privacy.rules.folding import Folded
-from tenuto.privacy.rules.labels import Context, Label, after, before, near, words
+from tenuto.privacy.rules.labels import REACH, Context, Label, after, before, near, words
 
 _PROVINCES: Final = frozenset(
     words("11 12 13 14 15 21 22 23 31 32 33 34 35 36 37 41 42 43 44 45 46 50 51 52 53 54 61 62 63 64 65 71 81 82 83")
@@ -105,6 +105,10 @@ SOCIAL_SECURITY: Final = 9
 _SSN_SHAPE: Final = re.compile(rb"\x03\x02\x04|\x09")
 
 
+# For a person the number that taxes go by is this one.
+_TAX_ID: Final = re.compile(r"tax(?:payer)?[ -]?id(?:entification)?(?:[ ](?:no\.?|number))?[\s:=#]{0,3}(?:is[ ])?\Z")
+
+
 def is_social_security(digits: str) -> bool:
     """Whether nine digits have an area, a group and a serial that were ever given out."""
     return digits[:3] not in ("000", "666") and digits[0] != "9" and digits[3:5] != "00" and digits[5:] != "0000"
@@ -122,24 +126,35 @@ def find_social_security(run: Run) -> Iterator[tuple[int, int]]:
 
 
 def _is_called_social(run: Run, first: int, last: int) -> bool:
+    context = run.context(first)
     if first == last:
-        context = run.context(first)
-        named = context.label is Label.NUMBER and run.is_near(first, last, Label.SSN)
-        return named or context.label is Label.SSN or after(run.view.text, run.ends[last]).label is Label.SSN
+        if COUNTED.match(run.view.text, run.ends[last]):
+            return context == Context(Label.SSN, True)
+        if context.label is Label.NUMBER:
+            return run.is_near(first, last, Label.SSN)
+        follows = after(run.view.text, run.ends[last])
+        if context.close and context.label is Label.OTHER:
+            return follows == Context(Label.SSN, True)
+        return Label.SSN in (context.label, follows.label)
     between = run.between(first, last)
     if not evenly(between) or "\n" in "".join(between):
         return False
-    context = run.context(first)
-    if context.label is Label.SSN:
+    if context.label is Label.SSN or (context.label is Label.OTHER and _is_tax_id(run, first)):
         return True
     if context.close and context.label in (Label.OTHER, Label.VERSION, Label.PHONE):
         return False
     return between[0] == "-" or (between[0] == " " and len(run.shape) == 3)
 
 
+def _is_tax_id(run: Run, first: int) -> bool:
+    start = run.starts[first]
+    return _TAX_ID.search(run.view.lower, max(0, start - REACH), start) is not None
+
+
 _PASSPORT: Final = re.compile(
     r"""(?:(?<![A-Za-z0-9])|(?<=[Pp]assport))(?:
-        [A-Za-z]{1,2}[ -]?[0-9]{7,8}|[A-Za-z]{1,2}[ ]?[0-9]{4}[ ]?[0-9]{4}   # China, Japan, Korea, newer US
+        [A-Za-z]{1,2}[ -]?[0-9]{7,8}          # China, Japan, Korea, newer US
+        |[A-Za-z]{1,2}[ ]?[0-9]{4}[ ][0-9]{4}(?![ ][0-9])
         |(?P<bare>[0-9]{9})                   # US, UK
         |[A-Za-z][0-9]{3}[A-Za-z][0-9]{4}     # Korea, newer
         |[A-Z][0-9]{7}[A-Z]                   # Singapore
@@ -153,6 +168,14 @@ _PASSPORT_WORDS: Final = ("passport", "reisepass", "passnummer", "pass-nr", "pas
 # What machines report and are called. They are no labels of other numbers: 报错13800138000 is a phone all the same.
 _NO_PAPER: Final = re.compile(
     r"(?:报错|错误|故障|异常|返回|机型|设备|行李牌|登机牌)(?:代?码|编?号)?(?:是|为)?[\s:#]{0,2}\Z"
+)
+# Letters before a number that name something else.
+_NO_SERIES: Final = frozenset(words("qq sn po mc cc id"))
+# The word may follow, in the same sentence and the same field.
+_THEN_PASSPORT: Final = re.compile(
+    r"(?:[^|\n。；;.]|\.(?! )){0,40}?"
+    r"(?:pass(?:port|eport|aporto|nummer|nr)|pasaporte|reisepass|护照|護照|パスポート|旅券|여권)",
+    re.IGNORECASE,
 )
 _NOT_PASSPORT: Final = frozenset({Label.PHONE, Label.OTHER, Label.SSN, Label.CARD, Label.VERSION})
 
@@ -172,12 +195,24 @@ def find_passports(view: Folded) -> Iterator[tuple[int, int]]:
         start, end = match.span()
         if not any(map(str.isdigit, match[0])):
             continue
-        left, right = near(view.text, start, end)
-        if Label.PASSPORT in left or (Label.PASSPORT in right and match.lastgroup is None):
-            context = before(view.text, start)
-            coded = _NO_PAPER.search(view.text, max(0, start - 12), start)
-            if not coded and _is_passport(context, match.lastgroup):
-                yield start, end
+        if _may_be_passport(view.text, match) and not _NO_PAPER.search(view.text, max(0, start - 12), start):
+            yield start, end
+
+
+def _may_be_passport(text: str, match: re.Match[str]) -> bool:
+    start, end = match.span()
+    if match[0][:2].lower() in _NO_SERIES or text[start - 1 : start] in CURRENCY or COUNTED.match(text, end):
+        return False
+    left, right = near(text, start, end)
+    context = before(text, start)
+    if Label.PASSPORT in left:
+        return _is_passport(context, match.lastgroup)
+    if Label.PASSPORT not in right or (context.close and context.label in _NOT_PASSPORT):
+        return False
+    follows = after(text, end)
+    if match.lastgroup == "other" or not (follows.label is Label.PASSPORT or _THEN_PASSPORT.match(text, end)):
+        return False
+    return match.lastgroup is None or follows == Context(Label.PASSPORT, True)
 
 
 def _is_passport(context: Context, form: str | None) -> bool:

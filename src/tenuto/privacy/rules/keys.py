@@ -18,6 +18,8 @@ LONGEST_BLOCK: Final = 8192
 
 _HEAD: Final = re.compile("(?<![A-Za-z0-9])[A-Za-z0-9]{2}|(?<![A-Za-z0-9])1/")
 _MIXED: Final = re.compile("[0-9]|[a-z][A-Z]")
+# One of Amazon's ids in thirty has neither digits nor small letters.
+_AMAZON: Final = re.compile("A[KS]IA[A-Z]{16}")
 _RANDOM_PART: Final = re.compile("(?=[A-Za-z]*[0-9]|[A-Za-z]*[a-z][A-Z])[A-Za-z0-9]{8,}|[A-Z]{12,}")
 _BOT: Final = re.compile(r"(?<=/bot)[0-9]{8,10}:[A-Za-z0-9_-]{35}")
 _JWT: Final = re.compile(r"(?<![A-Za-z0-9_])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,3}")
@@ -123,7 +125,7 @@ def _in_word(view: Folded, start: int, end: int) -> Iterator[tuple[int, int, Rul
         further = end + _OFFICE if "office.com/webhook" in word else end
         for match in _WEBHOOK.finditer(view.ascii, start, further):
             yield *match.span(), Rule.WEBHOOK
-    if not _MIXED.search(word):
+    if not _MIXED.search(word) and not ("IA" in word and _AMAZON.search(word)):
         return
     for match in _prefixed(view.ascii, start, end):
         if is_random(match[0]):

@@ -106,7 +106,7 @@ _WORDS: Final[dict[Label, str]] = {
         バージョン 버전
     """,
     Label.OTHER: """
-        sn order orders orderid orderno ticket tickets tracking trackingno invoice ref reference serial serialno
+        sn tag order orders orderid orderno ticket tickets tracking trackingno invoice ref reference serial serialno
         sku id ids uid userid isbn issn imei imsi ean upc gtin barcode batch lot job jobs case commit hash sha
         md5 crc epoch timestamp ts unix port zip zipcode postcode postal otp code codes pin model part partno
         item product asin amount total price usd eur gbp rmb cny jpy sum balance count qty quantity meter meters
@@ -126,6 +126,7 @@ _WORDS: Final[dict[Label, str]] = {
         价格 余额 合计 共计 数量 库存 浏览量 播放量 人口 公里 票号 车票 航班 航班号 取件码 提货码 交易 交易号
         交易流水 交易单号 商户号 商户订单号 商品 商品编码 商品编号 货号 料号 型号 送り状番号 税号 信用代码
         统一社会信用代码 保单号 保单 车架号 发动机号 设备号 会议号 会议 会议室 电话会议 房间号 座位号 门牌号
+        微信群号 微信群 群 书号 错误码
         号段 准考证 准考证号 学籍号 病历号 住院号 就诊号 图书编号 编码 代码 参考号 申请号 受理号 专利号 批号
         备案号 记录 请求 请求号 编 端口 进程 耗时 坐标 经度 纬度 日期 时间 出生 年份 微信支付单号 支付单号
         退款单号 出库单 入库单 采购单 采购单号 提单 提单号 追踪号 用户编号 会员号 会员卡号 礼品卡号 购物卡号
@@ -152,6 +153,29 @@ _CONNECTOR: Final = re.compile(
 # What mostly stands there, so that the pattern is rarely asked.
 _PLAINLY: Final = frozenset(
     {"", " ", ":", ": ", " is ", " is: ", " is +", " +", ": +", "是", "：", "为", "=", "#", " #"}
+)
+# A label with a number of its own behind it: "…187 fax: 555-0188", 传真555-0188.
+_HEADS_ANOTHER: Final = re.compile(
+    r"(?:[a-z_\"' \t]{0,18}(?:[:=]|\bis\b)"
+    r"|(?<=[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])(?:[号號][码碼]?)?[是为為:]?)[ \"']{0,2}[+(]?[0-9]"
+    r"|[a-z_\"' \t号號码碼]{0,18}[:=是为為][ \"']{0,2}\Z",
+    re.IGNORECASE,
+)
+# Where a sentence or a field ends.
+BORDER: Final = re.compile(r"[。|\n;；!！?？]|[.](?=\s)")
+_APART: Final = re.compile(f"{BORDER.pattern}|，")
+_NUMBER: Final = re.compile(r"[0-9](?:[ .()/-]{0,2}[0-9])*")
+_DIGIT: Final = re.compile("[0-9]")
+# Where a label has nothing to say of what follows it: "…187; phone", …6666，电话。
+_ENDS_SENTENCE: Final = re.compile(
+    r"(?:[ ]?(?:numbers?|no\.?)|[号號][码碼]?)?[ )）\"']{0,2}(?:[.;!?。；！？]|\n(?!\s{0,2}[+(]?[0-9])|\s?\Z)",
+    re.IGNORECASE,
+)
+# What the value before it is called follows: "… is my", 。这是我的.
+_SAYS_SO: Final = re.compile(
+    r"[\s,;.，；。)\"'–—-]{0,3}(?:(?:(?:is|was|that's|that[ ]is|this[ ]is)[ ])?(?:my|our|his|her|their)[ ]"
+    r"|[这那這]?就?是(?:[我你他她]们?|家里|公司)?的?)",
+    re.IGNORECASE,
 )
 _PICTURES: Final = frozenset("\u260e\u260f\u2706\U0001f4de\U0001f4f1\U0001f4e0")
 # Two words that are one label, and the second alone another: "soc sec", "Soc. Security".
@@ -205,16 +229,49 @@ def _from_the_right(window: str) -> Iterator[tuple[Label, int]]:
             end = start
 
 
-def after(text: str, end: int) -> Context:
-    """The first label to the right of `end`; close when it follows at once, as in `555-0187 (fax)`."""
+def after(text: str, end: int, *, shared: bool = False) -> Context:
+    """The first label to the right of `end`; close when it follows at once, as in `555-0187 (fax)`.
+
+    It is as close in "… is my fax". One that stands in another sentence or heads a number of its own mostly says
+    nothing of this one, unless it may be `shared`.
+    """
     if not has_words(text, end, end + REACH_AFTER):
         return NOTHING
     window = text[end : end + REACH_AFTER].lower()
     for token in _TOKEN.finditer(window):
-        label = _first_label(token[0])
+        label, length = _first_label(token[0])
         if label is not None:
-            return Context(label, token.start() < CLOSE_AFTER)
+            at = end + token.start()
+            said = _says_so(text, end, at, at + length)
+            if not shared and _is_of_another(text, end, at, at + length, said=said):
+                return NOTHING
+            return Context(label, said or token.start() < CLOSE_AFTER)
     return NOTHING
+
+
+def _says_so(text: str, end: int, at: int, stop: int) -> bool:
+    said = _SAYS_SO.match(text, end)
+    return said is not None and at <= said.end() < stop
+
+
+def _is_of_another(text: str, end: int, at: int, stop: int, *, said: bool) -> bool:
+    """Whether the label at `[at, stop)` says nothing of the value that ends at `end`.
+
+    It heads a number that is written otherwise, or it stands in another sentence or field and goes on there.
+    """
+    heads = _HEADS_ANOTHER.match(text, stop)
+    if heads is not None:
+        return not _is_like_the_next(text, end, heads.end() - 1)
+    return not said and _APART.search(text, end, at) is not None and not _ENDS_SENTENCE.match(text, stop)
+
+
+def _is_like_the_next(text: str, end: int, start: int) -> bool:
+    """Whether the number that begins at `start` is written like the one that ends at `end`: 555-0187 fax: 555-0188."""
+    number = _NUMBER.match(text, start)
+    if number is None:
+        return False
+    before = text[max(0, end - len(number[0])) : end]
+    return _DIGIT.sub("0", before) == _DIGIT.sub("0", number[0])
 
 
 def near(text: str, start: int, end: int) -> tuple[frozenset[Label], frozenset[Label]]:
@@ -241,18 +298,19 @@ def _last_label(token: str) -> tuple[Label | None, int, int]:
     return None, 0, 0
 
 
-def _first_label(token: str) -> Label | None:
+def _first_label(token: str) -> tuple[Label | None, int]:
+    """The first label inside `token`, and where it ends there."""
     found = _TABLE.get(token)
     if found is not None or token[0] < "\u3040":
-        return found
+        return found, len(token)
     for start in range(len(token)):
         if token[start] not in _FIRST:
             continue
         for end in range(min(len(token), start + _LONGEST), start, -1):
             found = _TABLE.get(token[start:end])
             if found is not None:
-                return found
-    return None
+                return found, end
+    return None, 0
 
 
 def _labels(token: str) -> set[Label]:

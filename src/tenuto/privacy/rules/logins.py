@@ -61,10 +61,12 @@ _SIGNS_IN: Final = re.compile(
     r"(?<![a-z])(?:(?:sign|log)(?:ged|ging|ed|ing)?[ -]?(?:in|on|into)|ssh|rdp|telnet|connect(?:ed)?)(?![a-z])"
     r"|登录|登陆|登入|登錄|账号|帐号|账户|ログイン|로그인"
 )
+_BEYOND: Final = re.compile("[^!-~]")
 _LOGINS: Final = frozenset({"cre", "auth"})
 # An address with a password behind it, as lists of accounts have them.
 _COMBO: Final = re.compile(
-    r"@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,24}){1,4}(?:[:|;]|[ ][/|:][ ]|(?<!xn)-{2,4})(?P<value>[!-~]{6,64})"
+    r"@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,24}){1,4}(?:[:|;]|[ ][/|:][ ]|(?<!xn)-{2,4})"
+    r"(?![A-Za-z_]{2,20}=)(?P<value>[!-~]{6,64})"
 )
 # `root:...@db.example.com:5432/app`, `scott/...@db:1521`: the part before the @, and the part from it on.
 _ACCOUNT: Final = re.compile(
@@ -98,8 +100,12 @@ def _has_login(view: Folded) -> bool:
 def find_logins(view: Folded) -> Iterator[Place]:
     """Every password before its name or beside a user's."""
     for start, end in _candidates(view):
-        end = trimmed(view.ascii, start, end)
+        # In the ASCII view a Chinese comma is a question mark, and would go on as one.
+        beyond = None if view.text is view.ascii else _BEYOND.search(view.text, start, end)
+        end = trimmed(view.ascii, start, end if beyond is None else beyond.start())
         value = view.ascii[start:end]
+        if beyond is not None and not _is_plausible(value):
+            continue
         if len(value) >= 5 and is_varied(value) and not is_blank(value) and not is_something_else(value):
             yield start, end
 

@@ -33,6 +33,7 @@ _QUALIFIERS: Final = frozenset(
 _QUALIFIERS_JOINED: Final = tuple(_QUALIFIERS)
 OF_KEY: Final = re.compile(rf"(?:{'|'.join(sorted(_QUALIFIERS))})[_ -]?\Z")
 _JOINTS: Final = frozenset("_ -")
+_LAST_WORD: Final = re.compile(r"[a-z0-9]+\Z")
 _SETS: Final = re.compile(
     r"""s?(?:_?[0-9]{1,2}|_[a-z0-9]{1,10})?["'`\])]{0,2}[ \t]{0,3}(?:[:=([]|->|is |was |["'],?\s|value)"""
 )
@@ -59,7 +60,8 @@ def _of_key(lower: str, at: int, end: int = 0) -> str | None:
     end = end or at + 3
     joint = lower[at - 1 : at]
     if joint in _JOINTS:
-        if lower[max(0, at - 15) : at - 1].rpartition(joint)[2] in _QUALIFIERS:
+        qualifier = _LAST_WORD.search(lower, max(0, at - 15), at - 1)
+        if qualifier is not None and qualifier[0] in _QUALIFIERS:
             # A private key with dashes behind it is a block's first line, and no name.
             return None if lower.startswith("-----", end) else "key"
     elif joint == "?":

@@ -36,7 +36,7 @@ _NOT_PERSONAL: Final = re.compile(r"127\.|0\.0\.0\.0$|255\.")
 _ENDS_VERSION: Final = re.compile(
     r"""\s?(?:(?:及?以上|以后|之后)的?版本|版|小节|小節|节|節|章|条|條|款|项
         |(?:升级|升到|更新到|降级)(?!一下|到?了?(?:版本|固件|系统|内核|驱动))|两个小节|这两节|버전|バージョン)
-    |\s(?:(?:the|an)[ ])?(?:LTS|release|supersedes|obsoletes)\b
+    |\s(?:(?:the|an)[ ])?(?:LTS|release(?![ ]v?[0-9])|supersedes|obsoletes)\b
     |[ ](?:is|was)[ ](?:the[ ])?(?:latest|newest|LTS|stable|newer|older)\b
     |\s(?:newer|older)[ ]than\b""",
     re.VERBOSE,
@@ -53,6 +53,7 @@ _STEP_FROM: Final = re.compile(
 _BEGINS_VERSION: Final = re.compile(
     r"""(?:(?<![a-z])(?:(?:sub)?sections|(?:sub)?clauses|chapters|articles|paragraphs|tables|figures|lts|requirements?
         |supersedes|obsoletes|bump|bumped|nuget|watchos|ipados|tvos|harmonyos|miui|emui|coloros|regel|ziffer|absatz)
+        |(?<![a-z])(?:ver|vers|sec|rev|ch|chap|fig|para|art)\.
         |(?:release[ ]?notes?|changelogs?)(?:[ ](?:for|of))?|发布说明|更新日志|(?:升级|固件|软件|安装|更新|补丁)包
         |安卓|鸿蒙|鸿蒙系统|基础库|补丁号?|小节|小節|需求|用例|[§¶]
         |(?:(?<![\u3400-\u9fff])|[见在如与和及])[图圖表])
@@ -61,12 +62,12 @@ _BEGINS_VERSION: Final = re.compile(
 )
 # Behind these stands a host as often as a version, so the number itself has to look like one.
 _PERHAPS_VERSION: Final = re.compile(
-    r"(?<![a-z])(?:rules?|drivers?|patch|hotfix|qt|oracle|httpd|nginx|mysql|mariadb|nodejs|golang|dotnet|since"
+    r"(?<![a-z])(?:rules?|drivers?|fw|patch|hotfix|qt|oracle|httpd|nginx|mysql|mariadb|nodejs|golang|dotnet|since"
     r"|(?:landed|fixed|introduced|deprecated|removed|shipped|added) in)\s\Z"
 )
 _VERSION_LIKE: Final = re.compile(r"(?!10\.)(?:1?[0-9]|2[0-5])(?:\.[0-9]{1,2}){3}")
 _VERSION_NEXT: Final = re.compile(
-    r"(?:-[A-Za-z]{1,10}[0-9]{0,3})?\s{0,2}(?:and|to|or|vs\.?|,|/|->|=>|和|到|或|、|与|und|bis|~|-|から|에서|升级到|升到|更新到|supersedes|replaces|ersetzt)"
+    r"(?:-[A-Za-z]{1,10}[0-9]{0,3})?\s{0,2}(?:and|to|or|from|von|vs\.?|,|/|->|=>|和|到|或|、|与|und|bis|~|-|から|에서|升级到|升到|更新到|supersedes|replaces|ersetzt)"
     r"\s{0,2}(?:[a-z]+ )?(?:附录)?"
 )
 _THREE_PARTS: Final = re.compile(

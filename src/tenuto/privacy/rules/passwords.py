@@ -24,7 +24,9 @@ from tenuto.privacy.rules.values import (
 # --- between a name and its value --------------------------------------------------------------------------------
 
 # "password for the staging server", "token (temporary)"; in the ASCII view the ü of "für" is a question mark.
-_ABOUT: Final = r"(?:[ ]\([^()\n]{1,24}\)|[ ](?:for|of|to|on|in|from|f\?r|von|zum|zur)(?:[ ][\w@.'-]{1,16}){1,3}?)?"
+_ABOUT: Final = (
+    r"(?:[ ]\([^()\n]{1,24}\)|[ ](?:for|of|to|on|in|from|f\?r|von|zum|zur)(?:[ ][\w@.'-]{1,16}(?<!\.)){1,3}?)?"
+)
 _SIGN: Final = re.compile(
     _ABOUT
     + r"""(?:["'`\])*]{0,3}[ \t]{0,3}(?P<sign>=>|:=|==?|:|<-|->|>)[ \t]*\n?[ \t]{0,3}"""
@@ -80,6 +82,10 @@ _WARNING: Final = re.compile(
     r"(?:never|don.?t|do not|avoid)[ ](?:ever[ ])?(?:set|use|make|choose|pick|reuse|setting|using|choosing)[ ]"
     r"(?:[a-z]{1,8}[ ]){0,3}\Z"
 )
+_SETTING_NAME: Final = re.compile(r"""(?<![A-Za-z0-9_])(?P<whose>[A-Z][A-Z0-9_]{1,24})_KEYS?["']?[ ]?[:=][ ]?["']?\Z""")
+_NO_SECRET_KEY: Final = re.compile("CACHE|PRIMARY|FOREIGN|SORT|PARTITION|PUBLIC|IDEMPOT|ROW|DEDUP|HASH|OBJECT|S3|REDIS")
+# "set my password to ... for phone: 555-0187": what follows "to" is the value, and no more is said about it.
+_SETTING: Final = re.compile(r"(?:set|chang|reset|updat|switch|rotat)[a-z]{0,3}[ ](?:[a-z]{1,8}[ ]){0,3}\Z")
 _LONGEST_LINK: Final = 64
 _LINKS: Final = (
     (_SIGN, "sign"),
@@ -136,8 +142,9 @@ _FURTHEST_VALUE: Final = 32
 _LONGEST_HAN_NAME: Final = 8
 _HAN_FAR: Final = re.compile("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af,，、?？:： ]{1,16}")
 _HAN_UNITS: Final = re.compile(
-    r"\s{0,2}(?:位|个|次|天|分钟|小时|秒|字符|种|条|年|月|日|号楼|加密|算法|哈希|字节|以上|以内|文字|자리|글자|桁)"
+    r"\s{0,2}(?:位|个|次|天|分钟|小时|秒|字符|种|条|年|月|日|号楼|字节|以上|以内|文字|자리|글자|桁)"
 )
+_HAN_METHOD: Final = re.compile(r"\s{0,2}(?:加密|算法|哈希)")
 
 
 def find_named(view: Folded, names: list[Name]) -> Iterator[tuple[int, int, Rule]]:
@@ -163,7 +170,7 @@ def _behind(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:
     for pattern, how in _LINKS[:3] if name.kind == "weak" else _LINKS:
         link = pattern.match(view.ascii, name.end, name.end + (_LONGEST_FIELD if how == "field" else _LONGEST_LINK))
         value = None if link is None else _spaced(view, name, link.end()) or read_value(view, link.end(), pair=pair)
-        if link is None or value is None or (how == "far" and not _NOT_ABOUT.isdisjoint(link[0].split())):
+        if link is None or value is None or _is_about(view, name, link, how):
             continue
         told = (link["sign"] or "=") if how == "sign" else "=" if how == "field" else how
         if how == "space" and _is_switch(view, name.start):
@@ -173,6 +180,15 @@ def _behind(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:
             yield _with_name(view, name, link.end(), value.start), value.end, rule
             yield from _next_one(view, rule, value.end)
             return
+
+
+def _is_about(view: Folded, name: Name, link: re.Match[str], how: str) -> bool:
+    """Whether the words between the name and the value speak of something else: "set my password to ... from ...:"."""
+    if how == "far":
+        return not _NOT_ABOUT.isdisjoint(link[0].split())
+    if how != "sign" or not link[0].startswith(" to "):
+        return False
+    return _SETTING.search(view.lower, max(0, name.start - 40), name.start) is not None
 
 
 def _spaced(view: Folded, name: Name, at: int) -> Value | None:
@@ -261,8 +277,14 @@ def _is_secret(view: Folded, kind: str, how: str, value: Value) -> bool:
         # The shortest key that the documents show.
         return is_keylike(text, 6) or text == "sk-xxx"
     if kind == "weak":
-        return is_keylike(text, 20) and not is_fingerprint(text)
+        return is_keylike(text, 20) and (not is_fingerprint(text) or _is_setting(view, value.start))
     return is_keylike(text, 16 if how == "space" else 8)
+
+
+def _is_setting(view: Folded, at: int) -> bool:
+    """Whether the name before the value is a setting's: `PAGERDUTY_KEY: ...`, which is no key of a table or a cache."""
+    name = _SETTING_NAME.search(view.ascii, max(0, at - 40), at)
+    return name is not None and _NO_SECRET_KEY.search(name["whose"]) is None
 
 
 def _is_one_time(view: Folded, name: Name, text: str) -> bool:
@@ -324,7 +346,7 @@ def _behind_in_han(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:
         yield from _phrase_in_han(view, name, link) or _far_in_han(view, name)
         return
     text = view.text[value.start : value.end]
-    if is_blank(text) or is_something_else(text) or _HAN_UNITS.match(view.text, value.end):
+    if is_blank(text) or is_something_else(text) or _is_measure_in_han(view, value):
         return
     if _is_one_time(view, name, text) or _is_example_in_han(view, name, link, value):
         return
@@ -335,6 +357,14 @@ def _behind_in_han(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:
         len(text) >= 4 and (is_varied(text) or (link[0].strip() not in ("", "is") and text.isascii()))
     ):
         yield value.start, value.end, Rule.PASSWORD
+
+
+def _is_measure_in_han(view: Folded, value: Value) -> bool:
+    """密码8位, 密钥256位, 密码sha256加密: how long it is or how it is kept, and not what it is."""
+    if _HAN_METHOD.match(view.text, value.end):
+        return True
+    text = view.text[value.start : value.end]
+    return _HAN_UNITS.match(view.text, value.end) is not None and not (is_keylike(text, 6) and is_varied(text))
 
 
 def _is_example_in_han(view: Folded, name: Name, link: re.Match[str], value: Value) -> bool:

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tenuto.privacy.rules.digits import LEAST, Run, evenly
-from tenuto.privacy.rules.labels import CLOSE_AFTER, Context, Label, after, before, has_words
+from tenuto.privacy.rules.digits import COUNTED, LEAST, Run, evenly
+from tenuto.privacy.rules.labels import BORDER, CLOSE_AFTER, REACH, Context, Label, after, before, has_words
 
 # Country codes we meet most, with what may follow. Others are asked of `phonenumbers`, which is right but slow.
 _PLANS: Final[dict[str, re.Pattern[str]]] = {
     code: re.compile(plan)
     for code, plan in {
         "1": r"[2-9]\d{9}",
-        "86": r"1[3-9]\d{9}|0?(?:10|2\d|[3-9]\d\d)[2-8]\d{6,7}|400\d{7}",
+        "86": r"0?1[3-9]\d{9}|0?(?:10|2\d|[3-9]\d\d)[2-8]\d{6,7}|400\d{7}",
         "44": r"0?(?:[1238]\d{8,9}|7\d{9})",
         "49": r"0?[1-9]\d{6,11}",
         "81": r"0?[1-9]\d{8,9}",
@@ -33,6 +33,7 @@ _LONGEST: Final = 15
 _LONGEST_DIALLED: Final = _LONGEST + len("00")
 _LONGEST_NATIONAL: Final = 13
 _MOBILE_CN: Final = re.compile(r"1[3-9]\d{9}")
+_MOBILE_WITH_86: Final = re.compile(r"(?:86)?1[3-9]\d{9}")
 _ONE_PIECE: Final = b"\x0b"
 _MOBILE_SHAPES: Final = frozenset(
     {b"\x0b", b"\x03\x04\x04", b"\x03\x08", b"\x03\x03\x05", b"\x04\x04\x03", b"\x07\x04"}
@@ -51,19 +52,21 @@ _NANP_SHAPES: Final = frozenset({b"\x03\x03\x04", b"\x01\x03\x03\x04"})
 _BARE: Final = re.compile(r"07[1-9]\d{8}|010\d{8}|0[789]0\d{8}|01[5-7]\d{8,9}|0(?:10|2\d)[2-8]\d{7}")
 _MOBILE_DE: Final = re.compile(r"01[5-7]\d{8,9}")
 _TRUNK: Final = re.compile(r"0[1-9]\d{7,10}")
+_LOCAL: Final = b"000-0000"
 _EXTENSION: Final = re.compile(r"x[0-9]{1,6}(?![0-9A-Za-z])")
 # The number of a ticket, or what an equation comes to.
 _NO_PHONE_BEFORE: Final = re.compile(r"[#〒]\s?\Z|[0-9)]\s?=\s?\Z")
 # What stands between two numbers of a list. The second has the label of the first.
 _LIST: Final = re.compile(r"\s?(?:[,;/、，；&|]|or|and|oder|und|和|或|及)?\s{0,2}(?:\+|\()?")
+_COMMA: Final = re.compile("[,，]")
+NOWHERE: Final = (-1, -1)
+"""Where the last phone stands as long as there is none."""
 _LIST_REACH: Final = 10
 """No list has more between two numbers."""
 _CALLING: Final = frozenset({Label.PHONE, Label.CALL, Label.NUMBER})
 _LISTED: Final = Context(Label.PHONE, True)
+_LONGEST_LISTED: Final = 12
 _SUM: Final = re.compile(r"\s?=\s?[-+]?[0-9?x]")
-_COUNTED: Final = re.compile(
-    r"\s?(?:条|條|次|元|件|篇|字节|步|公里|千米|块钱|万|亿|毫秒|秒|views?\b|records?\b|rows?\b|bytes?\b|times\b|ms\b|円|원)"
-)
 _DESK: Final = re.compile(r"-[0-9]{1,5}(?![0-9A-Za-z-])")
 _ROLE: Final = re.compile(r"-(?:office|fax|mobile|home|work|cell|desk)", re.IGNORECASE)
 _DATE: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:\d\d){0,3}")
@@ -74,8 +77,8 @@ _JOINTS: Final = frozenset(
 )
 
 
-def find_phones(run: Run, previous: int) -> Iterator[tuple[int, int]]:
-    """Phone numbers in `run` as (start, end) in the view; their groups are taken. The last one ended at `previous`."""
+def find_phones(run: Run, previous: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """Phone numbers in `run` as (start, end) in the view; their groups are taken. The last one stood at `previous`."""
     left, called = run.total, _is_called(run)
     for first, digits in enumerate(run.shape):
         if left < LEAST:
@@ -83,16 +86,45 @@ def find_phones(run: Run, previous: int) -> Iterator[tuple[int, int]]:
         left -= digits
         if digits > _LONGEST_DIALLED or run.taken[first] or _is_in_table(run, first):
             continue
-        if not (called or _speaks_for_itself(run, first) or 0 <= run.starts[first] - previous <= _LIST_REACH):
+        if not (called or _speaks_for_itself(run, first) or 0 <= run.starts[first] - previous[1] <= _LIST_REACH):
             continue
         last = _with_country(run, first)
         if last is None:
-            listed = previous >= 0 and _LIST.fullmatch(run.view.text, previous, run.starts[first]) is not None
-            last = _national(run, first, _LISTED if listed else None)
+            last = _national(run, first, previous)
         if last is not None:
             run.take(first, last)
-            start, previous = _edges(run, first, last)
-            yield start, previous
+            previous = _edges(run, first, last)
+            yield previous
+
+
+def _context(run: Run, first: int, last: int, previous: tuple[int, int]) -> Context:
+    """The label before group `first`.
+
+    One that had its number in another sentence or field goes on to the next only if that is a number like it.
+    """
+    text, start, end = run.view.text, run.starts[first], previous[1]
+    context = run.context(first)
+    if end < 0 or start - end > REACH:
+        return context
+    alike = _is_alike(run, first, last, previous)
+    if (alike or len(run.digits(first, last)) <= _LONGEST_LISTED) and _LIST.fullmatch(text, end, start):
+        return _LISTED
+    if alike or context.close or context.label not in _CALLING:
+        return context
+    apart = BORDER.search(text, end, start) or (len(run.shape) == 1 and _COMMA.search(text, end, start))
+    return before(text[end:start], start - end) if apart else context
+
+
+def _is_alike(run: Run, first: int, last: int, previous: tuple[int, int]) -> bool:
+    """Whether the groups are written like the number at `previous`, like 555-0187, or with a number plan's digits."""
+    written = run.view.digits[run.starts[first] : run.ends[last]]
+    if written in (_LOCAL, run.view.digits[slice(*previous)].lstrip(b"+(")):
+        return True
+    return _has_plan(run.digits(first, last))
+
+
+def _has_plan(digits: str) -> bool:
+    return any(plan.fullmatch(digits) for plan in (_NANP, _TRUNK, _MOBILE_WITH_86))
 
 
 def _is_called(run: Run) -> bool:
@@ -102,7 +134,7 @@ def _is_called(run: Run) -> bool:
     end = run.ends[-1]
     if not has_words(run.view.text, end, end + CLOSE_AFTER):
         return False
-    return len(run.shape) > 1 or after(run.view.text, end).label is Label.PHONE
+    return len(run.shape) > 1 or after(run.view.text, end, shared=True).label is Label.PHONE
 
 
 def _speaks_for_itself(run: Run, first: int) -> bool:
@@ -177,7 +209,7 @@ def _ends(run: Run, last: int) -> bool:
     end = run.ends[last]
     if end == len(run.view.ascii):
         return True
-    if _SUM.match(run.view.ascii, end) or _COUNTED.match(run.view.text, end):
+    if _SUM.match(run.view.ascii, end) or COUNTED.match(run.view.text, end):
         return False
     if run.view.ascii[end : end + 1] == "/" and sum(run.shape[last + 1 :]) >= LEAST:
         return True  # another number follows: 186-1234-5678/135-1234-5678
@@ -212,7 +244,7 @@ def _with_country(run: Run, first: int) -> int | None:
         return None
     skipped = 0 if plus else 2
     for last in _reach(run, first, _LONGEST + skipped, 8 + skipped):
-        if _ends(run, last):
+        if _ends(run, last) and (plus or not _is_of_other(run, first, last)):
             number = run.digits(first, last)[skipped:]
             if number[0] != "0" and _is_international(number, sure=plus or last > first):
                 return last
@@ -222,6 +254,15 @@ def _with_country(run: Run, first: int) -> int | None:
 def _goes_on(run: Run, first: int) -> bool:
     """Whether two zeros are no beginning: they stand alone, or behind many digits that no span has."""
     return run.shape[first] == 2 or (run.shape[first - 1] >= 6 and not run.taken[first - 1])
+
+
+def _is_of_other(run: Run, first: int, last: int) -> bool:
+    """Whether the groups go on with a row whose label says that it is no phone: 运单号 3297 5907 8902."""
+    whole = run.context(0)
+    if whole.label is not Label.OTHER or not whole.close or any(run.taken[:first]):
+        return False
+    even = len(set(run.shape[:last])) == 1 and run.shape[last] <= run.shape[0]
+    return even and last > first and len(set(run.between(0, last))) == 1
 
 
 def _is_international(number: str, *, sure: bool) -> bool:
@@ -243,7 +284,7 @@ def _asked(number: str, *, sure: bool) -> bool:
     return phonenumbers.is_possible_number(parsed) if sure else phonenumbers.is_valid_number(parsed)
 
 
-def _national(run: Run, first: int, context: Context | None) -> int | None:
+def _national(run: Run, first: int, previous: tuple[int, int]) -> int | None:
     """The last group of a number without country code, or None."""
     ends = [
         last for last in _reach(run, first, _LONGEST_NATIONAL) if _ends(run, last) or _has_extension(run, first, last)
@@ -260,10 +301,10 @@ def _national(run: Run, first: int, context: Context | None) -> int | None:
         looks = _looks(digits, shape, run.between(first, last))
         if looks == _CLEARLY and last > first and _in_row(run, first, last):
             looks = _PERHAPS
-        if looks < _NEVER:
-            context = context or run.context(first)
-            if _decides(looks, context, run, (first, last), digits):
-                return last
+        if looks == _NEVER or _is_of_other(run, first, last):
+            continue
+        if _decides(looks, _context(run, first, last, previous), run, (first, last), digits):
+            return last
     return None
 
 
@@ -294,8 +335,10 @@ def _looks(digits: str, shape: bytes, between: list[str]) -> int:
     if any("\n" in gap for gap in between) or len(set(digits)) == 1:
         known = len(digits) in (10, 11) or _AREA_CN.fullmatch(digits)
         return _PERHAPS if known and len(set(digits)) > 1 else _NEVER
-    if 1 in shape[1:] and set(between) == {"."}:
-        return _NEVER  # 8.0.49.2600 is a version
+    if 1 in shape[1:] and "." in between and set(between) <= {".", " "}:
+        return _NEVER  # 8.0.49.2600 is a version, and 3.14 2.71 a row of decimals
+    if between == ["."] and shape[0] <= 3 and shape[1] > 4 and digits[0] != "0" and not _has_plan(digits):
+        return _NEVER  # a decimal, of a coordinate mostly
     if _DATE.fullmatch(digits) and (len(shape) == 1 or shape[0] in (4, 8)):
         return _NEVER
     if shape[:3] == b"\x02\x02\x04" and (_DAY_FIRST.match(digits) or _MONTH_FIRST.match(digits)):
@@ -357,5 +400,5 @@ def _decides(looks: int, context: Context, run: Run, window: tuple[int, int], di
         return last > first or len(digits) >= 10 or not run.is_near(first, last, Label.OTHER)
     if context.label is Label.CALL and run.shape[first : last + 1] == b"\x03\x04":
         return True  # "dial 9, then 555-0132"
-    follows = after(run.view.text, run.ends[last])
+    follows = after(run.view.text, run.ends[last], shared=not against)
     return follows.label is Label.PHONE and follows.close and not (against and context.close)

@@ -30,7 +30,7 @@ _CUTTING: Final = re.compile(r"[&;,\"'`<>\\)}\]|/]")
 _LOOKUP: Final = re.compile(
     r"""[$%<{(&\[|?@\\]|!(?:vault|Ref|Sub|env|secret)\b|[A-Za-z_][\w.]*[(\[]|[a-z_]+(?:\.[A-Za-z_]+)+\Z|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:=|\Z)
     |(?:os|process|env|config|settings|self|this|request|req|args|params|secrets|vars?|local|data|ENV|System)\.\w
-    |(?:await|new|return)[ ]|https?://|/[a-z]+/|\.{1,2}/""",
+    |(?:await|new|return)[ ]|https?://|/[a-z]+/|\.{1,2}/|~/|[A-Za-z]:\\""",
     re.VERBOSE,
 )
 _BLANK: Final = re.compile(r"[*xX.•●_#?-]+|(?:sk|pk|ghp|key)[-_](?:\.{2,}|x{4,}|\*+)")
@@ -52,6 +52,10 @@ _DATE: Final = re.compile(
     r"|[0-9]{1,2}[-~][0-9]{1,2}|v?[0-9]+(?:\.[0-9]+){1,3}"
 )
 _MAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+# An IPv6 address, or what the colon of one leaves: db8:fef8::7. Passwords have colons too, but not these: ab12:cd34.
+_V6: Final = re.compile(
+    "(?=[0-9A-Fa-f:]*::|(?:[0-9A-Fa-f]+:){7})[0-9A-Fa-f]{3,4}:(?:[0-9A-Fa-f]{0,4}:){1,6}[0-9A-Fa-f]{0,4}(?:/[0-9]{1,3})?"
+)
 _CAMEL: Final = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _UUID: Final = re.compile(
     r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}"
@@ -70,10 +74,20 @@ def read_value(view: Folded, at: int, *, pair: bool = False) -> Value | None:
     bare = _BARE.match(view.text, at + (view.ascii[at : at + 1] in ("'", '"', "`")))
     if bare is None:
         return None
-    end = trimmed(view.ascii, bare.start(), bare.end())
+    end = trimmed(view.ascii, bare.start(), _before_bracket(view, bare.start(), bare.end()))
     if end <= bare.start() or (pair and view.ascii[end - 1] == "/"):
         return None
     return Value(bare.start(), end, False)
+
+
+def _before_bracket(view: Folded, start: int, end: int) -> int:
+    """Where the value ends when a wide bracket opens behind it: 密码：admin568（区分大小写）."""
+    if view.text is view.ascii or view.text[end : end + 1] <= "\x7f":
+        return end
+    opened = view.text.rfind("(", start, end)
+    if opened <= start or view.text.find(")", opened, end) >= 0:
+        return end
+    return opened if view.source[view.back(opened, opened + 1)[0]] == "（" else end
 
 
 def trimmed(text: str, start: int, end: int) -> int:
@@ -97,8 +111,8 @@ def is_blank(value: str) -> bool:
 
 
 def is_something_else(value: str) -> bool:
-    """Whether the value is an address, a date, a span of numbers or a version."""
-    return _MAIL.fullmatch(value) is not None or _DATE.fullmatch(value) is not None
+    """Whether the value is an address, or the rest of one, a date, a span of numbers or a version."""
+    return any(form.fullmatch(value) for form in (_MAIL, _DATE, _V6))
 
 
 def is_fingerprint(value: str) -> bool:

@@ -24,7 +24,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from msgspec.structs import replace
 
-from tenuto.errors import MasterKeyMissing, Sealed, VersionConflict
+from tenuto.errors import KeysDamaged, MasterKeyMissing, Sealed, VersionConflict
 from tenuto.model import Scope, StateEntry
 from tenuto.model.scope import SYSTEM
 from tenuto.model.seal import (
@@ -239,7 +239,7 @@ class TenantCiphers:
             Sealed: a key waits for a master key that is not in the ring; nothing was changed.
         """
         while (entry := await self._entry(scope)) is not None:
-            stored = _decoded(entry)
+            stored = _decoded(entry, scope.tenant)
             if stored.look_up is None:
                 break
             wanted = self._ring.current(scope.tenant).fingerprint
@@ -258,7 +258,7 @@ class TenantCiphers:
         Other processes follow within a minute.
         """
         while (entry := await self._entry(scope)) is not None:
-            stored = _decoded(entry)
+            stored = _decoded(entry, scope.tenant)
             if not stored.current:
                 break
             name, key = self._new_key(scope)
@@ -275,7 +275,7 @@ class TenantCiphers:
         """
         there = False
         while (entry := await self._entry(scope)) is not None:
-            stored = _decoded(entry)
+            stored = _decoded(entry, scope.tenant)
             there = bool(stored.data)
             if not there or await self._written(scope, _Stored(gone=(*stored.gone, *stored.data)), entry.version):
                 break
@@ -294,12 +294,12 @@ class TenantCiphers:
 
     async def _read(self, scope: Scope) -> _Keys:
         entry = await self._entry(scope)
-        return self._kept(scope, None if entry is None else _decoded(entry))
+        return self._kept(scope, None if entry is None else _decoded(entry, scope.tenant))
 
     async def _made(self, scope: Scope) -> _Keys:
         """The tenant's first keys; of several processes that make them at once, one wins and all use its keys."""
         entry = await self._entry(scope)
-        before = _Stored() if entry is None else _decoded(entry)
+        before = _Stored() if entry is None else _decoded(entry, scope.tenant)
         if not before.current:
             name, key = self._new_key(scope)
             look_up = self._wrapped(scope, _LOOK_UP, secrets.token_bytes(KEY_BYTES))
@@ -372,7 +372,7 @@ class TenantCiphers:
             bound = _measured(KEYS_NAMESPACE, scope.tenant, name)
             return AESGCM(master.secret).decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], bound)
         except (InvalidTag, ValueError):
-            raise Sealed("cannot be opened: the tenant's data key was changed, or belongs to another tenant") from None
+            raise KeysDamaged(scope.tenant) from None
 
 
 def _tenant(scope: Scope) -> Scope:
@@ -380,11 +380,11 @@ def _tenant(scope: Scope) -> Scope:
     return Scope(tenant=scope.tenant)
 
 
-def _decoded(entry: StateEntry) -> _Stored:
+def _decoded(entry: StateEntry, tenant: str) -> _Stored:
     try:
         return msgspec.convert(entry.value, _Stored)
     except msgspec.ValidationError:
-        raise Sealed("cannot be opened: the tenant's data keys are damaged") from None
+        raise KeysDamaged(tenant) from None
 
 
 def _decrypted(key: AESGCM, text: str, bound: bytes) -> bytes:

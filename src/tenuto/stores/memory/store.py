@@ -40,11 +40,12 @@ from tenuto.model import (
     SessionPage,
     SessionQuery,
     StateEntry,
+    StateName,
     Stats,
     Truncating,
     TurnState,
 )
-from tenuto.model.scope import owner_key, person_of, session_key, space_key, space_of, state_key
+from tenuto.model.scope import owner_alone, owner_key, person_of, session_key, space_key, state_key
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, checked_id, checked_json
 from tenuto.ports import Clock, utc_now
@@ -72,6 +73,7 @@ from tenuto.stores.memory.record import (
     was_seen,
     window_of,
 )
+from tenuto.stores.naming import in_order, stretch
 
 
 class MemoryStore:
@@ -81,7 +83,8 @@ class MemoryStore:
         self._clock = clock
         self._records: dict[bytes, Record] = {}
         self._state: dict[bytes, dict[str, StateEntry]] = {}
-        self._drawers: dict[bytes, set[bytes]] = {}
+        # Whose they are: each owner's drawers, with the names they were opened by.
+        self._drawers: dict[bytes, dict[bytes, tuple[Scope, str]]] = {}
 
     # Turns
 
@@ -305,7 +308,7 @@ class MemoryStore:
         version = drawer[key].version if key in drawer else 0
         if if_version is not None and if_version != version:
             raise VersionConflict(if_version, version)
-        self._drawers.setdefault(owner_key(scope), set()).add(place)
+        self._drawers.setdefault(owner_key(scope), {})[place] = (owner_alone(scope), namespace)
         drawer[key] = StateEntry(key=key, value=value, version=version + 1)
         return drawer[key]
 
@@ -317,6 +320,20 @@ class MemoryStore:
     ) -> tuple[StateEntry, ...]:
         drawer = self._state.get(state_key(scope, namespace), {})
         return tuple(drawer[key] for key in sorted(drawer) if key > after)[:limit]
+
+    async def state_names(
+        self, scope: Scope, after: StateName | None = None, limit: int = 100
+    ) -> tuple[StateName, ...]:
+        *behind, last = stretch(scope, after)
+        found = sorted(
+            (owner, place, key)
+            for owner, drawers in self._drawers.items()
+            for place, (whose, _) in drawers.items()
+            if whose.owner and scope.reaches(whose)
+            for key in self._state[place]
+        )
+        wanted = [one for one in found if [*one] > behind and one[0] <= last][: max(0, limit)]
+        return tuple(self._named(*one) for one in wanted)
 
     # Upkeep
 
@@ -355,9 +372,15 @@ class MemoryStore:
         )
 
     async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
-        held = {space_key(record.session.scope): record.session.scope for record in self._records.values()}
         behind = b"" if after is None else space_key(after)
-        return tuple(space_of(held[key]) for key in sorted(held) if key > behind)[: max(0, limit)]
+        held = [record.session.scope for record in self._records.values()]
+        held += [
+            whose
+            for drawers in self._drawers.values()
+            for place, (whose, _) in drawers.items()
+            if whose.owner and self._state[place]
+        ]
+        return in_order((scope for scope in held if space_key(scope) > behind), limit)
 
     async def compact(self) -> Compaction:
         return Compaction(cleared=True)
@@ -382,6 +405,10 @@ class MemoryStore:
     def _remove(self, keys: Iterable[bytes]) -> tuple[Gone, ...]:
         gone = (self._records.pop(key).session for key in keys)
         return tuple(Gone(scope=session.scope, session_id=session.id) for session in gone)
+
+    def _named(self, owner: bytes, place: bytes, key: str) -> StateName:
+        whose, namespace = self._drawers[owner][place]
+        return StateName(scope=whose, namespace=namespace, key=key)
 
     def _empty_drawers(self, owner: bytes) -> int:
         return sum(len(self._state.pop(place)) for place in self._drawers.pop(owner, ()))

@@ -32,7 +32,7 @@ Drop: TypeAlias = Callable[[Iterable[bytes] | None], None]
 PULSE: Final = 1.0
 """Seconds between two signs of life."""
 DOUBT: Final = 2.0
-"""Seconds without a sign of life after which nothing is vouched for."""
+"""Seconds after which nothing is vouched for, since the last sign of life was asked for: it may be read late."""
 PATIENCE: Final = 2.5
 """Seconds a strict change waits for listeners; longer than they vouch without a sign of life."""
 WRITER_LENGTH: Final = 8
@@ -93,13 +93,14 @@ class Feed:
         connection = await self._connect()
         try:
             connection.add_termination_listener(lambda _: self._lose())
+            asked = time.monotonic()
             async with asyncio.timeout(DOUBT):
                 await connection.add_listener(self._schema, self._notified)
                 vouched = self._strict = await connection.fetchval("SELECT vouch()")
             # What changed while nobody listened is not known.
             self._lose()
             self._unread = unread(connection)
-            self._heard = time.monotonic()
+            self._heard = asked
             tried.set()
             while not connection.is_closed():
                 vouched = await self._show_life(connection, vouched)
@@ -114,13 +115,13 @@ class Feed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(PULSE):
                     await self._awake.wait()
-        heard = self._strict
+        heard, asked = self._strict, time.monotonic()
         async with asyncio.timeout(DOUBT):
             if heard == vouched:
                 await connection.execute("SELECT 1")
             else:
                 await connection.execute("SELECT vouch_on($1, $2)", heard, vouched)
-        self._heard = time.monotonic()
+        self._heard = asked
         return heard
 
     def _notified(self, _connection: Any, _pid: int, _channel: str, told: object) -> None:

@@ -10,11 +10,12 @@ from typing import Final
 
 import msgspec
 
-from tenuto.errors import Invalid, SessionCorrupt, SessionExpired, SessionForeign, SessionNotFound
-from tenuto.model import Draft, ForkPoint, Gone, Keeping, Message, Scope, Session, Status, Touch
+from tenuto.errors import Invalid, SessionCorrupt, SessionExpired, SessionForeign, SessionNotFound, StateCorrupt
+from tenuto.model import Draft, ForkPoint, Gone, Keeping, Message, Scope, Session, StateEntry, StateName, Status, Touch
 from tenuto.model.trace import Trace
 from tenuto.model.values import JsonObject
 from tenuto.stores.codec import Undecodable, decode_object, decode_trace, from_micros, placed
+from tenuto.stores.naming import read_name
 from tenuto.stores.postgres._link import Row
 
 log = logging.getLogger(__name__)
@@ -117,6 +118,19 @@ def gone_of(head: Row) -> Gone:
         return Gone(scope=_scope_of(head["scope"]), session_id=head["id"])
     except (msgspec.DecodeError, Invalid) as exc:
         raise Undecodable("a scope") from exc
+
+
+def entry_of(row: Row) -> StateEntry:
+    """A value of the state."""
+    try:
+        return StateEntry(key=row["key"], value=msgspec.json.decode(row["value"]), version=row["version"])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise StateCorrupt("state value", "cannot be decoded") from None
+
+
+def name_of(row: Row) -> StateName | None:
+    """Where a value of the state stands; `None` where nobody can tell whose it is."""
+    return read_name(row["drawer"], lambda: (_scope_of(row["scope"]), row["namespace"], row["key"]))
 
 
 def _owner_of(scope: str | None) -> str:

@@ -43,17 +43,19 @@ from tenuto.model import (
     SessionPage,
     SessionQuery,
     StateEntry,
+    StateName,
     Stats,
     Truncating,
 )
 from tenuto.model.assurance import Assurance
-from tenuto.model.scope import owner_key, person_of, session_key, space_key, space_of, state_key
+from tenuto.model.scope import owner_alone, owner_key, person_of, session_key, space_key, state_key
 from tenuto.model.trace import Trace
 from tenuto.model.turn import turn_offsets
 from tenuto.model.values import Json, checked_id, checked_json
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
 from tenuto.stores.erasing import in_steps
+from tenuto.stores.naming import BEHIND_ALL, in_order, stretch
 from tenuto.stores.postgres._answers import appended, opened, page_of, refusal
 from tenuto.stores.postgres._durability import assurances
 from tenuto.stores.postgres._feed import PATIENCE, WRITER_LENGTH, Feed, payload
@@ -73,7 +75,7 @@ from tenuto.stores.postgres._ops import (
     rewordings,
     shelf,
 )
-from tenuto.stores.postgres._rows import gone_of, missing, owner_in, session_of, traces_of
+from tenuto.stores.postgres._rows import entry_of, gone_of, missing, name_of, owner_in, session_of, traces_of
 from tenuto.stores.postgres._schema import migrate, warn_if_unwalled
 
 log = logging.getLogger(__name__)
@@ -280,7 +282,7 @@ class PostgresStore:
         rows = await self.link.fetch(
             "SELECT * FROM read_state($1, $2, $3)", space_key(scope), state_key(scope, namespace), digest(key)
         )
-        return _entry(rows[0]) if rows else None
+        return entry_of(rows[0]) if rows else None
 
     async def write_state(
         self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
@@ -288,11 +290,13 @@ class PostgresStore:
         checked_id(key, "the state key")
         checked_json(value, "the state value")
         row = await self.link.row(
-            "SELECT * FROM write_state($1, $2, $3, $4, $5, $6, $7)",
+            "SELECT * FROM write_state($1, $2, $3, $4, $5, $6, $7, $8, $9)",
             space_key(scope),
             owner_key(scope),
             state_key(scope, namespace),
             digest(key),
+            msgspec.json.encode(owner_alone(scope)).decode() if scope.owner else None,
+            namespace if scope.owner else None,
             key,
             msgspec.json.encode(value),
             None if if_version is None else clamped(if_version),
@@ -318,7 +322,13 @@ class PostgresStore:
             after,
             clamped(limit),
         )
-        return tuple(_entry(row) for row in rows)
+        return tuple(entry_of(row) for row in rows)
+
+    async def state_names(
+        self, scope: Scope, after: StateName | None = None, limit: int = 100
+    ) -> tuple[StateName, ...]:
+        owner, drawer, key, last = stretch(scope, after)
+        return await self._names(space_key(scope), (owner, drawer, digest(key) if key else b""), last, clamped(limit))
 
     # Upkeep
 
@@ -341,7 +351,7 @@ class PostgresStore:
             heads = [head for row in rows if (head := await self._readable(row, now)) is not None]
             # One that could not be read is set aside by now, and the next look meets another one of its space.
             if len(heads) == len(rows):
-                return tuple(space_of(head.scope) for head in heads)
+                return in_order([*(head.scope for head in heads), *await self._keeping(behind, clamped(limit))], limit)
 
     async def compact(self) -> Compaction:
         """Let the tables' dead rows go. Their room is used again, and until then the files still hold their bytes."""
@@ -487,6 +497,35 @@ class PostgresStore:
         await self._session(asked, row)
         return traces_of(row["bodies"])
 
+    async def _names(
+        self, space: bytes, behind: tuple[bytes, bytes, bytes], last: bytes, limit: int
+    ) -> tuple[StateName, ...]:
+        """Names of state that can be read, from behind a place on."""
+        found: list[StateName] = []
+        while (wanted := limit - len(found)) > 0:
+            query = "SELECT * FROM list_state_names($1, $2, $3, $4, $5, $6)"
+            rows = await self.link.fetch(query, space, *behind, last, wanted)
+            found += [name for row in rows if (name := name_of(row)) is not None]
+            if len(rows) < wanted:
+                break
+            behind = (rows[-1]["owner"], rows[-1]["drawer"], rows[-1]["name"])
+        return tuple(found)
+
+    async def _keeping(self, behind: bytes, limit: int) -> tuple[Scope, ...]:
+        """One user or chat that keeps something of each space, from behind one on, in order of their keys."""
+        found: list[Scope] = []
+        while (wanted := limit - len(found)) > 0:
+            rows = await self.link.fetch("SELECT * FROM list_state_spaces($1, $2)", behind, wanted)
+            for row in rows:
+                # Where the first name cannot be read, another one may tell.
+                name = name_of(row)
+                told = [name] if name else await self._names(row["space"], (b"", b"", b""), BEHIND_ALL, 1)
+                found += [name.scope for name in told]
+            if len(rows) < wanted:
+                break
+            behind = rows[-1]["space"]
+        return tuple(found)
+
     async def _readable(self, head: Row, now: int) -> Session | None:
         try:
             return session_of(head)
@@ -517,10 +556,6 @@ def _refuse_other(row: Row, expected: int | None) -> None:
     if row["code"] == "version":
         assert expected is not None
         raise VersionConflict(expected, row["detail"])
-
-
-def _entry(row: Row) -> StateEntry:
-    return StateEntry(key=row["key"], value=msgspec.json.decode(row["value"]), version=row["version"])
 
 
 def _all_gone(heads: Sequence[Row]) -> tuple[Gone, ...]:

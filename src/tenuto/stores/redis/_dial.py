@@ -78,7 +78,7 @@ async def _secure(sock: socket.socket, tls: ssl.SSLContext, host: str) -> socket
 
 async def _exchange(sock: socket.socket, reader: hiredis.Reader, packed: bytes) -> Reply:
     sock.send(packed)
-    while (reply := reader.gets()) is NOTHING or isinstance(reply, hiredis.PushNotification):
+    while (reply := _answer(reader)) is NOTHING:
         try:
             data = sock.recv(_CHUNK)
         except (BlockingIOError, ssl.SSLWantReadError):
@@ -87,6 +87,13 @@ async def _exchange(sock: socket.socket, reader: hiredis.Reader, packed: bytes) 
         if not data:
             raise ConnectionLost("the server closed the connection")
         reader.feed(data)
+    return reply
+
+
+def _answer(reader: hiredis.Reader) -> Reply:
+    """The next answer that is there as a whole, perhaps behind pushed messages that came along with it."""
+    while isinstance(reply := reader.gets(), hiredis.PushNotification):
+        pass
     return reply
 
 

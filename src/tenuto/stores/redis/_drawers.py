@@ -6,11 +6,13 @@ from typing import Final
 
 import msgspec
 
-from tenuto.errors import Unavailable, VersionConflict
+from tenuto.errors import StateCorrupt, VersionConflict
 from tenuto.model import Scope, StateEntry
 from tenuto.model.scope import state_key
 from tenuto.model.values import Json, checked_id, checked_json
 from tenuto.stores.redis._asking import WHAT, Asking
+from tenuto.stores.redis._keys import shelves_of
+from tenuto.stores.redis._owners import Owners, note
 from tenuto.stores.redis._scripts import script
 from tenuto.stores.redis._wire import Reply
 
@@ -19,39 +21,39 @@ _decoder: Final = msgspec.json.Decoder()
 
 
 class Drawers:
-    """One drawer per scope and namespace. What an owner has in all of them is one hash of values, and their names in
-    order; a name stands behind the digest of its drawer.
+    """One drawer per scope and namespace. What an owner has in all of them is one hash of values, their names in order,
+    and a note of each drawer; a name stands behind the digest of its drawer.
     """
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Asking, owners: Owners) -> None:
         self._asking = asking
+        self._owners = owners
 
     async def read(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
-        values, _ = self._asking.keys.state(scope, namespace)
+        values, *_ = self._asking.keys.state(scope, namespace)
         raw = await self._asking.call("HGET", values, _place(scope, namespace, key), key=values)
         return None if raw is None else _entry(key, raw)
 
     async def write(self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None) -> StateEntry:
         checked_id(key, "the state key")
         checked_json(value, "the state value")
-        expected = b"" if if_version is None else if_version
-        reply = await self._asking.run(
-            script("write_state"),
-            self._asking.keys.state(scope, namespace),
-            (_place(scope, namespace, key), _encoder.encode(value), expected),
-            # repeated blindly, a guarded write would meet its own first attempt and call it a conflict
-            safe=if_version is None,
-        )
+        raw = _encoder.encode(value)
+        reply = await self._write(scope, namespace, key, raw, if_version)
+        if reply[0] == b"new":
+            await self._owners.add(scope)
+            reply = await self._write(scope, namespace, key, raw, if_version, listed=True)
         if reply[0] == b"version" and if_version is not None:
             raise VersionConflict(if_version, reply[1])
         if reply[0] != b"ok":
             raise _unreadable()
+        if scope.owner and reply[2]:
+            await self._owners.add(scope)
         return StateEntry(key=key, value=value, version=reply[1])
 
     async def delete(self, scope: Scope, namespace: str, key: str) -> bool:
         keys = self._asking.keys.state(scope, namespace)
-        place = _place(scope, namespace, key)
-        return bool(await self._asking.run(script("delete_state"), keys, (place,), safe=False))
+        asked = (_place(scope, namespace, key), state_key(scope, namespace))
+        return bool(await self._asking.run(script("delete_state"), keys, asked, safe=False))
 
     async def list(self, scope: Scope, namespace: str, after: str, limit: int) -> tuple[StateEntry, ...]:
         keys = self._asking.keys.state(scope, namespace)
@@ -59,9 +61,24 @@ class Drawers:
         flat = await self._asking.run(script("list_state"), keys, asked)
         return tuple(_entry(flat[at].decode(), flat[at + 1]) for at in range(0, len(flat), 2))
 
-    async def erase(self, owner: str) -> int:
+    async def _write(
+        self, scope: Scope, namespace: str, key: str, raw: bytes, if_version: int | None, *, listed: bool = False
+    ) -> Reply:
+        """Write into a drawer that is known, or whose owner was `listed`; else it is new, and nothing is written."""
+        expected, drawer = b"" if if_version is None else if_version, state_key(scope, namespace)
+        return await self._asking.run(
+            script("write_state"),
+            self._asking.keys.state(scope, namespace),
+            (drawer + _name(key), raw, expected, drawer, note(scope, namespace), b"1" if listed else b""),
+            # repeated blindly, a guarded write would meet its own first attempt and call it a conflict
+            safe=if_version is None,
+        )
+
+    async def erase(self, person: Scope) -> int:
         """Remove everything an owner has in any drawer; tells how many values there were."""
+        space, owner = shelves_of(person)
         erased: int = await self._asking.run(script("erase_state"), self._asking.keys.state_of(owner), ())
+        await self._owners.leave(space, owner)
         return erased
 
 
@@ -82,5 +99,5 @@ def _entry(key: str, raw: Reply) -> StateEntry:
         raise _unreadable() from exc
 
 
-def _unreadable() -> Unavailable:
-    return Unavailable(WHAT, "holds a value that cannot be read")
+def _unreadable() -> StateCorrupt:
+    return StateCorrupt(WHAT, "holds a value that cannot be read")

@@ -59,7 +59,7 @@ class Erasing:
             gone=tuple(one.gone for one in went if one.gone is not None),
             messages=sum(one.messages for one in (*went, *aside)),
             traces=sum(one.traces for one in (*went, *aside)),
-            states=0 if more else await self._drawers.erase(owner),
+            states=0 if more else await self._drawers.erase(person),
             quarantined=len(aside),
             more=more,
         )

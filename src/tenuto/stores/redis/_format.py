@@ -31,7 +31,7 @@ async def refuse_older(asking: Asking) -> None:
 
 
 async def _names_are_older(asking: Asking) -> bool:
-    _, names = asking.keys.state(SYSTEM, _API_KEYS)
+    _, names, _ = asking.keys.state(SYSTEM, _API_KEYS)
     drawer = state_key(SYSTEM, _API_KEYS)
     try:
         first = await asking.call("ZRANGE", names, 0, 0, key=names)

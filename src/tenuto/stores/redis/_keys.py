@@ -13,6 +13,8 @@ their own tags fall.
     <prefix>:x:<n>        zset    whose retention may be over, by when
     <prefix>:s:{owner}    hash    values of an owner's state, by drawer and name
     <prefix>:n:{owner}    zset    their names, in order
+    <prefix>:d:{owner}    hash    whose a drawer is and what it is called, by its digest; users' and chats' only
+    <prefix>:o:{shelf}    zset    the users and chats of a site that keep state, in order of their digests
     <prefix>:q:{session}: ...     a session set aside because it could not be read
     <prefix>:q            zset    sessions set aside, by when
     <prefix>:a:{owner}    zset    which of them are an owner's, by when
@@ -80,17 +82,18 @@ class Keys:
         """Which sessions were set aside as unreadable, of those an owner had."""
         return b"%b:a:{%b}" % (self._start, owner.encode())
 
-    def state(self, scope: Scope, namespace: str) -> tuple[bytes, bytes]:
-        """Where values and names of a scope's state are: an owner's all in one place."""
-        return self._state(owner_key(scope) if scope.owner else state_key(scope, namespace))
+    def state(self, scope: Scope, namespace: str) -> tuple[bytes, bytes, bytes]:
+        """Where values, names and drawers of a scope's state are: an owner's all in one place."""
+        return self.state_of((owner_key(scope) if scope.owner else state_key(scope, namespace)).hex())
 
-    def state_of(self, owner: str) -> tuple[bytes, bytes]:
-        """Values and names of all state an owner has."""
-        return self._state(bytes.fromhex(owner))
+    def state_of(self, owner: str) -> tuple[bytes, bytes, bytes]:
+        """Values, names and drawers of all state an owner has."""
+        tag = b"{%b}" % owner.encode()
+        return self._start + b":s:" + tag, self._start + b":n:" + tag, self._start + b":d:" + tag
 
-    def _state(self, tagged: bytes) -> tuple[bytes, bytes]:
-        tag = b"{%b}" % tagged.hex().encode()
-        return self._start + b":s:" + tag, self._start + b":n:" + tag
+    def state_owners(self, space: str) -> bytes:
+        """The users and chats of a site that keep state, by the site's digest in hexadecimal."""
+        return b"%b:o:{%b}" % (self._start, space.encode())
 
 
 @lru_cache(maxsize=4096)

@@ -1,8 +1,8 @@
 """Which tenants' sites there are: a list of digests, for upkeep that looks at everything.
 
-The list is derived data as the shelves are: a space is added with each new session, and the sweep's repair adds what a
-crash left out. It holds no ids: whose space it is, a session on its shelf tells. One whose shelf is empty leaves the
-list when somebody reads it.
+The list is derived data as the shelves are: a space is added before anything that its users keep, and with each new
+session, where the sweep's repair adds what a crash left out. It holds no ids: whose space it is, a session on its shelf
+tells, or a drawer. One that has neither leaves the list when somebody reads it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from tenuto.model.scope import SYSTEM, space_of
 from tenuto.stores.codec import Undecodable
 from tenuto.stores.redis._asking import Asking
 from tenuto.stores.redis._keys import shelves_of
+from tenuto.stores.redis._owners import Owners
 from tenuto.stores.redis._records import decode_facts
 from tenuto.stores.redis._scripts import script
 from tenuto.stores.redis._shelves import Place, Shelves
@@ -27,14 +28,15 @@ _LOOKED_AT = 10
 class Spaces:
     """The list of spaces."""
 
-    def __init__(self, asking: Asking, shelves: Shelves) -> None:
+    def __init__(self, asking: Asking, shelves: Shelves, owners: Owners) -> None:
         self._asking = asking
         self._keys = asking.keys
         self._shelves = shelves
+        self._owners = owners
         self._tidied = b""
 
     async def page(self, after: Scope | None, limit: int) -> tuple[Scope, ...]:
-        """Spaces that hold sessions, in order of their digests."""
+        """Spaces that hold sessions, or what users keep, in order of their digests."""
         behind = b"" if after is None else shelves_of(after)[0].encode()
         found: list[Scope] = []
         while len(found) < limit:
@@ -48,7 +50,7 @@ class Spaces:
         return tuple(found)
 
     async def tidy(self) -> None:
-        """Look at some of the list, further on each time, and take off what holds no sessions any more."""
+        """Look at some of the list, further on each time, and take off what holds nothing any more."""
         listed = await self._listed(self._tidied, _TIDIED_AT_ONCE)
         self._tidied = listed[-1] if len(listed) == _TIDIED_AT_ONCE else b""
         counts = await asyncio.gather(*map(self._count, listed))
@@ -60,11 +62,13 @@ class Spaces:
         return listed
 
     async def _whose(self, space: bytes) -> Scope | None:
-        """Whose space it is; `None` where it holds no session that can be read."""
+        """Whose space it is; `None` where it holds nothing that can be read."""
         ghosts: list[Place] = []
         scope = await self._told(space, ghosts)
         for at, key in ghosts:
             await self._asking.run(script("unshelve"), [self._shelf(space)], [key, at])
+        if scope is None:
+            scope = await self._owners.whose(space.decode())
         if scope is None and not await self._count(space):
             await self._leave(space)
         return scope
@@ -96,8 +100,8 @@ class Spaces:
 
     async def _count(self, space: bytes) -> int:
         shelf = self._shelf(space)
-        count: int = await self._asking.call("ZCARD", shelf, key=shelf)
-        return count
+        sessions: int = await self._asking.call("ZCARD", shelf, key=shelf)
+        return sessions + await self._owners.count(space.decode())
 
     def _shelf(self, space: bytes) -> bytes:
         return self._keys.shelf(space.decode())

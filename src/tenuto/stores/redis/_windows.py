@@ -13,7 +13,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from tenuto.model import Message, Session
-from tenuto.model.message import size_of
+from tenuto.model.message import weight_of
 from tenuto.stores.redis._records import kept_variables
 
 # At least so many of a session's newest messages are kept, and at most so many, however large a window is asked for.
@@ -22,9 +22,8 @@ _MOST_MESSAGES = 64
 _MOST_SESSIONS = 16 * 1024
 _MOST_BYTES = 128 * 1024 * 1024
 _LARGEST = 256 * 1024
-# What a session and a message take beside the texts in them, as measured.
+# What a session takes beside the texts in it, as measured.
 _SESSION_BYTES = 2048
-_MESSAGE_BYTES = 640
 
 
 @dataclass(slots=True)
@@ -35,7 +34,7 @@ class Seen:
     session: Session
     messages: tuple[Message, ...]
     sizes: tuple[int, ...]
-    """Of each message in bytes, with everything that comes along with it."""
+    """Of each message, in bytes of memory."""
     wanted: int = _LEAST_MESSAGES
     """The largest window that was asked for; what is older than that is let go."""
     variables: bytes = b""
@@ -45,7 +44,7 @@ class Seen:
 
     def __post_init__(self) -> None:
         texts = sum(self.sizes) + 2 * len(self.variables) + len(self.session.title) + len(self.session.id)
-        self.size = texts + _SESSION_BYTES + _MESSAGE_BYTES * len(self.sizes)
+        self.size = texts + _SESSION_BYTES
 
     @property
     def whole(self) -> bool:
@@ -75,7 +74,7 @@ class Windows:
         if not log:
             return
         known = old.sizes[-(len(log) - fresh) :] if old is not None and fresh < len(log) else ()
-        sizes = (*known, *[size_of(message) for message in log[len(known) :]])
+        sizes = (*known, *[weight_of(message) for message in log[len(known) :]])
         wanted = min(_MOST_MESSAGES, max(window, _LEAST_MESSAGES if old is None else old.wanted))
         seen = Seen(epoch, session, log[-wanted:], sizes[-wanted:], wanted, kept_variables(session))
         if seen.size > _LARGEST:

@@ -28,6 +28,7 @@ from tenuto.model import (
     SessionPage,
     SessionQuery,
     StateEntry,
+    StateName,
     Stats,
     Truncating,
 )
@@ -47,6 +48,7 @@ from tenuto.stores.redis._faults import LinkDown
 from tenuto.stores.redis._format import refuse_older
 from tenuto.stores.redis._keys import Keys
 from tenuto.stores.redis._link import Link
+from tenuto.stores.redis._owners import Owners
 from tenuto.stores.redis._records import MICROSECOND, epoch_of
 from tenuto.stores.redis._shelves import Shelves
 from tenuto.stores.redis._spaces import Spaces
@@ -93,9 +95,10 @@ class RedisStore:
         self.keys = Keys(self.link.address.prefix if prefix is None else prefix)
         self._asking = Asking(self.link, self.keys, clock)
         self._shelves = Shelves(self._asking)
-        self._spaces = Spaces(self._asking, self._shelves)
+        self._owners = Owners(self._asking)
+        self._spaces = Spaces(self._asking, self._shelves, self._owners)
         self._upkeep = Upkeep(self._asking, self._shelves, self._spaces)
-        self._drawers = Drawers(self._asking)
+        self._drawers = Drawers(self._asking, self._owners)
         self._erasing = Erasing(self._asking, self._shelves, self._upkeep, self._drawers)
         self._tracking = Tracking(self.link, self.keys.heads)
 
@@ -282,6 +285,11 @@ class RedisStore:
         self, scope: Scope, namespace: str, after: str = "", limit: int = 100
     ) -> tuple[StateEntry, ...]:
         return await self._drawers.list(scope, namespace, after, limit)
+
+    async def state_names(
+        self, scope: Scope, after: StateName | None = None, limit: int = 100
+    ) -> tuple[StateName, ...]:
+        return await self._owners.names(scope, after, limit)
 
     # Upkeep
 

@@ -157,6 +157,17 @@ MIGRATIONS: Final = (
     ),
     # A trace's place is its session's row number and its turn's number, as a message's.
     Migration("traces", ("CREATE TABLE trace (place INTEGER PRIMARY KEY, body BLOB NOT NULL)",)),
+    # A drawer is a digest. What users and chats keep must be found without knowing its names; the tenant's own is not
+    # looked for, and has none of these.
+    Migration(
+        "the names of state",
+        (
+            "ALTER TABLE state ADD COLUMN space BLOB",
+            "ALTER TABLE state ADD COLUMN scope BLOB",
+            "ALTER TABLE state ADD COLUMN namespace TEXT",
+            "CREATE INDEX state_by_space ON state (space, owner, drawer, key) WHERE space IS NOT NULL",
+        ),
+    ),
 )
 
 

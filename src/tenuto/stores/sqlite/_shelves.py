@@ -7,12 +7,14 @@ from datetime import datetime
 from typing import Any, Final
 
 from tenuto.model import Gone, Scope, SessionPage, SessionQuery, Stats
-from tenuto.model.scope import owner_key, space_key, space_of
+from tenuto.model.scope import owner_key, space_key
 from tenuto.stores.codec import decode_cursor, encode_cursor, to_micros
+from tenuto.stores.naming import in_order
 from tenuto.stores.sqlite._edits import remove, set_aside
 from tenuto.stores.sqlite._faults import Damaged, is_bad_text
 from tenuto.stores.sqlite._heads import Execute
 from tenuto.stores.sqlite._rows import read_head, scope_of, session_of
+from tenuto.stores.sqlite._state import owners
 from tenuto.stores.sqlite._writer import Transaction
 
 _BEHIND_ALL: Final = (2**63 - 1, b"\xff" * 17)
@@ -89,14 +91,15 @@ def counted(db: sqlite3.Connection, scope: Scope, now: datetime) -> Stats:
 
 
 def spaces(db: sqlite3.Connection, after: Scope | None, limit: int) -> tuple[Scope, ...]:
-    """Which tenants' sites hold sessions, in order of their keys."""
-    behind = b"" if after is None else space_key(after)
+    """Which tenants' sites hold sessions, or what users or chats keep, in order of their keys."""
+    first = b"" if after is None else space_key(after)
     found: list[Scope] = []
+    behind = first
     while len(found) < limit and (rows := _rows(db, _NEXT_SPACE, {"behind": behind})):
         head = read_head(rows[0], "")
-        found.append(space_of(scope_of(head)))
+        found.append(scope_of(head))
         behind = head.space
-    return tuple(found)
+    return in_order([*found, *owners(db, first, limit)], limit)
 
 
 def sweep(txn: Transaction, limit: int, now: int) -> tuple[int, tuple[Gone, ...]]:

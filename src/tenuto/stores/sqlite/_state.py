@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
+from contextlib import closing
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from tenuto.errors import Unavailable, VersionConflict
-from tenuto.model import StateEntry
+from tenuto.errors import StateCorrupt, VersionConflict
+from tenuto.model import Scope, StateEntry, StateName
+from tenuto.model.scope import owner_alone, owner_key, space_key, state_key
+from tenuto.stores.naming import read_name, stretch
 from tenuto.stores.sqlite._writer import Transaction
+
+# As bytes: a text that is none would end the whole statement.
+_NAMES: Final = "SELECT drawer, scope, CAST(namespace AS BLOB), CAST(key AS BLOB) FROM state WHERE space = ?"
+_scopes: Final = msgspec.json.Decoder(Scope)
+
+
+class Drawer(NamedTuple):
+    """One scope's values under one namespace; what a user or a chat keeps has the names it is found by."""
+
+    key: bytes
+    owner: bytes
+    space: bytes | None = None
+    scope: bytes | None = None
+    namespace: str | None = None
+
+
+def drawer_of(scope: Scope, namespace: str) -> Drawer:
+    """The drawer to write into."""
+    key, owner = state_key(scope, namespace), owner_key(scope)
+    if not scope.owner:
+        return Drawer(key, owner)
+    return Drawer(key, owner, space_key(scope), msgspec.json.encode(owner_alone(scope)), namespace)
 
 
 def read(db: sqlite3.Connection, drawer: bytes, key: str) -> StateEntry | None:
@@ -18,13 +44,17 @@ def read(db: sqlite3.Connection, drawer: bytes, key: str) -> StateEntry | None:
     return None if row is None else _entry(row)
 
 
-def write(txn: Transaction, drawer: bytes, owner: bytes, key: str, value: bytes, if_version: int | None) -> int:
-    """Set a value, in a drawer of this owner's; returns its version."""
-    row = txn.execute("SELECT version FROM state WHERE drawer = ? AND key = ?", (drawer, key)).fetchone()
+def write(txn: Transaction, drawer: Drawer, key: str, value: bytes, if_version: int | None) -> int:
+    """Set a value; returns its version."""
+    row = txn.execute("SELECT version FROM state WHERE drawer = ? AND key = ?", (drawer.key, key)).fetchone()
     version: int = row[0] if row else 0
     if if_version is not None and if_version != version:
         raise VersionConflict(if_version, version)
-    txn.execute("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?)", (drawer, key, value, version + 1, owner))
+    txn.execute(
+        "INSERT OR REPLACE INTO state (drawer, key, value, version, owner, space, scope, namespace) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (drawer.key, key, value, version + 1, *drawer[1:]),
+    )
     return version + 1
 
 
@@ -42,10 +72,41 @@ def listed(db: sqlite3.Connection, drawer: bytes, after: str, limit: int) -> tup
     return tuple(_entry(row) for row in rows)
 
 
+def names(db: sqlite3.Connection, scope: Scope, after: StateName | None, limit: int) -> tuple[StateName, ...]:
+    """Where users and chats of a site keep values."""
+    rows = db.execute(
+        f"{_NAMES} AND (owner, drawer, key) > (?, ?, ?) AND owner <= ? ORDER BY owner, drawer, key",
+        (space_key(scope), *stretch(scope, after)),
+    )
+    return _readable(rows, limit)
+
+
+def owners(db: sqlite3.Connection, behind: bytes, limit: int) -> list[Scope]:
+    """One user or chat that keeps something of each space, from behind one on, in order of their keys."""
+    found: list[Scope] = []
+    while len(found) < limit:
+        row = db.execute("SELECT space FROM state WHERE space > ? ORDER BY space LIMIT 1", (behind,)).fetchone()
+        if row is None:
+            break
+        behind = row[0]
+        found += [name.scope for name in _readable(db.execute(_NAMES, row), 1)]
+    return found
+
+
+def _readable(rows: sqlite3.Cursor, limit: int) -> tuple[StateName, ...]:
+    """The first names that can be read. No row is fetched behind them."""
+    with closing(rows):
+        return tuple(islice((name for row in rows if (name := _name(*row)) is not None), max(0, limit)))
+
+
+def _name(drawer: bytes, scope: bytes, namespace: bytes, key: bytes) -> StateName | None:
+    return read_name(drawer, lambda: (_scopes.decode(scope), namespace.decode(), key.decode()))
+
+
 def _entry(row: tuple[str, bytes, int]) -> StateEntry:
     key, raw, version = row
     try:
         value: Any = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
-        raise Unavailable("state value", "cannot be decoded") from None
+        raise StateCorrupt("state value", "cannot be decoded") from None
     return StateEntry(key=key, value=value, version=version)

@@ -35,6 +35,7 @@ from tenuto.model import (
     SessionPage,
     SessionQuery,
     StateEntry,
+    StateName,
     Stats,
     Truncating,
 )
@@ -206,8 +207,7 @@ class SqliteStore:
         checked_id(key, "the state key")
         checked_json(value, "the state value")
         raw = msgspec.json.encode(value)
-        drawer = state_key(scope, namespace)
-        version = await self._writer.run(_state.write, drawer, owner_key(scope), key, raw, if_version)
+        version = await self._writer.run(_state.write, _state.drawer_of(scope, namespace), key, raw, if_version)
         return StateEntry(key=key, value=value, version=version)
 
     async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
@@ -217,6 +217,11 @@ class SqliteStore:
         self, scope: Scope, namespace: str, after: str = "", limit: int = 100
     ) -> tuple[StateEntry, ...]:
         return await self._readers.run(_state.listed, state_key(scope, namespace), after, limit)
+
+    async def state_names(
+        self, scope: Scope, after: StateName | None = None, limit: int = 100
+    ) -> tuple[StateName, ...]:
+        return await self._readers.run(_state.names, scope, after, limit)
 
     # Upkeep
 

@@ -20,6 +20,7 @@ from tenuto.assistants.goods.shop.item import Item, Order
 from tenuto.assistants.goods.shop.shelf import Shelf
 from tenuto.assistants.goods.shop.shipped import EDITION, shipped_items, shipped_orders
 from tenuto.errors import Invalid, Unavailable, VersionConflict
+from tenuto.model.privacy import SHOP
 from tenuto.model.scope import Scope
 from tenuto.model.session import StateEntry
 from tenuto.model.values import Json, Value
@@ -27,7 +28,7 @@ from tenuto.ports import StateStore
 
 _T = TypeVar("_T")
 
-NAMESPACE: Final = "goods"
+NAMESPACE: Final = SHOP
 MAX_ITEMS: Final = 20_000
 MAX_ORDERS: Final = 500
 

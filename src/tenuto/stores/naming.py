@@ -1,0 +1,52 @@
+"""The order in which names of state are told, by owner, by drawer, and in the drawer; and that of whose there are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tenuto.errors import Invalid
+from tenuto.model import Scope, StateName
+from tenuto.model.scope import owner_key, space_key, space_of, state_key
+
+_log = logging.getLogger(__name__)
+BEHIND_ALL: Final = b"\xff" * 17
+"""Behind every owner's key."""
+
+
+class Stretch(NamedTuple):
+    """The names behind a place, up to and with the owner that is `last`."""
+
+    owner: bytes
+    drawer: bytes
+    key: str
+    last: bytes
+
+
+def stretch(scope: Scope, after: StateName | None) -> Stretch:
+    """What a scope reaches behind a name; the tenant itself reaches every owner."""
+    first, last = (owner_key(scope), owner_key(scope)) if scope.owner else (b"", BEHIND_ALL)
+    if after is None or owner_key(after.scope) < first:
+        return Stretch(first, b"", "", last)
+    return Stretch(owner_key(after.scope), state_key(after.scope, after.namespace), after.key, last)
+
+
+def in_order(scopes: Iterable[Scope], limit: int) -> tuple[Scope, ...]:
+    """The first of their spaces, each once, in order of `space_key`."""
+    found = {space_key(scope): space_of(scope) for scope in scopes}
+    return tuple(found[key] for key in sorted(found)[: max(0, limit)])
+
+
+def read_name(drawer: bytes, told: Callable[[], tuple[Scope, str, str]]) -> StateName | None:
+    """The name of a value in a drawer as it is `told` beside it; `None` where that cannot be read, or is another's."""
+    try:
+        scope, namespace, key = told()
+        if state_key(scope, namespace) == drawer:
+            return StateName(scope=scope, namespace=namespace, key=key)
+    except (ValueError, TypeError, msgspec.MsgspecError, Invalid):
+        pass
+    _log.warning("left out a state value whose name cannot be read")
+    return None

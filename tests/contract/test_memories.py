@@ -1,0 +1,102 @@
+"""What is kept of users and chats meets the policy on every backend: as it is written, and when all is scanned."""
+
+from __future__ import annotations
+
+from tenuto.errors import VersionConflict
+from tenuto.model import Scope
+from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
+from tenuto.model.values import Json
+from tenuto.ports import Store, utc_now
+from tenuto.privacy.duties.office import PrivacyOffice
+from tenuto.privacy.duties.scanning import Report
+from tenuto.privacy.screened import Screened
+from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB
+from tests.screens import screen_over
+
+MUSEUM = Scope(tenant="acme", site="museum")
+TEAM = Scope(tenant="acme", user="ann", channel="lark", chat="team")
+MAIL = "ann.lee@example.com"
+
+
+async def value_of(store: Store, scope: Scope, namespace: str, key: str) -> Json:
+    entry = await store.read_state(scope, namespace, key)
+    assert entry is not None
+    return entry.value
+
+
+def unscreened(store: Store) -> Store:
+    """The store as it was before there was a policy."""
+    return store.inner if isinstance(store, Screened) else store
+
+
+def office_over(store: Store, policy: PrivacyPolicy | None = None) -> PrivacyOffice:
+    screened = Screened(store=store, screen=screen_over(store, policy))
+    return PrivacyOffice(store=screened, screen=screened.screen, erase=screened.erase, clock=utc_now)
+
+
+async def scanned(office: PrivacyOffice, scope: Scope = ACME, *, fix: bool = False) -> Report:
+    return [report async for report in office.scan(scope, fix=fix, by="otto")][-1]
+
+
+async def test_what_is_remembered_is_stored_without_private_data(store: Store) -> None:
+    """A13: by default, on whatever store; reading, versions and compare-and-set are the store's own."""
+    screened = Screened(store=store, screen=screen_over(store))
+
+    first = await screened.write_state(ANN, "facts", "mail", {"said": [f"write to {MAIL}"], "n": 3}, if_version=0)
+    second = await screened.write_state(ANN, "facts", "mail", f"or {MAIL}", if_version=first.version)
+    try:
+        await screened.write_state(ANN, "facts", "mail", MAIL, if_version=first.version)
+        conflict = None
+    except VersionConflict as met:
+        conflict = met
+
+    assert first.value == {"said": ["write to [REDACTED_EMAIL]"], "n": 3}
+    assert (first.version, second.version) == (1, 2)
+    assert await store.read_state(ANN, "facts", "mail") == second
+    assert second.value == "or [REDACTED_EMAIL]"
+    assert conflict is not None
+
+
+async def test_a_scan_finds_what_is_remembered_and_a_fix_takes_it_out(store: Store) -> None:
+    """Whoever keeps it and in whatever drawer; on no other site; and the tenant's own state is none of it."""
+    old = unscreened(store)
+    for scope in (ANN, BOB, TEAM, ANN_ELSEWHERE, ACME):
+        await old.write_state(scope, "facts", "mail", [f"write to {MAIL}"])
+    await store.write_state(BOB, "prefs", "tone", "warm")
+    office = office_over(store)
+
+    before = await scanned(office)
+    fixed = await scanned(office, fix=True)
+    again = await scanned(office)
+
+    assert (before.remembered, before.against, before.mended) == (4, 3, 0)
+    assert before.found == {Sink.MEMORY: {"EMAIL": 3}}
+    assert (fixed.remembered, fixed.mended, again.against) == (4, 3, 0)
+    for scope in (ANN, BOB, TEAM):
+        assert await value_of(store, scope, "facts", "mail") == ["write to [REDACTED_EMAIL]"]
+    for scope in (ANN_ELSEWHERE, ACME):
+        assert await value_of(store, scope, "facts", "mail") == [f"write to {MAIL}"]
+    assert await value_of(store, BOB, "prefs", "tone") == "warm"
+
+
+async def test_a_scan_of_everything_reaches_sites_where_nothing_but_memories_is_left(store: Store) -> None:
+    for scope in (ANN, ANN_ELSEWHERE):
+        await unscreened(store).write_state(scope, "facts", "mail", MAIL)
+
+    *_, survey = [survey async for survey in office_over(store).scan_all(fix=True, by="otto")]
+
+    assert set(survey.reports) == {ACME, MUSEUM}
+    assert (survey.sessions, survey.remembered, survey.mended) == (0, 2, 2)
+    assert await value_of(store, ANN_ELSEWHERE, "facts", "mail") == "[REDACTED_EMAIL]"
+
+
+async def test_more_memories_than_a_page_are_all_looked_through(store: Store) -> None:
+    old = unscreened(store)
+    for number in range(105):
+        await old.write_state(Scope(tenant="acme", user=f"u{number % 3}"), "facts", f"k{number}", MAIL)
+    office = office_over(store, PrivacyPolicy(memory=Mode.KEEP))
+
+    report = await scanned(office)
+
+    assert (report.remembered, report.total, report.against) == (105, 105, 0)
+    assert await office.extent(ACME) == 105

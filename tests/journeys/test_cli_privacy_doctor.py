@@ -1,0 +1,83 @@
+"""What the doctor says of private data that needs somebody: changed keys, a detector that knows too little."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+import tenuto
+from tenuto.model import Scope
+from tenuto.model.seal import KEYS_NAMESPACE
+from tests.journeys.test_cli_privacy import asked, own_environment, typed
+
+__all__ = ["own_environment"]
+
+
+@pytest.mark.parametrize("tenant", ["~tenuto", "acme"], ids=["the installation's", "a tenant's"])
+def test_keys_that_were_changed_in_the_store_are_told_from_a_missing_master_key(tenant: str) -> None:
+    typed("privacy", "new-key", "key.toml")
+    sealing = {"TENUTO_ENCRYPTION": "true", "TENUTO_PRIVACY_KEY_FILE": "key.toml"}
+    asked("chat", "Hello.", "--user", "ann", "--tenant", "acme", env=sealing)
+    asyncio.run(_damage(Scope(tenant=tenant)))
+
+    ill = typed("doctor", env=sealing)
+
+    assert ill.exit_code == 1
+    assert "the tenant's data keys were changed in the store, or are another tenant's" in " ".join(ill.stdout.split())
+    assert f"the record of tenant {tenant}'s keys in the store is not: restore" in " ".join(ill.stdout.split())
+    assert "to the key this store was sealed with" not in ill.stdout
+    assert "put that key back" not in ill.stdout
+
+
+async def _damage(scope: Scope) -> None:
+    """Change one letter of a tenant's wrapped data key."""
+    async with tenuto.open("sqlite:///tenuto.db", privacy_key_file="key.toml") as app:
+        entry = await app.stores.backend.read_state(scope, KEYS_NAMESPACE, "data")
+        assert entry is not None
+        (key,) = entry.value["data"].values()
+        key["text"] = key["text"][:20] + ("A" if key["text"][20] != "A" else "B") + key["text"][21:]
+        await app.stores.backend.write_state(scope, KEYS_NAMESPACE, "data", entry.value)
+
+
+class English(BaseHTTPRequestHandler):
+    """An analyzer with a model for English alone, as the stock one."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(200 if asked["language"] == "en" else 500)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"[]")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name that the server gave it
+        """Nobody listens."""
+
+
+@contextmanager
+def analyzer_of_english() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), English) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_doctor_tries_every_language_that_the_outside_detector_is_sent() -> None:
+    with analyzer_of_english() as url:
+        patient = {"TENUTO_PRIVACY_DETECTOR": url, "TENUTO_PRIVACY_DETECTOR_TIMEOUT": "1m"}
+        well = typed("doctor", env=patient)
+        ill = typed("doctor", env={**patient, "TENUTO_PRIVACY_DETECTOR_LANGUAGES": "en,zh"})
+
+    assert well.exit_code == 0
+    assert ill.exit_code == 1
+    assert "fails on zh text" in ill.stdout
+    assert "TENUTO_PRIVACY_DETECTOR_LANGUAGES" in ill.stdout

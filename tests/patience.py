@@ -1,0 +1,32 @@
+"""Time limits for a machine that stands still for seconds now and then.
+
+A store gives a server one second or five, which is right in production. A test that does not ask for a limit of its own
+says nothing about time, and must not fail because its machine was busy elsewhere: there it is a minute. A test that
+wants a limit to strike names a short one, and asks nothing else of that store.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from tenuto.stores.postgres import PostgresStore
+from tenuto.stores.redis import LinkPolicy
+from tenuto.stores.sqlite import SqliteStore
+
+LONG: Final = 60.0
+"""Seconds. Nothing takes so long, unless it never ends."""
+
+
+def be_patient() -> None:
+    """Have every store that this process opens wait for a minute, unless it is told otherwise."""
+    minute = timedelta(seconds=LONG)
+    _by_default(LinkPolicy.__init__, connect_timeout=LONG, call_timeout=LONG)
+    _by_default(PostgresStore.open.__func__, timeout=minute, connect_timeout=minute)  # type: ignore[attr-defined]
+    _by_default(SqliteStore.open.__func__, patience=minute)  # type: ignore[attr-defined]
+
+
+def _by_default(function: object, **values: object) -> None:
+    defaults: dict[str, object] = getattr(function, "__kwdefaults__")  # noqa: B009 (functions have it, objects do not)
+    assert defaults.keys() >= values.keys()
+    defaults.update(values)

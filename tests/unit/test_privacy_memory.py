@@ -1,0 +1,262 @@
+"""What is kept of users beside the log: screened by the sink `memory`, found by a scan, gone with its user (T10)."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import tenuto
+from tenuto.access import ApiKeys
+from tenuto.assistants.goods import Order, OrderStatus, replace_orders
+from tenuto.assistants.goods.shop.catalogue import Catalogue
+from tenuto.errors import Invalid, StateCorrupt, Unavailable
+from tenuto.model import Scope, StateEntry
+from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
+from tenuto.model.scope import state_key
+from tenuto.model.values import Json
+from tenuto.ports import Store, utc_now
+from tenuto.privacy.duties.scanning import Report, Scanner
+from tenuto.privacy.screening import WITHHELD
+from tenuto.stores.memory import MemoryStore
+from tests.samples import ACME, ANN, BOB, CARD
+from tests.screens import KEY, screen_over, screened
+from tests.unit.sealed_house import encrypted
+
+MAIL = "ann.lee@example.com"
+TEAM = Scope(tenant="acme", user="ann", channel="lark", chat="team")
+ORDER = Order(
+    id="13812345678",
+    item="i1",
+    name="Phone 13912345678 edition",
+    status=OrderStatus.SHIPPED,
+    ordered_on=date(2026, 3, 1),
+    tracking="13712345678",
+)
+
+
+async def value_of(store: Store, scope: Scope, namespace: str, key: str) -> Json:
+    entry = await store.read_state(scope, namespace, key)
+    assert entry is not None
+    return entry.value
+
+
+async def scanned(scanner: Scanner, scope: Scope = ACME, *, fix: bool = False) -> Report:
+    return [report async for report in scanner.scan(scope, fix=fix)][-1]
+
+
+@pytest.mark.parametrize(
+    ("mode", "stored"), [(Mode.KEEP, MAIL), (Mode.REDACT, "[REDACTED_EMAIL]"), (Mode.BLOCK, WITHHELD)]
+)
+async def test_each_mode_does_to_memories_what_it_says(mode: Mode, stored: str) -> None:
+    inner, store = screened(PrivacyPolicy(memory=mode))
+
+    entry = await store.write_state(ANN, "facts", "mail", MAIL)
+
+    assert entry == StateEntry(key="mail", value=stored, version=1)
+    assert await inner.read_state(ANN, "facts", "mail") == entry
+
+
+async def test_texts_numbers_and_names_inside_a_value_are_looked_at_and_the_rest_stays() -> None:
+    _, store = screened()
+    told: Json = [{"text": f"card {CARD}"}, 7, None, True, 1.5]
+    value = {"told": told, "password": "Maple77!", "phone": 13812345678, MAIL: 1}
+
+    entry = await store.write_state(ANN, "facts", "all", value)
+
+    assert entry.value == {
+        "told": [{"text": "card [REDACTED_CC]"}, 7, None, True, 1.5],
+        "password": "[REDACTED_SECRET]",
+        "phone": "[REDACTED_PHONE]",
+        "[REDACTED_EMAIL]": 1,
+    }
+
+
+async def test_a_value_is_read_with_its_key() -> None:
+    """As under any name: the key tells a password from a word, and stays as it is."""
+    _, store = screened()
+
+    secret = await store.write_state(ANN, "facts", "password", "Maple77!")
+    plain = await store.write_state(ANN, "facts", "street", "Maple77!")
+
+    assert (secret.key, secret.value) == ("password", "[REDACTED_SECRET]")
+    assert plain.value == "Maple77!"
+
+
+async def test_each_tenant_has_its_own_policy_and_chats_have_it_as_users_do() -> None:
+    _, store = screened(PrivacyPolicy(memory=Mode.KEEP), acme=PrivacyPolicy())
+
+    kept = await store.write_state(Scope(tenant="other", user="ann"), "facts", "mail", MAIL)
+    of_chat = await store.write_state(TEAM, "facts", "mail", MAIL)
+
+    assert (kept.value, of_chat.value) == (MAIL, "[REDACTED_EMAIL]")
+
+
+async def test_what_no_store_keeps_is_refused_before_anybody_looks_into_it() -> None:
+    inner, store = screened()
+    deep: Json = MAIL
+    for _ in range(5000):
+        deep = [deep]
+
+    for value in (deep, "\ud800", float("nan")):
+        with pytest.raises(Invalid):
+            await store.write_state(ANN, "facts", "odd", value)
+    assert await inner.state_names(ACME) == ()
+
+
+async def test_the_tenants_own_state_and_the_houses_goes_through_as_it_is() -> None:
+    """API keys of somebody with a mail address for an id, and what a tenant keeps of its own."""
+    _, store = screened()
+    keys = ApiKeys(store=store, clock=utc_now)
+
+    _, secret = await keys.create(tenant="acme", user=MAIL)
+    own = await store.write_state(ACME, "contact", "mail", MAIL)
+
+    assert [key.user for key in await keys.list("acme")] == [MAIL]
+    assert await keys.verify(secret) is not None
+    assert own.value == MAIL
+
+
+async def test_a_shops_orders_keep_their_numbers_through_writing_and_mending() -> None:
+    """A30: an order number may look like a phone, and a redacted one is nobody's order."""
+    inner, store = screened(PrivacyPolicy(memory=Mode.BLOCK))
+    await replace_orders(store, ANN, [ORDER])
+    await store.write_state(ANN, "facts", "phone", "my phone is 13812345678")
+
+    report = await scanned(Scanner(store=store, screen=store.screen), fix=True)
+
+    assert await Catalogue(store).orders(ANN) == (ORDER,)
+    assert (report.remembered, report.mended) == (1, 0)
+    assert await value_of(inner, ANN, "facts", "phone") == WITHHELD
+
+
+class Meddling(MemoryStore):
+    """A store in which others are quicker: the first guarded write finds that they wrote, or took the value away."""
+
+    def __init__(self, value: Json | None) -> None:
+        super().__init__()
+        self.value = value
+        self.met = 0
+
+    async def write_state(
+        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
+    ) -> StateEntry:
+        if if_version is not None and scope == ANN:
+            self.met += 1
+            if self.met == 1 and self.value is None:
+                await self.delete_state(scope, namespace, key)
+            elif self.met == 1:
+                await super().write_state(scope, namespace, key, self.value)
+        return await super().write_state(scope, namespace, key, value, if_version)
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "left", "tries"),
+    [(f"now {CARD}", "now [REDACTED_CC]", 2), ("nothing private", "nothing private", 1), (None, None, 1)],
+)
+async def test_what_somebody_writes_meanwhile_is_not_overwritten_and_is_mended_too(
+    meanwhile: str | None, left: str | None, tries: int
+) -> None:
+    store = Meddling(meanwhile)
+    await store.write_state(ANN, "facts", "mail", MAIL)
+    await store.write_state(BOB, "facts", "mail", MAIL)
+
+    report = await scanned(Scanner(store=store, screen=screen_over(store)), fix=True)
+
+    entry = await store.read_state(ANN, "facts", "mail")
+    assert (entry.value if entry else None) == left
+    assert (report.remembered, report.mended) == (2, tries)
+    assert store.met == tries
+    assert await value_of(store, BOB, "facts", "mail") == "[REDACTED_EMAIL]"
+
+
+async def test_a_memory_that_does_not_open_is_counted_and_hides_no_other() -> None:
+    """Somebody moved a sealed value to another's drawer."""
+    files = MemoryStore()
+    store = encrypted(files)
+    for scope in (ANN, BOB):
+        await store.write_state(scope, "facts", "mail", MAIL)
+    anns, bobs = (files._state[state_key(scope, "facts")] for scope in (ANN, BOB))
+    anns["mail"] = replace(bobs["mail"])
+
+    report = await scanned(Scanner(store=store, screen=screen_over(files)), fix=True)
+
+    assert (report.remembered, report.unopened, report.mended) == (1, 1, 1)
+    assert await value_of(store, BOB, "facts", "mail") == "[REDACTED_EMAIL]"
+
+
+async def test_a_value_that_goes_while_others_are_looked_at_is_passed_over() -> None:
+    store = MemoryStore()
+    for scope in (ANN, BOB):
+        await store.write_state(scope, "facts", "mail", MAIL)
+    scan = Scanner(store=store, screen=screen_over(store)).scan(ACME)
+    first = await anext(scan)
+    for scope in (ANN, BOB):
+        await store.delete_state(scope, "facts", "mail")
+
+    rest = [report async for report in scan]
+
+    assert rest[-1] is first
+    assert (first.remembered, first.found) == (1, {Sink.MEMORY: {"EMAIL": 1}})
+
+
+@pytest.mark.parametrize("encryption", [False, True], ids=["plain", "encrypted"])
+async def test_a_program_keeps_finds_mends_and_erases_what_it_knows_of_a_user(tmp_path: Path, encryption: bool) -> None:
+    """A26: through the library, over a file, with all the doors' wrappers in between."""
+    where = f"sqlite:///{tmp_path}/chat.db"
+    sealing: dict[str, Any] = {"encryption": encryption, "privacy_key": KEY}
+    async with tenuto.open(where, privacy_memory="keep", **sealing) as app:
+        ann = app.scope(user="ann")
+        await app.store.write_state(ann, "facts", "mail", MAIL)
+        assert await value_of(app.store, ann, "facts", "mail") == MAIL
+    async with tenuto.open(where, **sealing) as app:
+        await app.store.write_state(ann, "facts", "card", f"pays with {CARD}")
+        told = [report async for report in app.privacy.scan(app.scope())][-1]
+        fixed = [report async for report in app.privacy.scan(app.scope(), fix=True, by="otto")][-1]
+        mended = [
+            (one.key, await value_of(app.store, one.scope, one.namespace, one.key))
+            for one in await app.store.state_names(ann)
+        ]
+        receipt = await app.privacy.erase(ann, by="otto")
+        left = await app.store.state_names(app.scope())
+
+    assert (told.remembered, told.against, dict(told.found)) == (2, 1, {Sink.MEMORY: {"EMAIL": 1}})
+    assert fixed.mended == 1
+    assert sorted(mended) == [("card", "pays with [REDACTED_CC]"), ("mail", "[REDACTED_EMAIL]")]
+    assert receipt.counts["states"] == 2
+    assert left == ()
+
+
+class Damaged(MemoryStore):
+    """A store in which Ann's values do not come back."""
+
+    def __init__(self, fault: Exception) -> None:
+        super().__init__()
+        self._fault = fault
+
+    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
+        if scope == ANN:
+            raise self._fault
+        return await super().read_state(scope, namespace, key)
+
+
+async def test_a_memory_that_is_damaged_is_counted_and_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    store = Damaged(StateCorrupt("state value", "cannot be decoded"))
+    for scope in (ANN, BOB):
+        await store.write_state(scope, "facts", "mail", MAIL)
+
+    report = await scanned(Scanner(store=store, screen=screen_over(store)), fix=True)
+
+    assert (report.remembered, report.unopened, report.mended) == (1, 1, 1)
+    assert "a remembered value was not looked through: the state value cannot be decoded" in caplog.messages
+
+
+async def test_a_store_that_is_away_ends_a_scan() -> None:
+    store = Damaged(Unavailable("session store"))
+    await store.write_state(ANN, "facts", "mail", MAIL)
+
+    with pytest.raises(Unavailable):
+        await scanned(Scanner(store=store, screen=screen_over(store)))

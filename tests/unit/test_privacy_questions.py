@@ -1,0 +1,103 @@
+"""How often a turn asks an outside detector: once for each text, and for no title that nobody needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import tenuto
+from tenuto.app import Tenuto
+from tenuto.errors import Unavailable
+from tenuto.model import Scope
+from tenuto.privacy.finding.outside import Outside
+from tests.samples import ANN, BOB
+from tests.unit.test_privacy_outside import Scripted, Ticks, analyzer, beside, entities
+
+WORDS = "Plan my trip to Lisbon"
+
+
+@asynccontextmanager
+async def asking(**settings: Any) -> AsyncIterator[tuple[Tenuto, list[str]]]:
+    """A program whose outside detector finds nothing, and what it was shown."""
+    shown: list[str] = []
+
+    async def answer(body: bytes) -> bytes:
+        shown.append(json.loads(body)["text"])
+        return entities()
+
+    patient: dict[str, Any] = {"privacy_detector_timeout": timedelta(minutes=1)}
+    async with analyzer(answer) as url, tenuto.open("memory://", privacy_detector=url, **patient, **settings) as app:
+        yield app, shown
+
+
+@pytest.mark.parametrize("message", ["keep", "redact"])
+async def test_a_new_session_asks_once_for_its_words(message: str) -> None:
+    """The title, the log, the trace and upkeep all need to know what is in them."""
+    async with asking(privacy_message=message, privacy_model=message) as (app, shown):
+        await app.ask(ANN, WORDS)
+        await app.upkeep.drain()
+
+    assert shown.count(WORDS) == 1
+
+
+@pytest.mark.parametrize("on_missing", ["adopt", "new_id", "error"])
+async def test_a_turn_in_a_session_that_is_there_asks_for_no_title(on_missing: str) -> None:
+    async with asking(privacy_trace="keep", privacy_title="redact", on_missing=on_missing) as (app, shown):
+        first = await app.ask(ANN, "Hello there", assistant="general")
+        await app.upkeep.drain()
+        shown.clear()
+        await app.ask(ANN, WORDS, session_id=first.session_id, assistant="general")
+        await app.upkeep.drain()
+
+    assert WORDS not in shown
+
+
+async def test_a_session_that_went_and_comes_back_has_its_title_from_the_beginning() -> None:
+    async with asking(on_missing="adopt") as (app, _):
+        first = await app.ask(ANN, "Hello there", assistant="general")
+        await app.sessions.delete(ANN, first.session_id)
+        again = await app.ask(ANN, WORDS, session_id=first.session_id, assistant="general")
+        session = await app.sessions.get(ANN, again.session_id)
+
+    assert (again.session_id, again.created) == (first.session_id, True)
+    assert "Lisbon" in session.title
+
+
+async def test_an_answer_is_remembered_for_its_own_user_and_a_few_minutes() -> None:
+    """A failure is no answer: the next one asks again."""
+    clock, detector = Ticks(), Scripted("Lisbon")
+    outside = beside(detector, clock)
+    detector.fails = Unavailable("outside detector")
+    assert await found(outside, ANN) == []
+
+    detector.fails = None
+    assert [await found(outside, ANN), await found(outside, ANN)] == [["PERSON"], ["PERSON"]]
+    assert len(detector.shown) == 2
+
+    await found(outside, BOB)
+    assert len(detector.shown) == 3
+    clock.now += 180
+    await found(outside, ANN)
+    assert len(detector.shown) == 4
+
+
+async def test_no_more_answers_are_remembered_than_a_few_hundred() -> None:
+    detector = Scripted()
+    outside = beside(detector)
+    for turn in range(513):
+        await outside.added(ANN, [f"{WORDS}, {turn}"], [[]])
+
+    await outside.added(ANN, [f"{WORDS}, 512"], [[]])
+    assert len(detector.shown) == 513
+    await outside.added(ANN, [f"{WORDS}, 0"], [[]])
+    assert len(detector.shown) == 514
+
+
+async def found(outside: Outside, scope: Scope) -> list[str]:
+    (finds,) = await outside.added(scope, [WORDS], [[]])
+    return [one.type for one in finds]
