@@ -58,9 +58,19 @@ async def test_a_number_under_the_name_of_an_instant_is_no_phone(name: str) -> N
     assert alone.value == 1700000000
 
 
-async def test_a_number_that_no_instant_has_is_read_whatever_its_name() -> None:
+@pytest.mark.parametrize(
+    ("name", "number", "type_"),
+    [
+        ("call_me_on", 13812345678, "PHONE"),
+        ("phone_at", 8613812345678, "PHONE"),
+        ("card_on", 4111111111111111, "CC"),
+        ("ssn_on", 512334455, "SSN"),
+        ("id_at", 110101199003078515, "CN_ID"),
+    ],
+)
+async def test_a_number_that_no_instant_has_is_read_whatever_its_name(name: str, number: int, type_: str) -> None:
     _, store = screened()
 
-    entry = await store.write_state(ANN, "facts", "habits", {"call_me_on": 13812345678})
+    entry = await store.write_state(ANN, "facts", "habits", {name: number})
 
-    assert entry.value == {"call_me_on": "[REDACTED_PHONE]"}
+    assert entry.value == {name: f"[REDACTED_{type_}]"}

@@ -205,11 +205,8 @@ class Opener:
         return replace(begun, asked=asked, materials=materials)
 
     def _guess(self, scope: Scope, request: ChatRequest) -> Partner | None:
-        """Whom the session talked to last, where that is remembered: it is there, then, and needs no title.
-
-        Going back is worth a look.
-        """
-        if request.session_id is None or request.regenerate or request.edit is not None:
+        """Whom the session talked to last, where it must be known and is remembered. Going back is worth a look."""
+        if request.session_id is None or request.regenerate or request.edit is not None or self._clear(request):
             return None
         return self._partners.guess(scope, request.session_id)
 

@@ -1,6 +1,7 @@
 """What an outside detector has just said: within a turn the same words become a title, a message and a trace.
 
-No words are kept: where something was found in them, under a digest of them, and for a few minutes at most.
+No words are kept: where something was found in them, under a digest of them, for a few minutes. What is older than that
+goes with the next question.
 """
 
 from __future__ import annotations

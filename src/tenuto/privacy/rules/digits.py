@@ -32,7 +32,7 @@ _PATH: Final = re.compile("[0-9]+[./][A-Za-z]")
 CURRENCY: Final = frozenset("$€£¥￥₩")
 # What is counted or paid has no owner.
 COUNTED: Final = re.compile(
-    r"[ ]?(?:条|條|次|元|件|篇|字节|步|公里|千米|块钱|万|亿|毫秒|秒"
+    r"[ ]?(?:条|條|次(?!日)|元(?![旦月宵])|件|篇|字节|步|公里|千米|块钱|万(?![一分])|亿|毫秒|秒(?!回)"
     r"|views?\b|records?\b|rows?\b|bytes?\b|times\b|ms\b|円|원)"
 )
 # Another number beyond a slash, as long as this one: two of them are written 512-33-4455/431-66-2290.

@@ -201,10 +201,10 @@ def find_passports(view: Folded) -> Iterator[tuple[int, int]]:
 
 def _may_be_passport(text: str, match: re.Match[str]) -> bool:
     start, end = match.span()
-    if match[0][:2].lower() in _NO_SERIES or text[start - 1 : start] in CURRENCY or COUNTED.match(text, end):
+    context = before(text, start)
+    if context != Context(Label.PASSPORT, True) and _is_counted(text, match):
         return False
     left, right = near(text, start, end)
-    context = before(text, start)
     if Label.PASSPORT in left:
         return _is_passport(context, match.lastgroup)
     if Label.PASSPORT not in right or (context.close and context.label in _NOT_PASSPORT):
@@ -213,6 +213,14 @@ def _may_be_passport(text: str, match: re.Match[str]) -> bool:
     if match.lastgroup == "other" or not (follows.label is Label.PASSPORT or _THEN_PASSPORT.match(text, end)):
         return False
     return match.lastgroup is None or follows == Context(Label.PASSPORT, True)
+
+
+def _is_counted(text: str, match: re.Match[str]) -> bool:
+    """Whether it is a price, an amount, or letters and a number that name something else."""
+    start, end = match.span()
+    if match[0][:2].lower() in _NO_SERIES or text[start - 1 : start] in CURRENCY:
+        return True
+    return match[0].isdigit() and COUNTED.match(text, end) is not None
 
 
 def _is_passport(context: Context, form: str | None) -> bool:

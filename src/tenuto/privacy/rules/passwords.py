@@ -23,9 +23,10 @@ from tenuto.privacy.rules.values import (
 
 # --- between a name and its value --------------------------------------------------------------------------------
 
-# "password for the staging server", "token (temporary)"; in the ASCII view the ü of "für" is a question mark.
+# "password for the staging server", "token (temporary)"; in the ASCII view the ü of "für" is a question mark. A full
+# stop behind a long word ends a sentence, and behind "Dr" and "Inc" it does not.
 _ABOUT: Final = (
-    r"(?:[ ]\([^()\n]{1,24}\)|[ ](?:for|of|to|on|in|from|f\?r|von|zum|zur)(?:[ ][\w@.'-]{1,16}(?<!\.)){1,3}?)?"
+    r"(?:[ ]\([^()\n]{1,24}\)|[ ](?:for|of|to|on|in|from|f\?r|von|zum|zur)(?:[ ][\w@.'-]{1,16}(?<![a-z]{4}\.)){1,3}?)?"
 )
 _SIGN: Final = re.compile(
     _ABOUT
@@ -186,7 +187,7 @@ def _is_about(view: Folded, name: Name, link: re.Match[str], how: str) -> bool:
     """Whether the words between the name and the value speak of something else: "set my password to ... from ...:"."""
     if how == "far":
         return not _NOT_ABOUT.isdisjoint(link[0].split())
-    if how != "sign" or not link[0].startswith(" to "):
+    if how != "sign" or link["sign"] == "=" or not link[0].startswith(" to "):
         return False
     return _SETTING.search(view.lower, max(0, name.start - 40), name.start) is not None
 

@@ -30,7 +30,7 @@ _CUTTING: Final = re.compile(r"[&;,\"'`<>\\)}\]|/]")
 _LOOKUP: Final = re.compile(
     r"""[$%<{(&\[|?@\\]|!(?:vault|Ref|Sub|env|secret)\b|[A-Za-z_][\w.]*[(\[]|[a-z_]+(?:\.[A-Za-z_]+)+\Z|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:=|\Z)
     |(?:os|process|env|config|settings|self|this|request|req|args|params|secrets|vars?|local|data|ENV|System)\.\w
-    |(?:await|new|return)[ ]|https?://|/[a-z]+/|\.{1,2}/|~/|[A-Za-z]:\\""",
+    |(?:await|new|return)[ ]|https?://|/[a-z]+/|\.{1,2}/|(?:~/|[A-Za-z]:\\)[\w.-]+[/\\.]""",
     re.VERBOSE,
 )
 _BLANK: Final = re.compile(r"[*xX.•●_#?-]+|(?:sk|pk|ghp|key)[-_](?:\.{2,}|x{4,}|\*+)")
