@@ -6,55 +6,21 @@ import asyncio
 import json
 import os
 import sqlite3
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from typer.testing import CliRunner, Result
 
 import tenuto
-from tenuto.cli import program
 from tenuto.model import Page, Rewriting, Scope
 from tenuto.privacy.duties.office import PrivacyOffice
+from tests.journeys.desk import KEPT, MAIL, MARKED, SAID, asked, own_environment, ring, say, typed
 from tests.journeys.terminal import ENTER, Screen
 from tests.journeys.test_cli_operations import Machine
 from tests.samples import CARD, shows_card
 
-MAIL = "ann.lee@example.com"
-SAID = f"My mail is {MAIL}, my card is {CARD}."
-KEPT = {f"TENUTO_PRIVACY_{sink}": "keep" for sink in ("TITLE", "TRACE")}
-MARKED = {"TENUTO_PRIVACY_MESSAGE": "pseudonym", "TENUTO_PRIVACY_KEY_FILE": "key.toml"}
-
-
-@pytest.fixture(autouse=True)
-def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder, and no settings but the defaults."""
-    for name in os.environ:
-        if name.startswith(("TENUTO_", "MEMORY_")) or name in ("PORT", "REDIS_URL"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("LOGNAME", "otto")
-    monkeypatch.setenv("COLUMNS", "150")
-    monkeypatch.chdir(tmp_path)
-
-
-def typed(*args: str, env: Mapping[str, str] | None = None, words: str | None = None) -> Result:
-    """Type a command, in this process."""
-    return CliRunner().invoke(program, list(args), env=dict(env or {}), input=words, catch_exceptions=False)
-
-
-def asked(*args: str, env: Mapping[str, str] | None = None, ends: int = 0) -> Any:
-    """What a command answers as JSON."""
-    result = typed(*args, "--json", env=env)
-    assert result.exit_code == ends, result.output
-    return json.loads(result.stdout)
-
-
-def say(text: str = SAID, env: Mapping[str, str] | None = None, user: str = "ann") -> str:
-    """Say something, and tell the session it began."""
-    session: str = asked("chat", text, "--user", user, env=env)["session_id"]
-    return session
+__all__ = ["own_environment"]
 
 
 def shown(session: str) -> str:
@@ -218,7 +184,7 @@ def test_a_fix_of_one_site_tells_what_became_of_the_bytes(tmp_path: Path) -> Non
 
 
 def test_a_tenant_whose_key_is_missing_does_not_keep_the_others_from_a_fix(tmp_path: Path) -> None:
-    both, one = _ring(tmp_path, own="bravo")
+    both, one = ring(tmp_path, own="bravo")
     sealed = {**KEPT, "TENUTO_ENCRYPTION": "true"}
     for tenant in ("acme", "bravo", "charlie"):
         asked("chat", SAID, "--user", "ann", "--tenant", tenant, env={**sealed, **both})
@@ -232,20 +198,6 @@ def test_a_tenant_whose_key_is_missing_does_not_keep_the_others_from_a_fix(tmp_p
     assert fixed["compacted"] == "done"
     assert told.stderr.startswith("sealed: tenant bravo was not looked through: ")
     assert (told.exit_code, told.stderr.count("\n")) == (1, 1)
-
-
-def _ring(folder: Path, own: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Settings with a key file in which a tenant has its own key, and with one that has lost it."""
-    general, theirs = "11" * 32, "22" * 32
-    ring = f'current = "m"\n[keys]\nm = "{general}"\n'
-    files = {
-        "both.toml": f'{ring}[tenants.{own}]\ncurrent = "t"\n[tenants.{own}.keys]\nt = "{theirs}"\n',
-        "one.toml": ring,
-    }
-    for name, text in files.items():
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o600)
-    return {"TENUTO_PRIVACY_KEY_FILE": "both.toml"}, {"TENUTO_PRIVACY_KEY_FILE": "one.toml"}
 
 
 def test_a_scan_of_everything_takes_no_tenant() -> None:
@@ -408,120 +360,6 @@ def test_after_a_rotation_the_old_master_key_is_no_longer_needed(tmp_path: Path)
     assert opened["values"] == {"[EMAIL_1]": MAIL}
     assert lost.exit_code == 1
     assert "sealed: tenant local: the sealed record needs a master key" in lost.stderr
-
-
-# Policies
-
-
-def test_the_policy_of_a_tenant_is_shown_and_tried_out(tmp_path: Path) -> None:
-    (tmp_path / "privacy.toml").write_text(
-        '[tenants.acme]\nmessage = "block"\nallow = ["*.example.com", "@example.com"]\n'
-        '[[tenants.acme.patterns]]\nname = "CASE"\npattern = "CASE-[0-9]{6}"\n'
-    )
-    env = {"TENUTO_PRIVACY_FILE": "privacy.toml"}
-
-    policy = asked("privacy", "policy", "--tenant", "acme", env=env)
-    table = typed("privacy", "policy", env=env).stdout
-    acme = asked("privacy", "test", f"{MAIL} in CASE-123456", "--tenant", "acme", env=env)
-    piped = typed("privacy", "test", "-", env=env, words=f"{MAIL} or {MAIL.upper()}").stdout
-
-    assert (policy["modes"]["message"], policy["patterns"], policy["tenants"]) == ("block", ["CASE"], ["acme"])
-    assert table.splitlines()[1].split()[:2] == ["message", "keep"]
-    assert acme["redact"] == f"{MAIL} in [REDACTED_CASE]"
-    assert "[EMAIL_1] or [EMAIL_1]" in piped
-    assert "[REDACTED_EMAIL] or [REDACTED_EMAIL]" in piped
-    assert typed("privacy", "test", "nothing here").stdout == "Nothing private is found.\n"
-
-
-def test_a_policy_of_pseudonyms_without_a_key_is_shown_and_told_to_need_one(tmp_path: Path) -> None:
-    """As the server says it, which would not start; with a key there is nothing to say."""
-    (tmp_path / "privacy.toml").write_text('[tenants.acme]\nmessage = "pseudonym"\n')
-    env = {"TENUTO_PRIVACY_FILE": "privacy.toml"}
-    typed("privacy", "new-key", "key.toml")
-    sentence = "invalid_setting: privacy_key: is needed for pseudonyms: set it, or privacy_key_file\n"
-
-    shown = typed("privacy", "policy", "--store", "sqlite:///elsewhere.db", env=env)
-    told = typed("privacy", "policy", "--json", env=env)
-    start = typed("stats", "--store", "memory://", env=env)
-    keyed = typed("privacy", "policy", env={**env, "TENUTO_PRIVACY_KEY_FILE": "key.toml"})
-
-    assert [(one.exit_code, one.stderr) for one in (shown, told, start)] == [(1, sentence)] * 3
-    assert "key               none" in shown.stdout
-    assert json.loads(told.stdout)["key"] is False
-    assert (keyed.exit_code, keyed.stderr) == (0, "")
-
-
-def test_a_policy_whose_key_cannot_be_used_is_shown_and_told_in_a_sentence(tmp_path: Path) -> None:
-    nowhere = typed("privacy", "policy", env={"TENUTO_PRIVACY_KEY_FILE": "nowhere.toml"})
-    (tmp_path / "keyless.toml").write_text(
-        f'current = "m"\n[keys]\nm = "{"11" * 32}"\n[tenants.acme]\ncurrent = "t"\nkeys = {{}}'
-    )
-    (tmp_path / "keyless.toml").chmod(0o600)
-    keyless = typed("privacy", "policy", "--tenant", "acme", env={"TENUTO_PRIVACY_KEY_FILE": "keyless.toml"})
-
-    assert [nowhere.exit_code, keyless.exit_code] == [1, 1]
-    assert nowhere.stdout.startswith("SINK")
-    assert nowhere.stderr == "invalid_setting: privacy_key_file: there is no such file\n"
-    assert keyless.stderr == (
-        "invalid_setting: privacy_key_file: [tenants.acme] calls 't' current, but has no such key\n"
-    )
-
-
-def test_a_tenants_own_key_that_is_missing_is_told_by_policy_and_doctor(tmp_path: Path) -> None:
-    both, one = _ring(tmp_path, own="acme")
-    marked = {"TENUTO_PRIVACY_MESSAGE": "pseudonym"}
-    for tenant in ("acme", "bravo"):
-        asked("chat", SAID, "--user", "ann", "--tenant", tenant, env={**marked, **both})
-    commands = [("privacy", "policy", "--tenant", "acme"), ("privacy", "policy", "--tenant", "bravo"), ("doctor",)]
-
-    whole = [typed(*command, env={**marked, **both}) for command in commands]
-    lacking = [typed(*command, env={**marked, **one}) for command in commands]
-
-    assert [one.exit_code for one in whole] == [0, 0, 0]
-    assert [one.exit_code for one in lacking] == [1, 0, 1]
-    sentence = "its keys need a master key that the key ring does not have, of the fingerprint "
-    told = lacking[0].stderr
-    assert told.startswith(f"invalid_setting: privacy_key_file: does not open what tenant acme has sealed: {sentence}")
-    assert told.count("\n") == 1
-    assert "those of 2 tenants open" in whole[2].stdout
-    assert f"tenant acme: {sentence}" in lacking[2].stdout
-    assert "those of 1 tenant open" in lacking[2].stdout
-
-
-def test_commands_about_policies_take_a_store_like_all_others() -> None:
-    for command in (("policy",), ("test", "Hello.")):
-        assert typed("privacy", *command, "--store", "sqlite:///elsewhere.db").exit_code == 0
-
-
-def test_the_doctor_tells_of_policy_key_and_encryption(tmp_path: Path) -> None:
-    typed("privacy", "new-key", "key.toml")
-    well = typed("doctor", env=MARKED).stdout
-    keyless = typed("doctor", env={"TENUTO_PRIVACY_MESSAGE": "pseudonym"})
-    (tmp_path / "key.toml").chmod(0o644)
-    open_to_all = typed("doctor", env=MARKED)
-
-    assert "pseudonym: message" in well
-    assert "privacy key" in well
-    assert "in key.toml" in well
-    assert keyless.exit_code == 1
-    assert "privacy_key: is needed for pseudonyms" in keyless.stdout
-    assert open_to_all.exit_code == 1
-    assert "chmod 600" in open_to_all.stdout
-    assert "correct or unset TENUTO_PRIVACY_KEY_FILE" in open_to_all.stdout
-
-
-def test_the_doctor_finds_an_outside_detector_that_does_not_answer() -> None:
-    ill = typed("doctor", env={"TENUTO_PRIVACY_DETECTOR": "http://ann:hunter2@127.0.0.1:9"})
-
-    assert ill.exit_code == 1
-    assert "127.0.0.1:9 does not answer" in ill.stdout
-    assert "hunter2" not in ill.output
-
-
-def test_no_setting_that_is_shown_shows_a_key() -> None:
-    shown = typed("doctor", env={"TENUTO_PRIVACY_KEY": "cd" * 32}).stdout
-
-    assert "cd" * 32 not in shown
 
 
 # Exports

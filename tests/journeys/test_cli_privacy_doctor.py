@@ -1,4 +1,4 @@
-"""What the doctor says of private data that needs somebody: changed keys, a detector that knows too little."""
+"""What the doctor says of private data: policy, key and encryption, changed keys, a detector that is of little help."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -14,9 +15,40 @@ import pytest
 import tenuto
 from tenuto.model import Scope
 from tenuto.model.seal import KEYS_NAMESPACE
-from tests.journeys.test_cli_privacy import asked, own_environment, typed
+from tests.journeys.desk import MARKED, asked, own_environment, typed
 
 __all__ = ["own_environment"]
+
+
+def test_the_doctor_tells_of_policy_key_and_encryption(tmp_path: Path) -> None:
+    typed("privacy", "new-key", "key.toml")
+    well = typed("doctor", env=MARKED).stdout
+    keyless = typed("doctor", env={"TENUTO_PRIVACY_MESSAGE": "pseudonym"})
+    (tmp_path / "key.toml").chmod(0o644)
+    open_to_all = typed("doctor", env=MARKED)
+
+    assert "pseudonym: message" in well
+    assert "privacy key" in well
+    assert "in key.toml" in well
+    assert keyless.exit_code == 1
+    assert "privacy_key: is needed for pseudonyms" in keyless.stdout
+    assert open_to_all.exit_code == 1
+    assert "chmod 600" in open_to_all.stdout
+    assert "correct or unset TENUTO_PRIVACY_KEY_FILE" in open_to_all.stdout
+
+
+def test_the_doctor_finds_an_outside_detector_that_does_not_answer() -> None:
+    ill = typed("doctor", env={"TENUTO_PRIVACY_DETECTOR": "http://ann:hunter2@127.0.0.1:9"})
+
+    assert ill.exit_code == 1
+    assert "127.0.0.1:9 does not answer" in ill.stdout
+    assert "hunter2" not in ill.output
+
+
+def test_no_setting_that_is_shown_shows_a_key() -> None:
+    shown = typed("doctor", env={"TENUTO_PRIVACY_KEY": "cd" * 32}).stdout
+
+    assert "cd" * 32 not in shown
 
 
 @pytest.mark.parametrize("tenant", ["~tenuto", "acme"], ids=["the installation's", "a tenant's"])

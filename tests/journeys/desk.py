@@ -1,0 +1,63 @@
+"""An operator's desk: commands typed in an empty folder, and what somebody private has said before."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tenuto.cli import program
+from tests.samples import CARD
+
+MAIL = "ann.lee@example.com"
+SAID = f"My mail is {MAIL}, my card is {CARD}."
+KEPT = {f"TENUTO_PRIVACY_{sink}": "keep" for sink in ("TITLE", "TRACE")}
+MARKED = {"TENUTO_PRIVACY_MESSAGE": "pseudonym", "TENUTO_PRIVACY_KEY_FILE": "key.toml"}
+
+
+@pytest.fixture(autouse=True)
+def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder, and no settings but the defaults."""
+    for name in os.environ:
+        if name.startswith(("TENUTO_", "MEMORY_")) or name in ("PORT", "REDIS_URL"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("LOGNAME", "otto")
+    monkeypatch.setenv("COLUMNS", "150")
+    monkeypatch.chdir(tmp_path)
+
+
+def typed(*args: str, env: Mapping[str, str] | None = None, words: str | None = None) -> Result:
+    """Type a command, in this process."""
+    return CliRunner().invoke(program, list(args), env=dict(env or {}), input=words, catch_exceptions=False)
+
+
+def asked(*args: str, env: Mapping[str, str] | None = None, ends: int = 0) -> Any:
+    """What a command answers as JSON."""
+    result = typed(*args, "--json", env=env)
+    assert result.exit_code == ends, result.output
+    return json.loads(result.stdout)
+
+
+def say(text: str = SAID, env: Mapping[str, str] | None = None, user: str = "ann") -> str:
+    """Say something, and tell the session it began."""
+    session: str = asked("chat", text, "--user", user, env=env)["session_id"]
+    return session
+
+
+def ring(folder: Path, own: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Settings with a key file in which a tenant has its own key, and with one that has lost it."""
+    general, theirs = "11" * 32, "22" * 32
+    ring = f'current = "m"\n[keys]\nm = "{general}"\n'
+    files = {
+        "both.toml": f'{ring}[tenants.{own}]\ncurrent = "t"\n[tenants.{own}.keys]\nt = "{theirs}"\n',
+        "one.toml": ring,
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o600)
+    return {"TENUTO_PRIVACY_KEY_FILE": "both.toml"}, {"TENUTO_PRIVACY_KEY_FILE": "one.toml"}
