@@ -52,7 +52,8 @@ async def test_three_turns_with_a_character_and_a_restart_after_each(
         session = told["session_id"]
         assert word in told["answer_text"]
         assert told["policy_mode"] == "normal"
-        assert all(piece["id"] in told["answer_text"] for piece in told["evidence"] if "MEAN" in piece["id"])
+        assert told["evidence"]
+        assert all(piece["id"] in told["answer_text"] for piece in told["evidence"])
         assert told["offline"]
 
 

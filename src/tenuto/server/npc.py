@@ -7,6 +7,7 @@ from typing import Final
 from fastapi import Request
 from fastapi.responses import Response
 
+from tenuto.assistants.npc import cited
 from tenuto.chat import ChatRequest
 from tenuto.chat.shape import tool_json
 from tenuto.errors import SessionNotFound
@@ -64,7 +65,7 @@ async def npc_chat(request: Request) -> Response:
             "session_id": reply.session_id,
             "policy_mode": reply.data.get("policy_mode", _UNKNOWN),
             "answer_text": reply.text,
-            "evidence": reply.data.get("evidence", []),
+            "evidence": cited(reply.text, reply.data.get("evidence", [])),
             "offline": reply.offline,
             "degraded": list(reply.degraded),
         }

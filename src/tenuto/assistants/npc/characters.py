@@ -1,4 +1,4 @@
-"""Who speaks: the characters of a site, how they are called and how they begin, hesitate and decline."""
+"""Who speaks: the characters of a site, how they are called and how they begin, hesitate, decline and part."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Character(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     opening: dict[Language, str] = {}
     careful: dict[Language, str] = {}
     refusal: dict[Language, str] = {}
+    farewell: dict[Language, str] = {}
     introduces: str | None = None
 
     def persona(self, name: str) -> Persona:

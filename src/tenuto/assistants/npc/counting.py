@@ -1,4 +1,4 @@
-"""Which rules a question names: by their places in the list, by their neighbours, or by their words."""
+"""Which rules a question names: by their places in the list, by their neighbours, by their words, or by a subject."""
 
 from __future__ import annotations
 
@@ -51,6 +51,37 @@ _BESIDE: Final = (
     ),
 )
 RULES: Final = expression(r"家训|家规|族规|祖训|规矩|\b(?:family |house |ten )?(?:rules|precepts)\b", re.IGNORECASE)
+ANY_RULES: Final = expression(rf"{RULES.pattern}|\b{RULE}\b", re.IGNORECASE)
+_SUBJECT: Final = expression(
+    rf"\b{RULE}\b(?: \w+){{0,2}}? (?:about|against|for|concerning|says?|speaks?|teach(?:es)?|tells?|covers?|deals? with"
+    r"|mentions?|forbids?|prohibits?|allows?|bans?)\b"
+    r"|哪一?几?[条则](?:家训|家规|规矩|祖训)?(?:里|中)?(?:是|在|有)?(?:讲|说|谈|管|禁止|不许|关于|提到?)"
+    r"|(?:有?关于|有关|针对|反对|禁止|不许).{1,20}?(?:家训|家规|族规|祖训|规矩)|(?:家训|家规|族规|祖训|规矩).{0,6}(?:关于|提到|说到|讲到|禁止|不许)",
+    re.IGNORECASE,
+)
+_SAYING: Final = expression(
+    r"\b(?:about|against|concerning|says?|speaks?|teach(?:es)?|tells?|covers?|deals? with|mentions?|forbids?|prohibits?"
+    r"|allows?|bans?)\b|有?关于|有关|针对|反对|禁止|不许|提到?|说到?|讲到?|谈到?|[条则]",
+    re.IGNORECASE,
+)
+# A rule must know this much of the subject to be the one that is on it.
+_ON_IT: Final = 0.6
+_LOOKED_AT: Final = 20
+
+
+def subject_of_rules(question: str) -> str:
+    """What it is asked of rules whether they are on; nothing, where the question asks no such thing."""
+    if _SUBJECT.search(question) is None:
+        return ""
+    return _SAYING.sub(" ", ANY_RULES.sub(" ", _PLACE.sub(" ", question)))
+
+
+def rule_on(question: str, corpus: Corpus, persona: str | None) -> Evidence | None:
+    """The piece that shows which rule is on a subject ("a rule against gambling"); a story where none else does."""
+    subject = subject_of_rules(question)
+    hits = [hit.piece for hit in corpus.search(subject, persona, _LOOKED_AT) if hit.cover >= _ON_IT]
+    ruled = [piece for piece in hits if piece.rule is not None]
+    return next((piece for piece in ruled if piece.kind != "story"), next(iter(ruled), None))
 
 
 def rules_named(question: str, focus: Focus, corpus: Corpus) -> Sequence[int]:
@@ -96,8 +127,13 @@ def _numbered(place: re.Match[str], numbers: Sequence[int]) -> int:
 
 def _names(question: str, rule: Evidence, corpus: Corpus) -> bool:
     folded = question.lower()
-    names = [title.lower() for title in rule.title.values()]
+    names = [name for title in rule.title.values() for name in (title.lower(), *_parts(title.lower()))]
     return any(name in folded or (not name.isascii() and _in_short(name[:2], folded, corpus)) for name in names)
+
+
+def _parts(title: str) -> list[str]:
+    """The halves of a title such as "respect nature, waste nothing"."""
+    return title.split(", ") if title.isascii() else []
 
 
 def _in_short(name: str, question: str, corpus: Corpus) -> bool:

@@ -39,21 +39,23 @@ class Fact(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A question taken apart: the facts it asks for, and the words that say of what."""
+    """A question taken apart: the facts it asks for, the words that say of what, and of these what somebody did."""
 
     facts: Sequence[Fact]
     about: str
+    deed: str = ""
 
 
 def asked(question: str) -> Asked:
     """The facts a question asks for; none, where anything on its subject answers it."""
     facts: list[Fact] = []
-    about = question[:LOOKED_AT]
+    about, deed = question[:LOOKED_AT], ""
     for asks, fact in _KINDS:
         if found := asks.search(about):
             facts.append(fact(found))
             about = f"{about[: found.start()]} {_subject(found)} {about[found.end() :]}"
-    return Asked(facts, about)
+            deed += _subject(found) if fact is _done_by else ""
+    return Asked(facts, about, deed)
 
 
 def holds(piece: Evidence, question: Asked, language: Language, cover: float = 1.0) -> bool:
@@ -167,10 +169,21 @@ _KINDS: Final[Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]]]]
             _like(looks.MONEY),
         ),
         (
-            r"\b(?:tele)?phone number\b|\be-?mail\b|\bweb ?site\b|电话(?:号码)?(?:是多少)?|邮箱|网址",
+            r"\b(?P<of>(?:tele)?phone) number\b|\b(?P<of_mail>e-?mail|web ?site)\b"
+            r"|(?P<of_zh>电话|邮箱|网址)(?:号码)?(?:是多少)?",
             _like(looks.CONTACT),
         ),
-        (r"\b(?:how old|what age|which age)\b|几岁|多少岁|多大(?:年纪|岁数)|什么年纪", _like(looks.AGE)),
+        (
+            # An age in the records is commonly one of some day in a life.
+            r"\bhow old(?= (?:is|are)(?: \w+){1,3}\W*$|\W*$)|\byour age\b|多大(?:年纪|岁数)|^\W*(?:几岁|多大)了?\W*$"
+            r"|(?:(?<=[他她你您])|[今现]年)(?:几岁|多大)(?!.*(?:开始|入行|时|可以|能))",
+            _like(looks.AGE_NOW),
+        ),
+        (
+            rf"\b(?:how old|what age|which age)\b|\b(?:{looks.NUMBER})[ -]years?[ -]olds?\b"
+            rf"|几岁|多少岁|什么年纪|{looks.NUMBER_ZH}岁",
+            _like(looks.AGE),
+        ),
         (r"\bwhat time\b|\bwhat hours?\b|几点钟?|什么钟点", _like(looks.CLOCK)),
         (
             r"\b(?:what|which) (?:year|century|era|dynasty)\b|哪一?年|何年|什么年代|哪个?朝代?|什么朝代",
@@ -181,9 +194,13 @@ _KINDS: Final[Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]]]]
             r"|几月[份到至和]*(?:几月)?|哪一?天|几号|星期几|周几|哪个?季节?|哪几?个月|什么日子",
             _like(looks.DAY),
         ),
-        (rf"{_STARTS}when(?= {_IS}\b)|\bsince when\b|\bwhen\W*$|什么时候|何时|啥时候?|什么时间", _like(looks.WHEN)),
+        (
+            rf"{_STARTS}when(?= {_IS}\b)|\b(?:since|until|till|from) when\b|\bwhen\W*$|什么时候|何时|啥时候?|什么时间",
+            _like(looks.WHEN),
+        ),
         (
             r"\bhow many (?:seconds|minutes|hours|days|nights|weeks|months|years|generations)\b"
+            r"|\bhow long (?:did|does|do|will|would) (?:it|this|that|they|he|she) take\b"
             rf"|\bhow long(?= (?:did|do|does|has|have|will|must|had)\b)"
             rf"|多久|多长时间|(?:多少|几)个?(?:{_TIMES_ZH})",
             _like(looks.DURATION),
@@ -194,13 +211,23 @@ _KINDS: Final[Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]]]]
         (r"\bhow (?:heavy|much (?:does .{1,40} )?weigh)\b|有?多重|多少(?:斤|公斤|担|吨)", _like(looks.WEIGHT)),
         (r"\bhow (?:big|large)\b|多大|多少亩|面积", _like(looks.AREA)),
         (r"\bin (?P<unit>percent|kilo\w+|met(?:er|re)s|feet|tons|pounds|yuan|dollars)\b", _in_unit),
-        (rf"\bhow many (?P<of>(?:(?!(?:{_IS}|of|in|the)\b)\w+ ?){{0,3}})", _things),
+        (rf"\bhow many\b ?(?P<of>(?:(?!(?:{_IS}|of|in|the)\b)\w+ ?){{0,3}})", _things),
         (rf"(?:多少|几(?!乎))(?P<measure>[{_PRECISE}{_VAGUE}])?(?P<of>[\u3400-\u9fff]{{0,4}})", _things_in_chinese),
         (r"\bwhat colou?rs?\b|什么颜色", _like(looks.COLOUR)),
         (r"\blook(?:s|ed)? like\b|长什么样|什么样子|什么模样", _like(looks.SHAPE)),
         (rf"第几[{_PRECISE}]?|哪一?[级则条]", _like(looks.RANK)),
-        (rf"{_STARTS}who(?:m|se)?\b(?: {_IS}\b)?(?P<of> (?!{_IS}\b|the\b)\w+)?", _done_by),
+        (rf"{_STARTS}who(?:m|se)?\b(?: {_IS}\b)?(?P<of> (?:in )?(?!{_IS}\b|the\b)\w+)?", _done_by),
         (rf"{_WHO_ZH}(?P<of>(?![是的在])[\u3400-\u9fff]{{1,2}})?", _done_by),
+        (
+            r"\b(?:afterwards|in the end|what (?:came|happened|comes|was) (?:next|then|later))\b"
+            r"|^\W*(?:and )?then(?: what)?\W*$|后来|然后呢|之后呢|(?:结果|结局|最后)(?:呢|怎么?样|如何)",
+            _like(looks.LATER),
+        ),
+        (
+            r"^\W*(?:but |and |so )?why(?: (?:is|was) (?:that|this|it)| so| not)?\W*$"
+            r"|^\W*[那可但]?是?(?:为什么|为何)呢?\W*$",
+            _like(looks.REASON),
+        ),
         (rf"{_STARTS}where\b(?!.*\bfrom\W*$)|在?(?:哪里|哪儿|(?<!是)什么地方|何处|什么位置)|在哪", _like(looks.PLACE)),
     )
 ]

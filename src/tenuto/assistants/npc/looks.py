@@ -43,6 +43,9 @@ DURATION: Final = (
 AGE: Final = (
     rf"\bat {NUMBER}\b(?! in\b)|\bage[ds]? {NUMBER}\b|\b{NUMBER} (?:years? old|and up|or older)\b|{NUMBER_ZH}岁"
 )
+AGE_NOW: Final = (
+    rf"\b(?:is|are|now) {NUMBER}(?: years? old)?\b|\b{NUMBER} years? old\b|(?:今年|现年|现在|已经?){NUMBER_ZH}岁?"
+)
 LENGTH: Final = rf"\b{NUMBER}[ -](?:li|feet|foot|met(?:er|re)s?|miles?|kilomet(?:er|re)s?|paces|inch(?:es)?)\b"
 LENGTH_ZH: Final = rf"{NUMBER_ZH}(?:里|尺|米|丈|步|公里|厘米)"
 WEIGHT: Final = (
@@ -58,6 +61,13 @@ COLOUR: Final = r"\b(?:white|black|red|yellow|blue|green|gr[ae]y|brown|golden)\b
 SHAPE: Final = rf"{COLOUR}|\b(?:round|square|wooden|made of|wide|tall|shaped?)\b|形|[圆方]的|[木石瓦]做?的"
 RANK: Final = rf"\b{ORDINAL}\b|第\s*{HAN_NUMBER}"
 PRESENT: Final = r"\b(?:today|now|nowadays|still|currently|every|each)\b|今天|现在|如今|至今|目前|仍|现[藏存]|每[年天]"
+LATER: Final = (
+    r"\b(?:later|afterwards?|since|from then on|in the end|the next day|came back|no longer|today|still)\b"
+    r"|后来|从此|此后|之后|第二天|回来|至今|今天|现在"
+)
+REASON: Final = (
+    r"\b(?:because|so that|in order|hence|therefore|which makes|for fear)\b|因为|所以|为了|由此|因此|以免|便于"
+)
 
 _ROLES: Final = (
     r"child(?:ren)?|elders?|eldest|youngest|mothers?|fathers?|sons?|daughters?|wife|husband|teachers?|pupils?"

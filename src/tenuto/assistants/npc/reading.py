@@ -11,10 +11,11 @@ from enum import StrEnum
 from typing import Final
 
 from tenuto.assistants.npc.corpus import Corpus, Evidence
-from tenuto.assistants.npc.counting import RULE, RULES, rules_named
+from tenuto.assistants.npc.counting import ANY_RULES, RULE, RULES, rule_on, rules_named
 from tenuto.assistants.npc.facts import asked
 from tenuto.assistants.npc.focus import Focus, focus_of
-from tenuto.assistants.npc.pointing import leans
+from tenuto.assistants.npc.personal import of_itself
+from tenuto.assistants.npc.pointing import leans, own_words, points, says_nothing
 from tenuto.assistants.npc.words import LOOKED_AT, subjects, terms
 from tenuto.model.expression import expression
 from tenuto.model.talk import ToolTurn
@@ -29,6 +30,8 @@ class Wish(StrEnum):
     STORY = "story"
     ORIGIN = "origin"
     ABOUT = "about"
+    ITSELF = "itself"
+    ANOTHER = "another"
     SEARCH = "search"
     BACK = "back"
     UNCLEAR = "unclear"
@@ -55,7 +58,6 @@ _STORY: Final = expression(r"故事|事迹|例子|典故|传说|\b(stor(?:y|ies)
 _MEANING: Final = expression(
     r"意思|含义|何意|怎么理解|如何理解|解释|什么道理|\b(mean(?:s|ing)?|explain|understand|sense)\b", re.IGNORECASE
 )
-_ANY_RULES: Final = expression(rf"{RULES.pattern}|\b{RULE}\b", re.IGNORECASE)
 _ALL: Final = expression(
     r"有哪些|哪几|哪十|几条|几则|多少|全部|所有|列|是什么[?？]?$|讲讲|介绍|说说"
     r"|\b(what are|which|list|all|tell me|how many|name)\b",
@@ -70,8 +72,20 @@ _MAKING: Final = expression(
 _HOW_MANY_RULES: Final = expression(
     rf"(?:多少|几)[条则个]?|\bhow many(?= (?:\w+ ){{0,2}}{RULE}\b)|\bname\b", re.IGNORECASE
 )
-_BACK: Final = expression(
-    r"[它这那]|其中|刚才|上面|具体|详细|还有|再|呢[?？]?$|\b(it|its|this|that|them|those|these|more|concrete|detail)\b",
+_BACK: Final = expression(r"具体|还有|再|呢[?？]?$|\b(concrete|details?)\b", re.IGNORECASE)
+# What a question names as its subject: "what does X mean?", "a story about X", 那X呢.
+_SUBJECT: Final = expression(
+    r"\bwhat (?:does|do|is meant by) (?P<of1>.{1,80}?) means?\b|\b(?:meaning|sense) of (?P<of2>.{1,80})"
+    r"|\b(?:stor(?:y|ies)|tales?|examples?|anecdotes?) (?:about|of|on|with) (?P<of3>.{1,80})"
+    r"|\bwhat about (?P<of4>.{1,80})"
+    r"|^(?P<of5>.{1,40}?)(?:又|到底|究竟)?是?(?:什么意思|何意|的含义|的意思)|关于(?P<of6>.{1,40}?)的?(?:故事|事迹|例子|典故|传说)"
+    r"|^那?(?P<of7>.{1,40}?)呢[?？]?$",
+    re.IGNORECASE,
+)
+_ANOTHER: Final = expression(
+    r"再(?:来|讲|说|给我讲)(?:一|两)?[个段]|换一?[个段]|(?:别|其他|其它|另外)(?:的|一个)?(?:故事|呢|吗|$)|另一?个|还有(?:别的|其他|其它|吗|呢)"
+    r"|还有.{0,4}故事|\b(?:another|one more|any (?:others?|more)|(?:some|the) others?"
+    r"|(?:other|more) (?:ones|stories|tales)|a different (?:one|story)|what else)\b",
     re.IGNORECASE,
 )
 _WHO_ARE_YOU: Final = expression(
@@ -85,12 +99,20 @@ _HELLO: Final = (
     r"你们?好|您好|嗨|哈喽|大家好|早安|早上好|上午好|中午好|下午好|晚上好"
     r"|hi|hello|hey|greetings|good (?:morning|afternoon|evening|day)"
 )
+_BYE: Final = r"再见|再会|拜拜|告辞|下次见|回头见|bye|goodbye|bye[ -]bye|farewell|see you(?: later| soon)?"
 _FILLING: Final = r"[啊呀了吧哦,，!！.。~ ]*+"
 _GREETING: Final = expression(rf"\W*+(?:(?:{_HELLO})(?: there| everyone)?{_FILLING}){{1,4}}\W*", re.IGNORECASE)
 _SMALL_TALK: Final = expression(
-    rf"\W*+(?:(?:{_HELLO}|谢谢|多谢|感谢|再见|拜拜|好的|好|嗯|哦|明白了?|知道了"
-    r"|thanks?|thank you|bye|goodbye|ok|okay|great|i see|there|everyone)"
+    rf"\W*+(?:(?:{_HELLO}|{_BYE}|谢谢|多谢|感谢|好的|好|嗯|哦|明白了?|知道了"
+    r"|thanks?|thank you|ok|okay|great|i see|there|everyone)"
     rf"{_FILLING}){{1,4}}(?:very much|a lot)?\W*",
+    re.IGNORECASE,
+)
+_PARTING: Final = expression(
+    rf"\W*+(?:(?:谢谢|多谢|感谢|好的|好|嗯|那|thanks?|thank you|ok|okay|{_BYE})[你您]?{_FILLING}){{0,4}}"
+    rf"(?:{_BYE}){_FILLING}"
+    # A name may follow, and no question.
+    r"(?!.*(?:[哪什谁几吗怎多是]|\b(?:wh\w+|how|is|are|do|does|can)\b))(?:[^\W\d_]{1,10}\W*){0,2}",
     re.IGNORECASE,
 )
 _OURSELVES: Final = expression(
@@ -107,29 +129,51 @@ def understand(turn: ToolTurn, corpus: Corpus) -> Wanted | None:
     question = turn.question[:LOOKED_AT].strip()
     if _WHO_ARE_YOU.search(question):
         return Wanted(wish=Wish.ABOUT, query=question)
-    if _SMALL_TALK.fullmatch(question) or _OURSELVES.search(question):
+    if _SMALL_TALK.fullmatch(question) or parts(question) or _OURSELVES.search(question):
         return None
     focus = focus_of(turn)
     named = rules_named(question, focus, corpus)
-    rule = named[0] if named else None
-    if rule is None and _lists(question, corpus):
+    if named:
+        return _of_rules(question, named, focus, corpus)
+    if of_itself(question):
+        return Wanted(wish=Wish.ITSELF, query=question)
+    if (shown := rule_on(question, corpus, turn.persona)) is not None:
+        wish = Wish.STORY if shown.kind == "story" else Wish.MEANING
+        return Wanted(wish=wish, query=question, rule=shown.rule)
+    if _lists(question, corpus):
         return Wanted(wish=Wish.LIST, query=question)
     last = corpus.named(focus.evidence, turn.persona)
-    if rule is None and (wish := _of_the_talk(question, focus, last, corpus)) is not None:
-        return Wanted(wish=wish, query=question)
-    if rule is None and focus.rule is not None and _points_back(question, corpus):
-        rule = focus.rule
-    if _asks_origin(question, rule, focus, corpus):
-        return Wanted(wish=Wish.ORIGIN, query=question, rule=rule)
-    if rule is None:
-        return Wanted(wish=Wish.SEARCH, query=question)
-    wish = Wish.STORY if _STORY.search(question) else Wish.MEANING
-    return Wanted(wish=wish, query=question, rule=rule, also=tuple(named[1:]))
+    if (wanted := _of_the_talk(question, focus, last, corpus)) is not None:
+        return wanted
+    if focus.rule is not None and _points_back(question, focus.rule, corpus):
+        return _of_rules(question, [focus.rule], focus, corpus)
+    if _asks_origin(question, corpus):
+        return Wanted(wish=Wish.ORIGIN, query=question)
+    return Wanted(wish=Wish.SEARCH, query=question)
+
+
+def _of_rules(question: str, rules: Sequence[int], focus: Focus, corpus: Corpus) -> Wanted:
+    """What is wanted of rules: a story, what they mean, or where they come from."""
+    if _STORY.search(question):
+        wish = Wish.STORY
+    else:
+        wish = Wish.ORIGIN if _asks_origin_of(rules[0], question, focus, corpus) else Wish.MEANING
+    return Wanted(wish=wish, query=question, rule=rules[0], also=() if wish is Wish.ORIGIN else tuple(rules[1:]))
 
 
 def greets(question: str) -> bool:
     """Whether it is a greeting and nothing else."""
     return _GREETING.fullmatch(question[:LOOKED_AT].strip()) is not None
+
+
+def asks_for_a_story(question: str) -> bool:
+    """Whether a story is wanted, and not what else there is on the subject."""
+    return _STORY.search(question) is not None
+
+
+def parts(question: str) -> bool:
+    """Whether it takes leave and does nothing else."""
+    return _PARTING.fullmatch(question[:LOOKED_AT].strip()) is not None
 
 
 def _lists(question: str, corpus: Corpus) -> bool:
@@ -139,17 +183,24 @@ def _lists(question: str, corpus: Corpus) -> bool:
     if RULES.search(question) and _ALL.search(question):
         other = _HOW_MANY_RULES.sub(" ", question)
         return not asked(other).facts and not _leads_elsewhere(_left(_ALL.sub(" ", other)), corpus, "rule")
-    named = _ANY_RULES.sub(" ", question)
+    named = ANY_RULES.sub(" ", question)
     return named != question and corpus.shared_by("rule").issuperset((*terms(named), *subjects(named)))
 
 
-def _asks_origin(question: str, rule: int | None, focus: Focus, corpus: Corpus) -> bool:
+def _asks_origin(question: str, corpus: Corpus) -> bool:
     """Whether it is asked who made the rules, or when; who reads or copies them is another question."""
+    if not _ORIGIN.search(question) or not RULES.search(question):
+        return False
+    return _of_the_making(_ORIGIN.sub(" ", question), corpus)
+
+
+def _asks_origin_of(rule: int, question: str, focus: Focus, corpus: Corpus) -> bool:
+    """Whether it is asked who made a rule, or when; while a story of it is told, that is what is asked about."""
     if not _ORIGIN.search(question):
         return False
-    if rule is not None:
-        return rule == focus.rule or RULES.search(question) is not None
-    return RULES.search(question) is not None and _of_the_making(_ORIGIN.sub(" ", question), corpus)
+    if RULES.search(question) or _MAKING.search(question):
+        return True
+    return rule == focus.rule and not any(piece.kind == "story" for piece in corpus.named(focus.evidence))
 
 
 def _of_the_making(question: str, corpus: Corpus) -> bool:
@@ -166,24 +217,67 @@ def _leads_elsewhere(left: str, corpus: Corpus, kind: str) -> bool:
 
 def _left(question: str) -> str:
     """What a question says besides asking and the name of the rules."""
-    return _ANY_RULES.sub(" ", asked(question).about)
+    return ANY_RULES.sub(" ", asked(question).about)
 
 
-def _of_the_talk(question: str, focus: Focus, last: Sequence[Evidence], corpus: Corpus) -> Wish | None:
+def _of_the_talk(question: str, focus: Focus, last: Sequence[Evidence], corpus: Corpus) -> Wanted | None:
     """What a question wants that points at what was told last, or at nothing; at a rule while one is talked about."""
+    if len(last) > 1 and all(piece.kind == "rule" for piece in last):
+        return _of_a_list(question, last, corpus)
+    if last and (another := _another(question, focus, last)) is not None:
+        return another
     if not leans(question, corpus, last):
         return None
-    if focus.rule is not None and not asked(question).facts and any(piece.rule is not None for piece in last):
+    if focus.rule is not None and any(piece.rule is not None for piece in last):
+        if _STORY.search(question) or not asked(question).facts:
+            return None
+        if not points(question) and _asks_origin_of(focus.rule, question, focus, corpus):
+            return Wanted(wish=Wish.ORIGIN, query=question)
+    return Wanted(wish=Wish.BACK if last else Wish.UNCLEAR, query=question)
+
+
+def _of_a_list(question: str, last: Sequence[Evidence], corpus: Corpus) -> Wanted | None:
+    """Of a list it must be said which one; how many it has and where it comes from are asked of the whole."""
+    if not leans(question, corpus, last):
         return None
-    if len(last) > 1 and all(piece.kind == "rule" for piece in last):
-        # Of a list it must be said which one.
-        return Wish.LIST if _HOW_MANY.search(question) else Wish.UNCLEAR
-    return Wish.BACK if last else Wish.UNCLEAR
+    if _HOW_MANY.search(question):
+        return Wanted(wish=Wish.LIST, query=question)
+    whole = _ORIGIN.search(question) and not points(question)
+    return Wanted(wish=Wish.ORIGIN if whole else Wish.UNCLEAR, query=question)
 
 
-def _points_back(question: str, corpus: Corpus) -> bool:
-    """Whether the question leans on what was said: it says so, or asks for nothing of its own."""
-    if _BACK.search(question) or _STORY.search(question) or _MEANING.search(question):
-        best = corpus.search(question, limit=1)
-        return not best or best[0].cover < 0.75 or best[0].piece.kind in ("meaning", "story", "rule")
-    return False
+def _another(question: str, focus: Focus, last: Sequence[Evidence]) -> Wanted | None:
+    """One more of what was told last, where nothing else is asked for: the next story, the next rule."""
+    if not _ANOTHER.search(question) or not says_nothing(own_words(_ANOTHER.sub(" ", question))):
+        return None
+    kind = last[0].kind
+    if _STORY.search(question) and kind != "story":
+        return None
+    if kind in ("rule", "meaning") and focus.rule is not None:
+        return Wanted(wish=Wish.MEANING, query=question, rule=focus.rule + 1)
+    return Wanted(wish=Wish.ANOTHER, query=question)
+
+
+def _points_back(question: str, rule: int, corpus: Corpus) -> bool:
+    """Whether the question leans on the rule that was talked about: it says so, or names no subject of its own."""
+    if not (points(question) or _BACK.search(question) or _STORY.search(question) or _MEANING.search(question)):
+        return False
+    words = _words_of_its_own(question)
+    if says_nothing(words):
+        return True
+    best = corpus.search(words, limit=1)
+    if best and best[0].cover >= _WELL_KNOWN and best[0].piece.rule != rule:
+        return False
+    return not _names_another_subject(question, rule, corpus)
+
+
+def _names_another_subject(question: str, rule: int, corpus: Corpus) -> bool:
+    """Whether it says of what, and no piece of the rule knows that."""
+    found = _SUBJECT.search(question)
+    subject = _words_of_its_own(found[found.lastgroup]) if found and found.lastgroup else ""
+    own = [piece for piece in corpus.pieces if piece.rule == rule]
+    return not says_nothing(subject) and all(corpus.cover(subject, piece) < _HALF_KNOWN for piece in own)
+
+
+def _words_of_its_own(question: str) -> str:
+    return ANY_RULES.sub(" ", _MEANING.sub(" ", _STORY.sub(" ", own_words(question))))

@@ -11,6 +11,7 @@ from tenuto.assistants.npc.characters import PLAIN, Character
 from tenuto.assistants.npc.corpus import ID
 from tenuto.model.prompt import Language
 from tenuto.model.talk import ToolResult, ToolTurn
+from tenuto.model.values import JsonObject
 
 _CITED: Final = re.compile(rf"(?<![ \t])[ \t]*[\[【(（]({ID.pattern}(?:\s*[,，、;；]\s*{ID.pattern})*)[\]】)）]")
 _SPLIT: Final = re.compile(r"\s*[,，、;；]\s*")
@@ -27,6 +28,7 @@ _WHICH: Final = {
     Language.CHINESE: "不知道指的是哪一个，请说出名称，再来查考。",
 }
 _HELLO: Final = {Language.ENGLISH: "Hello!", Language.CHINESE: "您好！"}
+_GOODBYE: Final = {Language.ENGLISH: "Goodbye, and thank you for your visit.", Language.CHINESE: "再见，感谢您的到访。"}
 _I_AM: Final = {Language.ENGLISH: "I am {name}.", Language.CHINESE: "我是{name}。"}
 _BASED_ON: Final = {Language.ENGLISH: " (Evidence: {ids})", Language.CHINESE: "（依据：{ids}）"}
 
@@ -55,6 +57,11 @@ def told(
         for name, kind, title, text in shown
     ]
     return f"{opening}{gap}" + "\n".join(rows)
+
+
+def farewell(character: Character, language: Language) -> str:
+    """Parting words in the character's voice, which promise nothing."""
+    return in_language(character.farewell, language) or _GOODBYE[language]
 
 
 def greeted(character: Character, language: Language) -> str:
@@ -99,6 +106,12 @@ def held_to_evidence(answer: str, results: tuple[ToolResult, ...], turn: ToolTur
         return text
     named = ", ".join(f"[{name}]" for name in given[:3])
     return text.rstrip() + _BASED_ON[turn.language].format(ids=named)
+
+
+def cited(answer: str, evidence: Sequence[JsonObject]) -> list[JsonObject]:
+    """Of the evidence that was looked up, as its ids and titles, that which the answer names."""
+    named = set(ID.findall(answer))
+    return [piece for piece in evidence if piece["id"] in named]
 
 
 def _given(results: tuple[ToolResult, ...]) -> list[str]:

@@ -9,12 +9,14 @@ from typing import Final, TypeAlias
 import msgspec
 
 from tenuto.assistants.npc.characters import PLAIN, Character
-from tenuto.assistants.npc.corpus import Corpus, Evidence
+from tenuto.assistants.npc.corpus import Corpus, Evidence, Hit
+from tenuto.assistants.npc.counting import subject_of_rules
 from tenuto.assistants.npc.facts import asked, holds
 from tenuto.assistants.npc.focus import MOST_EVIDENCE, Focus, focus_of, kept
+from tenuto.assistants.npc.personal import beside_work
 from tenuto.assistants.npc.pointing import own_words
-from tenuto.assistants.npc.reading import Wanted, Wish, greets, understand
-from tenuto.assistants.npc.telling import asked_back, greeted, introduced, no_such_rule, refusal, told
+from tenuto.assistants.npc.reading import Wanted, Wish, asks_for_a_story, greets, parts, understand
+from tenuto.assistants.npc.telling import asked_back, farewell, greeted, introduced, no_such_rule, refusal, told
 from tenuto.errors import Invalid
 from tenuto.model.prompt import Piece
 from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
@@ -26,11 +28,12 @@ _SURE: Final = 0.6
 _SOMETHING: Final = 0.3
 # A piece that is about something else must know this much of it: one that mentions a word in passing tells nothing.
 _IN_PASSING: Final = 0.65
+_BY_ONE_WORD: Final = 0.45
 # A piece that holds the fact asked for goes before one that knows a little more of the words.
 _NEAR: Final = 0.7
 _LOOKED_AT: Final = 20
 # What is wanted of the talk before, the question itself tells and no model.
-_OF_THE_TALK: Final = (Wish.BACK, Wish.UNCLEAR)
+_OF_THE_TALK: Final = (Wish.BACK, Wish.ANOTHER, Wish.UNCLEAR)
 _SHOWN: Final = 4
 # A model may weigh more pieces than a visitor wants to hear.
 _TOLD: Final = 2
@@ -139,7 +142,9 @@ class RetrieveEvidence:
         return told(lines, self.character(turn), turn.language, careful, listing=found.wish is Wish.LIST)
 
     def greet(self, turn: ToolTurn) -> str | None:
-        """A greeting back, and who is speaking."""
+        """A greeting back, and who is speaking; or parting words."""
+        if parts(turn.question):
+            return farewell(self.character(turn), turn.language)
         return greeted(self.character(turn), turn.language) if greets(turn.question) else None
 
     def character(self, turn: ToolTurn) -> Character:
@@ -153,6 +158,8 @@ class RetrieveEvidence:
         # Who they are, characters know by themselves: without evidence, and citing none.
         if wanted.wish in (Wish.ABOUT, Wish.LIST):
             return exact, PolicyMode.NORMAL
+        if wanted.wish is Wish.ITSELF:
+            return self._of_itself(exact, wanted.query, turn)
         if not exact:
             return self._searched(wanted.query, turn)
         if wanted.wish is Wish.BACK:
@@ -166,13 +173,29 @@ class RetrieveEvidence:
             # Its number says what the question is about; no sentence repeats that.
             question = question._replace(about="")
         stories = (piece for rule in wanted.rules() for piece in self._corpus.of("story", rule, turn.persona))
-        beside = [piece for piece in stories if question.facts and piece not in exact]
+        told_beside = question.facts and wanted.wish is not Wish.ORIGIN
+        beside = [piece for piece in stories if told_beside and piece not in exact]
         telling = tuple(piece for piece in (*exact, *beside) if holds(piece, question, turn.language))
-        return (telling, PolicyMode.NORMAL) if telling else (tuple(exact), PolicyMode.CONSERVATIVE)
+        subject = subject_of_rules(wanted.query)
+        if not telling or max(self._corpus.cover(subject, piece) for piece in exact) < _SOMETHING:
+            return tuple(exact), PolicyMode.CONSERVATIVE
+        return telling, PolicyMode.NORMAL
+
+    def _of_itself(self, own: tuple[Evidence, ...], query: str, turn: ToolTurn) -> Answer:
+        """What the piece about the character tells of its life, and no other; often that is nothing."""
+        words = beside_work(query)
+        known = min((self._corpus.cover(words, piece) for piece in own), default=0.0)
+        if known < _SOMETHING:
+            return (), PolicyMode.REFUSE
+        question = asked(query)._replace(about=words)
+        telling = question.facts and all(holds(piece, question, turn.language) for piece in own)
+        sure = telling and known >= _SURE
+        return own, PolicyMode.NORMAL if sure else PolicyMode.CONSERVATIVE
 
     def _told_again(self, last: Sequence[Evidence], query: str, turn: ToolTurn) -> Answer:
         """What was told last, sure if it knows what else the question says and tells the fact that is asked for."""
-        words, question = own_words(query), asked(query)
+        words = own_words(query)
+        question = asked(query)._replace(about=words)
         sure = [
             piece
             for piece in last
@@ -183,7 +206,7 @@ class RetrieveEvidence:
     def _searched(self, query: str, turn: ToolTurn) -> Answer:
         question = asked(query)
         looked_at = self._corpus.search(query, turn.persona, _LOOKED_AT, question.about)
-        hits = [hit for hit in looked_at if hit.cover >= (_SOMETHING if hit.about else _IN_PASSING)][:_SHOWN]
+        hits = [hit for hit in looked_at if hit.cover >= _needed(hit)][:_SHOWN]
         if not hits:
             return (), PolicyMode.REFUSE
         telling = [hit for hit in hits if holds(hit.piece, question, turn.language, hit.cover)]
@@ -192,10 +215,22 @@ class RetrieveEvidence:
         best = hits[0].cover
         # One word that is only mentioned may mean anything.
         sure = told and best >= _SURE and (hits[0].about or hits[0].shared > 1)
-        enough = tuple(hit.piece for hit in hits if hit.cover >= max(_SOMETHING, best * 0.8))
+        enough = tuple(
+            hit.piece
+            for hit in hits
+            # What is about the subject goes without what only mentions it.
+            if hit.cover >= max(_SOMETHING, best * 0.8) and (hit.about or not hits[0].about)
+        )
         # A search that leads to one thing is answered with that thing, not with its neighbours.
         shown = enough[:1] if len(enough) > 1 and hits[0].score > 1.6 * hits[1].score else enough
+        shown = self._stories(shown, turn) if asks_for_a_story(query) else _beside_stories(shown)
         return shown, PolicyMode.NORMAL if sure else PolicyMode.CONSERVATIVE
+
+    def _stories(self, found: tuple[Evidence, ...], turn: ToolTurn) -> tuple[Evidence, ...]:
+        """What was found as stories: those among it, or of the rules it belongs to; itself, where there are none."""
+        rules = dict.fromkeys(piece.rule for piece in found if piece.rule is not None)
+        told = tuple(piece for piece in found if piece.kind == "story")
+        return told or tuple(piece for rule in rules for piece in self._corpus.of("story", rule, turn.persona)) or found
 
     def _no_rule(self, wanted: Wanted, turn: ToolTurn) -> int | None:
         """A rule that is asked for and not there; no search may answer with another one's text."""
@@ -228,13 +263,22 @@ class RetrieveEvidence:
                 )
             case Wish.ORIGIN:
                 return corpus.of("origin", persona=persona)
-            case Wish.ABOUT:
+            case Wish.ABOUT | Wish.ITSELF:
                 about = corpus.by_id.get(self.character(turn).introduces or "")
                 return (about,) if about is not None else ()
             case Wish.BACK:
                 return corpus.named(focus_of(turn).evidence[:_TOLD], persona)
+            case Wish.ANOTHER:
+                return self._another(turn)
             case Wish.SEARCH | Wish.UNCLEAR:
                 return ()
+
+    def _another(self, turn: ToolTurn) -> tuple[Evidence, ...]:
+        """The piece of the same kind that follows what was told last; behind the last comes the first."""
+        told = self._corpus.named(focus_of(turn).evidence[:_TOLD], turn.persona)
+        alike = self._corpus.of(told[-1].kind, persona=turn.persona) if told else ()
+        place = alike.index(told[-1]) + 1 if told else 0
+        return tuple(piece for piece in (*alike[place:], *alike[:place]) if piece not in told)[:1]
 
 
 def _wanted(arguments: JsonObject) -> Wanted:
@@ -247,6 +291,20 @@ def _wanted(arguments: JsonObject) -> Wanted:
 
 def _shown(piece: Evidence, turn: ToolTurn) -> Shown:
     return Shown(id=piece.id, kind=piece.kind, title=piece.titled(turn.language), text=piece.said(turn.language))
+
+
+def _needed(hit: Hit) -> float:
+    """How much of a question a piece must know to tell something on it."""
+    if not hit.about:
+        return _IN_PASSING
+    return _SOMETHING if hit.shared > 1 else _BY_ONE_WORD
+
+
+def _beside_stories(found: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+    """A fact goes without the stories that have a word in common with it; where a story comes first, all stay."""
+    if found[0].kind == "story":
+        return found
+    return tuple(piece for piece in found if piece.kind != "story")
 
 
 def _focus(wanted: Wanted, pieces: tuple[Evidence, ...], before: Focus) -> Focus:

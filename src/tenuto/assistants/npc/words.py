@@ -11,17 +11,20 @@ LOOKED_AT: Final = 2000
 # A figure by itself counts something, and is no subject; a year may be one.
 _WORD: Final = re.compile(r"(?![0-9]{1,2}(?![a-z0-9]))[a-z0-9]+|[\u3400-\u9fff]+")
 _ENDINGS: Final = re.compile(r"(?<=[a-z]{2})(?P<y>i(?:es|ed)|y)$|(?<=[a-z]{3})(?:ing|ed|es|s|e)$")
+_Y: Final = re.compile(r"(?<=[a-z]{2})y$")
 _COMMON_WORDS: Final = """
-a about all also am an and any are as at be been but by called can could did do does during else exactly for from get
-give go got had happen happened happens has have he her here him his how i if in is it its just let like many may me
-mine more most much my no not now of on or other our out please really say she should so some such tell than that the
-their them then there these they this those to today tomorrow too up us use used uses very want was we were what when
-where which while who whom whose why will with would yesterday yet you your one ones thing things know s t re ll ve
+a about afterwards all also altogether am an and any anybody anyone anything are as at be because been but by bye
+called can could did do does during else everybody everyone exactly for from get give go goodbye got had happen
+happened happens has have he her here him his how i if in is it its just let like many may me mine more most much my
+no nobody not now of on or other our out please really say she since should so some somebody someone such tell than
+that the their them then there these they this till those to today tomorrow until too total up us use used uses very
+want was we were what when where which while who whom whose why will with would yesterday yet you your one ones thing
+things know s t re ll ve
 """
 _COMMON_PAIRS: Final = """
-请问 什么 怎么 怎样 如何 哪个 哪些 哪里 为什 么样 可以 能不 不能 多少 几个 一下 一个 有没 没有 是不 不是 我想 想要
-知道 告诉 诉我 给我 我讲 讲讲 说说 介绍 绍一 谢谢 你好 您好 一些 这个 那个 的是 是什 是谁 有什 有哪 还有
-一起 一共 总共 大概 大约 到底 究竟 最后 后来 当时 曾经 其实 开始
+请问 什么 怎么样 怎么 怎样 如何 哪个 哪些 哪里 为什 可以 能不 不能 多少 几个 一下 一个 有没 没有 是不 不是 我想 想要
+再见 知道 告诉 诉我 给我 我讲 讲讲 说说 介绍 绍一 谢谢 你好 您好 一些 这个 那个 的是 是什 是谁 有什 有哪 还有
+一起 一共 总共 大概 大约 到底 究竟 最后 后来 当时 曾经 其实 开始 有关于 关于 有关 时候 期间 发生 村里 换一 来一
 """
 # Forms that no ending tells, and words that mean the same to somebody who asks about a place.
 _SAME_WORDS: Final = """
@@ -29,6 +32,7 @@ children:child kids:child kid:child men:man women:woman wrote:write written:writ
 taught:teach kept:keep sold:sell burnt:burn led:lead gave:give given:give brought:bring bought:buy made:make came:come
 went:come carved:cut carve:cut engraved:cut inscribed:cut shut:close start:begin started:begin starts:begin wed:wedding
 marry:marriage married:marriage opens:open founder:found founded:found establish:found established:found
+died:die dies:die dead:die death:die deaths:die killed:die kill:die lying:lie lies:lie lied:lie liar:lie stolen:steal
 """
 # Characters that hold a sentence together; a pair with one of them says nothing about the subject.
 _HOLDING: Final = frozenset("是的了吗呢么怎啊呀吧在有和与及个这那其它我你您他她们请什哪谁为会能把被就都也还又很用来")
@@ -55,7 +59,8 @@ def terms(text: str) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    return _ENDINGS.sub(lambda ending: "i" if ending["y"] else "", word)
+    # "pay", "pays" and "paying" are one word.
+    return _Y.sub("i", _ENDINGS.sub(lambda ending: "i" if ending["y"] else "", word))
 
 
 def subjects(text: str) -> list[str]:
