@@ -15,7 +15,7 @@ from tenuto.privacy.rules.keys import LONGEST_BLOCK
 from tenuto.privacy.rules.pieces import LIMIT, Pieces
 from tests.labelled import sentences
 
-SETS = ("en", "zh", "other", "negative", "more", "fresh", "wider", "near", "edge", "hard")
+SETS = ("en", "zh", "other", "negative", "more", "fresh", "wider", "near", "edge", "hard", "varied", "styles")
 KNOWN = [sentence.text for sentence in sentences(*SETS)]
 PROSE = (
     "The committee talked about the garden and nobody could agree on anything before lunch. ",
@@ -70,6 +70,18 @@ ODD = (
         ";pwd=a b;",
         "-rc1",
         "1.2.3.4",
+    ),
+    *(
+        "\\n",
+        "\\t",
+        '\\"',
+        "\\",
+        "%40example.com",
+        "user,password\nbob,",
+        "| 密码 |\n| Ab1! |\n",
+        "wifi: a / ",
+        ",",
+        "|",
     ),
     *("key: ", "abc123", '"', "“", "admin/", "-u bob:", "postgres://a:", "@h", "\0", "é", "😀", "٤", "护照", "--"),
 )
@@ -212,6 +224,8 @@ HOSTILE = (
     'password" { ',
     "给用@例.",
     "1 3 8 0 0 1 3 8 0 0 0\n",
+    "a%40",
+    "password,a\nx,y\n",
 )
 
 

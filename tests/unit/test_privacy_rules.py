@@ -323,6 +323,52 @@ def test_both_of_two_values_are_found(text: str, values: list[str]) -> None:
     assert [value for _, value in found(text)] == values
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("wifi: guest / sunny42x", "sunny42x"),
+        ("WLAN: Gast | Kaffee2024", "Kaffee2024"),
+        ("here's my passwrod again: bl4ck-Tea", "bl4ck-Tea"),
+        ("the pasword is gr33n-Tea", "gr33n-Tea"),
+        ("账号admin psw: Fr0gjump1", "Fr0gjump1"),
+        ("账：admin 密：Fr0gjump1", "Fr0gjump1"),
+        ("密码→Fr0gjump1", "Fr0gjump1"),
+        ("> the db pass?\n< 0range-Peel7", "0range-Peel7"),
+        ('"private_key_id": "3f9a1c0e5b7d2f8a6c4e0b1d9f7a5c3e1b8d6f40"', "3f9a1c0e5b7d2f8a6c4e0b1d9f7a5c3e1b8d6f40"),
+        ("Tag me at 415-555-0134", "415-555-0134"),
+        ("加群13812345678", "13812345678"),
+        ("加v13812345678", "13812345678"),
+        ("my number hasn't changed, still 4155550163", "4155550163"),
+        ("and a callback? caller: 7 2 0 5 5 5 0 1 3 9", "7 2 0 5 5 5 0 1 3 9"),
+        ("my social's 6 1 2 - 4 4 - 9 0 1 8", "6 1 2 - 4 4 - 9 0 1 8"),
+        ("passport no 12345678", "12345678"),
+        ("core1.example.net (192.0.2.19)", "192.0.2.19"),
+    ],
+)
+def test_a_value_is_found_as_people_write_it(text: str, value: str) -> None:
+    assert [text[span.start : span.end] for span in detect(text)] == [value]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "WiFi: 802.11ac / 802.11ax",
+        "WiFi: 6E / Bluetooth5.3",
+        "加密：AES256",
+        "tag 415-555-0134",
+        "加群812345678",
+        "微信群号：13812345678",
+        "bus 7 2 0 5 5 5 0 1 3 9",
+        "VISA AUTH 004512",
+        "UPDATE users SET password=:password",
+        "pass: 12/20 tests",
+        "Using .NET (4.8.0.1) and ASP.NET 4.0.1.1",
+    ],
+)
+def test_what_is_written_alike_stays(text: str) -> None:
+    assert redact(text) == text
+
+
 @pytest.mark.parametrize("text", ["z***3@example.com", "j**n.d*e@example.org", "u•••r@example.net"])
 def test_a_masked_address_is_none(text: str) -> None:
     assert redact(text) == text

@@ -11,7 +11,10 @@ from tenuto.privacy import Rule, Span, Type, detect
 from tests.labelled import CORE, Sentence, Truth, fits, parsed, score, sentences
 from tests.open_data import open_data
 
-SETS: Final = ("en", "zh", "other", "negative", "more", "fresh", "wider", "near", "edge", "unread", "listed")
+SETS: Final = (
+    *("en", "zh", "other", "negative", "more", "fresh", "wider", "near", "edge", "unread", "listed"),
+    *("varied", "styles"),
+)
 SHARED: Final = {
     "EMAIL_ADDRESS": "EMAIL",
     "PHONE_NUMBER": "PHONE",

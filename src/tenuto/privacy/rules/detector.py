@@ -23,7 +23,7 @@ from tenuto.privacy.rules.identity import (
 )
 from tenuto.privacy.rules.keys import BLOCK, find_blocks, find_keys, has_long_words
 from tenuto.privacy.rules.logins import find_logins, has_logins
-from tenuto.privacy.rules.mails import find_mails
+from tenuto.privacy.rules.mails import find_mails, has_mails
 from tenuto.privacy.rules.names import find_names
 from tenuto.privacy.rules.networks import find_v4, find_v6, has_v4, has_v6
 from tenuto.privacy.rules.passwords import find_named, find_named_in_han
@@ -98,7 +98,7 @@ def _named_in_han(view: Folded, _: list[Find]) -> Finds | None:
 
 
 def _mails(view: Folded, _: list[Find]) -> Finds | None:
-    if "@" not in view.ascii:
+    if not has_mails(view.ascii):
         return None
     return ((start, end, Rule.EMAIL) for start, end in find_mails(view))
 
@@ -151,7 +151,7 @@ _LOUD: Final = frozenset({"basic", "bearer", "identified by", "auth", "pass"})
 def is_calm(view: Folded) -> bool:
     """Whether the gates of all but `CALM_FAMILIES` are shut: most prose is so, and one look tells."""
     text = view.ascii
-    if "@" in text or "|" in text or view.digits.find(b"0.0") >= 0 or has_digits(view):
+    if has_mails(text) or "|" in text or view.digits.find(b"0.0") >= 0 or has_digits(view):
         return False
     if "-" in text and _DASHES.search(text):
         return False

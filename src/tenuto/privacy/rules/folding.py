@@ -2,7 +2,8 @@
 
 People write digits full-width, dashes in ten kinds and spaces in fifteen, and text that was copied carries characters
 nobody sees. `fold` maps each to its ASCII twin, one code point for one code point, so that offsets stay those of the
-source. Only characters without any width are taken out, and then a map leads back.
+source. Only characters without any width are taken out, and then a map leads back. Line breaks, tabs and quotes that
+were escaped, as JSON inside JSON has them, become what they stand for and spaces.
 """
 
 from __future__ import annotations
@@ -81,6 +82,27 @@ _NOTABLE: Final = re.compile(
 )
 
 
+# A break or a tab written out: \n13800138000. Behind a domain or a drive a small letter is a name's: CORP\tom, C:\new.
+_ESCAPED_BLANK: Final = re.compile(r"(?<![A-Z][A-Z])(?<!\b[A-Za-z]:)(?<!\\)\\{1,8}[nrt]|\\{1,8}[nrt](?![a-z])")
+_OPENING_QUOTE: Final = re.compile(r"""(?:(?<=[\s:,{\[(=])|\A)(\\{1,8})\"""")
+_CLOSING_QUOTE: Final = re.compile(r"""(\\{1,8})\"""")
+
+
+def without_escapes(text: str) -> str:
+    """`text` with what escapes stand for, and spaces in place of the rest of them; the length stays."""
+    if "\\" not in text:
+        return text
+    text = _ESCAPED_BLANK.sub(_blank, text)
+    if '\\"' not in text:
+        return text
+    text = _OPENING_QUOTE.sub(lambda match: _blank(match, 1) + '"', text)
+    return _CLOSING_QUOTE.sub(lambda match: '"' + _blank(match, 1), text)
+
+
+def _blank(match: re.Match[str], group: int = 0) -> str:
+    return " " * len(match[group])
+
+
 def fold(text: str) -> str:
     """`text` with every odd digit, letter, space and dash as its ASCII twin, of the same length."""
     if _ODD.search(text):
@@ -108,10 +130,11 @@ _WORDS: Final = bytes(
 
 # Stems that several families ask for. In the ASCII view a letter beyond it is a question mark.
 _STEMS: Final = (
-    *("pass", "pw", "kennwort", "cre", "token", "key"),
+    *("pass", "pasw", "pw", "kennwort", "cre", "token", "key"),
     *("basic", "bearer", "auth", "identified by", "dot"),
 )
-_MORE_STEMS: Final = (*_STEMS, "schl?ssel", "contrase?a")
+# Whoever shortens a password to psw writes Chinese around it.
+_MORE_STEMS: Final = (*_STEMS, "psw", "schl?ssel", "contrase?a")
 _NONE: Final[frozenset[str]] = frozenset()
 
 
@@ -139,6 +162,9 @@ class Folded:
         """Whether a character occurs that names of secrets and papers have in Chinese, Japanese and Korean."""
         if not text.isascii():
             text = self._plain(text)
+        if "\\" in text:
+            self._strange = True
+            text = without_escapes(text)
         plain = text.isascii()
         self.text = text
         self.bytes = text.encode("ascii", "replace")

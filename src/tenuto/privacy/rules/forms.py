@@ -107,7 +107,9 @@ def find_by_form(view: Folded) -> Iterator[tuple[int, int, Rule]]:
     if _has_statement(view):
         for match in _STATEMENT.finditer(text):
             value = match["value"]
-            if len(value) >= 6 and is_varied(value) and not is_blank(value):
+            # On a receipt digits behind AUTH are the bank's consent.
+            approved = match[0].startswith("AUTH") and value.isdigit()
+            if len(value) >= 6 and is_varied(value) and not approved and not is_blank(value):
                 yield *match.span("value"), Rule.PASSWORD
     if "basic" in view.stems:
         yield from ((*m.span("value"), Rule.PASSWORD) for m in _BASIC.finditer(text) if _is_basic(text, m))

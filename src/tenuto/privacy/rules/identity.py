@@ -102,7 +102,8 @@ _X: Final = re.compile("[ -]?[xX](?![A-Za-z0-9])")
 
 SOCIAL_SECURITY: Final = 9
 """How many digits it has."""
-_SSN_SHAPE: Final = re.compile(rb"\x03\x02\x04|\x09")
+_SSN_SHAPE: Final = re.compile(rb"\x03\x02\x04|\x09|(?<!\x01)\x01{9}(?!\x01)")
+_READ_OUT: Final = re.compile(r"[ .-]|[ ]-[ ]")
 
 
 # For a person the number that taxes go by is this one.
@@ -137,6 +138,8 @@ def _is_called_social(run: Run, first: int, last: int) -> bool:
             return follows == Context(Label.SSN, True)
         return Label.SSN in (context.label, follows.label)
     between = run.between(first, last)
+    if run.shape[first] == 1:
+        return context.label is Label.SSN and all(map(_READ_OUT.fullmatch, between))
     if not evenly(between) or "\n" in "".join(between):
         return False
     if context.label is Label.SSN or (context.label is Label.OTHER and _is_tax_id(run, first)):
@@ -153,7 +156,7 @@ def _is_tax_id(run: Run, first: int) -> bool:
 
 _PASSPORT: Final = re.compile(
     r"""(?:(?<![A-Za-z0-9])|(?<=[Pp]assport))(?:
-        [A-Za-z]{1,2}[ -]?[0-9]{7,8}          # China, Japan, Korea, newer US
+        (?![Nn][OoRr][ ])[A-Za-z]{1,2}[ -]?[0-9]{7,8}          # China, Japan, Korea, newer US
         |[A-Za-z]{1,2}[ ]?[0-9]{4}[ ][0-9]{4}(?![ ][0-9])
         |(?P<bare>[0-9]{9})                   # US, UK
         |[A-Za-z][0-9]{3}[A-Za-z][0-9]{4}     # Korea, newer

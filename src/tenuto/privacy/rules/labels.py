@@ -28,6 +28,8 @@ class Label(Enum):
     SSN = auto()
     CN_ID = auto()
     PASSPORT = auto()
+    JOIN = auto()
+    """A group or a person is joined by it: the looks of the number alone tell which."""
     IP = auto()
     VERSION = auto()
     NUMBER = auto()
@@ -67,6 +69,7 @@ _WORDS: Final[dict[Label, str]] = {
         打 拨打 致电 拨 联系 联系我 打给我 打给 加我 呼叫 回电 短信 发短信 通话 連絡 連絡先 연락 联络 找我
         我的号 你的号 他的号 她的号 这个号 那个号
     """,
+    Label.JOIN: "加群 进群 入群 拉群 进微信群 加微信群",
     Label.CARD: """
         card cards creditcard debitcard cardnumber visa mastercard amex maestro discover unionpay jcb diners
         kreditkarte kartennummer ec-karte karte bankkarte pan cc debit
@@ -181,6 +184,10 @@ _PICTURES: Final = frozenset("\u260e\u260f\u2706\U0001f4de\U0001f4f1\U0001f4e0")
 # Two words that are one label, and the second alone another: "soc sec", "Soc. Security".
 _SECURITY: Final = frozenset({"sec", "security"})
 _SOCIAL: Final = re.compile(r"(?<![a-z])soc(?:ial)?[. ]{1,2}\Z")
+# A word for a number with somebody behind it is a verb, and asks for a call: "tag me at ...".
+_SOMEBODY: Final = re.compile(r"[ ](?:me|us|him|her|them)(?![a-z])")
+# 加V, +v: an account of WeChat, which often is a phone's number.
+_JOINS: Final = frozenset("加我+")
 _POSSESSIVE: Final = frozenset("的个我你他她新旧老该此本这那打の")
 
 
@@ -215,6 +222,7 @@ def _from_the_right(window: str) -> Iterator[tuple[Label, int]]:
             label = _TABLE.get(word)
             if word in _SECURITY and _SOCIAL.search(window, 0, begin):
                 label = Label.SSN
+            label = _as_it_stands(label, window, begin, begin + len(word))
             if label is not None:
                 yield label, begin + len(word)
             continue
@@ -227,6 +235,18 @@ def _from_the_right(window: str) -> Iterator[tuple[Label, int]]:
                 label = Label.OTHER  # the number of something we do not know
             yield label, begin + end
             end = start
+
+
+def _as_it_stands(label: Label | None, window: str, begin: int, end: int) -> Label | None:
+    """What an English word says where it stands: some words are labels, and something else beside certain others."""
+    if label is Label.OTHER and _SOMEBODY.match(window, end):
+        return Label.CALL
+    if label is not Label.VERSION:
+        return label
+    before = window[max(0, begin - 4) : begin]
+    if window[begin:end] == "v" and before[-1:] in _JOINS:
+        return Label.JOIN
+    return None if before[-1:] == "." and before[-2:-1].isalnum() and before != "asp." else label
 
 
 def after(text: str, end: int, *, shared: bool = False) -> Context:

@@ -47,6 +47,12 @@ _LOGIN: Final = re.compile(
         ["'`(]?[A-Za-z0-9][\w.@+\\-]{0,47}(?:[ ]?/[ ]?|:[ ]?|[ ]\|[ ])["'`]?(?P<value>[!-~]{5,64})""",
     re.VERBOSE | re.IGNORECASE,
 )
+# `wifi: guest / ...`. No such password is shorter than eight, and what a radio can do is written in the same way.
+_WIFI: Final = re.compile(
+    r"""(?<![A-Za-z])(?:wi-?fi|wlan)(?:[ ][\w'-]{1,16}){0,2}?(?:[ ]?[:=][ ]?|[ ](?:is|ist)[ ]|是[ ]?)["'`]?
+        (?!802|[0-9.]{1,3}[ ]?g)[^\s/|:]{1,32}[ ]?[/|][ ]?["'`]?(?!802|bluetooth|bt)(?P<value>[!-~]{8,63})""",
+    re.VERBOSE | re.IGNORECASE,
+)
 # auth=("bob", "..."), new NetworkCredential("bob", "...")
 _CALLED: Final = re.compile(
     r"""(?:[Aa]uth|[Cc]redentials?|[Ll]ogin)\w{0,12}[ ]?=?[ ]?\([ ]?["'][^"'\n]{1,48}["'],[ ]?
@@ -83,7 +89,7 @@ def has_logins(view: Folded) -> bool:
     text = view.ascii
     if "@" in text or view.signed or not view.stems.isdisjoint(_NAMES):
         return True
-    return _has_login(view) or ("/" in text and _SLASHED.search(text) is not None)
+    return _has_login(view) or _has_wifi(view) or ("/" in text and _SLASHED.search(text) is not None)
 
 
 def _has_name(view: Folded) -> bool:
@@ -95,6 +101,11 @@ def _has_login(view: Folded) -> bool:
     if not (":" in text or "/" in text or "|" in text or "('" in text or '("' in text):
         return False
     return "log" in lower or "zugang" in lower or not view.stems.isdisjoint(_LOGINS)
+
+
+def _has_wifi(view: Folded) -> bool:
+    lower = view.lower
+    return ("/" in lower or "|" in lower) and ("wifi" in lower or "wi-fi" in lower or "wlan" in lower)
 
 
 def find_logins(view: Folded) -> Iterator[Place]:
@@ -117,6 +128,8 @@ def _candidates(view: Folded) -> Iterator[Place]:
     if _has_login(view):
         yield from (match.span("value") for match in _LOGIN.finditer(text) if _is_plausible(match["value"]))
         yield from (match.span("value") for match in _CALLED.finditer(text))
+    if _has_wifi(view):
+        yield from (match.span("value") for match in _WIFI.finditer(view.text) if _is_plausible(match["value"]))
     if "/" in text:
         yield from _behind_users(view)
     at = text.find("@")

@@ -48,6 +48,9 @@ _LEAD: Final = re.compile("(?:给|到|至|是|为|為|系|箱|送|向|信|址|�
 _MASK: Final = re.compile(r"[A-Za-z0-9][*•●]+\Z")
 # What stands before the @ of an address on the web is a user, and a password behind a colon.
 _USER: Final = re.compile(r"://(?:[^\s/@:]{1,64}:)?\Z")
+# The @ of an address inside another one: ?to=ann%40example.com. Encoded signs before its local part are not its own.
+_ENCODED_AT: Final = "%40"
+_ENCODED_SIGN: Final = re.compile("%(?:2[0236789CFcf]|3[A-Fa-f]|5[BDbd]|7[BDbd])")
 # What follows the @ in file names, decorators and packages.
 _NOT_DOMAINS: Final = frozenset(
     words(
@@ -55,6 +58,11 @@ _NOT_DOMAINS: Final = frozenset(
         tar whl jar exe dll conf cfg ini log csv sql lock toml"""
     )
 )
+
+
+def has_mails(text: str) -> bool:
+    """Whether an @ occurs, or the code for one."""
+    return "@" in text or ("%" in text and _ENCODED_AT in text)
 
 
 def find_mails(view: Folded) -> Iterator[tuple[int, int]]:
@@ -70,6 +78,19 @@ def find_mails(view: Folded) -> Iterator[tuple[int, int]]:
             if start is not None and not _is_repository(view.text, start, end):
                 yield start, end
         at = view.ascii.find("@", at + 1)
+    yield from _encoded(view)
+
+
+def _encoded(view: Folded) -> Iterator[tuple[int, int]]:
+    at = view.ascii.find(_ENCODED_AT)
+    while at >= 0:
+        end, start = _domain_end(view, at + len(_ENCODED_AT) - 1), _local_start(view.text, at)
+        if end is not None and start is not None:
+            for sign in _ENCODED_SIGN.finditer(view.ascii, start, at):
+                start = sign.end()
+            if start < at:
+                yield start, end
+        at = view.ascii.find(_ENCODED_AT, at + 1)
 
 
 def _domain_end(view: Folded, at: int) -> int | None:

@@ -31,6 +31,8 @@ _QUALIFIERS: Final = frozenset(
     )
 )
 _QUALIFIERS_JOINED: Final = tuple(_QUALIFIERS)
+_QUALIFIER_ENDS: Final = frozenset(qualifier[-3:] for qualifier in _QUALIFIERS)
+"""Most words before "key" end otherwise, and are not looked at."""
 OF_KEY: Final = re.compile(rf"(?:{'|'.join(sorted(_QUALIFIERS))})[_ -]?\Z")
 _JOINTS: Final = frozenset("_ -")
 _LAST_WORD: Final = re.compile(r"[a-z0-9]+\Z")
@@ -40,6 +42,8 @@ _SETS: Final = re.compile(
 _SUFFIX: Final = re.compile(
     r"(?:[_-]?(?:key|value|secret|token|prod|production|dev|staging|test|live|base64|[0-9]{1,2}|access[_-]key|string|b64|default))*"
 )
+# The id of a key that is named with its secret half, and gives the account away: access_key_id, private_key_id.
+_KEY_ID: Final = re.compile(r"(?:(?<=access.key)|(?<=accesskey)|(?<=private.key)|(?<=privatekey))[_-]?id(?![a-z])")
 _GOES_ON: Final = re.compile(r"[a-z]|[_-][a-z]")
 
 
@@ -60,7 +64,8 @@ def _of_key(lower: str, at: int, end: int = 0) -> str | None:
     end = end or at + 3
     joint = lower[at - 1 : at]
     if joint in _JOINTS:
-        qualifier = _LAST_WORD.search(lower, max(0, at - 15), at - 1)
+        likely = lower[max(0, at - 4) : at - 1] in _QUALIFIER_ENDS
+        qualifier = _LAST_WORD.search(lower, max(0, at - 15), at - 1) if likely else None
         if qualifier is not None and qualifier[0] in _QUALIFIERS:
             # A private key with dashes behind it is a block's first line, and no name.
             return None if lower.startswith("-----", end) else "key"
@@ -78,12 +83,15 @@ _Stem = tuple[re.Pattern[str], Callable[[str, int], str | None]]
 _STEMS: Final[dict[str, _Stem]] = {
     "pass": (
         re.compile(
-            r"pass(?:word|phrase|code|wort|wd|w|wrd|key)s?|(?<=mot de )passe"
+            # Whoever types fast writes passwrod, passowrd, passwod.
+            r"pass(?:word|wort|phrase|code|ward|[word]{3,5}|wd|w|key)s?|(?<=mot de )passe"
             r"|(?:(?<![a-z])|(?<=require)|(?<=store)|(?<=key)|(?<=db)|(?<=user)|(?<=smtp)|(?<=root)|(?<=admin))pass"
         ),
         _of_pass,
     ),
+    "pasw": (re.compile(r"pasw[word]{2,4}"), lambda lower, at: "password"),
     "pw": (re.compile(r"pwd|(?<![a-z])pw"), lambda lower, at: "password"),
+    "psw": (re.compile(r"(?<![a-z])psw[word]{0,4}"), lambda lower, at: "password"),
     "kennwort": (re.compile("kennwort"), lambda lower, at: "password"),
     "cre": (re.compile(r"creds?\b|credentials?|(?<=se)crets?"), _of_cre),
     "token": (re.compile("tokens?"), lambda lower, at: "key"),
@@ -123,4 +131,7 @@ def _name_end(lower: str, at: int) -> int | None:
     """Where the name ends, or None when the word goes on as another one: `passport`, `token_count`."""
     suffix = _SUFFIX.match(lower, at)
     assert suffix is not None  # it matches the empty string
+    key_id = _KEY_ID.match(lower, at)
+    if key_id is not None:
+        return key_id.end()
     return None if _GOES_ON.match(lower, suffix.end()) else suffix.end()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from tenuto.privacy.rules.columns import cells_below
 from tenuto.privacy.rules.folding import Folded
 from tenuto.privacy.rules.labels import words
 from tenuto.privacy.rules.names import OF_KEY, Name
@@ -57,7 +58,7 @@ _PROSE: Final = re.compile(
 _FAR: Final = re.compile(r"(?P<about>(?:,?[ ][a-z']{1,12}){1,5}),?(?:[ ](?:is|was|ist):?[ ]|:[ ]|[ ]->[ ])")
 # "password?" on one line, and nothing but the value on the next one, perhaps behind who says it.
 _ANSWER: Final = re.compile(
-    r"""[ ]?\??(?:[ ]?\n|(?<=\?)[ ])(?:>[ ]?|\[[0-9:. ]{4,20}\][ ]?)?(?:[A-Za-z]{1,16}:[ ])?"""
+    r"""[ ]?\??(?:[ ]?\n|(?<=\?)[ ])(?:[<>]{1,2}[ ]?|\[[0-9:. ]{4,20}\][ ]?)?(?:[A-Za-z]{1,16}:[ ])?"""
     r"""(?=[!-~]{6,48}[ ]?(?:\n|\Z))"""
 )
 _NOT_ABOUT: Final = frozenset(
@@ -77,6 +78,7 @@ _INTO: Final = re.compile(
 _SPACE: Final = re.compile(r"""["'`]?,?[ \t]{1,3}(?:[#-]+[ ])?(?=\S{3})""")
 # In a connection string a value ends at the semicolon, and may have spaces inside: ;Pwd=three plain words;
 _SPACED: Final = re.compile(r"""[^\s;="',]+(?:[ ][^\s;="',]+){1,4}(?=;)""")
+_CLOSES: Final = re.compile(r"</[\w.:-]{0,32}\Z")
 _COMMAND: Final = re.compile(r"[a-z][\w./-]*[ ]")
 # "never set the password to ...": it is only spoken of.
 _WARNING: Final = re.compile(
@@ -109,13 +111,14 @@ _WORDS_JOINED: Final = re.compile(r"[A-Za-z]+(?:[-_.'/][A-Za-z]+)*")
 # --- names in Chinese, Japanese and Korean -----------------------------------------------------------------------
 
 _HAN_NAME: Final = re.compile(
-    "(?P<password>密码|密碼|账密|口令|授权码|パスワード|パスコード|パスフレーズ|パス(?=は)|暗証番号|비밀번호|비번|암호|패스워드|패스(?=는)|[Пп]ароль)"
+    "(?P<password>密码|密碼|(?<![\u4e00-\u9fff])密(?=[ ]?[:=])|账密|口令|授权码"
+    "|パスワード|パスコード|パスフレーズ|パス(?=は)|暗証番号|비밀번호|비번|암호|패스워드|패스(?=는)|[Пп]ароль)"
     "|(?P<key>密钥|秘钥|密鑰|私钥|令牌|トークン|토큰|シークレット|시크릿|キー|(?<=[Iiy])키|(?<=[Iiy] )키)"
 )
 _HAN_LINK: Final = re.compile(
     r"""["'”」』)*]{0,3}[ ]{0,2}
     (?:(?P<about>[\u4e00-\u9fff()（）的]{0,8}?)
-        (?:(?:分别是|就是|还是|是|为|為|成|:|=>|=|->)了?|(?:改|换|设置?|填写?|用|试试?|默认|统一)(?=[ ]?["“「!-~]))
+        (?:(?:分别是|就是|还是|是|为|為|成|:|=>|=|->|→)了?|(?:改|换|设置?|填写?|用|试试?|默认|统一)(?=[ ]?["“「!-~]))
       |は|が|を|는|은|이|가|를|->|is\b)
     [ ]{0,2}:?[ \t]*\n?[ ]{0,2}|[ \t]{0,2}""",
     re.VERBOSE,
@@ -152,10 +155,17 @@ def find_named(view: Folded, names: list[Name]) -> Iterator[tuple[int, int, Rule
     """Every value behind one of `names`."""
     reached = 0
     for name in names:
-        if name.start >= reached:
+        column = cells_below(view, name)
+        if column is not None:
+            yield from ((*cell, _rule(name)) for cell in column)
+        elif name.start >= reached:
             for found in _behind(view, name):
                 reached = found[1]
                 yield found
+
+
+def _rule(name: Name) -> Rule:
+    return Rule.PASSWORD if name.kind == "password" else Rule.API_KEY
 
 
 def _behind(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:
@@ -177,16 +187,21 @@ def _behind(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:
         if how == "space" and _is_switch(view, name.start):
             told = "="
         if _is_secret(view, name.kind, told, value) and not _is_no_value(view, name, told, value):
-            rule = Rule.PASSWORD if name.kind == "password" else Rule.API_KEY
+            rule = _rule(name)
             yield _with_name(view, name, link.end(), value.start), value.end, rule
             yield from _next_one(view, rule, value.end)
             return
 
 
 def _is_about(view: Folded, name: Name, link: re.Match[str], how: str) -> bool:
-    """Whether the words between the name and the value speak of something else: "set my password to ... from ...:"."""
+    """Whether the words between the name and the value speak of something else: "set my password to ... from ...:".
+
+    Behind the name in </password> stands whatever comes next.
+    """
     if how == "far":
         return not _NOT_ABOUT.isdisjoint(link[0].split())
+    if how == "sign" and link["sign"] == ">":
+        return _CLOSES.search(view.ascii, max(0, name.start - 34), name.start) is not None
     if how != "sign" or link["sign"] == "=" or not link[0].startswith(" to "):
         return False
     return _SETTING.search(view.lower, max(0, name.start - 40), name.start) is not None
@@ -329,8 +344,16 @@ def find_named_in_han(view: Folded) -> Iterator[tuple[int, int, Rule]]:
         if value.start() - at > _FURTHEST_VALUE:
             at = max(at, value.start() - _FURTHEST_VALUE - _LONGEST_HAN_NAME)
         else:
-            yield from _behind_in_han(view, Name(match.start(), at, match.lastgroup or "key"))
+            yield from _in_han(view, Name(match.start(), at, match.lastgroup or "key"))
         match = _HAN_NAME.search(view.text, at)
+
+
+def _in_han(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:
+    column = cells_below(view, name)
+    if column is None:
+        yield from _behind_in_han(view, name)
+    else:
+        yield from ((*cell, _rule(name)) for cell in column)
 
 
 def _behind_in_han(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:

@@ -69,6 +69,8 @@ _LONGEST_LISTED: Final = 12
 _SUM: Final = re.compile(r"\s?=\s?[-+]?[0-9?x]")
 _DESK: Final = re.compile(r"-[0-9]{1,5}(?![0-9A-Za-z-])")
 _ROLE: Final = re.compile(r"-(?:office|fax|mobile|home|work|cell|desk)", re.IGNORECASE)
+# "my number hasn't changed, it's still ...": whose number it is says that it is a phone's.
+_WHOSE: Final = re.compile(r"(?<![a-z])(?:my|his|her|their|our|'s)[ ](?:new[ ]|old[ ])?(?:number|no|nr|num)(?![a-z])")
 _DATE: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:\d\d){0,3}")
 _DAY_FIRST: Final = re.compile(r"(?:0[1-9]|[12]\d|3[01])(?:0[1-9]|1[0-2])(?:19|20)\d\d")
 _MONTH_FIRST: Final = re.compile(r"(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:19|20)\d\d")
@@ -322,7 +324,7 @@ def _is_behind_word(run: Run, start: int) -> bool:
     if not run.view.ascii[start - 1 : start].isalpha():
         return False
     context = before(run.view.text, start)
-    return context.label is Label.PHONE and context.close
+    return context.label in (Label.PHONE, Label.JOIN) and context.close
 
 
 # How much a number looks like a phone, from "needs no word beside it" to "never".
@@ -398,7 +400,19 @@ def _decides(looks: int, context: Context, run: Run, window: tuple[int, int], di
     if context.label in (Label.CALL, Label.NUMBER) and context.close:
         # Of a number that is only called so, few digits in one piece may be anything that was named before.
         return last > first or len(digits) >= 10 or not run.is_near(first, last, Label.OTHER)
+    if context.label in _CALLING and _is_told(run, first, last, digits):
+        return True
     if context.label is Label.CALL and run.shape[first : last + 1] == b"\x03\x04":
         return True  # "dial 9, then 555-0132"
     follows = after(run.view.text, run.ends[last], shared=not against)
     return follows.label is Label.PHONE and follows.close and not (against and context.close)
+
+
+def _is_told(run: Run, first: int, last: int, digits: str) -> bool:
+    """Whether words further away are enough: the digits are read out one by one, or somebody's number is spoken of."""
+    if not _has_plan(digits):
+        return False
+    if run.shape[first] == 1 and last - first == len(digits) - 1:
+        return True
+    start = run.starts[first]
+    return last == first and _WHOSE.search(run.view.lower, max(0, start - REACH), start) is not None

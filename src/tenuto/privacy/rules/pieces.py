@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from heapq import merge
 from typing import Final, NamedTuple, Protocol
 
-from tenuto.privacy.rules.folding import INVISIBLE, fold
+from tenuto.privacy.rules.folding import INVISIBLE, fold, without_escapes
 from tenuto.privacy.rules.keys import BLOCK, LONGEST_BLOCK, read_block
 
 LIMIT: Final = 4096
@@ -30,12 +30,12 @@ _EVERY: Final = 64
 """A stream looks for cuts whenever this much has come, not at every character."""
 
 _ANCHOR: Final = re.compile(
-    r"""[!-~]{16,}|[0-9](?:[ \t\n.()/-]{0,4}[0-9]){4,}|[0-9]\.[0-9]\.[0-9]\.[0-9]|@|::
+    r"""[!-~]{16,}|[0-9](?:[ \t\n.()/-]{0,4}[0-9]){4,}|[0-9]\.[0-9]\.[0-9]\.[0-9]|@|%40|::
     |[0-9a-f]:[0-9a-f]{1,4}:|-----|\[[a-z]|/[!-~]{0,31}[!@\#$%^&*]
-    |pass|pw|psw|secret|token|key|cred|kennwort|auth|basic|bearer|(?<![a-z0-9-])-u|--user|--proxy-user
+    |pass|pasw|pw|psw|secret|token|key|cred|kennwort|auth|basic|bearer|(?<![a-z0-9-])-u|--user|--proxy-user
     |\ -a\ |freerdp|/user:
     |mysql|mariadb|mongo|redis-cli|smbclient|docker|podman|sshpass|sqlcmd|sqlplus|ldap|zip|7z|useradd|sudo|\ login
-    |log[ -]?in|zugang|contrase|schl.ssel|eyj|hook|identified|dot|\[\.\]|\(\.\)
+    |log[ -]?in|wi-?fi|wlan|zugang|contrase|schl.ssel|eyj|hook|identified|dot|\[\.\]|\(\.\)
     |\[\ ?at|\(\ ?at|\x00(?:\ ?\x00){0,63}""",
     re.VERBOSE,
 )
@@ -202,4 +202,4 @@ def _anchor_view(text: str, more: re.Pattern[str] | None) -> str:
     if not text.isascii():
         text = _SIGNS.sub(lambda match: "\0" * len(match[0]), INVISIBLE.sub("\0", fold(text)))
         text = _BEYOND.sub(" ", more.sub("\0", text) if more else text)
-    return text.lower()
+    return without_escapes(text).lower()

@@ -28,7 +28,7 @@ _CUT: Final = re.compile(
 )
 _CUTTING: Final = re.compile(r"[&;,\"'`<>\\)}\]|/]")
 _LOOKUP: Final = re.compile(
-    r"""[$%<{(&\[|?@\\]|!(?:vault|Ref|Sub|env|secret)\b|[A-Za-z_][\w.]*[(\[]|[a-z_]+(?:\.[A-Za-z_]+)+\Z|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:=|\Z)
+    r"""[$%<{(&\[|?@\\]|:[A-Za-z_]+\Z|!(?:vault|Ref|Sub|env|secret)\b|[A-Za-z_][\w.]*[(\[]|[a-z_]+(?:\.[A-Za-z_]+)+\Z|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:=|\Z)
     |(?:os|process|env|config|settings|self|this|request|req|args|params|secrets|vars?|local|data|ENV|System)\.\w
     |(?:await|new|return)[ ]|https?://|/[a-z]+/|\.{1,2}/|(?:~/|[A-Za-z]:\\)[\w.-]+[/\\.]""",
     re.VERBOSE,
@@ -49,7 +49,7 @@ _STOPWORDS: Final = frozenset(
 )
 _DATE: Final = re.compile(
     r"(?:19|20)[0-9]{2}[-/.年][0-9]{1,2}(?:[-/.月][0-9]{1,2})?|[0-9]{1,2}[:.][0-9]{2}(?::[0-9]{2})?"
-    r"|[0-9]{1,2}[-~][0-9]{1,2}|v?[0-9]+(?:\.[0-9]+){1,3}"
+    r"|[0-9]{1,2}[-~][0-9]{1,2}|[0-9]{1,4}/[0-9]{1,4}|v?[0-9]+(?:\.[0-9]+){1,3}"
 )
 _MAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 # An IPv6 address, or what the colon of one leaves: db8:fef8::7. Passwords have colons too, but not these: ab12:cd34.
