@@ -167,4 +167,5 @@ def _check(assistant: Assistant, model: ChatModel) -> None:
             try:
                 check_budget(prompt, assistant.system_for(persona, language), counter, language)
             except InvalidSetting as unfit:
-                raise InvalidSetting(unfit.setting, f"{unfit} (assistant {assistant.name})") from None
+                why = str(unfit).removeprefix(f"{unfit.setting}: ")
+                raise InvalidSetting(unfit.setting, f"{why} (assistant {assistant.name})") from None

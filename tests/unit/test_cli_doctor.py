@@ -169,6 +169,12 @@ def test_what_would_stop_the_chat_is_red(env: dict[str, str], says: str) -> None
     assert checks["store"]["state"] == "ok"
 
 
+def test_a_budget_that_is_too_small_is_named_once() -> None:
+    _, checks, _ = examined(env={"TENUTO_PROMPT_TOKENS": "90", "TENUTO_REPLY_TOKENS": "60"})
+
+    assert checks["chat"]["says"].startswith("budget: 90 tokens")
+
+
 @pytest.mark.parametrize(
     ("url", "shown"),
     [

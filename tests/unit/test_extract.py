@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tenuto.context import Counter
 from tenuto.context import extract as extraction
@@ -204,6 +205,98 @@ def test_of_decisions_about_the_same_thing_the_last_one_holds() -> None:
     assert "hotel number 1" not in summary
     assert "hotel number 4" in short(log((USER, "We decided to stay in hotel number 4.")), summary)
     assert "hotel number 3" not in short(log((USER, "We decided to stay in hotel number 4.")), summary)
+
+
+DISTRICTS = [
+    f"District {number} has a {place}."
+    for number, place in enumerate(
+        ["bakery", "mill", "school", "bank", "church", "gym", "park", "inn", "zoo", "well"], 1
+    )
+]
+ROOMS = [f"第{number}间会议室可以坐{number + 10}个人。" for number in range(1, 11)]
+
+
+@pytest.mark.parametrize(("said", "language"), [(DISTRICTS, EN), (ROOMS, ZH)], ids=["en", "zh"])
+def test_what_says_nearly_the_same_of_other_things_is_told_while_there_is_room(
+    said: list[str], language: Language
+) -> None:
+    """T12: a summary has room for hundreds of tokens, and does not drop facts for being put alike."""
+    first = short(log(*((USER, text) for text in said[:6])), language=language)
+
+    second = short(log(*((USER, text) for text in said[6:])), first, language=language)
+
+    assert all(text.rstrip(".。") in second for text in said)
+
+
+def test_near_repetitions_come_after_all_that_is_new() -> None:
+    alike = [f"The museum in district {number} opens at nine and costs {number} euros." for number in range(1, 20)]
+    other = "The contract with the bank ends soon."
+
+    summary = short(log(*((USER, text) for text in (*alike, other))), tokens=70)
+
+    assert other in summary
+    assert summary.count("museum") > 1
+
+
+def test_an_assistants_words_said_again_with_nothing_new_are_left_out() -> None:
+    said = log(
+        (USER, "Which hotels are there in the old town of Kyoto?"),
+        (ASSISTANT, "The Park Inn in the old town of Kyoto costs 95 euros a night."),
+        (ASSISTANT, "Indeed the lovely Park Inn in the old town of Kyoto costs 95 euros a night."),
+        (ASSISTANT, "The Park House in the old town of Kyoto costs 80 euros a night."),
+    )
+
+    summary = short(said)
+
+    assert summary.count("95 euros") == 1
+    assert "80 euros" in summary
+
+
+TOPICS = {
+    EN: (
+        ("The compiler ", "The linker ", "The parser "),
+        ("checks ", "builds "),
+        ("3 modules", "3 crates", "3 traits"),
+        ".",
+    ),
+    ZH: (("编译器", "链接器", "解析器"), ("检查", "构建"), ("三个模块", "三个程序", "三个类型"), "。"),
+}
+
+
+@pytest.mark.parametrize(
+    ("told", "language"),
+    [
+        ("My name is Ann.", EN),
+        ("I live in Leeds.", EN),
+        ("My daughter is five.", EN),
+        ("We're flying to Oslo.", EN),
+        ("I prefer window seats.", EN),
+        ("我叫李雷。", ZH),
+        ("我女儿五岁。", ZH),
+        ("我打算去大连。", ZH),
+        ("我不喜欢香菜。", ZH),
+    ],
+)
+def test_what_people_tell_of_themselves_outlasts_what_the_talk_is_about(told: str, language: Language) -> None:
+    who, does, what, end = TOPICS[language]
+    talk = [(USER, subject + verb + thing + end) for subject in who for verb in does for thing in what]
+
+    first = short(log(*talk[:9], (USER, told), *talk[9:]), tokens=60, language=language)
+    second = short(log(*talk), first, tokens=60, language=language)
+
+    assert told.rstrip(".。") in first
+    assert told.rstrip(".。") in second
+
+
+def test_the_offline_models_own_chatter_takes_no_room_and_answers_all_the_same() -> None:
+    said = log(
+        (USER, "What is the capital of France?"), (ASSISTANT, "I am the offline model, and nothing here answers that.")
+    )
+    said[1] = replace(said[1], metadata={"offline": True}, turn=1)
+
+    assert short(said) == "Main points:\nUser: What is the capital of France?"
+    said[1] = replace(said[1], metadata={"offline": True, "data": {"goods": []}})
+    assert "Assistant: I am the offline model" in short(said)
 
 
 def test_what_is_redacted_never_reaches_the_summary() -> None:

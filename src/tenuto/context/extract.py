@@ -3,8 +3,9 @@
 A sentence says much when it shares words with many others that do (mutual reinforcement of sentences and words, as in
 HITS: linear in the text, where comparing all pairs of sentences is not). Beyond that count: who speaks, where it
 stands, names and numbers, what users tell about themselves, decisions, and what was left open. What repeats a chosen
-sentence is left out. An earlier summary is taken apart into its own sentences and joined in; what it was made of is not
-read again. The same talk always gives the same summary.
+sentence is left out; what says nearly the same of another thing ("room 3", "room 4") comes last, while there is room.
+An earlier summary is taken apart into its own sentences and joined in; what it was made of is not read again. The same
+talk always gives the same summary.
 """
 
 from __future__ import annotations
@@ -90,6 +91,20 @@ _SELF: Final = re.compile(
     r"|我(是|叫|有|想|要|在|喜欢|需要|的)",
     re.IGNORECASE,
 )
+# More than all that a sentence can gain by sharing its words with others.
+_OF_ONESELF: Final = 1.3
+# Who somebody is, lives with, likes and plans: asked for long after it was said, and hardly ever said twice.
+_PERSONAL: Final = re.compile(
+    r"\b(my (full |first )?name('s| is)|call me"
+    r"|(i'm|i am) (from|called|named|allergic|an? \w+|going|planning|flying|moving|\d+)"
+    r"|i (live|work|was born|come from|speak|prefer|like|love|hate|dislike|plan|moved)"
+    r"|my (\w+ )?(wife|husband|partner|son|daughter|child(ren)?|kids?|baby|mother|father|mum|mom|dad|sister|brother"
+    r"|dog|cat|birthday|age|job|address|favou?rite|plan|goal|trip|flight|passport|allergy|doctor|boss)"
+    r"|(we're|we are) (going|planning|flying|moving))\b"
+    r"|我(叫|姓|今年|住|来自|出生|老家|家[有里在]|对.{1,12}过敏|不?喜欢|最爱|讨厌|打算|计划|准备|要去|会说|在.{1,12}(工作|上班)"
+    r"|是.{1,12}[人师生员家]|(的|家)?(名字|生日|年龄|职业|工作|地址|老婆|老公|妻子|丈夫|儿子|女儿|孩子|爸|妈|父亲|母亲|哥|姐|弟|妹|狗|猫))",
+    re.IGNORECASE,
+)
 _NUMBER: Final = re.compile(r"\d|[一二三四五六七八九十百千万两]+[个元块天年月日号点位本件台条]")
 _NAME: Final = re.compile(r"(?<=[a-z,;:] )[A-Z][\w-]+|[《「“\"][^》」”\"]{2,60}+[》」”\"]")
 _QUESTION: Final = re.compile(r"[?？]|[吗呢]$")
@@ -142,9 +157,10 @@ def summarise(
 
 def _scored(sentences: Sequence[Sentence], begins: bool) -> list[_Line]:
     # What is said again and again, word for word, would lend itself weight.
-    once = list({(one.role, one.text): one for one in reversed(sentences)}.values())[::-1]
+    once = list({(one.role, one.text): one for one in reversed(sentences) if not one.chatter}.values())[::-1]
     telling = [one for one in once if not _FILLER.match(one.text)] or once
-    answered = max((one.message for one in telling if one.role is Role.ASSISTANT), default=-1)
+    replies = [*telling, *(one for one in sentences if one.chatter)]
+    answered = max((one.message for one in replies if one.role is Role.ASSISTANT), default=-1)
     worth = {
         (one.message, one.place): _salience(one.text, one.role) + _standing(one, telling, begins) for one in telling
     }
@@ -198,7 +214,7 @@ def _salience(text: str, role: Role) -> float:
     user = role is Role.USER
     return (
         (0.3 if user else 0.0)
-        + (0.3 if user and _SELF.search(text) else 0.0)
+        + (_OF_ONESELF if user and not asks and _PERSONAL.search(text) else 0.3 if user and _SELF.search(text) else 0.0)
         + (0.2 if user and asks else -0.3 if asks else 0.0)
         + (0.15 if _NUMBER.search(text) else 0.0)
         + (0.15 if _NAME.search(text) else 0.0)
@@ -266,6 +282,24 @@ _SPEAKERS: Final = {label.strip(): role for labels in _LABELS.values() for role,
 # What is written
 
 
+def _alike(line: _Line, other: _Line) -> bool:
+    fewer = min(len(line.about), len(other.about))
+    return len(line.about & other.about) >= _ALIKE * fewer if fewer else line.text == other.text
+
+
+def _says_again(line: _Line, other: _Line) -> bool:
+    """Whether a line brings nothing beyond one like it: for a user's words any other word is something, else a figure.
+
+    Of decisions and open points alike the last one holds.
+    """
+    if not _alike(line, other):
+        return False
+    if line.part is not Part.MAIN:
+        return True
+    more = line.about - other.about
+    return not (more if line.role is Role.USER else any(map(_NUMBER.search, more)))
+
+
 class _Sheet:
     """A summary of limited length."""
 
@@ -284,6 +318,7 @@ class _Sheet:
         self._choose(fresh, chosen, _NEW_SHARE if known else 1.0)
         self._choose(known, chosen, 1.0)
         self._choose(fresh, chosen, 1.0)
+        self._choose(self._ranked([*lasting, *new]), chosen, 1.0, _says_again)
         while len(chosen) > 1 and not self._fits(self._written(chosen)):
             chosen.pop()
         best = [*chosen, *fresh, *known][:1]
@@ -305,13 +340,15 @@ class _Sheet:
         heads = [line for part in Part for line in [one for one in by_score if one.part is part][:1]]
         return heads + [line for line in by_score if not any(line is head for head in heads)]
 
-    def _choose(self, lines: Sequence[_Line], chosen: list[_Line], share: float) -> None:
-        """Add lines that tell something new, best first, while this share of the summary lasts."""
+    def _choose(
+        self, lines: Sequence[_Line], chosen: list[_Line], share: float, told: Callable[[_Line, _Line], bool] = _alike
+    ) -> None:
+        """Add lines that are not `told` by a chosen one, best first, while this share of the summary lasts."""
         tokens, characters = self._used(chosen)
         most_tokens = share * self._tokens
         most_characters = share * self._characters if self._characters is not None else None
         for line in lines:
-            if any(line is other or _alike(line, other) for other in chosen):
+            if any(line is other or told(line, other) for other in chosen):
                 continue
             more_tokens, more_characters = self._cost(line)
             if tokens + more_tokens > most_tokens:
@@ -327,8 +364,8 @@ class _Sheet:
         return sum(tokens for tokens, _ in costs), sum(characters for _, characters in costs)
 
     def _cost(self, line: _Line) -> tuple[int, int]:
-        text = self.labels.speakers.get(line.role, "") + line.text
-        return self._counter.count(text) + 1, len(text) + 1
+        # The speaker is written once for all that follows of the same one: what turns out too long is taken off again.
+        return self._counter.count(line.text) + 1, len(line.text) + 1
 
     def _fits(self, text: str) -> bool:
         short = self._characters is None or len(text) <= self._characters
@@ -349,11 +386,6 @@ class _Sheet:
 def _ended(text: str) -> str:
     """A sentence with an end, so that the next one does not run into it: people leave the full stop out."""
     return text if not text[-1:].isalnum() else text + ("." if text[-1].isascii() else "。")
-
-
-def _alike(line: _Line, other: _Line) -> bool:
-    fewer = min(len(line.about), len(other.about))
-    return len(line.about & other.about) >= _ALIKE * fewer if fewer else line.text == other.text
 
 
 def _answered(line: _Line, new: Sequence[_Line]) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from tenuto.model.graphemes import boundary_after, boundary_before
-from tenuto.model.message import Message, Role
+from tenuto.model.message import Message, Role, chatter_in
 from tenuto.model.values import Json, JsonObject
 
 # However long the talk is, so much of it is looked at; a message has its share, from its beginning and its end.
@@ -31,7 +31,10 @@ _HAN: Final = re.compile(r"[\u3400-\u9fff]")
 
 
 class Sentence(msgspec.Struct, frozen=True):
-    """One sentence on one line. `message` and `place` order it; `opens` and `closes` its message's first and last."""
+    """One sentence on one line. `message` and `place` order it; `opens` and `closes` its message's first and last.
+
+    `chatter` is what the offline model said of itself, or only quoted.
+    """
 
     text: str
     role: Role
@@ -39,21 +42,24 @@ class Sentence(msgspec.Struct, frozen=True):
     place: int
     opens: bool = False
     closes: bool = False
+    chatter: bool = False
 
 
 def sentences_of(messages: Sequence[Message], redact: Callable[[str], str] = str) -> list[Sentence]:
     """The talk, sentence by sentence. What is redacted is the whole message, before anything is taken out of it."""
     share = max(_LEAST_SHARE, _LOOK_AT // max(1, len(messages)))
     called: dict[str, str] = {}
+    chatter = chatter_in(messages)
     found: list[Sentence] = []
     for number, message in enumerate(messages):
         if message.role is Role.ITEM:
             continue
+        idle = message.role is Role.ASSISTANT and message.turn in chatter
         parts = split(_within(redact(message.text), share)) if message.text.strip() else []
         tools = [redact(told) for told in _tools(message, called)]
         said = [(text, message.role) for text in parts] + [(told, Role.TOOL) for told in tools]
         found += [
-            Sentence(text, role, number, place, place == 0, place == len(said) - 1)
+            Sentence(text, role, number, place, place == 0, place == len(said) - 1, idle)
             for place, (text, role) in enumerate(said)
         ]
     return found

@@ -89,6 +89,20 @@ def is_summary(message: Draft) -> bool:
     return message.role is Role.ITEM and any(part["type"] == SUMMARY for part in message.parts)
 
 
+def chatter_in(messages: Sequence[Message]) -> frozenset[int]:
+    """The turns in which the offline model spoke on its own: it quoted what was said or spoke of itself.
+
+    Where a tool brought something into the turn, that is news.
+    """
+    served = {message.turn for message in messages if message.role is Role.TOOL}
+    return frozenset(message.turn for message in messages if _is_chatter(message)) - served
+
+
+def _is_chatter(message: Message) -> bool:
+    marks = message.metadata
+    return message.role is Role.ASSISTANT and bool(marks.get("offline")) and not marks.get("data")
+
+
 def text_part(text: str) -> JsonObject:
     """Words."""
     return {"type": "text", "text": text}

@@ -73,6 +73,8 @@ _OWN: Final = tuple(
 _GOES_ON: Final = expression(
     r"^(?:但是?|不过|可是?|而且|也|还|并且|又)*(?=不|讨厌|(?:很|最|更|特别|非常|比较)?(?:喜欢|爱)|住|来自|对.+过敏|今年|会[说讲]|在.+(?:工作|上班))"
 )
+# 我的猫叫咪咪，今年两岁: the cat is two.
+_OF_OTHERS: Final = expression(rf"^我(?:的|家|{_KIN})(?!名字|姓名)")
 _INSTEAD: Final = expression(r"^(?:而|其实)?(?:是|叫|在|住在)(?P<value>.{1,40})$")
 _NOTE: Final = expression(
     r"(?:请|麻烦)?(?:你)?(?:帮我|替我)?(?:一定要)?(?:记住|记得|记一下|记下来?|记着|别忘了|不要忘记?了?)[：:，,]?\s*(.{2,})",
@@ -106,7 +108,7 @@ def _facts(sentence: str) -> list[Fact]:
     told = False
     for clause in filter(None, map(str.strip, _CLAUSE.split(sentence))):
         before = _of_clause(_whole(clause) if told else clause) or _in_place(clause, before)
-        told = before is not None or clause.startswith("我")
+        told = not _OF_OTHERS.match(clause) and (before is not None or clause.startswith("我"))
         if before is not None and before.value and not before.value.startswith("不"):
             found.append(before)
     return found

@@ -43,7 +43,8 @@ _NOT: Final = expression(r"\b(?:not|no longer|never|cannot)\b|n't\b", re.IGNOREC
 _NAME: Final = expression(
     r"(?<!think )(?<!believe )(?<!hope )(?<!wish )(?<!love )(?<!hate )"
     r"\b(?:my (?:full |first |real |own |new )?name(?: is|'s| was)(?:n't| not)?|i(?: am|'m)(?: not)? called"
-    r"|(?:don't |do not )?call me|i (?:don't |do not )?go by)(?: actually| really| now)?:?\s+",
+    r"|(?:don't |do not )?call me|i (?:don't |do not )?go by"
+    r"|i(?:'ve| have)? changed my name to)(?: actually| really| now)?:?\s+",
     re.IGNORECASE,
 )
 _I_AM: Final = expression(
@@ -112,11 +113,21 @@ _PLAIN: Final[tuple[tuple[About, re.Pattern[str]], ...]] = tuple(
         ),
     )
 )
+# A clause that leaves the speaker out: "I live in Berlin and work as a nurse". What others do is theirs.
+_LEFT_OUT: Final = expression(
+    rf"((?:^|[\s,.!])i(?:'m|'ve)? (?:(?!\b(?:{_OTHERS}|who|which|whose|and|but)\b)[^.;!?\n]){{1,80}}?"
+    r"(?:,? and|,? but|,)) (?=(?:also |now |really |don't |do not )*"
+    r"(?:work|live|like|love|hate|enjoy|prefer|speak|come|am|was born|moved)\b)",
+    re.IGNORECASE,
+)
+# Where somebody comes from, told beside who they are: "I'm Ann, a nurse from Berlin".
+_FROM: Final = expression(r",? (?:and )?(?:an? (?:[\w-]{1,30} ){1,3})?from (?=[A-Z])")
 _BUT_NOT: Final = expression(r",? but not ", re.IGNORECASE)
 # In "my sister's name is Zoe" the apostrophe tells whose name it is; in "my dog's called Rex" it is a verb.
 _OWN: Final = expression(
     r"\bmy ((?:[\w'-]{1,30} ){0,4}?[\w'-]{1,30}?)"
-    r"(?: (is|are|was|were)(?:n't| not)?|'s(?: not)?(?! (?:[\w'-]{1,30} ){1,4}(?:is|are|was|were)(?:n't)?\b)) (?=\S)",
+    r"(?: (is|are|was|were)(?:n't| not)?"
+    r"|'s(?: not)?(?! (?:[\w'-]{1,30} ){0,4}(?:is|are|was|were)(?:n't)?\b)) (?=\S)",
     re.IGNORECASE,
 )
 # Whom or what one has, named in the same breath: "I have a dog called Rex".
@@ -162,6 +173,7 @@ def english_facts(sentence: str) -> list[Fact]:
 def _facts(text: str) -> list[Fact]:
     if not _SELF.search(text):
         return []
+    text = _LEFT_OUT.sub(r"\1 I ", _LEFT_OUT.sub(r"\1 I ", text))
     asks = text.rstrip().endswith("?")
     found = [
         (at, fact)
@@ -184,18 +196,28 @@ def _names(text: str) -> Iterator[tuple[int, Fact]]:
             )
         elif name.split(" ")[0].lower() not in _NO_NAMES:
             yield from _stated(text, match, Fact(about=About.NAME, value=name), _name)
+            yield from _from(text, match.end() + len(name))
+
+
+def _from(text: str, at: int) -> Iterator[tuple[int, Fact]]:
+    if match := _FROM.match(text, at):
+        yield at, Fact(about=About.ORIGIN, value=english_value(text[match.end() :]))
 
 
 def _plain(text: str) -> Iterator[tuple[int, Fact]]:
     for about, pattern in _PLAIN:
         for match in pattern.finditer(text):
-            yield from _stated(text, match, Fact(about=about, value=english_value(text[match.end() :])), english_value)
+            value = english_value(text[match.end() :])
+            if about is About.BEING:
+                value, _, _ = value.partition(" from ")
+                yield from _from(text, match.end() + len(value))
+            yield from _stated(text, match, Fact(about=about, value=value), english_value)
 
 
 def _own(text: str) -> Iterator[tuple[int, Fact]]:
     for match in _OWN.finditer(text):
         about, label = _labelled(match[1])
-        if label == "name" or _NO_LABEL.match(label):
+        if label.lower() == "name" or _NO_LABEL.match(label):
             continue
         value = english_value(text[match.end() :])
         if value.lower().startswith(("called ", "named ")):
@@ -242,9 +264,15 @@ def _name(rest: str) -> str:
 
 
 def _labelled(label: str) -> tuple[About, str]:
-    label = re.sub(r"^(?:own|new|current|old|real|actual) ", "", " ".join(label.lower().split()))
-    label = re.sub(r"\bcolor\b", "colour", re.sub(r"\bfavorite\b", "favourite", label))
-    return _KNOWN_LABELS.get(label, About.OWN), label
+    """What is called theirs, as it is written: "dog Rex"; but one spelling, since it is compared."""
+    label = _AGED.sub("", " ".join(label.split()))
+    label = _COLOR.sub("colour", _FAVORITE.sub("favourite", label))
+    return _KNOWN_LABELS.get(label.lower(), About.OWN), label
+
+
+_AGED: Final = expression(r"^(?:own|new|current|old|real|actual) ", re.IGNORECASE)
+_COLOR: Final = expression(r"\bcolou?r\b", re.IGNORECASE)
+_FAVORITE: Final = expression(r"\bfavou?rite\b", re.IGNORECASE)
 
 
 _ASKS: Final[tuple[tuple[re.Pattern[str], tuple[About, ...]], ...]] = tuple(

@@ -9,19 +9,27 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from tenuto.llm.offline.asks import SUM_UP
 from tenuto.llm.offline.correcting import corrected
+from tenuto.llm.offline.kinds import Kind, fits, holds, kind_asked, without_asking
 from tenuto.llm.offline.talk import Line, Talk
 from tenuto.model.expression import expression
 
-# How much of a question a sentence must share to pass for an answer to it.
+# How much of a question a sentence must share to pass for an answer to it, and one that holds what is asked for, be it
+# a time. The latter is also the better answer of two.
 _ENOUGH: Final = 0.6
+_ENOUGH_OF_ITS_KIND: Final = 0.55
+_OF_ITS_KIND: Final = 0.25
+# A single character within a longer word: 会 and 开会.
+_PARTLY: Final = 0.5
 
 _WORD: Final = expression(r"[a-z0-9]+(?:['’][a-z]+)?|[\u00c0-\u024f\u0370-\u1fff]+|[\u3400-\u9fff]+", re.IGNORECASE)
+_NUMBERED: Final = expression(r"\b([a-z]{2,20}) (?:no\.? |number |#)?(\d{1,6})(?![\w:.,]\d|\w)")
 _ENDING: Final = expression(r"(?:ies|ing|ed|es|s|e|y)?(?:'s|’s)?$")
 _COMMON_WORDS: Final = """
 a about actually again ago all also am an and any anything are as ask asked at be been before being but by can could
@@ -35,10 +43,10 @@ with would yes yet you your
 _COMMON: Final = frozenset(_COMMON_WORDS.split())
 # Characters that hold a Chinese sentence together, and the words one asks with: what stands between them counts.
 _GLUE: Final = expression(
-    "什么时候|什么|怎么样|怎么|怎样|如何|为什么|哪里|哪儿|哪些|哪个|哪一|多少|几点|几号|多久|是不是|有没有|能不能|请问|告诉"
+    "[干做](?:什么|啥|嘛)|什么时候|什么|怎么样|怎么|怎样|如何|为什么|哪里|哪儿|哪些|哪个|哪一|多少|几[点号楼层岁月年天周次个位]|多[久大高长远重]|是不是|有没有|能不能|请问|告诉"
     "|记得|知道|刚才|刚刚|之前|以前|关于|我们|你们|他们|一下|这个|那个|这些|那些|可以|还有|已经|现在"
-    "|[几一二两三四五六七八九十百]{1,4}[只个条本台口位次件辆]"
-    "|[我你您他她它谁哪的了吗呢吧啊呀是在有和与跟就都也还很请把被这那个们着]"
+    "|[几一二两三四五六七八九十百]{1,4}[只个条本台口位次件辆岁]"
+    "|[我你您他她它谁哪的了吗呢吧啊呀是在有和与跟就都也还很请把被叫这那个们着]"
 )
 _ASKS: Final = expression(
     r"[?？]\s*$|[吗呢么]\s*[。.!！]?$|什么|怎么|如何|为什么|哪[里儿个些年天位种]|哪$|多少|几[点号只个岁口位次条本]|多[大久长高远重]"
@@ -71,10 +79,17 @@ def features(text: str) -> set[str]:
         if "\u3400" <= word[0] <= "\u9fff":
             for run in filter(None, _GLUE.split(word)):
                 found.update(run[at : at + 2] for at in range(len(run) - 1)) if len(run) > 1 else found.add(run)
+                # 爸爸 is 爸.
+                found.update(one for one, next_ in pairwise(run) if one == next_)
         elif word not in _COMMON:
             stem = _ENDING.sub("", word) if len(word) > 3 else word
             found.add(stem if len(stem) > 1 else word)
     return found
+
+
+def numbered(text: str) -> set[str]:
+    """What a text names by a number: "district 3" is neither "district 38" nor something that opens at 3."""
+    return {" ".join(found.groups()) for found in _NUMBERED.finditer(text.lower()) if found[1] not in _COMMON}
 
 
 def matches(talk: Talk, wanted: set[str], lines: Iterable[Line] | None = None) -> list[Found]:
@@ -82,7 +97,7 @@ def matches(talk: Talk, wanted: set[str], lines: Iterable[Line] | None = None) -
     if not wanted:
         return []
     told = [
-        (place, line, sentence, features(sentence))
+        (place, line, sentence, features(sentence) | numbered(sentence))
         for place, line in enumerate(talk.sources if lines is None else lines)
         for sentence in line.sentences()
         if not is_question(sentence)
@@ -91,16 +106,39 @@ def matches(talk: Talk, wanted: set[str], lines: Iterable[Line] | None = None) -
     weights = {feature: math.log(1 + (1 + len(told)) / (1 + seen[feature])) for feature in wanted}
     whole = sum(weights.values())
     found = [
-        Found(line, sentence, sum(weights[feature] for feature in has & wanted) / whole, place)
+        Found(line, sentence, sum(weights[feature] * _shared(feature, has) for feature in wanted) / whole, place)
         for place, line, sentence, has in told
     ]
     return sorted((one for one in found if one.score > 0), key=lambda one: (-round(one.score, 3), -one.place))
 
 
-def answers(talk: Talk, question: str) -> list[Found]:
-    """The one or two sentences that seem to answer the question; empty when none does."""
-    found = distinct(one for one in matches(talk, features(question)) if one.score >= _ENOUGH)
+def _shared(feature: str, has: set[str]) -> float:
+    """How much of a feature a sentence has: a Chinese word of one character may be a part of a longer one."""
+    if feature in has:
+        return 1.0
+    if not "\u3400" <= feature[0] <= "\u9fff":
+        return 0.0
+    parts = any(feature in other for other in has) if len(feature) == 1 else not has.isdisjoint(feature)
+    return _PARTLY if parts else 0.0
+
+
+def answers(talk: Talk, question: str, kind: Kind | None = None) -> list[Found]:
+    """The one or two sentences that seem to answer the question; empty when none does.
+
+    `kind` is what is asked for where the question itself does not tell.
+    """
+    kind = kind or kind_asked(question)
+    wanted = features(without_asking(question)) or features(question)
+    found = sorted(_of_kind(matches(talk, wanted | numbered(question)), kind), key=lambda one: -round(one.score, 3))
+    found = distinct(found)
     return [one for one in found[:2] if one.score >= 0.9 * found[0].score]
+
+
+def _of_kind(found: Iterable[Found], kind: Kind | None) -> Iterator[Found]:
+    for one in found:
+        held = kind is not None and holds(kind, one.sentence)
+        if fits(kind, one.sentence) and one.score >= (_ENOUGH_OF_ITS_KIND if held else _ENOUGH):
+            yield replace(one, score=one.score + (_OF_ITS_KIND if held else 0.0))
 
 
 def with_corrections(talk: Talk, found: Sequence[Found]) -> list[Found]:

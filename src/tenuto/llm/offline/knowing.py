@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -11,7 +12,7 @@ from tenuto.llm.offline.chinese import chinese_asks_all, chinese_facts, chinese_
 from tenuto.llm.offline.correcting import corrected
 from tenuto.llm.offline.english import english_asks_all, english_facts, english_wanted
 from tenuto.llm.offline.facts import About, Fact, Wanted
-from tenuto.llm.offline.finding import features
+from tenuto.llm.offline.finding import features, is_question
 from tenuto.llm.offline.talk import Line
 from tenuto.model.expression import expression
 
@@ -19,6 +20,16 @@ _MOST: Final = 8
 _ASKED: Final = 200
 _DOING: Final = expression(
     r"^(?:[吃喝看玩打听读学穿用]|(?:to |drinking |eating |playing |watching |reading |the |an? ))(?=.)"
+)
+# 我的航班是CA1234 tells what 我的航班号 asks for.
+_NUMBER_OF: Final = expression(r"(?<=..)号码?$| numbers?$")
+_FEW: Final = 3
+_FAVOURITE: Final = expression(r"favou?rite|最(?:喜欢|爱)的")
+_CHANGES: Final = expression(
+    r"\b(?:moved?|rescheduled?|postponed?|delayed|changed?|shifted|pushed|put off|brought forward|cancell?ed|called off"
+    r"|switched|swapped|replaced|renamed|sold|lost|over|now|no longer|any ?more|instead)\b"
+    r"|改[到成在为期至]|推迟|推到|提前|延[期后到]|挪|换|取消|调[到整]|不再|不[开办去]了|没了|丢了|卖了",
+    re.IGNORECASE,
 )
 _OPPOSITES: Final = {About.LIKES: About.DISLIKES, About.DISLIKES: About.LIKES}
 
@@ -70,7 +81,7 @@ def wants_all(question: str) -> bool:
 
 
 def current(facts: Sequence[Fact]) -> list[Fact]:
-    """All that is true by now, in the order it was first told, and not without end.
+    """All that is true by now, in the order it was first told.
 
     What is denied takes back what was said before; what is said takes back what was denied.
     """
@@ -79,7 +90,7 @@ def current(facts: Sequence[Fact]) -> list[Fact]:
         for mark in [mark for mark, other in newest.items() if _takes_back(fact, other)]:
             del newest[mark]
         newest[_mark(fact)] = fact
-    return list(newest.values())[-2 * _MOST :]
+    return list(newest.values())
 
 
 def known(facts: Sequence[Fact], asked: Wanted) -> list[Fact]:
@@ -92,6 +103,34 @@ def known(facts: Sequence[Fact], asked: Wanted) -> list[Fact]:
                 many = about.many or denied
                 return found[-_MOST:] if many else [next(fact for fact in reversed(facts) if fact in found)]
     return []
+
+
+def in_other_words(facts: Sequence[Fact], asked: Wanted, chinese: bool) -> list[Fact]:
+    """What is called theirs in the other language, and may be what is asked for: a favourite for a favourite."""
+    favourite = _FAVOURITE.match(asked.label) is not None
+    others = [fact for fact in current(facts) if fact.label and fact.label.isascii() is chinese and not fact.denied]
+    return [fact for fact in others if (_FAVOURITE.match(fact.label) is not None) is favourite][-_FEW:]
+
+
+def changed_since(fact: Fact, lines: Sequence[Line]) -> str | None:
+    """The newest words by which something changed that was told: "I moved the meeting to Monday"."""
+    about = features(fact.label) - features("name")
+    for line in reversed(lines if about else ()):
+        if not line.own:
+            continue
+        for sentence in reversed(line.sentences()):
+            if any(_mark(other) == _mark(fact) for other in facts_in(sentence)):
+                return None
+            if _CHANGES.search(sentence) and not is_question(sentence) and about <= features(sentence):
+                return sentence
+    return None
+
+
+def all_known(facts: Sequence[Fact], most: int) -> tuple[list[Fact], int]:
+    """Who somebody is before what they noted, the newest of it, in its order; and how many were left out."""
+    now = current(facts)
+    kept = sorted(now, key=lambda fact: fact.about is not About.NOTE)[-most:]
+    return [fact for fact in now if fact in kept], len(now) - len(kept)
 
 
 def replaced(facts: Sequence[Fact], by: Fact) -> Fact | None:
@@ -136,7 +175,7 @@ def _same(fact: Fact, asked: str) -> bool:
     """
     if fact.about is not About.OWN or fact.label == asked:
         return True
-    has, wants, name = features(fact.label), features(asked), features("name")
+    has, wants, name = features(_NUMBER_OF.sub("", fact.label)), features(_NUMBER_OF.sub("", asked)), features("name")
     if name <= wants - has and fact.value[:1].islower():
         return False
     return bool(wants) and wants - name <= has and not wants.isdisjoint(has)

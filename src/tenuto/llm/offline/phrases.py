@@ -37,8 +37,11 @@ class Phrases(Value, frozen=True, kw_only=True):
     noted: str
     noted_facts: str
     not_told: str
+    not_in_this: str
+    later: str
     only_denied: str
     all_facts: str
+    more_facts: str
     no_facts: str
     also: str
     before: str
@@ -92,8 +95,11 @@ ENGLISH: Final = Phrases(
     noted="Noted. Ask me about it whenever you like; I find it again in this conversation.",
     noted_facts="Noted: {facts}.",
     not_told="You have not told me that in this conversation yet.",
+    not_in_this="You have not told me that in English, and I do not translate. In Chinese you said: {said}",
+    later="Later you said: “{text}”",
     only_denied="You have only told me that {facts}",
     all_facts="This is what you have told me:",
+    more_facts="And {count} more; ask me for any of it.",
     no_facts="You have not told me anything about yourself in this conversation yet.",
     also=", and also ",
     before=" (before, you said {value})",
@@ -144,8 +150,11 @@ CHINESE: Final = Phrases(
     noted="记下了。之后随时可以问我，我会在这段对话里找到它。",
     noted_facts="记下了：{facts}。",
     not_told="这一点你还没有在这段对话里告诉过我。",
+    not_in_this="这一点你没有用中文告诉过我，我也不会翻译。你用英文说过：{said}",
+    later="后来你说：“{text}”",
     only_denied="你只告诉过我，{facts}",
     all_facts="你告诉过我这些：",
+    more_facts="还有 {count} 条，可以随时问我。",
     no_facts="在这段对话里，你还没有告诉过我关于你自己的事。",
     also="，还有",
     before="（之前你说的是{value}）",
@@ -277,10 +286,15 @@ def fact_words(fact: Fact, chinese: bool) -> str:
 
 def _in_own_words(fact: Fact, chinese: bool) -> str:
     """What the user calls theirs has its name in one language only; in the other it is quoted."""
-    no = ("不" if fact.verb and not fact.verb.isascii() else " not") if fact.denied else ""
-    if chinese:
-        return f"你说过“my {fact.label} {fact.verb}{no} {fact.value}”"
-    return f"you said “我{'' if fact.label.startswith('最') else '的'}{fact.label}{no}{fact.verb}{fact.value}”"
+    return ("你说过" if chinese else "you said ") + quote_of(fact)
+
+
+def quote_of(fact: Fact) -> str:
+    """A fact about what the user calls theirs, as they put it."""
+    if fact.label.isascii():
+        return f"“my {fact.label} {fact.verb}{' not' if fact.denied else ''} {fact.value}”"
+    of, no = "" if fact.label.startswith("最") else "的", "不" if fact.denied else ""
+    return f"“我{of}{fact.label}{no}{fact.verb}{fact.value}”"
 
 
 def turned(text: str) -> str:

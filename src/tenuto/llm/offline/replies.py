@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from tenuto.llm.offline import asks
-from tenuto.llm.offline.facts import About, Fact
+from tenuto.llm.offline.facts import About, Fact, Wanted
 from tenuto.llm.offline.finding import (
     Found,
     answers,
@@ -20,9 +20,22 @@ from tenuto.llm.offline.finding import (
     matches,
     with_corrections,
 )
-from tenuto.llm.offline.knowing import current, facts_in, known, replaced, told, told_by, wanted, wants_all
+from tenuto.llm.offline.kinds import fits, holds, kind_asked, without_asking
+from tenuto.llm.offline.knowing import (
+    all_known,
+    changed_since,
+    current,
+    facts_in,
+    in_other_words,
+    known,
+    replaced,
+    told,
+    told_by,
+    wanted,
+    wants_all,
+)
 from tenuto.llm.offline.lists import Place, newest_list, place_in
-from tenuto.llm.offline.phrases import CHINESE, ENGLISH, Phrases, fact_words, turned
+from tenuto.llm.offline.phrases import CHINESE, ENGLISH, Phrases, fact_words, quote_of, turned
 from tenuto.llm.offline.talk import Line, Talk
 
 # How much is quoted of one utterance, how many sentences tell what was said, and how far back a list may lie.
@@ -30,6 +43,10 @@ _QUOTE: Final = 600
 _SENTENCES: Final = 5
 _LISTS_WITHIN: Final = 12
 _SHARED: Final = 0.5
+# How much of what was spoken of last a sentence must share for a question to go on from it.
+_GOES_ON: Final = 0.25
+# How many facts are told at once.
+_FACTS: Final = 16
 
 Rule: TypeAlias = Callable[[Talk, Phrases], str | None]
 
@@ -101,15 +118,32 @@ def _personal(talk: Talk, phrases: Phrases) -> str | None:
         return None
     facts = told([*talk.lines, _own(talk.question)])
     if everything or asked is None:
-        rows = [f"- {_sentence(fact_words(fact, talk.chinese), phrases)}" for fact in current(facts)]
-        return "\n".join([phrases.all_facts, *rows]) if rows else _missing(phrases.no_facts, talk, phrases)
-    if found := known(facts, asked):
+        return _everything(facts, talk, phrases)
+    kind = kind_asked(talk.question) if About.OWN in asked.about else None
+    if (found := known(facts, asked)) and any(fits(kind, fact.value) for fact in found):
         return _known(found, facts, talk, phrases)
-    if About.OWN in asked.about and (said := _said_of(asked.label, talk)):
-        return _quoted(with_corrections(talk, said), phrases)
+    return _said_otherwise(asked, facts, talk, phrases) or _missing(phrases.not_told, talk, phrases)
+
+
+def _everything(facts: list[Fact], talk: Talk, phrases: Phrases) -> str:
+    """All that the asker told of themselves, and that it is not all if there is no end to it."""
+    shown, left = all_known(facts, _FACTS)
+    if not shown:
+        return _missing(phrases.no_facts, talk, phrases)
+    rows = [f"- {_sentence(fact_words(fact, talk.chinese), phrases)}" for fact in shown]
+    return "\n".join([phrases.all_facts, *rows, *([phrases.more_facts.format(count=left)] if left else [])])
+
+
+def _said_otherwise(asked: Wanted, facts: list[Fact], talk: Talk, phrases: Phrases) -> str | None:
+    """Words that may hold the fact that was asked for, where nothing tells it plainly."""
+    if About.OWN in asked.about:
+        if said := _said_of(asked.label, talk):
+            return _quoted(with_corrections(talk, said), phrases)
+        if others := in_other_words(facts, asked, talk.chinese):
+            return phrases.not_in_this.format(said=phrases.comma.join(map(quote_of, others)))
     if About.NAME in asked.about and (words := _introduced(talk)):
         return phrases.you_said.format(text=_cut(words))
-    return _missing(phrases.not_told, talk, phrases)
+    return None
 
 
 def _introduced(talk: Talk) -> str | None:
@@ -121,7 +155,7 @@ def _introduced(talk: Talk) -> str | None:
 def _said_of(label: str, talk: Talk) -> list[Found]:
     """What was said of something of the asker's; asked for its name, only what names somebody."""
     thing = asks.OF_A_NAME.sub("", label)
-    said = answers(talk, thing)
+    said = answers(talk, thing, kind_asked(talk.question))
     return said if thing == label else [one for one in said if asks.NAMES.search(one.sentence)]
 
 
@@ -137,7 +171,9 @@ def _known(found: list[Fact], facts: list[Fact], talk: Talk, phrases: Phrases) -
         return _sentence(phrases.only_denied.format(facts=words), phrases)
     words = phrases.also.join([fact_words(first, talk.chinese), *(turned(fact.value) for fact in more)])
     before = replaced(facts, first)
-    return _sentence(words + (phrases.before.format(value=turned(before.value)) if before else ""), phrases)
+    answer = _sentence(words + (phrases.before.format(value=turned(before.value)) if before else ""), phrases)
+    changed = changed_since(first, talk.lines) if first.about is About.OWN else None
+    return _paragraph(talk, [answer, phrases.later.format(text=_cut(changed)) if changed else ""])
 
 
 def _repeat(talk: Talk, phrases: Phrases) -> str | None:
@@ -222,6 +258,21 @@ def _noted_facts(facts: list[Fact], talk: Talk, phrases: Phrases) -> str:
     return phrases.noted_facts.format(facts=clauses)
 
 
+def _pointing(talk: Talk, phrases: Phrases) -> str | None:
+    """A question for a time or a place and for nothing else goes on from what was spoken of last: and where is it?"""
+    kind = kind_asked(talk.question)
+    if kind is None or features(without_asking(talk.question)):
+        return None
+    about = next(filter(None, map(_spoken_of, reversed(talk.own()))), None)
+    said = [one for one in matches(talk, about) if holds(kind, one.sentence) and one.score >= _GOES_ON] if about else []
+    return _quoted(with_corrections(talk, said[:1]), phrases) if said else None
+
+
+def _spoken_of(line: Line) -> set[str]:
+    asked = wanted(line.text)
+    return features(asked.label if asked is not None and asked.label else without_asking(line.text))
+
+
 def _said_before(talk: Talk, phrases: Phrases) -> str | None:
     """Any question at all, if a sentence of the talk seems to answer it."""
     if len(talk.question) > _QUOTE or asks.ORDER.match(talk.question):
@@ -253,6 +304,7 @@ _RULES: Final[Sequence[Rule]] = (
     _item,
     _sum_up,
     _noted,
+    _pointing,
     _said_before,
 )
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from tenuto.llm.offline.phrases import is_own
 from tenuto.model.expression import expression
-from tenuto.model.message import Message, Role
+from tenuto.model.message import Message, Role, chatter_in
 from tenuto.model.prompt import Language, PromptMessage
 from tenuto.model.talk import Asking, ToolTurn
 
@@ -115,8 +115,7 @@ def _start(text: str, limit: int) -> str:
 
 
 def _lines(history: Sequence[Message], asker: str | None) -> Iterator[Line]:
-    served = {message.turn for message in history if message.role is Role.TOOL}
-    chat = {message.turn for message in history if _is_chatter(message)} - served
+    chat = chatter_in(history)
     for message in history:
         if summary := _summary(message):
             yield from _covered(summary)
@@ -125,12 +124,6 @@ def _lines(history: Sequence[Message], asker: str | None) -> Iterator[Line]:
             yield Line(text=_start(message.text, _MESSAGE), own=not foreign, idle=message.turn in chat)
         elif message.role is Role.ASSISTANT and message.text:
             yield Line(text=_start(message.text, _MESSAGE), model=True, chatter=message.turn in chat)
-
-
-def _is_chatter(message: Message) -> bool:
-    """Whether the offline model spoke on its own: no tool brought anything into that turn."""
-    marks = message.metadata
-    return message.role is Role.ASSISTANT and bool(marks.get("offline")) and not marks.get("data")
 
 
 def _summary(message: Message) -> str:
