@@ -241,6 +241,19 @@ async def test_orders_are_shown_to_their_owner_alone() -> None:
     assert code(mismatch) == (403, "scope_mismatch")
 
 
+async def test_a_shopper_is_named_by_a_number_or_by_any_text() -> None:
+    """B5, B16."""
+    async with served() as door:
+        number = await ask_shop(door, "What is my order status?", userId=1001)
+        text = await ask_shop(door, "What is my order status?", userId="1001")
+        named = await ask_shop(door, "What is my order status?", userId="ann")
+        nobody = await ask_shop(door, "What is my order status?", userId="")
+
+    assert number["answer"] == text["answer"]
+    assert named["answer"] == "You have no orders here yet."
+    assert "sign in" in nobody["answer"]
+
+
 async def test_a_bound_key_cannot_ask_for_another_user_s_orders() -> None:
     """A30: the identity comes from the credential."""
     async with served(locked=True) as door:

@@ -211,7 +211,7 @@ async def test_which_of_those_shown_are_within_a_bound() -> None:
     answer = await shop.ask("which ones have at least 32GB memory?")
 
     assert set(shop.ids) < set(shown)
-    assert answer.startswith("Of those, one fits: ")
+    assert answer.startswith("Of those 5, one fits: ")
 
 
 async def test_a_shop_s_own_attributes_and_units_are_compared_too() -> None:

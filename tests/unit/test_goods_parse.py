@@ -245,7 +245,7 @@ ABOUT_ORDERS: list[tuple[str, dict[str, Any]]] = [
     ("什么时候发货", {}),
     ("订单GD202611124742到哪了", {"order": "GD202611124742"}),
     ("gd202611124742", {"order": "GD202611124742"}),
-    ("my phone arrived broken", {"complaint": True}),
+    ("my phone arrived broken", {"complaint": True, "bought": "phone"}),
     ("我要投诉", {"complaint": True}),
     ("我要退货", {"complaint": True}),
     ("cancel my order", {"change": "cancel"}),

@@ -39,7 +39,7 @@ async def goods_qa(request: Request) -> Response:
     began = time.perf_counter()
     admission = await admitted(request)
     body = await body_of(request, GoodsQuestion)
-    scope = naming_user(admission, str(body.userId) if body.userId is not None else None).scope()
+    scope = naming_user(admission, None if body.userId in (None, "") else str(body.userId)).scope()
     asked = ChatRequest(
         text=body.question,
         session_id=body.sessionId or None,

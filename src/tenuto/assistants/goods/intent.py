@@ -14,9 +14,12 @@ from tenuto.model.values import JsonObject, Value
 
 Sort: TypeAlias = Literal["price", "price_desc", "rating", "sales", "value", "most", "least"]
 Change: TypeAlias = Literal["cancel", "change"]
-Occasion: TypeAlias = Literal["hello", "thanks", "bye", "help", "policy"]
+Occasion: TypeAlias = Literal["hello", "thanks", "bye", "help", "policy", "unclear"]
+OrderState: TypeAlias = Literal["paid", "shipped", "delivered", "cancelled", "refunding", "returned"]
 Sign: TypeAlias = Literal[">", ">=", "<", "<=", "="]
 
+# A question is read up to here: nobody asks for goods in more words, and the work stays the same for any text.
+MAX_READ: Final = 400
 PREVIOUS: Final = "previous"  # in place of ids: the goods shown last
 MAX_LIMIT: Final = 20
 MAX_TERMS: Final = 8
@@ -26,6 +29,7 @@ MAX_KEPT: Final = 60
 MAX_PLACES: Final = 4
 MAX_LISTED: Final = 10
 
+_TWO: Final = 2
 _PLACE: Final = expression(r"at `\$\.?([a-z_]*)")
 _T = TypeVar("_T")
 
@@ -109,6 +113,10 @@ class QueryIntent(Value, frozen=True, kw_only=True):
         Meta(description='Ids to choose among; ["previous"] for the goods shown last ("which of them ...")'),
     ] = ()
     beyond: Annotated[tuple[str, ...], Meta(description="Ids to leave out, because they were shown already")] = ()
+    about: Annotated[
+        str | None,
+        Meta(description="With limit 1, what is asked of the one found: price, stock, memory, battery or another"),
+    ] = None
     like: Annotated[
         str | None,
         Meta(description="The id of goods whose category and brand are wanted again, for 'that one, but in red'"),
@@ -138,6 +146,15 @@ class OrderQuestion(Value, frozen=True, kw_only=True):
     places: Annotated[
         tuple[int, ...], Meta(description="Places in the orders shown last: 1 for the first one, -1 for the last one")
     ] = ()
+    states: Annotated[
+        tuple[OrderState, ...], Meta(description="Only orders that stand so; paid ones are not sent yet")
+    ] = ()
+    bought: Annotated[str, Meta(description="Only orders of such goods: phone, projector, or a name")] = ""
+    months_ago: Annotated[int | None, Meta(description="Only orders of that month: 0 for this one, 1 for the last")] = (
+        None
+    )
+    month: Annotated[int | None, Meta(description="Only orders of that month of the year, from 1 to 12")] = None
+    spent: Annotated[bool, Meta(description="Whether the user asks what these orders cost together")] = False
     complaint: Annotated[bool, Meta(description="Whether the user complains about an order")] = False
     change: Annotated[
         Change | None,
@@ -156,7 +173,8 @@ class Talk(Value, frozen=True, kw_only=True):
 
     `spoken` are those of the list that were compared or chosen from last, where that were not all of it.
     `orders` are there while orders were shown last ("the first one" is an order then), by marks that tell nobody
-    their numbers; `order` is the place of the one spoken of.
+    their numbers; `order` is the place of the one spoken of. `total` are all that fitted the last query, of which the
+    list may be a part; `met` those shown one by one since the last list, the latest last.
     """
 
     items: tuple[str, ...] = ()
@@ -166,11 +184,28 @@ class Talk(Value, frozen=True, kw_only=True):
     intent: QueryIntent | None = None
     orders: tuple[str, ...] = ()
     order: int | None = None
+    total: int = 0
+    met: tuple[str, ...] = ()
 
     @property
     def them(self) -> tuple[str, ...]:
         """Whom "they" and "the other one" speak of."""
         return self.spoken if self.spoken and set(self.spoken) <= set(self.items) else self.items
+
+    @property
+    def alone(self) -> bool:
+        """Whether only one was shown, so that the others of the list have not been seen."""
+        return self.focus is not None and self.intent is not None and self.intent.limit == 1
+
+    @property
+    def pair(self) -> tuple[str, ...]:
+        """Whom "the two" speak of: two that were shown together, or the last two shown one by one; else nobody."""
+        together = () if self.alone and not self.spoken else self.them
+        return together if len(together) == _TWO else self.met[-_TWO:] if len(self.met) >= _TWO else ()
+
+    def meeting(self, item: str) -> tuple[str, ...]:
+        """Those shown one by one, with that one as the latest."""
+        return (*(met for met in self.met if met != item), item)[-MAX_PLACES:]
 
     def at(self, places: Iterable[int]) -> tuple[str, ...]:
         """The goods at those places of the list, counted from 1, or from -1 backwards; no place is beyond its ends."""
@@ -199,6 +234,8 @@ def state_of(talk: Talk) -> JsonObject:
         "intent": None if talk.intent is None else as_json(talk.intent),
         "orders": list(talk.orders),
         "order": talk.order,
+        "total": talk.total,
+        "met": list(talk.met),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from hashlib import blake2b
 from typing import Final
 
@@ -9,14 +10,18 @@ from msgspec.structs import replace
 
 from tenuto.assistants.goods.intent import OrderQuestion, Talk, as_json, read_arguments, schema_of, state_of, talk_in
 from tenuto.assistants.goods.reading import guessed
-from tenuto.assistants.goods.shop import Catalogue, Order
+from tenuto.assistants.goods.shop import Catalogue, Order, OrderStatus, Shelf
 from tenuto.assistants.goods.telling import OrdersAnswer, order_card, tell_orders, told
+from tenuto.assistants.goods.words import fold
 from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
 from tenuto.model.values import Json, JsonObject
 
 _ORDERS_SHOWN: Final = 5
 # The end of a number is enough to name an order; a shorter one would fit too many.
 _SHORTEST_END: Final = 3
+_YEAR: Final = 12
+_MAX_NAME: Final = 400
+_PAID_FOR: Final = (OrderStatus.PAID, OrderStatus.SHIPPED, OrderStatus.DELIVERED)
 
 
 class MyOrders:
@@ -48,12 +53,18 @@ class MyOrders:
             return ToolOutcome(output=plain, reply=self.tell(plain, turn))
         talk = talk_in(turn.state)
         found = await self._catalogue.orders(turn.scope)
-        orders = _asked_for(found, asked, talk)
+        shelf = await self._catalogue.shelf(turn.scope)
+        asked = asked if _is_known(asked.bought, shelf) else replace(asked, bought="")
+        fitting = tuple(order for order in _asked_for(found, asked, talk) if _fits(order, asked, shelf, turn.now))
+        orders = fitting or (found if _narrows(asked) else ())
         answer = OrdersAnswer(
             orders=tuple(order_card(order, turn.language) for order in orders[:_ORDERS_SHOWN]),
             more=max(len(orders) - _ORDERS_SHOWN, 0),
             asked_for=asked.order is not None,
             complaint=asked.complaint,
+            none_such=bool(orders) and not fitting and not asked.complaint,
+            spent=_spent(fitting) if asked.spent else None,
+            currency=found[0].currency if found else "CNY",
             cannot=asked.change,
             list_length=len(talk.orders) if asked.places and talk.orders and not orders else None,
         )
@@ -63,7 +74,7 @@ class MyOrders:
 
     def tell(self, output: Json, turn: ToolTurn) -> str:
         """The orders and where they are."""
-        return told(output, OrdersAnswer, turn.language, tell_orders)
+        return told(output, OrdersAnswer, turn, tell_orders)
 
 
 def _asked_for(orders: tuple[Order, ...], asked: OrderQuestion, talk: Talk) -> tuple[Order, ...]:
@@ -75,6 +86,45 @@ def _asked_for(orders: tuple[Order, ...], asked: OrderQuestion, talk: Talk) -> t
     size = len(talk.orders)
     meant = [talk.orders[place - 1 if place > 0 else place] for place in asked.places if 0 < abs(place) <= size]
     return tuple(order for order in orders if _mark(order) in meant)
+
+
+def _narrows(asked: OrderQuestion) -> bool:
+    return bool(asked.states or asked.bought) or asked.months_ago is not None or asked.month is not None
+
+
+def _fits(order: Order, asked: OrderQuestion, shelf: Shelf, now: datetime) -> bool:
+    """Whether it stands so, is of such goods, and was made at that time."""
+    if asked.states and order.status not in asked.states:
+        return False
+    if asked.bought and not _is_of(order, asked.bought, shelf):
+        return False
+    made = order.ordered_on.year * _YEAR + order.ordered_on.month
+    if asked.months_ago is not None:
+        return made == now.year * _YEAR + now.month - asked.months_ago
+    return asked.month is None or (
+        order.ordered_on.month == asked.month and now.year * _YEAR + now.month - made < _YEAR
+    )
+
+
+def _is_known(bought: str, shelf: Shelf) -> bool:
+    """Whether goods here are called so; by any other word an order is not looked for."""
+    terms, unknown = shelf.known((bought,))
+    return shelf.category(bought) is not None or (bool(terms) and not unknown)
+
+
+def _is_of(order: Order, bought: str, shelf: Shelf) -> bool:
+    """Whether that was bought: by its category, by its words, or by the name it had then."""
+    entry = shelf.by_id.get(order.item)
+    if entry is not None and shelf.category(bought) == entry.item.category:
+        return True
+    terms, _ = shelf.known((bought,))
+    named = fold(f"{order.name} {order.name_zh}", _MAX_NAME)
+    return bool(terms) and all(term in named or (entry is not None and entry.fits(term)) for term in terms)
+
+
+def _spent(orders: tuple[Order, ...]) -> float:
+    """What was paid and not given back."""
+    return sum(order.total for order in orders if order.status in _PAID_FOR)
 
 
 def _numbered(orders: tuple[Order, ...], number: str) -> tuple[Order, ...]:

@@ -5,14 +5,13 @@ Each reads the question by the same rules, and at most one of all the shop's too
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from tenuto.assistants.goods.intent import (
     MAX_KEPT,
-    MAX_LISTED,
-    MAX_PLACES,
     PREVIOUS,
     Courtesy,
     Details,
@@ -25,7 +24,7 @@ from tenuto.assistants.goods.intent import (
     talk_in,
 )
 from tenuto.assistants.goods.reading import guessed
-from tenuto.assistants.goods.searching import Found, search
+from tenuto.assistants.goods.searching import Found, let_go, looked_up, search
 from tenuto.assistants.goods.shop import Catalogue, Item, Shelf
 from tenuto.assistants.goods.telling import (
     CourtesyAnswer,
@@ -80,7 +79,7 @@ class SearchGoods:
 
     def tell(self, output: Json, turn: ToolTurn) -> str:
         """The list, or the one that was asked for and why it is the one."""
-        return told(output, SearchAnswer, turn.language, tell_search)
+        return told(output, SearchAnswer, turn, tell_search)
 
 
 class GoodsDetails:
@@ -108,24 +107,27 @@ class GoodsDetails:
         if asked.places and not talk.items:
             return ToolOutcome(output=as_json(DetailsAnswer(nothing_shown_before=True)))
         shelf = await self._catalogue.shelf(turn.scope)
-        items, which, more = _looked_up(shelf, asked, talk)
+        looked = looked_up(shelf, asked, talk)
+        items = looked.items
         answer = DetailsAnswer(
             goods=tuple(card(item, turn.language) for item in items),
-            which=tuple(card(item, turn.language) for item in which),
+            which=tuple(card(item, turn.language) for item in looked.which),
             about=fold(asked.about, 40) if asked.about else None,
             fact=_fact(shelf, items, asked.about),
             list_length=len(talk.items) if _past_the_end(asked, talk) else None,
             best_value=max(items, key=shelf.value).id if len(items) > 1 else None,
             cannot_buy=asked.buy,
-            more=more,
+            more=looked.more,
+            missing=looked.missing,
         )
         plain = as_json(answer)
         goods = plain["goods"] or plain["which"]
-        return ToolOutcome(output=plain, data={"goods": goods}, state=state_of(_discussed(items or which, talk)))
+        state = state_of(_discussed(items or looked.which, talk))
+        return ToolOutcome(output=plain, data={"goods": goods}, state=state)
 
     def tell(self, output: Json, turn: ToolTurn) -> str:
         """What was asked about it, then the rest."""
-        return told(output, DetailsAnswer, turn.language, tell_details)
+        return told(output, DetailsAnswer, turn, tell_details)
 
 
 class ShopHelp:
@@ -151,7 +153,7 @@ class ShopHelp:
 
     def tell(self, output: Json, turn: ToolTurn) -> str:
         """A word back, and examples."""
-        return told(output, CourtesyAnswer, turn.language, tell_courtesy)
+        return told(output, CourtesyAnswer, turn, tell_courtesy)
 
 
 def _answer(found: Found, shelf: Shelf, language: Language) -> SearchAnswer:
@@ -160,12 +162,14 @@ def _answer(found: Found, shelf: Shelf, language: Language) -> SearchAnswer:
         found=found.total,
         query=found.query,
         near=found.near,
+        let_go=let_go(found.query, found.held) if found.near else QueryIntent(),
         unknown=found.unknown,
         average_price=found.average_price,
         average_rating=found.average_rating,
         categories=shelf.categories if _names_nothing(found.query) else (),
         by=found.by,
         tied=found.tied,
+        even=found.even,
         unnoted=found.unnoted,
         ahead=found.ahead,
         currency=shelf.currency,
@@ -175,7 +179,7 @@ def _answer(found: Found, shelf: Shelf, language: Language) -> SearchAnswer:
 
 
 def _names_nothing(query: QueryIntent) -> bool:
-    return replace(query, sort=None, by=(), limit=1, rank=1, beyond=()) == QueryIntent(limit=1)
+    return replace(query, sort=None, by=(), limit=1, rank=1, beyond=(), about=None) == QueryIntent(limit=1)
 
 
 def _shown(found: Found, talk: Talk) -> Talk:
@@ -187,62 +191,49 @@ def _shown(found: Found, talk: Talk) -> Talk:
     if not found.goods:
         return talk
     single = len(found.goods) == 1
+    if found.even:
+        return replace(talk, focus=None, spoken=tuple(item.id for item in found.goods), orders=(), order=None)
     if single and found.query.among and not found.near:
+        focus = found.goods[0].id
         spoken = () if set(found.query.among) == set(talk.items) else found.query.among
-        return replace(talk, focus=found.goods[0].id, spoken=spoken, orders=(), order=None)
+        return replace(talk, focus=focus, spoken=spoken, met=talk.meeting(focus), orders=(), order=None)
     listed = found.ranked[:_CANDIDATES] if single and not found.near else found.goods
+    asked = replace(found.query, about=None)
     return Talk(
         items=tuple(item.id for item in listed),
         prices=tuple(item.price for item in listed),
         focus=found.goods[0].id if single else None,
-        # Where the one that was asked for is not there, all of the nearest are shown.
-        intent=talk.intent if found.query.among else replace(found.query, limit=5) if found.near else found.query,
+        # What was let go to find the nearest is not asked for again, and all of the nearest are shown.
+        intent=talk.intent if found.query.among else replace(found.held, limit=5, about=None) if found.near else asked,
+        total=0 if found.query.among or found.near else found.total,
+        met=talk.meeting(found.goods[0].id) if single else (),
     )
 
 
-def _discussed(items: list[Item], talk: Talk) -> Talk:
+def _discussed(items: Sequence[Item], talk: Talk) -> Talk:
     if not items:
         return talk
     focus = items[0].id if len(items) == 1 else None
     if all(item.id in talk.items for item in items):
         ids = tuple(item.id for item in items)
-        spoken = talk.spoken if focus in talk.spoken else ids if 1 < len(ids) < len(talk.items) else ()
-        return replace(talk, focus=focus, spoken=spoken, orders=(), order=None)
+        spoken = talk.spoken if focus in talk.spoken else ids if len(ids) > 1 else ()
+        met = talk.met if focus is None else talk.meeting(focus)
+        return replace(talk, focus=focus, spoken=spoken, met=met, orders=(), order=None)
     return Talk(
         items=tuple(item.id for item in items[:MAX_KEPT]),
         prices=tuple(item.price for item in items[:MAX_KEPT]),
         focus=focus,
+        spoken=tuple(item.id for item in items) if len(items) > 1 else (),
+        met=talk.met if focus is None else talk.meeting(focus),
         intent=QueryIntent(category=items[0].category),
     )
-
-
-def _looked_up(shelf: Shelf, asked: Details, talk: Talk) -> tuple[list[Item], list[Item], int]:
-    """The goods that are meant, or else those that may be; and how many more were meant than are looked at."""
-    ids = list(dict.fromkeys((*asked.ids, *talk.at(asked.places))))
-    most = MAX_LISTED if asked.about is not None else MAX_PLACES
-    items = shelf.items(ids[:most])
-    which: list[Item] = []
-    for name in asked.names[:MAX_PLACES]:
-        fitting = _called(shelf, name)
-        items += fitting[:1] if len(fitting) == 1 or len(asked.names) > 1 else []
-        which += fitting[:_CANDIDATES] if len(fitting) > 1 and len(asked.names) == 1 else []
-    return items, which, len(shelf.items(ids[most:MAX_KEPT]))
 
 
 def _past_the_end(asked: Details, talk: Talk) -> bool:
     return bool(asked.places) and not talk.at(asked.places)
 
 
-def _called(shelf: Shelf, name: str) -> list[Item]:
-    """The items all of whose asked words fit, those whose names hold nothing else before the others."""
-    terms, unknown = shelf.known((name,))
-    if not terms or unknown:
-        return []
-    fitting = [entry for entry in shelf.entries if all(map(entry.fits, terms))]
-    return [entry.item for entry in sorted(fitting, key=lambda entry: (len(entry.item.name), entry.item.id))]
-
-
-def _fact(shelf: Shelf, items: list[Item], about: str | None) -> bool | None:
+def _fact(shelf: Shelf, items: Sequence[Item], about: str | None) -> bool | None:
     if about is None or len(items) != 1:
         return None
     terms, unknown = shelf.known((about,))

@@ -5,7 +5,8 @@
 alternatives, order. The room knows no catalogue: whether there are such goods is found out later.
 """
 
-from tenuto.assistants.goods.reading.question import MAX_READ, Question, folded_question, guessed, read, understand
+from tenuto.assistants.goods.intent import MAX_READ
+from tenuto.assistants.goods.reading.question import Question, folded_question, guessed, read, understand
 
 __all__ = [
     "MAX_READ",

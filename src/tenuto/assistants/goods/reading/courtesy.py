@@ -16,6 +16,9 @@ _POLICY: Final = expression(
     r"(?! (?:it|them|one)\b)"
     r"|\b(?:credit cards?|paypal|cash on delivery|free shipping|(?:shipping|delivery) (?:costs?|fees?|times?|options?)"
     r"|(?:return|refund|exchange|shipping|delivery|privacy) polic(?:y|ies)|warranty|guarantee)\b"
+    r"|\b(?:discounts?|coupons?|vouchers?|promo(?:tion)?s?|promo codes?|special offers?)\b"
+    r"|\b(?:how|where) (?:do|can) (?:i|we) pay\b"
+    r"|\bpayment (?:methods?|options?)\b|怎么(?:付款|支付|付钱|买单)|付款方式|支付方式|(?<!不)优惠|打折|折扣|促销|满减"
     r"|货到付款|包邮|运费|邮费|送货上门|(?:支持|可以|能)(?:用)?(?:信用卡|支付宝|微信支付|分期|退货|退换|七天)|保修|质保|退货政策|开发票"
 )
 # The whole of what was said: a greeting before a question is only skipped.
@@ -53,16 +56,34 @@ _COURTESY: Final[tuple[tuple[Occasion, re.Pattern[str]], ...]] = (
         ),
     ),
 )
+# A question that says nothing of what it is about.
+_WHY: Final = expression(
+    r"(?:but )?(?:why|how come|how so|really|huh|what)(?: (?:not|is that|so))?[\s?.!]*"
+    r"|(?:为什么呢?|为啥|怎么会)[\s?？。]*"
+)
+_QUESTION: Final = expression(
+    r"\?\s*$|？\s*$|[吗呢么]\s*$|^(?:why|how|what|which|who|when|where|is|are|does|do|can)\b|为什么|怎么"
+)
+_ONESELF: Final = expression(r"\b(?:i|i'm|i've|my|me|we|our)\b|[我咱]")
 GREETING: Final = expression(
-    r"^(?:hello|hi|hey|good (?:morning|afternoon|evening)|thanks?(?: you)?|ok(?:ay)?)(?![a-z-])[\s,.!~]*"
-    r"|^(?:你好|您好|哈喽|嗨|谢谢|好的|请问)[\s,.!，。！~]*"
+    r"^(?:(?:hello|hi|hey|good (?:morning|afternoon|evening)|thanks?(?: you)?|ok(?:ay)?"
+    r"|h+m+|u+h+m*|u+m+|a+h+|oh|well|alright)(?![a-z-])[\s,.!~]*)+"
+    r"|^(?:(?:你好|您好|哈喽|嗨|谢谢|好的|请问|嗯+|额|哦)[\s,.!，。！~]*)+"
 )
 
 
 def courtesy(text: str) -> Courtesy | None:
     """The courtesy that is the whole of a folded text."""
     occasion = next((kind for kind, pattern in _COURTESY if pattern.fullmatch(text.strip())), None)
+    if occasion is None and _WHY.fullmatch(text.strip()):
+        occasion = "unclear"
     return None if occasion is None else Courtesy(occasion=occasion)
+
+
+def at_a_loss(text: str) -> Courtesy | None:
+    """A question that was not understood; what people say or ask of themselves is talk, and no matter of the shop."""
+    asks = _QUESTION.search(text) is not None and _ONESELF.search(text) is None
+    return Courtesy(occasion="unclear") if asks else None
 
 
 def about_policy(text: str) -> Courtesy | None:

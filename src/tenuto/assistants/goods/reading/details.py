@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from tenuto.assistants.goods.intent import MAX_PLACES, Details, QueryIntent, Talk
+from msgspec.structs import replace
+
+from tenuto.assistants.goods.intent import Details, QueryIntent, Talk
+from tenuto.assistants.goods.reading.comparing import compared
 from tenuto.assistants.goods.reading.goodness import ORDERING
-from tenuto.assistants.goods.reading.pointing import PRONOUN, THEY, compared_places, others_in, places_in
+from tenuto.assistants.goods.reading.pointing import PRONOUN, THEY, others_in, places_in
 from tenuto.assistants.goods.reading.wording import Wording
-from tenuto.assistants.goods.words import ASPECTS, COLOR, terms_in
+from tenuto.assistants.goods.words import ASPECTS, COLOR, HAN, name_in, terms_in
 from tenuto.model.expression import expression
 
 _BUY: Final = expression(
@@ -16,9 +19,7 @@ _BUY: Final = expression(
     r"|下单|购物车|购买|结账|[要买](?:了|下)?(?=第|它|[这那][个款])"
 )
 _SHORT: Final = 15
-_COMPARE: Final = expression(
-    r"\bcompar(?:e|ed|ison|ing)\b|\bversus\b|\bvs\b|\bdifferences?\b|对比|比较一下|比较下|比一比|做个比较|区别|差别|有什么不同"
-)
+_FEW: Final = 2
 _ABOUT_IT: Final = expression(
     r"\b(?:tell me (?:more |all )?about|more about|details?|specs?|specifications?|describe|info(?:rmation)?"
     r"|how much (?:is|are|does|do)"
@@ -26,21 +27,40 @@ _ABOUT_IT: Final = expression(
     r"|is .{1,40} (?:any )?good)\b"
     r"|详细|详情|介绍(?:一下|下)|参数|配置|规格|怎么样|好不好|好用吗|多少钱|什么价|价格|有货|现货|库存|有没有货"
 )
-_ASKS: Final = expression(r"\b(?:what|how)\b|多[少大重长]|什么|几[寸升]")
-_JOINED: Final = expression(r"\s+(?:and|with|to|vs\.?|versus|or|from)\s+|和|与|跟|还是|、")
-_COMPARING_WORDS: Final = expression(
-    r"\b(?:(?:can|could|would) you|please|compar(?:e|ison)(?: of| between)?"
-    r"|(?:what(?:'s| is| are) )?the differences? between|between|the)\b"
-    r"|请|帮我|对比一?下?|比较一?下?|比一比|有什么(?:区别|差别|不同)|的?区别|的?差别|[?？。.!！]"
+_ASKS: Final = expression(r"\b(?:what|how)\b|多[少大重长久高厚]|什么|几[寸升]")
+# How much of it there is, without what it is: left over where an attribute was named.
+_HOW_MUCH: Final = expression(r"\b(?:how|big|large|long|heavy|thick|left|last|comes?)\b|多[大久长重少高厚]|[有是的]")
+_HOW_MANY_OF: Final = expression(
+    r"^(?:and |but )?how (?:many|much) (?P<en>[a-z-]{3,20})"
+    r"(?: (?:does|do|is|has|have) (?:it|they|this|that)(?: have)?)?\W*$"
+    rf"|^有?(?:多少|几个)(?P<zh>(?![个款台部双本件种])[{HAN}]{{2,4}})\W*$"
 )
+# Asked of what was spoken of last, with the "it" left out: 能用微信吗, 支持快充吗.
+_WHETHER: Final = expression(
+    r"^(?:那|那么)?(?:能不能|可不可以|支不支持|会不会|能|可以|支持|带|会)(?:用|连接?|装)?(?P<zh>[^,，。\s]{1,8}?)(?:吗|么)?\W*$"
+)
+_OFFERS: Final = expression(r"\byou (?:have|sell|offer|recommend)\b|\bare there\b|有哪些|有没有|推荐")
+
+
+def aspect_in(text: str) -> str | None:
+    """What is asked of goods: price, stock, or an attribute."""
+    return next((aspect for aspect, pattern in ASPECTS if pattern.search(text)), None)
+
+
+def of_the_one(text: str, asked: QueryIntent) -> tuple[QueryIntent, str | None]:
+    """What is asked besides of the one that a superlative picks, and the question without it: 最贵的那个内存多大."""
+    about = aspect_in(text)
+    if about in (None, "price", "stock", asked.sort, *asked.by) or asked.sort is None or not _ASKS.search(text):
+        return asked, None
+    return replace(asked, terms=tuple(term for term in asked.terms if _unasked(term, about).strip())), about
 
 
 def about_goods(text: str, asked: QueryIntent, talk: Talk, wanted: QueryIntent | None) -> Details | None:
     """The question about particular goods that a folded text is, if it is one and no search."""
-    about = next((aspect for aspect, pattern in ASPECTS if pattern.search(text)), None)
+    about = aspect_in(text)
     buy = _BUY.search(text) is not None
-    if _COMPARE.search(text) and (compared := _compared(text, asked, talk)) is not None:
-        return compared
+    if (rivals := compared(text, asked, talk)) is not None:
+        return rivals
     if about is not None and _of_all(text, asked, talk):
         return Details(ids=talk.them, about=about)
     if wanted is not None and _ranks(text, asked, wanted):
@@ -54,10 +74,35 @@ def about_goods(text: str, asked: QueryIntent, talk: Talk, wanted: QueryIntent |
     if (talk.focus or talk.items) and (checks_out or PRONOUN.search(text)) and asked.category is None:
         trait = None if buy else about or _trait(text)
         return Details(ids=(talk.focus or talk.items[0],), about=trait, buy=buy)
+    if (part := _part(text, asked, talk, about)) is not None:
+        return Details(ids=(talk.focus,) if talk.focus else talk.them, about=part)
+    if about is not None and asked.terms and asked == QueryIntent(terms=asked.terms) and _of_named(text):
+        return Details(names=(name_in(_unasked(text, about)),), about=about)
     of_a_kind = asked.category is not None and asked.in_stock
     if not of_a_kind and _ABOUT_IT.search(text) and (name := _named(text)):
         return Details(names=(name,), about=about)
     return None
+
+
+def _unasked(text: str, about: str | None) -> str:
+    """The text without what is asked."""
+    return _HOW_MUCH.sub(" ", dict(ASPECTS)[about].sub(" ", text) if about is not None else text)
+
+
+def _part(text: str, asked: QueryIntent, talk: Talk, about: str | None) -> str | None:
+    """The one thing that is asked of what was shown, without a word for that: "and the screen?", 能用微信吗."""
+    if not talk.items or asked != QueryIntent(terms=asked.terms):
+        return None
+    if about is not None and not terms_in(_unasked(text, about)):
+        return about
+    if about is None and (many := _HOW_MANY_OF.search(text)) is not None and asked.terms:
+        return many["en"] or many["zh"]
+    whether = _WHETHER.search(text) if talk.focus is not None and asked.terms else None
+    return whether["zh"] if whether is not None and not _OFFERS.search(text) else None
+
+
+def _of_named(text: str) -> bool:
+    return _ASKS.search(text) is not None and _OFFERS.search(text) is None
 
 
 def _of_all(text: str, asked: QueryIntent, talk: Talk) -> bool:
@@ -83,25 +128,12 @@ def _ranks(text: str, asked: QueryIntent, wanted: QueryIntent) -> bool:
     return best or held or bool(wanted.among) or wanted.rank > 1 or any(bound is not None for bound in bounds)
 
 
-def _compared(text: str, asked: QueryIntent, talk: Talk) -> Details | None:
-    it = (talk.focus,) if talk.focus is not None and PRONOUN.search(text) else ()
-    if places := compared_places(text, bool(talk.items)):
-        return Details(ids=it, places=places)
-    if asked.sort is not None:
-        return None
-    names = [" ".join(terms_in(part)) for part in _JOINED.split(_COMPARING_WORDS.sub(" ", text).strip())]
-    named = tuple(name for name in names if name)
-    if len(named) + len(it) >= 2:
-        return Details(ids=it, names=named[:MAX_PLACES])
-    return Details(ids=talk.them) if talk.them else None
-
-
 def _trait(text: str) -> str | None:
     """A property that is asked after: "is it waterproof?", 它防水吗, "does it come in red?"."""
     if COLOR.search(text):
         return "color"
     terms = terms_in(_ABOUT_IT.sub(" ", PRONOUN.sub(" ", text)))
-    return terms[0] if len(terms) == 1 else None
+    return " ".join(terms) if 0 < len(terms) <= _FEW else None
 
 
 def _named(text: str) -> str:
@@ -109,4 +141,4 @@ def _named(text: str) -> str:
     asked = Wording(_ABOUT_IT.sub(" ", text)).read()
     if asked.sort is not None or not asked.terms:
         return ""
-    return " ".join(terms_in(_ABOUT_IT.sub(" ", text)))
+    return name_in(_ABOUT_IT.sub(" ", text))

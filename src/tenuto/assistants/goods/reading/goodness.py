@@ -45,6 +45,8 @@ _MORE: Final = (
 )
 _LESS: Final = r"(?:less|smaller|lower|shorter|fewer|weaker|small|low|little)"
 _MUCH_HAN: Final = "大高多长久强好足耐"
+# 屏幕多大 asks how large it is.
+_HOW: Final = "多[大少久长重高厚]"
 _LITTLE_HAN: Final = "小低少短轻差弱"
 
 
@@ -56,7 +58,7 @@ def _of_nouns(sort: Sort, most: bool, degree: str, signs: str) -> tuple[Goodness
             sort,
             most,
             rf"{degree} (?:{english})|(?:{english}) (?:is |are )?(?:the )?{degree}",
-            rf"(?:{chinese})\s?(?:是)?{very}[{signs}](?:用|久)?|{very}[{signs}](?:的)?(?:{chinese})",
+            rf"(?:{chinese})\s?(?:是)?{very}(?!{_HOW})[{signs}](?:用|久)?|{very}[{signs}](?:的)?(?:{chinese})",
             by,
         )
         for by, english, chinese in NOUNS
@@ -87,7 +89,8 @@ _SUPERLATIVES: Final = (
     _good(
         "sales",
         True,
-        r"best[- ]?sell(?:ing|ers?)|most popular|most sold|most bought|top[- ]sell(?:ing|ers?)|hottest",
+        r"best[- ]?sell(?:ing|ers?)|sells? (?:the )?(?:best|most)|most popular|most sold|most bought"
+        r"|top[- ]sell(?:ing|ers?)|hottest",
         r"销量(?:是)?最[高好大多]|卖[得的]最[好火多]|最畅销|最热[门销]?|最火爆?|最受欢迎|买[得的]?最多|人气最[高旺]|销量(?:第一|冠军)",
     ),
     _good(
@@ -98,9 +101,11 @@ _SUPERLATIVES: Final = (
     ),
 )
 # By an adjective alone; which attribute decides may depend on the goods.
-_BIG: Final = ("screen", "size", "capacity", "length")
+_BIG: Final = ("screen", "size", "capacity", "length", "weight")
 # 比第二个轻: next to what it is compared with the bare adjective is enough.
 _THAN: Final = "比[^,，。 ]{0,6}?[个款台部本双件它]"
+# 轻的那个: and so it is before what one of two is called by.
+_THE: Final = "(?=一?点?的那)"
 _ADJECTIVES: Final = (
     _good("least", True, r"worst(?:[- ](?:rated|reviewed))?|(?:lowest|least)[- ]rated|lowest ratings?",
           r"评[价分](?:是)?最[低差]|口碑最差|最差", ("rating",)),
@@ -122,18 +127,18 @@ _ADJECTIVES: Final = (
     _good("most", True, r"sharpest|highest resolution", r"最清晰|分辨率最高", ("resolution",)),
     _good("most", True, r"largest|biggest", r"最大", _BIG),
     _good("least", True, r"smallest|tiniest|most compact", r"最小巧?", _BIG),
-    _good("least", False, r"lighter(?:[- ]weight)?", rf"更轻[便薄]?|轻(?:一?点|一?些)|{_THAN}轻", ("weight",)),
+    _good("least", False, r"lighter(?:[- ]weight)?", rf"更轻[便薄]?|轻(?:一?点|一?些)|{_THAN}轻|轻{_THE}", ("weight",)),
     _good("least", False, r"not (?:too |very |so |that )?heavy|light[- ]?weight",
           r"[别不](?:要|能)?太?重(?!要)", ("weight",)),
-    _good("most", False, r"heavier", rf"更重|重(?:一?点|一?些)|{_THAN}重", ("weight",)),
-    _good("most", False, r"thicker", rf"更厚|厚(?:一?点|一?些)|{_THAN}厚", ("thickness", "pages")),
-    _good("least", False, r"thinner|slimmer", rf"更薄|薄(?:一?点|一?些)|{_THAN}薄", ("thickness", "pages")),
-    _good("most", False, r"longer", rf"更长|长(?:一?点|一?些)|{_THAN}长", ("length", "pages", "battery")),
-    _good("least", False, r"shorter", rf"更短|短(?:一?点|一?些)|{_THAN}短", ("length", "pages", "battery")),
+    _good("most", False, r"heavier", rf"更重|重(?:一?点|一?些)|{_THAN}重|重{_THE}", ("weight",)),
+    _good("most", False, r"thicker", rf"更厚|厚(?:一?点|一?些)|{_THAN}厚|厚{_THE}", ("thickness", "pages")),
+    _good("least", False, r"thinner|slimmer", rf"更薄|薄(?:一?点|一?些)|{_THAN}薄|薄{_THE}", ("thickness", "pages")),
+    _good("most", False, r"longer", rf"更长|长(?:一?点|一?些)|{_THAN}长|长{_THE}", ("length", "pages", "battery")),
+    _good("least", False, r"shorter", rf"更短|短(?:一?点|一?些)|{_THAN}短|短{_THE}", ("length", "pages", "battery")),
     _good("most", False, r"more powerful|stronger", r"更强|强(?:一?点|一?些)", ("power", "speed")),
     _good("most", False, r"newer", r"更新(?:一?点|一?些|的款?)|新一?点", ("released",)),
-    _good("most", False, r"larger|bigger", rf"更大|大(?:一?点|一?些)|{_THAN}大", _BIG),
-    _good("least", False, r"smaller|more compact", rf"更小|小(?:一?点|一?些)|{_THAN}小", _BIG),
+    _good("most", False, r"larger|bigger", rf"更大|大(?:一?点|一?些)|{_THAN}大|大{_THE}", _BIG),
+    _good("least", False, r"smaller|more compact", rf"更小|小(?:一?点|一?些)|{_THAN}小|小{_THE}", _BIG),
 )  # fmt: skip
 _WISHES: Final = (
     _good(
@@ -149,7 +154,12 @@ _WISHES: Final = (
         r"cheap|affordable|inexpensive|low[- ](?:cost|priced?)|budget|economical|not (?:too |very |so )?expensive",
         r"便宜|实惠|平价|低价|省钱|经济型|不(?:太|要太)?贵|价格低",
     ),
-    _good("price_desc", False, r"expensive|premium|high[- ]end|luxury|pricey|flagship", r"高端|高档|豪华|贵[一]?点"),
+    _good(
+        "price_desc",
+        False,
+        r"expensive|premium|high[- ]end|luxury|pricey|flagship",
+        r"高端|高档|豪华|贵[一]?点|(?<![不太更再])贵(?=[的呢,.!?，。！？]|$)",
+    ),
     _good(
         "sales",
         False,

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from tenuto.assistants.goods.intent import Change, OrderQuestion, QueryIntent, Talk
-from tenuto.assistants.goods.reading.pointing import PRONOUN, places_in
+from tenuto.assistants.goods.reading.order_wishes import (
+    SPENT,
+    bought_in,
+    is_complaint,
+    month_in,
+    names_another,
+    states_in,
+)
+from tenuto.assistants.goods.reading.pointing import PRONOUN, THEY, places_in
 from tenuto.model.expression import expression
 
 _OWN_ORDERS: Final = expression(
@@ -16,7 +26,7 @@ _OWN_ORDERS: Final = expression(
     r"|\bwhen (?:will|does|is) (?:it|my [a-z ]{1,30}|they) (?:arriv|be delivered|com(?:e|ing)|ship)"
     r"|\b(?:has|have|did) my [a-z ]{1,30}(?:ship|arriv)|\bwhat (?:did|have) i (?:buy|bought|order)"
     r"|订单|(?:我的?|查)(?:一下)?(?:快递|包裹|物流)|物流|快递(?:到哪|单号)|发货了?[吗没]|什么时候(?:能)?(?:到货|发货|送到|到)"
-    r"|到哪[里儿]?了|我(?:都|之前|最近)?买(?:了|过)(?:什么|哪些|啥)|退款(?:到|进度|状态)|我的退款"
+    r"|到哪[里儿]?了|我(?:[^,，。]{0,6}?)买(?:了|过)(?:什么|哪些|啥)|退款(?:到|进度|状态)|我的退款"
 )
 # 256gb is how much a phone holds.
 _ID: Final = (
@@ -50,11 +60,6 @@ _NUMBERED: Final = (
         r"(?:订单|单(?=$|[\s,.!?，。！？到发在什怎呢吗的了还是已有])|发货|到哪|到了|送到|送达|签收|寄出|什么时候[到发送])"
     ),
 )
-_COMPLAINT: Final = expression(
-    r"\b(?:complain(?:t|ts|ing)?|broken|damaged|defective|faulty|not working|doesn't work|stopped working|wrong item"
-    r"|refund(?! polic)|(?:get|want) my money back|return (?:it|this|my|the item)|terrible service)\b"
-    r"|投诉|坏了|破了|破损|损坏|质量问题|假货|发错|少发|漏发|(?:我要|想|申请|怎么)(?:退货|退款|换货|退换)|售后|差评"
-)
 _CANCEL: Final = expression(
     r"(?<!noise[ -])\bcancel(?:lation)?\b|\b(?:don't|do not) want (?:it|this|that) any ?more"
     r"|取消|撤单|退订|不想要了"
@@ -73,14 +78,37 @@ def about_orders(text: str, asked: QueryIntent, talk: Talk) -> OrderQuestion | N
     """The question about orders that a folded text is, if it is one."""
     long = _ORDER_ID.search(text)
     named = next((found for pattern in _NUMBERED if (found := pattern.search(text)) is not None), None)
-    complaint, change = _COMPLAINT.search(text) is not None, _change(text)
+    complaint, change = is_complaint(text), _change(text)
     alone = long is not None and len(text) <= len(long[0]) + 4
     places = _order_places(text, asked, talk)
-    told = complaint or change or alone or named or places
-    if not (told or _OWN_ORDERS.search(text) or _still_orders(text, asked, talk)):
+    spent = SPENT.search(text) is not None
+    told = complaint or change or alone or named or places or spent
+    if not (told or _OWN_ORDERS.search(text) or _still_orders(text, asked, talk) or _another(text, asked, talk)):
         return None
-    number = named["id"].upper() if named else long[1].upper() if long else None
-    return OrderQuestion(order=number, places=() if number else places, complaint=complaint, change=change)
+    if number := named["id"].upper() if named else long[1].upper() if long else None:
+        return OrderQuestion(order=number, complaint=complaint, change=change)
+    wish = _wish(text, talk, complaint=complaint, change=change, spent=spent)
+    return wish if wish != _wish("", talk, complaint=complaint, change=change) else replace(wish, places=places)
+
+
+def _wish(text: str, talk: Talk, *, complaint: bool, change: Change | None, spent: bool = False) -> OrderQuestion:
+    """Which of the orders are meant, by how they stand, what was bought, and when."""
+    months_ago, month = month_in(text)
+    return OrderQuestion(
+        states=() if complaint or change else states_in(text),
+        bought=bought_in(text, bool(talk.orders)),
+        months_ago=months_ago,
+        month=month,
+        spent=spent,
+        complaint=complaint,
+        change=change,
+    )
+
+
+def _another(text: str, asked: QueryIntent, talk: Talk) -> bool:
+    """Whether it names another of the orders that were shown: "and the phone?", 手机呢."""
+    plain = asked == QueryIntent(category=asked.category, terms=asked.terms)
+    return bool(talk.orders) and plain and names_another(text)
 
 
 def _change(text: str) -> Change | None:
@@ -106,7 +134,8 @@ def _order_places(text: str, asked: QueryIntent, talk: Talk) -> tuple[int, ...]:
 
 
 def _still_orders(text: str, asked: QueryIntent, talk: Talk) -> bool:
-    """Whether "it" can only be an order: orders were shown last, and none of them in particular was spoken of."""
+    """Whether "it" can only be an order, since orders were shown last; and so can what is still on the way."""
     if not talk.orders or asked.category is not None or asked.attributes:
         return False
-    return (PRONOUN.search(text) or _THAT_ORDER.search(text)) is not None
+    pointed = PRONOUN.search(text) or THEY.search(text) or _THAT_ORDER.search(text)
+    return pointed is not None or bool(states_in(text))

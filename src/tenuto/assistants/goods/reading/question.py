@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from tenuto.assistants.goods.intent import Courtesy, Details, OrderQuestion, QueryIntent, Talk, as_json, talk_in
-from tenuto.assistants.goods.reading.courtesy import GREETING, about_policy, courtesy
-from tenuto.assistants.goods.reading.details import about_goods
+from msgspec.structs import replace
+
+from tenuto.assistants.goods.intent import (
+    MAX_READ,
+    Courtesy,
+    Details,
+    OrderQuestion,
+    QueryIntent,
+    Talk,
+    as_json,
+    talk_in,
+)
+from tenuto.assistants.goods.reading.courtesy import GREETING, about_policy, at_a_loss, courtesy
+from tenuto.assistants.goods.reading.details import about_goods, of_the_one
 from tenuto.assistants.goods.reading.orders import about_orders
 from tenuto.assistants.goods.reading.search import parse
 from tenuto.assistants.goods.reading.wording import Wording
@@ -17,9 +28,6 @@ from tenuto.model.values import JsonObject
 
 Question: TypeAlias = QueryIntent | Details | OrderQuestion | Courtesy
 _Kind: TypeAlias = type[QueryIntent] | type[Details] | type[OrderQuestion] | type[Courtesy]
-
-# A question is read up to here: nobody asks for goods in more words, and the work stays the same for any text.
-MAX_READ: Final = 400
 
 _BESIDE: Final = expression(
     r"\b(?:(?:your|my) name|who (?:are you|am i)|what can you do|the weather|summar|remember|translat|what time"
@@ -37,7 +45,10 @@ def guessed(turn: ToolTurn, kind: _Kind) -> JsonObject | None:
 
 def understand(turn: ToolTurn) -> Question | None:
     """What this turn's question asks of the shop."""
-    return read(folded_question(turn.question), talk_in(turn.state))
+    question = read(folded_question(turn.question), talk_in(turn.state))
+    if question is None and len(turn.question) > MAX_READ:
+        return Courtesy(occasion="unclear")
+    return question
 
 
 def folded_question(text: str) -> str:
@@ -57,6 +68,11 @@ def read(text: str, talk: Talk) -> Question | None:
         return named
     if _BESIDE.search(text):
         return None
-    wanted = parse(text, asked, talk)
-    details = about_goods(text, asked, talk, wanted)
-    return details if details is not None else wanted
+    picked, about = of_the_one(text, asked)
+    wanted = parse(text, picked, talk)
+    details = about_goods(text, picked, talk, wanted)
+    if details is None and wanted is None and (talk.items or talk.orders):
+        return at_a_loss(text)
+    if details is not None or wanted is None or wanted.limit > 1:
+        return details or wanted
+    return replace(wanted, about=about)

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tenuto.assistants.goods.intent import MAX_KEPT, PREVIOUS, Bound, QueryIntent, Talk
+from tenuto.assistants.goods.intent import MAX_KEPT, Bound, QueryIntent, Talk
+from tenuto.assistants.goods.reading.choosing import chosen, constrained, includes, pointed
 from tenuto.assistants.goods.reading.pointing import places_in
-from tenuto.assistants.goods.reading.wording import AMONG, CHEAPER, DEARER, LEAD, MORE, RESORT, SEVERAL
-from tenuto.assistants.goods.words import HAN, KINDS, MEASURED, Group, of_categories, of_colors, of_words
+from tenuto.assistants.goods.reading.wording import AMONG, BY_SO_MUCH, CHEAPER, DEARER, LEAD, MORE
+from tenuto.assistants.goods.words import HAN, KINDS, MEASURED, Group, number, of_categories, of_colors, of_words
 from tenuto.model.expression import expression
 
 _CUE: Final = expression(
@@ -29,24 +30,17 @@ _ANYTHING: Final = expression(
     r"|\bwhat (?:categories|kinds? of (?:goods|things|products))\b"
     r"|^你们(?:店|这里|这儿)?里?都?[有卖](?:什么|哪些|啥)\W*$|^有(?:什么|啥)好?(?:推荐|东西|商品)的?吗?\W*$|随便看看"
 )
-_CHOOSE: Final = expression(
-    r"\bwhich (?:one|ones|is|would|should|do|has|have|are|of (?:the|these|those))\b"
-    r"|\b(?:recommend|pick|choose) (?:me )?one\b|\bwhat (?:do|would) you recommend\b"
-    r"|哪一?[个款台双本件种]|选哪|推荐哪|买哪"
-)
-# One of two: "the cheaper one", 轻的那个.
-_OF_TWO: Final = expression(
-    r"\bthe (?!other)(?:[a-z]+er|(?:more|less) [a-z]+) (?:one|of)\b"
-    r"|(?:便宜|贵|[大小轻重长短厚薄好])一?点?的那[个款台部双本件]"
-)
-_BETTER: Final = expression(
-    r"\bbetter\b|\brecommend|\bshould i (?:buy|get|choose|take|pick)|\bpick one\b|\bchoose\b"
-    r"|更好|哪[个款台]好|推荐|选哪|买哪"
+_HOW_MANY: Final = expression(
+    r"\bhow many (?:of|are|have|has|come|cost|with|in|under|over)\b|其中有?(?:几|多少)|[里中]面?有?(?:几|多少)"
 )
 _THAN: Final = expression(r"\bthan (?:the|that|this|it|number|#)\b|比(?:第|它|[这那])")
 # Half a phrase, which lacks what was spoken of: 光诺的, "the Lumora ones".
 _FRAGMENT: Final = expression(
     rf"^(?:(?:i|we) (?:want|need|prefer|like) )?[a-z0-9 -]{{1,24}} ones?\W*$|^[{HAN}a-z0-9 ]{{1,8}}的[吗呢]?\W*$"
+)
+# What is wanted besides; "and a tent?" is about another thing.
+_ALSO: Final = expression(
+    r"^(?:and|with|also|only|just|but)\b(?! (?:an?|some|any|the|what|how)\b)|^(?:还要|并且|而且|也要|只要)"
 )
 # That one in another way: "the first one, but in red", 第二个换成蓝色的.
 _BUT: Final = expression(
@@ -67,8 +61,10 @@ def parse(text: str, asked: QueryIntent, talk: Talk) -> QueryIntent | None:
         return QueryIntent(sort="sales")
     if (alike := _alike(text, asked, talk)) is not None:
         return alike
-    if _points(text, asked, talk) or _chooses(text, asked, talk):
-        return _picked(text, asked, talk)
+    if _counts(text, asked, talk) and talk.intent is not None:
+        return _narrowed(asked, talk.intent) if asked.terms else _changed(asked, talk.intent)
+    if (choice := chosen(text, asked, talk)) is not None:
+        return _picked(choice, talk)
     if talk.intent is not None and (follow := _follow_up(text, asked, talk, talk.intent)) is not None:
         return follow
     if CHEAPER.search(text) and asked.sort is None:
@@ -76,54 +72,33 @@ def parse(text: str, asked: QueryIntent, talk: Talk) -> QueryIntent | None:
     return asked if _wanted(text, asked) else None
 
 
-def _constrained(asked: QueryIntent) -> bool:
-    bounds = (asked.min_price, asked.max_price, asked.min_rating, asked.sort)
-    held = asked.attributes or asked.amounts or asked.either or asked.without or asked.in_stock
-    return any(bound is not None for bound in bounds) or bool(held)
-
-
-def _points(text: str, asked: QueryIntent, talk: Talk) -> bool:
-    """Whether it says that it speaks of what was shown; "the cheapest among phones" after shoes does not."""
-    if AMONG.search(text) is None and not (asked.sort and RESORT.search(text)):
-        return False
-    return asked.category is None or (talk.intent is not None and _includes(talk.intent, asked.category))
+def _counts(text: str, asked: QueryIntent, talk: Talk) -> bool:
+    """Whether it asks how many there are of all that was found, of which a part may have been shown."""
+    told = talk.total >= len(talk.items) or AMONG.search(text) is None
+    return (
+        told
+        and asked.category is None
+        and (constrained(asked) or bool(asked.terms))
+        and _HOW_MANY.search(text) is not None
+    )
 
 
 def _alike(text: str, asked: QueryIntent, talk: Talk) -> QueryIntent | None:
     """Goods like one that was shown, with what the question changes about it."""
     if not _BUT.search(text) or asked.category is not None or asked.min_price or asked.max_price:
         return None
-    pointed = _pointed(text, talk)
-    meant = pointed[0] if len(pointed) == 1 else talk.focus if not pointed and _IT.search(text) else None
+    places = pointed(text, talk)
+    meant = places[0] if len(places) == 1 else talk.focus if not places and _IT.search(text) else None
     if meant is None:
         return None
     compared = _bounds(text, talk)
-    if compared is None and not (_constrained(asked) or asked.terms or "similar" in text or "like" in text):
+    if compared is None and not (constrained(asked) or asked.terms or "similar" in text or "like" in text):
         return None
     return replace(asked, like=meant, limit=5, **(compared or {}))
 
 
-def _pointed(text: str, talk: Talk) -> tuple[str, ...]:
-    """The goods of the list that the text points at by their places."""
-    return talk.at(places_in(text, bool(talk.items)))
-
-
-def _chooses(text: str, asked: QueryIntent, talk: Talk) -> bool:
-    """Whether it picks from what was shown without saying so: "which one is cheapest?", 最便宜的是哪个."""
-    if len(talk.them) < 2 or asked.category is not None or asked.min_price or asked.max_price or asked.attributes:
-        return False
-    if asked.either or asked.without or asked.terms:
-        return False
-    most = asked.sort is not None and asked.limit == 1
-    priced = CHEAPER.search(text) is not None or DEARER.search(text) is not None
-    if len(talk.them) == 2 and _OF_TWO.search(text):
-        return True
-    return most or (_CHOOSE.search(text) is not None and not (priced and SEVERAL.search(text)))
-
-
-def _picked(text: str, asked: QueryIntent, talk: Talk) -> QueryIntent:
+def _picked(choice: QueryIntent, talk: Talk) -> QueryIntent:
     """From the goods shown; where only the best of many was shown, from those it was the best of."""
-    choice = _among(text, asked, talk)
     if talk.intent is not None and _named_one(talk.intent) and choice.among == talk.items:
         return _changed(choice, talk.intent)
     return choice
@@ -133,30 +108,13 @@ def _named_one(before: QueryIntent) -> bool:
     return before.limit == 1
 
 
-def _among(text: str, asked: QueryIntent, talk: Talk) -> QueryIntent:
-    sort, limit = asked.sort, asked.limit
-    pointed = _pointed(text, talk)
-    goods = (pointed if len(pointed) > 1 else talk.them) or (PREVIOUS,)
-    if sort is not None and RESORT.search(text):
-        return replace(asked, category=None, limit=max(len(goods), 1), among=goods)
-    if sort is None and CHEAPER.search(text):
-        sort = "price"
-    elif sort is None and DEARER.search(text):
-        sort = "price_desc"
-    if sort is None and (_BETTER.search(text) or not (_constrained(asked) or asked.terms)):
-        sort, limit = "value", 1
-    elif sort is not None and (limit == 5 or len(pointed) > 1) and not SEVERAL.search(text):
-        limit = 1
-    return replace(asked, category=None, sort=sort, limit=limit, among=goods)
-
-
 def _follow_up(text: str, asked: QueryIntent, talk: Talk, before: QueryIntent) -> QueryIntent | None:
     """The query before this one with what the question changes; `None` when the question stands by itself."""
-    if asked.category is not None and _includes(before, asked.category) and asked.category != before.category:
+    if asked.category is not None and includes(before, asked.category) and asked.category != before.category:
         return replace(_changed(asked, before), category=asked.category)
     if (asked.category is not None and asked.category != before.category) or _groups(asked, of_categories):
         return _moved(asked, before) if LEAD.search(text) else None
-    narrower = _FRAGMENT.search(text) is not None or (_bare(text, asked) and not LEAD.search(text))
+    narrower = _narrows(text, asked, before)
     worded = asked.terms or _groups(asked, of_words)
     if worded and not (LEAD.search(text) or narrower) and not asked.category:
         return None
@@ -164,20 +122,32 @@ def _follow_up(text: str, asked: QueryIntent, talk: Talk, before: QueryIntent) -
         return _changed(replace(asked, amounts=(*asked.amounts, than), limit=5), before)
     priced = asked.min_price is not None or asked.max_price is not None
     if not priced and (compared := _bounds(text, talk)) is not None:
-        return replace(_changed(asked, before), **compared)
-    if MORE.search(text) and not _constrained(asked):
+        return _beside(_changed(asked, before), asked, before, compared)
+    if MORE.search(text) and not constrained(asked):
         shown = (talk.focus,) if _named_one(before) and talk.focus is not None else talk.items
         seen = dict.fromkeys((*before.beyond, *shown))
         return replace(_changed(asked, before), beyond=tuple(seen)[-MAX_KEPT:])
     if asked.category is None and narrower and asked.terms:
         return _narrowed(asked, before)
-    if asked.category is None and (_constrained(asked) or asked.terms):
+    if asked.category is None and (constrained(asked) or asked.terms):
         return _changed(asked, before)
     return None
 
 
-def _includes(before: QueryIntent, category: str) -> bool:
-    return before.category == category or any(category in group for group in before.either)
+def _narrows(text: str, asked: QueryIntent, before: QueryIntent) -> bool:
+    """Whether it adds to what was asked for: "wireless, please", 光诺的, "and over-ear?"; 推荐 begins anew."""
+    if _FRAGMENT.search(text):
+        return True
+    if LEAD.search(text):
+        return before.category is not None and _ALSO.search(text) is not None
+    return _bare(text, asked) and not _groups(asked, of_words) and _CUE.search(text) is None
+
+
+def _beside(changed: QueryIntent, asked: QueryIntent, before: QueryIntent, compared: dict[str, Any]) -> QueryIntent:
+    """Cheaper or dearer than what was shown: prices asked for before bound it no more, and the nearest come first."""
+    free = replace(changed, **({"min_price": None, "max_price": None} | compared))
+    nearest = before.min_price is not None and free.below is not None and asked.sort is None
+    return replace(free, sort="price_desc", by=()) if nearest else free
 
 
 def _groups(intent: QueryIntent, kind: Callable[[Group], bool]) -> tuple[Group, ...]:
@@ -222,6 +192,7 @@ def _changed(asked: QueryIntent, before: QueryIntent) -> QueryIntent:
         rank=asked.rank,
         among=(),
         beyond=(),
+        about=asked.about,
     )
 
 
@@ -263,6 +234,8 @@ def _bounds(text: str, talk: Talk) -> dict[str, Any] | None:
         prices = (price,)
     if not prices:
         return None
+    if so_much := BY_SO_MUCH.search(text):
+        return _by_so_much(prices, so_much)
     if CHEAPER.search(text):
         return {"below": min(prices)}
     if DEARER.search(text):
@@ -270,12 +243,23 @@ def _bounds(text: str, talk: Talk) -> dict[str, Any] | None:
     return None
 
 
+def _by_so_much(prices: tuple[float, ...], said: re.Match[str]) -> dict[str, Any]:
+    """Bounds for 便宜100块的, "200 cheaper"."""
+    if said["less"] or said["cheaper"]:
+        return {
+            "max_price": max(min(prices) - number(said["less"] or said["cheaper"]), 0.0),
+            "sort": "price_desc",
+            "by": (),
+        }
+    return {"min_price": max(prices) + number(said["more"] or said["dearer"]), "sort": "price", "by": ()}
+
+
 def _wanted(text: str, asked: QueryIntent) -> bool:
     if asked.category is not None:
         return True
     if asked.terms or asked.either:
-        return _constrained(asked) or _CUE.search(text) is not None or _bare(text, asked)
-    return asked.sort is not None or (_constrained(asked) and _CUE.search(text) is not None)
+        return constrained(asked) or _CUE.search(text) is not None or _bare(text, asked)
+    return asked.sort is not None or (constrained(asked) and _CUE.search(text) is not None)
 
 
 def _bare(text: str, asked: QueryIntent) -> bool:

@@ -41,7 +41,11 @@ _SIZES: Final = (
         rf"(?:尺?码(?:数)?(?:是|为|要)?\s*)?(?:(?P<ge>{_LEAST})|(?P<le>{_MOST}))?\s*(?<![a-z0-9.])(?P<low>{_SIZE})"
         rf"(?:码?{_SPAN}(?P<high>{_SIZE}))?\s*码\s*(?:(?P<up>{_UP})|(?P<down>{_DOWN}))?的?"
     ),
-    expression(rf"\bin (?:an? )?(?:size )?(?P<low>(?:[2-5]?x+l|xx?s)(?![a-z0-9']))(?:{_SPAN}(?P<high>{_SIZE}))?"),
+    expression(
+        r"\bin (?:an? )?(?:size )?"
+        r"(?P<low>(?:[2-5]?x+l|xx?s|[sml](?=\W*$|,| (?:or|under|below|for|and)\b))(?![a-z0-9']))"
+        rf"(?:{_SPAN}(?P<high>{_SIZE}))?"
+    ),
 )
 _AGES: Final = (
     expression(

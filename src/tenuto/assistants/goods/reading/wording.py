@@ -19,7 +19,18 @@ from tenuto.assistants.goods.reading.negation import Unwanted
 from tenuto.assistants.goods.reading.pointing import OTHERS, PLACE
 from tenuto.assistants.goods.reading.prices import Prices
 from tenuto.assistants.goods.reading.suits import Suits
-from tenuto.assistants.goods.words import CATEGORY_PATTERNS, COLOR, MEASURE, color_of, cut, number, term, terms_in
+from tenuto.assistants.goods.words import (
+    CATEGORY_PATTERNS,
+    COLOR,
+    CURRENCY,
+    MEASURE,
+    color_of,
+    cut,
+    number,
+    special,
+    term,
+    terms_in,
+)
 from tenuto.model.expression import expression
 from tenuto.model.numbers import CARDINAL, HAN_NUMBER, ORDINAL, whole
 
@@ -30,13 +41,24 @@ AMONG: Final = expression(
 )
 CHEAPER: Final = expression(
     r"\b(?:cheaper|less expensive|lower[- ]priced?|more affordable|too (?:expensive|pricey|dear))\b"
-    r"|[更再还]便宜|便宜(?:一?点|一?些)|价格(?:再|更)?低(?:一?点|一?些)?|太贵"
+    r"|\beven (?:less|lower|cheaper)\b"
+    r"|[更再还]便宜|便宜(?:一?点|一?些)|便宜个?\s*\d|价格(?:再|更)?低(?:一?点|一?些)?|太贵"
     r"|比(?:第|它|[这那])[^,，。 ]{0,6}便宜"
 )
 DEARER: Final = expression(
     r"\b(?:more expensive|pricier|higher[- ](?:end|priced?)|more premium)\b"
-    r"|[更再]贵|贵(?:一?点|一?些)|[更再]高[端档]|太便宜"
+    r"|[更再]贵|贵(?:一?点|一?些)|贵个?\s*\d|[更再]高[端档]|太便宜"
     r"|比(?:第|它|[这那])[^,，。 ]{0,6}贵"
+)
+# By how much: 便宜100块, "200 more expensive".
+BY_SO_MUCH: Final = expression(
+    rf"便宜个?\s*(?P<less>\d[\d,.]*)\s*(?:{CURRENCY})|贵个?\s*(?P<more>\d[\d,.]*)\s*(?:{CURRENCY})"
+    rf"|(?:[¥$€£]\s*)?\b(?P<cheaper>\d[\d,]*)\s*(?:{CURRENCY})?\s*(?:cheaper|less expensive)\b(?! than \d)"
+    rf"|(?:[¥$€£]\s*)?\b(?P<dearer>\d[\d,]*)\s*(?:{CURRENCY})?\s*more expensive\b(?! than \d)"
+)
+# "The cheaper of the two brands": that they are two tells nothing more.
+_THE_TWO: Final = expression(
+    r"\bof (?:the|these|those) two\b(?: (?:brands|models|options|ones|items|products|phones))?"
 )
 MORE: Final = expression(
     r"^(?:(?:any|some|show|show me|see|what|anything|something)\b.{0,12})?"
@@ -67,6 +89,7 @@ _ONE: Final = expression(
     r"\b(?:a single|only one|just one|one) (?:option|choice|product|phone|laptop)\b"
     r"|(?<![第哪这那每十百千后另])一[款个台部双本件]"
 )
+_EACH: Final = expression(r"\beach\b|各")
 RESORT: Final = expression(
     r"\b(?:sort|order|rank|arrange) (?:them|these|those)\b|[把将给](?:它们|这些|这几|上面|刚才)"
     r"|(?:它们|这些|这几[款个本台双件]).{0,4}(?:按|排)"
@@ -127,7 +150,7 @@ class Wording:
         return replace(intent, amounts=intent.amounts + bounds.found)
 
     def _prices(self, intent: QueryIntent) -> QueryIntent:
-        prices = Prices(self.text)
+        prices = Prices(BY_SO_MUCH.sub(" ", self.text))
         self.text = prices.rest
         return replace(
             intent,
@@ -173,6 +196,7 @@ class Wording:
         return SEVERAL.search(self._whole) is not None or before is not None or after is not None
 
     def _count(self, intent: QueryIntent) -> QueryIntent:
+        self.take(_THE_TWO)
         found = self.take(_COUNT)
         if found is not None:
             return replace(intent, limit=min(int(number(next(filter(None, found.groups())))), MAX_LIMIT))
@@ -183,7 +207,9 @@ class Wording:
     def _either(self, intent: QueryIntent) -> QueryIntent:
         alternatives = Alternatives(self.text)
         self.text = alternatives.rest
-        return replace(intent, either=alternatives.groups)
+        # One of each is more than one.
+        each = alternatives.groups and intent.limit == 1 and _EACH.search(self._whole)
+        return replace(intent, either=alternatives.groups, limit=QueryIntent().limit if each else intent.limit)
 
     def _colors(self, intent: QueryIntent) -> QueryIntent:
         found = self.take(COLOR)
@@ -193,12 +219,12 @@ class Wording:
 
     def _category(self, intent: QueryIntent) -> QueryIntent:
         for slug, pattern in CATEGORY_PATTERNS:
-            if self.take(pattern) is not None:
-                return replace(intent, category=slug)
+            if (found := self.take(pattern)) is not None:
+                return replace(intent, category=slug, terms=special(found[0]))
         return intent
 
     def _terms(self, intent: QueryIntent) -> QueryIntent:
-        terms: list[str] = []
+        terms = list(intent.terms)
         while len(terms) < MAX_TERMS and (found := self.take(MEASURE)) is not None:
             terms.append(term(found[1], found[2]))
         if (pair := self.take(_MEMORY_AND_STORAGE)) is not None:

@@ -13,12 +13,15 @@ from tenuto.assistants.goods.searching.looser import looser
 from tenuto.assistants.goods.searching.settling import settled
 from tenuto.assistants.goods.searching.sieve import Sieve, kin
 from tenuto.assistants.goods.shop import Item, Measure, Shelf, limit, measure, noted_as
-from tenuto.assistants.goods.words import means
+from tenuto.assistants.goods.words import MEASURED, means
 from tenuto.model.values import Value
 
 _Key: TypeAlias = Callable[[Item], float]
 _NEAR: Final = 3
 _MEASURED: Final = ("most", "least")
+# By these goods can be even: an order by value or by how well they match hides how near they are.
+_TELLING: Final = ("price", "price_desc", "rating", "sales", *_MEASURED)
+_EVEN: Final = 5
 
 
 class Found(Value, frozen=True, kw_only=True):
@@ -28,10 +31,11 @@ class Found(Value, frozen=True, kw_only=True):
     fits, `near` names the condition that was let go to find something after all. `unknown` are words that this
     catalogue does not know. The averages are those of everything that fits.
 
-    `by` is the attribute that decided the order, which `tied` others have as much of as the first; `unnoted` the one
-    that should have and that none of the goods has. `ahead` are sold out, and would come before the first. `foreign`
-    is a currency in which the catalogue has no prices: the bounds that were named in it do not count, and neither do
-    those `uncompared`, of which these goods note nothing that compares.
+    `by` is the attribute that decided the order, which `tied` others have as much of as the first (or cost as much, or
+    are rated as high); where one was asked for and all are tied, `even`, several are there. `unnoted` is the attribute
+    that should have decided and that none of the goods has. `held` is what of the query was held. `ahead` are sold
+    out, and would come before the first. `foreign` is a currency in which the catalogue has no prices: the bounds that
+    were named in it do not count, and neither do those `uncompared`, of which these goods note nothing that compares.
     """
 
     query: QueryIntent
@@ -44,7 +48,9 @@ class Found(Value, frozen=True, kw_only=True):
     average_rating: float = 0.0
     by: str | None = None
     tied: int = 0
+    even: bool = False
     unnoted: str | None = None
+    held: QueryIntent = QueryIntent()
     ahead: int = 0
     foreign: str | None = None
     uncompared: tuple[Bound, ...] = ()
@@ -60,13 +66,15 @@ def search(shelf: Shelf, intent: QueryIntent, talk: Talk) -> Found:
     found = _found(shelf, query, unknown)
     if not found.total and query.category and query.terms:
         found = _reworded(shelf, query, unknown, found)
-    if not found.total and (other := _moved_on(shelf, query, talk)):
-        found = _found(shelf, QueryIntent(terms=other, limit=query.limit), unknown)
+    if not found.total and (other := _moved_on(shelf, query, talk)) is not None:
+        query = other
+        found = _found(shelf, query, unknown)
     if not found.total and intent.like is not None and intent.brand is None:
         # The brand was not asked for; it came with the goods that were pointed at.
-        found = replace(_found(shelf, replace(query, brand=None), unknown, "brand"), query=query)
+        held = replace(query, brand=None)
+        found = replace(_found(shelf, held, unknown, "brand"), query=query, held=held)
     if not (found.total or found.unnoted or intent.beyond):
-        found = next(_near(shelf, query, unknown), found)
+        found = next(_near(shelf, query, unknown, talk.intent), found)
     return replace(found, foreign=foreign, uncompared=uncompared)
 
 
@@ -101,7 +109,7 @@ def _than(shelf: Shelf, bound: Bound) -> Bound:
 def _hopeless(query: QueryIntent, unknown: list[str]) -> bool:
     """Whether nothing the question named exists here; what is left of it would fit anything."""
     if query.among:
-        return bool(unknown) and replace(query, among=(), limit=1) == QueryIntent(limit=1)
+        return bool(unknown) and replace(query, among=(), limit=1, about=None) == QueryIntent(limit=1)
     return bool(unknown) and not (query.category or query.terms or query.brand or query.either)
 
 
@@ -114,12 +122,15 @@ def _found(shelf: Shelf, query: QueryIntent, unknown: list[str], near: str | Non
     # What is sold out comes last in any order; ties go to the better value.
     ranked = sorted(_measured(fitting, by), key=lambda item: (item.stock == 0, key(item), -shelf.value(item), item.id))
     start = query.rank - 1
+    tied = _tied(ranked, start, key) if query.sort in _TELLING else 0
+    even = query.limit == 1 and tied > 0 and tied == len(ranked) - 1
     return Found(
         by=by.name if by else None,
-        tied=_tied(ranked, start, by),
+        tied=tied,
+        even=even,
         ahead=sum(item.stock == 0 and key(item) < key(ranked[start]) for item in ranked) if start < len(ranked) else 0,
         query=query,
-        goods=tuple(ranked[start : start + query.limit]),
+        goods=tuple(ranked[start : start + (_EVEN if even else query.limit)]),
         ranked=tuple(ranked[:MAX_LIMIT]),
         total=len(ranked),
         near=near,
@@ -131,7 +142,7 @@ def _found(shelf: Shelf, query: QueryIntent, unknown: list[str], near: str | Non
 
 def _unordered(shelf: Shelf, query: QueryIntent, unknown: list[str], near: str | None) -> Found:
     """The catalogue does not tell what should decide: that is said, and several are shown in the usual order."""
-    unnoted = next(iter(query.by), "")
+    unnoted = "size" if "size" in query.by else next(iter(query.by), "")
     if query.limit == 1:
         return Found(query=query, unknown=tuple(unknown), unnoted=unnoted)
     return replace(_found(shelf, replace(query, sort=None, by=()), unknown, near), unnoted=unnoted)
@@ -141,11 +152,9 @@ def _measured(items: list[Item], by: Measure | None) -> list[Item]:
     return items if by is None else [item for item in items if by.of(item) is not None]
 
 
-def _tied(ranked: Sequence[Item], start: int, by: Measure | None) -> int:
+def _tied(ranked: Sequence[Item], start: int, key: _Key) -> int:
     """How many more have as much as the one at that place."""
-    if by is None or start >= len(ranked):
-        return 0
-    return sum(by.of(item) == by.of(ranked[start]) for item in ranked) - 1
+    return sum(key(item) == key(ranked[start]) for item in ranked) - 1 if start < len(ranked) else 0
 
 
 def _reworded(shelf: Shelf, query: QueryIntent, unknown: list[str], found: Found) -> Found:
@@ -154,13 +163,36 @@ def _reworded(shelf: Shelf, query: QueryIntent, unknown: list[str], found: Found
     return again if again.total else found
 
 
-def _moved_on(shelf: Shelf, query: QueryIntent, talk: Talk) -> tuple[str, ...]:
-    """The words by which a follow-up names goods of another kind: "what about a rice cooker?" after red phones."""
-    if query.category is None or talk.intent is None or talk.intent.category != query.category:
-        return ()
-    new = tuple(term for term in query.terms if term not in talk.intent.terms)
+def _moved_on(shelf: Shelf, query: QueryIntent, talk: Talk) -> QueryIntent | None:
+    """A follow-up that names goods of another kind: "what about a rice cooker?" after red phones."""
+    before = talk.intent
+    if before is None or before.category != query.category or query.among:
+        return None
+    new = tuple(term for term in query.terms if term not in before.terms)
     named = [entry for entry in shelf.entries if all(map(entry.is_called, new))] if new else []
-    return new if named and all(entry.item.category != query.category for entry in named) else ()
+    if not named or any(map(MEASURED.fullmatch, new)):
+        return None
+    if query.category is None:
+        moved = all(map(shelf.is_kind, new)) and len(new) < len(query.terms)
+    else:
+        moved = all(entry.item.category != query.category for entry in named)
+    return _news(query, before, new) if moved else None
+
+
+def _news(query: QueryIntent, before: QueryIntent, terms: tuple[str, ...]) -> QueryIntent:
+    """What of a query was not asked for before."""
+    priced = (query.min_price, query.max_price) != (before.min_price, before.max_price)
+    ordered = query.sort != before.sort
+    return QueryIntent(
+        terms=terms,
+        attributes={name: value for name, value in query.attributes.items() if before.attributes.get(name) != value},
+        amounts=tuple(bound for bound in query.amounts if bound not in before.amounts),
+        min_price=query.min_price if priced else None,
+        max_price=query.max_price if priced else None,
+        sort=query.sort if ordered else None,
+        by=query.by if ordered else (),
+        limit=query.limit,
+    )
 
 
 def _key(shelf: Shelf, sort: Sort | None, by: Measure | None) -> _Key:
@@ -181,10 +213,11 @@ def _amount(item: Item, by: Measure | None) -> float:
     return (by.of(item) if by is not None else None) or 0.0
 
 
-def _near(shelf: Shelf, query: QueryIntent, unknown: list[str]) -> Iterator[Found]:
+def _near(shelf: Shelf, query: QueryIntent, unknown: list[str], before: QueryIntent | None) -> Iterator[Found]:
     """Answers to the query with one condition let go, the dearest to the asker last."""
-    for name, without in looser(shelf, query):
+    for name, without in looser(shelf, query, before):
         found = _found(shelf, replace(query, **without, limit=_NEAR, rank=1), unknown, name)
         if found.total:
+            held = replace(found.query, sort=query.sort, by=query.by, limit=query.limit, rank=query.rank)
             # Nobody asked for the order that goes with a bound let go, so that goods which note none just stand there.
-            yield replace(found, query=query, unnoted=None if "by" in without else found.unnoted)
+            yield replace(found, query=query, held=held, unnoted=None if "by" in without else found.unnoted)

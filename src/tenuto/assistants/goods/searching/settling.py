@@ -50,7 +50,7 @@ def _named(shelf: Shelf, intent: QueryIntent) -> tuple[str | None, list[str], li
         intent.terms[:MAX_TERMS] if category or not intent.category else (*intent.terms[:MAX_TERMS], intent.category)
     )
     terms, unknown = shelf.known(texts)
-    if category is None and not intent.category:
+    if category is None and not intent.category and not intent.among:
         # A word of a category that was misspelt is read as that word only here.
         category = next((slug for term in terms if (slug := shelf.category(term)) is not None), None)
         terms = [term for term in terms if category is None or shelf.category(term) != category]

@@ -3,10 +3,11 @@
 from tenuto.assistants.goods.shop.catalogue import Catalogue, replace_catalogue, replace_orders
 from tenuto.assistants.goods.shop.item import Item, Order, OrderStatus, in_language
 from tenuto.assistants.goods.shop.measures import Measure, limit, measure, noted_as
-from tenuto.assistants.goods.shop.shelf import Entry, Shelf
+from tenuto.assistants.goods.shop.shelf import MOSTLY, Entry, Shelf
 from tenuto.assistants.goods.shop.shipped import shipped_items, shipped_orders
 
 __all__ = [
+    "MOSTLY",
     "Catalogue",
     "Entry",
     "Item",

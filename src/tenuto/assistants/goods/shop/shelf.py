@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from statistics import median
 from typing import Final
 
@@ -17,8 +18,12 @@ _WORD: Final = expression(r"[a-z0-9][a-z0-9+.'-]*")
 _HAN: Final = expression(f"[{HAN}]+")
 _SPACED_UNIT: Final = expression(r"(?<=\d)\s+(?=[a-z])")
 _MAX_RUN: Final = 16
+# One question holds the same few words against every item.
+_STEMS: Final = 256
 # In shorter words a slip makes another word.
 _SPELT: Final = 5
+# So many of the goods that it fits are called by a word that is a name for a kind of goods.
+MOSTLY: Final = 0.5
 
 
 class Entry:
@@ -110,6 +115,15 @@ class Shelf:
                 unknown.append(term)
         return list(dict.fromkeys(known)), unknown
 
+    def share_called(self, term: str) -> float:
+        """How many of the goods that a word fits are called by it: nearly all tents, but few of what is waterproof."""
+        fitting = [entry for entry in self.entries if entry.fits(term)]
+        return sum(entry.is_called(term) for entry in fitting) / len(fitting) if fitting else 0.0
+
+    def is_kind(self, term: str) -> bool:
+        """Whether the word is a name for a kind of goods, more than a trait that many kinds have."""
+        return self.share_called(term) >= MOSTLY
+
     def value(self, item: Item) -> float:
         """Quality for money: rating above a plain 3, by the price against what such goods usually cost.
 
@@ -141,7 +155,10 @@ class Shelf:
         if len(term) < _SPELT or not term.isalpha():
             return None
         near = [
-            word for word in self._words if word[0] == term[0] and (one_slip(term, word) or one_slip(stem(term), word))
+            word
+            for word in self._words
+            if word[0] == term[0]
+            and (one_slip(term, word) or (len(stem(term)) >= _SPELT and one_slip(stem(term), word)))
         ]
         return near[0] if len(near) == 1 else None
 
@@ -154,6 +171,7 @@ class Shelf:
         return all(stem(part) in self._words for part in (word.split("-") if "-" in word else (word,)) if part)
 
 
+@lru_cache(maxsize=_STEMS)
 def stem(word: str) -> str:
     """An English word without its plural or possessive ending."""
     word = word.removesuffix("'s").strip(".'-")

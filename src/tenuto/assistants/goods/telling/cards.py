@@ -33,6 +33,7 @@ class Card(Value, frozen=True, kw_only=True, omit_defaults=False):
 class SearchAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     """What `search_goods` found. With `near`, nothing fitted, and these came up when that condition was let go.
 
+    `let_go` is what that was, where it can be told. With `even`, all that fitted have as much of what was asked for.
     The averages are over all that fitted. `categories` are there when nothing particular was asked for. `by` decided
     the order; `unnoted` should have, but the catalogue does not tell it of these goods. Prices are in `currency`, and
     bounds named in `foreign` money were left out, not converted; so were those `uncompared`, since the catalogue notes
@@ -43,12 +44,14 @@ class SearchAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     found: int = 0
     query: QueryIntent = QueryIntent()
     near: str | None = None
+    let_go: QueryIntent = QueryIntent()
     unknown: tuple[str, ...] = ()
     average_price: float = 0.0
     average_rating: float = 0.0
     categories: tuple[str, ...] = ()
     by: str | None = None
     tied: int = 0
+    even: bool = False
     unnoted: str | None = None
     ahead: int = 0
     currency: str = "CNY"
@@ -74,7 +77,7 @@ class DetailsAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
 
     `fact` answers a question that no attribute does ("is it waterproof?"): noted, or not noted. `list_length` is
     there when a place was named that the list shown last does not have. With `cannot_buy` somebody wanted to buy it.
-    `more` were meant as well, but are too many to set side by side.
+    `more` were meant as well, but are too many to set side by side. `missing` are names that nothing here has.
     """
 
     goods: tuple[Card, ...] = ()
@@ -85,6 +88,7 @@ class DetailsAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     list_length: int | None = None
     cannot_buy: bool = False
     more: int = 0
+    missing: tuple[str, ...] = ()
     nothing_shown_before: bool = False
 
 
@@ -107,7 +111,8 @@ class OrdersAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     """What `my_orders` found; `shared` says that others in this chat would read the answer.
 
     `cannot` is what was asked to be done to an order, which nothing here can do. `list_length` is there when a place
-    was named that the orders shown last do not have.
+    was named that the orders shown last do not have. With `none_such` none is as asked for, and all are there. `spent`
+    is what those asked for cost together, without what was cancelled or given back.
     """
 
     orders: tuple[OrderCard, ...] = ()
@@ -116,6 +121,9 @@ class OrdersAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     shared: bool = False
     asked_for: bool = False
     complaint: bool = False
+    none_such: bool = False
+    spent: float | None = None
+    currency: str = "CNY"
     cannot: Change | None = None
     list_length: int | None = None
 

@@ -8,6 +8,7 @@ from typing import Final, TypeVar, assert_never
 
 import msgspec
 
+from tenuto.assistants.goods.intent import MAX_READ
 from tenuto.assistants.goods.telling import chinese, english
 from tenuto.assistants.goods.telling.cards import (
     Card,
@@ -19,6 +20,7 @@ from tenuto.assistants.goods.telling.cards import (
 )
 from tenuto.assistants.goods.telling.voice import Voice
 from tenuto.model.prompt import Language
+from tenuto.model.talk import ToolTurn
 from tenuto.model.values import Json
 
 _T = TypeVar("_T")
@@ -27,13 +29,14 @@ _AT_A_LOSS: Final[Mapping[Language, str]] = MappingProxyType(
 )
 
 
-def told(output: Json, kind: type[_T], language: Language, tell: Callable[[_T, Voice], str]) -> str:
-    """An output in words."""
+def told(output: Json, kind: type[_T], turn: ToolTurn, tell: Callable[[_T, Voice], str]) -> str:
+    """An output in words; where only the beginning of the question was read, it says so."""
     try:
         answer = msgspec.convert(output, kind)
     except msgspec.ValidationError:
-        return _AT_A_LOSS[language]
-    return tell(answer, chinese if language is Language.CHINESE else english)
+        return _AT_A_LOSS[turn.language]
+    voice: Voice = chinese if turn.language is Language.CHINESE else english
+    return (voice.cut(MAX_READ) if len(turn.question) > MAX_READ else "") + tell(answer, voice)
 
 
 def tell_search(answer: SearchAnswer, voice: Voice) -> str:
@@ -57,6 +60,8 @@ def tell_courtesy(answer: CourtesyAnswer, voice: Voice) -> str:
             return voice.SENTENCES.bye
         case "policy":
             return voice.SENTENCES.no_policies
+        case "unclear":
+            return voice.SENTENCES.unclear
         case "help":
             return voice.SENTENCES.about + voice.can(answer)
         case _:
@@ -69,6 +74,8 @@ def _found(answer: SearchAnswer, voice: Voice) -> str:
         return "\n".join(filter(None, [unread + voice.unnoted(answer), _list(answer.goods, voice)]))
     if not answer.goods:
         return voice.nothing(answer)
+    if answer.even:
+        return f"{unread}{voice.even(answer)}\n{_list(answer.goods, voice, answer.fact)}"
     if answer.near:
         return f"{unread}{voice.nearest(answer)}\n{_list(answer.goods, voice, answer.fact)}"
     if len(answer.goods) == 1 and (answer.query.limit == 1 or answer.found == 1):
@@ -86,12 +93,12 @@ def tell_details(answer: DetailsAnswer, voice: Voice) -> str:
         return voice.too_far(answer.list_length)
     if not answer.goods:
         return voice.SENTENCES.not_found
+    missing = voice.missing(answer.missing) if answer.missing else ""
     if len(answer.goods) > 1:
-        return _compared(answer, voice)
+        return missing + _compared(answer, voice)
     good = answer.goods[0]
-    return f"{voice.point(good, answer)}{voice.portrait(good)}" + (
-        f"\n{voice.SENTENCES.cannot_buy}" if answer.cannot_buy else ""
-    )
+    bought = f"\n{voice.SENTENCES.cannot_buy}" if answer.cannot_buy else ""
+    return f"{missing}{voice.point(good, answer.about, answer.fact)}{voice.portrait(good)}{bought}"
 
 
 def _compared(answer: DetailsAnswer, voice: Voice) -> str:
@@ -100,10 +107,11 @@ def _compared(answer: DetailsAnswer, voice: Voice) -> str:
         facts = [f"{place}. {voice.fact(good, answer.about)}" for place, good in enumerate(answer.goods, 1)]
         return "\n".join([*facts, *more])
     lines = [f"{place}. {voice.portrait(good)}" for place, good in enumerate(answer.goods, 1)]
-    cheapest = min(answer.goods, key=lambda good: good.price)
-    best_rated = max(answer.goods, key=lambda good: good.rating)
+    price, rating = min(good.price for good in answer.goods), max(good.rating for good in answer.goods)
+    cheapest = [good for good in answer.goods if good.price == price]
+    best_rated = [good for good in answer.goods if good.rating == rating]
     best_value = next((good for good in answer.goods if good.id == answer.best_value), None)
-    return "\n".join([*lines, voice.verdict(cheapest, best_rated, best_value), *more])
+    return "\n".join([*lines, voice.verdict(cheapest, best_rated, best_value, len(lines)), *more])
 
 
 def tell_orders(answer: OrdersAnswer, voice: Voice) -> str:
@@ -117,9 +125,12 @@ def tell_orders(answer: OrdersAnswer, voice: Voice) -> str:
         return f"{sorry}{voice.too_few_orders(answer.list_length)}"
     if not answer.orders:
         return f"{sorry}{voice.no_orders(answer.asked_for)}"
-    lines = [f"{sorry}{_orders(answer.orders, voice)}"]
+    none = voice.SENTENCES.no_such_order if answer.none_such else ""
+    lines = [f"{sorry}{none}{_orders(answer.orders, voice)}"]
     if answer.more:
         lines.append(voice.more_orders(answer.more))
+    if answer.spent is not None and not answer.none_such:
+        lines.append(voice.spent(answer.spent, answer.currency))
     if answer.cannot:
         lines.append(voice.cannot(answer))
     elif answer.complaint:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from typing import Final
 
@@ -10,7 +11,6 @@ from tenuto.assistants.goods.shop import OrderStatus
 from tenuto.assistants.goods.telling.cards import (
     Card,
     CourtesyAnswer,
-    DetailsAnswer,
     OrderCard,
     OrdersAnswer,
     SearchAnswer,
@@ -27,7 +27,7 @@ SENTENCES: Final = Sentences(
     which="有几款都符合，您指的是哪一款？",
     hint="可以接着问“其中性价比最高的是哪个”，或者“第二个怎么样”。",
     cannot_buy="我不能在这里下单：我只能帮您找商品、介绍商品。",
-    sign_in="查询订单需要先确认您的身份：请登录后再问我。",
+    sign_in="查询订单需要先确认您的身份：请登录后再问我。登录后会开始新的对话，这里看过的商品不会带过去。",
     not_here="这个聊天里还有其他人能看到回复，所以这里不显示订单。请在单独的对话里问我。",
     orders="您的订单（最近的在前）：",
     sorry="很抱歉给您带来了不好的体验。",
@@ -35,7 +35,9 @@ SENTENCES: Final = Sentences(
     hello="您好！",
     welcome="不客气。还想找点什么吗？",
     bye="再见！",
-    no_policies="我只了解店里的商品和您本人的订单。配送、付款、退换货和保修方面的规定，请咨询人工客服。",
+    no_policies="我只了解店里的商品和您本人的订单。配送、付款、优惠、退换货和保修方面的规定，请咨询人工客服。",
+    no_such_order="您的订单里没有这样的。",
+    unclear="这句话我没有听懂。我只知道商品目录里注明的内容：价格、库存、评分、销量和各项参数。可以按序号问其中一款，或者告诉我要找什么样的商品。",
     about="我是这家商店的导购助手，根据商品目录和您本人的订单来回答。",
 )
 _ORDERED: Final = {
@@ -99,6 +101,11 @@ _MONEY: Final = {"CNY": "人民币（元）", "$": "美元", "USD": "美元", "E
 _CANNOT: Final = {"cancel": "取消", "change": "修改"}
 
 
+def cut(length: int) -> str:
+    """That only so many characters of the question were read."""
+    return f"这段话我只读了前 {length} 个字。"
+
+
 def foreign_money(answer: SearchAnswer) -> str:
     """That prices in another currency were left out, and which one the shop has."""
     own, named = _MONEY.get(answer.currency, answer.currency), answer.foreign or ""
@@ -159,9 +166,33 @@ def nearest(answer: SearchAnswer) -> str:
 
 
 def _missing(answer: SearchAnswer) -> str:
-    if answer.near == "among":
-        return "刚才看过的里面没有符合的。"
-    return f"没有找到{wanted(answer)}：{_LET_GO[answer.near or 'terms']}。"
+    if answer.query.among:
+        asked = _conditions(answer)
+        return f"刚才看过的里面没有符合的{f'（{asked}）' if asked else ''}。"
+    return f"没有找到{wanted(answer)}：{_let_go(answer)}。"
+
+
+def _conditions(answer: SearchAnswer) -> str:
+    """What those chosen from had to meet."""
+    asked = [*map(value_of, answer.query.attributes.values()), *answer.query.terms]
+    return f"“{' '.join(asked)}”" if asked else ""
+
+
+def _let_go(answer: SearchAnswer) -> str:
+    """The condition that nothing met, by what it was."""
+    gone = answer.let_go
+    if gone.without:
+        return f"去掉{'、'.join(f'“{value_of(phrase)}”' for phrase in gone.without)}之后就没有了"
+    too = "同时" if len(gone.terms) < len(answer.query.terms) else ""
+    parts = [
+        "、".join(map(value_of, gone.attributes.values())),
+        "或".join(map(value_of, gone.either[0])) if gone.either else "",
+        f"{too}符合“{' '.join(gone.terms)}”" if gone.terms else "",
+        bounds(gone.amounts),
+        "这个价位" if gone.terms and (gone.min_price is not None or gone.max_price is not None) else "",
+    ]
+    missing = "、".join(filter(None, parts))
+    return f"没有{missing}的" if missing else _LET_GO[answer.near or "terms"]
 
 
 def heading(answer: SearchAnswer) -> str:
@@ -171,7 +202,7 @@ def heading(answer: SearchAnswer) -> str:
     order = f"，{ordered}" if ordered else ""
     unknown = f"（没有和“{' '.join(answer.unknown)}”有关的信息）" if answer.unknown else ""
     if query.among:
-        return f"其中有 {answer.found} {_measure(query)}符合{unknown}{order}："
+        return f"这 {len(query.among)} 款中有 {answer.found} {_measure(query)}符合{unknown}{order}："
     if answer.categories:
         kinds = "、".join(category_name(slug, Language.CHINESE) for slug in answer.categories)
         return f"我们有 {answer.found} 款商品：{kinds}。这里是 {shown} 款{order}："
@@ -214,18 +245,30 @@ def single(answer: SearchAnswer) -> str:
     """The one that was asked for, and why it is the one."""
     good, query = answer.goods[0], answer.query
     if answer.found == 1:
-        return f"{'其中' if query.among else ''}符合的有一款：{line(good, answer.fact)}。"
+        found = (
+            f"这 {len(query.among)} 款中符合{_conditions(answer)}的有一款"
+            if query.among
+            else f"找到一{_measure(query)}{wanted(answer)}"
+        )
+        return f"{found}：{line(good, answer.fact)}。{_asked_of(answer)}"
     among = (
-        f"这 {answer.found} {_measure(query)}里"
+        f"这 {answer.found} {_measure(query)}{_conditions(answer)}里"
         if query.among
         else f"{answer.found} {_measure(query)}{wanted(answer)}中"
     )
-    return f"{among}{_most(answer)}的是{line(good, answer.fact)}。{_others(answer)}{_why(answer, good)}"
+    return (
+        f"{among}{_most(answer)}的是{line(good, answer.fact)}。{_asked_of(answer)}{_others(answer)}{_why(answer, good)}"
+    )
+
+
+def _asked_of(answer: SearchAnswer) -> str:
+    """What else was asked of the one."""
+    return point(answer.goods[0], answer.query.about) if answer.query.about else ""
 
 
 def _others(answer: SearchAnswer) -> str:
     """Whoever has as much, and whoever would come before it if it were in stock."""
-    tied = f"另有 {answer.tied} {_measure(answer.query)}与它相同。" if answer.tied else ""
+    tied = f"另有 {answer.tied} {_measure(answer.query)}的{_decides(answer)}与它相同。" if answer.tied else ""
     return tied + (f"（排在它前面的 {answer.ahead} {_measure(answer.query)}暂时缺货。）" if answer.ahead else "")
 
 
@@ -243,9 +286,9 @@ def too_far(length: int) -> str:
     return f"刚才的列表里有 {length} 款。您指的是哪一款？"
 
 
-def point(good: Card, answer: DetailsAnswer) -> str:
+def point(good: Card, about: str | None, noted: bool | None = None) -> str:
     """The very thing that was asked, first."""
-    match answer.about:
+    match about:
         case None:
             return ""
         case "price":
@@ -256,11 +299,11 @@ def point(good: Card, answer: DetailsAnswer) -> str:
             return f"评分 {good.rating:g}（满分 5）。"
         case "sales":
             return f"已售 {good.sales:,} 件。"
-        case about if about in good.attributes:
+        case _ if about in good.attributes:
             return f"{ATTRIBUTES.get(about, about)}：{value_of(good.attributes[about])}。"
-        case about if answer.fact:
+        case _ if noted:
             return f"是的，它标注了“{about}”。"
-        case about:
+        case _:
             return f"资料里没有注明“{ATTRIBUTES.get(about, about)}”。"
 
 
@@ -290,10 +333,39 @@ def too_many(shown: int, more: int) -> str:
     return f"一次最多看 {shown} 款，还有 {more} 款没有列入。"
 
 
-def verdict(cheapest: Card, best_rated: Card, best_value: Card | None) -> str:
-    """How several compare."""
-    value = f"；性价比最高：{best_value.name}" if best_value else ""
-    return f"价格最低：{cheapest.name}；评分最高：{best_rated.name}{value}。"
+def missing(names: Sequence[str]) -> str:
+    """That nothing here has such a name."""
+    return f"商品目录里没有找到{'、'.join(f'“{name}”' for name in names)}。\n"
+
+
+def even(answer: SearchAnswer) -> str:
+    """That none of them is ahead of the others."""
+    which = "这" if answer.query.among else f"{wanted(answer).strip()}共"
+    fitting = f"符合{_conditions(answer)}" if answer.query.among and _conditions(answer) else ""
+    return f"{which} {answer.found} {_measure(answer.query)}{fitting}的{_decides(answer)}相同，不分先后。"
+
+
+def verdict(cheapest: Sequence[Card], best_rated: Sequence[Card], best_value: Card | None, compared: int) -> str:
+    """How so many compare; those that cost as little or are rated as high share the place."""
+    price = f"价格相同，都是 {money(cheapest[0].price, cheapest[0].currency)}"
+    rating = f"评分相同，都是 {best_rated[0].rating:g}"
+    parts = [
+        price if len(cheapest) == compared else f"价格最低：{_names(cheapest)}",
+        rating if len(best_rated) == compared else f"评分最高：{_names(best_rated)}",
+    ]
+    return "；".join([*parts, *([f"性价比最高：{best_value.name}"] if best_value else [])]) + "。"
+
+
+def _names(goods: Sequence[Card]) -> str:
+    return "、".join(good.name for good in goods)
+
+
+def _decides(answer: SearchAnswer) -> str:
+    """What the goods were to be put in order by."""
+    if answer.by is None and answer.query.sort in ("price", "price_desc"):
+        return "价格"
+    name = answer.by or answer.query.sort or ""
+    return FACTS.get(name, name)
 
 
 def no_orders(asked_for: bool) -> str:
@@ -314,6 +386,11 @@ def one_order(order: OrderCard) -> str:
 def more_orders(count: int) -> str:
     """That there are more."""
     return f"另外还有 {count} 个更早的订单。"
+
+
+def spent(total: float, currency: str) -> str:
+    """What the orders cost together."""
+    return f"合计 {money(total, currency)}（不含已取消和退回的）。"
 
 
 def cannot(answer: OrdersAnswer) -> str:

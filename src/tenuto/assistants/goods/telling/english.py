@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tenuto.assistants.goods.shop import OrderStatus
 from tenuto.assistants.goods.telling.cards import (
     Card,
     CourtesyAnswer,
-    DetailsAnswer,
     OrderCard,
     OrdersAnswer,
     SearchAnswer,
@@ -25,7 +25,8 @@ SENTENCES: Final = Sentences(
     which="Several goods fit. Which one do you mean?",
     hint="Ask for the best value among them, or about any of them by its number.",
     cannot_buy="I cannot take orders here: I only find goods and tell about them.",
-    sign_in="To see your orders I need to know who you are: please sign in and ask again.",
+    sign_in="To see your orders I need to know who you are: please sign in and ask again. That begins a new "
+    "conversation: what I showed you in this one does not come along.",
     not_here=(
         "Others read along in this chat, so I do not show orders here. Please ask me in a conversation of your own."
     ),
@@ -36,8 +37,13 @@ SENTENCES: Final = Sentences(
     welcome="You're welcome. Is there anything else you are looking for?",
     bye="Goodbye!",
     no_policies=(
-        "I only know this shop's goods and your own orders. About delivery, payment, returns and guarantees please ask "
-        "our customer service."
+        "I only know this shop's goods and your own orders. About delivery, payment, discounts, returns and guarantees "
+        "please ask our customer service."
+    ),
+    no_such_order="None of your orders is like that. ",
+    unclear=(
+        "I did not understand that. I know what our catalogue notes of the goods: their price, stock, rating, sales "
+        "and attributes. Ask about one of them by its number, or for goods that have something."
     ),
     about="I am the assistant of this shop; I answer from its catalogue and your own orders. ",
 )
@@ -68,7 +74,6 @@ _LET_GO: Final = {
     "rating": "with that rating",
     "stock": "in stock",
     "without": "without that",
-    "among": "among those I showed you",
 }
 _STATUS: Final = {
     OrderStatus.PAID: "paid, not sent yet",
@@ -106,6 +111,11 @@ _MONEY: Final = {
     "HKD": "Hong Kong dollars",
 }
 _CANNOT: Final = {"cancel": "cancel an order", "change": "change an order"}
+
+
+def cut(length: int) -> str:
+    """That only so many characters of the question were read."""
+    return f"I read only the first {length} characters of that. "
 
 
 def foreign_money(answer: SearchAnswer) -> str:
@@ -164,9 +174,30 @@ def nearest(answer: SearchAnswer) -> str:
 
 
 def _missing(answer: SearchAnswer) -> str:
-    if answer.near == "among":
-        return f"None {_LET_GO['among']} fits."
-    return f"I found no {wanted(answer)}: there is nothing {_LET_GO[answer.near or 'terms']}."
+    if answer.query.among:
+        return f"None among those I showed you fits{_conditions(answer)}."
+    return f"I found no {wanted(answer)}: there is nothing {_let_go(answer)}."
+
+
+def _conditions(answer: SearchAnswer, link: str = "") -> str:
+    """What those chosen from had to meet."""
+    asked = [*answer.query.attributes.values(), *answer.query.terms]
+    return f"{link} “{' '.join(asked)}”" if asked else ""
+
+
+def _let_go(answer: SearchAnswer) -> str:
+    """The condition that nothing met, by what it was."""
+    gone = answer.let_go
+    too = " as well" if len(gone.terms) < len(answer.query.terms) else ""
+    parts = [
+        f"in {' and '.join(gone.attributes.values())}" if gone.attributes else "",
+        f"that is {' or '.join(gone.either[0])}" if gone.either else "",
+        f"for “{' '.join(gone.terms)}”{too}" if gone.terms else "",
+        f"with {bounds(gone.amounts)}" if gone.amounts else "",
+        f"without {' or '.join(f'“{phrase}”' for phrase in gone.without)}" if gone.without else "",
+        _LET_GO["price"] if gone.min_price is not None or gone.max_price is not None else "",
+    ]
+    return ", ".join(filter(None, parts)) or _LET_GO[answer.near or "terms"]
 
 
 def heading(answer: SearchAnswer) -> str:
@@ -175,7 +206,7 @@ def heading(answer: SearchAnswer) -> str:
     order = f"{_amount(answer)} first" if answer.by else _ORDERED.get(query.sort, "")
     unknown = f" (I know nothing of “{' '.join(answer.unknown)}”)" if answer.unknown else ""
     if query.among:
-        return f"Of those, {answer.found} fit{unknown}{', ' + order if order else ''}:"
+        return f"Of those {len(query.among)}, {answer.found} fit{unknown}{', ' + order if order else ''}:"
     if answer.categories:
         kinds = ", ".join(category_name(slug, Language.ENGLISH) for slug in answer.categories)
         return f"We have {answer.found} goods: {kinds}. Here are {shown}, {order or 'best match first'}:"
@@ -201,19 +232,35 @@ def single(answer: SearchAnswer) -> str:
     """The one that was asked for, and why it is the one."""
     good, query = answer.goods[0], answer.query
     if answer.found == 1:
-        return f"{'Of those, one fits' if query.among else 'There is one that fits'}: {line(good, answer.fact)}."
+        found = (
+            f"Of those {len(query.among)}, one fits{_conditions(answer)}"
+            if query.among
+            else f"I found one {wanted(answer, 1)}"
+        )
+        return f"{found}: {line(good, answer.fact)}.{_asked_of(answer)}"
     place = _PLACES[query.rank - 1] if query.rank <= len(_PLACES) else f"number {query.rank} "
-    among = f" of these {answer.found}" if query.among else f" of {answer.found} {wanted(answer, answer.found)}"
+    among = (
+        f" of these {answer.found}{_conditions(answer, ' for')}"
+        if query.among
+        else f" of {answer.found} {wanted(answer, answer.found)}"
+    )
     if answer.by:
         noun = f"one with the {place}{_amount(answer)}"
     else:
         noun = f"{place}best value" if query.sort == "value" else f"{place}{_MOST.get(query.sort, _MOST[None])} one"
-    return f"The {noun}{among} is {line(good, answer.fact)}.{_others(answer)}{_why(answer, good)}"
+    return f"The {noun}{among} is {line(good, answer.fact)}.{_asked_of(answer)}{_others(answer)}{_why(answer, good)}"
+
+
+def _asked_of(answer: SearchAnswer) -> str:
+    """What else was asked of the one."""
+    return f" {point(answer.goods[0], answer.query.about).rstrip()}" if answer.query.about else ""
 
 
 def _others(answer: SearchAnswer) -> str:
     """Whoever has as much, and whoever would come before it if it were in stock."""
-    tied = f" {answer.tied} more {'has' if answer.tied == 1 else 'have'} as much." if answer.tied else ""
+    tied = f" {answer.tied} more {'has' if answer.tied == 1 else 'have'} the same {_decides(answer)}." * bool(
+        answer.tied
+    )
     ahead = f" ({answer.ahead} that would come before it {'is' if answer.ahead == 1 else 'are'} sold out.)"
     return tied + (ahead if answer.ahead else "")
 
@@ -233,9 +280,9 @@ def too_far(length: int) -> str:
     return f"The list I showed you has {length}. Which one do you mean?"
 
 
-def point(good: Card, answer: DetailsAnswer) -> str:
+def point(good: Card, about: str | None, noted: bool | None = None) -> str:
     """The very thing that was asked, first."""
-    match answer.about:
+    match about:
         case None:
             return ""
         case "price":
@@ -246,11 +293,11 @@ def point(good: Card, answer: DetailsAnswer) -> str:
             return f"It is rated {good.rating:g} of 5. "
         case "sales":
             return f"{good.sales:,} have been sold. "
-        case about if about in good.attributes:
+        case _ if about in good.attributes:
             return f"Its {about}: {good.attributes[about]}. "
-        case about if answer.fact:
+        case _ if noted:
             return f"Yes, it is listed under “{about}”. "
-        case about:
+        case _:
             return f"Nothing is noted about “{about}”. "
 
 
@@ -279,10 +326,39 @@ def too_many(shown: int, more: int) -> str:
     return f"I look at {shown} at a time; {more} more {'was' if more == 1 else 'were'} left out."
 
 
-def verdict(cheapest: Card, best_rated: Card, best_value: Card | None) -> str:
-    """How several compare."""
-    value = f"; best value for money: {best_value.name}" if best_value else ""
-    return f"Cheapest: {cheapest.name}; best rated: {best_rated.name}{value}."
+def missing(names: Sequence[str]) -> str:
+    """That nothing here has such a name."""
+    return f"I do not find {' or '.join(f'“{name}”' for name in names)} in our catalogue.\n"
+
+
+def even(answer: SearchAnswer) -> str:
+    """That none of them is ahead of the others."""
+    which = (
+        f"of these {answer.found}{_conditions(answer, ' for')}"
+        if answer.query.among
+        else f"of {answer.found} {wanted(answer, answer.found)}"
+    )
+    return f"None {which} is ahead: they all have the same {_decides(answer)}."
+
+
+def verdict(cheapest: Sequence[Card], best_rated: Sequence[Card], best_value: Card | None, compared: int) -> str:
+    """How so many compare; those that cost as little or are rated as high share the place."""
+    price = f"They cost the same, {money(cheapest[0].price, cheapest[0].currency)}"
+    rating = f"they are rated the same, {best_rated[0].rating:g}"
+    parts = [
+        price if len(cheapest) == compared else f"Cheapest: {_names(cheapest)}",
+        rating if len(best_rated) == compared else f"best rated: {_names(best_rated)}",
+    ]
+    return "; ".join([*parts, *([f"best value for money: {best_value.name}"] if best_value else [])]) + "."
+
+
+def _names(goods: Sequence[Card]) -> str:
+    return " and ".join(good.name for good in goods)
+
+
+def _decides(answer: SearchAnswer) -> str:
+    """What the goods were to be put in order by."""
+    return answer.by or ("price" if answer.query.sort in ("price", "price_desc") else answer.query.sort or "rank")
 
 
 def no_orders(asked_for: bool) -> str:
@@ -303,6 +379,11 @@ def one_order(order: OrderCard) -> str:
 def more_orders(count: int) -> str:
     """That there are more."""
     return f"There {'is 1 older one' if count == 1 else f'are {count} older ones'}."
+
+
+def spent(total: float, currency: str) -> str:
+    """What the orders cost together."""
+    return f"Together: {money(total, currency)}, without what was cancelled or given back."
 
 
 def cannot(answer: OrdersAnswer) -> str:

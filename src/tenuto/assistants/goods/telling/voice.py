@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from tenuto.assistants.goods.telling.cards import (
     Card,
     CourtesyAnswer,
-    DetailsAnswer,
     OrderCard,
     OrdersAnswer,
     SearchAnswer,
@@ -34,6 +34,8 @@ class Sentences(Value, frozen=True, kw_only=True):
     bye: str
     about: str
     no_policies: str
+    no_such_order: str
+    unclear: str
 
 
 class Voice(Protocol):
@@ -42,6 +44,10 @@ class Voice(Protocol):
     @property
     def SENTENCES(self) -> Sentences:  # noqa: N802 - a constant of those modules
         """What is always said in the same words."""
+        ...
+
+    def cut(self, length: int) -> str:
+        """That only so many characters of the question were read."""
         ...
 
     def foreign_money(self, answer: SearchAnswer) -> str:
@@ -88,8 +94,8 @@ class Voice(Protocol):
         """That the list is shorter than that."""
         ...
 
-    def point(self, good: Card, answer: DetailsAnswer) -> str:
-        """The very thing that was asked, first."""
+    def point(self, good: Card, about: str | None, noted: bool | None = None) -> str:
+        """The very thing that was asked; what is no attribute may be noted otherwise."""
         ...
 
     def portrait(self, good: Card) -> str:
@@ -104,8 +110,18 @@ class Voice(Protocol):
         """That not all of them were looked at."""
         ...
 
-    def verdict(self, cheapest: Card, best_rated: Card, best_value: Card | None) -> str:
-        """How several compare."""
+    def missing(self, names: Sequence[str]) -> str:
+        """That nothing here has such a name."""
+        ...
+
+    def even(self, answer: SearchAnswer) -> str:
+        """That none of them is ahead of the others."""
+        ...
+
+    def verdict(
+        self, cheapest: Sequence[Card], best_rated: Sequence[Card], best_value: Card | None, compared: int
+    ) -> str:
+        """How so many compare; those that cost as little or are rated as high share the place."""
         ...
 
     def no_orders(self, asked_for: bool) -> str:
@@ -126,6 +142,10 @@ class Voice(Protocol):
 
     def more_orders(self, count: int) -> str:
         """That there are more."""
+        ...
+
+    def spent(self, total: float, currency: str) -> str:
+        """What the orders cost together."""
         ...
 
     def cannot(self, answer: OrdersAnswer) -> str:

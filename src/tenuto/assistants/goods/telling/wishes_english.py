@@ -33,7 +33,9 @@ def bounds(given: tuple[Bound, ...]) -> str:
 def wanted(answer: SearchAnswer, count: int = 2) -> str:
     """What was asked for, in words: "red Lumora phones with 256gb under ¥2,000"."""
     query, currency = answer.query, answer.currency
-    noun = " or ".join(category_name(slug, Language.ENGLISH, count) for slug in answer.kinds) or "goods"
+    noun = " or ".join(category_name(slug, Language.ENGLISH, count) for slug in answer.kinds) or (
+        "item" if count == 1 else "goods"
+    )
     colors = [*query.attributes.values(), *(" or ".join(group) for group in query.either if of_colors(group))]
     words = [*colors, query.brand or "", noun]
     if query.terms:

@@ -4,11 +4,11 @@ The words are those of every shop: this room knows no question and no catalogue,
 """
 
 from tenuto.assistants.goods.words.attributes import ASPECTS, ATTRIBUTES, MATERIALS, UNIT_NAMES
-from tenuto.assistants.goods.words.categories import CATEGORIES, CATEGORY_PATTERNS, PETS, category_name
+from tenuto.assistants.goods.words.categories import CATEGORIES, CATEGORY_PATTERNS, PETS, category_name, special
 from tenuto.assistants.goods.words.colors import COLOR, COLOR_WORDS, COLORS, color_of
 from tenuto.assistants.goods.words.currencies import CURRENCY, currency_in, means
 from tenuto.assistants.goods.words.groups import KINDS, MEASURED, Group, of_categories, of_colors, of_words
-from tenuto.assistants.goods.words.small_words import STOP_PHRASES, STOP_WORDS, terms_in
+from tenuto.assistants.goods.words.small_words import STOP_PHRASES, STOP_WORDS, name_in, terms_in
 from tenuto.assistants.goods.words.synonyms import SYNONYMS
 from tenuto.assistants.goods.words.text import HAN, cut, fold
 from tenuto.assistants.goods.words.units import MEASURE, PLAIN, UNIT, UNITS, Unit, number, readings, term
@@ -43,11 +43,13 @@ __all__ = [
     "cut",
     "fold",
     "means",
+    "name_in",
     "number",
     "of_categories",
     "of_colors",
     "of_words",
     "readings",
+    "special",
     "term",
     "terms_in",
 ]

@@ -52,20 +52,34 @@ UNIT_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {"inch": "英寸", "h": "小时", "days": "天", "min": "分钟", "kg": "公斤", "g": "克", "L": "升", "ml": "毫升"}
     | {"day": "天", "week": "周", "month": "个月", "weeks": "周", "months": "个月", "lb": "磅", "oz": "盎司"}
 )
+_PARTS: Final = r"(?:the |its |their )?(?:memory|ram|storage|disk|battery|screen|display|weight|power|capacity|stock)\b"
+# "How much" alone asks for the price, "how much memory" does not.
+_HOW_MUCH: Final = (
+    rf"how much(?:\W*$|(?:'s| is| are| was| were)\b(?! {_PARTS})| (?:for|would|will|money|it|they|this|that|these)\b)"
+)
 # What a question about an item is after.
 ASPECTS: Final = (
-    ("price", expression(r"how much|\bprice|\bcosts?\b|多少钱|价格|价钱|什么价|怎么卖|贵不贵")),
-    ("stock", expression(r"in stock|available|availability|有货|现货|库存|有没有货|缺货")),
+    ("price", expression(rf"{_HOW_MUCH}|\bprice|\bcosts?\b|\bsells? for\b|多少钱|价格|价钱|什么价|怎么卖|贵不贵|贵吗")),
+    (
+        "stock",
+        expression(
+            r"in stock|available|availability|how many[^,.]{0,20} left|(?:any|how much stock) left|how much stock"
+            r"|有货|现货|库存|有没有货|缺货|还剩|剩[多几]"
+        ),
+    ),
     ("rating", expression(r"\brat(?:ing|ed)|\breviews?\b|评分|评价|口碑|好评")),
     ("sales", expression(r"how many.*sold|sales|销量|卖了多少")),
     ("color", expression(r"\bcolou?rs?\b|颜色|什么色")),
     ("memory", expression(r"\bmemory\b|\bram\b|内存|运存")),
     ("storage", expression(r"\bstorage\b|disk|存储|硬盘|多少g")),
     ("screen", expression(r"\bscreen|display|屏幕|几寸|多少寸")),
-    ("battery", expression(r"battery|电池|续航|能用多久")),
+    ("battery", expression(r"battery|how long (?:does|do|will) .{1,30} last|电池|续航|能用多久")),
     ("weight", expression(r"\bweighs?\b|weight|heavy|重量|多重|重不重")),
     ("size", expression(r"\bsizes?\b|how big|尺码|尺寸|多大")),
     ("material", expression(r"material|made of|材质|面料|什么做的")),
     ("power", expression(r"\bwatts?\b|\bpower\b|功率|多少瓦")),
-    ("capacity", expression(r"capacity|容量|多少升")),
+    ("capacity", expression(r"capacity|how much (?:can|does) .{1,30} hold|容量|多少升")),
+    ("length", expression(r"\blength|how long (?:is|are)\b|长度|多长")),
+    ("pages", expression(r"\bpages?\b|页数|多少页|几页")),
+    ("age", expression(r"\bwhat ages?\b|适用年龄|几岁")),
 )

@@ -74,7 +74,7 @@ CATEGORIES: Final[Mapping[str, Category]] = MappingProxyType(
             "piece of clothing", "clothes", "服装", "款", "clothes clothing apparel garment", "衣服 服装 服饰"
         ),
         "shoes": _category("pair of shoes", "shoes", "鞋子", "双", "shoe footwear", "鞋子 鞋类"),
-        "books": _category("book", "books", "图书", "本", "book", "图书 书籍 书本"),
+        "books": _category("book", "books", "图书", "本", "book", "图书 书籍 书本 童书"),
         "toys": _category("toy", "toys", "玩具", "款", "toy", "玩具"),
         "food": _category("food", "food", "食品", "款", "food groceries grocery", "食品 吃的 食物"),
         "beauty": _category(
@@ -116,8 +116,27 @@ CATEGORY_PATTERNS: Final = tuple(
     for slug, category in CATEGORIES.items()
 )
 
+# Words that say more than their category: a smartwatch is a watch, but not any watch is one.
+_SPECIAL: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "smartwatch": "smart",
+        "smart watch": "smart",
+        "智能手表": "智能",
+        "earbud": "earbuds",
+        "headset": "headset",
+        "耳塞": "入耳",
+        "童书": "儿童",
+    }
+)
+
 # Before the name of goods they make other goods of it: 宠物零食 is none of 零食.
 PETS: Final = expression("宠物|猫咪?|狗狗?")
+
+
+def special(word: str) -> tuple[str, ...]:
+    """What a word for a category says beyond the category."""
+    bare = word.removesuffix("es") if word.endswith("ches") else word.removesuffix("s")
+    return (_SPECIAL[bare],) if bare in _SPECIAL else ()
 
 
 def category_name(slug: str, language: Language, count: int = 2) -> str:
