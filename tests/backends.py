@@ -21,6 +21,8 @@ from tenuto.privacy.sealed.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.sealed.sealing import TenantCiphers
 from tenuto.stores.cached import Cached
 from tenuto.stores.encrypted import Encrypted
+from tenuto.stores.guarded import Guarded
+from tenuto.stores.journaled import Journaled, Outbox
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._link import Connection, Link
@@ -116,7 +118,7 @@ def cached(backend: Backend) -> Backend:
     @asynccontextmanager
     async def opened(place: Place) -> AsyncIterator[Store]:
         async with backend.open(place) as store:
-            feed = store.inner if isinstance(store, Encrypted) else store
+            feed = store.inner if isinstance(store, Encrypted | Guarded) else store
             assert isinstance(feed, ChangeFeed)
             async with Cached(store=store, feed=feed, clock=place.clock) as hot:
                 yield hot
@@ -143,6 +145,42 @@ def encrypted(backend: Backend) -> Backend:
         await backend.damage(store.inner, scope, session_id)
 
     return Backend(f"encrypted {backend.name}", opened, damage if backend.damage else None)
+
+
+def guarded(backend: Backend) -> Backend:
+    """The same backend behind a breaker, which must keep the same contract while its server answers."""
+
+    @asynccontextmanager
+    async def opened(place: Place) -> AsyncIterator[Store]:
+        async with backend.open(place) as store:
+            yield Guarded(store=store)
+
+    async def damage(store: Store, scope: Scope, session_id: str) -> None:
+        assert isinstance(store, Guarded)
+        assert backend.damage is not None
+        await backend.damage(store.inner, scope, session_id)
+
+    return Backend(f"guarded {backend.name}", opened, damage if backend.damage else None)
+
+
+def journaled(backend: Backend) -> Backend:
+    """The same backend behind a journal, which must keep the same contract while its server answers."""
+
+    @asynccontextmanager
+    async def opened(place: Place) -> AsyncIterator[Store]:
+        async with backend.open(place) as store:
+            assert isinstance(store, ChangeFeed)
+            outbox = await Outbox.open(place.folder / "journal")
+            async with Journaled(store=store, outbox=outbox, feed=store, clock=place.clock) as journal:
+                yield journal
+            await outbox.close()
+
+    async def damage(store: Store, scope: Scope, session_id: str) -> None:
+        assert isinstance(store, Journaled)
+        assert backend.damage is not None
+        await backend.damage(store.inner, scope, session_id)
+
+    return Backend(f"journaled {backend.name}", opened, damage if backend.damage else None)
 
 
 def screened(backend: Backend) -> Backend:
@@ -255,6 +293,8 @@ BACKENDS = [
     REDIS,
     cached(REDIS),
     encrypted(REDIS),
+    guarded(REDIS),
+    journaled(REDIS),
     REDIS_CLUSTER,
     cached(REDIS_CLUSTER),
     REDIS_SENTINEL,

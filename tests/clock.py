@@ -1,4 +1,4 @@
-"""A clock that moves only when a test moves it."""
+"""Clocks that move only when a test moves them."""
 
 from __future__ import annotations
 
@@ -29,3 +29,13 @@ class FakeClock:
         """Move the clock and return the new instant."""
         self._now += by
         return self._now
+
+
+class Ticks:
+    """Seconds that pass only when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now

@@ -31,6 +31,7 @@ from tests.servers import (
     start_redis,
     start_sentinel,
 )
+from tests.servers.process import new_folder
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Whoever starts the suite in the background has Ctrl-C ignored, and so would every program under test.
@@ -41,6 +42,9 @@ _IN_MEMORY = Path("/dev/shm")
 _ROOM = 4 * 1024**3
 if "TMPDIR" not in os.environ and os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free > _ROOM:
     os.environ["TMPDIR"] = tempfile.tempdir = str(_IN_MEMORY)
+
+# Journals of tests are no business of whoever runs them.
+os.environ["XDG_STATE_HOME"] = str(new_folder("state"))
 
 be_patient()
 

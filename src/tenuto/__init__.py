@@ -9,6 +9,7 @@ async with tenuto.open("sqlite:///chat.db") as t:
 from tenuto.app import Tenuto, open  # noqa: A004 - tenuto.open(...) is the name people type
 from tenuto.errors import Conflict, Invalid, LimitReached, NotFound, TenutoError, Unavailable
 from tenuto.model import Draft, Message, OpenTurn, Page, Role, Scope, Session, SessionQuery, TurnState
+from tenuto.model.task import NewTask, TaskQuery, TaskStatus
 
 __all__ = [
     "Conflict",
@@ -16,6 +17,7 @@ __all__ = [
     "Invalid",
     "LimitReached",
     "Message",
+    "NewTask",
     "NotFound",
     "OpenTurn",
     "Page",
@@ -23,6 +25,8 @@ __all__ = [
     "Scope",
     "Session",
     "SessionQuery",
+    "TaskQuery",
+    "TaskStatus",
     "Tenuto",
     "TenutoError",
     "TurnState",

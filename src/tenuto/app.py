@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from types import MappingProxyType
@@ -17,16 +16,13 @@ from tenuto.model import Closing, Draft, OpenTurn, Role, Scope, Session, Usage, 
 from tenuto.model.policy import Preset
 from tenuto.model.prompt import Language
 from tenuto.model.values import Value, checked_text
-from tenuto.ports import ChangeFeed, Clock, Store, utc_now
+from tenuto.ports import Clock, utc_now
 from tenuto.privacy.discreet import Discreet
 from tenuto.privacy.duties.compacting import Compactor
-from tenuto.privacy.screened import Screened
-from tenuto.privacy.screening import Screen
-from tenuto.screens import open_screen, sealed_store
 from tenuto.sessions import Announcer, Listener, Sessions, TurnRequest, fresh_id
 from tenuto.settings import Settings, read_settings
-from tenuto.stores.by_url import open_store
-from tenuto.stores.cached import Cached
+from tenuto.storing import Stores, open_stores
+from tenuto.tasks import Tasks
 from tenuto.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -37,16 +33,6 @@ if TYPE_CHECKING:
 
 ModelChoice: TypeAlias = "str | GivenModel | Sequence[str | GivenModel]"
 _NO_MODELS: Final[Mapping[str, GivenModel]] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Stores:
-    """The store that everybody uses, `front`, and what stands behind it."""
-
-    backend: Store
-    l1: Cached | None
-    screen: Screen
-    front: Store
 
 
 class Tenuto:
@@ -62,6 +48,7 @@ class Tenuto:
         settings: Settings,
         stores: Stores,
         sessions: Sessions,
+        tasks: Tasks,
         announcer: Announcer,
         upkeep: Upkeep,
         compactor: Compactor,
@@ -75,6 +62,7 @@ class Tenuto:
         self.store = stores.front
         self.screen = stores.screen
         self.sessions = sessions
+        self.tasks = tasks
         self.upkeep = upkeep
         self._announcer = announcer
         self._compactor = compactor
@@ -120,6 +108,9 @@ class Tenuto:
         async def keys(scope: Scope) -> dict[str, int]:
             return {"api_keys": await ApiKeys(store=self.store, clock=self._clock).forget_user(scope)}
 
+        async def deadlines(scope: Scope) -> dict[str, int]:
+            return {"task_deadlines": await self.tasks.forget(scope)}
+
         async def vectors(_: Scope) -> dict[str, int]:
             if self._chat is not None:
                 self._chat.forget()
@@ -130,7 +121,7 @@ class Tenuto:
             screen=self.screen,
             erase=self.sessions.erase,
             clock=self._clock,
-            elsewhere=(keys, vectors),
+            elsewhere=(keys, deadlines, vectors),
             compactor=self._compactor,
         )
 
@@ -208,12 +199,14 @@ async def open_app(
     Whoever is `reading_only` gets at a file as well that lies where nothing can be written.
     """
     async with AsyncExitStack() as stack:
-        stores = await _opened(stack, settings, clock, reading_only)
+        stores = await open_stores(stack, settings, clock, reading_only)
         announcer = Announcer(clock=clock, listeners=listeners)
         sessions = Sessions(store=stores.front, policy=settings.policies().sessions, announcer=announcer)
+        tasks = Tasks(store=stores.front, policy=settings.policies().tasks, clock=clock, new_id=fresh_id)
         compactor = Compactor(store=stores.front, clock=clock)
         upkeep = Upkeep(
             sessions=sessions,
+            tasks=tasks,
             sweep_every=settings.sweep_every,
             clock=clock,
             discretion=Discreet(stores.screen),
@@ -225,6 +218,7 @@ async def open_app(
             settings=settings,
             stores=stores,
             sessions=sessions,
+            tasks=tasks,
             announcer=announcer,
             upkeep=upkeep,
             compactor=compactor,
@@ -301,20 +295,3 @@ async def _running(upkeep: Upkeep) -> AsyncIterator[None]:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-
-
-async def _opened(stack: AsyncExitStack, settings: Settings, clock: Clock, reading_only: bool) -> Stores:
-    """The store of the settings, behind its encryption, then L1 where that can be kept coherent, then privacy."""
-    backend = await open_store(
-        settings.store, clock=clock, sqlite_synchronous=settings.sqlite_synchronous, reading_only=reading_only
-    )
-    stack.push_async_callback(backend.close)
-    store = await sealed_store(settings, backend, clock, reading_only)
-    l1: Cached | None = None
-    if settings.l1 and isinstance(backend, ChangeFeed):
-        l1 = Cached(
-            store=store, feed=backend, clock=clock, max_sessions=settings.l1_sessions, max_bytes=settings.l1_bytes
-        )
-        store = await stack.enter_async_context(l1)
-    screen = open_screen(stack, settings, backend, clock)
-    return Stores(backend=backend, l1=l1, screen=screen, front=Screened(store=store, screen=screen))

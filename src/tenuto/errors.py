@@ -163,6 +163,27 @@ class AssistantNotFound(NotFound):
         super().__init__(f"there is no such {what}; there are {known}")
 
 
+class TaskNotFound(NotFound):
+    """Absent, foreign, expired or deleted: the caller cannot tell which."""
+
+    code: ClassVar[str] = "task_not_found"
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__("task not found")
+        self.task_id = task_id
+
+
+class EntryNotFound(NotFound):
+    """Nothing stands under this key, on the task's board or among the agent's notes."""
+
+    code: ClassVar[str] = "entry_not_found"
+
+    def __init__(self, task_id: str, key: str) -> None:
+        super().__init__("nothing stands under this key")
+        self.task_id = task_id
+        self.key = key
+
+
 class KeyNotFound(NotFound):
     """No API key has this id."""
 
@@ -225,6 +246,48 @@ class VersionConflict(Conflict):
         self.actual = actual
 
 
+class TaskFinished(Conflict):
+    """The task has ended: what it left behind can be read, and changes no more."""
+
+    code: ClassVar[str] = "task_finished"
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__("the task has ended")
+        self.task_id = task_id
+
+
+class KeyProtected(Conflict):
+    """The key of a board is for another agent alone."""
+
+    code: ClassVar[str] = "key_protected"
+
+    def __init__(self, key: str) -> None:
+        super().__init__("this key is protected: another agent alone may write it")
+        self.key = key
+
+
+class KeyLocked(Conflict):
+    """The key of a board is locked; `retry_after` is the lock's rest, unless its holder renews or ends it."""
+
+    code: ClassVar[str] = "key_locked"
+
+    def __init__(self, key: str, retry_after: timedelta) -> None:
+        super().__init__("this key is locked: until the lock ends, only its holder writes, with the lock's token")
+        self.key = key
+        self.retry_after = retry_after
+
+
+class LockLost(Conflict):
+    """The lock of this token ended, or passed to another; nothing was written."""
+
+    code: ClassVar[str] = "lock_lost"
+
+    def __init__(self, key: str, token: int) -> None:
+        super().__init__("the lock of this token is over, or another agent's")
+        self.key = key
+        self.token = token
+
+
 class KeyReused(Conflict):
     """The idempotency key came before, with another body."""
 
@@ -267,6 +330,16 @@ class TooLarge(LimitReached):
         self.limit_bytes = limit_bytes
 
 
+class BoardFull(LimitReached):
+    """A board, or an agent's notes, have as many keys as they may; on a board deleted ones count."""
+
+    code: ClassVar[str] = "board_full"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"there are {limit} keys already; on a board, those count that were deleted")
+        self.limit = limit
+
+
 class BudgetExhausted(LimitReached):
     """The session or its tenant has spent what it may."""
 
@@ -294,6 +367,23 @@ class ModelTimeout(ModelFailed):
 
     def __init__(self, model: str) -> None:
         super().__init__(model, "took too long")
+
+
+class StoreAway(Unavailable):
+    """The store's server does not answer; what was asked of it may have been carried out."""
+
+    def __init__(self, what: str = "session store", why: str = "does not answer") -> None:
+        super().__init__(what, why)
+
+
+class StoreResting(StoreAway):
+    """The server failed to answer several times in a row and is not asked for now; nothing was carried out."""
+
+    code: ClassVar[str] = "store_resting"
+
+    def __init__(self, retry_after: timedelta) -> None:
+        super().__init__(why="has stopped answering and is left alone for a while")
+        self.retry_after = retry_after
 
 
 class StoreFull(Unavailable):

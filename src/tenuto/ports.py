@@ -214,6 +214,10 @@ class StateStore(Protocol):
         """Values in order of their keys, from behind `after` on."""
         ...
 
+    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        """The keys alone, in the same order; also those of values that cannot be read."""
+        ...
+
 
 class StoreUpkeep(Protocol):
     """What keeps a store in shape, off the request path."""
@@ -417,10 +421,10 @@ class SelfServing(Protocol):
 
 @runtime_checkable
 class Greeting(Protocol):
-    """A tool that lends the offline model its voice for a greeting, which nothing has to be looked up for."""
+    """A tool that lends the offline model its voice for a greeting or a parting, which need nothing looked up."""
 
     def greet(self, turn: ToolTurn) -> str | None:
-        """A greeting back, in the question's language; `None` when the question is no greeting. Pure."""
+        """A greeting or parting words back, in the question's language; `None` when it is neither. Pure."""
         ...
 
 
@@ -482,6 +486,33 @@ class Assuring(Protocol):
         Raises:
             Unavailable: the server does not answer.
         """
+        ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A store on a server that can be had before the server answers; nothing may be asked before it is prepared."""
+
+    async def prepare(self) -> None:
+        """Look whether the server answers and holds what this release can use, or make it so.
+
+        Raises:
+            Unavailable: it does not.
+        """
+        ...
+
+
+@runtime_checkable
+class Parted(Protocol):
+    """A store that may lie on several servers, of which one can be away while the others answer."""
+
+    @property
+    def parted(self) -> bool:
+        """Whether it does."""
+        ...
+
+    def part_of(self, scope: Scope, session_id: str) -> str:
+        """Which of them keeps the session, as far as is known now."""
         ...
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import InvalidSetting
 from tenuto.model.budget import Budgets
-from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy, preset
+from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy, TaskPolicy, preset
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.model.prompt import PromptPolicy
 from tenuto.model.session import NANOS_PER_USD, Touch
@@ -50,6 +50,17 @@ class Settings(Value, frozen=True, kw_only=True):
     lease: timedelta = timedelta(minutes=2)
     busy_wait: timedelta = timedelta(seconds=10)
     sweep_every: timedelta = timedelta(minutes=5)
+    # How many calls in a row a server leaves unanswered before it is left alone; 0: it is always asked.
+    breaker_failures: int = 5
+    breaker_reset: timedelta = timedelta(seconds=30)
+    # None: a folder of the user's own, for each store another one.
+    journal: str | None = None
+
+    task_retention: timedelta | None = None
+    agent_retention: timedelta | None = None
+    task_owners: str | None = None
+    max_board_keys: int = 1000
+    max_board_value_bytes: int = 64 * 1024
 
     l1: bool = True
     l1_sessions: int = 10_000
@@ -132,7 +143,8 @@ class Settings(Value, frozen=True, kw_only=True):
             raise InvalidSetting("max_body_bytes", "is smaller than max_message_bytes: no such message could arrive")
         if self.sweep_every < timedelta(seconds=1):
             raise InvalidSetting("sweep_every", "must be at least one second")
-        for what in ("model_timeout", "tool_timeout", "privacy_detector_timeout"):
+        _within("breaker_failures", self.breaker_failures, 0, 2**31)
+        for what in ("model_timeout", "tool_timeout", "privacy_detector_timeout", "breaker_reset"):
             if getattr(self, what) < timedelta(milliseconds=1):
                 raise InvalidSetting(what, "must be longer than nothing")
         if self.embedder not in ("auto", "none", "local") and not _PROVIDED.fullmatch(self.embedder):
@@ -203,6 +215,13 @@ class Settings(Value, frozen=True, kw_only=True):
             tenant_cost_nanos_per_day=_nanos("tenant_daily_usd", self.tenant_daily_usd),
         )
 
+    def journals(self) -> Path:
+        """The folder that holds the journals of all stores: the one that was set, or one of the user's own."""
+        if self.journal is not None:
+            return Path(self.journal)
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        return Path(state) / "tenuto" / "journal"
+
     def limited(self, base: Preset) -> Preset:
         """Policies under the limits that hold for every session here, but for those that an assistant set itself."""
         names = ("max_message_bytes", "max_head_bytes", "lease", "busy_wait")
@@ -250,7 +269,27 @@ def _overridden(base: Preset, settings: Settings) -> Preset:
         lease=settings.lease,
         busy_wait=settings.busy_wait,
     )
-    return replace(base, sessions=sessions)
+    return replace(base, sessions=sessions, tasks=_overridden_tasks(base.tasks, settings))
+
+
+def _overridden_tasks(base: TaskPolicy, settings: Settings) -> TaskPolicy:
+    return replace(
+        base,
+        task_retention=base.task_retention if settings.task_retention is None else settings.task_retention,
+        agent_retention=base.agent_retention if settings.agent_retention is None else settings.agent_retention,
+        owners=_owners(settings.task_owners),
+        max_board_keys=settings.max_board_keys,
+        max_board_value_bytes=settings.max_board_value_bytes,
+    )
+
+
+def _owners(text: str | None) -> Mapping[str, str]:
+    """`refund=approver, contract=counsel`: which agent decides, by the task's type."""
+    pairs = [pair.partition("=") for pair in (text or "").split(",") if pair.strip()]
+    owners = {task.strip(): agent.strip() for task, _, agent in pairs}
+    if len(owners) < len(pairs) or not all(task and agent for task, agent in owners.items()):
+        raise InvalidSetting("task_owners", "is no list of types and agents; write for example refund=approver")
+    return owners
 
 
 def _capped(setting: int | None, preset_cap: int | None) -> int | None:

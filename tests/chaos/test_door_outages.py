@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from tenuto.stores.redis import _node
 from tests.journeys.door import Door, code, served
+from tests.patience import LONG
 from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
 
 QUESTION = {"npc_id": "ancestor_yan", "query": "严氏家训有哪些？", "session_id": "visit-1"}
@@ -17,6 +22,7 @@ TALK = {"assistant": "npc", "persona": "ancestor_yan", "message": "严氏家训�
 # More than the seconds that a door trusts what it saw, so that each call would look again.
 APART = 3.0
 CALLS = 12
+HEADER = "tenuto-degraded"
 
 
 @pytest.fixture(autouse=True)
@@ -33,9 +39,9 @@ def server(request: pytest.FixtureRequest) -> Iterator[RedisServer | PostgresSer
 
 
 @asynccontextmanager
-async def _door(server: RedisServer | PostgresServer, *, locked: bool = False) -> AsyncIterator[Door]:
+async def _door(server: RedisServer | PostgresServer, *, locked: bool = False, **given: Any) -> AsyncIterator[Door]:
     url = server.url if isinstance(server, RedisServer) else server.app_url
-    async with served(store=url, locked=locked) as door:
+    async with served(store=url, locked=locked, **given) as door:
         yield door
 
 
@@ -65,7 +71,8 @@ async def test_a_character_answers_on_while_the_store_of_an_open_door_is_dead(
         assert [answer.status_code for answer in answers] == [200] * CALLS
         assert all("store" in answer.json()["degraded"] for answer in answers)
         assert all(answer.json()["trace_id"] is None for answer in answers)
-        assert code(refused) == (503, "unavailable")
+        assert code(refused) == (503, "store_resting")
+        assert int(refused.headers["Retry-After"]) > 0
 
 
 async def test_a_key_seen_lately_reaches_characters_while_the_store_is_dead(
@@ -82,5 +89,57 @@ async def test_a_key_seen_lately_reaches_characters_while_the_store_is_dead(
         nobody = await door.http.post("/v1/npc/chat", json=QUESTION)
 
         assert [answer.status_code for answer in answers] == [200] * CALLS
-        assert code(stranger) == (503, "unavailable")
+        assert code(stranger) == (503, "store_resting")
         assert code(nobody) == (401, "invalid_credential")
+
+
+async def test_an_outage_shows_at_every_door_until_it_is_over(
+    server: RedisServer | PostgresServer, tmp_path: Path
+) -> None:
+    """Promise 8, A21, T7: ready for turns with a journal, and saying so; what needs the store waits for nothing."""
+    async with _door(server, breaker_reset=timedelta(milliseconds=20), journal=str(tmp_path)) as door:
+        begun = await door.http.post("/v1/chat", json={"message": "My favourite colour is green."})
+        before = await door.http.get("/readyz")
+        server.kill()
+        said = {"message": "What is my favourite colour?", "session_id": begun.json()["session_id"]}
+        answers = [await door.http.post("/v1/chat", json=said) for _ in range(6)]
+        lists = [await door.http.get("/v1/sessions") for _ in range(6)]
+        ready, metrics = await door.http.get("/readyz"), (await door.http.get("/metrics")).text
+        server.start()
+        await _until_ready(door)
+        after = await door.http.get("/v1/sessions")
+
+        assert (before.json(), before.headers.get(HEADER)) == ({"status": "ready"}, None)
+        assert [answer.json()["degraded"] for answer in answers] == [["journal"]] * 6
+        assert "green" in answers[0].json()["answer"]
+        assert answers[-1].headers[HEADER] == "store"
+        assert {each.status_code for each in lists} == {503}
+        assert (ready.status_code, ready.headers[HEADER]) == (200, "store")
+        assert ready.json() == {"status": "degraded", "store": "away", "journal": {"waiting": 6, "aside": 0}}
+        assert "tenuto_journal_waiting 6.0" in metrics
+        assert 'tenuto_store_breaker{state="closed"} 0.0' in metrics
+        assert 'tenuto_turns_degraded_total{what="journal"} 6.0' in metrics
+        assert (after.status_code, after.headers.get(HEADER)) == (200, None)
+
+
+async def test_without_a_journal_a_server_is_not_ready(server: RedisServer | PostgresServer, tmp_path: Path) -> None:
+    """Where the journal's folder cannot be had, an outage is told as before."""
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder")
+    async with _door(server, journal=str(blocked)) as door:
+        server.kill()
+        refused = await door.http.get("/readyz")
+        turn = await door.http.post("/v1/chat", json={"message": "Hello!"})
+
+        assert code(refused)[0] == 503
+        assert code(turn)[0] == 503
+
+
+async def _until_ready(door: Door) -> None:
+    """Until the store answers and the journal is empty."""
+    async with asyncio.timeout(LONG):
+        while True:
+            ready = await door.http.get("/readyz")
+            if ready.json()["status"] == "ready" and "journal_waiting 0.0" in (await door.http.get("/metrics")).text:
+                return
+            await asyncio.sleep(0.05)

@@ -9,8 +9,10 @@ import pytest
 import pytest_asyncio
 
 from tenuto.ports import Store
+from tenuto.tasks import Tasks
 from tests.backends import BACKENDS, Backend, LastingLink, Place
 from tests.clock import FakeClock
+from tests.tasks import tasks_over
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,3 +54,8 @@ async def store(
     place = Place(clock=clock, folder=tmp_path, server=request.getfixturevalue, links=links)
     async with backend.open(place) as opened:
         yield opened
+
+
+@pytest.fixture
+def tasks(store: Store, clock: FakeClock) -> Tasks:
+    return tasks_over(store, clock)

@@ -45,9 +45,11 @@ from tenuto.stores.sqlite import SqliteStore
 from tests.backends import POSTGRES, REDIS, SQLITE, Backend, Place
 from tests.clock import FakeClock
 from tests.contract.test_traces import trace_of
+from tests.outages import process
 from tests.samples import batch, begin, closing, fresh, says
 from tests.screens import KEY, screen_over
 from tests.servers import RedisCluster, RedisServer, start_redis
+from tests.tasks import opened, tasks_over
 
 Search = Callable[[], AsyncIterator[tuple[str, bytes]]]
 """Everything a backend keeps, as bytes, with the kind of place they are in."""
@@ -261,6 +263,39 @@ async def test_nothing_of_an_erased_person_remains(proof: Proof, clock: FakeCloc
     assert all(kept[place] == others.all - TAKEN_BACK for place in proof.holds)
 
 
+async def test_nothing_of_an_erased_person_remains_in_a_journal(proof: Proof, tmp_path: Path) -> None:
+    """What was said while the store was away lies on this machine's disk, in the slots of several processes."""
+    theirs, others = Marks(), Marks()
+    person, other = (Scope(tenant="acme", user=mark("user")) for mark in (theirs, others))
+    folder = tmp_path / "journal"
+    async with process(folder, store=proof.store) as one, process(folder, store=proof.store) as two:
+        for each in (one, two):
+            each.goes_away()
+            for scope, mark in ((person, theirs), (other, others)):
+                name = f"{mark('session')} {each is one}"
+                turn = await each.begin(scope, name, mark("words"), create=NewSession(title=mark("title")))
+                await each.finish(turn, mark("reply"), trace=trace_of(turn, request=mark("request")))
+        before = theirs.found_in(_bytes_in(folder))
+        one.comes_back()
+
+        erased = await one.store.erase(person)
+        await one.store.compact()
+        after, kept = theirs.found_in(_bytes_in(folder)), others.found_in(_bytes_in(folder))
+        two.comes_back()
+        assert await one.replay()
+        assert await two.replay()
+
+        assert (before, after, kept) == (theirs.all, set(), others.all)
+        assert erased.journal == 2
+        places, kept_places = await found(proof, theirs), await found(proof, others)
+        assert not any(places.values())
+        assert all(kept_places[place] == others.all for place in proof.holds)
+
+
+def _bytes_in(folder: Path) -> bytes:
+    return b"".join(raw for _, raw in on_disk(folder.iterdir()))
+
+
 async def test_words_that_were_rewritten_do_not_remain(proof: Proof, clock: FakeClock) -> None:
     """Private data taken out of a message afterwards is out of the file too, once it is compacted."""
     mark = Marks()
@@ -300,6 +335,40 @@ async def test_what_a_scan_took_out_of_several_sites_does_not_remain(proof: Proo
     assert await _which(proof, raw) == set()
     assert (survey.mended, survey.remembered, len(survey.reports)) == (6, 3, 3)
     assert survey.compacted is (Cleared.PARTLY if isinstance(store, PostgresStore) else Cleared.DONE)
+
+
+async def test_nothing_of_an_erased_persons_tasks_remains(proof: Proof, clock: FakeClock) -> None:
+    """Task, board, notes, and the list of deadlines that names whose they are; another person's stay."""
+    theirs, others = Marks(), Marks()
+    tasks = tasks_over(proof.store, clock)
+    for mark in (theirs, others):
+        scope = Scope(tenant="acme", user=mark("user"))
+        task = await opened(tasks, scope, type=mark("type"), goal=mark("goal"))
+        board, notes = tasks.board(scope, task.id), tasks.notes(scope, task.id, "agent")
+        await board.write(mark("key"), {"said": mark("value")}, agent=mark("agent"))
+        await board.lock("locked", agent=mark("holder"))
+        await notes.write(mark("note"), mark("noted"))
+    await proof.store.compact()  # Now it is in every kind of file that there is.
+    before = await found(proof, theirs)
+
+    async def deadlines(person: Scope) -> dict[str, int]:
+        return {"task_deadlines": await tasks.forget(person)}
+
+    office = PrivacyOffice(
+        store=proof.store,
+        screen=screen_over(proof.store, PrivacyPolicy()),
+        erase=proof.store.erase,
+        clock=clock,
+        elsewhere=(deadlines,),
+    )
+    person = Scope(tenant="acme", user=theirs("user"))
+    *_, receipt = [receipt async for receipt in office.erasing(person, by="otto")]
+    after, kept = await found(proof, theirs), await found(proof, others)
+
+    assert all(before[place] == theirs.all for place in proof.holds)
+    assert {place: names for place, names in after.items() if names} == {}
+    assert all(kept[place] == others.all for place in proof.holds)
+    assert receipt.counts["task_deadlines"] >= 2
 
 
 async def _stored_texts(store: Store, scope: Scope) -> list[str]:

@@ -48,6 +48,19 @@ async def test_state_does_not_cross_scopes_or_namespaces(store: Store) -> None:
     assert await store.read_state(ANN, "prefs", "k") is not None
 
 
+async def test_keys_are_listed_alone_in_the_order_of_the_values(store: Store) -> None:
+    for key in ("b", "é", "a", "🦊", "z" * 300, "%"):
+        await store.write_state(ANN, "prefs", key, key)
+    await store.write_state(BOB, "prefs", "bobs", 1)
+    await store.write_state(ANN, "prefs2", "other", 1)
+
+    keys = await store.state_keys(ANN, "prefs")
+
+    assert keys == tuple(entry.key for entry in await store.list_state(ANN, "prefs")) == tuple(sorted(keys))
+    assert await store.state_keys(ANN, "prefs", after=keys[1], limit=2) == keys[2:4]
+    assert await store.state_keys(ANN, "prefs", limit=0) == await store.state_keys(EVE, "prefs") == ()
+
+
 async def test_a_write_on_another_version_is_refused(store: Store) -> None:
     await store.write_state(ANN, "prefs", "k", 1, if_version=0)
 

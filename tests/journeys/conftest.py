@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tests.backends import POSTGRES, REDIS, SQLITE, Backend, cached
+from tests.backends import POSTGRES, REDIS, SQLITE, Backend, cached, guarded
 from tests.samples import fresh
 from tests.servers import PostgresDatabase, PostgresServer, RedisServer
 
@@ -59,8 +59,8 @@ async def _postgres(server: Server, folder: Path) -> str:
 GROUNDS = [
     Ground("memory", _memory),
     Ground("sqlite", _sqlite, cached(SQLITE)),
-    Ground("redis", _redis, cached(REDIS)),
-    Ground("postgres", _postgres, cached(POSTGRES)),
+    Ground("redis", _redis, cached(guarded(REDIS))),
+    Ground("postgres", _postgres, cached(guarded(POSTGRES))),
 ]
 
 

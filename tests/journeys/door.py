@@ -19,22 +19,13 @@ from tenuto.assistants import Assistant
 from tenuto.ports import ChatModel, Clock, utc_now
 from tenuto.server import create_app
 from tenuto.settings import Settings
+from tests.clock import Ticks
 
 NO_MODELS: Mapping[str, ChatModel] = MappingProxyType({})
 # How long a busy machine takes is not what journeys look at.
 BY_DEFAULT: Mapping[str, Any] = {"store": "memory://", "privacy_detector_timeout": timedelta(minutes=1)}
 BASE = "http://127.0.0.1:8765"
 PROBLEM = "application/problem+json"
-
-
-class Ticks:
-    """Seconds that pass only when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,9 @@ async def test_every_example_of_the_openapi_works() -> None:
                 if "example" not in content:
                     continue
                 turn = (await door.http.post("/v1/turns", json={})).json()
-                address = path.format(session_id="s", name="tier", turn_id=turn["turn_id"])
+                task = (await door.http.post("/v1/tasks", json={"type": "t"})).json()
+                parts = {"task_id": task["id"], "key": "k", "agent": "labour-law"}
+                address = path.format(session_id="s", name="tier", turn_id=turn["turn_id"], **parts)
                 answer = await door.http.request(method, address, json=content["example"])
                 # What a mark stands for is shown to a role alone, also where no key is asked for.
                 fine = (403,) if path.endswith("/reveal") else (200, 201)

@@ -89,7 +89,7 @@ async def test_every_search_of_a_long_text_stands_in_a_step() -> None:
 
 
 @pytest.mark.parametrize("remembers", [True, False])
-@pytest.mark.parametrize("text", ["x" * 1025, "\u4e2d" * 342], ids=["letters", "bytes"])
+@pytest.mark.parametrize("text", ["x" * 1025, "\u4e2d" * 342, "\U0001f600" * 257], ids=["letters", "bytes", "signs"])
 async def test_what_is_too_long_is_refused_before_anybody_looks_at_it(
     text: str, remembers: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

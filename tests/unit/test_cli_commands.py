@@ -262,9 +262,9 @@ def test_sweeping_removes_what_expired() -> None:
     (kept,) = seeded()
     seeded(2, clock=lambda: utc_now() - timedelta(days=31))
 
-    assert asked("sweep") == {"swept": 2}
+    assert asked("sweep") == {"swept": 2, "tasks": 0}
     assert [session["id"] for session in asked("sessions", "list")["sessions"]] == [kept]
-    assert run("sweep").stdout == "0 expired sessions removed.\n"
+    assert run("sweep").stdout == "0 expired sessions and 0 expired tasks removed.\n"
 
 
 def test_a_key_comes_with_its_secret_once() -> None:

@@ -263,6 +263,18 @@ def test_a_greeting_that_opens_the_session_is_no_half_turn() -> None:
     ]
 
 
+def test_a_talk_that_fits_reads_the_same_whichever_way_the_window_is_filled() -> None:
+    """C13: a limit that nothing reaches changes neither the prompt nor its account."""
+    materials = Materials(question="and now?", system="Be kind.", history=talk(9))
+    unreached = ContextPolicy(window_characters=100_000)
+
+    at_once = assemble(materials, PromptPolicy(), FREE, COUNTER)
+    turn_by_turn = assemble(materials, PromptPolicy(), unreached, COUNTER)
+
+    assert at_once == turn_by_turn
+    assert [entry.id for entry in of(Kind.MESSAGE, list(at_once.manifest.entries))] == [one.id for one in talk(9)]
+
+
 def begun(words: tuple[Message, ...], window: tuple[Message, ...]) -> OpenTurn:
     """A turn as a store opens it."""
     scope = Scope(tenant="acme", user="ann", persona="elder")
@@ -287,6 +299,15 @@ def test_a_turn_brings_its_question_and_the_talk_before_it() -> None:
     assert materials.question == "the live words"
     assert [message.seq for message in materials.history] == [1, 2]
     assert (materials.system, materials.persona, materials.speaker) == ("Be kind.", "elder", "ann")
+
+
+def test_words_that_others_have_written_behind_are_no_history_of_themselves() -> None:
+    words = (said(3, "the question", speaker="ann"),)
+
+    materials = materials_of(begun(words, (*talk(2), *words, said(4, "from another hand"))), "Be kind.")
+
+    assert materials.question == "the question"
+    assert [message.seq for message in materials.history] == [1, 2, 4]
 
 
 def test_an_answer_made_anew_asks_what_the_user_said_last() -> None:

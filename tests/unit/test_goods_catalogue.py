@@ -68,6 +68,9 @@ class Watched:
         self.calls["list"] += 1
         return await self.store.list_state(scope, namespace, after, limit)
 
+    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        return await self.store.state_keys(scope, namespace, after, limit)
+
 
 @pytest.fixture(params=[SQLITE, POSTGRES, REDIS, None], ids=lambda backend: backend.name if backend else "memory")
 async def store(request: pytest.FixtureRequest, fake_clock: FakeClock, tmp_path: Path) -> AsyncIterator[StateStore]:

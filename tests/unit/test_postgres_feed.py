@@ -100,6 +100,24 @@ async def test_without_a_watch_nothing_is_vouched_for(database: PostgresDatabase
         assert not store.catch_up()
 
 
+async def test_several_may_watch_and_the_last_one_ends_it(database: PostgresDatabase) -> None:
+    """A cache and a journal listen on one connection."""
+    async with _stores(database) as (mine, other):
+        told, also = Told(), Told()
+        async with mine.watch(told):
+            async with mine.watch(also):
+                await other.append(ANN, "both", batch("hello"))
+                await told.until(1)
+                await also.until(1)
+            assert mine.catch_up()
+            await other.append(ANN, "one", batch("hello"))
+            await told.until(2)
+        assert not mine.catch_up()
+
+        assert told.keys == [session_key(ANN, "both"), session_key(ANN, "one")]
+        assert also.keys == [session_key(ANN, "both")]
+
+
 async def test_a_batch_is_told_in_one_notification(database: PostgresDatabase) -> None:
     """Each NOTIFY holds a lock of the whole database over its commit: never one for each row."""
     async with _stores(database) as (mine, other):

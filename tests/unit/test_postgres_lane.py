@@ -9,7 +9,7 @@ from typing import Any, cast
 import asyncpg
 import pytest
 
-from tenuto.errors import StoreFull, StoreReadOnly, Unavailable
+from tenuto.errors import StoreAway, StoreFull, StoreReadOnly, Unavailable
 from tenuto.stores.postgres._faults import InDoubt, Refused, Unsent, fault, telling
 from tenuto.stores.postgres._lane import MAX_OPS, Lane, Op
 from tenuto.stores.postgres._link import Row
@@ -67,6 +67,43 @@ async def test_calls_that_wait_for_a_batch_go_together_in_order_of_their_keys() 
 
     assert server.batches == [[b"first"], [b"a", b"b", b"c"]]
     assert [answer["op"][0] for answer in answers] == [b"first", b"c", b"a", b"b"]
+
+
+async def test_nobody_waits_longer_than_its_patience_for_a_place_or_an_answer() -> None:
+    """T7: the first call is under way, the second waits behind it; when the server goes on, the second is left out."""
+    server = Server()
+    server.open.clear()
+    lane = Lane(server.send, width=1, patience=0.01)
+
+    first = call(lane, b"first")
+    await server.asked.wait()
+    ends = await asyncio.gather(first, call(lane, b"second"), return_exceptions=True)
+    server.open.set()
+    await lane.close()
+
+    assert [type(end) for end in ends] == [InDoubt, InDoubt]
+    assert server.batches == [[b"first"]]
+
+
+async def test_a_call_that_has_waited_its_time_is_not_sent_again() -> None:
+    """What lost its connection at once is worth another try; what the server left unanswered is not."""
+    late = InDoubt("session store")
+    late.__cause__ = TimeoutError()
+    server = Server(late)
+    lane = Lane(server.send, width=1)
+
+    with pytest.raises(InDoubt):
+        await call(lane, b"k", again=(b"k", SPACE))
+
+    assert server.batches == [[b"k"]]
+
+
+async def test_what_the_driver_cannot_write_down_fails_alone() -> None:
+    """It never reaches the server, says nothing of it, and is nobody else's fault."""
+    told = fault(asyncpg.exceptions._base.DataError("out of range"), sent=False)
+
+    assert isinstance(told, Refused)
+    assert not isinstance(told, StoreAway)
 
 
 async def test_callers_woken_together_come_back_in_one_batch() -> None:

@@ -16,10 +16,11 @@ from tenuto.errors import Invalid, SessionNotFound, Unavailable
 from tenuto.model import Batch, Changes, Closing, Page, Scope
 from tenuto.model.message import SUMMARY, Role
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
+from tenuto.model.scope import person_digest
 from tenuto.model.session import NewSession
 from tenuto.model.trace import Trace
 from tenuto.ports import utc_now
-from tenuto.privacy.duties.receipts import person_digest, verified
+from tenuto.privacy.duties.receipts import verified
 from tenuto.privacy.duties.scanning import Report, Scanner
 from tenuto.sessions import SessionEvent
 from tenuto.stores.memory import MemoryStore

@@ -152,7 +152,7 @@ class Answering:
     def _patience(self) -> float:
         # Asked by name: whether a model is `Chained` takes the runtime longer to find out than the rest of a round.
         links: int = getattr(self.model, "links", 0)
-        return (self.timeout * max(1, links) + (_GRACE if links else timedelta(0))).total_seconds()
+        return (self.timeout * links + _GRACE if links else self.timeout).total_seconds()
 
     async def _say(self, text: str, deadline: asyncio.Timeout) -> str:
         text = sound(text)

@@ -27,6 +27,7 @@ from tenuto.context.summaries import outliving, talk_in
 from tenuto.errors import MessageNotFound, TakenBack, TooLarge, VersionConflict
 from tenuto.model import Changes, Message, MessagePage, OpenTurn, Page, Role, Scope, Session, Truncating, TurnState
 from tenuto.model.message import is_summary
+from tenuto.model.taken_back import ONCE, TAKEN_BACK, marks_taken_back
 from tenuto.model.values import JsonObject
 from tenuto.sessions import Sessions, TurnRequest
 
@@ -35,9 +36,6 @@ _MOST: Final = 500
 _NOTED: Final = 100
 # How often a session that changes between a look and the cut is looked at anew: titles and summaries change it too.
 _LOOKS: Final = 5
-_TAKEN_BACK: Final = "taken_back"
-# What a message's metadata says of the key it came under.
-ONCE: Final = "once"
 _LETTERS: Final = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 _log = logging.getLogger(__name__)
 
@@ -54,7 +52,7 @@ def refuse_taken_back(session: Session, key: str | None) -> None:
     Raises:
         TakenBack: somebody has edited the words since, or had the answer made anew.
     """
-    if key is not None and mark_of(key) in _noted(session):
+    if key is not None and mark_of(key) in marks_taken_back(session):
         raise TakenBack
 
 
@@ -158,8 +156,8 @@ class GoingBack:
             version = await self._noted(scope, newest, [one for one in page.messages if one.seq > cut])
             if version is not None and await _cut_off(self._sessions, scope, page, cut, version) is not None:
                 return True
-        noted_before = session.metadata.get(_TAKEN_BACK)
-        await self._sessions.patch(scope, session.id, Changes(metadata={_TAKEN_BACK: noted_before}))
+        noted_before = session.metadata.get(TAKEN_BACK)
+        await self._sessions.patch(scope, session.id, Changes(metadata={TAKEN_BACK: noted_before}))
         raise VersionConflict(session.version, newest.version)
 
     async def _cut(self, scope: Scope, request: ChatRequest, page: MessagePage) -> int | None:
@@ -237,12 +235,7 @@ def _talk_after(page: MessagePage, seq: int) -> bool:
 def _note_of(session: Session, messages: Sequence[Message]) -> JsonObject:
     """What a session's metadata says when the keys of these have nothing more to bring; nothing if it says so."""
     marks = dict.fromkeys(mark for message in messages if isinstance(mark := message.metadata.get(ONCE), str))
-    known = _noted(session)
+    known = marks_taken_back(session)
     if marks.keys() <= set(known):
         return {}
-    return {_TAKEN_BACK: [*(mark for mark in known if mark not in marks), *marks][-_NOTED:]}
-
-
-def _noted(session: Session) -> list[str]:
-    noted = session.metadata.get(_TAKEN_BACK)
-    return [mark for mark in noted if isinstance(mark, str)] if isinstance(noted, list) else []
+    return {TAKEN_BACK: [*(mark for mark in known if mark not in marks), *marks][-_NOTED:]}

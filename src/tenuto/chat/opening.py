@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, in_language
 from tenuto.chat.gate import DEGRADED, Gate
-from tenuto.chat.going_back import ONCE, GoingBack, mark_of, refuse_taken_back, unsaid
+from tenuto.chat.going_back import GoingBack, mark_of, refuse_taken_back, unsaid
 from tenuto.chat.holding import guarded, let_go
 from tenuto.chat.means import Means
 from tenuto.chat.partners import Partner, Partners, noted, resolved
 from tenuto.chat.request import ChatRequest
 from tenuto.chat.tool_state import left_before
 from tenuto.context import Counter, has_relevant_history, language_of, materials_of, profile_text
-from tenuto.context.summaries import summary_in, talk_in
+from tenuto.context.summaries import Log, talk_in
 from tenuto.errors import (
     AssistantNotFound,
     NothingToAnswer,
@@ -41,6 +41,7 @@ from tenuto.model import (
 from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, SessionPolicy
 from tenuto.model.prompt import Language, Materials
 from tenuto.model.session import ASSISTANT, PERSONA, PROFILE
+from tenuto.model.taken_back import ONCE
 from tenuto.model.talk import Persona, Summary, ToolTurn, TurnEnded
 from tenuto.model.trace import trace_id
 from tenuto.model.values import JsonObject, Value
@@ -59,8 +60,9 @@ _log = logging.getLogger(__name__)
 class Begun(Value, frozen=True, kw_only=True):
     """A turn that has begun. `turn` is `None` while the store is away and the assistant answers without memory.
 
-    `replaced` is the answer that a new one takes the place of; until that is there it stays in the log, unseen here.
-    `degraded` names what the beginning had to do without.
+    `partner` is whom the session talks to from this turn on when nobody is named. `replaced` is the answer that a new
+    one takes the place of; until that is there it stays in the log, unseen here. `degraded` names what the beginning
+    had to do without.
     """
 
     request: ChatRequest
@@ -72,6 +74,7 @@ class Begun(Value, frozen=True, kw_only=True):
     trace_id: str
     materials: Materials
     asked: ToolTurn
+    partner: Partner
     replaced: tuple[Message, ...] = ()
     degraded: tuple[str, ...] = ()
 
@@ -104,6 +107,14 @@ class Begun(Value, frozen=True, kw_only=True):
         )
 
 
+class _Past(NamedTuple):
+    """What was said before a turn, where context begins in it, and the summary that speaks for the rest."""
+
+    talk: tuple[Message, ...]
+    start: int
+    summary: Summary | None = None
+
+
 class Opener:
     """Begins turns."""
 
@@ -132,8 +143,7 @@ class Opener:
         assert begun is not None, "only a guess can be wrong"
         if begun.turn is not None and begun.turn.state is not TurnState.FINISHED:
             # With its end the turn notes whom it was with; until then, and should that fail, this is a guess.
-            partner = noted(begun.turn.session).followed_by(begun.assistant.name, begun.scope.persona)
-            self._partners.remember(scope, begun.session_id, partner)
+            self._partners.remember(scope, begun.session_id, begun.partner)
         return begun
 
     async def _begin(self, scope: Scope, request: ChatRequest, guess: Partner | None = None) -> Begun | None:
@@ -167,7 +177,9 @@ class Opener:
             await self._unsay(turn)
             return None
         if turn.state is TurnState.FINISHED:
-            return self._begun(request, assistant, persona, turn, turn.session.window_start, None)
+            return self._begun(
+                request, assistant, persona, turn, _Past(talk_in(turn.window), turn.session.window_start)
+            )
         turn, persona = _said_to(turn, assistant, persona)
         begun = await guarded(self._sessions, turn, self._loaded(request, assistant, persona, turn))
         return replace(begun, replaced=replaced) if replaced else begun
@@ -176,11 +188,13 @@ class Opener:
         self, request: ChatRequest, assistant: Assistant, persona: Persona | None, turn: OpenTurn
     ) -> Begun:
         start = _window_start(turn, assistant)
-        summary = summary_in(turn.window, start)
+        log = Log(turn.window)
+        summary = log.summary(start)
         history = await self._history(turn, assistant, max(summary.through + 1 if summary is not None else 1, start))
         if history is not turn.window:
-            turn, summary = replace(turn, window=history), summary_in(history, start)
-        begun = self._begun(request, assistant, persona, turn, start, summary)
+            turn, log = replace(turn, window=history), Log(history)
+            summary = log.summary(start)
+        begun = self._begun(request, assistant, persona, turn, _Past(log.talk, start, summary))
         if self._gate is not None and assistant.relevance > 0:
             begun = await self._gated(begun, self._gate)
         return await self._unveiled(begun)
@@ -273,10 +287,10 @@ class Opener:
             fingerprint=request.fingerprint,
             window=_loaded_with(assistant.policies.context),
             new=await self._new(scope, request, assistant) if may_be_new and not request.regenerate else None,
-            policy=policy,
+            policy=_unjournaled(policy) if request.regenerate else policy,
         )
         if request.edit is not None:
-            await self._back.rewound(scope, request, wish)
+            await self._back.rewound(scope, request, replace(wish, policy=_unjournaled(policy)))
         turn = await self._sessions.begin(scope, wish)
         if turn.state is TurnState.FINISHED:
             return turn, ()
@@ -326,7 +340,7 @@ class Opener:
     async def _history(self, turn: OpenTurn, assistant: Assistant, begins: int) -> tuple[Message, ...]:
         """The talk the prompt may show: what came with the turn, and more where open talk begins further back."""
         window = turn.window
-        if not window or turn.session.messages <= len(window):
+        if not window or turn.session.messages <= len(window) or turn.journaled:
             return window
         if window[0].seq <= begins or not _wants_more(window, assistant):
             return window
@@ -339,15 +353,12 @@ class Opener:
         assistant: Assistant,
         persona: Persona | None,
         turn: OpenTurn,
-        start: int,
-        summary: Summary | None,
+        past: _Past,
     ) -> Begun:
         session = turn.session
-        materials = materials_of(turn, "", talk=talk_in(turn.window), counted=_counted(request, turn))
+        materials = materials_of(turn, "", talk=past.talk, counted=_counted(request, turn))
         language = _language(request, session, materials.question)
-        # A summary tells of every character's turns, and one of them shall not know the others'.
-        told = summary if not assistant.isolated else None
-        materials = _completed(materials, assistant, persona, session, start, told, language, request.profile)
+        materials = _completed(materials, assistant, persona, session, past, language, request.profile)
         asked = ToolTurn(
             scope=turn.scope,
             session=session,
@@ -368,6 +379,7 @@ class Opener:
             trace_id=trace_id(session.id, turn.number, turn.id),
             materials=materials,
             asked=asked,
+            partner=noted(session).followed_by(assistant.name, turn.scope.persona),
         )
 
     def _without_memory(
@@ -403,6 +415,7 @@ class Opener:
             trace_id="",
             materials=materials,
             asked=asked,
+            partner=Partner(assistant.name, scope.persona),
         )
 
 
@@ -411,18 +424,19 @@ def _completed(
     assistant: Assistant,
     persona: Persona | None,
     session: Session,
-    start: int,
-    summary: Summary | None,
+    past: _Past,
     language: Language,
     profile: JsonObject,
 ) -> Materials:
     """The turn's own materials, and what assistant and session add to them."""
+    # A summary tells of every character's turns, and one of them shall not know the others'.
+    summary = past.summary if not assistant.isolated else None
     known = {**_profile(session), **profile}
     names = {each.id: in_language(each.names, language) for each in assistant.personas.values()}
     return replace(
         materials,
         system=assistant.system_for(persona, language),
-        window_start=start,
+        window_start=past.start,
         summary=summary.text if summary is not None else "",
         covered=summary.through if summary is not None else 0,
         covered_since=summary.since if summary is not None else 1,
@@ -499,6 +513,13 @@ def _spoken(question: str, usual: Language) -> Language:
 
 def _may_be_new(request: ChatRequest, policy: SessionPolicy) -> bool:
     return request.session_id is None or policy.on_missing is not OnMissing.ERROR
+
+
+def _unjournaled(policy: SessionPolicy) -> SessionPolicy:
+    """The policy of a turn that goes back: what it takes back is in the store, where no journal can stand in for it."""
+    if policy.on_store_down is not OnStoreDown.JOURNAL:
+        return policy
+    return replace(policy, on_store_down=OnStoreDown.RAISE)
 
 
 def _loaded_with(context: ContextPolicy) -> int:

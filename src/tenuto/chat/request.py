@@ -58,8 +58,8 @@ class Reply(Value, frozen=True, kw_only=True):
     """The answer, and how it came to be.
 
     `repeated` says that this key was answered before and nothing was done again. `degraded` names what the answer had
-    to do without: `store` (it is not kept), `fallback_model`, `tools`, `detector` (of private data),
-    `embedder` (words decided what talk belongs to it).
+    to do without: `store` (it is not kept), `journal` (it waits on this machine for the store), `fallback_model`,
+    `tools`, `detector` (of private data), `embedder` (words decided what talk belongs to it).
     """
 
     session_id: str

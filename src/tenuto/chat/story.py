@@ -114,9 +114,10 @@ class Chat:
     async def _reply(self, begun: Begun, steps: Steps, audience: Audience) -> Reply:
         if begun.turn is not None and begun.turn.state is TurnState.FINISHED:
             return await self._again(begun)
-        await audience.tell(
-            Started(session_id=begun.session_id, trace_id=begun.trace_id, turn=begun.number, created=begun.created)
-        )
+        if audience.listens:
+            await audience.tell(
+                Started(session_id=begun.session_id, trace_id=begun.trace_id, turn=begun.number, created=begun.created)
+            )
         return await Turn(self._means, begun, steps, audience).answered()
 
     async def _again(self, begun: Begun) -> Reply:

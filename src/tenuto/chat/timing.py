@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final, Protocol, TypeAlias
 
 
@@ -41,35 +40,33 @@ class Steps:
         self.taken: dict[str, float] = {}
         self._span = span
 
-    def step(self, name: str) -> _Step:
+    def step(self, name: str) -> AbstractContextManager[None]:
         """Time what happens inside."""
-        return _Step(self.taken, name, None if self._span is no_span else self._span(f"tenuto.{name}"))
+        step = _Step(self.taken, name)
+        return step if self._span is no_span else _spanned(step, self._span(f"tenuto.{name}"))
 
 
 class _Step:
     """One step under way."""
 
-    __slots__ = ("_began", "_name", "_span", "_taken")
+    __slots__ = ("_began", "_name", "_taken")
 
-    def __init__(self, taken: dict[str, float], name: str, span: AbstractContextManager[Facts] | None) -> None:
+    def __init__(self, taken: dict[str, float], name: str) -> None:
         self._taken = taken
         self._name = name
-        self._span = span
 
     def __enter__(self) -> None:
         self._began = time.perf_counter()
-        if self._span is not None:
-            self._span.__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if self._span is not None:
-                self._span.__exit__(kind, error, trace)
-        finally:
-            taken = (time.perf_counter() - self._began) * 1000
-            self._taken[self._name] = round(self._taken.get(self._name, 0.0) + taken, 3)
+    def __exit__(self, *_: object) -> None:
+        taken = (time.perf_counter() - self._began) * 1000
+        self._taken[self._name] = round(self._taken.get(self._name, 0.0) + taken, 3)
+
+
+@contextmanager
+def _spanned(step: _Step, span: AbstractContextManager[Facts]) -> Iterator[None]:
+    with step, span:
+        yield
 
 
 def milliseconds_since(began: float) -> float:

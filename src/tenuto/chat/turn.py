@@ -19,21 +19,21 @@ from msgspec.structs import replace
 
 from tenuto.chat.answering import Answer, Answering, noted
 from tenuto.chat.audience import Audience
-from tenuto.chat.going_back import ONCE, GoingBack, mark_of, note_of_answered
+from tenuto.chat.going_back import GoingBack, mark_of, note_of_answered
 from tenuto.chat.means import Means, Screening
 from tenuto.chat.opening import Begun
-from tenuto.chat.partners import noted as partner_in
 from tenuto.chat.request import Reply
 from tenuto.chat.timing import Steps
 from tenuto.chat.tool_state import bearing
 from tenuto.chat.toolbox import Toolbox, wanted
-from tenuto.context import Counter, assemble, cut, encoding_for
+from tenuto.context import assemble, counter_for, cut
 from tenuto.context.tokens import as_text
 from tenuto.errors import Sealed, StoreFull, TenutoError, TooLarge, TurnLost, Unavailable, code_of
 from tenuto.model import Appended, Changes, Closing, Draft, OpenTurn, Role, Scope, Session, Usage, text_part
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import Entry, Fate, Kind, Materials, Prompt, Reason
+from tenuto.model.taken_back import ONCE
 from tenuto.model.talk import Asking, ToolCall
 from tenuto.model.trace import ToolRun, Trace
 from tenuto.model.values import JsonObject
@@ -66,8 +66,9 @@ class Turn:
         # An assistant that shall not remember does without the store by choice.
         missed = begun.turn is None and begun.assistant.remembers
         self._degraded: list[str] = [*(["store"] if missed else []), *begun.degraded]
+        self._note_journal(begun.turn)
         self._model = means.models(begun.assistant.model)
-        self._counter = Counter(*encoding_for(self._model.name))
+        self._counter = counter_for(self._model.name)
         self._toolbox = Toolbox(
             tools=begun.assistant.tools, turn=begun.asked, timeout=means.limits.tool_timeout, emit=audience.tell
         )
@@ -127,7 +128,7 @@ class Turn:
         self._answering.room = self._prompt.manifest.room - self._prompt.manifest.total
         asking = Asking(
             messages=self._prompt.messages,
-            tools=tuple(tool.spec for tool in begun.assistant.tools),
+            tools=tuple([tool.spec for tool in begun.assistant.tools]),
             reply_tokens=begun.assistant.prompt.reply,
             stable=self._prompt.stable,
             screened=0 if shown is None else len(self._prompt.messages),
@@ -139,7 +140,7 @@ class Turn:
     def _assembled(self, materials: Materials) -> Prompt:
         """The prompt; what the model is told of its tools is part of the budget, and of the account."""
         begun, counter = self._begun, self._counter
-        tools = sum(counter.fixed(msgspec.json.encode(tool.spec).decode()) for tool in begun.assistant.tools)
+        tools = sum([counter.fixed(msgspec.json.encode(tool.spec).decode()) for tool in begun.assistant.tools])
         policy, context = begun.assistant.prompt, begun.assistant.policies.context
         if not tools:
             return assemble(materials, policy, context, counter)
@@ -166,9 +167,15 @@ class Turn:
         trace = self._trace(answer, told)
         session = await self._stored(answer, trace)
         self._watch_detector()
-        trace = replace(trace, steps=self._steps.taken, degraded=tuple(self._degraded))
         await self._tell(trace)
-        return reply_of(trace, session, text=answer.text, created=begun.created)
+        return reply_of(
+            trace,
+            session,
+            text=answer.text,
+            created=begun.created,
+            steps=self._steps.taken,
+            degraded=tuple(self._degraded),
+        )
 
     def _count(self, answer: Answer) -> None:
         """Models that report no usage have it counted for them: what they saw and what they said."""
@@ -180,6 +187,11 @@ class Turn:
             self._degraded.append("fallback_model")
         if self._toolbox.failed:
             self._degraded.append("tools")
+
+    def _note_journal(self, kept: OpenTurn | Appended | None) -> None:
+        """A turn that a journal keeps says so, whether it began there or only ended there."""
+        if kept is not None and kept.journaled and "journal" not in self._degraded:
+            self._degraded.append("journal")
 
     def _watch_detector(self) -> None:
         """Whatever is looked at may be the first that the outside detector says nothing about."""
@@ -245,6 +257,7 @@ class Turn:
             _log.warning("a session's head is full: what a turn notes in it was not kept")
             done = await self._means.sessions.finish(turn, replace(closing, changes=None), policy)
         self._kept = done.trace
+        self._note_journal(done)
         return done
 
     async def _charge(self, usage: Usage) -> None:
@@ -255,7 +268,13 @@ class Turn:
     def _taken(self) -> int:
         """The tokens of the prompt that talk cannot have."""
         entries = self._prompt.manifest.entries if self._prompt is not None else ()
-        return sum([entry.tokens for entry in entries if entry.kind in _NO_TALK])
+        taken = 0
+        for entry in entries:
+            # They open every prompt, and so its account.
+            if entry.kind not in _NO_TALK:
+                break
+            taken += entry.tokens
+        return taken
 
     def _drafts(self, answer: Answer, trace: Trace) -> tuple[Draft, ...]:
         """The reply as it is stored: calls with their results, then the words."""
@@ -303,8 +322,8 @@ class Turn:
 
     def _partner(self, session: Session) -> JsonObject:
         """Whom the session talks to from now on when nobody is named, as far as it does not know that yet."""
-        spoken_to = partner_in(session).followed_by(self._begun.assistant.name, self._begun.scope.persona)
-        return {what: name for what, name in spoken_to.as_noted().items() if session.metadata.get(what) != name}
+        noted_now = self._begun.partner.as_noted()
+        return {what: name for what, name in noted_now.items() if session.metadata.get(what) != name}
 
     async def _claim(self) -> Changes | None:
         """What this turn stores when it is the one to have a title made."""
@@ -323,7 +342,7 @@ class Turn:
             request=await short.text(self._begun.asked.question),
             answer=await short.text(said),
             tools=tuple([await short.run(run) for run in self._toolbox.runs]),
-            redacted=dict(short.taken),
+            redacted=short.taken,
         )
 
     def _trace(self, answer: Answer, told: _Told, error: str | None = None) -> Trace:
@@ -360,7 +379,7 @@ class Turn:
             if kept is None:
                 with self._steps.step("trace"):
                     kept = await self._means.screen.traced(self._begun.scope, trace)
-            self._means.tell(replace(kept, steps=trace.steps, degraded=trace.degraded))
+            self._means.tell(replace(kept, steps=self._steps.taken, degraded=tuple(self._degraded)))
 
     async def _give_up(self, ended: BaseException) -> None:
         """Give the session free without an answer, and leave a trace of why."""
@@ -449,13 +468,13 @@ class _Shortening:
     def __init__(self, screen: Screening, scope: Scope, taken: Mapping[str, int]) -> None:
         self._screen = screen
         self._scope = scope
-        self.taken = Counts(taken)
+        self.taken = dict(taken)
 
     async def text(self, text: str) -> str:
         if len(text) <= _TRACED:
             return text
         clean, taken = await self._screen.before_cut(self._scope, text, (Sink.TRACE,), _TRACED)
-        self.taken.update(taken)
+        self.taken = dict(Counts(self.taken) + Counts(taken))
         return cut(clean, _TRACED, len)
 
     async def run(self, run: ToolRun) -> ToolRun:
@@ -463,8 +482,20 @@ class _Shortening:
         return run if len(output) <= _TRACED else replace(run, output=await self.text(output))
 
 
-def reply_of(trace: Trace, session: Session | None, *, text: str | None = None, created: bool = False) -> Reply:
-    """A finished turn, as its caller is told of it; `text` is the whole answer, which the trace may have cut."""
+def reply_of(
+    trace: Trace,
+    session: Session | None,
+    *,
+    text: str | None = None,
+    created: bool = False,
+    steps: dict[str, float] | None = None,
+    degraded: tuple[str, ...] | None = None,
+) -> Reply:
+    """A finished turn, as its caller is told of it.
+
+    `text` is the whole answer, which the trace may have cut; `steps` and `degraded` are those of the very end, which
+    the trace, stored before it, cannot tell.
+    """
     return Reply(
         session_id=trace.session_id,
         trace_id=trace.id,
@@ -479,7 +510,7 @@ def reply_of(trace: Trace, session: Session | None, *, text: str | None = None, 
         output_tokens=trace.output_tokens,
         cost_nanos=trace.cost_nanos,
         manifest=trace.manifest,
-        degraded=trace.degraded,
+        degraded=trace.degraded if degraded is None else degraded,
         data=trace.data,
-        steps=trace.steps,
+        steps=trace.steps if steps is None else steps,
     )

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from tenuto.access import ApiKeys
 from tenuto.app import Tenuto
-from tenuto.cli.effective import without_password
+from tenuto.cli.effective import duration, without_password
 from tenuto.cli.screen import counted, moment
 from tenuto.errors import (
     InvalidSetting,
@@ -32,11 +32,15 @@ from tenuto.errors import (
 )
 from tenuto.model import Batch, Draft, Keeping, NewSession, Page, Role, Scope, SessionQuery, text_part
 from tenuto.model.assurance import Assurance
+from tenuto.model.policy import OnStoreDown
 from tenuto.model.scope import SYSTEM
 from tenuto.model.values import Value
 from tenuto.ports import Assuring, Store, utc_now
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
+from tenuto.stores.by_url import on_network
+from tenuto.stores.journaled import waiting_in
+from tenuto.storing import journal_folder, writable
 
 if TYPE_CHECKING:
     from tenuto.chat import Chat
@@ -295,6 +299,56 @@ def _embedder(settings: Settings, chat: Chat) -> Finding:
         why = "as it is set" if settings.embedder == "none" else "pip install 'tenuto[meaning]' brings one"
         return _ok("embedder", f"none, talk is compared by words; {why} ({whose})")
     return _ok("embedder", f"{chat.embedder} compares talk by meaning ({whose})")
+
+
+# While it is away
+
+
+def outages(settings: Settings) -> list[Finding]:
+    """How outages of a server are met; it need not answer to tell."""
+    if not on_network(settings.store):
+        return []
+    folder = journal_folder(settings)
+    return [_breaker(settings), _outbox(settings, folder), *_other_outboxes(settings, folder)]
+
+
+def _breaker(settings: Settings) -> Finding:
+    if not settings.breaker_failures:
+        says = "off: while the store is away, every request waits for it"
+        return _note("breaker", says, "unset TENUTO_BREAKER_FAILURES, which is 5 by default")
+    after, rest = counted(settings.breaker_failures, "call"), duration(settings.breaker_reset)
+    return _ok("breaker", f"after {after} in a row without an answer the store is left alone for {rest}")
+
+
+def _outbox(settings: Settings, folder: Path) -> Finding:
+    """The journal that this store has on this machine, or will have once it is needed."""
+    place = next(each for each in (folder, *folder.parents) if each.exists())
+    if not writable(place):
+        says = f"{place} cannot be written: while the store is away, turns are refused"
+        wanted = settings.policies().sessions.on_store_down is OnStoreDown.JOURNAL
+        advice = "let this user write there, or point TENUTO_JOURNAL at another folder"
+        return (_wrong if wanted else _note)("journal", says, advice)
+    held = waiting_in(folder)
+    says = f"{folder}: {counted(held.waiting, 'turn')} waiting, {held.aside} set aside"
+    if held.unreadable:
+        says = f"{says}, {counted(held.unreadable, 'file')} unreadable"
+        return _wrong("journal", says, "let this user read them, or restore them from a backup: they may hold turns")
+    if held.aside:
+        return _note("journal", says, "the log said why the store can never take them; after 30 days they go")
+    if held.waiting:
+        return _note("journal", says, "a running server brings them to the store as soon as it answers")
+    return _ok("journal", says)
+
+
+def _other_outboxes(settings: Settings, folder: Path) -> list[Finding]:
+    """Journals of other stores, in which turns wait: this one may have had another address once."""
+    advice = f"start a server with the store they belong to; if it only changed its address, move the files to {folder}"
+    held = [(other, waiting_in(other).waiting) for other in settings.journals().glob("*/") if other != folder]
+    return [
+        _note("other journal", f"{other}: {counted(waiting, 'turn')} waiting for another store", advice)
+        for other, waiting in sorted(held)
+        if waiting
+    ]
 
 
 # What it holds

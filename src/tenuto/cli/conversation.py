@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -142,8 +142,8 @@ class Conversation:
             show_json(reply_json(reply))
             return
         screen.finish(reply.text)
-        if reply.degraded:
-            typer.secho(f"(degraded: without {', '.join(reply.degraded)})", fg="yellow", err=True)
+        for line in remarks(reply.degraded):
+            typer.secho(line, fg="yellow", err=True)
 
     async def _told(self, request: ChatRequest, screen: _Screen) -> Reply:
         # Cancelled or not, the turn must have ended before we go on, and a generator ends when it is closed.
@@ -370,3 +370,12 @@ class _Screen:
         if self._shown:
             typer.echo(self._stream.flush())
         self._shown = ""
+
+
+def remarks(degraded: Sequence[str]) -> list[str]:
+    """What an answer had to do without, and what keeps it, for those who read it."""
+    missing = [what for what in degraded if what != "journal"]
+    lines = [f"(degraded: without {', '.join(missing)})"] if missing else []
+    if "journal" in degraded:
+        lines.append("(degraded: the store is away; the journal keeps this until it is back)")
+    return lines

@@ -51,7 +51,10 @@ def _examined(scope: Scope, store: str | None) -> tuple[Settings | None, list[Fi
     except TenutoError as error:
         return None, [*findings, checks.refused_settings(error)]
     findings.append(checks.sound_settings(settings))
+    # Before the store is opened: whoever opens it may bring it what waits.
+    outages = checks.outages(settings)
     findings += asyncio.run(_store_findings(settings, scope))
+    findings += outages
     file = sqlite_file(settings.store)
     if file is not None and file.is_file():
         findings += checks.sqlite_facts(file, settings)

@@ -36,6 +36,7 @@ def _by_default(settings: Settings) -> dict[str, object]:
         "max_sessions": sessions.max_sessions,
         "on_missing": sessions.on_missing,
         "on_store_down": sessions.on_store_down,
+        "journal": settings.journals(),
         "requests_per_minute": "6000 for each credential",
         "memory_max_messages": npc.sessions.keeping.max_messages,
         "memory_max_chars": npc.context.window_characters,
@@ -50,6 +51,8 @@ def _shown(name: str, value: object) -> str:
         return _HIDDEN
     if isinstance(value, timedelta):
         return duration(value)
+    if name == "breaker_failures" and not value:
+        return "off"
     return "off" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

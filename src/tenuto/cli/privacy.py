@@ -261,7 +261,8 @@ def verify(
 
 def _doubt(receipt: Receipt, key: str | None, user: str | None) -> str | None:
     """Why a receipt does not hold; `None` when it does."""
-    from tenuto.privacy.duties.receipts import person_digest, verified
+    from tenuto.model.scope import person_digest
+    from tenuto.privacy.duties.receipts import verified
 
     if key is None or receipt.public_key != key:
         return "it was signed by another installation, or by none"

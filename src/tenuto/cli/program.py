@@ -16,6 +16,7 @@ from tenuto.cli.privacy import privacy
 from tenuto.cli.running import Commands, log_to_stderr
 from tenuto.cli.serve import serve
 from tenuto.cli.sessions import sessions
+from tenuto.cli.tasks import tasks
 from tenuto.cli.traces import traces
 from tenuto.cli.upkeep import stats, sweep
 
@@ -33,6 +34,7 @@ program.command()(serve)
 program.command()(chat)
 program.add_typer(sessions, name="sessions")
 program.add_typer(traces, name="traces")
+program.add_typer(tasks, name="tasks")
 program.add_typer(keys, name="keys")
 program.add_typer(privacy, name="privacy")
 program.command()(doctor)

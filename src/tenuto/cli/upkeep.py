@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import run
 from tenuto.cli.screen import counted, show_facts, show_json
@@ -25,8 +26,12 @@ def stats(
 
 def sweep(store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Remove what has expired, in all tenants, now."""
-    gone = run(lambda app: app.upkeep.sweep(), store=store)
+    sessions, tasks = run(_swept, store=store)
     if as_json:
-        show_json({"swept": gone})
+        show_json({"swept": sessions, "tasks": tasks})
     else:
-        typer.echo(f"{counted(gone, 'expired session')} removed.")
+        typer.echo(f"{counted(sessions, 'expired session')} and {counted(tasks, 'expired task')} removed.")
+
+
+async def _swept(app: Tenuto) -> tuple[int, int]:
+    return await app.upkeep.sweep(), await app.upkeep.sweep_tasks()

@@ -4,7 +4,7 @@ from tenuto.context.agent import agent_system, profile_text
 from tenuto.context.assembly import LEAST_QUESTION, assemble, check_budget, last_words, materials_of, room_of
 from tenuto.context.cutting import cut
 from tenuto.context.relevance import cosine, has_relevant_history, lexical, near_enough, points_back, spoken
-from tenuto.context.tokens import DEFAULT_ENCODING, ENCODINGS, Counter, encoding_for
+from tenuto.context.tokens import DEFAULT_ENCODING, ENCODINGS, Counter, counter_for, encoding_for
 from tenuto.context.wording import language_of
 from tenuto.model.graphemes import boundary_after, boundary_before
 
@@ -19,6 +19,7 @@ __all__ = [
     "boundary_before",
     "check_budget",
     "cosine",
+    "counter_for",
     "cut",
     "encoding_for",
     "has_relevant_history",

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import chain
 from operator import itemgetter
 from typing import Final
 
 from msgspec.structs import replace
 
 from tenuto.context.tokens import Counter
-from tenuto.context.turns import Shown, Turn
+from tenuto.context.turns import AsIs, Shown, Turn
 from tenuto.context.window import Window
 from tenuto.model.message import Message
 from tenuto.model.prompt import Entry, Fate, Kind, Manifest, PromptPolicy, Reason, RecallPlace
 
 # Looked up once, since there is an entry for each message.
 _MESSAGE: Final = Kind.MESSAGE
+_KEPT: Final = Fate.KEPT
+_FITS: Final = Reason.FITS
 _RECALLED: Final = (Kind.MEMORY, Kind.EVIDENCE)
 
 
@@ -53,7 +56,7 @@ class Account:
         """Messages in a row that are not in the prompt. Their size is what was stored; it is not worth counting."""
         if messages:
             entry = Entry(
-                kind=Kind.MESSAGE,
+                kind=_MESSAGE,
                 fate=fate,
                 reason=reason,
                 whole=sum([message.tokens for message in messages]),
@@ -61,10 +64,13 @@ class Account:
                 last=messages[-1].seq,
                 count=len(messages),
             )
-            self._entries[Kind.MESSAGE].append(entry)
+            self._entries[_MESSAGE].append(entry)
 
     def window(self, history: Sequence[Message], window: Window) -> None:
         """Every message of the history: those shown one by one, the others in stretches."""
+        if window.as_is is not None:
+            self._entries[_MESSAGE] += _all_kept(window.as_is)
+            return
         places: list[tuple[int, Turn | tuple[int, Reason]]] = [(turn.start, turn) for turn in window.turns]
         places += [(start, (end, reason)) for start, end, reason in window.left_out]
         for start, what in sorted(places, key=itemgetter(0)):
@@ -75,7 +81,7 @@ class Account:
 
     def _turn(self, history: Sequence[Message], turn: Turn) -> None:
         if not turn.hidden:
-            self._entries[Kind.MESSAGE] += list(map(_shown, turn.shown))
+            self._entries[_MESSAGE] += _entries(turn.shown)
             return
         shown = {one.message.seq: one for one in turn.shown}
         hidden = {message.seq: reason for message, reason in turn.hidden}
@@ -84,11 +90,11 @@ class Account:
             if one is None:
                 self.stretch([message], Fate.DROPPED, hidden[message.seq])
             else:
-                self._entries[Kind.MESSAGE].append(_shown(one))
+                self._entries[_MESSAGE] += _entries((one,))
 
     def manifest(self) -> Manifest:
         """The finished account."""
-        entries = tuple([entry for kind in self._entries.values() for entry in kind])
+        entries = tuple(chain.from_iterable(self._entries.values()))
         return Manifest(
             entries=entries,
             total=sum([entry.tokens for entry in entries]),
@@ -102,18 +108,37 @@ class Account:
         )
 
 
-def _shown(one: Shown) -> Entry:
-    message = one.message
-    return Entry(
-        kind=_MESSAGE,
-        fate=one.fate,
-        reason=one.reason,
-        tokens=one.tokens + one.around,
-        whole=one.whole,
-        id=message.id,
-        first=message.seq,
-        last=message.seq,
-    )
+def _all_kept(talk: AsIs) -> list[Entry]:
+    around = talk.around
+    return [
+        Entry(
+            kind=_MESSAGE,
+            fate=_KEPT,
+            reason=_FITS,
+            tokens=message.tokens + around,
+            whole=message.tokens + around,
+            id=message.id,
+            first=message.seq,
+            last=message.seq,
+        )
+        for message in talk.messages
+    ]
+
+
+def _entries(shown: Sequence[Shown]) -> list[Entry]:
+    return [
+        Entry(
+            kind=_MESSAGE,
+            fate=one.fate,
+            reason=one.reason,
+            tokens=one.tokens + one.around,
+            whole=one.whole,
+            id=one.message.id,
+            first=one.message.seq,
+            last=one.message.seq,
+        )
+        for one in shown
+    ]
 
 
 @cache

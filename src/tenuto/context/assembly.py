@@ -39,6 +39,10 @@ from tenuto.model.turn import OpenTurn
 LEAST_QUESTION: Final = 64
 # A text that would keep fewer tokens than this is dropped instead of cut.
 _LEAST_CUT: Final = 32
+# What becomes of most parts, and why; looked up once, since finding an enumeration's member takes long.
+_ALWAYS: Final = (Fate.KEPT, Reason.ALWAYS)
+_KEPT: Final = (Fate.KEPT, Reason.FITS)
+_CUT: Final = (Fate.CUT, Reason.OVER_BUDGET)
 
 
 def room_of(policy: PromptPolicy, counter: Counter) -> int:
@@ -77,16 +81,24 @@ def materials_of(
     """
     window = turn.window if talk is None else talk
     words = turn.words or last_words(window)
-    asked = {message.seq for message in words}
     return Materials(
         question="\n".join([message.text for message in words]) if question is None else question,
         question_tokens=counted,
         system=system,
         window_start=turn.session.window_start,
-        history=tuple([message for message in window if message.seq not in asked]),
+        history=_without(window, words),
         persona=turn.scope.persona,
         speaker=words[-1].speaker if words else None,
     )
+
+
+def _without(talk: Sequence[Message], words: Sequence[Message]) -> tuple[Message, ...]:
+    """The talk without these words, which nearly always are the last of it."""
+    before = len(talk) - len(words)
+    asked = [message.seq for message in words]
+    if [message.seq for message in talk[before:]] == asked:
+        return tuple(talk[:before])
+    return tuple([message for message in talk if message.seq not in asked])
 
 
 def assemble(materials: Materials, policy: PromptPolicy, context: ContextPolicy, counter: Counter) -> Prompt:
@@ -116,8 +128,8 @@ class _Assembly:
         question = self._question(account)
         covered, filling = self._history(room)
         summary, preferences, window = self._talk(account, filling, self._share(room))
-        evidence = self._pieces(account, Kind.EVIDENCE, self.materials.evidence or ())
-        memories = self._pieces(account, Kind.MEMORY, self.materials.memories or ())
+        evidence = self._pieces(account, Kind.EVIDENCE, self.materials.evidence)
+        memories = self._pieces(account, Kind.MEMORY, self.materials.memories)
         self._tell(account, covered, window, bool(summary))
         page = Page(self.counter)
         chosen = Chosen(
@@ -131,7 +143,7 @@ class _Assembly:
             speaker=self.materials.speaker,
         )
         stable = self.layout.write(page, chosen)
-        account.add(Kind.FRAME, Fate.KEPT, Reason.ALWAYS, page.frame)
+        account.add(Kind.FRAME, *_ALWAYS, page.frame)
         return Prompt(messages=page.messages(), manifest=account.manifest(), stable=stable)
 
     def _talk(self, account: Account, filling: Filling, share: int) -> tuple[str, str, Window]:
@@ -156,15 +168,14 @@ class _Assembly:
             raise InvalidSetting("budget", f"the system prompt's {tokens} tokens leave no room for a question")
         self.left -= tokens
         if text:
-            account.add(Kind.SYSTEM, Fate.KEPT, Reason.ALWAYS, tokens)
+            account.add(Kind.SYSTEM, *_ALWAYS, tokens)
         return text
 
     def _question(self, account: Account) -> str:
         whole = self.counter.text(self.materials.question, self.materials.question_tokens)
         text = cut(self.materials.question, self.left, self.counter.count, whole)
         tokens = whole if text is self.materials.question else self.counter.count(text)
-        fate, reason = (Fate.KEPT, Reason.ALWAYS) if tokens == whole else (Fate.CUT, Reason.OVER_BUDGET)
-        account.add(Kind.QUESTION, fate, reason, tokens, whole)
+        account.add(Kind.QUESTION, *(_ALWAYS if tokens == whole else _CUT), tokens, whole)
         self.left -= tokens
         return text
 
@@ -192,14 +203,13 @@ class _Assembly:
             return ""
         kept = cut(text, self.left, self.counter.count, whole)
         tokens = whole if kept is text else self.counter.count(kept)
-        fate, reason = (Fate.KEPT, Reason.FITS) if kept is text else (Fate.CUT, Reason.OVER_BUDGET)
-        account.add(kind, fate, reason, tokens, whole)
+        account.add(kind, *(_KEPT if kept is text else _CUT), tokens, whole)
         self.left -= tokens
         return kept
 
-    def _pieces(self, account: Account, kind: Kind, pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    def _pieces(self, account: Account, kind: Kind, pieces: Sequence[Piece] | None) -> tuple[Piece, ...]:
         kept: list[Piece] = []
-        for piece in pieces:
+        for piece in pieces or ():
             text = self.layout.quoted(piece.text)
             around = self.layout.around_piece(piece, kind is Kind.EVIDENCE)
             words = self.counter.text(text, piece.tokens if text == piece.text else 0)
@@ -209,8 +219,7 @@ class _Assembly:
                 continue
             shown = cut(text, room, self.counter.count, words)
             tokens = around + (words if shown is text else self.counter.count(shown))
-            fate, reason = (Fate.KEPT, Reason.FITS) if shown is text else (Fate.CUT, Reason.OVER_BUDGET)
-            account.add(kind, fate, reason, tokens, words + around, piece.id)
+            account.add(kind, *(_KEPT if shown is text else _CUT), tokens, words + around, piece.id)
             self.left -= tokens
             kept.append(replace(piece, text=shown))
         return tuple(kept)

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, Counter
-from tenuto.context.turns import Shown
+from tenuto.context.turns import AsIs, Shown
 from tenuto.context.wording import Wording, wording
 from tenuto.model.message import Message, Role, text_part
 from tenuto.model.prompt import Language, LayoutName, Piece, PromptMessage, RecallPlace
@@ -29,7 +29,7 @@ class Chosen(Value, frozen=True, kw_only=True):
     summary: str = ""
     memories: tuple[Piece, ...] = ()
     evidence: tuple[Piece, ...] = ()
-    window: tuple[Shown, ...] = ()
+    window: tuple[Shown, ...] | AsIs = ()
     question: str = ""
     speaker: str | None = None
 
@@ -50,8 +50,13 @@ class Page:
         self._role = role
         self.frame += MESSAGE_TOKENS
 
+    def as_is(self, messages: Sequence[Message]) -> None:
+        """Stored messages as messages of their own."""
+        self._end()
+        self._done += [PromptMessage(role=one.role, parts=one.parts, source=one.id) for one in messages]
+
     def shown(self, window: Sequence[Shown], label: Callable[[Message], str] | None) -> None:
-        """Stored messages as messages of their own, where there are labels each under its own."""
+        """The same of messages that may have been cut, where there are labels each under its own."""
         self._end()
         if label is None:
             self._done += [
@@ -164,7 +169,8 @@ class Layout(msgspec.Struct, frozen=True):
     def reserve(self, speaker: str | None = None) -> int:
         """The most the layout itself can take."""
         label = self.named(speaker, "") if self.sheet is None else ""
-        return _reserved(self.name, self.language, self.counter.encoding, self.recalled) + self.counter.fixed(label)
+        reserved = _reserved(self.name, self.language, self.counter.encoding, self.recalled)
+        return reserved + self.counter.fixed(label) if label else reserved
 
     def write(self, page: Page, chosen: Chosen) -> int:
         """Fill the page; returns how many of its messages open the next turn's prompt as well."""
@@ -182,15 +188,18 @@ class Layout(msgspec.Struct, frozen=True):
                 page.message(Role.SYSTEM)
                 page.fixed(heading)
                 page.words(text)
-        early = self.recalled is RecallPlace.BEFORE_WINDOW
+        early, recalls = self.recalled is RecallPlace.BEFORE_WINDOW, bool(chosen.memories or chosen.evidence)
         stable = len(page)
-        if early and (chosen.memories or chosen.evidence):
+        if early and recalls:
             page.message(Role.SYSTEM)
             self._write_recalled(page, chosen)
-        page.shown(chosen.window, self.label if self.names else None)
+        if isinstance(chosen.window, AsIs):
+            page.as_is(chosen.window.messages)
+        else:
+            page.shown(chosen.window, self.label if self.names else None)
         stable = stable if early else len(page)
         page.message(Role.USER)
-        if not early:
+        if recalls and not early:
             self._write_recalled(page, chosen)
         page.fixed(self.named(chosen.speaker, ""))
         page.words(chosen.question)
@@ -220,7 +229,8 @@ class Layout(msgspec.Struct, frozen=True):
         page.fixed(sheet.closing)
         return stable
 
-    def _write_history(self, page: Page, window: tuple[Shown, ...], sheet: Sheet) -> None:
+    def _write_history(self, page: Page, window: tuple[Shown, ...] | AsIs, sheet: Sheet) -> None:
+        assert not isinstance(window, AsIs), "a sheet has labels"
         if not window:
             return
         page.fixed(sheet.history)

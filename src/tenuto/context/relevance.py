@@ -52,6 +52,7 @@ _POINTS_NOWHERE: Final = re.compile(
     r"|吉他|这个?(?:周末|星期|礼拜|月|周|季度|学期|年)",
     re.IGNORECASE,
 )
+_SPEAKERS: Final = (Role.USER, Role.ASSISTANT)
 _LOOKED_AT: Final = 8_000
 """Characters of a text: a megabyte is about what its beginning is about, and takes half a second to read."""
 _SHORT_WORDS: Final = 2
@@ -92,7 +93,7 @@ def spoken(history: Sequence[Message]) -> list[str]:
 
 
 def _is_spoken(message: Message) -> bool:
-    return message.role in (Role.USER, Role.ASSISTANT) and bool(message.text)
+    return message.role in _SPEAKERS and bool(message.text)
 
 
 def points_back(question: str) -> bool:

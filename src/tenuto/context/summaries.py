@@ -41,36 +41,58 @@ class _Entry(msgspec.Struct, frozen=True):
     messages: int = 0
 
 
+class Log:
+    """The end of a session's log, read once: what was said in it, and what tells in short of the talk before."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = messages
+        # Few entries are no talk: the role alone tells most of them.
+        self._items = [(place, message) for place, message in enumerate(messages) if message.role is _ITEM]
+
+    @property
+    def talk(self) -> tuple[Message, ...]:
+        """The log without summaries: one written while a turn ran stands between its question and its answer."""
+        talk: list[Message] = []
+        begins = 0
+        for place, message in self._items:
+            if is_summary(message):
+                talk += self._messages[begins:place]
+                begins = place + 1
+        return (*talk, *self._messages[begins:]) if begins else tuple(self._messages)
+
+    def summary(self, window_start: int = 1) -> Summary | None:
+        """The summary that covers most, of those that may be believed.
+
+        Its `through` reaches up to the message that follows the covered ones, so that nothing lies between the two.
+        What lies before `window_start` is no context any more, and neither is a summary of it.
+        """
+        found = [(reach, place, part) for place, message in self._items for reach, part in _reaches(message)]
+        for _, place, part in sorted(found, key=itemgetter(0, 1), reverse=True):
+            entry = _entry(part)
+            if entry is None:
+                continue
+            through = _covered(entry, place, self._messages)
+            if through is not None and min(through, entry.through) >= window_start and entry.since >= window_start:
+                return Summary(
+                    text=entry.text,
+                    through=through,
+                    through_id=entry.through_id,
+                    since=entry.since,
+                    messages=entry.messages,
+                    tokens=entry.tokens,
+                    made_by=entry.made_by,
+                )
+        return None
+
+
 def talk_in(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The log without summaries: a summary written while a turn ran stands between its question and its answer."""
-    # Few entries are no talk: the role alone tells most of them.
-    return tuple([message for message in messages if message.role is not _ITEM or not is_summary(message)])
+    """What was said in this end of a log."""
+    return Log(messages).talk
 
 
 def summary_in(messages: Sequence[Message], window_start: int = 1) -> Summary | None:
-    """The summary that covers most, of those in this end of a log that may be believed.
-
-    Its `through` reaches up to the message that follows the covered ones, so that nothing lies between the two. What
-    lies before `window_start` is no context any more, and neither is a summary of it.
-    """
-    items = [(place, message) for place, message in enumerate(messages) if message.role is _ITEM]
-    found = [(reach, place, part) for place, message in items for reach, part in _reaches(message)]
-    for _, place, part in sorted(found, key=itemgetter(0, 1), reverse=True):
-        entry = _entry(part)
-        if entry is None:
-            continue
-        through = _covered(entry, place, messages)
-        if through is not None and min(through, entry.through) >= window_start and entry.since >= window_start:
-            return Summary(
-                text=entry.text,
-                through=through,
-                through_id=entry.through_id,
-                since=entry.since,
-                messages=entry.messages,
-                tokens=entry.tokens,
-                made_by=entry.made_by,
-            )
-    return None
+    """The summary in this end of a log that covers most."""
+    return Log(messages).summary(window_start)
 
 
 def outliving(messages: Sequence[Message], after: int) -> tuple[int, ...]:

@@ -178,6 +178,12 @@ class Counter:
         return draft if draft.tokens >= ours else msgspec.structs.replace(draft, tokens=ours)
 
 
+@lru_cache(maxsize=256)
+def counter_for(model: str) -> Counter:
+    """Counts for a model, given by name."""
+    return Counter(*encoding_for(model))
+
+
 def as_text(value: Json) -> str:
     """A tool's arguments or output as the model reads them: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -90,8 +90,20 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
         return sum(shown.characters for shown in self.shown)
 
 
+class AsIs(NamedTuple):
+    """A history that is shown as it is, each message with as many tokens around it; `cost` is what all of it takes."""
+
+    messages: Sequence[Message]
+    around: int
+    cost: int
+
+
 def _cost(shown: Sequence[Shown]) -> int:
     return sum([one.tokens + one.around for one in shown])
+
+
+def _plain_turn(messages: Sequence[Message], start: int, plain: tuple[Shown, ...]) -> Turn:
+    return Turn(messages[0].turn, start, start + len(messages), plain, (), sum([one.whole for one in plain]))
 
 
 def spans(history: Sequence[Message]) -> Iterator[tuple[int, int]]:
@@ -121,7 +133,7 @@ class Reader:
         messages = history[start:end]
         plain = self.plain(messages)
         if plain is not None:
-            return Turn(messages[0].turn, start, end, plain, (), _cost(plain))
+            return _plain_turn(messages, start, plain)
         shown: list[Shown] = []
         hidden: list[tuple[Message, Reason]] = []
         for message, parts in zip(messages, paired(messages), strict=True):
@@ -134,28 +146,40 @@ class Reader:
 
     def plain(self, messages: Sequence[Message]) -> tuple[Shown, ...] | None:
         """Messages as they are, where each is words alone that were counted and fit: nearly every turn of any talk."""
-        face, all_around, shows_tools, cap = self._face, self._around_all, self._shows_tools, self._cap
-        longest, densest = MOST_CHARACTERS_A_TOKEN, MOST_TOKENS_A_CHARACTER
+        if not self._are_plain(messages):
+            return None
         shown: list[Shown] = []
         for message in messages:
             parts, tokens = message.parts, message.tokens
+            around = self._face.around(message) if self._around_all is None else self._around_all
+            shown.append(Shown(message, parts, parts, tokens, around, tokens + around))
+        return tuple(shown)
+
+    def whole(self, history: Sequence[Message]) -> Turn | AsIs | None:
+        """All of a plain history: as it is, or where there are labels its turns as if they were one."""
+        around = self._around_all
+        if around is None:
+            plain = self.plain(history)
+            return None if plain is None else _plain_turn(history, 0, plain)
+        if not self._are_plain(history):
+            return None
+        return AsIs(history, around, sum([message.tokens for message in history]) + around * len(history))
+
+    def _are_plain(self, messages: Sequence[Message]) -> bool:
+        face, shows_tools, cap = self._face, self._shows_tools, self._cap
+        longest, densest = MOST_CHARACTERS_A_TOKEN, MOST_TOKENS_A_CHARACTER
+        for message in messages:
+            parts, tokens = message.parts, message.tokens
             if len(parts) != 1 or parts[0]["type"] != "text" or message.role is _ITEM or tokens > cap:
-                return None
+                return False
             text = parts[0]["text"]
             length = len(text)
             # As `believable` has it, written out: this is asked of every message of every turn.
             if not length or length > tokens * longest or tokens > length * densest + TOOL_TOKENS:
-                return None
+                return False
             if not shows_tools and face.quoted(text) != text:
-                return None
-            around = face.around(message) if all_around is None else all_around
-            shown.append(Shown(message, parts, parts, tokens, around, tokens + around))
-        return tuple(shown)
-
-    def turns(self, history: Sequence[Message]) -> Turn | None:
-        """All turns of a plain history as if they were one."""
-        plain = self.plain(history)
-        return None if plain is None else Turn(history[0].turn, 0, len(history), plain, (), _cost(plain))
+                return False
+        return True
 
     def _shown(self, message: Message, parts: tuple[JsonObject, ...]) -> Shown | Reason:
         visible = tuple(filter(self._visible, parts))

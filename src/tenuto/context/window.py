@@ -14,7 +14,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from tenuto.context.cutting import level
-from tenuto.context.turns import Reader, Shown, Turn, spans
+from tenuto.context.turns import AsIs, Reader, Shown, Turn, spans
 from tenuto.model.message import Message, Role
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Reason
@@ -25,20 +25,24 @@ _LEAST_WORDS = 16
 
 @dataclass(slots=True)
 class Window:
-    """Turns kept, oldest first, and stretches of the history that are not: `(start, end, reason)`."""
+    """Turns kept, oldest first, and stretches of the history that are not: `(start, end, reason)`.
+
+    Most times nothing has to go and nothing to be cut: then the history is shown `as_is`, and there are no turns.
+    """
 
     turns: list[Turn] = field(default_factory=list)
     left_out: list[tuple[int, int, Reason]] = field(default_factory=list)
+    as_is: AsIs | None = None
 
     @property
-    def shown(self) -> tuple[Shown, ...]:
+    def shown(self) -> tuple[Shown, ...] | AsIs:
         """The messages of the window, oldest first."""
-        return tuple(chain.from_iterable([turn.shown for turn in self.turns]))
+        return self.as_is or tuple(chain.from_iterable([turn.shown for turn in self.turns]))
 
     @property
     def cost(self) -> int:
         """What the window takes in the prompt."""
-        return sum([turn.cost for turn in self.turns])
+        return self.as_is.cost if self.as_is is not None else sum([turn.cost for turn in self.turns])
 
 
 class Filling:
@@ -71,10 +75,13 @@ class Filling:
         # Stored counts tell most histories that are too long before they are read.
         if sum([message.tokens for message in history]) > room:
             return None
-        turns = self._reader.turns(history)
-        if turns is None or turns.cost > room:
+        whole = self._reader.whole(history)
+        if whole is None or whole.cost > room:
             return None
-        self._window.turns.append(turns)
+        if isinstance(whole, AsIs):
+            self._window.as_is = whole
+        else:
+            self._window.turns.append(whole)
         return self._window
 
     def newest(self, room: int, persona: str | None = None) -> int:

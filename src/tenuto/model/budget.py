@@ -39,7 +39,8 @@ class Budgets(Value, frozen=True, kw_only=True):
         Raises:
             BudgetExhausted: it has.
         """
-        _refuse("session", Usage(tokens=session.tokens, cost_nanos=session.cost_nanos), *self._session_bounds)
+        if self.per_session:
+            _refuse("session", Usage(tokens=session.tokens, cost_nanos=session.cost_nanos), *self._session_bounds)
 
     def check_tenant(self, spent: Usage) -> None:
         """Refuse a tenant that has spent what it may today.

@@ -63,7 +63,7 @@ class Draft(Value, frozen=True, kw_only=True):
     def text(self) -> str:
         """The words alone, without tool calls, tool results and foreign parts."""
         return "".join(
-            part["text"] for part in self.parts if part.get("type") in _WORDS and isinstance(part.get("text"), str)
+            [part["text"] for part in self.parts if part.get("type") in _WORDS and isinstance(part.get("text"), str)]
         )
 
 

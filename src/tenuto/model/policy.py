@@ -105,15 +105,45 @@ class ContextPolicy(Value, frozen=True, kw_only=True):
 
 
 class TaskPolicy(Value, frozen=True, kw_only=True):
-    """How long the two inner layers of a multi-agent conversation live (E6)."""
+    """How long the two inner layers of a multi-agent conversation live (E6), and what agents may write (E16).
+
+    The `protected` keys, or all that begin alike where one ends in a star, are for one agent alone: the one that
+    `owners` names for the task's type, else `owner`. A board has at most `max_board_keys`, and so have the notes of
+    each agent.
+    """
 
     task_retention: timedelta = timedelta(hours=24)
     agent_retention: timedelta = timedelta(hours=1)
     deadline: timedelta = timedelta(minutes=10)
+    lock_lease: timedelta = timedelta(minutes=1)
+    protected: tuple[str, ...] = ("protected.*", "final_decision")
+    owners: Mapping[str, str] = MappingProxyType({})
+    owner: str = "decision-agent"
+    max_board_keys: int = 1000
+    max_board_value_bytes: int = 64 * 1024
 
     def __post_init__(self) -> None:
         if self.agent_retention > self.task_retention:
             raise InvalidSetting("agent_retention", "is longer than the retention of its task")
+        if self.agent_retention <= timedelta(0):
+            raise InvalidSetting("agent_retention", "must be longer than nothing")
+        if not timedelta(0) < self.lock_lease <= self.task_retention:
+            raise InvalidSetting("lock_lease", "must be longer than nothing, and no longer than a task lives")
+        for what in ("max_board_keys", "max_board_value_bytes"):
+            if getattr(self, what) < 1:
+                raise InvalidSetting(what, "must be at least 1")
+
+    def owner_of(self, task_type: str) -> str:
+        """The one agent that may write the protected keys of such a task."""
+        return self.owners.get(task_type, self.owner)
+
+    def protects(self, key: str) -> bool:
+        """Whether a key is for that agent alone."""
+        return any(_covers(name, key) for name in self.protected)
+
+
+def _covers(protected: str, key: str) -> bool:
+    return key.startswith(protected[:-1]) if protected.endswith("*") else key == protected
 
 
 class Preset(Value, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ Keys are digests over length-prefixed parts, so that no id, however odd, reaches
 from __future__ import annotations
 
 from functools import lru_cache
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Final
 
 from tenuto.errors import Invalid
@@ -71,6 +71,11 @@ def person_of(scope: Scope) -> Scope:
     if scope.user is None:
         raise Invalid("the scope names no user")
     return Scope(tenant=scope.tenant, site=scope.site, user=scope.user)
+
+
+def person_digest(tenant: str, user: str) -> str:
+    """How receipts and journals name a user; whoever knows the user's id can compute it."""
+    return sha256(f"{len(tenant)}:{tenant}{user}".encode()).hexdigest()
 
 
 def owner_alone(scope: Scope) -> Scope:

@@ -274,7 +274,8 @@ class Gone(Value, frozen=True, kw_only=True):
 class Erased(Value, frozen=True, kw_only=True):
     """What one step of erasing a user removed; `more` tells that another step is needed.
 
-    `values` are those that stood behind marks: only a store behind a privacy policy knows of them.
+    `values` are those that stood behind marks: only a store behind a privacy policy knows of them. `journal` counts
+    the turns that a journal kept on this machine until the store should be back.
     """
 
     gone: tuple[Gone, ...] = ()
@@ -283,6 +284,7 @@ class Erased(Value, frozen=True, kw_only=True):
     states: int = 0
     quarantined: int = 0
     values: int = 0
+    journal: int = 0
     more: bool = False
 
 

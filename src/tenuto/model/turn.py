@@ -51,7 +51,8 @@ class Opening(Value, frozen=True, kw_only=True):
 
     With `create` an absent session is made; without, it is `SessionNotFound`. `keeping` replaces the session's
     own. `window` is how many of the newest messages come back, the words included. `words` may be empty, as when
-    an answer is made anew. A `producer` number that came before leaves the words out, since they are stored.
+    an answer is made anew. A `producer` number that came before leaves the words out, since they are stored. Where it
+    is `journaled`, a local journal may acknowledge the turn while the store is away.
     """
 
     session_id: str
@@ -63,6 +64,7 @@ class Opening(Value, frozen=True, kw_only=True):
     window: int = 20
     once: Once | None = None
     producer: Producer | None = None
+    journaled: bool = False
 
     def __post_init__(self) -> None:
         checked_id(self.session_id, "the session id")
@@ -87,7 +89,8 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     `number` is the turn's place in its session; `session.version`, which only grows, fences outside effects. If
     `state` is `finished`, this idempotency key was answered before: `reply` holds the answer and there is nothing
     to finish. `last_active_at` is when the session last changed before this turn, `None` for a new one. `expired`
-    tells that an earlier session of this id had outlived its retention and made room.
+    tells that an earlier session of this id had outlived its retention and made room. `journaled` tells that the store
+    is away and a journal keeps the turn until it is back.
     """
 
     id: str
@@ -103,6 +106,7 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     created: bool = False
     expired: bool = False
     last_active_at: datetime | None = None
+    journaled: bool = False
 
 
 class Closing(Value, frozen=True, kw_only=True):
@@ -171,6 +175,7 @@ class Appended(Value, frozen=True, kw_only=True):
 
     A `duplicate` stored nothing: its key or number came before. `messages` are then those of the first time,
     where a key still remembers them. `trace` is the turn's as it was stored, where a policy had to look at it.
+    `journaled` tells that a journal keeps them until the store is back.
     """
 
     session: Session
@@ -179,6 +184,7 @@ class Appended(Value, frozen=True, kw_only=True):
     duplicate: bool = False
     created: bool = False
     expired: bool = False
+    journaled: bool = False
 
 
 class Page(Value, frozen=True, kw_only=True):

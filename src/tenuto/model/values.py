@@ -149,7 +149,10 @@ def _check_object(value: JsonObject, what: str, depth: int) -> None:
         if type(name) is not str:
             raise InvalidJson(f"{what} has a key that is not a string")
         checked_text(name, what)
-        checked_json(item, what, depth - 1)
+        if type(item) is str:
+            checked_text(item, what)
+        else:
+            checked_json(item, what, depth - 1)
 
 
 def _check_depth(what: str, depth: int) -> None:

@@ -79,7 +79,10 @@ class Screened:
         known = await self._known(scope, opening.session_id)
         words = await self._entry.messages(scope, known, said)
         create = await self._entry.head(scope, None, opening.create) if opening.create is not None else None
-        turn = await self._store.begin_turn(scope, replace(opening, words=words, create=create))
+        # Every turn of such a policy needs the vault, which is in the store: no journal can stand in for it.
+        journaled = opening.journaled and not self._screen.vaulted(scope)
+        kept = replace(opening, words=words, create=create, journaled=journaled)
+        turn = await self._store.begin_turn(scope, kept)
         if self._is_new(scope, known, turn.session) and turn.state is not TurnState.FINISHED:
             try:
                 words = await self._entry.messages(scope, turn.session, said)
@@ -214,6 +217,9 @@ class Screened:
         self, scope: Scope, namespace: str, after: str = "", limit: int = 100
     ) -> tuple[StateEntry, ...]:
         return await self._store.list_state(scope, namespace, after, limit)
+
+    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        return await self._store.state_keys(scope, namespace, after, limit)
 
     async def state_names(
         self, scope: Scope, after: StateName | None = None, limit: int = 100

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from tenuto.model import Status
+from tenuto.model.task import TaskStatus
 
 
 class ForkedFrom(msgspec.Struct, kw_only=True):
@@ -311,6 +312,80 @@ class ReceiptView(msgspec.Struct, kw_only=True):
     signature: str
 
 
+class TaskView(msgspec.Struct, kw_only=True):
+    """A task without its board."""
+
+    id: str
+    session_id: str | None
+    type: str
+    goal: str
+    status: TaskStatus
+    result: Any
+    created_at: str
+    updated_at: str
+    completed_at: str | None
+    expires_at: str
+    version: int
+
+
+class TaskList(msgspec.Struct, kw_only=True):
+    """Part of a listing; `cursor` continues it, null ends it."""
+
+    tasks: list[TaskView]
+    cursor: str | None
+
+
+class BoardEntryView(msgspec.Struct, kw_only=True):
+    """What stands under one key of a board; `overwrote` is the last other agent that wrote there before."""
+
+    key: str
+    value: Any
+    writer: str
+    written_at: str
+    version: int
+    overwrote: str | None
+
+
+class HeldView(msgspec.Struct, kw_only=True):
+    """A key that an agent has for itself at present."""
+
+    key: str
+    holder: str
+    until: str
+
+
+class BoardAnswer(msgspec.Struct, kw_only=True):
+    """A whole board, in order of its keys, and the locks that hold."""
+
+    entries: list[BoardEntryView]
+    locks: list[HeldView]
+
+
+class LockView(msgspec.Struct, kw_only=True):
+    """A lock that was taken; writes name its `token`, which is greater than that of any lock of the key before it."""
+
+    key: str
+    holder: str
+    token: int
+    until: str
+
+
+class AgentNoteView(msgspec.Struct, kw_only=True):
+    """What an agent noted for itself."""
+
+    key: str
+    value: Any
+    written_at: str
+    expires_at: str
+    version: int
+
+
+class AgentNoteList(msgspec.Struct, kw_only=True):
+    """All notes of one agent on one task, in order of their keys."""
+
+    notes: list[AgentNoteView]
+
+
 class PersonaView(msgspec.Struct, kw_only=True):
     """A character an assistant speaks as."""
 
@@ -394,10 +469,19 @@ class Health(msgspec.Struct, kw_only=True):
     auth: str
 
 
-class Ready(msgspec.Struct, kw_only=True):
-    """The store answers."""
+class JournalCount(msgspec.Struct, kw_only=True):
+    """Turns in the journal: those that wait for the store, and those that it can never take."""
+
+    waiting: int
+    aside: int
+
+
+class Ready(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """`ready`: the store answers. `degraded`: it is away, and turns go on in the journal."""
 
     status: str
+    store: str | None = None
+    journal: JournalCount | None = None
 
 
 class Problem(msgspec.Struct, kw_only=True):

@@ -11,10 +11,10 @@ from fastapi import FastAPI
 
 from tenuto.access import ApiKeys, TokenPolicy, Tokens
 from tenuto.app import Tenuto, open_app
-from tenuto.errors import InvalidSetting
+from tenuto.errors import InvalidSetting, StoreAway
 from tenuto.ports import Clock, utc_now
 from tenuto.server import chat as talks
-from tenuto.server import goods, health, messages, npc, openapi, page, papers, privacy, problems, sessions, turns
+from tenuto.server import goods, health, messages, npc, openapi, page, papers, privacy, problems, sessions, tasks, turns
 from tenuto.server.auth import Gate, is_loopback
 from tenuto.server.envelope import Envelope
 from tenuto.server.limits import Rates
@@ -51,8 +51,12 @@ def create_app(
         app.state.service = Service(settings=settings, tenuto=tenuto, chat=chat, gate=gate, clock=clock)
         tenuto.listen(meters.happened)
         chat.observe(meters.turned)
-        meters.watch(tenuto.stores.l1, tenuto.screen.outside)
-        _log.info("store %s, %s", settings.store.split(":", 1)[0], await gate.mode())
+        meters.watch(tenuto.stores, tenuto.screen.outside)
+        try:
+            mode = await gate.mode()
+        except StoreAway:
+            mode = "not known who may ask until the store answers"
+        _log.info("store %s, %s", settings.store.split(":", 1)[0], mode)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -74,13 +78,19 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.meters = meters
-    app.add_middleware(Envelope, meters=meters)
+    app.add_middleware(Envelope, meters=meters, away=lambda: _away(app))
     problems.install(app)
-    for room in (talks, turns, messages, sessions, papers, privacy, npc, goods, health, page):
+    for room in (talks, turns, messages, sessions, tasks, papers, privacy, npc, goods, health, page):
         # Not include_router: FastAPI would match each request against the rooms one by one, which costs as much again.
         app.router.routes.extend(room.routes.routes)
     openapi.install(app)
     return app
+
+
+def _away(app: FastAPI) -> bool:
+    """Whether answers are given without the store at present."""
+    service: Service | None = getattr(app.state, "service", None)
+    return service is not None and service.tenuto.stores.away
 
 
 def _gate(settings: Settings, tokens: Tokens | None, tenuto: Tenuto, clock: Clock, ticks: Callable[[], float]) -> Gate:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -12,6 +12,7 @@ from tenuto.errors import Invalid
 from tenuto.model import Changes, NewSession, Producer, Status, Usage
 from tenuto.model.prompt import Language
 from tenuto.model.session import cost_nanos
+from tenuto.model.task import TaskStatus
 from tenuto.model.turn import MAX_WINDOW
 from tenuto.model.values import MAX_ID_BYTES, JsonObject
 from tenuto.privacy.duties.audit import MOST_MARKS
@@ -19,6 +20,7 @@ from tenuto.sessions.transfer import ExportFormat
 
 _MOST = 2**53 - 1
 Count = Annotated[int, Meta(ge=0, le=_MOST)]
+Token = Annotated[int, Meta(ge=1, le=_MOST)]
 Text = Annotated[str, Meta(extra_json_schema={"pattern": "^[^\\u0000]*$"})]
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_ID_BYTES, extra_json_schema={"pattern": "^[^\\u0000]+$"})]
 Tenant = Annotated[
@@ -278,6 +280,70 @@ class Auditing(msgspec.Struct, kw_only=True, frozen=True):
     cursor: Annotated[str, Meta(description="Continues a listing: the `cursor` of its last page.")] | None = None
 
 
+class OpenTask(_Sent, frozen=True, kw_only=True):
+    """A task to open; `session_id` names the talk it came out of."""
+
+    type: Name
+    goal: Text = ""
+    session_id: Name | None = None
+    tenant_id: Tenant | None = None
+    site_id: Text | None = None
+
+
+class ChangeTask(_Sent, frozen=True, kw_only=True):
+    """How far a task is; its end may have a result. With `if_version`, of that version only."""
+
+    status: Literal["running", "completed", "failed"]
+    result: Any = None
+    if_version: Count | None = None
+
+
+class TaskListing(msgspec.Struct, kw_only=True, frozen=True):
+    """Which tasks to list, oldest first."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 50
+    cursor: Annotated[str, Meta(description="Continues a listing: the `cursor` of its last page.")] | None = None
+    session_id: Name | None = None
+    status: TaskStatus | None = None
+
+
+class WriteEntry(_Sent, frozen=True, kw_only=True):
+    """What shall stand under a key of a board. `agent` may be named by the header Tenuto-Agent instead; `token` is that
+    of the agent's lock, and an `if_version` of 0 demands that nothing stands there."""
+
+    value: Any
+    agent: Name | None = None
+    token: Token | None = None
+    if_version: Count | None = None
+
+
+class LockKey(_Sent, frozen=True, kw_only=True):
+    """For how many seconds to have a key, a minute where nothing is said; with its `token` a lock is held on."""
+
+    seconds: Annotated[float, Meta(ge=0.001, le=3600)] | None = None
+    agent: Name | None = None
+    token: Token | None = None
+
+
+class Holding(msgspec.Struct, kw_only=True, frozen=True):
+    """The lock under which something is done."""
+
+    token: Token | None = None
+
+
+class Unlocking(msgspec.Struct, kw_only=True, frozen=True):
+    """The lock to give back."""
+
+    token: Token
+
+
+class WriteNote(_Sent, frozen=True, kw_only=True):
+    """What an agent notes for itself; an `if_version` of 0 demands that there is no such note."""
+
+    value: Any
+    if_version: Count | None = None
+
+
 class NpcQuestion(_Sent, frozen=True, kw_only=True):
     """Something to ask a character."""
 
@@ -299,4 +365,4 @@ class GoodsQuestion(_Sent, frozen=True, kw_only=True):
 
     question: Words
     sessionId: Text | None = None  # noqa: N815
-    userId: Annotated[int, Meta(ge=0, le=_MOST)] | None = None  # noqa: N815
+    userId: Annotated[int, Meta(ge=0, le=_MOST)] | Text | None = None  # noqa: N815

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import time
+from collections.abc import Callable
 from typing import Final
 
 from starlette.requests import ClientDisconnect
@@ -25,9 +26,10 @@ _CLIENT_GONE: Final = 499
 class Envelope:
     """The outermost layer of the application."""
 
-    def __init__(self, app: ASGIApp, *, meters: Meters) -> None:
+    def __init__(self, app: ASGIApp, *, meters: Meters, away: Callable[[], bool]) -> None:
         self._app = app
         self._meters = meters
+        self._away = away
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -37,7 +39,7 @@ class Envelope:
             draining = Draining(receive, send)
             receive, send = draining.receive, draining.send
         started = time.perf_counter()
-        answering = _Answering(send, _id_of(scope))
+        answering = _Answering(send, _id_of(scope), self._away)
         scope["path"] = _as_sent(scope)
         token = request_id.set(answering.request_id)
         try:
@@ -64,8 +66,9 @@ class Envelope:
 class _Answering:
     """Sends an answer on, with the headers that every answer has, and remembers its status."""
 
-    def __init__(self, send: Send, request: str) -> None:
+    def __init__(self, send: Send, request: str, away: Callable[[], bool]) -> None:
         self._send = send
+        self._away = away
         self.request_id = request
         self.status: int | None = None
 
@@ -75,6 +78,8 @@ class _Answering:
             headers = message["headers"]
             headers.append((b"x-request-id", self.request_id.encode()))
             headers.append((b"x-content-type-options", b"nosniff"))
+            if self._away():
+                headers.append((b"tenuto-degraded", b"store"))
             # Nothing between us and the client keeps what people said; the console's own files say otherwise.
             if not any(name == b"cache-control" for name, _ in headers):
                 headers.append((b"cache-control", b"no-store"))

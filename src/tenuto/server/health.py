@@ -9,7 +9,8 @@ from typing import Any, Final
 from fastapi import Request
 from fastapi.responses import Response
 
-from tenuto.errors import Unavailable
+from tenuto.errors import StoreAway, Unavailable
+from tenuto.model.values import JsonObject
 from tenuto.server.answers import Health, Ready
 from tenuto.server.metrics import Meters
 from tenuto.server.openapi import room, tells
@@ -43,12 +44,17 @@ async def get_health(request: Request) -> Response:
 
 @routes.get("/readyz", **tells((200, Ready), public=True, problems=(503,)))
 async def get_readiness(request: Request) -> Response:
-    """The store answers."""
+    """The store answers, or a journal keeps what is said until it does."""
+    stores = service(request).tenuto.stores
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
-            await service(request).tenuto.store.ping()
-    except TimeoutError:
-        raise Unavailable("session store") from None
+            await stores.front.ping()
+    except (TimeoutError, StoreAway) as away:
+        journal = stores.ready_journal
+        if journal is None:
+            raise away if isinstance(away, StoreAway) else Unavailable("session store") from None
+        counts: JsonObject = {"waiting": journal.state.waiting, "aside": journal.state.aside}
+        return answer({"status": "degraded", "store": "away", "journal": counts})
     return answer({"status": "ready"})
 
 

@@ -1,4 +1,4 @@
-"""Meters: requests by route, session events, L1, detector. Labels are route templates and kinds, never ids or words."""
+"""Meters: requests by route, session events, store, detector. Labels are routes and kinds, never ids or words."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from prometheus_client.registry import Collector
 
 from tenuto.model.trace import Trace
 from tenuto.sessions import SessionEvent
+from tenuto.stores.breaker import BreakerState
 from tenuto.stores.cached import Cached
+from tenuto.stores.guarded import Guarded
+from tenuto.storing import Stores
 
-# It comes with the detector's own tables.
+# They come with tables and stores of their own.
 if TYPE_CHECKING:
     from tenuto.privacy.finding.outside import Outside
+    from tenuto.stores.journaled import Journaled
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
@@ -79,10 +83,14 @@ class Meters:
         for step, milliseconds in trace.steps.items():
             self._steps.labels(step).observe(milliseconds / 1000)
 
-    def watch(self, l1: Cached | None, detector: Outside | None = None) -> None:
-        """Show the L1 of this process and the outside detector it asks, where it has them."""
-        if l1 is not None:
-            self._registry.register(_L1(l1))
+    def watch(self, stores: Stores, detector: Outside | None = None) -> None:
+        """Show the breaker, the L1 and the journal of this process and the detector it asks, where it has them."""
+        if stores.guard is not None:
+            self._registry.register(_Breaker(stores.guard))
+        if stores.l1 is not None:
+            self._registry.register(_L1(stores.l1))
+        if stores.journal is not None:
+            self._registry.register(_Journal(stores.journal))
         if detector is not None:
             self._registry.register(_Detector(detector))
 
@@ -111,6 +119,39 @@ class _Detector(Collector):
         yield GaugeMetricFamily(
             "tenuto_detector_resting", "Whether it failed too often and is left alone", value=self._outside.resting
         )
+
+
+class _Breaker(Collector):
+    """Where the breaker stands, and whom it turned away."""
+
+    def __init__(self, guard: Guarded) -> None:
+        self._guard = guard
+
+    def collect(self) -> Iterator[Metric]:
+        stands = GaugeMetricFamily("tenuto_store_breaker", "Where the store's breaker stands", labels=["state"])
+        for state in BreakerState:
+            stands.add_metric([state.value], self._guard.state is state)
+        yield stands
+        yield CounterMetricFamily(
+            "tenuto_store_refused",
+            "Calls that were not made since the store had stopped answering",
+            value=self._guard.refused,
+        )
+
+
+class _Journal(Collector):
+    """What was acknowledged while the store was away."""
+
+    def __init__(self, journal: Journaled) -> None:
+        self._journal = journal
+
+    def collect(self) -> Iterator[Metric]:
+        state = self._journal.state
+        yield GaugeMetricFamily(
+            "tenuto_journal_waiting", "Turns that wait for the store to be back", value=state.waiting
+        )
+        yield GaugeMetricFamily("tenuto_journal_aside", "Turns that the store can never take", value=state.aside)
+        yield CounterMetricFamily("tenuto_journal_replayed", "Turns brought to the store", value=state.replayed)
 
 
 class _L1(Collector):

@@ -28,7 +28,7 @@ _REASONS: Final = {
     400: "The request does not fit; `detail` names the field.",
     401: "A credential is needed, and none that holds was shown.",
     403: "The request names a tenant, site or user that the credential does not stand for, or needs another role.",
-    404: "There is no such session for this caller, or nothing in it that goes by this name.",
+    404: "There is no such session or task for this caller, or nothing in it that goes by this name.",
     409: "The request contradicts what is stored or under way.",
     413: "The request or a message in it is too large.",
     429: "The caller asks too often; see Retry-After.",
@@ -50,6 +50,8 @@ _HEADERS: Final[tuple[tuple[str, str, JsonObject], ...]] = (
     ("X-Chat-ID", "The chat to act for: what is made in it belongs to all its members.", _ANY_TEXT),
     ("X-Thread-ID", "The thread within the chat.", _ANY_TEXT),
     ("Idempotency-Key", "With the same key a write happens once; with another body it is refused.", _TEXT),
+    ("Tenuto-Agent", "The agent that asks, where the body does not name it.", _TEXT),
+    ("If-None-Match", "`*` where nothing may stand there yet.", {"type": "string", "enum": ["*"]}),
     ("If-Match", "The version the change is meant for.", {"type": "string", "pattern": '^([*]|(W/)?"[0-9]{1,16}")$'}),
 )
 _WHO: Final = tuple(name for name, _, _ in _HEADERS if name.startswith("X-"))
@@ -60,6 +62,9 @@ _PARTS_OF_PATHS: Final = {
     "trace_id": "The `trace_id` that the turn's answer named.",
     "user_id": "The user's id, percent-encoded where it holds odd characters.",
     "name": "The attribute's name, percent-encoded where it holds odd characters.",
+    "task_id": "The task's id.",
+    "key": "The key on the board or among the notes, percent-encoded where it holds odd characters.",
+    "agent": "The agent's name, percent-encoded where it holds odd characters.",
 }
 
 _NEW_MESSAGE: Final[JsonObject] = {

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from fastapi import Request
 from fastapi.responses import Response
 
-from tenuto.errors import Invalid
 from tenuto.model import Changes, SessionQuery, Truncating
 from tenuto.server.answers import AttributesView, AttributeView, SessionList, SessionView, StatsView
 from tenuto.server.auth import admitted, asking
@@ -23,12 +19,19 @@ from tenuto.server.bodies import (
 )
 from tenuto.server.openapi import room, tells
 from tenuto.server.service import sessions
-from tenuto.server.wire import answer, body_of, fingerprint, idempotency_key, path_part, query_of, session_answer
+from tenuto.server.wire import (
+    answer,
+    body_of,
+    fingerprint,
+    idempotency_key,
+    if_match,
+    path_part,
+    query_of,
+    session_answer,
+)
 from tenuto.sessions.shape import session_json, stats_json
 
 routes = room("sessions", prefix="/v1")
-
-_VERSION: Final = re.compile(r'(?:W/)?"([0-9]{1,16})"')
 
 
 @routes.post(
@@ -88,7 +91,7 @@ async def change_session(request: Request) -> Response:
     """Change title, status, context, attributes or metadata; with If-Match or `if_version`, of that version only."""
     scope = await asking(request)
     body = await body_of(request, ChangeSession)
-    return session_answer(await sessions(request).patch(scope, path_part(request), body.value(_if_match(request))))
+    return session_answer(await sessions(request).patch(scope, path_part(request), body.value(if_match(request))))
 
 
 @routes.delete("/sessions/{session_id}", **tells((204, None)))
@@ -134,7 +137,7 @@ async def truncate_session(request: Request) -> Response:
     `if_version`, of that version only, so that nothing goes which was said since it was read."""
     scope = await asking(request)
     body = await body_of(request, TruncateSession)
-    truncating = Truncating(after=body.after, if_version=one_version(_if_match(request), body.if_version))
+    truncating = Truncating(after=body.after, if_version=one_version(if_match(request), body.if_version))
     return session_answer(await sessions(request).truncate(scope, path_part(request), truncating))
 
 
@@ -182,14 +185,3 @@ async def get_stats(request: Request) -> Response:
     """How many sessions, messages and tokens the caller has, and what they cost."""
     scope = await asking(request)
     return answer(stats_json(await sessions(request).stats(scope)))
-
-
-def _if_match(request: Request) -> int | None:
-    """The version named by If-Match: `"3"`; `*` is any."""
-    value = request.headers.get("if-match")
-    if value is None or value.strip() == "*":
-        return None
-    version = _VERSION.fullmatch(value.strip())
-    if version is None:
-        raise Invalid('If-Match is not a version such as "3"')
-    return int(version[1])

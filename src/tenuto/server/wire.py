@@ -40,6 +40,7 @@ _COUNTED_AT_ONCE: Final = 16 * 1024
 _counter: Final = Counter()
 # Said behind a refusal of what nobody guesses.
 _SHAPES: Final = {"producer": '; a producer is {"id": "laptop", "seq": 1}, and its next batch has the seq 2'}
+_VERSION: Final = re.compile(r'(?:W/)?"([0-9]{1,16})"')
 _AT: Final = re.compile(r" - at `(\$[^`]*)`$")
 
 
@@ -156,6 +157,23 @@ def idempotency_key(request: Request) -> str | None:
     return None if value is None else _sound(value.encode("latin-1"), "the Idempotency-Key")
 
 
+def if_match(request: Request) -> int | None:
+    """The version named by If-Match: `"3"`; `*` is any."""
+    value = request.headers.get("if-match")
+    if value is None or value.strip() == "*":
+        return None
+    version = _VERSION.fullmatch(value.strip())
+    if version is None:
+        raise Invalid('If-Match is not a version such as "3"')
+    return int(version[1])
+
+
+def agent_named(request: Request) -> str | None:
+    """The agent that asks, where the Tenuto-Agent header names one."""
+    value = request.headers.get("tenuto-agent")
+    return None if value is None else _sound(value.encode("latin-1"), "the Tenuto-Agent header")
+
+
 def _sound(raw: bytes, what: str) -> str:
     """An id that came as bytes: UTF-8, not empty, of bearable length."""
     try:
@@ -193,12 +211,17 @@ def answer(value: Json, status: int = 200, headers: Mapping[str, str] | None = N
     return Response(msgspec.json.encode(value), status, headers, _JSON)
 
 
+def versioned(value: Json, version: int, status: int = 200) -> Response:
+    """A JSON answer with a version as ETag."""
+    return answer(value, status, {"ETag": f'"{version}"'})
+
+
 def session_answer(session: Session, status: int = 200) -> Response:
     """A session's head, with its version as ETag; a new one tells where it stands."""
-    headers = {"ETag": f'"{session.version}"'}
+    answered = versioned(session_json(session), session.version, status)
     if status == 201:
-        headers["Location"] = f"/v1/sessions/{_address(session.id)}"
-    return answer(session_json(session), status, headers)
+        answered.headers["Location"] = f"/v1/sessions/{_address(session.id)}"
+    return answered
 
 
 def _address(session_id: str) -> str:

@@ -52,7 +52,7 @@ from tenuto.model import (
     Usage,
 )
 from tenuto.model.message import checked_drafts, rest_size, words_size
-from tenuto.model.policy import OnMissing, SessionPolicy
+from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.session import PARTNER, checked_name, head_bytes
 from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, Value, check_kind, check_whole, checked_text
@@ -394,6 +394,7 @@ class Sessions:
             lease=policy.lease,
             window=request.window,
             once=_once(request.key, request.words, request.fingerprint),
+            journaled=policy.on_store_down is OnStoreDown.JOURNAL,
         )
 
     async def _begin(self, scope: Scope, opening: Opening, policy: SessionPolicy) -> OpenTurn:
@@ -528,8 +529,10 @@ def refuse_long_text(text: str, policy: SessionPolicy) -> None:
     Raises:
         TooLarge: they are above the size limit.
     """
-    if len(text) > policy.max_message_bytes or len(text.encode()) > policy.max_message_bytes:
-        raise TooLarge("message", policy.max_message_bytes)
+    most = policy.max_message_bytes
+    # A character takes four bytes at most.
+    if len(text) * 4 > most and (len(text) > most or len(text.encode()) > most):
+        raise TooLarge("message", most)
 
 
 def _refuse_long(drafts: Sequence[Draft], policy: SessionPolicy) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from tenuto.errors import InvalidSetting
 from tenuto.ports import Clock, Store, utc_now
@@ -20,20 +20,40 @@ _BACKENDS: Final = {
     "postgres": ("postgres", "PostgresStore"),
     "postgresql": ("postgres", "PostgresStore"),
 }
+# Of what may follow the question mark, the rest says how to get there.
+_PLACES: Final = frozenset({"prefix", "host", "port", "dbname", "database"})
+
+
+def on_network(url: str) -> bool:
+    """Whether the store is a server, which may stop answering."""
+    return _room(url)[0] in ("redis", "postgres")
+
+
+def place_of(url: str) -> str:
+    """What tells a store from every other one: its servers, and where it lies on them; never a credential."""
+    parts = urlsplit(url)
+    servers = ",".join(sorted(parts.netloc.rpartition("@")[2].lower().split(",")))
+    where = sorted((name, value) for name, value in parse_qsl(parts.query) if name in _PLACES)
+    return f"{_room(url)[0]}://{servers}{parts.path.rstrip('/')}?{urlencode(where)}"
 
 
 async def open_store(
-    url: str, *, clock: Clock = utc_now, sqlite_synchronous: str = "full", reading_only: bool = False
+    url: str,
+    *,
+    clock: Clock = utc_now,
+    sqlite_synchronous: str = "full",
+    reading_only: bool = False,
+    prepared: bool = True,
 ) -> Store:
     """Open a backend: `memory://`, `sqlite:///file.db`, `redis://…` (also `redis+cluster://`, `redis+sentinel://`),
-    `postgresql://…`. Only a SQLite file that lies where nothing can be written asks for `reading_only`.
+    `postgresql://…`. Only a SQLite file that lies where nothing can be written asks for `reading_only`. A server
+    need not answer yet where it is not to be `prepared`.
 
     Raises:
         InvalidSetting: no backend has such a URL, or its driver is not installed.
         Unavailable: it does not answer.
     """
-    scheme = url.split(":", 1)[0].lower()
-    room, name = _BACKENDS.get(scheme.split("+", 1)[0], ("", ""))
+    scheme, (room, name) = _scheme(url), _room(url)
     if not room:
         raise InvalidSetting(
             "store", f"no backend is called {scheme!r}; there are sqlite, redis, postgresql and memory"
@@ -47,7 +67,15 @@ async def open_store(
             Store,
             await backend.open(path, clock=clock, synchronous=sqlite_synchronous, reading_only=reading_only),
         )
-    return cast(Store, await backend.open(url, clock=clock))
+    return cast(Store, await backend.open(url, clock=clock, prepared=prepared))
+
+
+def _scheme(url: str) -> str:
+    return url.split(":", 1)[0].lower()
+
+
+def _room(url: str) -> tuple[str, str]:
+    return _BACKENDS.get(_scheme(url).split("+", 1)[0], ("", ""))
 
 
 def _driver(room: str, name: str) -> Any:

@@ -211,6 +211,9 @@ class Cached:
     ) -> tuple[StateEntry, ...]:
         return await self._store.list_state(scope, namespace, after, limit)
 
+    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        return await self._store.state_keys(scope, namespace, after, limit)
+
     async def state_names(
         self, scope: Scope, after: StateName | None = None, limit: int = 100
     ) -> tuple[StateName, ...]:

@@ -106,6 +106,11 @@ class Encrypted:
         """The store behind."""
         return self._store
 
+    @property
+    def sealers(self) -> Ciphers | None:
+        """What records are sealed with; none where they are only opened."""
+        return self._ciphers if self._sealing else None
+
     # Turns
 
     async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
@@ -231,6 +236,9 @@ class Encrypted:
         self, scope: Scope, namespace: str, after: str = "", limit: int = 100
     ) -> tuple[StateEntry, ...]:
         return await self._entries(scope, namespace, await self._store.list_state(scope, namespace, after, limit))
+
+    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        return await self._store.state_keys(scope, namespace, after, limit)
 
     async def state_names(
         self, scope: Scope, after: StateName | None = None, limit: int = 100

@@ -9,7 +9,7 @@ from datetime import timedelta
 from traceback import extract_tb
 from typing import Final, TypeAlias
 
-Work: TypeAlias = Callable[[], Awaitable[None]]
+Work: TypeAlias = Callable[[], Awaitable[object]]
 
 _AT_ONCE: Final = 4
 _MOST: Final = 1000

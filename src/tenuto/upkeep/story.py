@@ -15,6 +15,7 @@ from tenuto.model.policy import SessionPolicy
 from tenuto.model.talk import TurnEnded
 from tenuto.ports import Clock, utc_now
 from tenuto.sessions import Sessions
+from tenuto.tasks import Tasks
 from tenuto.upkeep.discretion import Discretion, Indiscreet
 from tenuto.upkeep.jobs import safely
 from tenuto.upkeep.small import Small
@@ -38,6 +39,7 @@ class Upkeep:
         *,
         sessions: Sessions,
         sweep_every: timedelta,
+        tasks: Tasks | None = None,
         clock: Clock = utc_now,
         small: Small | None = None,
         discretion: Discretion | None = None,
@@ -45,6 +47,7 @@ class Upkeep:
         catch_up: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._sessions = sessions
+        self._tasks = tasks
         self._sweep_every = sweep_every
         self._clock = clock
         self._small = small
@@ -106,6 +109,7 @@ class Upkeep:
             except Exception:
                 # Whatever one round met, the next ones are still needed.
                 _log.exception("expired sessions were not swept")
+            await safely("sweep of tasks", self.sweep_tasks)
             if self._catch_up is not None:
                 await safely("compaction", self._catch_up)
             await self._pause(self._sweep_every.total_seconds())
@@ -118,3 +122,13 @@ class Upkeep:
             total += gone
             if gone < _BATCH:
                 return total
+
+    async def sweep_tasks(self) -> int:
+        """Remove tasks and agents' notes that have expired by now, in bounded steps; tells how many tasks went."""
+        total = 0
+        while self._tasks is not None:
+            swept = await self._tasks.sweep(_BATCH)
+            total += swept.tasks
+            if not swept.more:
+                break
+        return total

@@ -125,7 +125,7 @@ async def test_whoever_signs_in_next_finds_nothing_of_the_one_before(chromium: B
         await expect(visit.page.get_by_role("dialog", name="Who is asking")).to_be_visible()
         await expect(titles).to_have_count(0)
         await expect(visit.answers).to_have_count(0)
-        await expect(visit.page.locator("[role=status]")).to_have_text("")
+        await expect(visit.page.locator(".unseen[role=status]")).to_have_text("")
         await sign_in(visit, bobs)
         await expect(titles).to_have_text(["Porto"])
         await expect(visit.page.get_by_role("searchbox")).to_have_value("")

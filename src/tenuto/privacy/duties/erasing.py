@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from tenuto.errors import Invalid, MasterKeyMissing, Sealed
 from tenuto.model import Erased, Scope
-from tenuto.model.scope import space_of
+from tenuto.model.scope import person_digest, space_of
 from tenuto.ports import Clock, Store
 from tenuto.privacy.duties.audit import Act, Audit
 from tenuto.privacy.duties.compacting import Cleared, Compactor
-from tenuto.privacy.duties.receipts import Receipt, Signer, person_digest
+from tenuto.privacy.duties.receipts import Receipt, Signer
 from tenuto.privacy.duties.spoken import Spoken
 from tenuto.privacy.duties.walking import every_session
 
@@ -135,4 +135,5 @@ def _counted(gone: Erased) -> dict[str, int]:
         "states": gone.states,
         "quarantined": gone.quarantined,
         "values": gone.values,
+        "journal": gone.journal,
     }

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import binascii
 from datetime import datetime
-from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
@@ -44,11 +43,6 @@ class Receipt(Value, frozen=True, kw_only=True):
     remains: str = ""
     public_key: str = ""
     signature: str = ""
-
-
-def person_digest(tenant: str, user: str) -> str:
-    """How a receipt names a user; whoever knows the user's id can compute it."""
-    return sha256(f"{len(tenant)}:{tenant}{user}".encode()).hexdigest()
 
 
 class Signer:

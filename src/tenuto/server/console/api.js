@@ -5,9 +5,18 @@ import { Problem } from "./problem.js";
 import { eventsOf } from "./sse.js";
 
 const PAGE = 50;
+const DEGRADED = "tenuto-degraded";
+
+let told = () => {};
+
+/** Tell `listener` with every answer whether the server had to do without its store. */
+export function onAnswer(listener) {
+  told = listener;
+}
 
 export const api = {
   health: () => json("GET", "healthz"),
+  ready: () => request("GET", "readyz"),
   assistants: async () => (await json("GET", "v1/assistants")).assistants,
   sessions: ({ query = "", cursor = null } = {}) =>
     json("GET", `v1/sessions?${asked({ limit: PAGE, q: query, cursor })}`),
@@ -41,6 +50,7 @@ async function request(method, path, body, { headers = {}, signal } = {}) {
     cache: "no-store",
     credentials: "omit",
   });
+  told(response.headers.has(DEGRADED));
   if (!response.ok) throw await Problem.of(response);
   return response;
 }

@@ -4,7 +4,7 @@ import { houseActions } from "./actions/house.js";
 import { sessionActions } from "./actions/sessions.js";
 import { talkActions } from "./actions/talks.js";
 import { turnActions } from "./actions/turns.js";
-import { api } from "./api.js";
+import { api, onAnswer } from "./api.js";
 import { currentLanguage, speak } from "./i18n.js";
 import { me } from "./me.js";
 import { go, sessionInAddress } from "./route.js";
@@ -91,6 +91,7 @@ function repaint(theme) {
 
 paint();
 mount();
+onAnswer((away) => house.noteStore(away) && sessions.refresh());
 addEventListener("hashchange", follow);
 addEventListener("focus", () => store.get().house && Promise.all([sessions.refresh(), house.review()]));
 start();

@@ -13,6 +13,7 @@ export const BEGINNING = {
   sessions: { items: [], cursor: null, query: "", loading: true, problem: null },
   talks: {}, // by key: the one on screen, and those that are still being answered
   current: null,
+  away: false, // whether the server does without its store at the moment
   wanted: false, // whether the server asked for a credential
   drawer: false, // whether the list of sessions lies over the page, where it is narrow
   told: "", // what a screen reader shall say

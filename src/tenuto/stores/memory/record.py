@@ -48,10 +48,11 @@ class Keyed:
 
 @dataclass(slots=True)
 class Record:
-    """A session with everything of it."""
+    """A session with everything of it; of its log the newest, where the messages `before` them are somewhere else."""
 
     session: Session
     log: list[Message] = field(default_factory=list)
+    before: int = 0
     keyed: OrderedDict[str, Keyed] = field(default_factory=OrderedDict)
     marks: dict[str, int] = field(default_factory=dict)
     lease: str | None = None
@@ -247,13 +248,18 @@ def window_of(record: Record, size: int) -> tuple[Message, ...]:
     return tuple(record.log[first:]) if size else ()
 
 
-def trim(log: list[Message], max_messages: int | None, turns: int, max_turns: int | None) -> None:
+def trim(record: Record, max_messages: int | None, max_turns: int | None) -> None:
     """Let the oldest messages make room under the stored caps."""
+    log, turns = record.log, record.session.turns
     first = max(0, len(log) - max_messages) if max_messages is not None else 0
     if max_turns is not None:
         # A resumed turn's reply stands after later turns, so numbers may fall: what goes is a beginning of the log.
         oldest = turns - max_turns
         first = max(first, next((i for i, message in enumerate(log) if message.turn > oldest), len(log)))
+    if first:
+        record.before = 0
+    elif max_messages is not None:
+        record.before = min(record.before, max_messages - len(log))
     del log[:first]
 
 

@@ -174,7 +174,7 @@ class MemoryStore:
         return MessagePage(
             session=record.session,
             messages=tuple(log[first:last]),
-            more_before=first > 0,
+            more_before=first > 0 or record.before > 0,
             more_after=last < len(log),
         )
 
@@ -304,22 +304,30 @@ class MemoryStore:
         checked_id(key, "the state key")
         checked_json(value, "the state value")
         place = state_key(scope, namespace)
-        drawer = self._state.setdefault(place, {})
-        version = drawer[key].version if key in drawer else 0
+        before = self._state.get(place, {}).get(key)
+        version = before.version if before is not None else 0
         if if_version is not None and if_version != version:
             raise VersionConflict(if_version, version)
+        entry = self._state.setdefault(place, {})[key] = StateEntry(key=key, value=value, version=version + 1)
         self._drawers.setdefault(owner_key(scope), {})[place] = (owner_alone(scope), namespace)
-        drawer[key] = StateEntry(key=key, value=value, version=version + 1)
-        return drawer[key]
+        return entry
 
     async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
-        return self._state.get(state_key(scope, namespace), {}).pop(key, None) is not None
+        place = state_key(scope, namespace)
+        drawer = self._state.get(place, {})
+        gone = drawer.pop(key, None) is not None
+        if gone and not drawer:
+            self._forget_drawer(owner_key(scope), place)
+        return gone
 
     async def list_state(
         self, scope: Scope, namespace: str, after: str = "", limit: int = 100
     ) -> tuple[StateEntry, ...]:
         drawer = self._state.get(state_key(scope, namespace), {})
         return tuple(drawer[key] for key in sorted(drawer) if key > after)[:limit]
+
+    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        return tuple(entry.key for entry in await self.list_state(scope, namespace, after, limit))
 
     async def state_names(
         self, scope: Scope, after: StateName | None = None, limit: int = 100
@@ -400,6 +408,20 @@ class MemoryStore:
     async def close(self) -> None:
         return None
 
+    # One session as it is known from elsewhere, whose rules hold here meanwhile
+
+    def adopt(self, record: Record) -> None:
+        """Have this session as it is, in the place of what stood here."""
+        self._records[session_key(record.session.scope, record.session.id)] = record
+
+    def record(self, key: bytes) -> Record | None:
+        """The session of this key, whoever asks."""
+        return self._records.get(key)
+
+    def forget(self, key: bytes) -> None:
+        """Have it no more."""
+        self._records.pop(key, None)
+
     # What the methods share
 
     def _remove(self, keys: Iterable[bytes]) -> tuple[Gone, ...]:
@@ -409,6 +431,11 @@ class MemoryStore:
     def _named(self, owner: bytes, place: bytes, key: str) -> StateName:
         whose, namespace = self._drawers[owner][place]
         return StateName(scope=whose, namespace=namespace, key=key)
+
+    def _forget_drawer(self, owner: bytes, place: bytes) -> None:
+        del self._state[place], self._drawers[owner][place]
+        if not self._drawers[owner]:
+            del self._drawers[owner]
 
     def _empty_drawers(self, owner: bytes) -> int:
         return sum(len(self._state.pop(place)) for place in self._drawers.pop(owner, ()))
@@ -468,12 +495,12 @@ class MemoryStore:
         session = record.session
         keeping = session.keeping if opening is None or opening.keeping is None else opening.keeping
         now = max(now, session.updated_at)
-        trim(record.log, keeping.max_messages, session.turns, keeping.max_turns)
+        trim(record, keeping.max_messages, keeping.max_turns)
         record.session = replace(
             session,
             keeping=keeping,
             version=session.version + 1,
-            messages=len(record.log),
+            messages=record.before + len(record.log),
             updated_at=now,
             expires_at=keeping.deadline(session.created_at, now),
         )

@@ -7,7 +7,7 @@ from typing import Final
 
 import asyncpg
 
-from tenuto.errors import StoreFull, StoreReadOnly, Unavailable
+from tenuto.errors import StoreAway, StoreFull, StoreReadOnly, Unavailable
 
 STORE: Final = "session store"
 
@@ -24,11 +24,11 @@ DRIVER_ERRORS: Final = (
 TRANSIENT: Final = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 
-class Unsent(Unavailable):
+class Unsent(StoreAway):
     """The request never left this process, so nothing of it was kept."""
 
 
-class InDoubt(Unavailable):
+class InDoubt(StoreAway):
     """The connection was lost while the request was under way: it may have been kept."""
 
 
@@ -48,6 +48,8 @@ def fault(exc: BaseException, *, sent: bool) -> Unavailable:
     """The error to raise for a driver's error."""
     if isinstance(exc, asyncpg.DiskFullError):
         return Full()  # A connection needs room as well.
+    if isinstance(exc, ValueError):
+        return Refused(STORE, "refused the request")  # By the driver already, which could not write it down.
     if not sent:
         return Unsent(STORE)
     match exc:

@@ -47,7 +47,9 @@ class Feed:
     def __init__(self, connect: Callable[[], Awaitable[Connection]], schema: str) -> None:
         self._connect = connect
         self._schema = schema
-        self._drop: Drop | None = None
+        self._drops: list[Drop] = []
+        self._listening: asyncio.Task[None] | None = None
+        self._tried = asyncio.Event()
         self._heard = float("-inf")
         self._unread: Callable[[], bool] = lambda: False
         self._awake = asyncio.Event()
@@ -56,40 +58,46 @@ class Feed:
     @asynccontextmanager
     async def watch(self, drop: Drop) -> AsyncIterator[None]:
         """Tell `drop` about changes; waits until the first connection listens, or fails to."""
-        if self._drop is not None:
-            raise RuntimeError("the feed is watched already")
-        self._drop = drop
-        tried = asyncio.Event()
-        listening = asyncio.create_task(self._listen(tried))
+        self._drops.append(drop)
+        if self._listening is None:
+            self._tried.clear()
+            self._listening = asyncio.create_task(self._listen())
         try:
-            await tried.wait()
+            await self._tried.wait()
             yield
         finally:
-            self._drop = None
-            self._heard = float("-inf")
-            listening.cancel()
-            await asyncio.wait([listening])
+            self._drops.remove(drop)
+            if not self._drops:
+                await self._stop()
 
     def catch_up(self) -> bool:
         """Whether a sign of life came lately and nothing waits to be read."""
         return time.monotonic() - self._heard < DOUBT and not self._unread()
 
-    async def _listen(self, tried: asyncio.Event) -> None:
+    async def _stop(self) -> None:
+        """Listen no more: nobody watches."""
+        self._heard = float("-inf")
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.cancel()
+            await asyncio.wait([listening])
+
+    async def _listen(self) -> None:
         level = logging.WARNING
         while True:
             began = time.monotonic()
             try:
-                await self._listen_once(tried)
+                await self._listen_once()
             except (*DRIVER_ERRORS, TenutoError) as exc:
                 log.log(level, "listening for changes failed (%s); caches do not answer meanwhile", type(exc).__name__)
             finally:
                 self._lose()
-                tried.set()
+                self._tried.set()
             # An outage is told once, not with every attempt to end it.
             level = logging.WARNING if time.monotonic() - began > DOUBT else logging.DEBUG
             await asyncio.sleep(_RETRY)
 
-    async def _listen_once(self, tried: asyncio.Event) -> None:
+    async def _listen_once(self) -> None:
         connection = await self._connect()
         try:
             connection.add_termination_listener(lambda _: self._lose())
@@ -101,7 +109,7 @@ class Feed:
             self._lose()
             self._unread = unread(connection)
             self._heard = asked
-            tried.set()
+            self._tried.set()
             while not connection.is_closed():
                 vouched = await self._show_life(connection, vouched)
             raise ConnectionResetError("the listening connection ended")
@@ -131,8 +139,7 @@ class Feed:
             # Somebody else uses the channel; whatever it meant, nothing may be trusted after it.
             strict, keys = None, None
         # Our own changes are told too: a caller that gave up waiting does not know that its write went through.
-        if self._drop is not None:
-            self._drop(keys)
+        self._tell(keys)
         if strict is not None:
             self._strict = strict
             self._awake.set()
@@ -141,8 +148,11 @@ class Feed:
         self._heard = float("-inf")
         self._unread = lambda: False
         self._awake.set()
-        if self._drop is not None:
-            self._drop(None)
+        self._tell(None)
+
+    def _tell(self, keys: Iterable[bytes] | None) -> None:
+        for drop in self._drops:
+            drop(keys)
 
 
 def payload(writer: str, ops: Iterable[Op]) -> str:

@@ -53,12 +53,20 @@ class Job:
 class Lane:
     """Sends one kind of call in batches, at most `width` batches at a time.
 
-    A caller that goes away harms nothing: its call is left out if it was not sent, carried out otherwise.
+    A caller that goes away harms nothing: its call is left out if it was not sent, carried out otherwise. `patience`
+    is how many seconds a caller waits, for its place in a batch and for the answer together.
     """
 
-    def __init__(self, send: Callable[[Sequence[Op]], Awaitable[Sequence[Row]]], *, width: int) -> None:
+    def __init__(
+        self,
+        send: Callable[[Sequence[Op]], Awaitable[Sequence[Row]]],
+        *,
+        width: int,
+        patience: float | None = None,
+    ) -> None:
         self._send = send
         self._width = width
+        self._patience = patience
         self._waiting: deque[Job] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
         self._called = False
@@ -68,14 +76,22 @@ class Lane:
         """Carry out one call.
 
         With `again` it may be carried out twice without harm: when the connection is lost under it, that is sent,
-        once. A call that was not sent at all is tried once more in any case.
+        once. A call that was not sent at all is tried once more in any case. One that has waited its time in vain is
+        not.
+
+        Raises:
+            InDoubt: there was no answer in time.
         """
         if self._closed:
             raise Unavailable(STORE, "is closed")
         job = Job(op, size, again)
         self._waiting.append(job)
         self._wake()
-        return await job.answer
+        try:
+            async with asyncio.timeout(self._patience):
+                return await job.answer
+        except TimeoutError:
+            raise InDoubt(STORE) from None
 
     async def close(self) -> None:
         """Refuse what waits, let end what is under way."""
@@ -130,9 +146,10 @@ class Lane:
                 job.fail(exc)
 
     def _send_again(self, batch: list[Job], exc: Unsent | InDoubt) -> None:
+        waited = isinstance(exc.__cause__, TimeoutError)
         for job in reversed(batch):
             again = job.op if isinstance(exc, Unsent) else job.again
-            if again is not None and job.tries == 0 and not self._closed:
+            if again is not None and job.tries == 0 and not waited and not self._closed:
                 job.op, job.tries = again, 1
                 self._waiting.appendleft(job)
             else:

@@ -12,6 +12,7 @@ import asyncpg
 
 from tenuto.errors import InvalidSetting, Unavailable
 from tenuto.stores.postgres._faults import DRIVER_ERRORS, STORE, TRANSIENT, Unsent, fault, telling
+from tenuto.stores.resetting import reset_on_close
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,8 @@ class Link:
         self._idle: list[tuple[Connection, Callable[[], bool]]] = []
         self._closed = False
         self.schema = schema
+        self.patience = timeout + connect_timeout
+        """How many seconds a call may take: one part for what it takes to get a connection, one for the answer."""
 
     async def prepare(self, *steps: Callable[[Connection, str], Awaitable[None]]) -> None:
         """Run what must be done before the first call, on a connection that is closed again.
@@ -156,9 +159,10 @@ class Link:
     async def _take(self) -> Connection:
         if self._closed:
             raise Unavailable(STORE, "is closed")
+        until = asyncio.get_running_loop().time() + self._connect_timeout
         try:
             if self._slots.locked():
-                async with asyncio.timeout(self._connect_timeout):
+                async with asyncio.timeout_at(until):
                     await self._slots.acquire()
             else:
                 await self._slots.acquire()
@@ -171,7 +175,8 @@ class Link:
                 if not connection.is_closed() and not talks():
                     return connection
                 connection.terminate()
-            return await self.connect()
+            async with asyncio.timeout_at(until):
+                return await self.connect()
         except BaseException as exc:
             self._slots.release()
             if isinstance(exc, DRIVER_ERRORS):
@@ -183,6 +188,7 @@ class Link:
         if sound and not connection.is_closed() and not self._closed:
             self._idle.append((connection, unread(connection)))
         else:
+            reset_on_close(getattr(connection, "_transport", None))
             connection.terminate()
 
 

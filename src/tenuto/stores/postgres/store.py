@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Self
 
 import msgspec
@@ -103,14 +104,15 @@ class PostgresStore:
         self.link = link
         self._clock = clock
         self.writer = secrets.token_hex(WRITER_LENGTH // 2)
-        self._begin = Lane(self._sending("SELECT * FROM begin_turns($1, $2, $3::opening[])"), width=batches)
-        self._finish = Lane(self._end_turns, width=batches)
-        self._append = Lane(self._sending("SELECT * FROM append_batches($1, $2, $3::batch[])"), width=batches)
-        self._renew = Lane(
+        lane = partial(Lane, width=batches, patience=link.patience)
+        self._begin = lane(self._sending("SELECT * FROM begin_turns($1, $2, $3::opening[])"))
+        self._finish = lane(self._end_turns)
+        self._append = lane(self._sending("SELECT * FROM append_batches($1, $2, $3::batch[])"))
+        self._renew = lane(
             self._reading("SELECT nth, until FROM renew_turns($1::renewal[]) WITH ORDINALITY AS t (until, nth)"),
             width=1,
         )
-        self._read = Lane(self._reading("SELECT * FROM read_sessions($1::reading[])"), width=batches)
+        self._read = lane(self._reading("SELECT * FROM read_sessions($1::reading[])"))
         self.feed = Feed(link.connect, link.schema)
 
     @classmethod
@@ -124,11 +126,12 @@ class PostgresStore:
         batches: int = 2,
         timeout: timedelta = timedelta(seconds=5),
         connect_timeout: timedelta = timedelta(seconds=5),
+        prepared: bool = True,
     ) -> Self:
-        """Connect, and bring the schema up to date.
+        """Connect, and bring the schema up to date; unless that is left to `prepare`.
 
         `connections` bounds the pool, `batches` how many group commits of one kind are under way at once. The
-        timeouts hold for each call.
+        timeouts hold for each call: one for what it takes to get a connection, one for the answer.
 
         Raises:
             Unavailable: no server answers, or its schema is of a later release.
@@ -140,8 +143,13 @@ class PostgresStore:
             timeout=timeout.total_seconds(),
             connect_timeout=connect_timeout.total_seconds(),
         )
-        await link.prepare(migrate, warn_if_unwalled)
-        return cls(link, clock=clock, batches=batches)
+        store = cls(link, clock=clock, batches=batches)
+        if prepared:
+            await store.prepare()
+        return store
+
+    async def prepare(self) -> None:
+        await self.link.prepare(migrate, warn_if_unwalled)
 
     # Turns
 
@@ -323,6 +331,16 @@ class PostgresStore:
             clamped(limit),
         )
         return tuple(entry_of(row) for row in rows)
+
+    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        rows = await self.link.fetch(
+            "SELECT key FROM list_state($1, $2, $3, $4)",
+            space_key(scope),
+            state_key(scope, namespace),
+            after,
+            clamped(limit),
+        )
+        return tuple(row["key"] for row in rows)
 
     async def state_names(
         self, scope: Scope, after: StateName | None = None, limit: int = 100

@@ -12,6 +12,7 @@ from tenuto.errors import (
     SessionExpired,
     SessionForeign,
     SessionNotFound,
+    StoreAway,
     StoreFull,
     StoreReadOnly,
     Unavailable,
@@ -96,7 +97,7 @@ class Asking:
 def failure(exc: LinkDown) -> Exception:
     """What a failed call means to callers of the port."""
     if not isinstance(exc, Refused):
-        return Unavailable(WHAT)
+        return StoreAway(WHAT)
     match exc.code:
         case "WRONGTYPE":
             return Undecodable("a key of another type")
@@ -107,6 +108,9 @@ def failure(exc: LinkDown) -> Exception:
         # A replica; a primary that cannot write its files; one that has too few replicas to be allowed to.
         case "READONLY" | "MISCONF" | "NOREPLICAS":
             return StoreReadOnly()
+        # It says that it can say nothing yet, all the time we had for the call.
+        case "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN":
+            return StoreAway(WHAT)
         case _:
             return Unavailable(WHAT)
 

@@ -17,6 +17,7 @@ import hiredis
 
 from tenuto.stores.redis._faults import CallTimeout, ConnectionLost, Unsent
 from tenuto.stores.redis._wire import Reply
+from tenuto.stores.resetting import reset_on_close
 
 # Beyond this many bytes not yet taken by the kernel callers wait: a slow server must not fill our memory.
 _HIGH_WATER = 4 * 1024 * 1024
@@ -103,6 +104,8 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close now; whoever waits gets `ConnectionLost`."""
         if self._transport is not None:
+            if self._row:
+                reset_on_close(self._transport)
             self._transport.abort()
         self._lose("the connection was closed")
 

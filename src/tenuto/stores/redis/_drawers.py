@@ -61,6 +61,14 @@ class Drawers:
         flat = await self._asking.run(script("list_state"), keys, asked)
         return tuple(_entry(flat[at].decode(), flat[at + 1]) for at in range(0, len(flat), 2))
 
+    async def names(self, scope: Scope, namespace: str, after: str, limit: int) -> tuple[str, ...]:
+        _, names, *_ = self._asking.keys.state(scope, namespace)
+        drawer = state_key(scope, namespace)
+        # No name is empty, and none holds the byte 255.
+        stretch = (b"(" + drawer + _name(after), b"(" + drawer + b"\xff", "BYLEX", "LIMIT", 0, max(0, limit))
+        found = await self._asking.call("ZRANGE", names, *stretch, key=names)
+        return tuple(name[len(drawer) :].decode() for name in found)
+
     async def _write(
         self, scope: Scope, namespace: str, key: str, raw: bytes, if_version: int | None, *, listed: bool = False
     ) -> Reply:

@@ -104,9 +104,15 @@ class RedisStore:
 
     @classmethod
     async def open(
-        cls, url: str, *, prefix: str | None = None, clock: Clock = utc_now, policy: LinkPolicy | None = None
+        cls,
+        url: str,
+        *,
+        prefix: str | None = None,
+        clock: Clock = utc_now,
+        policy: LinkPolicy | None = None,
+        prepared: bool = True,
     ) -> Self:
-        """A store that answers.
+        """A store that answers; unless that is left to `prepare`.
 
         Raises:
             InvalidSetting: the URL is not one of ours.
@@ -114,12 +120,16 @@ class RedisStore:
         """
         store = cls(url, prefix=prefix, clock=clock, policy=policy)
         try:
-            await store.ping()
-            await refuse_older(store._asking)
+            if prepared:
+                await store.prepare()
         except BaseException:
             await store.close()
             raise
         return store
+
+    async def prepare(self) -> None:
+        await self.ping()
+        await refuse_older(self._asking)
 
     # Turns
 
@@ -286,6 +296,9 @@ class RedisStore:
     ) -> tuple[StateEntry, ...]:
         return await self._drawers.list(scope, namespace, after, limit)
 
+    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        return await self._drawers.names(scope, namespace, after, limit)
+
     async def state_names(
         self, scope: Scope, after: StateName | None = None, limit: int = 100
     ) -> tuple[StateName, ...]:
@@ -334,6 +347,17 @@ class RedisStore:
     async def close(self) -> None:
         self._tracking.close()
         await self.link.aclose()
+
+    # Several servers
+
+    @property
+    def parted(self) -> bool:
+        return self._asking.sharded
+
+    def part_of(self, scope: Scope, session_id: str) -> str:
+        topology = self.link.topology
+        node = topology.node(topology.slot(self.keys.session(session_key(scope, session_id))[0]))
+        return "" if node is None else str(node.endpoint)
 
     # Telling caches
 

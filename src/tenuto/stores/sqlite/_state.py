@@ -72,6 +72,12 @@ def listed(db: sqlite3.Connection, drawer: bytes, after: str, limit: int) -> tup
     return tuple(_entry(row) for row in rows)
 
 
+def listed_keys(db: sqlite3.Connection, drawer: bytes, after: str, limit: int) -> tuple[str, ...]:
+    """The keys alone, in the same order."""
+    rows = db.execute("SELECT key FROM state WHERE drawer = ? AND key > ? ORDER BY key LIMIT ?", (drawer, after, limit))
+    return tuple(key for (key,) in rows)
+
+
 def names(db: sqlite3.Connection, scope: Scope, after: StateName | None, limit: int) -> tuple[StateName, ...]:
     """Where users and chats of a site keep values."""
     rows = db.execute(

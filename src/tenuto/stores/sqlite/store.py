@@ -218,6 +218,9 @@ class SqliteStore:
     ) -> tuple[StateEntry, ...]:
         return await self._readers.run(_state.listed, state_key(scope, namespace), after, limit)
 
+    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        return await self._readers.run(_state.listed_keys, state_key(scope, namespace), after, limit)
+
     async def state_names(
         self, scope: Scope, after: StateName | None = None, limit: int = 100
     ) -> tuple[StateName, ...]:

@@ -5,8 +5,12 @@ import { learn } from "../marks.js";
 import { becomeMe } from "../me.js";
 import { Problem } from "../problem.js";
 
+// While the store is away, and nobody does anything, this often the page asks whether it is back.
+const LOOK_AFTER = 5000;
+
 export function houseActions(store) {
   let begun = 0;
+  let looking = null;
 
   /** Whether the page can begin; a beginning that a later one overtook leaves the page to it. */
   async function begin() {
@@ -42,9 +46,23 @@ export function houseActions(store) {
     store.change({ privacy });
   }
 
+  /** What every answer tells; returns whether the store has come back. */
+  function noteStore(away) {
+    const back = store.get().away && !away;
+    if (store.get().away !== away) store.change({ away });
+    if (away && looking === null) looking = setTimeout(look, LOOK_AFTER);
+    return back;
+  }
+
+  function look() {
+    looking = null;
+    if (store.get().away) api.ready().catch(() => noteStore(true));
+  }
+
   return {
     begin,
     review,
+    noteStore,
     /** Choose whom the next talk is with. */
     choose: (assistant) => store.change({ choice: { assistant, persona: null } }),
     /** Choose the character that the next message is for. */

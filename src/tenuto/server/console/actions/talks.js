@@ -83,7 +83,8 @@ export function talkActions(store) {
   /** Learn which numbers the store gave to what was said last. */
   async function settle(key) {
     const talk = store.get().talks[key];
-    if (!talk?.id) return;
+    // What a journal keeps gets its numbers when the store is back: others may have spoken before it.
+    if (!talk?.id || talk.items.at(-1)?.degraded?.includes("journal")) return;
     try {
       const page = await api.messages(talk.id, { after: lastSeq(talk.items) });
       change(key, (now) => ({ items: numbered(now.items, page.messages) }));

@@ -23,8 +23,9 @@ export function frameView(actions) {
   const transcript = transcriptView(actions);
   const composer = composerView(actions);
   const told = h("p", { class: "unseen", role: "status" });
+  const outage = h("p", { class: "outage", role: "status", hidden: true }, t("outage"));
   const veil = h("div", { class: "veil", on: { click: () => actions.house.drawer(false) } });
-  const main = h("main", {}, heading.node, transcript.node, beginning.node, composer.node);
+  const main = h("main", {}, heading.node, outage, transcript.node, beginning.node, composer.node);
   const node = h(
     "div",
     { class: "frame", on: { keydown: (event) => event.key === "Escape" && actions.house.drawer(false) } },
@@ -51,6 +52,7 @@ export function frameView(actions) {
     const empty = talk !== null && talk.id === null && talk.items.length === 0 && state.problem === null;
     for (const view of [sidebar, heading, beginning, transcript, composer, identity, privacy]) view.draw(state, talk);
     lay(state.drawer);
+    set(outage, "hidden", !state.away);
     set(transcript.node, "hidden", empty);
     set(beginning.node, "hidden", !empty);
     write(told, spoken(state.told));

@@ -49,6 +49,9 @@ export const en = {
   "model.offline.why":
     "No language model is configured: answers come from the assistant's tools and this conversation.",
 
+  outage:
+    "The store is away for the moment. Each answer says what becomes of it; lists and older messages come back with the store.",
+
   "talk.log": "Conversation",
   "talk.earlier": "Show earlier messages",
   "talk.you": "You",
@@ -79,6 +82,7 @@ export const en = {
 
   "badge.offline": "offline",
   "badge.store": "not kept: the store was away",
+  "badge.journal": "put in the journal: the store was away",
   "badge.fallback_model": "answered by the fallback model",
   "badge.tools": "a tool failed",
   "badge.detector": "privacy detector did not answer",
@@ -243,6 +247,7 @@ export const en = {
   "problem.model_failed": "No model answered. Your words are kept.",
   "problem.model_timeout": "The model took too long. Your words are kept.",
   "problem.unavailable": "The server cannot reach its store.",
+  "problem.store_resting": "The store does not answer. Please try again in a moment.",
   "problem.trace_not_found": "Nothing is stored about this answer.",
   "problem.private_data": "This holds private data, which may not be kept or shown here. It was not stored.",
   "problem.other": "That did not work: {detail}",

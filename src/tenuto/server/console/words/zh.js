@@ -48,6 +48,8 @@ export const zh = {
   "model.offline": "离线模型",
   "model.offline.why": "尚未配置语言模型：回答来自助手的工具和本次对话。",
 
+  outage: "存储暂时不可用。每条回答会注明其去向；列表和更早的消息将在恢复后显示。",
+
   "talk.log": "对话内容",
   "talk.earlier": "显示更早的消息",
   "talk.you": "您",
@@ -78,6 +80,7 @@ export const zh = {
 
   "badge.offline": "离线",
   "badge.store": "未保存：存储不可用",
+  "badge.journal": "已记入日志：存储不可用",
   "badge.fallback_model": "由备用模型回答",
   "badge.tools": "有工具失败",
   "badge.detector": "隐私检测服务未响应",
@@ -242,6 +245,7 @@ export const zh = {
   "problem.model_failed": "没有模型作答。您的消息已保存。",
   "problem.model_timeout": "模型用时过长。您的消息已保存。",
   "problem.unavailable": "服务器无法访问其存储。",
+  "problem.store_resting": "服务器的存储没有响应，请稍后再试。",
   "problem.trace_not_found": "没有保存关于此回答的记录。",
   "problem.private_data": "内容含有私密数据，此处不得保存或展示，因此没有保存。",
   "problem.other": "没有成功：{detail}",

@@ -1,0 +1,161 @@
+"""`tenuto tasks`: look at what agents work on together, and remove it."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+import typer
+
+from tenuto.app import Tenuto
+from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
+from tenuto.cli.running import run
+from tenuto.cli.screen import age, counted, moment, show_facts, show_json, show_table, visible
+from tenuto.model import Scope
+from tenuto.model.task import BoardEntry, BoardView, Task, TaskPage, TaskQuery, TaskStatus
+from tenuto.model.values import Json, checked_id
+from tenuto.ports import utc_now
+from tenuto.tasks.shape import board_json, task_json
+
+tasks = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at tasks and their boards, remove them.")
+
+
+def _task_id(value: str) -> str:
+    return checked_id(value, "the task id")
+
+
+TaskId = Annotated[str, typer.Argument(metavar="ID", callback=_task_id, help="The task's id.")]
+
+
+@tasks.command("list")
+def list_tasks(
+    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Only those of this session.")] = None,
+    status: Annotated[TaskStatus | None, typer.Option("--status", help="Only those of this status.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="At most so many.")] = 50,
+    cursor: Annotated[
+        str | None, typer.Option("--cursor", metavar="CURSOR", help="Go on where an earlier listing ended.")
+    ] = None,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List tasks, oldest first."""
+    scope = caller(tenant, site, user)
+    query = TaskQuery(session_id=session, status=status, limit=limit, cursor=cursor)
+    page = run(lambda app: app.tasks.list(scope, query), store=store, reading_only=True)
+    if as_json:
+        show_json({"tasks": [task_json(task) for task in page.tasks], "cursor": page.cursor})
+    else:
+        _show_tasks(page)
+
+
+def _show_tasks(page: TaskPage) -> None:
+    if not page.tasks:
+        typer.echo("No tasks." if page.cursor is None else f"None so far, and there are more: --cursor {page.cursor}")
+        return
+    now = utc_now()
+    columns = ("ID", "TYPE", "STATUS", "CHANGED", "GOAL")
+    show_table(columns, [_row(task, now) for task in page.tasks], flexible="GOAL", numbers=("CHANGED",))
+    if page.cursor is not None:
+        typer.echo(f"\n{counted(len(page.tasks), 'task')} shown, and there are more: --cursor {page.cursor}")
+
+
+def _row(task: Task, now: datetime) -> tuple[str, ...]:
+    return task.id, task.type, task.status, age(task.updated_at, now), task.goal or "-"
+
+
+@tasks.command("show")
+def show_task(
+    task_id: TaskId,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a task and its board; agents' notes are their own."""
+    scope = caller(tenant, site, user)
+    task, board = run(lambda app: _found(app, scope, task_id), store=store, reading_only=True)
+    if as_json:
+        show_json({"task": task_json(task), "board": board_json(board)})
+    else:
+        show_facts(_facts(task))
+        _show_board(board)
+
+
+async def _found(app: Tenuto, scope: Scope, task_id: str) -> tuple[Task, BoardView]:
+    return await app.tasks.get(scope, task_id), await app.tasks.board(scope, task_id).view()
+
+
+def _facts(task: Task) -> list[tuple[str, str]]:
+    return [
+        ("task", task.id),
+        ("session", task.session_id or "-"),
+        ("type", task.type),
+        ("goal", task.goal or "-"),
+        ("status", task.status),
+        ("result", _in_short(task.result)),
+        ("created", moment(task.created_at)),
+        ("changed", moment(task.updated_at)),
+        ("ended", moment(task.completed_at) if task.completed_at is not None else "-"),
+        ("expires", moment(task.expires_at)),
+    ]
+
+
+def _show_board(board: BoardView) -> None:
+    typer.echo()
+    if not board.entries:
+        typer.echo("Nothing stands on its board.")
+    else:
+        columns = ("KEY", "VERSION", "WRITER", "OVERWROTE", "WRITTEN", "VALUE")
+        show_table(columns, map(_entry_row, board.entries), flexible="VALUE", numbers=("VERSION",))
+    for lock in board.locks:
+        typer.echo(visible(f"{lock.key} is locked by {lock.holder} until {moment(lock.until)}."))
+
+
+def _entry_row(entry: BoardEntry) -> tuple[str, ...]:
+    return (
+        entry.key,
+        str(entry.version),
+        entry.writer,
+        entry.overwrote or "-",
+        moment(entry.written_at),
+        _in_short(entry.value),
+    )
+
+
+def _in_short(value: Json) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+@tasks.command("delete")
+def delete_task(
+    task_id: TaskId,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    tenant: Tenant = LOCAL,
+    site: Site = "",
+    user: User = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a task with its board and all notes."""
+    scope = caller(tenant, site, user)
+    if not yes:
+        _ask(task_id, as_json)
+    run(lambda app: app.tasks.delete(scope, task_id), store=store)
+    if as_json:
+        show_json({"deleted": task_id})
+    else:
+        typer.echo(f"Deleted {visible(task_id)}.")
+
+
+def _ask(task_id: str, as_json: bool) -> None:
+    if as_json or not sys.stdin.isatty():
+        raise typer.BadParameter("nobody is there to ask: say --yes to delete for good", param_hint="--yes")
+    typer.confirm(f"Delete {visible(task_id)} for good?", abort=True, err=True)

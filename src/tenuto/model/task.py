@@ -1,0 +1,124 @@
+"""Work that several agents share: a task, the board they write on, and what each keeps to itself."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from tenuto.model.values import Json, Value, check_whole, checked_id, checked_text
+
+
+class TaskStatus(StrEnum):
+    """How far a task is; `completed` and `failed` are its end."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class NewTask(Value, frozen=True, kw_only=True):
+    """A task to open. `type` decides who may write its protected keys; `session_id` names the talk it came out of."""
+
+    type: str
+    goal: str = ""
+    session_id: str | None = None
+
+    def __post_init__(self) -> None:
+        checked_id(self.type, "the task's type")
+        checked_text(self.goal, "the task's goal")
+        if self.session_id is not None:
+            checked_id(self.session_id, "the session id")
+
+
+class Task(Value, frozen=True, kw_only=True):
+    """A task without its board. Its deadline moves with each change of the task itself; the board goes with it."""
+
+    id: str
+    type: str
+    goal: str
+    session_id: str | None
+    status: TaskStatus
+    result: Json
+    created_at: datetime
+    updated_at: datetime
+    completed_at: datetime | None
+    expires_at: datetime
+    version: int
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self.completed_at is not None
+
+
+class TaskQuery(Value, frozen=True, kw_only=True):
+    """Which tasks to list, oldest first."""
+
+    limit: int = 50
+    cursor: str | None = None
+    session_id: str | None = None
+    status: TaskStatus | None = None
+
+    def __post_init__(self) -> None:
+        check_whole(self.limit, 1, 1000, "limit")
+        if self.session_id is not None:
+            checked_id(self.session_id, "the session id")
+
+
+class TaskPage(Value, frozen=True, kw_only=True):
+    """Part of a listing; `cursor` continues it, `None` ends it."""
+
+    tasks: tuple[Task, ...]
+    cursor: str | None = None
+
+
+class BoardEntry(Value, frozen=True, kw_only=True):
+    """What stands under one key of a board.
+
+    `version` counts the key's changes and never goes back, also where it was deleted in between. `overwrote` is the
+    last one before this writer who was another one.
+    """
+
+    key: str
+    value: Json
+    writer: str
+    written_at: datetime
+    version: int
+    overwrote: str | None = None
+
+
+class BoardLock(Value, frozen=True, kw_only=True):
+    """A key that one agent has for itself for a while.
+
+    Each lock of a key has a greater `token` than the one before it: what was begun under an older lock is told by it.
+    """
+
+    key: str
+    holder: str
+    token: int
+    until: datetime
+
+
+class BoardView(Value, frozen=True, kw_only=True):
+    """A whole board, in order of its keys, and the locks that hold at present."""
+
+    entries: tuple[BoardEntry, ...]
+    locks: tuple[BoardLock, ...]
+
+
+class Note(Value, frozen=True, kw_only=True):
+    """What an agent keeps to itself under a key, until `expires_at`."""
+
+    key: str
+    value: Json
+    written_at: datetime
+    expires_at: datetime
+    version: int
+
+
+class SweptTasks(Value, frozen=True, kw_only=True):
+    """What one step of sweeping removed; `more` tells that another step is needed."""
+
+    tasks: int = 0
+    more: bool = False

@@ -1,0 +1,294 @@
+"""Routes for tasks, their boards, and what agents note for themselves."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from tenuto.errors import EntryNotFound, Invalid
+from tenuto.model import Scope
+from tenuto.model.task import NewTask, TaskQuery
+from tenuto.server.answers import (
+    AgentNoteList,
+    AgentNoteView,
+    BoardAnswer,
+    BoardEntryView,
+    LockView,
+    TaskList,
+    TaskView,
+)
+from tenuto.server.auth import admitted, asking
+from tenuto.server.bodies import (
+    ChangeTask,
+    Holding,
+    LockKey,
+    OpenTask,
+    TaskListing,
+    Unlocking,
+    WriteEntry,
+    WriteNote,
+    one_version,
+)
+from tenuto.server.openapi import room, tells
+from tenuto.server.problems import Forbidden
+from tenuto.server.service import service
+from tenuto.server.wire import agent_named, answer, body_of, idempotency_key, if_match, path_part, query_of, versioned
+from tenuto.tasks import Board, Notes, Tasks
+from tenuto.tasks.shape import board_json, entry_json, lock_json, note_json, task_json
+
+routes = room("tasks", prefix="/v1")
+
+_ENTRY = "/tasks/{task_id}/board/{key}"
+_LOCK = "/tasks/{task_id}/locks/{key}"
+_NOTE = "/tasks/{task_id}/agents/{agent}/notes/{key}"
+_AGENT = ("Tenuto-Agent",)
+_GUARDED = ("Tenuto-Agent", "If-Match")
+_WRITTEN = (*_GUARDED, "If-None-Match")
+
+
+@routes.post(
+    "/tasks",
+    **tells(
+        (201, TaskView),
+        body=OpenTask,
+        example={"type": "contract_review", "goal": "Find what limits later employment"},
+        required=True,
+        headers=("Idempotency-Key",),
+        problems=(409,),
+    ),
+)
+async def open_task(request: Request) -> Response:
+    """Open a task for several agents. It is the caller's, and goes a day after its last change. Asked again under the
+    same Idempotency-Key, the same one is answered."""
+    admission = await admitted(request)
+    body = await body_of(request, OpenTask)
+    scope = admission.scope(body.tenant_id, body.site_id)
+    new = NewTask(type=body.type, goal=body.goal, session_id=body.session_id)
+    task = await _tasks(request).open(scope, new, key=idempotency_key(request))
+    opened = versioned(task_json(task), task.version, 201)
+    opened.headers["Location"] = f"/v1/tasks/{task.id}"
+    return opened
+
+
+@routes.get("/tasks", **tells((200, TaskList), query=TaskListing))
+async def list_tasks(request: Request) -> Response:
+    """The caller's tasks, oldest first. With a `cursor` there may be more, also behind a page that has none."""
+    scope = await asking(request)
+    asked = query_of(request, TaskListing)
+    query = TaskQuery(limit=asked.limit, cursor=asked.cursor, session_id=asked.session_id, status=asked.status)
+    page = await _tasks(request).list(scope, query)
+    return answer({"tasks": [task_json(task) for task in page.tasks], "cursor": page.cursor})
+
+
+@routes.get("/tasks/{task_id}", **tells((200, TaskView)))
+async def get_task(request: Request) -> Response:
+    """A task without its board."""
+    task = await _tasks(request).get(await asking(request), _task_id(request))
+    return versioned(task_json(task), task.version)
+
+
+@routes.patch(
+    "/tasks/{task_id}",
+    **tells(
+        (200, TaskView),
+        body=ChangeTask,
+        example={"status": "completed", "result": {"answer": "Twelve months, in Germany alone"}},
+        required=True,
+        headers=("If-Match",),
+        problems=(409,),
+    ),
+)
+async def change_task(request: Request) -> Response:
+    """Begin or end a task; with its end, the notes of its agents go. With If-Match or `if_version`, of that version
+    only."""
+    scope, task_id = await asking(request), _task_id(request)
+    body = await body_of(request, ChangeTask)
+    version = one_version(if_match(request), body.if_version)
+    if body.status == "running":
+        if body.result is not None:
+            raise Invalid("a result comes with the task's end: completed or failed")
+        task = await _tasks(request).begin(scope, task_id, if_version=version)
+    else:
+        failed = body.status == "failed"
+        task = await _tasks(request).finish(scope, task_id, failed=failed, result=body.result, if_version=version)
+    return versioned(task_json(task), task.version)
+
+
+@routes.delete("/tasks/{task_id}", **tells((204, None), headers=("If-Match",), problems=(409,)))
+async def delete_task(request: Request) -> Response:
+    """Remove a task with its board and all notes. With If-Match, of that version only."""
+    await _tasks(request).delete(await asking(request), _task_id(request), if_version=if_match(request))
+    return Response(status_code=204)
+
+
+@routes.get("/tasks/{task_id}/board", **tells((200, BoardAnswer)))
+async def get_board(request: Request) -> Response:
+    """Everything that stands on a task's board, and which keys are locked."""
+    return answer(board_json(await _board(request, await asking(request)).view()))
+
+
+@routes.get(_ENTRY, **tells((200, BoardEntryView)))
+async def get_entry(request: Request) -> Response:
+    """What stands under one key of a board."""
+    key = path_part(request, "key")
+    entry = await _board(request, await asking(request)).read(key)
+    if entry is None:
+        raise EntryNotFound(_task_id(request), key)
+    return versioned(entry_json(entry), entry.version)
+
+
+@routes.put(
+    _ENTRY,
+    **tells(
+        (200, BoardEntryView),
+        body=WriteEntry,
+        example={"agent": "labour-law", "value": {"clause": 7, "months": 12}},
+        required=True,
+        headers=_WRITTEN,
+        problems=(409,),
+    ),
+)
+async def write_entry(request: Request) -> Response:
+    """Write under a key, whatever others write under other keys. Writing over another agent's value is told in the
+    entry; protected keys are for one agent alone. With If-Match or `if_version`, over that version only; with
+    `If-None-Match: *`, where nothing stands."""
+    board, key = _board(request, await asking(request)), path_part(request, "key")
+    body = await body_of(request, WriteEntry)
+    entry = await board.write(
+        key,
+        body.value,
+        agent=_agent(request, body.agent),
+        if_version=await _version(request, board, body.if_version),
+        token=body.token,
+    )
+    return versioned(entry_json(entry), entry.version)
+
+
+@routes.delete(_ENTRY, **tells((204, None), query=Holding, headers=_GUARDED, problems=(409,)))
+async def delete_entry(request: Request) -> Response:
+    """Take away what stands under a key, under the same rules; again is harmless."""
+    board, key = _board(request, await asking(request)), path_part(request, "key")
+    token = query_of(request, Holding).token
+    await board.delete(key, agent=_agent(request), if_version=await _version(request, board), token=token)
+    return Response(status_code=204)
+
+
+@routes.post(
+    _LOCK,
+    **tells(
+        (200, LockView),
+        body=LockKey,
+        example={"agent": "labour-law", "seconds": 30},
+        headers=_AGENT,
+        problems=(409,),
+    ),
+)
+async def lock_key(request: Request) -> Response:
+    """Have a key of the board for oneself for a while, or, with the lock's token, for as long again."""
+    board, key = _board(request, await asking(request)), path_part(request, "key")
+    body = await body_of(request, LockKey)
+    lease = timedelta(seconds=body.seconds) if body.seconds is not None else None
+    lock = await board.lock(key, agent=_agent(request, body.agent), lease=lease, token=body.token)
+    return answer(lock_json(lock))
+
+
+@routes.delete(_LOCK, **tells((204, None), query=Unlocking, headers=_AGENT, problems=(409,)))
+async def unlock_key(request: Request) -> Response:
+    """Give a lock back, by its token."""
+    board, key = _board(request, await asking(request)), path_part(request, "key")
+    await board.unlock(key, agent=_agent(request), token=query_of(request, Unlocking).token)
+    return Response(status_code=204)
+
+
+@routes.get("/tasks/{task_id}/agents/{agent}/notes", **tells((200, AgentNoteList), headers=_AGENT))
+async def list_notes(request: Request) -> Response:
+    """What an agent noted for itself on a task. A Tenuto-Agent header that names another agent is refused."""
+    notes = await _notes(request, await asking(request)).list()
+    return answer({"notes": [note_json(note) for note in notes]})
+
+
+@routes.get(_NOTE, **tells((200, AgentNoteView), headers=_AGENT))
+async def get_note(request: Request) -> Response:
+    """One note of an agent, for that agent alone."""
+    key = path_part(request, "key")
+    note = await _notes(request, await asking(request)).read(key)
+    if note is None:
+        raise EntryNotFound(_task_id(request), key)
+    return versioned(note_json(note), note.version)
+
+
+@routes.put(
+    _NOTE,
+    **tells(
+        (200, AgentNoteView),
+        body=WriteNote,
+        example={"value": "ask for annex B"},
+        required=True,
+        headers=_WRITTEN,
+        problems=(409,),
+    ),
+)
+async def write_note(request: Request) -> Response:
+    """Note something for oneself; it is gone an hour after it was written, or when the task ends."""
+    notes, key = _notes(request, await asking(request)), path_part(request, "key")
+    body = await body_of(request, WriteNote)
+    note = await notes.write(key, body.value, if_version=await _version(request, notes, body.if_version))
+    return versioned(note_json(note), note.version)
+
+
+@routes.delete(_NOTE, **tells((204, None), headers=_GUARDED, problems=(409,)))
+async def delete_note(request: Request) -> Response:
+    """Forget a note; again is harmless."""
+    notes, key = _notes(request, await asking(request)), path_part(request, "key")
+    await notes.delete(key, if_version=await _version(request, notes))
+    return Response(status_code=204)
+
+
+def _tasks(request: Request) -> Tasks:
+    return service(request).tenuto.tasks
+
+
+def _task_id(request: Request) -> str:
+    return path_part(request, "task_id")
+
+
+def _board(request: Request, scope: Scope) -> Board:
+    return _tasks(request).board(scope, _task_id(request))
+
+
+def _notes(request: Request, scope: Scope) -> Notes:
+    """The notes of the agent in the path. A runtime that sets the header for its agents keeps them apart by it."""
+    agent, asks = path_part(request, "agent"), agent_named(request)
+    if asks is not None and asks != agent:
+        raise Forbidden("an agent's notes are for that agent alone, and the Tenuto-Agent header names another")
+    return _tasks(request).notes(scope, _task_id(request), agent)
+
+
+def _agent(request: Request, in_body: str | None = None) -> str:
+    """Who writes: the body and the header may both name the agent, if they agree."""
+    in_header = agent_named(request)
+    if None not in (in_body, in_header) and in_body != in_header:
+        raise Invalid("the body and the Tenuto-Agent header name different agents")
+    agent = in_header if in_body is None else in_body
+    if agent is None:
+        instead = "" if request.method == "DELETE" else ", or agent in the body"
+        raise Invalid(f"name the agent that writes: the header Tenuto-Agent{instead}")
+    return agent
+
+
+async def _version(request: Request, kept: Board | Notes, in_body: int | None = None) -> int | None:
+    """The version of an entry or a note that a write is meant for: 0 where there may be none yet."""
+    absent, present = request.headers.get("if-none-match"), request.headers.get("if-match")
+    if absent is not None:
+        if absent.strip() != "*" or present is not None:
+            raise Invalid("If-None-Match may be * where a key is written, and without If-Match")
+        return one_version(0, in_body)
+    if present is None or present.strip() != "*":
+        return one_version(if_match(request), in_body)
+    key = path_part(request, "key")
+    found = await kept.read(key)
+    if found is None:
+        raise EntryNotFound(_task_id(request), key)
+    return one_version(found.version, in_body)

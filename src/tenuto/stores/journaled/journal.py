@@ -1,0 +1,572 @@
+"""What happens to turns while the store is away, and how they get there once it is back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
+
+from tenuto.errors import SessionBusy, StoreAway, StoreResting, TakenBack, TenutoError, TurnLost, Unavailable
+from tenuto.model import Appended, Closing, Opening, OpenTurn, Scope, TurnState
+from tenuto.model.scope import person_digest
+from tenuto.model.taken_back import was_taken_back
+from tenuto.model.values import Value
+from tenuto.ports import Ciphers, Clock, Store
+from tenuto.stores.journaled.known import Entry, Known
+from tenuto.stores.journaled.outbox import Outbox
+from tenuto.stores.journaled.replay import Replay
+from tenuto.stores.journaled.rows import Beginning, Raw, Seals, persons_in, place_of
+from tenuto.stores.journaled.running import Begun, Running, as_begun
+from tenuto.stores.journaled.view import View, glimpse
+from tenuto.stores.memory.record import is_closed
+
+KEPT_ASIDE: Final = timedelta(days=30)
+"""How long turns that the store can never take stay in the journal."""
+
+# A call that was given up may still be carried out, until its connection is found dead as well, and reset.
+_MAY_STILL_ARRIVE: Final = 3.0
+_LONGEST_PAUSE: Final = 5.0
+_LOOK_ROUND_EVERY: Final = 60.0
+_TELL_EVERY: Final = 60.0
+_ASIDE_AT_ONCE: Final = 100
+_log = logging.getLogger(__name__)
+
+
+class JournalState(Value, frozen=True, kw_only=True):
+    """How the journal stands: whether the store is away, since when, and what waits for it."""
+
+    away: bool = False
+    since: datetime | None = None
+    waiting: int = 0
+    aside: int = 0
+    replayed: int = 0
+
+
+class _Here(NamedTuple):
+    """A turn that is open here, and where its row lies."""
+
+    key: bytes
+    slot: int
+    number: int
+    opening: Opening
+
+
+class Journal:
+    """Sessions that have turns in the outbox, each worked on by one call at a time."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        outbox: Outbox,
+        ciphers: Ciphers | None,
+        clock: Clock,
+        every: float,
+        ticks: Callable[[], float],
+    ) -> None:
+        self.known = Known(ticks=ticks)
+        self._store = store
+        self._outbox = outbox
+        self._clock = clock
+        self._every = every
+        self._ticks = ticks
+        self._seals = Seals(ciphers, clock)
+        self._replay = Replay(store=store, outbox=outbox, seals=self._seals, clock=clock)
+        self._view = View(clock)
+        self._here: dict[str, _Here] = {}
+        self._running = Running()
+        self._locks: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
+        self._doubted_at: dict[bytes, float] = {}
+        self._away_since: datetime | None = None
+        self._again_at = 0.0
+        self._told_at = self._look_aside_at = float("-inf")
+        self._wake = asyncio.Event()
+
+    @property
+    def state(self) -> JournalState:
+        """How the journal stands."""
+        counts = self._outbox.counts
+        return JournalState(
+            away=self._away_since is not None,
+            since=self._away_since,
+            waiting=counts.waiting,
+            aside=counts.aside,
+            replayed=self._replay.replayed,
+        )
+
+    def holds(self, key: bytes) -> bool:
+        """Whether turns of this session wait for the store."""
+        return self._outbox.holds(key)
+
+    # What the store does
+
+    def saw_away(self) -> None:
+        """It did not answer."""
+        self._again_at = self._ticks() + self._every
+        if self._away_since is None:
+            self._away_since = self._clock()
+            self._tell("the store is away: turns that may be are journaled")
+
+    def saw_doubt(self, key: bytes, away: StoreAway) -> None:
+        """It did not say what became of a call: should it be carried out, then soon."""
+        if not isinstance(away, StoreResting):
+            self._doubted_at[key] = self._ticks()
+
+    def saw_answer(self) -> None:
+        """It answered. One that failed to a moment ago, as a part of it may, is not back yet."""
+        if self._away_since is not None and self._ticks() >= self._again_at:
+            self._away_since = None
+            self._tell(f"the store answers again; {self._outbox.counts.waiting} journaled turns wait for it")
+            if self._outbox.sessions:
+                self._wake.set()
+        self.known.answered(sparing=self._outbox.holds)
+
+    def saw_begun(self, key: bytes, opening: Opening, turn: OpenTurn, *, doubtful: bool = False) -> None:
+        """It began a turn, whose end may come when it is away; `doubtful` if others changed the session meanwhile."""
+        if doubtful:
+            self.known.forget(key)
+        else:
+            self.known.saw_begun(key, turn, opening.once)
+        if opening.journaled:
+            self._running.add(key, opening, turn, doubtful=doubtful)
+
+    def heard(self, keys: Iterable[bytes] | None) -> None:
+        """What its feed tells: these sessions changed, or any may have."""
+        for key in self.known.drop(keys):
+            self._running.doubt(key)
+
+    def took_away(self, key: bytes, by: str | None = None) -> None:
+        """What was said in a session is gone, or may be: a turn that answers to it, but for the one it was done `by`,
+        must not bring it back."""
+        self.known.forget(key)
+        self._running.drop_session(key, sparing=by)
+
+    def lost(self, key: bytes, turn_id: str) -> None:
+        """It does not have a turn any more."""
+        self.known.forget(key)
+        self._running.drop(turn_id)
+
+    @property
+    def sealing(self) -> bool:
+        """Whether what is journaled is sealed."""
+        return self._seals.sealing
+
+    async def keep_keys(self, scope: Scope) -> None:
+        """Have at hand what the journal is sealed with: when the store is away it cannot be asked."""
+        await self._seals.keep_at_hand(scope)
+
+    def saw_renewed(self, turn: OpenTurn) -> None:
+        """It holds a session on for a turn."""
+        self._running.renewed(turn)
+
+    def begun(self, turn_id: str) -> Begun | None:
+        """A turn that began in the store and has not ended."""
+        return self._running.get(turn_id)
+
+    def saw_end(self, key: bytes, turn_id: str, done: Appended) -> None:
+        """It ended a turn."""
+        self._running.drop(turn_id)
+        if done.duplicate:
+            self.known.unchanged(key)
+        elif self.known.changed(key):
+            self.known.saw_finished(key, turn_id, done.session, done.messages)
+        else:
+            self.known.forget(key)
+
+    # Turns while it is away
+
+    async def begin_behind(self, scope: Scope, opening: Opening, key: bytes) -> OpenTurn | None:
+        """Begin behind turns that wait: here, if they still must; `None` when the store has them all by now.
+
+        Raises:
+            SessionBusy: the store is back, and somebody else's turn runs there.
+        """
+        async with self._alone(key):
+            if await self._settled(key):
+                return None
+            if not opening.journaled:
+                raise StoreAway
+            # The store has not been asked for it: none of it can be there.
+            return await self._begin_here(scope, opening, key, StoreAway())
+
+    async def begin(
+        self, scope: Scope, opening: Opening, key: bytes, away: StoreAway, before: Entry | None
+    ) -> OpenTurn:
+        """Begin a turn here, in a session that is known, or is opened with it.
+
+        The store was asked and did not answer: `before` is what was known then. What was seen since may be this turn.
+
+        Raises:
+            StoreAway: whose session it is, nobody can tell now.
+        """
+        async with self._alone(key), self._doubting(key, away):
+            since = before.session.last_seq if before is not None else 0
+            return await self._begin_here(scope, opening, key, away, before, since)
+
+    async def finish_behind(self, turn: OpenTurn, closing: Closing, key: bytes) -> Appended | None:
+        """Finish a turn that began here; `None` when it goes on in the store, or began there."""
+        async with self._alone(key):
+            if turn.id in self._here:
+                with suppress(SessionBusy, Unavailable):
+                    await self._settled(key)
+            if turn.id in self._here:
+                return await self._finish_here(turn, closing, key)
+            record = self._view.store.record(key)
+            if record is None or not is_closed(record, turn):
+                return None
+            return await self._view.store.finish_turn(turn, closing)
+
+    async def finish(
+        self, turn_id: str, closing: Closing, key: bytes, away: StoreAway, before: Entry | None
+    ) -> Appended:
+        """Finish a turn here that began in the store; `before` is what was known when the store was asked to."""
+        async with self._alone(key), self._doubting(key, away):
+            begun = self._running.get(turn_id)
+            if begun is None:
+                raise away
+            turn, saved = begun.turn, self._view.saved(key)
+            try:
+                await self._stands_for(begun, before)
+                opening = replace(begun.opening, words=(), create=None)
+                beginning = self._beginning(key, turn, opening, turn.session.last_seq, there=True)
+                done = await self._view.store.finish_turn(turn, closing)
+                await self._note(key, beginning, closing)
+            except BaseException:
+                self._view.put_back(key, saved)
+                raise
+            self._running.drop(turn_id)
+            return replace(done, journaled=True)
+
+    async def renew(self, turn: OpenTurn) -> OpenTurn | None:
+        """Hold a turn that is open here; `None` when it is not."""
+        here = self._here.get(turn.id)
+        return await self._view.renew_turn(here.key, turn) if here is not None else None
+
+    # Reading while it is away
+
+    async def standing_in(self, key: bytes) -> View | None:
+        """Where a session with waiting turns can be read; `None` when the store has them all by now.
+
+        Raises:
+            Unavailable: they cannot be read here either.
+        """
+        async with self._alone(key):
+            with suppress(SessionBusy, Unavailable):
+                if await self._settled(key):
+                    return None
+            if not self._view.holds(key):
+                await self._rebuilt(key)
+            if self._view.is_blind(key):
+                raise StoreAway
+            return self._view if self._view.holds(key) else None
+
+    def seen(self, key: bytes) -> View | None:
+        """A session as it was last seen."""
+        entry = self.known.get(key)
+        return glimpse(key, entry, self._clock) if entry is not None else None
+
+    # Bringing it to the store
+
+    async def settle(self, key: bytes) -> None:
+        """Have the store take a session's turns before anything else happens to it.
+
+        Raises:
+            SessionBusy: somebody else's turn runs there.
+            Unavailable: it is away.
+        """
+        async with self._alone(key):
+            if not await self._settled(key):
+                raise StoreAway
+
+    async def run(self) -> None:
+        """Bring what waits to the store, again and again, until cancelled."""
+        pause = self._every
+        self._wake.set()
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause if self._outbox.sessions else _LOOK_ROUND_EVERY):
+                    await self._wake.wait()
+            self._wake.clear()
+            try:
+                done = await self.round()
+            except Unavailable as failed:
+                _log.warning("the journal was not replayed: %s", failed)
+                done = False
+            except Exception:
+                # Whatever one round met, the next ones are still needed.
+                _log.exception("the journal was not replayed")
+                done = False
+            pause = self._every if done else min(pause * 1.5, _LONGEST_PAUSE)
+
+    async def round(self) -> bool:
+        """Adopt what dead processes left, and bring to the store what it takes; tells whether nothing waits."""
+        await self._outbox.adopt()
+        if (self._outbox.sessions or self._outbox.counts.aside) and await self._is_back():
+            for key in self._outbox.sessions:
+                await self._tried(key)
+            await self._look_at_set_aside()
+        await self._outbox.tidy(self._clock() - KEPT_ASIDE)
+        return not self._outbox.sessions
+
+    # Forgetting
+
+    async def forget_session(self, key: bytes) -> None:
+        """Keep nothing of a session that was deleted."""
+        self.took_away(key)
+        if self._outbox.holds(key):
+            async with self._alone(key):
+                for raw in await self._outbox.rows(key):
+                    await self._outbox.remove(raw)
+                self._view.forget(key)
+
+    async def forget_person(self, person: Scope) -> int:
+        """Keep nothing of somebody; tells how many turns that were. None of them is on its way to the store then."""
+        async with AsyncExitStack() as alone:
+            for key in sorted(self._outbox.sessions):
+                await alone.enter_async_context(self._alone(key))
+            return await self._person_forgotten(person)
+
+    async def _person_forgotten(self, person: Scope) -> int:
+        assert person.user is not None
+        digest = person_digest(person.tenant, person.user)
+        self.forget_running(person)
+        count = await self._outbox.erase(person.tenant, person.site, digest)
+        for key in self._view.keys:
+            await self._shown_anew(key)
+        await self._outbox.tidy()
+        return count
+
+    def forget_running(self, person: Scope) -> None:
+        """Keep nothing of what somebody says in turns that run, nor of what others have seen of it."""
+        self._running.drop_person(person)
+        self._running.doubt_all()
+        self.known.forget_all()
+
+    # What is inside
+
+    def _tell(self, news: str) -> None:
+        """Warn, but of a store that comes and goes no more than now and then."""
+        quiet = self._ticks() < self._told_at + _TELL_EVERY
+        _log.log(logging.INFO if quiet else logging.WARNING, news)
+        if not quiet:
+            self._told_at = self._ticks()
+
+    def _alone(self, key: bytes) -> asyncio.Lock:
+        return self._locks.setdefault(key, asyncio.Lock())
+
+    @asynccontextmanager
+    async def _doubting(self, key: bytes, away: StoreAway) -> AsyncIterator[None]:
+        """The store did not say what became of a call, which matters as long as turns of its session wait."""
+        self.saw_doubt(key, away)
+        try:
+            yield
+        finally:
+            if not self._outbox.holds(key):
+                self._doubted_at.pop(key, None)
+
+    async def _settled(self, key: bytes) -> bool:
+        """Bring a session's turns to the store, if it is back; tells whether none waits any more."""
+        if not self._outbox.holds(key):
+            return True
+        if self._away_since is not None and self._ticks() < self._again_at:
+            return False
+        if self._ticks() < self._doubted_at.get(key, -_MAY_STILL_ARRIVE) + _MAY_STILL_ARRIVE:
+            return False
+        try:
+            await self._replay.session(key, self._here)
+        except StoreAway as away:
+            self.saw_away()
+            self.saw_doubt(key, away)
+            return False
+        finally:
+            self._follow_moved(key)
+        self.saw_answer()
+        return not self._outbox.holds(key)
+
+    def _follow_moved(self, key: bytes) -> None:
+        """Turns that were open here go on in the store; a session that has none waiting is the store's again."""
+        if not self._outbox.holds(key):
+            self._doubted_at.pop(key, None)
+            self._view.forget(key)
+            self.known.forget(key)
+        while self._replay.moved:
+            turn_id, turn = self._replay.moved.popitem()
+            here = self._here.pop(turn_id)
+            self.saw_begun(here.key, here.opening, turn)
+        if not self._outbox.holds(key):
+            for turn_id in [turn_id for turn_id, here in self._here.items() if here.key == key]:
+                del self._here[turn_id]  # Its row was erased or set aside.
+
+    async def _begin_here(
+        self,
+        scope: Scope,
+        opening: Opening,
+        key: bytes,
+        away: StoreAway,
+        before: Entry | None = None,
+        since: int | None = None,
+    ) -> OpenTurn:
+        if opening.producer is not None:
+            raise away  # What its numbers mean, the store alone knows.
+        saved = self._view.saved(key)
+        try:
+            stands = await self._stands_here(key, before)
+            if (not stands and opening.create is None) or self._view.is_blind(key):
+                raise away
+            turn = await self._view.store.begin_turn(scope, opening)
+            if turn.state is TurnState.FINISHED:
+                self._view.check_answer(key, opening, turn)
+            elif was_taken_back(turn.session, opening.words):
+                raise TakenBack  # Noted here, the words would be said again.
+            else:
+                if turn.created:
+                    self._view.opened(key, turn)
+                beginning = self._beginning(key, turn, opening, since)
+                self._here[turn.id] = await self._note(key, beginning)
+        except BaseException:
+            self._view.put_back(key, saved)
+            raise
+        return replace(turn, journaled=True)
+
+    async def _finish_here(self, turn: OpenTurn, closing: Closing, key: bytes) -> Appended:
+        if not self._view.holds(key):
+            await self._rebuilt(key)
+        here, saved = self._here[turn.id], self._view.saved(key)
+        try:
+            done = await self._view.finish_turn(key, turn, closing)
+            text = await self._seals.text(turn.scope, closing, place_of(key, here.number, "closing"))
+            if not await self._outbox.close_turn(here.slot, here.number, text):
+                raise TurnLost(turn.session.id, turn.id)  # Somebody was erased, or the store refused the turn.
+        except BaseException as failed:
+            self._view.put_back(key, saved)
+            if isinstance(failed, TurnLost):
+                del self._here[turn.id]
+            raise
+        del self._here[turn.id]
+        return replace(done, journaled=True)
+
+    async def _stands_here(self, key: bytes, before: Entry | None) -> bool:
+        """Have a session in the view, if it can be had: a head without its talk is not the session."""
+        if self._outbox.holds(key):
+            return self._view.holds(key) or await self._rebuilt(key)
+        entry = before or self.known.get(key)
+        self._view.forget(key)
+        if entry is None or (entry.session.messages and not entry.tail):
+            return False
+        self._view.take_over(key, entry.record())
+        self._lease_to_running(key)
+        return True
+
+    async def _stands_for(self, begun: Begun, before: Entry | None) -> None:
+        """Have the session of a turn that ends in the view; as it was, where that is certain."""
+        key = begun.key
+        if self._outbox.holds(key) and (self._view.holds(key) or await self._rebuilt(key)):
+            return
+        entry = as_begun(begun, before)
+        seen = entry or Entry(begun.turn.session, (), 0)
+        self._view.forget(key)
+        self._view.take_over(key, seen.record(), blind=entry is None)
+        self._lease_to_running(key)
+
+    def _lease_to_running(self, key: bytes) -> None:
+        for begun in self._running.of(key):
+            self._view.lease(key, begun.turn, begun.opening)
+
+    async def _shown_anew(self, key: bytes) -> None:
+        """Show of a session no more than its rows tell; one without open turns is built when it is asked for."""
+        self._view.forget(key)
+        if any(here.key == key for here in self._here.values()):
+            with suppress(Unavailable):
+                await self._rebuilt(key)
+
+    async def _rebuilt(self, key: bytes) -> bool:
+        """Build a session from its rows; tells whether there are any."""
+        rows = [await self._seals.row(raw) for raw in await self._outbox.rows(key)]
+        try:
+            await self._view.again(key, rows, self._here)
+        except TenutoError as failed:
+            self._view.forget(key)
+            raise StoreAway from failed
+        return bool(rows)
+
+    def _beginning(
+        self, key: bytes, turn: OpenTurn, opening: Opening, since: int | None, *, there: bool = False
+    ) -> Beginning:
+        """A turn for the outbox; without `since` the store was not asked for it since it was taken over here."""
+        origin, asked = self._view.origin(key), since is not None and not there
+        if since is None:
+            since = origin.head.last_seq if origin.head is not None else 0
+        return Beginning(
+            scope=turn.scope,
+            opening=opening,
+            # The first row of a session tells how it looked.
+            origin=replace(origin, tail=()) if self._outbox.holds(key) else origin,
+            number=turn.number,
+            begun_at=_begun_at(turn, self._clock()) if there else self._clock(),
+            since=since,
+            there=there,
+            asked=asked,
+            last_word=turn.words[-1].seq if there and turn.words else 0,
+        )
+
+    async def _note(self, key: bytes, beginning: Beginning, closing: Closing | None = None) -> _Here:
+        """Put a turn into the outbox: when this returns, it is on disk."""
+        slot, number = await self._outbox.number()
+        scope, seals = beginning.scope, self._seals
+        raw = Raw(
+            slot=slot,
+            number=number,
+            session=key,
+            tenant=scope.tenant,
+            site=scope.site,
+            persons=persons_in(beginning),
+            begun_at=beginning.begun_at,
+            beginning=await seals.text(scope, beginning, place_of(key, number, "beginning")),
+            closing=await seals.text(scope, closing, place_of(key, number, "closing")) if closing else None,
+        )
+        await self._outbox.add(raw)
+        if self._outbox.counts.waiting == 1:
+            self._wake.set()
+        return _Here(key, slot, number, beginning.opening)
+
+    async def _look_at_set_aside(self) -> None:
+        """Drop what was set aside of persons who were erased since, a few rows now and then."""
+        if self._ticks() < self._look_aside_at:
+            return
+        self._look_aside_at = self._ticks() + self._every
+        with suppress(StoreAway):
+            for raw in await self._outbox.set_aside_next(_ASIDE_AT_ONCE):
+                if await self._replay.was_erased(raw):
+                    await self._outbox.remove(raw)
+
+    async def _is_back(self) -> bool:
+        try:
+            await self._store.ping()
+        except StoreAway:
+            self.saw_away()
+            return False
+        self.saw_answer()
+        return True
+
+    async def _tried(self, key: bytes) -> None:
+        """Bring a session's turns to the store; what stands in the way of one does not stop the others."""
+        async with self._alone(key):
+            try:
+                await self._settled(key)
+            except SessionBusy:
+                return  # The turn that runs there ends by itself.
+            except TenutoError as failed:
+                _log.warning("journaled turns of a session wait on: %s", failed.code)
+            except Exception as failed:
+                _log.warning("journaled turns of a session wait on: %s", type(failed).__name__)
+
+
+def _begun_at(turn: OpenTurn, now: datetime) -> datetime:
+    """When a turn began in the store: as it tells, or its words do."""
+    return min(now, turn.session.updated_at, *(word.sent_at for word in turn.words))

@@ -1,0 +1,387 @@
+"""Bringing the outbox to the store: turn by turn, oldest first, each exactly once.
+
+Whether a turn is there already, because its first attempt went unanswered or an earlier replay was killed, its messages
+tell: those with its ids that stand behind what the store had. What others wrote meanwhile stays before it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Iterable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenuto.errors import (
+    KeyReused,
+    MasterKeyMissing,
+    Sealed,
+    SessionBusy,
+    SessionForeign,
+    SessionNotFound,
+    TakenBack,
+    TenutoError,
+    TurnLost,
+    Unavailable,
+    VersionConflict,
+)
+from tenuto.model import (
+    Batch,
+    Closing,
+    Draft,
+    Message,
+    NewSession,
+    Once,
+    OpenTurn,
+    Page,
+    Scope,
+    Session,
+    Truncating,
+    TurnState,
+)
+from tenuto.model.taken_back import was_taken_back
+from tenuto.model.trace import trace_id
+from tenuto.model.values import Json, Value
+from tenuto.ports import Clock, Store
+from tenuto.stores.codec import to_micros
+from tenuto.stores.journaled.outbox import Outbox
+from tenuto.stores.journaled.rows import Beginning, Raw, Row, Seals
+from tenuto.stores.journaled.view import ticket
+
+ERASURES: Final = "erasures"
+"""The drawer of a tenant's own state that tells journals on other machines who was erased, and when."""
+
+# As long as one step may take; should we die in it, nobody waits longer for the session.
+_LEASE: Final = timedelta(seconds=10)
+# By so much may the clocks of two machines differ: who returns sooner after an erasure is not journaled.
+_CLOCKS_DIFFER: Final = timedelta(minutes=5)
+_ATTEMPTS: Final = 10
+_PAGE: Final = 1000
+_log = logging.getLogger(__name__)
+
+
+class Found(Value, frozen=True, kw_only=True):
+    """A session as it is in the store, with what was said since it was known here; `None` where there is none."""
+
+    session_id: str
+    session: Session | None = None
+    said: tuple[Message, ...] = ()
+
+    def holds(self, drafts: Iterable[Draft]) -> Message | None:
+        """The first of these messages that is there. An id alone may be anybody's choice."""
+        return next(iter(self.all_of(drafts)), None)
+
+    def all_of(self, drafts: Iterable[Draft]) -> tuple[Message, ...]:
+        """Those of these messages that are there."""
+        wanted = {_mark(draft) for draft in drafts}
+        return tuple(message for message in self.said if _mark(message) in wanted)
+
+    def lacks_some(self, since: int) -> bool:
+        """Whether something that was said behind a sequence number is there no more."""
+        last = self.session.last_seq if self.session is not None else since
+        return sum(message.seq > since for message in self.said) < last - since
+
+
+class _RowGone(Exception):
+    """The row was erased while it was on its way."""
+
+
+class Replay:
+    """Brings rows to the store. `moved` are turns that were still open here and go on there."""
+
+    def __init__(self, *, store: Store, outbox: Outbox, seals: Seals, clock: Clock) -> None:
+        self._store = store
+        self._outbox = outbox
+        self._seals = seals
+        self._clock = clock
+        self.replayed = 0
+        self.moved: dict[str, OpenTurn] = {}
+
+    async def session(self, key: bytes, live: Container[str]) -> None:
+        """Bring a session's rows to the store; the turns in `live` are open, and are not given up.
+
+        Raises:
+            SessionBusy: somebody else's turn holds the session; what is left waits.
+            Unavailable: the store is away; what is left waits.
+        """
+        for seen in await self._outbox.rows(key):
+            raw = await self._outbox.row(seen.slot, seen.number)
+            if raw is None:
+                continue
+            try:
+                await self._brought(raw, live)
+            except _RowGone:
+                continue
+            except (SessionBusy, MasterKeyMissing):
+                raise
+            except Unavailable as away:
+                if not isinstance(away, Sealed):
+                    raise
+                await self._let_go(raw, away)
+            except TenutoError as refused:
+                await self._let_go(raw, refused)
+
+    async def was_erased(self, raw: Raw) -> bool:
+        """Whether somebody who speaks here was erased since, on whatever machine; clocks may differ a little."""
+        space = Scope(tenant=raw.tenant, site=raw.site)
+        for person in raw.persons:
+            entry = await self._store.read_state(space, ERASURES, person)
+            if entry is not None and _is_before(raw.begun_at, entry.value):
+                return True
+        return False
+
+    async def _brought(self, raw: Raw, live: Container[str]) -> None:
+        """Bring a row to the store and take it out; what an erasure overtakes is taken back."""
+        if await self.was_erased(raw):
+            await self._withdraw(raw)
+            return
+        row = await self._seals.row(raw)
+        turn = await self._turn(raw, row, row.turn_id in live)
+        if await self.was_erased(raw):
+            await self._withdraw(raw)
+            return
+        await self._outbox.remove(raw)
+        self.replayed += 1
+        if turn is not None:
+            self.moved[turn.id] = turn
+
+    async def _turn(self, raw: Raw, row: Row, live: bool) -> OpenTurn | None:
+        """One turn. When this returns, the store has all of it; one that is open goes on there, and is returned."""
+        beginning, closing = row.beginning, row.closing or Closing(abandoned=True)
+        found = await self._found(row)
+        if found.holds(closing.reply) is not None:
+            return None
+        words = found.holds(beginning.opening.words)
+        if words is None and not beginning.there:
+            _refuse_doubtful(row, found)
+        session = await self._standing(raw, row, found)
+        if not await self._outbox.note_tried(raw, session.last_seq if words is None else words.seq - 1):
+            raise _RowGone
+        if words is None and not beginning.there:
+            turn = await self._begun(beginning, found, live)
+        else:
+            turn = ticket(beginning, session, words.turn if words is not None else beginning.number)
+            turn = replace(turn, words=(words,) if words is not None else ())
+            turn = await self._held(beginning, turn) if live else turn
+        if turn.state is TurnState.FINISHED:
+            _refuse_answered(row, turn)
+        elif live:
+            return turn
+        else:
+            await self._end(row, turn, closing)
+        return None
+
+    async def _found(self, row: Row) -> Found:
+        """Where the turn belongs.
+
+        Raises:
+            SessionNotFound: the session is gone, or is another one by now: it is not revived.
+        """
+        beginning = row.beginning
+        origin, session_id = beginning.origin, beginning.opening.session_id
+        try:
+            found = await self._said_since(beginning.scope, session_id, beginning.since)
+        except SessionForeign:
+            if not origin.opened_by:
+                raise
+            # Opened here while the store could not say whose it is.
+            _log.warning("session %s was opened here and is somebody else's: its turns go to %s",
+                         session_id, origin.opened_by)  # fmt: skip
+            found = await self._said_since(beginning.scope, origin.opened_by, 0)
+        known = origin.head.incarnation if origin.head is not None else row.incarnation
+        there = found.session.incarnation if found.session is not None else ""
+        may_open = bool(origin.opened_by) and not beginning.there
+        if (known and there != known) or not (there or may_open):
+            raise SessionNotFound(session_id)
+        return found
+
+    async def _standing(self, raw: Raw, row: Row, found: Found) -> Session:
+        """The session in the store; one that was opened here comes there before its first words do.
+
+        From then on it is known there: if it is not found again, it was deleted, and is not opened anew.
+        """
+        session, origin, opening = found.session, row.beginning.origin, row.beginning.opening
+        if session is None:
+            batch = Batch(id=origin.opened_by, create=opening.create or NewSession())
+            session = (await self._store.append(row.beginning.scope, found.session_id, batch)).session
+        if origin.head is None and not row.incarnation:
+            await self._outbox.note_standing(raw.session, session.incarnation)
+        return session
+
+    async def _said_since(self, scope: Scope, session_id: str, seq: int) -> Found:
+        said = list[Message]()
+        while True:
+            try:
+                page = await self._store.messages(scope, session_id, Page(limit=_PAGE, after=seq))
+            except SessionForeign:
+                raise
+            except SessionNotFound:
+                return Found(session_id=session_id)
+            said += page.messages
+            if not page.more_after:
+                return Found(session_id=session_id, session=page.session, said=tuple(said))
+            seq = page.messages[-1].seq
+
+    async def _begun(self, beginning: Beginning, found: Found, live: bool) -> OpenTurn:
+        opening = replace(
+            beginning.opening,
+            session_id=found.session_id,
+            create=None,
+            lease=beginning.opening.lease if live else _LEASE,
+            once=_once(beginning),
+        )
+        return await self._store.begin_turn(beginning.scope, opening)
+
+    async def _held(self, beginning: Beginning, turn: OpenTurn) -> OpenTurn:
+        """An open turn that holds the session in the store."""
+        try:
+            return await self._store.renew_turn(turn)
+        except TurnLost:
+            return await self._again(beginning, turn, beginning.opening.lease)
+
+    async def _end(self, row: Row, turn: OpenTurn, closing: Closing) -> None:
+        try:
+            await self._store.finish_turn(turn, retold(closing, turn))
+        except TurnLost:
+            if closing.abandoned:
+                return  # Its words are there, and it holds nothing.
+            if not await self._still_said(row):
+                raise
+            turn = await self._again(row.beginning, turn, _LEASE)
+            if turn.state is TurnState.FINISHED:
+                _refuse_answered(row, turn)
+            else:
+                await self._store.finish_turn(turn, retold(closing, turn))
+
+    async def _again(self, beginning: Beginning, turn: OpenTurn, lease: timedelta) -> OpenTurn:
+        """Take up a turn that lost the session: by its key, or as one that has nothing to say but its answer."""
+        opening = replace(
+            beginning.opening, session_id=turn.session.id, words=(), create=None, lease=lease, once=_once(beginning)
+        )
+        again = await self._store.begin_turn(beginning.scope, opening)
+        return again if again.state is TurnState.FINISHED else replace(again, number=turn.number)
+
+    async def _still_said(self, row: Row) -> bool:
+        """Whether what a turn answers is in the log: nobody has reset the session, or cut the words off."""
+        beginning = row.beginning
+        found = await self._found(row)
+        if not beginning.there and beginning.opening.words:
+            return found.holds(beginning.opening.words) is not None
+        if not beginning.last_word:
+            return found.session is not None and found.session.window_start <= beginning.since
+        page = Page(limit=1, after=beginning.last_word - 1)
+        after = await self._store.messages(beginning.scope, found.session_id, page)
+        return any(message.seq == beginning.last_word for message in after.messages)
+
+    async def _withdraw(self, raw: Raw) -> None:
+        """Drop a row of somebody who was erased, with what the store may have of it already."""
+        try:
+            row = await self._seals.row(raw)
+        except MasterKeyMissing:
+            raise
+        except Sealed:
+            await self._outbox.remove(raw)
+            return
+        with suppress(SessionNotFound):
+            await self._take_back(row)
+        await self._outbox.remove(raw)
+
+    async def _take_back(self, row: Row) -> None:
+        """Remove from the store what it has of a turn, and its session if nothing else is in it.
+
+        Raises:
+            SessionNotFound: it is gone anyway.
+            SessionBusy: others write there all the time.
+        """
+        scope, session_id = row.beginning.scope, row.beginning.opening.session_id
+        for _ in range(_ATTEMPTS):
+            found = await self._found(row)
+            if found.session is None:
+                return
+            try:
+                left = await self._cut_out(row, found, found.session)
+            except VersionConflict:
+                continue
+            if not left.messages and left.incarnation == row.beginning.origin.opened_by:
+                await self._store.delete(scope, left.id)
+            return
+        raise SessionBusy(session_id, timedelta(0))
+
+    async def _cut_out(self, row: Row, found: Found, session: Session) -> Session:
+        """Take a turn's messages out of the log, and leave what others said behind them."""
+        reply = row.closing.reply if row.closing is not None else ()
+        going = found.all_of((*row.beginning.opening.words, *reply))
+        if not going:
+            return session
+        after = going[0].seq - 1
+        sparing = tuple(message.seq for message in found.said if message.seq > after and message not in going)
+        truncating = Truncating(after=after, sparing=sparing, if_version=session.version)
+        return await self._store.truncate(row.beginning.scope, session.id, truncating)
+
+    async def _let_go(self, raw: Raw, why: TenutoError) -> None:
+        """What the store can never take is set aside, but for what an erasure has overtaken."""
+        if await self.was_erased(raw):
+            await self._withdraw(raw)
+        else:
+            await self._set_aside(raw, why)
+
+    async def _set_aside(self, raw: Raw, why: TenutoError) -> None:
+        _log.warning("a journaled turn of tenant %s was set aside: %s", raw.tenant, why.code)
+        await self._outbox.set_aside(raw, why.code, self._clock())
+
+
+def retold(closing: Closing, turn: OpenTurn) -> Closing:
+    """How a turn ended, under the name its trace has in the store: others' turns may have come before it."""
+    trace = closing.trace
+    if trace is None:
+        return closing
+    name = trace_id(turn.session.id, turn.number, trace.turn_id)
+    if name == trace.id:
+        return closing
+    reply = tuple(
+        replace(draft, metadata={**draft.metadata, "trace": name}) if draft.metadata.get("trace") == trace.id else draft
+        for draft in closing.reply
+    )
+    renamed = replace(trace, id=name, number=turn.number, session_id=turn.session.id)
+    return replace(closing, reply=reply, trace=renamed)
+
+
+def _refuse_doubtful(row: Row, found: Found) -> None:
+    """Words that the store may have had, and that are not there, are not said again where something was taken away.
+
+    Raises:
+        TurnLost: the log behind them was reset, cut off or trimmed since.
+        TakenBack: the same words were said elsewhere, and were replaced there.
+    """
+    beginning = row.beginning
+    if found.session is not None and was_taken_back(found.session, beginning.opening.words):
+        raise TakenBack
+    asked = beginning.since if beginning.asked and beginning.origin.head is not None else None
+    since = row.tried if row.tried is not None else asked
+    if since is not None and found.lacks_some(since):
+        raise TurnLost(found.session_id, row.turn_id)
+
+
+def _once(beginning: Beginning) -> Once:
+    """What keeps a turn from being said twice: its caller's key, or one of its own."""
+    turn_id = beginning.opening.turn_id
+    return beginning.opening.once or Once(key=turn_id, fingerprint=turn_id)
+
+
+def _is_before(begun_at: datetime, erased: Json) -> bool:
+    """Whether a turn began before somebody was erased. What cannot be read counts as now."""
+    if not isinstance(erased, int):
+        return True
+    return to_micros(begun_at - _CLOCKS_DIFFER) <= erased
+
+
+def _refuse_answered(row: Row, turn: OpenTurn) -> None:
+    """Its key was answered before: by this very turn, or by another one when its caller asked again elsewhere."""
+    if turn.id != row.turn_id and row.closing is not None and row.closing.reply:
+        raise KeyReused
+
+
+def _mark(message: Draft) -> tuple[object, ...]:
+    return message.id, message.role, message.sent_at

@@ -1,0 +1,399 @@
+"""The files of the outbox: one slot for each process, a lock that tells whose it is, and rows that are there once told.
+
+A slot's lock is a database of its own that its process keeps locked: SQLite does that on every system, and a process
+that dies lets go. The rows lie beside it, where an erasure of another process can get at them too. A file is made for
+the first row and goes with the last one; what is deleted in between is overwritten.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tenuto.errors import Unavailable
+from tenuto.model.values import Value
+from tenuto.stores.codec import from_micros, to_micros
+from tenuto.stores.journaled.rows import Raw
+
+_OWNER_ONLY: Final = 0o600
+_FOLDER_MODE: Final = 0o700
+_MOST_SLOTS: Final = 1000
+_PATIENCE: Final = 5.0
+_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE turn (
+    number INTEGER PRIMARY KEY,
+    session BLOB NOT NULL,
+    tenant TEXT NOT NULL,
+    site TEXT NOT NULL,
+    persons TEXT NOT NULL,
+    begun_at INTEGER NOT NULL,
+    beginning TEXT NOT NULL,
+    closing TEXT,
+    incarnation TEXT NOT NULL,
+    tried INTEGER,
+    aside TEXT,
+    aside_at INTEGER
+) STRICT;
+CREATE INDEX turn_by_session ON turn (session);
+"""
+_COLUMNS: Final = "number, session, tenant, site, persons, begun_at, beginning, closing, incarnation, tried"
+
+
+class JournalCounts(Value, frozen=True, kw_only=True):
+    """What lies in a journal: turns that wait for the store, turns that it can never take, files nobody can read."""
+
+    waiting: int = 0
+    aside: int = 0
+    unreadable: int = 0
+
+
+class Write(NamedTuple):
+    """One change to a slot's rows."""
+
+    sql: str
+    values: tuple[object, ...]
+
+
+def added(raw: Raw) -> Write:
+    """Put a row in."""
+    return Write(
+        # Where the session has come to the store, its next rows know.
+        f"INSERT INTO turn ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, "  # noqa: S608 (a constant)
+        "(SELECT coalesce(max(incarnation), '') FROM turn WHERE session = ? AND aside IS NULL), NULL)",
+        (
+            raw.number,
+            raw.session,
+            raw.tenant,
+            raw.site,
+            json.dumps(raw.persons),
+            to_micros(raw.begun_at),
+            raw.beginning,
+            raw.closing,
+            raw.session,
+        ),
+    )
+
+
+def closed(number: int, closing: str) -> Write:
+    """Add how a turn ended."""
+    return Write("UPDATE turn SET closing = ? WHERE number = ? AND aside IS NULL", (closing, number))
+
+
+def tried(number: int, seq: int) -> Write:
+    """Note that the store is asked for a turn, for the first time where its session's log ends."""
+    return Write("UPDATE turn SET tried = coalesce(tried, ?) WHERE number = ? AND aside IS NULL", (seq, number))
+
+
+def standing(session: bytes, incarnation: str) -> Write:
+    """Note that a session which was opened here has come to the store."""
+    return Write("UPDATE turn SET incarnation = ? WHERE session = ? AND aside IS NULL", (incarnation, session))
+
+
+def removed(number: int) -> Write:
+    """Take a row out."""
+    return Write("DELETE FROM turn WHERE number = ?", (number,))
+
+
+def put_aside(number: int, why: str, when: datetime) -> Write:
+    """Keep a row that the store can never take."""
+    return Write("UPDATE turn SET aside = ?, aside_at = ? WHERE number = ?", (why, to_micros(when), number))
+
+
+def outdated(before: datetime) -> Write:
+    """Take out what was put aside long ago."""
+    return Write("DELETE FROM turn WHERE aside_at < ?", (to_micros(before),))
+
+
+class Slot:
+    """A file of rows that this process holds. Used by one thread at a time."""
+
+    def __init__(self, folder: Path, number: int, lock: sqlite3.Connection) -> None:
+        self.number = number
+        self._path = folder / f"{number}.db"
+        self._lock = lock
+        self._db: sqlite3.Connection | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        return self._path.exists()
+
+    @property
+    def readable(self) -> bool:
+        """Whether its rows can be read, if there are any."""
+        try:
+            self.last()
+        except (sqlite3.Error, OSError, Unavailable):
+            return False
+        return True
+
+    def write(self, writes: list[Write]) -> list[int]:
+        """Carry the changes out, all or none, and return when they are on disk; tells how many rows each one met."""
+        db = self._opened()
+        with db:
+            db.execute("BEGIN IMMEDIATE")
+            return [db.execute(write.sql, write.values).rowcount for write in writes]
+
+    def waiting(self) -> list[tuple[int, bytes]]:
+        """The rows that wait, by number, with their sessions' keys."""
+        if not self.exists:
+            return []
+        return self._opened().execute("SELECT number, session FROM turn WHERE aside IS NULL ORDER BY number").fetchall()
+
+    def rows(self, session: bytes) -> list[Raw]:
+        """A session's rows that wait, oldest first."""
+        if not self.exists:
+            return []
+        found = self._opened().execute(
+            f"SELECT {_COLUMNS} FROM turn WHERE session = ? AND aside IS NULL ORDER BY number",  # noqa: S608
+            (session,),
+        )
+        return [_raw(self.number, *row) for row in found]
+
+    def row(self, number: int) -> Raw | None:
+        """A row that waits, as it is now."""
+        if not self.exists:
+            return None
+        found = self._opened().execute(
+            f"SELECT {_COLUMNS} FROM turn WHERE number = ? AND aside IS NULL",  # noqa: S608 (a constant)
+            (number,),
+        )
+        row = found.fetchone()
+        return _raw(self.number, *row) if row is not None else None
+
+    def aside(self, after: int, limit: int) -> list[Raw]:
+        """The next rows that were put aside."""
+        if not self.exists:
+            return []
+        found = self._opened().execute(
+            f"SELECT {_COLUMNS} FROM turn WHERE number > ? AND aside IS NOT NULL "  # noqa: S608 (a constant)
+            "ORDER BY number LIMIT ?",
+            (after, limit),
+        )
+        return [_raw(self.number, *row) for row in found]
+
+    def counts(self) -> JournalCounts:
+        """How many rows there are."""
+        return _counted(self._opened()) if self.exists else JournalCounts()
+
+    def last(self) -> int:
+        """The highest number of a row."""
+        if not self.exists:
+            return 0
+        (number,) = self._opened().execute("SELECT coalesce(max(number), 0) FROM turn").fetchone()
+        return int(number)
+
+    def tidy(self) -> bool:
+        """Remove the file if nothing is in it; tells whether there is none now."""
+        if self.exists and self._opened().execute("SELECT 1 FROM turn LIMIT 1").fetchone() is None:
+            self._close()
+            self._path.unlink(missing_ok=True)
+            self._path.with_name(f"{self._path.name}-journal").unlink(missing_ok=True)
+        return not self.exists
+
+    def release(self) -> None:
+        """Let go of it."""
+        self._close()
+        self._lock.close()
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._db is None:
+            self._db = _connected(self._path)
+        return self._db
+
+    def _close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+
+def make_folder(folder: Path) -> None:
+    """Have the folder, for its owner alone, and on disk.
+
+    Raises:
+        OSError: it cannot be made or written.
+    """
+    if not folder.is_dir():
+        for each in [*reversed(folder.parents), folder]:
+            if not each.is_dir():
+                each.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+                _sync(each.parent)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(f"{folder} cannot be written")
+
+
+def take_slot(folder: Path) -> Slot:
+    """The first slot that nobody holds."""
+    for number in range(1, _MOST_SLOTS + 1):
+        slot = _taken(folder, number)
+        if slot is not None and slot.readable:
+            return slot
+        if slot is not None:
+            slot.release()
+    raise Unavailable("journal", "has no free slot left")
+
+
+def abandoned_slots(folder: Path, held: set[int]) -> list[Slot]:
+    """Slots with a file that nobody holds any more; they are held from now on."""
+    numbers = [number for number in _numbers(folder) if number not in held]
+    return [slot for number in numbers if (slot := _taken(folder, number)) is not None]
+
+
+def erased(folder: Path, tenant: str, site: str, person: str) -> int:
+    """Delete a person's rows in every slot, whoever holds it; tells how many there were."""
+    count = 0
+    for number in _numbers(folder):
+        db = _visited(folder / f"{number}.db")
+        if db is None:
+            continue
+        with closing(db), db:
+            db.execute("BEGIN IMMEDIATE")
+            count += db.execute(
+                "DELETE FROM turn WHERE tenant = ? AND site = ? "
+                "AND EXISTS (SELECT 1 FROM json_each(turn.persons) AS said WHERE said.value = ?)",
+                (tenant, site, person),
+            ).rowcount
+    return count
+
+
+def waiting_in(folder: Path) -> JournalCounts:
+    """What lies in a journal, for an operator's look; opens no store and takes nobody's slot."""
+    waiting = aside = unreadable = 0
+    for number in _numbers(folder):
+        try:
+            db = _visited(folder / f"{number}.db")
+            if db is None:
+                continue
+            with closing(db):
+                found = _counted(db)
+        except (sqlite3.Error, OSError, Unavailable):
+            unreadable += 1
+            continue
+        waiting, aside = waiting + found.waiting, aside + found.aside
+    return JournalCounts(waiting=waiting, aside=aside, unreadable=unreadable)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """What a file or SQLite complains of, in our words."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as failed:
+        raise Unavailable("journal", "cannot be read or written") from failed
+
+
+def _numbers(folder: Path) -> list[int]:
+    return sorted(int(file.stem) for file in folder.glob("*.db") if file.stem.isdecimal())
+
+
+def _taken(folder: Path, number: int) -> Slot | None:
+    path = folder / f"{number}.lock"
+    _create(path)
+    lock = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.DatabaseError:
+        lock.close()
+        return None
+    return Slot(folder, number, lock)
+
+
+def _visited(path: Path) -> sqlite3.Connection | None:
+    """A connection to a file that another process may hold, and may have removed in this moment."""
+    try:
+        return _connected(path, "rw")
+    except sqlite3.OperationalError:
+        if path.exists():
+            raise
+        return None
+
+
+def _connected(path: Path, mode: str = "rwc") -> sqlite3.Connection:
+    if mode == "rwc":
+        _create(path)
+    address = f"{path.absolute().as_uri()}?mode={mode}"
+    db = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+    try:
+        db.execute("PRAGMA journal_mode = TRUNCATE")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA secure_delete = ON")
+        _prepare(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _prepare(db: sqlite3.Connection) -> None:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version > _VERSION:
+        raise Unavailable("journal", "was written by a later release")
+    if version < _VERSION:
+        with db:
+            db.execute("BEGIN EXCLUSIVE")
+            if db.execute("PRAGMA user_version").fetchone() == (0,):
+                for statement in _SCHEMA.split(";"):
+                    db.execute(statement)
+                db.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+def _create(path: Path) -> None:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _OWNER_ONLY))
+    except FileExistsError:
+        return
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Have the names in a folder on disk, where the system can do that."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        return
+    finally:
+        os.close(handle)
+
+
+def _raw(
+    slot: int,
+    number: int,
+    session: bytes,
+    tenant: str,
+    site: str,
+    persons: str,
+    begun_at: int,
+    beginning: str,
+    closing: str | None,
+    incarnation: str,
+    tried: int | None,
+) -> Raw:
+    return Raw(
+        slot=slot,
+        number=number,
+        session=session,
+        tenant=tenant,
+        site=site,
+        persons=tuple(json.loads(persons)),
+        begun_at=from_micros(begun_at),
+        beginning=beginning,
+        closing=closing,
+        incarnation=incarnation,
+        tried=tried,
+    )
+
+
+def _counted(db: sqlite3.Connection) -> JournalCounts:
+    waiting, aside = db.execute("SELECT count(*) - count(aside), count(aside) FROM turn").fetchone()
+    return JournalCounts(waiting=waiting, aside=aside)

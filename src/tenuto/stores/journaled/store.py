@@ -1,0 +1,437 @@
+"""The journal: a store that goes on acknowledging turns while the store behind it is away.
+
+What it acknowledges is on this machine's disk before the call returns. While a session has turns in the outbox, calls
+about it stay here, or bring those turns to the store first: so nothing said on this machine changes its order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from msgspec.structs import replace
+
+from tenuto.errors import SessionBusy, SessionForeign, SessionNotFound, StoreAway, StoreResting, TenutoError, TurnLost
+from tenuto.model import (
+    Appended,
+    Batch,
+    Changes,
+    Closing,
+    Compaction,
+    Erased,
+    Forking,
+    Gone,
+    MessagePage,
+    Opening,
+    OpenTurn,
+    Page,
+    Rewriting,
+    Scope,
+    Session,
+    SessionPage,
+    SessionQuery,
+    StateEntry,
+    StateName,
+    Stats,
+    Truncating,
+    TurnState,
+)
+from tenuto.model.scope import person_digest, person_of, session_key, space_of
+from tenuto.model.trace import Trace
+from tenuto.model.values import Json
+from tenuto.ports import ChangeFeed, Ciphers, Clock, Store, utc_now
+from tenuto.stores.codec import to_micros
+from tenuto.stores.journaled.journal import Journal, JournalState
+from tenuto.stores.journaled.outbox import Outbox
+from tenuto.stores.journaled.replay import ERASURES, retold
+from tenuto.stores.journaled.view import View
+
+_Answer = TypeVar("_Answer")
+
+
+class Journaled:
+    """The `Store` port over a store that may be away.
+
+    Turns whose opening is `journaled` begin and end here then; known sessions can be read. Everything else is
+    `StoreAway`, as without a journal. What waits is brought to the store `by_itself`, about `every` second.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        outbox: Outbox,
+        feed: ChangeFeed,
+        ciphers: Ciphers | None = None,
+        clock: Clock = utc_now,
+        every: float = 1.0,
+        by_itself: bool = True,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._feed = feed
+        self._clock = clock
+        self._by_itself = by_itself
+        self._journal = Journal(store=store, outbox=outbox, ciphers=ciphers, clock=clock, every=every, ticks=ticks)
+        self._known = self._journal.known
+        self._work: set[asyncio.Task[Any]] = set()
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self._feed.watch(self._journal.heard))
+        if self._by_itself:
+            await self._stack.enter_async_context(self._replaying())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._work:
+            await asyncio.wait(self._work)
+        await self._stack.aclose()
+        self._known.forget_all()
+
+    @property
+    def inner(self) -> Store:
+        """The store behind."""
+        return self._store
+
+    @property
+    def state(self) -> JournalState:
+        """How the journal stands."""
+        return self._journal.state
+
+    async def replay(self) -> bool:
+        """Bring to the store what waits for it, now; tells whether nothing waits any more."""
+        return await self._journal.round()
+
+    # Turns
+
+    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+        journal, key = self._journal, _key_of(scope, opening.session_id)
+        if journal.holds(key):
+            begun = await self._uncut(journal.begin_behind(scope, opening, key))
+            if begun is not None:
+                return begun
+        before = self._known.get(key)
+        try:
+            turn = await self._sent(key, self._store.begin_turn(scope, opening))
+        except StoreAway as away:
+            journal.saw_away()
+            if not opening.journaled:
+                raise
+            return await self._uncut(journal.begin(scope, opening, key, away, before))
+        if turn.state is TurnState.FINISHED:
+            self._known.unchanged(key)
+            return turn
+        journal.saw_begun(key, opening, turn, doubtful=not self._known.changed(key))
+        if opening.journaled and journal.sealing:
+            await journal.keep_keys(scope)
+        return turn
+
+    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+        journal, key = self._journal, _key_of(turn.scope, turn.session.id)
+        if journal.holds(key):
+            ended = await self._uncut(journal.finish_behind(turn, closing, key))
+            if ended is not None:
+                return ended
+        turn, closing = self._as_there(turn, closing)
+        before = self._known.get(key)
+        try:
+            done = await self._sent(key, self._store.finish_turn(turn, closing))
+        except StoreAway as away:
+            journal.saw_away()
+            return await self._uncut(journal.finish(turn.id, closing, key, away, before))
+        except (TurnLost, SessionNotFound):
+            journal.lost(key, turn.id)
+            raise
+        journal.saw_end(key, turn.id, done)
+        return done
+
+    async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
+        renewed = await self._journal.renew(turn)
+        if renewed is not None:
+            return renewed
+        key = _key_of(turn.scope, turn.session.id)
+        there, _ = self._as_there(turn, Closing())
+        try:
+            renewed = await self._sent(key, self._store.renew_turn(there))
+        except (TurnLost, SessionNotFound):
+            self._journal.lost(key, turn.id)
+            raise
+        # A renewal is told before it is answered, or not at all.
+        self._feed.catch_up()
+        self._known.held(key)
+        self._journal.saw_renewed(renewed)
+        return renewed
+
+    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
+        return await self._changed(scope, session_id, lambda: self._store.append(scope, session_id, batch))
+
+    # Reading
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        key = _key_of(scope, session_id)
+        if (view := await self._standing_in(key)) is not None:
+            return await view.store.get(scope, session_id)
+        try:
+            session = await self._read(key, self._store.get(scope, session_id))
+        except StoreAway:
+            return await self._seen(key).store.get(scope, session_id)
+        self._known.read(key, session, ())
+        return session
+
+    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+        key = _key_of(scope, session_id)
+        if (view := await self._standing_in(key)) is not None:
+            return await view.page(scope, session_id, page)
+        try:
+            found = await self._read(key, self._store.messages(scope, session_id, page))
+        except StoreAway:
+            return await self._seen(key).page(scope, session_id, page)
+        newest = page.before is None and page.after is None
+        self._known.read(key, found.session, found.messages if newest else ())
+        return found
+
+    async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
+        view = await self._standing_in(_key_of(scope, session_id))
+        return await (view.store if view is not None else self._store).trace(scope, session_id, number)
+
+    async def traces(
+        self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
+    ) -> tuple[Trace, ...]:
+        view = await self._standing_in(_key_of(scope, session_id))
+        return await (view.store if view is not None else self._store).traces(scope, session_id, limit, before)
+
+    async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
+        return await self._store.list(scope, query)
+
+    # Changing
+
+    async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
+        key = _key_of(scope, session_id)
+        await self._settled(key)
+        try:
+            patched = await self._sent(key, self._store.patch(scope, session_id, changes))
+        except BaseException:
+            self._known.forget(key)
+            raise
+        # The messages are what they were: a title is written behind every first turn, and must not cost the talk.
+        if self._known.changed(key):
+            self._known.saw_patched(key, patched)
+        else:
+            self._known.forget(key)
+        return patched
+
+    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
+        key = _key_of(scope, session_id)
+        await self._settled(key)
+        return await self._taking_away(key, self._store.reset(scope, session_id, sparing=sparing))
+
+    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
+        return await self._changed(scope, session_id, lambda: self._store.fork(scope, session_id, forking))
+
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
+        key, within = _key_of(scope, session_id), truncating.within
+        await self._settled(key)
+        truncate = self._store.truncate(scope, session_id, truncating)
+        return await self._taking_away(key, truncate, by=within.id if within is not None else None)
+
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+        return await self._changed(scope, session_id, lambda: self._store.rewrite(scope, session_id, rewriting))
+
+    async def delete(self, scope: Scope, session_id: str) -> None:
+        key = _key_of(scope, session_id)
+        with suppress(SessionBusy):  # A turn that runs is lost with its session.
+            await self._settled(key)
+        await self._taking_away(key, self._store.delete(scope, session_id))
+        await self._journal.forget_session(key)
+
+    # State goes straight through
+
+    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
+        return await self._store.read_state(scope, namespace, key)
+
+    async def write_state(
+        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
+    ) -> StateEntry:
+        return await self._store.write_state(scope, namespace, key, value, if_version)
+
+    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
+        return await self._store.delete_state(scope, namespace, key)
+
+    async def list_state(
+        self, scope: Scope, namespace: str, after: str = "", limit: int = 100
+    ) -> tuple[StateEntry, ...]:
+        return await self._store.list_state(scope, namespace, after, limit)
+
+    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        return await self._store.state_keys(scope, namespace, after, limit)
+
+    async def state_names(
+        self, scope: Scope, after: StateName | None = None, limit: int = 100
+    ) -> tuple[StateName, ...]:
+        return await self._store.state_names(scope, after, limit)
+
+    # Upkeep
+
+    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+        return self._forgotten(await self._store.sweep(limit))
+
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+        return self._forgotten(await self._store.evict(scope, keep, sparing))
+
+    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
+        person = person_of(scope)
+        assert person.user is not None
+        # First for the journals of other machines: what they hold of this person was said before now.
+        digest, now = person_digest(person.tenant, person.user), to_micros(self._clock())
+        await self._store.write_state(space_of(person), ERASURES, digest, now)
+        turns = await self._journal.forget_person(person)
+        erased = await self._store.erase(scope, limit)
+        self._journal.forget_running(person)
+        return replace(erased, journal=turns)
+
+    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
+        return await self._store.spaces(after, limit)
+
+    async def compact(self) -> Compaction:
+        return await self._store.compact()
+
+    async def stats(self, scope: Scope) -> Stats:
+        return await self._store.stats(scope)
+
+    async def ping(self) -> None:
+        await self._store.ping()
+        self._journal.saw_answer()
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    # What the methods share
+
+    @asynccontextmanager
+    async def _replaying(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._journal.run(), name="tenuto journal")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _uncut(self, work: Coroutine[Any, Any, _Answer]) -> _Answer:
+        """Let a step come to its end whoever goes meanwhile: what is on disk and what is shown stay the same."""
+        task = asyncio.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return await asyncio.shield(task)
+
+    async def _standing_in(self, key: bytes) -> View | None:
+        return await self._uncut(self._journal.standing_in(key)) if self._journal.holds(key) else None
+
+    def _seen(self, key: bytes) -> View:
+        self._journal.saw_away()
+        view = self._journal.seen(key)
+        if view is None:
+            raise StoreAway
+        return view
+
+    async def _settled(self, key: bytes) -> None:
+        if self._journal.holds(key):
+            await self._uncut(self._journal.settle(key))
+
+    async def _sent(self, key: bytes, change: Awaitable[_Answer]) -> _Answer:
+        """What the store says of a change; who asked for it tells what came of it."""
+        self._known.changes(key)
+        try:
+            said = await change
+        except TenutoError as failed:
+            if isinstance(failed, StoreAway) and not isinstance(failed, StoreResting):
+                self._known.in_doubt(key)
+            else:
+                self._known.unchanged(key)
+            self._forget_gone(key, failed)
+            raise
+        except BaseException:
+            self._known.in_doubt(key)
+            raise
+        self._journal.saw_answer()
+        return said
+
+    async def _read(self, key: bytes, question: Awaitable[_Answer]) -> _Answer:
+        """What the store says of a session; who asked for it tells what it brought."""
+        self._known.reads(key)
+        try:
+            return await self._asked(key, question)
+        except BaseException:
+            self._known.in_doubt(key)
+            raise
+
+    async def _asked(self, key: bytes, answer: Awaitable[_Answer]) -> _Answer:
+        try:
+            said = await answer
+        except SessionNotFound as failed:
+            self._forget_gone(key, failed)
+            raise
+        self._journal.saw_answer()
+        return said
+
+    def _forget_gone(self, key: bytes, failed: TenutoError) -> None:
+        """A session that is not there is not known any more; one that is not the caller's is there."""
+        if isinstance(failed, SessionNotFound) and not isinstance(failed, SessionForeign):
+            self._known.forget(key)
+
+    async def _changed(self, scope: Scope, session_id: str, change: Callable[[], Awaitable[_Answer]]) -> _Answer:
+        """Change a session in the store, after what was said here before; what was known of it is no longer."""
+        key = _key_of(scope, session_id)
+        await self._settled(key)
+        try:
+            return await self._asked(key, change())
+        finally:
+            self._known.forget(key)
+
+    async def _taking_away(self, key: bytes, change: Awaitable[_Answer], by: str | None = None) -> _Answer:
+        """Take away what was said in a session, as far as anybody can tell."""
+        try:
+            said = await self._asked(key, change)
+        except StoreResting:
+            raise
+        except (StoreAway, asyncio.CancelledError):
+            self._journal.took_away(key, by)
+            raise
+        self._journal.took_away(key, by)
+        return said
+
+    def _as_there(self, turn: OpenTurn, closing: Closing) -> tuple[OpenTurn, Closing]:
+        """A turn and its end as the store has it: one that was open here when it came back may have another place."""
+        begun = self._journal.begun(turn.id)
+        if begun is None or not _has_moved(turn, begun.turn):
+            return turn, closing
+        return begun.turn, retold(closing, begun.turn)
+
+    def _forgotten(self, gone: tuple[Gone, ...]) -> tuple[Gone, ...]:
+        for item in gone:
+            self._journal.took_away(session_key(item.scope, item.session_id))
+        return gone
+
+
+def _key_of(scope: Scope, session_id: str) -> bytes:
+    return _key(scope.tenant, scope.site, session_id)
+
+
+@lru_cache(maxsize=10_000)
+def _key(tenant: str, site: str, session_id: str) -> bytes:
+    """A session's key, which every call asks for, and each session's calls ask for again and again."""
+    return session_key(Scope(tenant=tenant, site=site), session_id)
+
+
+def _has_moved(turn: OpenTurn, there: OpenTurn) -> bool:
+    """Whether a turn that was open here when the store came back has another place there."""
+    here, now = turn.session, there.session
+    return turn.number != there.number or here.incarnation != now.incarnation or here.id != now.id

@@ -1,0 +1,220 @@
+"""How sessions look here while the store is away: known ones as they were, and everything said since.
+
+It is a store in memory, so leases, keys, windows, numbers, caps and scopes keep the rules they have everywhere.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Container
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenuto.errors import StoreAway
+from tenuto.model import (
+    Appended,
+    Closing,
+    Message,
+    MessagePage,
+    NewSession,
+    Opening,
+    OpenTurn,
+    Page,
+    Scope,
+    Session,
+    TurnState,
+)
+from tenuto.model.message import weight_of
+from tenuto.ports import Clock
+from tenuto.stores.journaled.known import Entry
+from tenuto.stores.journaled.rows import Beginning, Origin, Row
+from tenuto.stores.memory import MemoryStore
+from tenuto.stores.memory.record import Keyed, Record
+
+# What goes into the outbox of talk that the store has, so that it can go on after a restart as well.
+_TAIL_MESSAGES: Final = 40
+_TAIL_BYTES: Final = 256 * 1024
+
+
+class View:
+    """Sessions that were taken over, or opened here, each with where it came from."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.store = MemoryStore(clock=clock)
+        self._origins: dict[bytes, Origin] = {}
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """The sessions that stand here."""
+        return tuple(self._origins)
+
+    def holds(self, key: bytes) -> bool:
+        """Whether the session stands here."""
+        return key in self._origins
+
+    def origin(self, key: bytes) -> Origin:
+        """Where it came from."""
+        return self._origins[key]
+
+    def is_blind(self, key: bytes) -> bool:
+        """Whether only ends of turns are taken: how the session looks is not certain, and nothing of it is shown."""
+        origin = self._origins.get(key)
+        return origin is not None and origin.blind
+
+    def take_over(self, key: bytes, record: Record, *, blind: bool = False) -> None:
+        """Go on here with a session as it is known."""
+        self.store.adopt(record)
+        # Where several speak, a row must not hold what others said: it goes with whoever said its own words.
+        tail = _ending(record.log) if record.session.scope.owner[:1] == ("user",) else ()
+        self._origins[key] = Origin(head=record.session, tail=tail, blind=blind)
+
+    def opened(self, key: bytes, turn: OpenTurn) -> None:
+        """The session began here, with this turn."""
+        self._origins[key] = Origin(opened_by=turn.id)
+
+    def forget(self, key: bytes) -> None:
+        """The session stands here no more."""
+        self.store.forget(key)
+        self._origins.pop(key, None)
+
+    def saved(self, key: bytes) -> tuple[Record | None, Origin | None]:
+        """The session as it is, to be put back should what follows fail."""
+        record = self.store.record(key)
+        return _copied(record) if record is not None else None, self._origins.get(key)
+
+    def put_back(self, key: bytes, saved: tuple[Record | None, Origin | None]) -> None:
+        """Have the session as it was."""
+        self.forget(key)
+        record, origin = saved
+        if record is not None:
+            self.store.adopt(record)
+        if origin is not None:
+            self._origins[key] = origin
+
+    def lease(self, key: bytes, turn: OpenTurn, opening: Opening) -> None:
+        """Give a session to a turn that began in the store, and holds it there."""
+        record = self.store.record(key)
+        assert record is not None
+        once, words, last = opening.once, turn.words, record.session.last_seq
+        record.lease, record.lease_until = turn.id, turn.lease_until
+        record.lease_key = once.key if once is not None else None
+        if once is not None and once.key not in record.keyed:
+            span = (words[0].seq, words[-1].seq) if words else (last + 1, last)
+            record.keyed[once.key] = Keyed(once.fingerprint, turn.id, turn.number, words=span)
+
+    def check_answer(self, key: bytes, opening: Opening, turn: OpenTurn) -> None:
+        """Have the whole answer that a key was given before.
+
+        Raises:
+            StoreAway: a part of it is not here.
+        """
+        record, once = self.store.record(key), opening.once
+        assert record is not None
+        assert once is not None
+        keyed = record.keyed[once.key]
+        for (first, last), found in ((keyed.words, turn.words), (keyed.reply, turn.reply)):
+            if len(found) != last - first + 1:
+                raise StoreAway
+
+    async def again(self, key: bytes, rows: list[Row], live: Container[str] = ()) -> None:
+        """Build a session from its rows, as after a restart. A turn that nobody ends any more is given up."""
+        for row in rows:
+            if not self.holds(key):
+                self._begin_with(key, row.beginning.origin)
+            turn = await self._begun_again(key, row)
+            if row.closing is not None or row.turn_id not in live:
+                await self.store.finish_turn(turn, row.closing or Closing(abandoned=True))
+
+    async def finish_turn(self, key: bytes, turn: OpenTurn, closing: Closing) -> Appended:
+        """Finish a turn that is open here."""
+        return await self.store.finish_turn(self._as_here(key, turn), closing)
+
+    async def renew_turn(self, key: bytes, turn: OpenTurn) -> OpenTurn:
+        """Hold a turn that is open here."""
+        return await self.store.renew_turn(self._as_here(key, turn))
+
+    async def page(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+        """A page of the log, if this part of it is here."""
+        found = await self.store.messages(scope, session_id, page)
+        if not _is_here(found, page):
+            raise StoreAway
+        return found
+
+    def _as_here(self, key: bytes, turn: OpenTurn) -> OpenTurn:
+        """A turn in its session, which may have been built again since it began."""
+        record = self.store.record(key)
+        return turn if record is None else replace(turn, session=record.session)
+
+    def _begin_with(self, key: bytes, origin: Origin) -> None:
+        if origin.head is not None:
+            before = max(0, origin.head.messages - len(origin.tail))
+            self.store.adopt(Record(session=origin.head, log=list(origin.tail), before=before))
+        self._origins[key] = origin
+
+    async def _begun_again(self, key: bytes, row: Row) -> OpenTurn:
+        beginning = row.beginning
+        if not beginning.there:
+            # Who opened it may have been erased since.
+            opens = beginning.origin.opened_by and self.store.record(key) is None
+            opening = beginning.opening
+            create = opening.create or NewSession() if opens else opening.create
+            return await self.store.begin_turn(beginning.scope, replace(opening, create=create))
+        record = self.store.record(key)
+        assert record is not None
+        turn = ticket(beginning, record.session, beginning.number)
+        self.lease(key, turn, beginning.opening)
+        return turn
+
+
+def ticket(beginning: Beginning, session: Session, number: int) -> OpenTurn:
+    """A turn that has begun in this session, as far as its end needs it."""
+    opening = beginning.opening
+    return OpenTurn(
+        id=opening.turn_id,
+        number=number,
+        scope=beginning.scope,
+        session=session,
+        state=TurnState.OPENED,
+        words=(),
+        window=(),
+        lease=opening.lease,
+    )
+
+
+def glimpse(key: bytes, entry: Entry, clock: Clock) -> View:
+    """One known session, to look at."""
+    view = View(clock)
+    view.take_over(key, entry.record())
+    return view
+
+
+def _copied(record: Record) -> Record:
+    twin = copy.copy(record)
+    twin.log, twin.marks, twin.traces = record.log.copy(), record.marks.copy(), record.traces.copy()
+    twin.keyed = record.keyed.__class__((key, copy.copy(keyed)) for key, keyed in record.keyed.items())
+    return twin
+
+
+def _ending(log: list[Message]) -> tuple[Message, ...]:
+    """The newest messages, as many as a row may carry."""
+    kept: list[Message] = []
+    room = _TAIL_BYTES
+    for message in reversed(log[-_TAIL_MESSAGES:]):
+        room -= weight_of(message)
+        if room < 0:
+            break
+        kept.append(message)
+    return tuple(reversed(kept))
+
+
+def _is_here(found: MessagePage, page: Page) -> bool:
+    """Whether the page is what the store would bring; of the newest one a part will do."""
+    messages = found.messages
+    if not found.more_before:
+        return True
+    if page.before is not None:
+        return len(messages) == page.limit
+    if page.after is not None:
+        return (messages[0].seq if messages else found.session.last_seq + 1) <= page.after + 1
+    return bool(messages)

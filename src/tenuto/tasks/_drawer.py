@@ -1,0 +1,154 @@
+"""Records of one kind in one drawer of the state: read, changed by compare-and-set, listed, cleared."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from tenuto.errors import Invalid, Sealed, StateCorrupt, VersionConflict
+from tenuto.model import Scope, StateEntry
+from tenuto.model.values import check_whole, copied
+from tenuto.ports import StateStore
+
+_log = logging.getLogger(__name__)
+_PAGE: Final = 100
+_KEYS: Final = 1000
+_Record = TypeVar("_Record", bound=msgspec.Struct)
+
+
+def refuse_other_version(if_version: int | None, actual: int) -> None:
+    """Let a change pass that names no version, or the right one.
+
+    Raises:
+        VersionConflict: it names another.
+        Invalid: it names what is no version.
+    """
+    if if_version is None:
+        return
+    check_whole(if_version, 0, 2**53, "if_version")
+    if if_version != actual:
+        raise VersionConflict(if_version, actual)
+
+
+class Filed(NamedTuple, Generic[_Record]):
+    """A record as it is stored."""
+
+    key: str
+    record: _Record
+    version: int
+
+
+class Drawer(Generic[_Record]):
+    """One owner's records under one namespace.
+
+    A record is only ever changed by compare-and-set on what was read, so of two who change one at the same time the
+    second sees what the first did. One that is damaged is as good as none where many are asked for.
+    """
+
+    def __init__(self, state: StateStore, scope: Scope, namespace: str, kind: type[_Record]) -> None:
+        self._state = state
+        self._scope = scope
+        self._namespace = namespace
+        self._kind = kind
+
+    async def read(self, key: str) -> Filed[_Record] | None:
+        """One record, `None` when there is none.
+
+        Raises:
+            StateCorrupt: it is damaged.
+            Sealed: it waits for a key that is not at hand.
+        """
+        try:
+            entry = await self._state.read_state(self._scope, self._namespace, key)
+        except Sealed as closed:
+            if type(closed) is not Sealed:
+                raise
+            raise StateCorrupt("state value", "does not open") from None
+        return None if entry is None else self._decoded(entry)
+
+    async def put(self, key: str, record: _Record, if_version: int | None = None) -> Filed[_Record]:
+        """Store a record; what it is then.
+
+        Raises:
+            VersionConflict: `if_version` is not the stored version.
+        """
+        value = msgspec.to_builtins(record)
+        return self._decoded(await self._state.write_state(self._scope, self._namespace, key, value, if_version))
+
+    async def swap(
+        self,
+        key: str,
+        change: Callable[[Filed[_Record] | None], _Record | None],
+        room: Callable[[Filed[_Record] | None], Awaitable[None]] | None = None,
+    ) -> Filed[_Record] | None:
+        """Change a record, looking again as often as somebody else was faster; what it is then.
+
+        `change` is handed what is there and answers what it shall be, or `None` to leave it. `room` may still refuse
+        what the change would take.
+        """
+        while True:
+            before = await self.read(key)
+            after = change(before)
+            if after is None:
+                return before
+            if room is not None:
+                await room(before)
+            try:
+                return await self.put(key, after, 0 if before is None else before.version)
+            except VersionConflict:
+                continue
+
+    async def every(self, after: str = "", beginning: str = "") -> AsyncIterator[Filed[_Record]]:
+        """All records behind a key whose keys begin so, in order of their keys, without those that are damaged."""
+        after = max(after, beginning)
+        while keys := await self._page(after):
+            for key, filed in keys.items():
+                if not key.startswith(beginning):
+                    return
+                if filed is not None:
+                    yield filed
+                after = key
+
+    async def keys(self, limit: int | None = None) -> AsyncIterator[str]:
+        """All keys in order, or the first so many; whether their records can be read is not asked."""
+        after, size = "", _KEYS if limit is None else limit
+        while keys := await self._state.state_keys(self._scope, self._namespace, after, size):
+            for key in keys:
+                yield key
+            if limit is not None:
+                return
+            after = keys[-1]
+
+    async def remove(self, key: str) -> bool:
+        """Remove a record, whatever became of it meanwhile; tells whether there was one."""
+        return await self._state.delete_state(self._scope, self._namespace, key)
+
+    async def clear(self) -> None:
+        """Remove everything, for when nobody may write here any more."""
+        async for key in self.keys():
+            await self.remove(key)
+
+    async def _page(self, after: str) -> dict[str, Filed[_Record] | None]:
+        """The next records by their keys; `None` for one that is damaged."""
+        try:
+            page = await self._state.list_state(self._scope, self._namespace, after, _PAGE)
+            return {entry.key: self._decoded(entry) for entry in page}
+        except (StateCorrupt, Sealed):
+            keys = await self._state.state_keys(self._scope, self._namespace, after, _PAGE)
+            return {key: await self._sound(key) for key in keys}
+
+    async def _sound(self, key: str) -> Filed[_Record] | None:
+        try:
+            return await self.read(key)
+        except StateCorrupt:
+            _log.error("stepped over a damaged record in %s", self._namespace)
+            return None
+
+    def _decoded(self, entry: StateEntry) -> Filed[_Record]:
+        try:
+            return Filed(entry.key, msgspec.convert(copied(entry.value), self._kind), entry.version)
+        except (msgspec.ValidationError, Invalid):
+            raise StateCorrupt("state value", "is no record of a task") from None

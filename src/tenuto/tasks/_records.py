@@ -1,0 +1,154 @@
+"""Tasks, board keys and notes as they are stored.
+
+What is kept of somebody passes the privacy policy as a whole, and that may put a mark in place of a name that looks
+private. So who somebody is, is told by a digest in numbers too small to be anybody's; the name beside it is for
+readers. Instants are whole microseconds under names that end in `_at`, which the policy knows for instants.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from typing import Final
+
+from tenuto.model.task import BoardEntry, BoardLock, Note, Task, TaskStatus
+from tenuto.model.values import Json, JsonObject, Value
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_MARK_BYTES: Final = 16
+
+
+def micros(at: datetime) -> int:
+    """An instant as it is stored."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def instant(stored: int) -> datetime:
+    """A stored instant."""
+    return _EPOCH + timedelta(microseconds=stored)
+
+
+class Named(Value, frozen=True, kw_only=True):
+    """An agent, or a session: what it is called, and how it is told from others."""
+
+    name: str
+    mark: tuple[int, ...]
+
+    def same(self, other: Named) -> bool:
+        """Whether both are one."""
+        return self.mark == other.mark
+
+
+def mark_of(text: str) -> tuple[int, ...]:
+    """By what a text is told from others, whatever the privacy policy leaves of it."""
+    return tuple(blake2b(text.encode(), digest_size=_MARK_BYTES).digest())
+
+
+def named(name: str) -> Named:
+    """Somebody of this name."""
+    return Named(name=name, mark=mark_of(name))
+
+
+def labelled(key: str, value: Json) -> JsonObject:
+    """A value under its key, which tells the privacy policy a password from a word."""
+    return {key: value}
+
+
+def unlabelled(stored: JsonObject) -> Json:
+    """The value, whatever its key was turned into."""
+    return next(iter(stored.values()), None)
+
+
+class Head(Value, frozen=True, kw_only=True):
+    """A task. Who may write its protected keys was settled when it was opened; `asked` tells what it was opened for."""
+
+    type: str
+    owner: tuple[int, ...] = ()
+    asked: tuple[int, ...] = ()
+    status: TaskStatus
+    created_at: int
+    updated_at: int
+    expires_at: int
+    goal: str = ""
+    session: Named | None = None
+    result: Json = None
+    completed_at: int | None = None
+
+    def task(self, task_id: str, version: int) -> Task:
+        """As others see it."""
+        return Task(
+            id=task_id,
+            type=self.type,
+            goal=self.goal,
+            session_id=self.session.name if self.session is not None else None,
+            status=self.status,
+            result=self.result,
+            created_at=instant(self.created_at),
+            updated_at=instant(self.updated_at),
+            completed_at=instant(self.completed_at) if self.completed_at is not None else None,
+            expires_at=instant(self.expires_at),
+            version=version,
+        )
+
+
+class Held(Value, frozen=True, kw_only=True):
+    """A lock on a key; one that has run out stays until it is given back or another takes it."""
+
+    by: Named
+    token: int
+    until_at: int
+
+
+class Keyed(Value, frozen=True, kw_only=True):
+    """A key of a board: what stands under it and who has locked it, in one record that one compare-and-set decides on.
+
+    `value` is empty where nothing stands there, or not any more. `version` and `token` only ever grow.
+    """
+
+    value: JsonObject = {}
+    by: Named | None = None
+    before: Named | None = None
+    written_at: int = 0
+    version: int = 0
+    token: int = 0
+    lock: Held | None = None
+
+    def entry(self, key: str) -> BoardEntry | None:
+        """What stands there."""
+        if not self.value or self.by is None:
+            return None
+        return BoardEntry(
+            key=key,
+            value=unlabelled(self.value),
+            writer=self.by.name,
+            written_at=instant(self.written_at),
+            version=self.version,
+            overwrote=self.before.name if self.before is not None else None,
+        )
+
+    def locked(self, key: str) -> BoardLock | None:
+        """The lock as it was taken, run out or not."""
+        lock = self.lock
+        if lock is None:
+            return None
+        return BoardLock(key=key, holder=lock.by.name, token=lock.token, until=instant(lock.until_at))
+
+
+class Noted(Value, frozen=True, kw_only=True):
+    """A note of one agent; empty where it was deleted or its time is over."""
+
+    value: JsonObject = {}
+    written_at: int = 0
+    expires_at: int = 0
+    version: int = 0
+
+    def note(self, key: str) -> Note:
+        """As its agent sees it."""
+        return Note(
+            key=key,
+            value=unlabelled(self.value),
+            written_at=instant(self.written_at),
+            expires_at=instant(self.expires_at),
+            version=self.version,
+        )

@@ -1,0 +1,257 @@
+"""The board of a task: what agents share, one record per key, so that writes of different keys never meet.
+
+Who may write is decided here and nowhere else: against the record as it is stored, in the same compare-and-set that
+writes it. A lock stands in the record of its key, so a lock that was lost between looking and writing is noticed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tenuto.errors import BoardFull, Invalid, KeyLocked, KeyProtected, LockLost, TaskFinished, TooLarge, VersionConflict
+from tenuto.model.policy import TaskPolicy
+from tenuto.model.task import BoardEntry, BoardLock, BoardView
+from tenuto.model.values import MAX_DEPTH, Json, check_whole, checked_id, checked_json
+from tenuto.ports import Clock
+from tenuto.tasks._drawer import Filed, refuse_other_version
+from tenuto.tasks._records import Held, Keyed, Named, instant, labelled, micros, named
+from tenuto.tasks._workroom import Workroom
+
+_log = logging.getLogger(__name__)
+_EMPTY: Final = Keyed()
+# The record around a value takes some of the levels that JSON may have here.
+_DEPTH: Final = MAX_DEPTH - 2
+_NAME_IN_LOG: Final = 64
+
+
+def check_value(value: Json, policy: TaskPolicy) -> None:
+    """Refuse what no board and no note keeps.
+
+    Raises:
+        InvalidJson: it is not JSON as every store keeps it.
+        TooLarge: it is above the limit.
+    """
+    checked_json(value, "the value", _DEPTH)
+    if len(msgspec.json.encode(value)) > policy.max_board_value_bytes:
+        raise TooLarge("value", policy.max_board_value_bytes)
+
+
+class Board:
+    """What the agents of one task share.
+
+    Every method raises `TaskNotFound` where there is no such task for the scope, and those that change something
+    raise `TaskFinished` where it has ended. Agents are told apart by their names, which the caller vouches for.
+    """
+
+    def __init__(self, *, room: Workroom, policy: TaskPolicy, clock: Clock) -> None:
+        self._room = room
+        self._policy = policy
+        self._clock = clock
+
+    async def read(self, key: str) -> BoardEntry | None:
+        """What stands under a key, `None` when nothing does."""
+        checked_id(key, "the key")
+        await self._room.task()
+        filed = await self._room.board.read(key)
+        return filed.record.entry(key) if filed is not None else None
+
+    async def view(self) -> BoardView:
+        """Everything that stands there, and who has locked what."""
+        await self._room.task()
+        now = micros(self._clock())
+        kept = [(filed.key, filed.record) async for filed in self._room.board.every()]
+        return BoardView(
+            entries=tuple(entry for key, one in kept if (entry := one.entry(key)) is not None),
+            locks=tuple(lock for key, one in kept if _holds(one, now) and (lock := one.locked(key)) is not None),
+        )
+
+    async def write(
+        self, key: str, value: Json, *, agent: str, if_version: int | None = None, token: int | None = None
+    ) -> BoardEntry:
+        """Put a value under a key. `if_version=0` demands that nothing stands there.
+
+        Whoever has locked the key writes with the lock's token. A lock that ran out is good until another one takes the
+        key or changes what stands there.
+
+        Raises:
+            KeyProtected: the key is another agent's alone.
+            KeyLocked: somebody has locked it.
+            LockLost: the token is not that of the lock.
+            VersionConflict: `if_version` is not the entry's version.
+            BoardFull: the key is new, and there are too many.
+            TooLarge: the value is above the limit.
+        """
+        check_value(value, self._policy)
+        writer = await self._admitted(key, agent)
+        before = _EMPTY
+
+        def written(kept: Keyed) -> Keyed:
+            nonlocal before
+            self._refuse_guarded(kept, key, writer, if_version, token)
+            before = kept
+            return replace(
+                kept,
+                value=labelled(key, value),
+                by=writer,
+                before=_other_before(kept, writer),
+                written_at=micros(self._clock()),
+                version=kept.version + 1,
+                lock=kept.lock if token is not None else None,
+            )
+
+        after = await self._changed(key, written)
+        entry = after.entry(key)
+        assert entry is not None
+        if before.by is not None and not before.by.same(writer):
+            told = (self._room.task_id, _in_log(entry.writer), _in_log(before.by.name))
+            _log.info("task %s: agent %s took the place of agent %s", *told)
+        return entry
+
+    async def delete(self, key: str, *, agent: str, if_version: int | None = None, token: int | None = None) -> bool:
+        """Take away what stands under a key, under the rules of `write`; tells whether something did."""
+        writer = await self._admitted(key, agent)
+        before = _EMPTY
+
+        def emptied(kept: Keyed) -> Keyed | None:
+            nonlocal before
+            self._refuse_guarded(kept, key, writer, if_version, token)
+            before = kept
+            lock = kept.lock if token is not None else None
+            if kept.value:
+                return replace(kept, value={}, version=kept.version + 1, lock=lock)
+            return replace(kept, lock=None) if lock is not kept.lock else None
+
+        await self._changed(key, emptied)
+        if before.value and before.by is not None and not before.by.same(writer):
+            _log.info("task %s: another agent deleted what agent %s wrote", self._room.task_id, _in_log(before.by.name))
+        return bool(before.value)
+
+    async def lock(
+        self, key: str, *, agent: str, lease: timedelta | None = None, token: int | None = None
+    ) -> BoardLock:
+        """Have a key for oneself until the lease ends; nothing need stand there yet.
+
+        With the token of a lock that was not lost, it is held for as long again. Without one the lock is a new one:
+        an agent that begins again takes its own lock over, and what its former run still writes is refused.
+
+        Raises:
+            KeyProtected: the key is another agent's alone.
+            KeyLocked: another agent has locked it.
+            LockLost: the token is not that of the lock.
+            BoardFull: the key is new, and there are too many.
+        """
+        lease = self._policy.lock_lease if lease is None else lease
+        if not timedelta(0) < lease <= self._policy.task_retention:
+            raise Invalid("a lock is held for longer than nothing, and no longer than a task lives")
+        holder = await self._admitted(key, agent)
+
+        def locked(kept: Keyed) -> Keyed:
+            if token is not None or not _is_holder(kept, holder):
+                self._refuse_locked(kept, key, holder, token)
+            number = kept.token + 1 if token is None else token
+            held = Held(by=holder, token=number, until_at=micros(self._clock() + lease))
+            return replace(kept, token=max(kept.token, number), lock=held)
+
+        lock = (await self._changed(key, locked)).locked(key)
+        assert lock is not None
+        return lock
+
+    async def unlock(self, key: str, *, agent: str, token: int) -> None:
+        """Give a lock back.
+
+        Raises:
+            LockLost: the lock of this token is over, or another agent's.
+        """
+        holder = await self._admitted(key, agent)
+
+        def unlocked(kept: Keyed) -> Keyed:
+            self._refuse_locked(kept, key, holder, token)
+            return replace(kept, lock=None)
+
+        await self._changed(key, unlocked)
+
+    async def _admitted(self, key: str, agent: str) -> Named:
+        """The agent, if it may change this key at all."""
+        checked_id(key, "the key")
+        checked_id(agent, "the agent's name")
+        writer, task = named(agent), await self._room.open()
+        if self._policy.protects(key) and writer.mark != task.owner:
+            raise KeyProtected(key)
+        return writer
+
+    async def _changed(self, key: str, change: Callable[[Keyed], Keyed | None]) -> Keyed:
+        """Change the record of a key; what it is then.
+
+        Nothing is changed on a board whose task ended or went in the meantime.
+        """
+        before: Filed[Keyed] | None = None
+
+        def changed(filed: Filed[Keyed] | None) -> Keyed | None:
+            nonlocal before
+            before = filed
+            return change(_record(filed))
+
+        after = await self._room.board.swap(key, changed, self._refuse_full)
+        if after is None or after is before:
+            return _record(after)
+        try:
+            await self._room.look_again()
+        except TaskFinished:
+            await self._undo(before, after)
+            raise
+        return after.record
+
+    async def _undo(self, before: Filed[Keyed] | None, after: Filed[Keyed]) -> None:
+        try:
+            await self._room.board.put(after.key, _record(before), if_version=after.version)
+        except VersionConflict:
+            return  # Whoever wrote over it sees the end of the task as well.
+
+    async def _refuse_full(self, before: Filed[Keyed] | None) -> None:
+        """Refuse a key that is new to a full board. Of those that begin in the same moment, none sees the others."""
+        limit = self._policy.max_board_keys
+        if before is None and len([key async for key in self._room.board.keys(limit)]) >= limit:
+            raise BoardFull(limit)
+
+    def _refuse_guarded(self, kept: Keyed, key: str, agent: Named, if_version: int | None, token: int | None) -> None:
+        self._refuse_locked(kept, key, agent, token)
+        refuse_other_version(if_version, kept.version if kept.value else 0)
+
+    def _refuse_locked(self, kept: Keyed, key: str, agent: Named, token: int | None) -> None:
+        if token is not None:
+            check_whole(token, 1, 2**53, "the token")
+            if kept.lock is None or kept.lock.token != token or not kept.lock.by.same(agent):
+                raise LockLost(key, token)
+        elif _holds(kept, micros(self._clock())):
+            assert kept.lock is not None
+            raise KeyLocked(key, instant(kept.lock.until_at) - self._clock())
+
+
+def _record(filed: Filed[Keyed] | None) -> Keyed:
+    return _EMPTY if filed is None else filed.record
+
+
+def _in_log(name: str) -> str:
+    """A name as part of one line."""
+    return "".join(sign if sign.isprintable() else "?" for sign in name[:_NAME_IN_LOG])
+
+
+def _holds(kept: Keyed, now: int) -> bool:
+    return kept.lock is not None and kept.lock.until_at > now
+
+
+def _is_holder(kept: Keyed, agent: Named) -> bool:
+    return kept.lock is not None and kept.lock.by.same(agent)
+
+
+def _other_before(kept: Keyed, writer: Named) -> Named | None:
+    """Whose words these take the place of, if they were another's; their own stay told to be over that one's."""
+    if kept.by is None:
+        return None
+    return kept.before if kept.by.same(writer) else kept.by

@@ -1,0 +1,286 @@
+"""Tasks of a scope: opened, begun, ended, listed, removed; and swept when their time is over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from tenuto.errors import InvalidCursor, KeyReused, Sealed, TaskFinished, TaskNotFound, TooLarge, VersionConflict
+from tenuto.model import Scope, Session
+from tenuto.model.policy import TaskPolicy
+from tenuto.model.scope import owner_key
+from tenuto.model.task import NewTask, SweptTasks, Task, TaskPage, TaskQuery, TaskStatus
+from tenuto.model.values import MAX_DEPTH, Json, checked_id, checked_json
+from tenuto.ports import Clock, StateStore
+from tenuto.tasks._deadlines import Deadlines, Due
+from tenuto.tasks._heads import Heads
+from tenuto.tasks._records import Head, instant, mark_of, micros, named
+from tenuto.tasks._workroom import Workroom
+from tenuto.tasks.board import Board
+from tenuto.tasks.notes import Notes, drop_expired
+
+_log = logging.getLogger(__name__)
+_LONGEST_ID: Final = 64
+# How many tasks one listing looks at, however few of them are asked for.
+_LOOKS: Final = 1000
+# What does not open now may open after its key was put back.
+_PUT_OFF: Final = timedelta(hours=1)
+
+
+class TaskStore(StateStore, Protocol):
+    """Where tasks are kept, and the sessions they come out of."""
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        """A session's head."""
+        ...
+
+
+class Tasks:
+    """Every task belongs to the owner of the scope it was opened in: a user, a chat, or the tenant itself.
+
+    For anybody else it does not exist. Expired ones are gone at once, whenever they are swept.
+    """
+
+    def __init__(self, *, store: TaskStore, policy: TaskPolicy, clock: Clock, new_id: Callable[[], str]) -> None:
+        self._store = store
+        self._policy = policy
+        self._clock = clock
+        self._new_id = new_id
+        self._heads = Heads(state=store, clock=clock)
+        self._deadlines = Deadlines(store)
+
+    async def open(self, scope: Scope, new: NewTask, *, key: str | None = None) -> Task:
+        """Open a task, `pending` until an agent begins it. Under one `key`, the same one again as long as it lives.
+
+        Raises:
+            SessionNotFound: it names a session that does not exist for the scope.
+            TooLarge: its goal is above the limit.
+            KeyReused: the key has opened another one.
+        """
+        self._refuse_large(new.goal, "goal")
+        if new.session_id is not None:
+            await self._store.get(scope, new.session_id)
+        task_id = self._new_id() if key is None else _id_for_key(scope, key)
+        while True:
+            head = self._new_head(new)
+            try:
+                return await self._added(scope, task_id, head)
+            except VersionConflict:
+                opened = await self._opened_before(scope, task_id, head)
+                if opened is not None:
+                    return opened
+
+    def _new_head(self, new: NewTask) -> Head:
+        now = self._clock()
+        return Head(
+            type=new.type,
+            owner=mark_of(self._policy.owner_of(new.type)),
+            asked=mark_of(msgspec.json.encode(new).decode()),
+            goal=new.goal,
+            session=named(new.session_id) if new.session_id is not None else None,
+            status=TaskStatus.PENDING,
+            created_at=micros(now),
+            updated_at=micros(now),
+            expires_at=micros(now + self._policy.task_retention),
+        )
+
+    async def _added(self, scope: Scope, task_id: str, head: Head) -> Task:
+        expires = instant(head.expires_at)
+        await self._deadlines.add(scope, task_id, expires)
+        task = await self._heads.add(scope, task_id, head)
+        # Whoever erased this owner meanwhile found no task, and took its deadline off the list.
+        await self._deadlines.keep(scope, task_id, expires)
+        return task
+
+    async def _opened_before(self, scope: Scope, task_id: str, head: Head) -> Task | None:
+        """The task that an earlier request opened, `None` where its time is over."""
+        try:
+            before = await self._heads.find(scope, task_id)
+        except TaskNotFound:
+            await self._remove_expired(scope, task_id)
+            return None
+        if before.record.asked != head.asked:
+            raise KeyReused
+        return before.record.task(task_id, before.version)
+
+    async def get(self, scope: Scope, task_id: str) -> Task:
+        """One task, without its board.
+
+        Raises:
+            TaskNotFound: absent, foreign, expired and deleted alike.
+        """
+        return await self._heads.get(scope, task_id)
+
+    async def list(self, scope: Scope, query: TaskQuery = TaskQuery()) -> TaskPage:  # noqa: B008 (a frozen value)
+        """The tasks that the scope owns, in order of their ids, which is that of their opening to the millisecond.
+
+        Those opened under a key come behind the others. A page may have fewer than asked for, or none, and a cursor
+        still: where few of many tasks are meant, no listing looks at all of them at once.
+
+        Raises:
+            InvalidCursor: it is none of a listing.
+        """
+        if query.cursor is not None and not _may_be_id(query.cursor):
+            raise InvalidCursor
+        found: list[Task] = []
+        looks, last = 0, ""
+        async for filed in self._heads.every(scope, query.cursor or ""):
+            if len(found) == query.limit or looks == _LOOKS:
+                return TaskPage(tasks=tuple(found), cursor=last)
+            if self._heads.lasts(filed.record) and _meant(filed.record, query):
+                found.append(filed.record.task(filed.key, filed.version))
+            looks, last = looks + 1, filed.key
+        return TaskPage(tasks=tuple(found))
+
+    async def begin(self, scope: Scope, task_id: str, *, if_version: int | None = None) -> Task:
+        """Tell that somebody works on it; again, that somebody still does. Its deadline moves.
+
+        Raises:
+            TaskFinished: it has ended.
+            VersionConflict: `if_version` is not the stored version.
+        """
+        return await self._changed(scope, task_id, if_version, lambda head: replace(head, status=TaskStatus.RUNNING))
+
+    async def finish(
+        self,
+        scope: Scope,
+        task_id: str,
+        *,
+        failed: bool = False,
+        result: Json = None,
+        if_version: int | None = None,
+    ) -> Task:
+        """End a task. Its board can be read until its deadline; what agents noted for themselves is removed.
+
+        Raises:
+            TaskFinished: it has ended before.
+            VersionConflict: `if_version` is not the stored version.
+            TooLarge: the result is above the limit.
+        """
+        self._refuse_large(checked_json(result, "the result", MAX_DEPTH - 1), "result")
+        status, now = TaskStatus.FAILED if failed else TaskStatus.COMPLETED, self._clock()
+
+        def ended(head: Head) -> Head:
+            return replace(head, status=status, result=result, completed_at=micros(now))
+
+        # Soon for the notes that a process leaves which dies behind this, or that an agent writes in this very moment.
+        task = await self._changed(scope, task_id, if_version, ended, look_at=(now,))
+        await self._room(scope, task_id).notes.clear()
+        return task
+
+    async def delete(self, scope: Scope, task_id: str, *, if_version: int | None = None) -> None:
+        """Remove a task with its board and all notes.
+
+        Raises:
+            TaskNotFound: as in `get`.
+            VersionConflict: `if_version` is not the stored version.
+        """
+        await self._heads.retire(scope, task_id, if_version)
+        await self._remove(scope, task_id)
+
+    def board(self, scope: Scope, task_id: str) -> Board:
+        """What the agents of a task share; whether there is such a task, its methods tell."""
+        return Board(room=self._room(scope, task_id), policy=self._policy, clock=self._clock)
+
+    def notes(self, scope: Scope, task_id: str, agent: str) -> Notes:
+        """What one agent keeps to itself on a task; whether there is such a task, its methods tell."""
+        return Notes(room=self._room(scope, task_id), policy=self._policy, clock=self._clock, agent=agent)
+
+    # Upkeep
+
+    async def sweep(self, limit: int = 1000) -> SweptTasks:
+        """Look after up to `limit` tasks of all tenants whose time, or that of their notes, is over."""
+        come, more = await self._deadlines.due(self._clock(), limit)
+        swept = 0
+        for due in come:
+            try:
+                swept += await self._looked_after(due)
+            except Sealed as closed:
+                _log.warning("task %s was not swept: %s", due.task_id, closed)
+                await self._deadlines.add(due.scope, due.task_id, self._clock() + _PUT_OFF)
+            await self._deadlines.drop(due)
+        return SweptTasks(tasks=swept, more=more)
+
+    async def forget(self, person: Scope) -> int:
+        """Take a user's tasks that are gone out of the list of deadlines; they were the user's state, and went with it.
+
+        One that was opened since stays in the list, and is swept in its time.
+        """
+        return await self._deadlines.forget(person, lambda task_id: self._heads.stands(person, task_id))
+
+    async def _looked_after(self, due: Due) -> bool:
+        """Remove what has expired; tells whether that was the whole task."""
+        removed = await self._remove_expired(due.scope, due.task_id)
+        if removed is not None:
+            return removed
+        room = self._room(due.scope, due.task_id)
+        try:
+            ended = (await room.task()).completed_at is not None
+        except TaskNotFound:
+            return False  # Its time, or somebody, came in between: it is looked after by its own deadline.
+        await (room.notes.clear() if ended else drop_expired(room.notes, self._clock()))
+        return False
+
+    async def _remove_expired(self, scope: Scope, task_id: str) -> bool | None:
+        """Remove a task whose time is over; tells whether it was there, `None` where it has time left."""
+        if not await self._heads.retire_expired(scope, task_id):
+            return None
+        return await self._remove(scope, task_id)
+
+    async def _remove(self, scope: Scope, task_id: str) -> bool:
+        was_there = await self._heads.remove(scope, task_id)
+        await self._room(scope, task_id).clear()
+        return was_there
+
+    def _room(self, scope: Scope, task_id: str) -> Workroom:
+        return Workroom(state=self._store, heads=self._heads, deadlines=self._deadlines, scope=scope, task_id=task_id)
+
+    async def _changed(
+        self,
+        scope: Scope,
+        task_id: str,
+        if_version: int | None,
+        change: Callable[[Head], Head],
+        look_at: tuple[datetime, ...] = (),
+    ) -> Task:
+        await self._heads.get(scope, task_id)
+        now = self._clock()
+        expires = now + self._policy.task_retention
+        for at in (*look_at, expires):
+            await self._deadlines.add(scope, task_id, at)
+
+        def changed(head: Head) -> Head:
+            if head.completed_at is not None:
+                raise TaskFinished(task_id)
+            return replace(change(head), updated_at=micros(now), expires_at=micros(expires))
+
+        try:
+            return await self._heads.change(scope, task_id, changed, if_version)
+        except TaskNotFound:
+            await self._room(scope, task_id).look_again()
+            raise
+
+    def _refuse_large(self, value: Json, what: str) -> None:
+        if len(msgspec.json.encode(value)) > self._policy.max_board_value_bytes:
+            raise TooLarge(what, self._policy.max_board_value_bytes)
+
+
+def _may_be_id(cursor: str) -> bool:
+    return 0 < len(cursor) <= _LONGEST_ID and all(sign.isalnum() or sign == "-" for sign in cursor)
+
+
+def _meant(head: Head, query: TaskQuery) -> bool:
+    if query.status is not None and head.status is not query.status:
+        return False
+    return query.session_id is None or (head.session is not None and head.session.same(named(query.session_id)))
+
+
+def _id_for_key(scope: Scope, key: str) -> str:
+    checked_id(key, "the idempotency key")
+    return f"t-{blake2b(owner_key(scope) + key.encode(), digest_size=12).hexdigest()}"

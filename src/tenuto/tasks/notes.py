@@ -1,0 +1,140 @@
+"""An agent's notes on a task: values that this agent alone reads, for an hour, and no longer than the task runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from hashlib import blake2b
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenuto.errors import BoardFull, TaskFinished
+from tenuto.model.policy import TaskPolicy
+from tenuto.model.task import Note
+from tenuto.model.values import Json, checked_id
+from tenuto.ports import Clock
+from tenuto.tasks._drawer import Drawer, Filed, refuse_other_version
+from tenuto.tasks._records import Noted, labelled, micros
+from tenuto.tasks._workroom import Workroom
+from tenuto.tasks.board import check_value
+
+_NOTHING: Final = Noted()
+
+
+async def drop_expired(notes: Drawer[Noted], now: datetime) -> None:
+    """Empty the notes of a running task whose time is over."""
+
+    def emptied(filed: Filed[Noted] | None) -> Noted | None:
+        return _emptied(filed.record) if filed is not None and filed.record.expires_at <= micros(now) else None
+
+    over = [filed.key async for filed in notes.every() if filed.record.value and emptied(filed)]
+    for key in over:
+        await notes.swap(key, emptied)
+
+
+class Notes:
+    """What one agent keeps to itself while it works on a task.
+
+    Every method raises `TaskNotFound` where there is no such task for the scope. When the task ends, nothing is left.
+    """
+
+    def __init__(self, *, room: Workroom, policy: TaskPolicy, clock: Clock, agent: str) -> None:
+        checked_id(agent, "the agent's name")
+        self._room = room
+        self._policy = policy
+        self._clock = clock
+        # Of one length, so that no agent's name can be read as another's name and the beginning of a key.
+        self._whose = f"{blake2b(agent.encode(), digest_size=16).hexdigest()}:"
+
+    async def read(self, key: str) -> Note | None:
+        """One note, `None` when there is none, or its time is over."""
+        checked_id(key, "the key")
+        if (await self._room.task()).completed_at is not None:
+            return None
+        noted = _record(await self._room.notes.read(self._whose + key))
+        return noted.note(key) if self._lasts(noted) else None
+
+    async def list(self) -> tuple[Note, ...]:
+        """All notes of this agent, in order of their keys."""
+        if (await self._room.task()).completed_at is not None:
+            return ()
+        kept = [filed async for filed in self._room.notes.every(beginning=self._whose)]
+        lasting = [filed for filed in kept if self._lasts(filed.record)]
+        return tuple(filed.record.note(filed.key.removeprefix(self._whose)) for filed in lasting)
+
+    async def write(self, key: str, value: Json, *, if_version: int | None = None) -> Note:
+        """Note something; each time it is written, its time begins anew.
+
+        Raises:
+            TaskFinished: the task has ended.
+            VersionConflict: `if_version` is not the note's version; 0 demands that there is none.
+            BoardFull: there are too many beside it.
+            TooLarge: the value is above the limit.
+        """
+        check_value(value, self._policy)
+        await self._admit(key)
+        expires = self._clock() + self._policy.agent_retention
+
+        def written(noted: Noted) -> Noted:
+            refuse_other_version(if_version, noted.version if self._lasts(noted) else 0)
+            return Noted(
+                value=labelled(key, value),
+                written_at=micros(self._clock()),
+                expires_at=micros(expires),
+                version=noted.version + 1,
+            )
+
+        await self._room.look_after(expires)
+        return (await self._changed(key, written)).note(key)
+
+    async def delete(self, key: str, *, if_version: int | None = None) -> bool:
+        """Forget a note; tells whether there was one.
+
+        Raises:
+            TaskFinished: the task has ended.
+            VersionConflict: `if_version` is not the note's version.
+        """
+        await self._admit(key)
+        there = False
+
+        def forgotten(noted: Noted) -> Noted | None:
+            nonlocal there
+            there = self._lasts(noted)
+            refuse_other_version(if_version, noted.version if there else 0)
+            return _emptied(noted) if there else None
+
+        await self._changed(key, forgotten)
+        return there
+
+    async def _admit(self, key: str) -> None:
+        checked_id(self._whose + key if key else key, "the key")
+        await self._room.open()
+
+    async def _changed(self, key: str, change: Callable[[Noted], Noted | None]) -> Noted:
+        after = await self._room.notes.swap(self._whose + key, lambda filed: change(_record(filed)), self._refuse_full)
+        try:
+            await self._room.look_again()
+        except TaskFinished:
+            await self._room.notes.clear()
+            raise
+        return _record(after)
+
+    async def _refuse_full(self, before: Filed[Noted] | None) -> None:
+        """Refuse one more note beside as many as there may be. Of those written in one moment, none sees the others."""
+        if before is not None and self._lasts(before.record):
+            return
+        kept = [filed async for filed in self._room.notes.every(beginning=self._whose) if self._lasts(filed.record)]
+        if len(kept) >= self._policy.max_board_keys:
+            raise BoardFull(self._policy.max_board_keys)
+
+    def _lasts(self, noted: Noted) -> bool:
+        return bool(noted.value) and noted.expires_at > micros(self._clock())
+
+
+def _emptied(noted: Noted) -> Noted:
+    return replace(noted, value={}, version=noted.version + 1)
+
+
+def _record(filed: Filed[Noted] | None) -> Noted:
+    return _NOTHING if filed is None else filed.record

@@ -1,0 +1,141 @@
+"""Servers that stand still behind a breaker: each call ends by itself, and after five nobody waits at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tenuto.errors import StoreAway, StoreResting, Unavailable
+from tenuto.model import Changes, Page, SessionQuery
+from tenuto.ports import Store, utc_now
+from tenuto.stores.breaker import BreakerPolicy, BreakerState
+from tenuto.stores.guarded import Guarded
+from tenuto.stores.postgres import PostgresStore
+from tenuto.stores.postgres._link import Link
+from tenuto.stores.redis import LinkPolicy, RedisStore
+from tests.clock import Ticks
+from tests.patience import LONG
+from tests.samples import ANN, batch, begin, talk, texts
+from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
+
+# For calls that are to end without an answer.
+SHORT = 0.5
+EVERY_KIND: list[Callable[[Store], Coroutine[Any, Any, Any]]] = [
+    lambda store: begin(store, ANN, "s", "hello"),
+    lambda store: store.append(ANN, "s", batch("hello")),
+    lambda store: store.get(ANN, "s"),
+    lambda store: store.messages(ANN, "s", Page()),
+    lambda store: store.list(ANN, SessionQuery()),
+    lambda store: store.patch(ANN, "s", Changes(title="title")),
+    lambda store: store.reset(ANN, "s"),
+    lambda store: store.delete(ANN, "s"),
+    lambda store: store.traces(ANN, "s"),
+    lambda store: store.read_state(ANN, "drawer", "key"),
+    lambda store: store.write_state(ANN, "drawer", "key", 1),
+    lambda store: store.list_state(ANN, "drawer"),
+    lambda store: store.state_keys(ANN, "drawer"),
+    lambda store: store.state_names(ANN),
+    lambda store: store.sweep(),
+    lambda store: store.evict(ANN, 10),
+    lambda store: store.erase(ANN),
+    lambda store: store.spaces(),
+    lambda store: store.stats(ANN),
+    lambda store: store.compact(),
+    lambda store: store.ping(),
+]
+
+
+@pytest.fixture(params=["valkey", "postgres"])
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer | PostgresServer]:
+    """A server of this test's own, to be frozen."""
+    with start_redis(fsync="no") if request.param == "valkey" else start_postgres() as own:
+        yield own
+
+
+@asynccontextmanager
+async def _opened(server: RedisServer | PostgresServer, seconds: float) -> AsyncIterator[RedisStore | PostgresStore]:
+    store: RedisStore | PostgresStore
+    if isinstance(server, RedisServer):
+        store = RedisStore(server.url, policy=LinkPolicy(call_timeout=seconds, connect_timeout=seconds))
+    else:
+        await (await PostgresStore.open(server.app_url)).close()
+        link = Link(server.app_url, schema="tenuto", connections=8, timeout=seconds, connect_timeout=seconds)
+        store = PostgresStore(link, clock=utc_now, batches=2)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def _until_it_answers(store: Store) -> None:
+    async with asyncio.timeout(LONG):
+        while True:
+            try:
+                return await store.ping()
+            except Unavailable:
+                await asyncio.sleep(0.02)
+
+
+async def test_every_call_to_a_frozen_server_ends_by_itself(server: RedisServer | PostgresServer) -> None:
+    """T7, A21: whatever is asked, however many ask at once, and on connections that stand or are still to be made."""
+    async with _opened(server, SHORT) as store:
+        await _until_it_answers(store)
+        server.freeze()
+
+        # The server stays frozen: a call without an end of its own would never end.
+        async with asyncio.timeout(LONG):
+            crowd = [*(ask for ask in EVERY_KIND), *([EVERY_KIND[0]] * 100)]
+            outcomes = await asyncio.gather(*(ask(store) for ask in crowd), return_exceptions=True)
+
+        server.thaw()
+        assert {type(outcome) for outcome in outcomes if not isinstance(outcome, StoreAway)} == set()
+        await _until_it_answers(store)
+
+
+async def test_after_five_calls_in_vain_nobody_waits(server: RedisServer | PostgresServer) -> None:
+    """T7, T8, A21: refused within the same step; a probe that fails leaves it so; one that is answered ends it."""
+    ticks = Ticks()
+    async with _opened(server, SHORT) as impatient, _opened(server, LONG) as patient:
+        await talk(patient, ANN, "s", "one", "two")
+        guarded = Guarded(store=impatient, policy=BreakerPolicy(reset=timedelta(seconds=30)), now=ticks)
+        await _until_it_answers(guarded)
+        server.freeze()
+
+        for _ in range(5):
+            with pytest.raises(StoreAway):
+                await guarded.get(ANN, "s")
+        for ask in EVERY_KIND:
+            _refused_at_once(ask(guarded))
+        ticks.now += 30
+        with pytest.raises(StoreAway):
+            await guarded.get(ANN, "s")
+        _refused_at_once(guarded.get(ANN, "s"))
+
+        server.thaw()
+        await _until_it_answers(patient)
+        await _until_it_answers(impatient)
+        ticks.now += 30
+        await _until_closed(guarded, ticks)
+        assert await texts(patient, ANN, "s") == ["one", "two"]
+
+
+def _refused_at_once(call: Coroutine[Any, Any, Any]) -> None:
+    """A call that waits for nothing ends when it takes its first step."""
+    with pytest.raises(StoreResting):
+        call.send(None)
+
+
+async def _until_closed(guarded: Guarded, ticks: Ticks) -> None:
+    """Pinged until a probe is answered; on a machine that stands still, one may be too late."""
+    async with asyncio.timeout(LONG):
+        while guarded.state is not BreakerState.CLOSED:
+            try:
+                await guarded.ping()
+            except StoreAway:
+                ticks.now += 30
+                await asyncio.sleep(0.02)

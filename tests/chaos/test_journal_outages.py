@@ -1,0 +1,145 @@
+"""A real store dies in the middle of a talk, then the server does; both come back, and every word is there once.
+
+Promise 1 and T7, as users live it: through the HTTP door of a server process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+
+from tenuto.model import Scope
+from tenuto.ports import Store
+from tenuto.stores.by_url import open_store
+from tenuto.stores.journaled import Journaled, Outbox
+from tenuto.stores.redis import LinkPolicy, RedisStore
+from tests.journeys.door import bearer
+from tests.journeys.test_http_process import WAIT, Running, running
+from tests.patience import LONG
+from tests.samples import begin, closing, talk, texts
+from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
+
+ANN = Scope(tenant="acme", user="ann")
+# Tokens are checked without a look at the store; whether keys exist, a server that starts in an outage cannot know.
+SECRET = "a secret of at least thirty-two bytes"
+WHO = bearer(jwt.encode({"tenant_id": "acme", "sub": "ann", "exp": 2**32}, SECRET, "HS256"))
+
+
+@pytest.fixture(params=["valkey", "postgres"])
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer | PostgresServer]:
+    """A server of this test's own, to be killed; what it acknowledged survives that."""
+    with start_redis(fsync="always") if request.param == "valkey" else start_postgres() as own:
+        yield own
+
+
+def _url(server: RedisServer | PostgresServer) -> str:
+    return server.url if isinstance(server, RedisServer) else server.app_url
+
+
+def _say(door: Running, message: str, session: str | None, key: str) -> dict[str, Any]:
+    body = {"message": message} | ({"session_id": session} if session else {})
+    answer = door.http.post("/v1/chat", json=body, headers={**WHO, "Idempotency-Key": key})
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def _log(door: Running, session: str) -> list[tuple[str, str]]:
+    answer = door.http.get(f"/v1/sessions/{session}/messages", params={"limit": 100}, headers=WHO)
+    assert answer.status_code == 200, answer.text
+    return [(message["role"], message["text"]) for message in answer.json()["messages"]]
+
+
+def _until_ready(door: Running) -> None:
+    """Until the store answers and nothing waits for it."""
+    until = time.monotonic() + WAIT
+    while time.monotonic() < until:
+        ready = door.http.get("/readyz")
+        if ready.json()["status"] == "ready" and "tenuto_journal_waiting 0.0" in door.http.get("/metrics").text:
+            return
+        time.sleep(0.05)
+    raise AssertionError("the journal was not replayed: " + "".join(door.log[-20:]))
+
+
+async def _elsewhere(server: RedisServer | PostgresServer, session: str, question: str, answer: str) -> None:
+    """Another process writes to the store itself."""
+    store: Store = await open_store(_url(server))
+    await talk(store, ANN, session, question, answer)
+    await store.close()
+
+
+async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | PostgresServer, tmp_path: Path) -> None:
+    """Promise 1, T7, S6: in order, once, after what others wrote, with the older talk in sight all the time."""
+    journal = tmp_path / "journal"
+    settings = {"TENUTO_JOURNAL": str(journal), "TENUTO_BREAKER_RESET": "1s", "TENUTO_JWT_SECRET": SECRET}
+    door = ("--store", _url(server))
+    said: list[tuple[str, str]] = []
+
+    def says(process: Running, message: str, session: str | None, key: str) -> dict[str, Any]:
+        told = _say(process, message, session, key)
+        said.extend([("user", message), ("assistant", told["answer"])])
+        return told
+
+    with running(tmp_path, *door, **settings) as first:
+        session = says(first, "My favourite colour is green.", None, "k1")["session_id"]
+        _until_ready(first)
+        server.kill()
+        away = [says(first, "What is my favourite colour?", session, "k2")]
+        away.append(says(first, "My cat is called Tom.", session, "k3"))
+        new = _say(first, "A new talk begins here.", None, "k0")
+        assert first.end(signal.SIGKILL) == -signal.SIGKILL
+
+    with running(tmp_path, *door, **settings) as second:
+        again = _say(second, "My cat is called Tom.", session, "k3")
+        away.append(says(second, "What is my cat called?", session, "k4"))
+        shown = _log(second, session)
+        assert second.end(signal.SIGKILL) == -signal.SIGKILL
+
+    server.start()
+    await _elsewhere(server, session, "Is anybody there?", "Elsewhere, yes.")
+    with running(tmp_path, *door, **settings) as third:
+        _until_ready(third)
+        kept, kept_new = _log(third, session), _log(third, new["session_id"])
+        repeated = _say(third, "What is my cat called?", session, "k4")
+
+    assert [turn["degraded"] for turn in away] == [["journal"]] * 3
+    assert ("green" in away[0]["answer"], "Tom" in away[2]["answer"]) == (True, True)
+    assert (again["repeated"], again["answer"]) == (True, away[1]["answer"])
+    assert shown == said
+    other = [("user", "Is anybody there?"), ("assistant", "Elsewhere, yes.")]
+    assert kept == [*said[:2], *other, *said[2:]]
+    assert kept_new == [("user", "A new talk begins here."), ("assistant", new["answer"])]
+    assert (repeated["repeated"], repeated["answer"]) == (True, away[2]["answer"])
+    assert not list(journal.rglob("*.db"))
+
+
+async def test_what_a_frozen_server_carries_out_later_is_not_stored_twice(tmp_path: Path) -> None:
+    """Promise 1: a call that was given up arrives all the same, once the server goes on."""
+    with start_redis(fsync="no") as server:
+        store = await RedisStore.open(server.url, policy=LinkPolicy(call_timeout=0.3))
+        outbox = await Outbox.open(tmp_path)
+        async with Journaled(store=store, outbox=outbox, feed=store, every=0.05) as journal:
+            turn = await begin(journal, ANN, "s", "one", journaled=True)
+            await journal.finish_turn(turn, closing("1"))
+            server.freeze()
+            turn = await begin(journal, ANN, "s", "two", journaled=True)
+            done = await journal.finish_turn(turn, closing("2"))
+            server.thaw()
+            async with asyncio.timeout(LONG):
+                while journal.state.waiting:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+        await outbox.close()
+        await store.close()
+        patient = await RedisStore.open(server.url)
+        log = await texts(patient, ANN, "s")
+        await patient.close()
+
+    assert done.journaled
+    assert log == ["one", "1", "two", "2"]

@@ -1,0 +1,43 @@
+"""Agents in several processes on one board: no write of theirs is lost (E10, E19, S8, T17)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+import tenuto
+from tenuto.model import Scope
+from tenuto.model.task import NewTask
+from tests.patience import LONG
+from tests.second_board import TIMES, work
+from tests.shared_stores import SHARED, SharedStore
+
+
+@pytest.fixture(params=SHARED, ids=lambda shared: shared.name)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    assert isinstance(request.param, SharedStore)
+    return request.param.url(request.getfixturevalue, tmp_path)
+
+
+async def test_agents_of_two_processes_lose_nothing(url: str) -> None:
+    ann = Scope(tenant="acme", user="ann")
+    async with tenuto.open(url) as app:
+        task = await app.tasks.open(ann, NewTask(type="count"))
+        board = app.tasks.board(ann, task.id)
+        other = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.second_board", url, task.id, "there", cwd=Path(__file__).parents[2]
+        )
+        async with asyncio.timeout(2 * LONG):
+            while await board.read("sum") is None:  # noqa: ASYNC110 (the other one has no way to tell)
+                await asyncio.sleep(0.001)
+        await work(board, "here")
+        ended = await asyncio.wait_for(other.wait(), 2 * LONG)
+        entries = {entry.key: entry for entry in (await board.view()).entries}
+
+    assert ended == 0
+    assert (entries["sum"].value, entries["sum"].version) == (2 * TIMES, 2 * TIMES)
+    assert (entries["guarded"].value, entries["guarded"].version) == (2 * TIMES, 2 * TIMES)
+    assert {f"{agent}.{n}" for agent in ("here", "there") for n in range(TIMES)} == set(entries) - {"sum", "guarded"}

@@ -1,0 +1,400 @@
+"""Boards keep their promises on every store: versions, locks, protected keys, limits (E5, E10, E16, E19, S8, T17)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from tenuto.errors import (
+    BoardFull,
+    KeyLocked,
+    KeyProtected,
+    LockLost,
+    TaskNotFound,
+    TooLarge,
+    VersionConflict,
+)
+from tenuto.model import Scope
+from tenuto.model.task import NewTask
+from tenuto.ports import Store
+from tenuto.tasks import Tasks
+from tests.clock import FakeClock
+from tests.samples import ANN
+from tests.tasks import opened, tasks_over
+
+HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)
+LITTLE = timedelta(seconds=1)
+ODD = ["a:b", "*", "../..", "a/b", " ", "🦊", "protected", "x" * 10_000, "task-board:", "%2e", "'; DROP TABLE state"]
+CHAT = Scope(tenant="acme", channel="lark", chat="team", user="ann")
+
+
+# The board
+
+
+async def test_an_entry_tells_its_writer_and_time(tasks: Tasks, clock: FakeClock) -> None:
+    """E5, E10."""
+    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
+    value = {"clause": 7, "share": 0.5, "open": None, "who": ["a", "茶"]}
+
+    entry = await board.write("findings", value, agent="labour-law")
+
+    assert (entry.value, entry.writer, entry.written_at, entry.version) == (value, "labour-law", clock(), 1)
+    assert entry.overwrote is None
+    assert await board.read("findings") == entry
+    assert await board.read("absent") is None
+    assert (await board.view()).entries == (entry,)
+
+
+async def test_writing_over_another_agent_is_recorded_and_logged(
+    tasks: Tasks, caplog: pytest.LogCaptureFixture
+) -> None:
+    """E16: allowed, told in the entry and in the log, which names ids and no values."""
+    task = await opened(tasks, ANN)
+    board = tasks.board(ANN, task.id)
+    with caplog.at_level("INFO", logger="tenuto.tasks"):
+        await board.write("a", "first words", agent="x")
+        own = await board.write("a", "own words", agent="x")
+        assert caplog.messages == []
+        over = await board.write("a", "other words", agent="y")
+        again = await board.write("a", "more words", agent="y")
+
+    assert (own.overwrote, over.overwrote, again.overwrote) == (None, "x", "x")
+    assert caplog.messages == [f"task {task.id}: agent y took the place of agent x"]
+
+
+async def test_deleting_hides_nobody_who_was_written_over(tasks: Tasks) -> None:
+    """E16."""
+    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
+    await board.write("a", 1, agent="x")
+
+    await board.delete("a", agent="y")
+
+    assert (await board.write("a", 2, agent="y")).overwrote == "x"
+
+
+async def test_a_write_is_for_the_version_it_names(tasks: Tasks) -> None:
+    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
+
+    first = await board.write("a", 1, agent="x", if_version=0)
+    second = await board.write("a", 2, agent="x", if_version=first.version)
+    for stale in (0, first.version, 99):
+        with pytest.raises(VersionConflict):
+            await board.write("a", 3, agent="x", if_version=stale)
+        with pytest.raises(VersionConflict):
+            await board.delete("a", agent="x", if_version=stale)
+
+    assert await board.read("a") == second
+
+
+async def test_a_deleted_key_counts_on(tasks: Tasks) -> None:
+    """Whoever read a version before cannot write over what was written anew since."""
+    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
+    before = await board.write("a", 1, agent="x")
+
+    assert await board.delete("a", agent="x") is True
+    assert (await board.delete("a", agent="x"), await board.delete("never", agent="x")) == (False, False)
+    assert (await board.read("a"), (await board.view()).entries) == (None, ())
+    anew = await board.write("a", 2, agent="x", if_version=0)
+
+    assert anew.version > before.version
+    with pytest.raises(VersionConflict):
+        await board.write("a", 3, agent="x", if_version=before.version)
+
+
+async def test_parallel_writes_of_different_keys_all_survive_a_later_change_of_the_task(tasks: Tasks) -> None:
+    """T17, E19, S8."""
+    task = await opened(tasks, ANN)
+    board = tasks.board(ANN, task.id)
+
+    async with asyncio.TaskGroup() as group:
+        for n in range(12):
+            group.create_task(board.write(f"k{n}", n, agent=f"agent-{n}"))
+        group.create_task(tasks.begin(ANN, task.id))
+    await tasks.finish(ANN, task.id, result="done")
+
+    assert {entry.key: entry.value for entry in (await board.view()).entries} == {f"k{n}": n for n in range(12)}
+
+
+async def test_parallel_writes_of_one_key_lose_nothing(tasks: Tasks) -> None:
+    """E19: each adds one to what it read, and looks again when another was faster."""
+    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
+    await board.write("sum", 0, agent="start")
+
+    async def add_one(agent: str) -> None:
+        while True:
+            entry = await board.read("sum")
+            assert entry is not None
+            try:
+                await board.write("sum", entry.value + 1, agent=agent, if_version=entry.version)
+                return
+            except VersionConflict:
+                continue
+
+    async with asyncio.TaskGroup() as group:
+        for n in range(6):
+            group.create_task(add_one(f"agent-{n}"))
+
+    entry = await board.read("sum")
+    assert entry is not None
+    assert (entry.value, entry.version) == (6, 7)
+
+
+async def test_a_protected_key_is_its_owners_alone(store: Store, clock: FakeClock) -> None:
+    """E16, T17: refused where boards are written, also to lock or delete; the owner is named by the task's type."""
+    tasks = tasks_over(store, clock, owners={"refund": "approver"})
+    by_default, refund = await opened(tasks, ANN), await opened(tasks, ANN, type="refund")
+
+    for task, owner, other in ((by_default, "decision-agent", "approver"), (refund, "approver", "decision-agent")):
+        board = tasks.board(ANN, task.id)
+        for key in ("final_decision", "protected.", "protected.budget"):
+            mine = await board.write(key, "yes", agent=owner)
+            for refused in (
+                board.write(key, "no", agent=other),
+                board.delete(key, agent=other),
+                board.lock(key, agent=other),
+            ):
+                with pytest.raises(KeyProtected):
+                    await refused
+            assert await board.read(key) == mine
+        assert (await board.write("protectedness", 1, agent=other)).writer == other
+
+
+# Locks
+
+
+async def test_a_locked_key_is_its_holders_until_the_lease_ends(tasks: Tasks, clock: FakeClock) -> None:
+    """T17: locks expire."""
+    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
+    lock = await board.lock("a", agent="x", lease=MINUTE)
+    clock.advance(MINUTE - LITTLE)
+
+    for refused in (
+        board.write("a", 1, agent="y"),
+        board.write("a", 1, agent="x"),
+        board.delete("a", agent="y"),
+        board.lock("a", agent="y"),
+    ):
+        with pytest.raises(KeyLocked) as told:
+            await refused
+        assert told.value.retry_after == LITTLE
+    mine = await board.write("a", 1, agent="x", token=lock.token)
+    assert (await board.view()).locks == (lock,)
+    clock.advance(LITTLE)
+    theirs = await board.write("a", 2, agent="y")
+
+    assert (mine.value, theirs.value, theirs.overwrote) == (1, 2, "x")
+    assert (await board.view()).locks == ()
+
+
+async def test_what_an_older_lock_began_is_refused(tasks: Tasks, clock: FakeClock) -> None:
+    """Fencing: the holder that slept through its lease writes nothing over the one who came after it."""
+    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
+    old = await board.lock("a", agent="x", lease=MINUTE)
+    clock.advance(HOUR)
+    new = await board.lock("a", agent="y", lease=MINUTE)
+    kept = await board.write("a", "new", agent="y", token=new.token)
+
+    for late in (
+        board.write("a", "old", agent="x", token=old.token),
+        board.delete("a", agent="x", token=old.token),
+        board.lock("a", agent="x", token=old.token),
+        board.unlock("a", agent="x", token=old.token),
+        board.write("a", "old", agent="x", token=new.token),
+        board.unlock("a", agent="x", token=new.token),
+    ):
+        with pytest.raises(LockLost):
+            await late
+
+    assert new.token > old.token
+    assert await board.read("a") == kept
+    assert (await board.view()).locks == (new,)
+
+
+async def test_a_lock_that_ran_out_is_good_until_another_takes_it(tasks: Tasks, clock: FakeClock) -> None:
+    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
+    lock = await board.lock("a", agent="x", lease=MINUTE)
+    clock.advance(HOUR)
+
+    held_on = await board.lock("a", agent="x", lease=HOUR, token=lock.token)
+    entry = await board.write("a", 1, agent="x", token=lock.token)
+
+    assert (held_on.token, held_on.until) == (lock.token, clock() + HOUR)
+    assert entry.version == 1
+
+
+@pytest.mark.parametrize("over", ["write", "delete"])
+async def test_a_lock_that_ran_out_is_lost_to_who_changes_the_key(tasks: Tasks, clock: FakeClock, over: str) -> None:
+    """Fencing: also to one that needs no lock."""
+    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
+    await board.write("a", "first", agent="x")
+    old = await board.lock("a", agent="x", lease=MINUTE)
+    clock.advance(HOUR)
+    if over == "write":
+        await board.write("a", "new", agent="y")
+    else:
+        await board.delete("a", agent="y")
+    kept = await board.read("a")
+
+    for late in (
+        board.write("a", "old", agent="x", token=old.token),
+        board.delete("a", agent="x", token=old.token),
+        board.lock("a", agent="x", token=old.token),
+        board.unlock("a", agent="x", token=old.token),
+    ):
+        with pytest.raises(LockLost):
+            await late
+    assert await board.read("a") == kept
+    assert (await board.lock("a", agent="x")).token > old.token
+
+
+async def test_a_lock_is_given_back_by_its_holder_and_tokens_only_grow(tasks: Tasks) -> None:
+    """E5: also over unlocking and deleting."""
+    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
+    tokens = []
+    for _ in range(3):
+        lock = await board.lock("a", agent="x")
+        tokens.append(lock.token)
+        await board.write("a", 1, agent="x", token=lock.token)
+        await board.unlock("a", agent="x", token=lock.token)
+        with pytest.raises(LockLost):
+            await board.unlock("a", agent="x", token=lock.token)
+        with pytest.raises(LockLost):
+            await board.write("a", 2, agent="x", token=lock.token)
+        await board.delete("a", agent="y")
+
+    assert tokens == sorted(set(tokens))
+    with pytest.raises(LockLost):
+        await board.unlock("never", agent="x", token=1)
+
+
+async def test_an_agent_that_begins_again_takes_its_own_lock_over(tasks: Tasks) -> None:
+    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
+    before = await board.lock("a", agent="x")
+
+    after = await board.lock("a", agent="x")
+
+    assert after.token > before.token
+    with pytest.raises(LockLost):
+        await board.write("a", 1, agent="x", token=before.token)
+    await board.write("a", 1, agent="x", token=after.token)
+
+
+async def test_of_many_who_lock_at_once_one_does(tasks: Tasks) -> None:
+    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
+
+    results = await asyncio.gather(*(board.lock("a", agent=f"x{n}") for n in range(6)), return_exceptions=True)
+
+    assert sum(not isinstance(result, BaseException) for result in results) == 1
+    assert sum(isinstance(result, KeyLocked) for result in results) == 5
+
+
+async def test_an_agent_called_like_a_person_is_still_itself(tasks: Tasks) -> None:
+    """The privacy policy may take its name out of what is stored; it holds its lock, and is not another one."""
+    board = tasks.board(ANN, (await opened(tasks, ANN)).id)
+    agent = "ann.lee@example.com"
+
+    lock = await board.lock("a", agent=agent)
+    await board.write("a", 1, agent=agent, token=lock.token)
+    entry = await board.write("a", 2, agent=agent, token=lock.token)
+    await board.unlock("a", agent=agent, token=lock.token)
+
+    assert entry.overwrote is None
+
+
+async def test_odd_names_stay_inside(tasks: Tasks) -> None:
+    """T18: keys, agents and types, however odd, meet nobody else's."""
+    beside = await opened(tasks, ANN)
+    for name in ODD:
+        task = await opened(tasks, ANN, type=name)
+        board, notes = tasks.board(ANN, task.id), tasks.notes(ANN, task.id, name)
+        entry, note = await board.write(name, "here", agent=name), await notes.write(name, "mine")
+        lock = await board.lock(name, agent=name)
+
+        assert (await board.read(name), await notes.read(name)) == (entry, note)
+        assert ((await board.view()).entries, await notes.list()) == ((entry,), (note,))
+        assert (await board.view()).locks == (lock,)
+        assert await tasks.notes(ANN, task.id, name[:-1] or "z").list() == ()
+        for missing in (name, f"{task.id}:", f"{task.id}{name}"):
+            with pytest.raises(TaskNotFound):
+                await tasks.get(ANN, missing)
+    assert (await tasks.board(ANN, beside.id).view()).entries == ()
+
+
+# Limits
+
+
+async def test_a_board_and_each_agents_notes_are_bounded(store: Store, clock: FakeClock) -> None:
+    tasks = tasks_over(store, clock, max_board_keys=2)
+    task = await opened(tasks, ANN)
+    board, notes = tasks.board(ANN, task.id), tasks.notes(ANN, task.id, "x")
+    for key in ("a", "b"):
+        await board.write(key, 1, agent="x")
+        await notes.write(key, 1)
+    await board.delete("a", agent="x")
+
+    for refused in (board.write("c", 1, agent="x"), board.lock("c", agent="x"), notes.write("c", 1)):
+        with pytest.raises(BoardFull):
+            await refused
+    await board.write("a", 2, agent="x")
+    await notes.write("b", 2)
+    await tasks.notes(ANN, task.id, "y").write("c", 1)
+
+    assert [entry.key for entry in (await board.view()).entries] == ["a", "b"]
+
+
+async def test_notes_that_are_gone_give_their_room_back(store: Store, clock: FakeClock) -> None:
+    """A task may run for days, and its agents note something in each hour."""
+    tasks = tasks_over(store, clock, max_board_keys=2)
+    task = await opened(tasks, ANN)
+    notes = tasks.notes(ANN, task.id, "x")
+    for hour in range(3):
+        for n in range(2):
+            await notes.write(f"{hour}.{n}", "words")
+        with pytest.raises(BoardFull):
+            await notes.write("one more", "words")
+        await notes.write(f"{hour}.0", "other words")
+        clock.advance(HOUR)
+
+    await notes.write("a", 1)
+    await notes.write("b", 1)
+    await notes.delete("a")
+    await notes.write("c", 1)
+
+    assert [note.key for note in await notes.list()] == ["b", "c"]
+
+
+async def test_what_is_refused_takes_no_room(store: Store, clock: FakeClock) -> None:
+    tasks = tasks_over(store, clock, max_board_keys=1)
+    task = await opened(tasks, ANN)
+    board, notes = tasks.board(ANN, task.id), tasks.notes(ANN, task.id, "x")
+    for key in ("a", "b"):
+        for refused in (board.write(key, 1, agent="x", token=3), board.lock(key, agent="x", token=3)):
+            with pytest.raises(LockLost):
+                await refused
+        for stale in (board.write(key, 1, agent="x", if_version=3), notes.write(key, 1, if_version=3)):
+            with pytest.raises(VersionConflict):
+                await stale
+
+    assert (await board.write("a", 1, agent="x")).version == 1
+    assert (await notes.write("a", 1)).version == 1
+
+
+async def test_a_large_value_is_refused_and_changes_nothing(tasks: Tasks) -> None:
+    task = await opened(tasks, ANN)
+    board, notes = tasks.board(ANN, task.id), tasks.notes(ANN, task.id, "x")
+    million = "x" * 1_000_000
+    small = await board.write("a", "small", agent="x")
+
+    for refused in (
+        board.write("a", million, agent="x"),
+        notes.write("a", million),
+        tasks.finish(ANN, task.id, result=million),
+        tasks.open(ANN, NewTask(type="review", goal=million)),
+    ):
+        with pytest.raises(TooLarge):
+            await refused
+
+    assert await board.read("a") == small
+    assert (await notes.list(), (await tasks.get(ANN, task.id)).over) == ((), False)

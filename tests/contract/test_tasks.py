@@ -1,0 +1,386 @@
+"""Tasks and agents' notes keep their promises on every store, and go in their time (E3, E4, E6, E9, E21, T17)."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from datetime import timedelta
+
+import pytest
+
+from tenuto.errors import (
+    KeyReused,
+    SessionNotFound,
+    TaskFinished,
+    TaskNotFound,
+    VersionConflict,
+)
+from tenuto.model import Scope
+from tenuto.model.scope import SYSTEM
+from tenuto.model.task import NewTask, TaskQuery, TaskStatus
+from tenuto.ports import Store
+from tenuto.tasks import Tasks
+from tests.clock import FakeClock
+from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch
+from tests.tasks import opened
+
+HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)
+LITTLE = timedelta(seconds=1)
+CHAT = Scope(tenant="acme", channel="lark", chat="team", user="ann")
+
+
+async def names_left(store: Store, scope: Scope) -> list[str]:
+    """The drawers in which something of the scope's users is still kept."""
+    return sorted({name.namespace.partition(":")[0] for name in await store.state_names(scope, limit=1000)})
+
+
+async def deadlines_left(store: Store) -> int:
+    return len(await store.list_state(SYSTEM, "task-deadlines"))
+
+
+# Tasks
+
+
+async def test_a_task_lives_from_pending_to_its_end(tasks: Tasks, clock: FakeClock) -> None:
+    """E3."""
+    new = await tasks.open(ANN, NewTask(type="review", goal="Read the contract"))
+    clock.advance(MINUTE)
+    begun = await tasks.begin(ANN, new.id)
+    clock.advance(MINUTE)
+    ended = await tasks.finish(ANN, new.id, result={"months": 12})
+
+    assert (new.status, begun.status, ended.status) == (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.COMPLETED)
+    assert (new.goal, new.session_id, new.completed_at) == ("Read the contract", None, None)
+    assert (ended.created_at, ended.updated_at) == (new.created_at, clock())
+    assert (ended.completed_at, ended.expires_at) == (clock(), clock() + DAY)
+    assert (ended.result, ended.over) == ({"months": 12}, True)
+    assert new.version < begun.version < ended.version
+    assert await tasks.get(ANN, new.id) == ended
+
+
+async def test_a_task_that_failed_has_ended_too(tasks: Tasks) -> None:
+    task = await opened(tasks, ANN)
+
+    failed = await tasks.finish(ANN, task.id, failed=True, result="no such contract")
+
+    assert (failed.status, failed.over) == (TaskStatus.FAILED, True)
+
+
+async def test_what_has_ended_changes_no_more_and_can_be_read(tasks: Tasks) -> None:
+    task = await opened(tasks, ANN)
+    board = tasks.board(ANN, task.id)
+    entry = await board.write("a", 1, agent="x")
+    lock = await board.lock("b", agent="x")
+    await tasks.finish(ANN, task.id)
+
+    for late in (
+        tasks.begin(ANN, task.id),
+        tasks.finish(ANN, task.id),
+        board.write("a", 2, agent="x"),
+        board.delete("a", agent="x"),
+        board.lock("c", agent="x"),
+        board.unlock("b", agent="x", token=lock.token),
+        tasks.notes(ANN, task.id, "x").write("n", 1),
+        tasks.notes(ANN, task.id, "x").delete("n"),
+    ):
+        with pytest.raises(TaskFinished):
+            await late
+    assert await board.read("a") == entry
+
+
+async def test_a_change_is_for_the_version_it_names(tasks: Tasks) -> None:
+    task = await opened(tasks, ANN)
+
+    with pytest.raises(VersionConflict) as refused:
+        await tasks.finish(ANN, task.id, if_version=task.version - 1)
+    ended = await tasks.finish(ANN, task.id, if_version=task.version)
+
+    assert (refused.value.expected, refused.value.actual) == (task.version - 1, task.version)
+    assert ended.over
+    with pytest.raises(VersionConflict):
+        await tasks.delete(ANN, task.id, if_version=task.version)
+    await tasks.delete(ANN, task.id, if_version=ended.version)
+
+
+async def test_a_task_exists_for_its_owner_alone(tasks: Tasks) -> None:
+    """A7, T1: somebody else's, and one that never was, are one and the same."""
+    task = await opened(tasks, ANN)
+    kept = await tasks.board(ANN, task.id).write("a", 1, agent="x")
+
+    for other in (BOB, EVE, ACME, ANN_ELSEWHERE, CHAT):
+        for foreign in _everything(tasks, other, task.id):
+            with pytest.raises(TaskNotFound) as refused:
+                await foreign
+            assert str(refused.value) == "task not found"
+        assert (await tasks.list(other)).tasks == ()
+    assert await tasks.board(ANN, task.id).read("a") == kept
+
+
+def _everything(tasks: Tasks, scope: Scope, task_id: str) -> list[Coroutine[None, None, object]]:
+    """All that can be asked of a task."""
+    board, notes = tasks.board(scope, task_id), tasks.notes(scope, task_id, "x")
+    return [
+        tasks.get(scope, task_id),
+        tasks.begin(scope, task_id),
+        tasks.finish(scope, task_id),
+        tasks.delete(scope, task_id),
+        board.read("a"),
+        board.view(),
+        board.write("a", 2, agent="x"),
+        board.delete("a", agent="x"),
+        board.lock("a", agent="x"),
+        board.unlock("a", agent="x", token=1),
+        notes.read("a"),
+        notes.list(),
+        notes.write("a", 1),
+        notes.delete("a"),
+    ]
+
+
+async def test_a_chats_task_is_every_members(tasks: Tasks) -> None:
+    task = await opened(tasks, CHAT)
+
+    assert await tasks.get(Scope(tenant="acme", channel="lark", chat="team", user="bob"), task.id) == task
+
+
+async def test_tasks_are_listed_oldest_first_by_session_and_status(tasks: Tasks, store: Store) -> None:
+    """E9: a conversation's tasks are found again."""
+    for session in ("s", "other@example.com"):
+        await store.append(ANN, session, batch("hello"))
+    made = [await opened(tasks, ANN, session_id=name) for name in ("s", "other@example.com", "s")]
+    alone = await tasks.open(ANN, NewTask(type="review"))
+    ids = sorted(task.id for task in (*made, alone))  # In order of their opening, to the millisecond.
+
+    everything = await tasks.list(ANN)
+    of_session = await tasks.list(ANN, TaskQuery(session_id="s"))
+    of_other = await tasks.list(ANN, TaskQuery(session_id="other@example.com"))
+    pending = await tasks.list(ANN, TaskQuery(status=TaskStatus.PENDING))
+    first = await tasks.list(ANN, TaskQuery(limit=3))
+    rest = await tasks.list(ANN, TaskQuery(limit=3, cursor=first.cursor))
+
+    assert [task.id for task in everything.tasks] == ids
+    assert {task.id for task in of_session.tasks} == {made[0].id, made[2].id}
+    assert [task.id for task in of_other.tasks] == [made[1].id]
+    assert [task.id for task in pending.tasks] == [alone.id]
+    assert [task.id for task in (*first.tasks, *rest.tasks)] == ids
+    assert (everything.cursor, rest.cursor) == (None, None)
+
+
+async def test_under_one_key_a_task_is_opened_once(tasks: Tasks, clock: FakeClock) -> None:
+    """As long as it lives; then anew, with nothing of the one before."""
+    new = NewTask(type="review", goal="Read the contract")
+    first = await tasks.open(ANN, new, key="k")
+    again = await tasks.open(ANN, new, key="k")
+    others = [await tasks.open(ANN, new, key="l"), await tasks.open(BOB, new, key="k"), await tasks.open(ANN, new)]
+    with pytest.raises(KeyReused):
+        await tasks.open(ANN, NewTask(type="review", goal="Burn it"), key="k")
+    await tasks.board(ANN, first.id).write("a", 1, agent="x")
+    await tasks.begin(ANN, first.id)
+    begun = await tasks.open(ANN, new, key="k")
+    clock.advance(DAY)
+    anew = await tasks.open(ANN, new, key="k")
+
+    assert again == first
+    assert len({first.id, *(task.id for task in others)}) == 4
+    assert (begun.id, begun.status) == (first.id, TaskStatus.RUNNING)
+    assert (anew.created_at, anew.status) == (clock(), TaskStatus.PENDING)
+    assert (await tasks.board(ANN, anew.id).view()).entries == ()
+
+
+async def test_a_task_comes_out_of_a_session_that_its_owner_has(tasks: Tasks, store: Store) -> None:
+    """S8: nobody hangs a task on somebody else's talk."""
+    await store.append(BOB, "bobs", batch("hello"))
+
+    for session in ("bobs", "absent"):
+        with pytest.raises(SessionNotFound):
+            await tasks.open(ANN, NewTask(type="review", session_id=session))
+    assert (await tasks.list(ANN)).tasks == ()
+
+
+# Notes
+
+
+async def test_notes_are_read_by_their_agent_alone(tasks: Tasks, clock: FakeClock) -> None:
+    """E4, T17."""
+    task = await opened(tasks, ANN)
+    mine, other = tasks.notes(ANN, task.id, "x"), tasks.notes(ANN, task.id, "y")
+    note = await mine.write("plan", ["a", 1])
+    await mine.write("also", None)
+    await other.write("plan", "other")
+
+    assert (note.value, note.written_at, note.expires_at) == (["a", 1], clock(), clock() + HOUR)
+    assert await mine.read("plan") == note
+    assert [each.key for each in await mine.list()] == ["also", "plan"]
+    assert [each.value for each in await other.list()] == ["other"]
+    assert await tasks.notes(ANN, task.id, "z").list() == ()
+    assert (await tasks.board(ANN, task.id).view()).entries == ()
+
+
+async def test_notes_are_changed_by_version_and_forgotten(tasks: Tasks, clock: FakeClock) -> None:
+    notes = tasks.notes(ANN, (await opened(tasks, ANN)).id, "x")
+    first = await notes.write("a", 1, if_version=0)
+
+    second = await notes.write("a", 2, if_version=first.version)
+    for refused in (notes.write("a", 3, if_version=first.version), notes.delete("a", if_version=first.version)):
+        with pytest.raises(VersionConflict):
+            await refused
+    assert await notes.read("a") == second
+    assert (await notes.delete("a"), await notes.delete("a"), await notes.read("a")) == (True, False, None)
+    await notes.write("a", 4, if_version=0)
+    clock.advance(HOUR)
+    assert (await notes.write("a", 5, if_version=0)).value == 5
+
+
+# Lifetimes
+
+
+async def test_what_has_expired_is_gone_at_once(tasks: Tasks, clock: FakeClock) -> None:
+    """E6: a task after a day, notes after an hour, though nobody swept."""
+    task = await opened(tasks, ANN)
+    board, notes = tasks.board(ANN, task.id), tasks.notes(ANN, task.id, "x")
+    await board.write("a", 1, agent="x")
+    await notes.write("n", 1)
+    clock.advance(HOUR - LITTLE)
+    assert await notes.read("n") is not None
+    clock.advance(LITTLE)
+    assert (await notes.read("n"), await notes.list()) == (None, ())
+    clock.advance(DAY - HOUR - LITTLE)
+    assert await board.read("a") is not None
+    clock.advance(LITTLE)
+
+    for gone in (tasks.get(ANN, task.id), board.read("a"), board.write("a", 2, agent="x"), notes.list()):
+        with pytest.raises(TaskNotFound):
+            await gone
+    assert (await tasks.list(ANN)).tasks == ()
+
+
+async def test_a_change_of_the_task_moves_its_deadline(tasks: Tasks, clock: FakeClock) -> None:
+    task = await opened(tasks, ANN)
+    clock.advance(DAY - LITTLE)
+    await tasks.begin(ANN, task.id)
+    clock.advance(DAY - LITTLE)
+    await tasks.sweep()
+
+    assert (await tasks.get(ANN, task.id)).expires_at == clock() + LITTLE
+
+
+@pytest.mark.parametrize("scope", [ANN, CHAT, ACME], ids=["user", "chat", "tenant"])
+async def test_sweeping_removes_what_has_expired(tasks: Tasks, store: Store, clock: FakeClock, scope: Scope) -> None:
+    """Also what belongs to no user: a tenant's own tasks stand in no list of owners."""
+    old = await opened(tasks, scope)
+    await tasks.board(scope, old.id).write("a", 1, agent="x")
+    await tasks.notes(scope, old.id, "x").write("n", 1)
+    clock.advance(HOUR)
+    young = await opened(tasks, scope)
+    kept = await tasks.board(scope, young.id).write("a", 2, agent="x")
+    clock.advance(DAY - LITTLE)
+
+    swept = await tasks.sweep()
+
+    assert (swept.tasks, swept.more) == (1, False)
+    assert await store.list_state(scope, f"task-board:{old.id}") == ()
+    assert await store.list_state(scope, f"task-notes:{old.id}") == ()
+    assert [entry.key for entry in await store.list_state(scope, "tasks")] == [young.id]
+    assert await tasks.board(scope, young.id).read("a") == kept
+    clock.advance(HOUR)
+    assert (await tasks.sweep()).tasks == 1
+    assert (await deadlines_left(store), await names_left(store, scope)) == (0, [])
+
+
+async def test_sweeping_takes_expired_notes_out_of_a_running_task(tasks: Tasks, store: Store, clock: FakeClock) -> None:
+    """E21: long before the task is over, and those written since stay."""
+    task = await opened(tasks, ANN)
+    notes = tasks.notes(ANN, task.id, "x")
+    await notes.write("old", "old words")
+    clock.advance(HOUR)
+    await notes.write("new", "new words")
+    clock.advance(timedelta(minutes=20))
+
+    await tasks.sweep()
+
+    kept = await store.list_state(ANN, f"task-notes:{task.id}")
+    assert [note.key for note in await notes.list()] == ["new"]
+    assert sorted(str(entry.value.get("value", {})) for entry in kept) == ["{'new': 'new words'}", "{}"]
+
+
+async def test_the_end_of_a_task_removes_its_notes(tasks: Tasks, store: Store) -> None:
+    """E21: at once, not when their hour is over."""
+    task = await opened(tasks, ANN)
+    await tasks.board(ANN, task.id).write("a", 1, agent="x")
+    await tasks.notes(ANN, task.id, "x").write("n", 1)
+
+    await tasks.finish(ANN, task.id)
+
+    assert await store.list_state(ANN, f"task-notes:{task.id}") == ()
+    assert await tasks.notes(ANN, task.id, "x").read("n") is None
+    assert len((await tasks.board(ANN, task.id).view()).entries) == 1
+
+
+async def test_notes_that_a_dead_process_left_with_the_end_are_swept(
+    tasks: Tasks, store: Store, clock: FakeClock
+) -> None:
+    task = await opened(tasks, ANN)
+    await tasks.finish(ANN, task.id)
+    await store.write_state(ANN, f"task-notes:{task.id}", "late", {"value": {"n": "late words"}})
+    clock.advance(timedelta(minutes=20))
+
+    await tasks.sweep()
+
+    assert await store.list_state(ANN, f"task-notes:{task.id}") == ()
+
+
+async def test_a_deleted_task_leaves_nothing(tasks: Tasks, store: Store, clock: FakeClock) -> None:
+    task = await opened(tasks, ANN)
+    board = tasks.board(ANN, task.id)
+    await board.write("a", 1, agent="x")
+    await tasks.notes(ANN, task.id, "x").write("n", 1)
+
+    await tasks.delete(ANN, task.id)
+    left = await names_left(store, ANN)
+    await store.write_state(ANN, f"task-board:{task.id}", "late", {"version": 1})
+    clock.advance(2 * DAY)
+    await tasks.sweep()
+
+    assert left == []
+    assert (await deadlines_left(store), await names_left(store, ANN)) == (0, [])
+    with pytest.raises(TaskNotFound):
+        await tasks.delete(ANN, task.id)
+
+
+async def test_sweeping_goes_in_bounded_steps(tasks: Tasks, store: Store, clock: FakeClock) -> None:
+    for _ in range(5):
+        await tasks.open(ANN, NewTask(type="review"))
+    clock.advance(2 * DAY)
+
+    steps = [await tasks.sweep(limit=2) for _ in range(3)]
+
+    assert [(step.tasks, step.more) for step in steps] == [(2, True), (2, True), (1, False)]
+    assert await names_left(store, ANN) == []
+
+
+async def test_a_damaged_task_is_absent_and_stops_no_other(tasks: Tasks, store: Store, clock: FakeClock) -> None:
+    """E8: treated as absent; a deadline that cannot be read is dropped."""
+    await store.write_state(ANN, "tasks", "damaged", {"type": 7})
+    await store.write_state(SYSTEM, "task-deadlines", "000000000001:x", {"nobody": 1})
+    task = await opened(tasks, ANN)
+
+    with pytest.raises(TaskNotFound):
+        await tasks.get(ANN, "damaged")
+    assert [each.id for each in (await tasks.list(ANN)).tasks] == [task.id]
+    clock.advance(2 * DAY)
+    assert (await tasks.sweep()).tasks == 1
+
+
+async def test_erasing_a_person_takes_their_tasks_and_leaves_others(tasks: Tasks, store: Store) -> None:
+    mine, bobs, chats = await opened(tasks, ANN), await opened(tasks, BOB), await opened(tasks, CHAT)
+    await tasks.board(ANN, mine.id).write("a", 1, agent="x")
+
+    await store.erase(ANN)
+    forgotten = await tasks.forget(ANN)
+
+    assert forgotten > 0
+    with pytest.raises(TaskNotFound):
+        await tasks.get(ANN, mine.id)
+    assert await tasks.get(BOB, bobs.id) == bobs
+    assert await tasks.get(CHAT, chats.id) == chats
+    whose = [entry.value.get("user") for entry in await store.list_state(SYSTEM, "task-deadlines")]
+    assert sorted(map(str, whose)) == ["None", "bob"]

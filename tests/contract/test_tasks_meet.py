@@ -1,0 +1,217 @@
+"""What meets on a task: a write that is on its way while the task ends, goes, is erased or swept (E19, E21, T17)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import timedelta
+
+import pytest
+
+from tenuto.errors import TaskFinished, TaskNotFound
+from tenuto.model.scope import SYSTEM
+from tenuto.model.task import NewTask
+from tenuto.ports import Store
+from tenuto.tasks import Board, Tasks
+from tests.clock import FakeClock
+from tests.holding import Holding
+from tests.samples import ANN
+from tests.tasks import opened, tasks_over
+
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+LITTLE = timedelta(seconds=1)
+Removal = Callable[[Tasks, Store, FakeClock, str], Awaitable[object]]
+
+
+async def delete(tasks: Tasks, store: Store, clock: FakeClock, task_id: str) -> None:
+    await tasks.delete(ANN, task_id)
+
+
+async def erase(tasks: Tasks, store: Store, clock: FakeClock, task_id: str) -> None:
+    await store.erase(ANN)
+    await tasks.forget(ANN)
+
+
+async def sweep(tasks: Tasks, store: Store, clock: FakeClock, task_id: str) -> None:
+    clock.advance(HOUR)
+    assert (await tasks.sweep()).tasks == 1
+
+
+async def left(store: Store) -> tuple[int, int]:
+    """How much is kept of Ann's tasks, and how many deadlines."""
+    return len(await store.state_names(ANN)), len(await store.state_keys(SYSTEM, "task-deadlines"))
+
+
+@pytest.mark.parametrize("removal", [delete, erase, sweep])
+@pytest.mark.parametrize("stood_before", [True, False], ids=["over another", "new key"])
+async def test_a_write_that_lands_behind_its_task_leaves_nothing(
+    tasks: Tasks, store: Store, clock: FakeClock, removal: Removal, stood_before: bool
+) -> None:
+    """Refused, and removed by whoever wrote it: nobody else comes by again."""
+    holding = Holding(store, "write_state", "task-board:")
+    task = await tasks.open(ANN, NewTask(type="review"))
+    if stood_before:
+        await tasks.board(ANN, task.id).write("a", "old words", agent="x")
+    clock.advance(DAY - LITTLE)
+    late = asyncio.create_task(tasks_over(holding.store, clock).board(ANN, task.id).write("a", "late words", agent="x"))
+    await holding.come()
+
+    await removal(tasks, store, clock, task.id)
+    holding.go()
+
+    with pytest.raises(TaskNotFound):
+        await late
+    assert await left(store) == (0, 0)
+
+
+@pytest.mark.parametrize("removal", [delete, erase])
+async def test_a_note_that_lands_behind_its_task_leaves_nothing(
+    tasks: Tasks, store: Store, clock: FakeClock, removal: Removal
+) -> None:
+    holding = Holding(store, "write_state", "task-notes:")
+    task = await tasks.open(ANN, NewTask(type="review"))
+    late = asyncio.create_task(tasks_over(holding.store, clock).notes(ANN, task.id, "x").write("n", "late words"))
+    await holding.come()
+
+    await removal(tasks, store, clock, task.id)
+    holding.go()
+
+    with pytest.raises(TaskNotFound):
+        await late
+    assert await left(store) == (0, 0)
+
+
+async def test_a_change_of_a_task_that_is_erased_leaves_no_deadline(
+    tasks: Tasks, store: Store, clock: FakeClock
+) -> None:
+    holding = Holding(store, "write_state", "tasks")
+    task = await tasks.open(ANN, NewTask(type="review"))
+    late = asyncio.create_task(tasks_over(holding.store, clock).begin(ANN, task.id))
+    await holding.come()
+
+    await erase(tasks, store, clock, task.id)
+    holding.go()
+
+    with pytest.raises(TaskNotFound):
+        await late
+    assert await left(store) == (0, 0)
+
+
+async def test_a_finished_board_keeps_what_stood_there(tasks: Tasks, store: Store, clock: FakeClock) -> None:
+    """A write, a deletion and a lock that were on their way are refused, and undone."""
+    late_calls: list[Callable[[Board], Coroutine[None, None, object]]] = [
+        lambda board: board.write("a", "late words", agent="y"),
+        lambda board: board.delete("a", agent="y"),
+        lambda board: board.lock("a", agent="y"),
+    ]
+    for call in late_calls:
+        holding = Holding(store, "write_state", "task-board:")
+        task = await opened(tasks, ANN)
+        before = await tasks.board(ANN, task.id).write("a", "words", agent="x")
+        late = asyncio.create_task(call(tasks_over(holding.store, clock).board(ANN, task.id)))
+        await holding.come()
+
+        await tasks.finish(ANN, task.id)
+        holding.go()
+
+        with pytest.raises(TaskFinished):
+            await late
+        view = await tasks.board(ANN, task.id).view()
+        assert (view.entries, view.locks) == ((before,), ())
+
+
+async def test_a_finished_board_gets_no_new_key(tasks: Tasks, store: Store, clock: FakeClock) -> None:
+    holding = Holding(store, "write_state", "task-board:")
+    task = await opened(tasks, ANN)
+    late = asyncio.create_task(tasks_over(holding.store, clock).board(ANN, task.id).write("a", 1, agent="x"))
+    await holding.come()
+
+    await tasks.finish(ANN, task.id)
+    holding.go()
+
+    with pytest.raises(TaskFinished):
+        await late
+    assert (await tasks.board(ANN, task.id).view()).entries == ()
+
+
+async def test_a_note_that_lands_behind_the_end_is_removed(tasks: Tasks, store: Store, clock: FakeClock) -> None:
+    """E21."""
+    holding = Holding(store, "write_state", "task-notes:")
+    task = await opened(tasks, ANN)
+    late = asyncio.create_task(tasks_over(holding.store, clock).notes(ANN, task.id, "x").write("n", "late words"))
+    await holding.come()
+
+    await tasks.finish(ANN, task.id)
+    holding.go()
+
+    with pytest.raises(TaskFinished):
+        await late
+    assert await store.state_keys(ANN, f"task-notes:{task.id}") == ()
+
+
+async def test_a_task_opened_while_its_owner_is_erased_goes_in_its_time(
+    tasks: Tasks, store: Store, clock: FakeClock
+) -> None:
+    """Opened before the list of deadlines is looked through, and between its own two entries."""
+    holding = Holding(store, "write_state", "tasks")
+    gone = await tasks.open(ANN, NewTask(type="review"))
+    await store.erase(ANN)
+    since = await tasks.open(ANN, NewTask(type="review"))
+    late = asyncio.create_task(tasks_over(holding.store, clock).open(ANN, NewTask(type="review")))
+    await holding.come()
+
+    await tasks.forget(ANN)
+    holding.go()
+    last = await late
+
+    assert {task.id for task in (await tasks.list(ANN)).tasks} == {since.id, last.id}
+    assert not any(gone.id in key for key in await store.state_keys(SYSTEM, "task-deadlines"))
+    clock.advance(DAY + HOUR)
+    assert (await tasks.sweep()).tasks == 2
+    assert await left(store) == (0, 0)
+
+
+async def test_a_task_kept_alive_under_the_broom_stays(tasks: Tasks, store: Store, clock: FakeClock) -> None:
+    """By a process whose clock is behind, and for which there was time left."""
+    holding = Holding(store, "write_state", "tasks")
+    task = await opened(tasks, ANN)
+    elsewhere = tasks_over(store, FakeClock(task.expires_at - LITTLE))
+    await tasks.board(ANN, task.id).write("a", 1, agent="x")
+    clock.advance(DAY + HOUR)
+    sweeping = asyncio.create_task(tasks_over(holding.store, clock).sweep())
+    await holding.come()
+
+    ended = await elsewhere.finish(ANN, task.id, result="in time")
+    holding.go()
+    swept = await sweeping
+
+    assert swept.tasks == 0
+    assert await tasks.get(ANN, task.id) == ended
+    assert len((await tasks.board(ANN, task.id).view()).entries) == 1
+
+
+async def test_whoever_comes_behind_the_broom_is_told_so(tasks: Tasks, store: Store, clock: FakeClock) -> None:
+    """No task ends, with a result, that is removed in the next moment."""
+    holding = Holding(store, "delete_state", "tasks")
+    task = await opened(tasks, ANN)
+    elsewhere = tasks_over(store, FakeClock(task.expires_at - LITTLE))
+    clock.advance(DAY + HOUR)
+    sweeping = asyncio.create_task(tasks_over(holding.store, clock).sweep())
+    await holding.come()
+
+    with pytest.raises(TaskNotFound):
+        await elsewhere.finish(ANN, task.id, result="too late")
+    holding.go()
+
+    assert (await sweeping).tasks == 1
+
+
+async def test_no_task_is_swept_within_ten_minutes_behind_its_time(tasks: Tasks, clock: FakeClock) -> None:
+    """Clocks of several machines differ: at whatever minute it expires."""
+    clock.advance(timedelta(minutes=9, seconds=59))
+    await opened(tasks, ANN)
+    clock.advance(DAY + timedelta(minutes=9, seconds=59))
+    early = await tasks.sweep()
+    clock.advance(timedelta(minutes=11))
+
+    assert (early.tasks, (await tasks.sweep()).tasks) == (0, 1)

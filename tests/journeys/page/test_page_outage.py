@@ -1,0 +1,59 @@
+"""The store goes away under an open page: the talk goes on and says so, and the page says when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from tests.journeys.door import served
+from tests.journeys.page.visit import Visit, listening, stored, visiting
+from tests.patience import LONG
+from tests.servers import start_redis
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+BANNER = "The store is away for the moment."
+
+
+async def test_a_talk_goes_on_while_the_store_is_away_and_the_page_says_so(chromium: Browser, tmp_path: Path) -> None:
+    """T7, promise 8."""
+    with start_redis(fsync="no") as server:
+        async with (
+            served(store=server.url, breaker_reset=timedelta(milliseconds=20), journal=str(tmp_path)) as door,
+            listening(door) as base,
+            visiting(chromium, base) as visit,
+        ):
+            visit.allow("503")
+            await visit.open()
+            banner = visit.page.locator(".outage")
+            await visit.say("My favourite colour is green.")
+            await visit.hear()
+            await expect(banner).to_be_hidden()
+
+            server.kill()
+            await visit.say("What did I say my favourite colour was?")
+            answer = await visit.hear(2)
+            await expect(answer.locator(".prose")).to_contain_text("green")
+            await expect(answer.locator('[data-degraded="journal"]')).to_have_text(
+                "put in the journal: the store was away"
+            )
+            await expect(banner).to_contain_text(BANNER)
+
+            server.start()
+            await _until_it_is_over(visit)
+            edits = visit.page.get_by_role("button", name="Edit and send again")
+            await expect(edits).to_have_count(1)  # What was journaled got its number only now.
+            await visit.page.reload()
+            await expect(edits).to_have_count(2)
+            assert [role for role, _ in await stored(door)] == ["user", "assistant"] * 2
+
+
+async def _until_it_is_over(visit: Visit) -> None:
+    """The page looks by itself every few seconds, and whenever somebody comes back to it."""
+    async with asyncio.timeout(LONG):
+        while await visit.page.locator(".outage").is_visible():
+            await visit.page.evaluate("window.dispatchEvent(new Event('focus'))")
+            await asyncio.sleep(0.1)

@@ -1,0 +1,322 @@
+"""Agents share a task over HTTP: its board, its locks, their notes (E3-E5, E9, E10, E16, E21, T17)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from tests.clock import FakeClock
+from tests.journeys.door import ANN, BOB, EVE, Door, code, served
+
+
+def agent(name: str, who: dict[str, str] = ANN) -> dict[str, str]:
+    """Somebody's agent."""
+    return {**who, "Tenuto-Agent": name}
+
+
+async def opened(door: Door, who: dict[str, str] = ANN, **body: Any) -> str:
+    """The address of a new task."""
+    answered = await door.http.post("/v1/tasks", headers=who, json={"type": "contract_review", **body})
+    assert answered.status_code == 201, answered.text
+    address: str = answered.headers["location"]
+    return address
+
+
+async def put(door: Door, address: str, name: str, value: Any, **body: Any) -> httpx.Response:
+    return await door.http.put(address, headers=agent(name), json={"value": value, **body})
+
+
+async def test_three_agents_review_a_contract(store_url: str) -> None:
+    """On every kind of store, from the talk it came out of to the result."""
+    async with served(store=store_url) as door:
+        session = (await door.http.post("/v1/sessions", headers=ANN, json={})).json()["id"]
+        task = await opened(door, goal="Find what limits later employment", session_id=session)
+        begun = await door.http.patch(task, headers=ANN, json={"status": "running"})
+        await put(door, f"{task}/board/clauses", "reader", [{"number": 7}])
+        await put(door, f"{task}/agents/lawyer/notes/doubt", "lawyer", "ask for annex B")
+        await put(door, f"{task}/board/months", "reader", 6)
+        over = await put(door, f"{task}/board/months", "lawyer", 12, if_version=1)
+        refused = await put(door, f"{task}/board/final_decision", "lawyer", "sign")
+        decided = await put(door, f"{task}/board/final_decision", "decision-agent", "do not sign")
+        ended = await door.http.patch(task, headers=ANN, json={"status": "completed", "result": {"months": 12}})
+        board = (await door.http.get(f"{task}/board", headers=ANN)).json()
+        notes = (await door.http.get(f"{task}/agents/lawyer/notes", headers=ANN)).json()
+        listed = (await door.http.get("/v1/tasks", params={"session_id": session}, headers=ANN)).json()
+
+        assert begun.json()["status"] == "running"
+        assert (over.json()["overwrote"], over.json()["version"], over.headers["etag"]) == ("reader", 2, '"2"')
+        assert code(refused) == (409, "key_protected")
+        assert decided.status_code == 200
+        assert (ended.json()["status"], ended.json()["result"]) == ("completed", {"months": 12})
+        assert [(entry["key"], entry["writer"]) for entry in board["entries"]] == [
+            ("clauses", "reader"), ("final_decision", "decision-agent"), ("months", "lawyer"),
+        ]  # fmt: skip
+        assert notes == {"notes": []}
+        assert listed == {"tasks": [ended.json()], "cursor": None}
+
+
+async def test_a_lock_keeps_others_out_until_it_is_given_back_or_runs_out() -> None:
+    clock = FakeClock()
+    async with served(clock=clock) as door:
+        task = await opened(door)
+        entry, lock = f"{task}/board/draft", f"{task}/locks/draft"
+        mine = (await door.http.post(lock, headers=ANN, json={"agent": "writer", "seconds": 30})).json()
+        out = await put(door, entry, "editor", "other")
+        inside = await put(door, entry, "writer", "words", token=mine["token"])
+        seen = (await door.http.get(f"{task}/board", headers=ANN)).json()["locks"]
+        clock.advance(timedelta(seconds=31))
+        theirs = (await door.http.post(lock, headers=agent("editor"), json={})).json()
+        late = await put(door, entry, "writer", "late", token=mine["token"])
+        given_back = await door.http.delete(lock, headers=agent("editor"), params={"token": theirs["token"]})
+        again = await door.http.delete(lock, headers=agent("editor"), params={"token": theirs["token"]})
+
+        assert code(out) == (409, "key_locked")
+        assert (out.headers["retry-after"], out.json()["retry_after"]) == ("30", 30.0)
+        assert inside.json()["value"] == "words"
+        assert seen == [{"key": "draft", "holder": "writer", "until": mine["until"]}]
+        assert theirs["token"] > mine["token"]
+        assert code(late) == (409, "lock_lost")
+        assert (given_back.status_code, code(again)) == (204, (409, "lock_lost"))
+        assert (await door.http.get(entry, headers=ANN)).json()["value"] == "words"
+
+
+async def test_versions_guard_tasks_entries_and_notes() -> None:
+    async with served() as door:
+        task = await opened(door)
+        entry, note = f"{task}/board/a", f"{task}/agents/x/notes/a"
+        stale = {**agent("x"), "If-Match": '"7"'}
+        for address in (entry, note):
+            await put(door, address, "x", 1)
+            assert code(await door.http.put(address, headers=stale, json={"value": 2})) == (409, "version_conflict")
+            assert code(await door.http.delete(address, headers=stale)) == (409, "version_conflict")
+            first = {**agent("x"), "If-Match": (await door.http.get(address, headers=agent("x"))).headers["etag"]}
+            assert (await door.http.put(address, headers=first, json={"value": 2})).json()["value"] == 2
+        assert code(await door.http.patch(task, headers=stale, json={"status": "running"})) == (409, "version_conflict")
+        both = {"status": "running", "if_version": 1}
+        assert code(await door.http.patch(task, headers=stale, json=both)) == (400, "invalid")
+
+
+async def test_conditions_of_a_request_are_kept_or_refused() -> None:
+    """None is passed over: what must not be written over is not."""
+    async with served() as door:
+        task = await opened(door)
+        first, anything = {"If-None-Match": "*"}, {"If-Match": "*"}
+        for address in (f"{task}/board/a", f"{task}/agents/x/notes/a"):
+
+            async def written(headers: dict[str, str], address: str = address, **body: Any) -> httpx.Response:
+                return await door.http.put(address, headers={**agent("x"), **headers}, json={"value": 1, **body})
+
+            assert (await written(first)).status_code == 200
+            assert code(await written(first)) == (409, "version_conflict")
+            for odd in ({"If-None-Match": '"1"'}, {**first, "If-Match": '"1"'}):
+                assert code(await written(odd)) == (400, "invalid")
+            assert code(await written(first, if_version=1)) == (400, "invalid")
+            absent = await door.http.put(f"{address}b", headers={**agent("x"), **anything}, json={"value": 1})
+            assert code(absent) == (404, "entry_not_found")
+            assert (await door.http.get(address, headers=agent("x"))).json()["version"] == 1
+            assert (await written(anything)).json()["version"] == 2
+        stale = await door.http.delete(task, headers={**ANN, "If-Match": '"999"'})
+        named = await door.http.delete(f"{task}/board/a", headers=ANN)
+
+        assert code(stale) == (409, "version_conflict")
+        assert "body" not in named.json()["detail"]
+        assert (await door.http.delete(task, headers={**ANN, "If-Match": '"1"'})).status_code == 204
+
+
+async def test_a_task_asked_for_twice_is_opened_once() -> None:
+    async with served() as door:
+        key = {**ANN, "Idempotency-Key": "k1"}
+        first, again = [await door.http.post("/v1/tasks", headers=key, json={"type": "a"}) for _ in range(2)]
+        other = await door.http.post("/v1/tasks", headers=key, json={"type": "b"})
+
+        assert (first.status_code, again.status_code, again.json()) == (201, 201, first.json())
+        assert code(other) == (409, "idempotency_key_reused")
+        assert len((await door.http.get("/v1/tasks", headers=ANN)).json()["tasks"]) == 1
+
+
+async def test_an_agents_notes_are_its_own() -> None:
+    """T17: a client whose runtime names its agent reads no other's."""
+    async with served() as door:
+        task = await opened(door)
+        await put(door, f"{task}/agents/x/notes/plan", "x", "mine")
+
+        for method in ("GET", "DELETE"):
+            foreign = await door.http.request(method, f"{task}/agents/x/notes/plan", headers=agent("y"))
+            assert code(foreign) == (403, "forbidden")
+        assert code(await put(door, f"{task}/agents/x/notes/plan", "y", 1)) == (403, "forbidden")
+        assert code(await door.http.get(f"{task}/agents/x/notes", headers=agent("y"))) == (403, "forbidden")
+        assert code(await door.http.get(f"{task}/agents/y/notes/plan", headers=agent("y"))) == (404, "entry_not_found")
+        assert (await door.http.get(f"{task}/agents/x/notes/plan", headers=agent("x"))).json()["value"] == "mine"
+        assert (await door.http.delete(f"{task}/agents/x/notes/plan", headers=agent("x"))).status_code == 204
+
+
+async def test_a_task_is_nobody_elses() -> None:
+    """A7: somebody else's, an expired one and one that never was give the same bytes."""
+    clock = FakeClock()
+    async with served(clock=clock) as door:
+        task = await opened(door)
+        addresses = ("", "/board", "/board/a", "/agents/x/notes", "/agents/x/notes/a")
+        absent = [await door.http.get(f"/v1/tasks/none{address}", headers=ANN) for address in addresses]
+        foreign = [await door.http.get(task + address, headers=who) for who in (BOB, EVE) for address in addresses]
+        clock.advance(timedelta(days=1))
+        expired = [await door.http.get(task + address, headers=ANN) for address in addresses]
+
+        assert {code(answer) for answer in (*absent, *foreign, *expired)} == {(404, "task_not_found")}
+        assert len({answer.text for answer in (*absent, *foreign, *expired)}) == 1
+        assert code(await door.http.delete(task, headers=ANN)) == (404, "task_not_found")
+        assert (await door.http.get("/v1/tasks", headers=ANN)).json() == {"tasks": [], "cursor": None}
+
+
+async def test_what_was_removed_is_gone_and_again_is_harmless_for_a_key() -> None:
+    async with served() as door:
+        task = await opened(door)
+        await put(door, f"{task}/board/a", "x", 1)
+
+        for _ in range(2):
+            assert (await door.http.delete(f"{task}/board/a", headers=agent("x"))).status_code == 204
+        assert code(await door.http.get(f"{task}/board/a", headers=ANN)) == (404, "entry_not_found")
+        assert (await door.http.delete(task, headers=ANN)).status_code == 204
+        assert code(await door.http.get(task, headers=ANN)) == (404, "task_not_found")
+
+
+async def test_tasks_are_listed_page_by_page() -> None:
+    async with served() as door:
+        made = [await opened(door, goal=str(n)) for n in range(5)]
+        await door.http.patch(made[0], headers=ANN, json={"status": "failed"})
+
+        pages, cursor = [], None
+        while True:
+            params = {"limit": 2, **({"cursor": cursor} if cursor else {})}
+            page = (await door.http.get("/v1/tasks", headers=ANN, params=params)).json()
+            pages.append(sorted(task["goal"] for task in page["tasks"]))
+            cursor = page["cursor"]
+            if cursor is None:
+                break
+        failed = (await door.http.get("/v1/tasks", headers=ANN, params={"status": "failed"})).json()["tasks"]
+
+        assert [len(page) for page in pages] == [2, 2, 1]
+        assert sorted(goal for page in pages for goal in page) == ["0", "1", "2", "3", "4"]
+        assert [task["goal"] for task in failed] == ["0"]
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "a:b*", "käse 🦊", "100%", "x" * 10_000])
+async def test_odd_keys_and_agents_stay_inside(name: str) -> None:
+    """T18."""
+    async with served() as door:
+        task = await opened(door, type=name)
+        part = name.replace(".", "%2E") if name == ".." else quote(name, safe="")
+        entry, note = f"{task}/board/{part}", f"{task}/agents/{part}/notes/{part}"
+
+        written = await door.http.put(entry, headers=ANN, json={"agent": name, "value": 1})
+        noted = await door.http.put(note, headers=ANN, json={"value": 2})
+        locked = await door.http.post(f"{task}/locks/{part}", headers=ANN, json={"agent": name})
+        board = (await door.http.get(f"{task}/board", headers=ANN)).json()
+
+        assert (written.json()["key"], written.json()["writer"]) == (name, name)
+        assert (noted.json()["key"], locked.json()["holder"]) == (name, name)
+        assert [each["key"] for each in board["entries"]] == [name]
+        assert (await door.http.get(note, headers=ANN)).json()["value"] == 2
+        assert code(await door.http.get(f"/v1/tasks/{part}", headers=ANN)) == (404, "task_not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "answered"),
+    [
+        ("POST", "/v1/tasks", {}, (400, "invalid")),
+        ("POST", "/v1/tasks", {"type": ""}, (400, "invalid")),
+        ("POST", "/v1/tasks", {"type": "a\0b"}, (400, "invalid_text")),
+        ("POST", "/v1/tasks", {"type": "t", "plan": []}, (400, "invalid")),
+        ("POST", "/v1/tasks", {"type": "t", "session_id": "none"}, (404, "session_not_found")),
+        ("POST", "/v1/tasks", {"type": "t", "goal": "x" * 1_000_000}, (413, "too_large")),
+        ("GET", "/v1/tasks?limit=0", None, (400, "invalid")),
+        ("GET", "/v1/tasks?status=over", None, (400, "invalid")),
+        ("GET", "/v1/tasks?cursor=%2F..%2F", None, (400, "invalid_cursor")),
+        ("PATCH", "{task}", {}, (400, "invalid")),
+        ("PATCH", "{task}", {"status": "pending"}, (400, "invalid")),
+        ("PATCH", "{task}", {"status": "running", "result": 1}, (400, "invalid")),
+        ("PATCH", "{task}", {"status": "completed", "result": "x" * 1_000_000}, (413, "too_large")),
+        ("PUT", "{task}/board/a", {"value": 1}, (400, "invalid")),
+        ("PUT", "{task}/board/a", {"value": 1, "agent": ""}, (400, "invalid")),
+        ("PUT", "{task}/board/a", {"value": 1, "agent": "a\0b"}, (400, "invalid_text")),
+        ("PUT", "{task}/board/a", {"agent": "x"}, (400, "invalid")),
+        ("PUT", "{task}/board/a", {"agent": "x", "value": 2**70}, (400, "invalid_json")),
+        ("PUT", "{task}/board/a", {"agent": "x", "value": "x" * 1_000_000}, (413, "too_large")),
+        ("PUT", "{task}/board/a", {"agent": "x", "value": 1, "if_version": -1}, (400, "invalid")),
+        ("PUT", "{task}/board/a", {"agent": "x", "value": 1, "if_version": 5}, (409, "version_conflict")),
+        ("PUT", "{task}/board/a", {"agent": "x", "value": 1, "token": 5}, (409, "lock_lost")),
+        ("PUT", "{task}/board/a", {"agent": "x", "value": 1, "token": 0}, (400, "invalid")),
+        ("DELETE", "{task}/board/a", None, (400, "invalid")),
+        ("POST", "{task}/locks/a", {"agent": "x", "seconds": 0}, (400, "invalid")),
+        ("POST", "{task}/locks/a", {"agent": "x", "seconds": 1e9}, (400, "invalid")),
+        ("POST", "{task}/locks/a", {"agent": "x", "token": 1}, (409, "lock_lost")),
+        ("DELETE", "{task}/locks/a", None, (400, "invalid")),
+        ("PUT", "{task}/agents/x/notes/a", {"value": "x" * 1_000_000}, (413, "too_large")),
+        ("PUT", "{task}/agents/x/notes/a", {}, (400, "invalid")),
+        ("PUT", "{task}/agents/%00/notes/a", {"value": 1}, (400, "invalid_text")),
+        ("GET", "{task}/board/%ff", None, (400, "invalid_text")),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+async def test_bad_input_is_refused_and_named(
+    method: str, path: str, body: dict[str, Any] | None, answered: tuple[int, str]
+) -> None:
+    async with served() as door:
+        task = await opened(door)
+
+        answer = await door.http.request(method, path.format(task=task), headers=ANN, json=body)
+
+        assert code(answer) == answered
+        assert (await door.http.get(f"{task}/board", headers=ANN)).json()["entries"] == []
+
+
+async def test_two_names_for_one_agent_are_refused() -> None:
+    async with served() as door:
+        task = await opened(door)
+
+        assert code(await put(door, f"{task}/board/a", "x", 1, agent="y")) == (400, "invalid")
+        assert (await put(door, f"{task}/board/a", "x", 1, agent="x")).json()["writer"] == "x"
+
+
+async def test_settings_say_who_decides_how_long_tasks_live_and_what_fits() -> None:
+    """T20."""
+    clock = FakeClock()
+    async with served(
+        clock=clock,
+        task_owners="refund=approver, contract = counsel",
+        max_board_keys=1,
+        max_board_value_bytes=10,
+        task_retention=timedelta(hours=2),
+        agent_retention=timedelta(minutes=5),
+    ) as door:
+        task = await opened(door, type="refund")
+        await put(door, f"{task}/agents/x/notes/a", "x", 1)
+
+        assert code(await put(door, f"{task}/board/final_decision", "decision-agent", 1)) == (409, "key_protected")
+        assert (await put(door, f"{task}/board/final_decision", "approver", 1)).status_code == 200
+        assert code(await put(door, f"{task}/board/b", "x", 1)) == (429, "board_full")
+        assert code(await put(door, f"{task}/board/final_decision", "approver", "x" * 9)) == (413, "too_large")
+        clock.advance(timedelta(minutes=5))
+        assert code(await door.http.get(f"{task}/agents/x/notes/a", headers=agent("x"))) == (404, "entry_not_found")
+        clock.advance(timedelta(hours=2))
+        assert code(await door.http.get(task, headers=ANN)) == (404, "task_not_found")
+
+
+async def test_private_data_of_a_board_is_kept_as_the_policy_wants_memories() -> None:
+    """A11: what agents leave about somebody passes the policy, a value together with its key."""
+    async with served() as door:
+        task = await opened(door, goal="Write to ann.lee@example.com")
+        await put(door, f"{task}/board/password", "x", "Tr0ub4dor&3")
+        await put(door, f"{task}/agents/x/notes/mail", "x", "ann.lee@example.com")
+
+        seen = [
+            (await door.http.get(task + address, headers=ANN)).text
+            for address in ("", "/board", "/agents/x/notes", "/board/password")
+        ]
+
+        assert not any("ann.lee" in text or "Tr0ub4dor" in text for text in seen)
+        assert "[REDACTED_EMAIL]" in seen[0]
+        assert "[REDACTED_SECRET]" in seen[1]

@@ -1,0 +1,96 @@
+"""What the doctor says of outages: the breaker, and the journal of a store that may not even answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tenuto.cli import program
+from tenuto.settings import Settings
+from tenuto.storing import journal_folder
+from tests.outages import process
+from tests.samples import ANN
+
+# Nobody listens there.
+AWAY = "redis://127.0.0.1:1/0"
+
+
+@pytest.fixture(autouse=True)
+def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("TENUTO_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def _examined(folder: Path, store: str = AWAY, **env: str) -> dict[str, dict[str, Any]]:
+    given = {"TENUTO_STORE": store, "TENUTO_JOURNAL": str(folder), **env}
+    told = CliRunner().invoke(program, ["doctor", "--json"], env=given, catch_exceptions=False)
+    return {check["name"]: check for check in json.loads(told.stdout)["checks"]}
+
+
+async def _leave_a_turn(folder: Path) -> None:
+    """A process that dies while its store is away."""
+    async with process(folder) as running:
+        running.goes_away()
+        await running.turn(ANN, "s", "one", "1")
+
+
+def test_breaker_and_journal_are_told_though_the_store_is_away(tmp_path: Path) -> None:
+    checks = _examined(tmp_path)
+
+    assert checks["store"]["state"] == "wrong"
+    assert checks["breaker"]["says"] == "after 5 calls in a row without an answer the store is left alone for 30s"
+    assert checks["journal"]["state"] == "ok"
+    assert checks["journal"]["says"].endswith(": 0 turns waiting, 0 set aside")
+
+
+def test_a_breaker_that_is_off_is_a_note(tmp_path: Path) -> None:
+    assert _examined(tmp_path, TENUTO_BREAKER_FAILURES="0")["breaker"]["state"] == "note"
+
+
+async def test_turns_that_wait_are_counted(tmp_path: Path) -> None:
+    await _leave_a_turn(journal_folder(Settings(store=AWAY, journal=str(tmp_path))))
+
+    journal = (await asyncio.to_thread(_examined, tmp_path))["journal"]
+
+    assert (journal["state"], "1 turn waiting, 0 set aside" in journal["says"]) == ("note", True)
+    assert "as soon as it answers" in journal["advice"]
+
+
+async def test_turns_of_a_store_that_moved_are_found(tmp_path: Path) -> None:
+    await _leave_a_turn(journal_folder(Settings(store="redis://before:6379/0", journal=str(tmp_path))))
+
+    checks = await asyncio.to_thread(_examined, tmp_path)
+
+    assert "0 turns waiting" in checks["journal"]["says"]
+    assert checks["other journal"]["state"] == "note"
+    assert "1 turn waiting for another store" in checks["other journal"]["says"]
+
+
+@pytest.mark.parametrize(("policy", "state"), [("journal", "wrong"), ("raise", "note")])
+def test_a_folder_that_cannot_be_had_is_as_bad_as_it_is_needed(tmp_path: Path, policy: str, state: str) -> None:
+    (tmp_path / "file").write_text("no folder")
+
+    journal = _examined(tmp_path / "file", TENUTO_ON_STORE_DOWN=policy)["journal"]
+
+    assert journal["state"] == state
+    assert "TENUTO_JOURNAL" in journal["advice"]
+
+
+def test_a_file_in_the_journal_that_cannot_be_read_is_red(tmp_path: Path) -> None:
+    folder = journal_folder(Settings(store=AWAY, journal=str(tmp_path)))
+    folder.mkdir(parents=True)
+    (folder / "1.db").write_text("no database at all, but long enough to be read as one" * 20)
+
+    assert _examined(tmp_path)["journal"]["state"] == "wrong"
+
+
+def test_a_store_that_is_a_file_has_neither(tmp_path: Path) -> None:
+    assert not {"breaker", "journal"} & set(_examined(tmp_path, store="sqlite:///s.db"))

@@ -1,0 +1,343 @@
+"""A store behind its breaker: what counts as a failure, who is refused, and what is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tenuto.errors import (
+    InvalidText,
+    Sealed,
+    SessionNotFound,
+    StateCorrupt,
+    StoreAway,
+    StoreFull,
+    StoreReadOnly,
+    StoreResting,
+    TenutoError,
+    TooLarge,
+    Unavailable,
+    VersionConflict,
+)
+from tenuto.model import Compaction, Scope, Session
+from tenuto.ports import Store
+from tenuto.stores.breaker import BreakerPolicy, BreakerState
+from tenuto.stores.guarded import Guarded
+from tenuto.stores.memory import MemoryStore
+from tests.clock import Ticks
+from tests.samples import ANN, batch
+
+AWAY = StoreAway()
+# What a server says, or what is refused before it is asked: neither means that it does not answer.
+NO_FAILURES = [
+    SessionNotFound("s"),
+    VersionConflict(1, 2),
+    TooLarge("message", 1),
+    InvalidText("no"),
+    StoreFull(),
+    StoreReadOnly(),
+    StateCorrupt("session store", "holds a value that cannot be read"),
+    Sealed("needs another key"),
+    Unavailable("session store", "is closed"),
+]
+
+
+class Moody(MemoryStore):
+    """A store that fails as long as a test wants, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mood: BaseException | None = None
+        self.asked = 0
+        self.holding: asyncio.Event | None = None
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        self.asked += 1
+        if self.holding is not None:
+            await self.holding.wait()
+        if self.mood is not None:
+            raise self.mood
+        return await super().get(scope, session_id)
+
+    async def ping(self) -> None:
+        self.asked += 1
+        if self.mood is not None:
+            raise self.mood
+
+
+class Clustered(Moody):
+    """One whose sessions lie on two servers, told apart by the first letter of their ids."""
+
+    parted = True
+
+    def part_of(self, scope: Scope, session_id: str) -> str:
+        return session_id[0]
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        if session_id.startswith("b"):
+            raise AWAY
+        return await super().get(scope, session_id)
+
+
+def _guarded(store: Moody | None = None) -> tuple[Guarded, Moody, Ticks]:
+    inner, ticks = store or Moody(), Ticks()
+    return Guarded(store=inner, now=ticks), inner, ticks
+
+
+async def _ends(guarded: Guarded, times: int = 1, session_id: str = "s") -> list[type[object]]:
+    outcomes = await asyncio.gather(*(guarded.get(ANN, session_id) for _ in range(times)), return_exceptions=True)
+    return [type(outcome) for outcome in outcomes]
+
+
+async def test_after_five_calls_in_vain_none_is_made() -> None:
+    """A21, T7: refused at once, with an error of its own that says when to come back."""
+    guarded, inner, ticks = _guarded()
+    inner.mood = AWAY
+
+    ends = [(await _ends(guarded))[0] for _ in range(8)]
+    ticks.now += 12
+    with pytest.raises(StoreResting) as refused:
+        await guarded.get(ANN, "s")
+
+    assert ends == [StoreAway] * 5 + [StoreResting] * 3
+    assert inner.asked == 5
+    assert (refused.value.code, refused.value.retry_after) == ("store_resting", timedelta(seconds=18))
+    assert (guarded.state, guarded.closed, guarded.refused) == (BreakerState.OPEN, False, 4)
+
+
+@pytest.mark.parametrize("told", NO_FAILURES, ids=lambda told: type(told).__name__)
+async def test_a_server_that_says_no_has_answered(told: TenutoError) -> None:
+    """T8: a miss, a conflict, a limit, bad input, a full or read-only store, an unreadable value are no failures."""
+    guarded, inner, _ = _guarded()
+    inner.mood = told
+
+    assert await _ends(guarded, 20) == [type(told)] * 20
+
+    assert guarded.closed
+
+
+async def test_a_miss_between_failures_zeroes_the_count() -> None:
+    """T8."""
+    guarded, inner, _ = _guarded()
+
+    for _ in range(3):
+        inner.mood = AWAY
+        await _ends(guarded, 4)
+        inner.mood = SessionNotFound("s")
+        await _ends(guarded)
+
+    assert guarded.closed
+
+
+async def test_bad_input_proves_nothing_of_the_server() -> None:
+    """It is refused before the server is asked: neither does it zero the count, nor close as the probe."""
+    guarded, inner, ticks = _guarded()
+
+    inner.mood = AWAY
+    await _ends(guarded, 4)
+    inner.mood = InvalidText("no")
+    await _ends(guarded)
+    inner.mood = AWAY
+    await _ends(guarded)
+    assert guarded.state is BreakerState.OPEN
+    ticks.now += 30
+    inner.mood = InvalidText("no")
+    await _ends(guarded)
+
+    assert guarded.state is BreakerState.OPEN
+
+
+async def test_only_the_probe_waits_for_a_server_that_is_still_away() -> None:
+    """T8: of a crowd that comes when the time is up, one asks."""
+    guarded, inner, ticks = _guarded()
+    inner.mood = AWAY
+    await _ends(guarded, 5)
+    inner.asked, inner.holding = 0, asyncio.Event()
+    ticks.now += 30
+
+    crowd = asyncio.gather(_ends(guarded), *(_ends(guarded) for _ in range(9)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    inner.holding.set()
+
+    assert await crowd == [[StoreAway]] + [[StoreResting]] * 9
+    assert inner.asked == 1
+
+
+async def test_a_probe_that_is_cancelled_makes_room_for_another() -> None:
+    guarded, inner, ticks = _guarded()
+    await guarded.append(ANN, "s", batch("hello"))
+    inner.mood = AWAY
+    await _ends(guarded, 5)
+    ticks.now += 30
+    inner.mood, inner.holding = None, asyncio.Event()
+    probe = asyncio.ensure_future(guarded.get(ANN, "s"))
+    await asyncio.sleep(0)
+    assert await _ends(guarded) == [StoreResting]
+
+    probe.cancel()
+    await asyncio.wait([probe])
+    inner.holding.set()
+
+    assert await _ends(guarded) == [Session]
+    assert guarded.closed
+
+
+async def test_renewing_files_is_no_probe() -> None:
+    """It may take an hour; a ping that goes before it tells whether the server answers."""
+    guarded, inner, ticks = _guarded()
+    inner.mood = AWAY
+    await _ends(guarded, 5)
+    ticks.now += 30
+    inner.mood = None
+
+    assert isinstance(await guarded.compact(), Compaction)
+
+    assert guarded.closed
+
+
+async def test_a_server_of_a_cluster_takes_no_others_sessions_along() -> None:
+    guarded, inner, _ = _guarded(Clustered())
+    await inner.append(ANN, "a1", batch("hello"))
+
+    lost = [(await _ends(guarded, session_id="b1"))[0] for _ in range(7)]
+    inner.mood = None
+
+    assert lost == [StoreAway] * 5 + [StoreResting] * 2
+    assert await _ends(guarded, session_id="a1") == [Session]
+    assert (guarded.state, guarded.refused) == (BreakerState.OPEN, 2)
+
+
+async def test_calls_about_no_session_pass_freely_in_a_cluster() -> None:
+    guarded, inner, _ = _guarded(Clustered())
+    inner.mood = AWAY
+
+    for _ in range(10):
+        with pytest.raises(StoreAway) as refused:
+            await guarded.ping()
+        assert not isinstance(refused.value, StoreResting)
+
+    assert inner.asked == 10
+
+
+async def test_what_changes_is_told_once_and_names_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """A22, promise 8."""
+    caplog.set_level(logging.WARNING)
+    guarded, inner, ticks = _guarded()
+    await guarded.append(ANN, "s", batch("hello"))
+
+    inner.mood = AWAY
+    await _ends(guarded, 10)
+    ticks.now += 30
+    inner.mood = None
+    await _ends(guarded, 3)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "the session store does not answer: it is left alone for 30 s",
+        "the session store answers again",
+    ]
+
+
+def test_every_call_of_the_port_is_guarded() -> None:
+    """A method that the port gains must not slip past the breaker."""
+    methods = {name for name, _ in inspect.getmembers(Store, inspect.isfunction) if not name.startswith("_")}
+    unasked = {name for name in methods if not _asks(getattr(Guarded, name))}
+
+    assert methods <= set(dir(Guarded))
+    assert unasked == {"close", "compact"}
+
+
+def _asks(method: Callable[..., Any]) -> bool:
+    return not {"_ask", "_ask_at_length"}.isdisjoint(method.__code__.co_names)
+
+
+async def test_the_policy_is_the_settings() -> None:
+    """X8."""
+    inner = Moody()
+    guarded = Guarded(store=inner, policy=BreakerPolicy(failures=2), now=Ticks())
+    inner.mood = AWAY
+
+    assert await _ends(guarded, 2) == [StoreAway] * 2
+    assert await _ends(guarded) == [StoreResting]
+
+
+@pytest.mark.parametrize("method", ["sweep", "evict", "erase"])
+async def test_what_may_take_long_is_no_probe(method: str) -> None:
+    """T8: a ping goes before it, and others may ask while it works."""
+    inner, ticks, under_way, done = Moody(), Ticks(), asyncio.Event(), asyncio.Event()
+    guarded = Guarded(store=inner, now=ticks)
+    inner.mood = AWAY
+    await _ends(guarded, 5)
+    ticks.now += 30
+    inner.mood = None
+
+    async def slow(*_: object) -> None:
+        under_way.set()
+        await done.wait()
+
+    setattr(inner, method, slow)
+    args: dict[str, tuple[Any, ...]] = {"sweep": (), "evict": (ANN, 1), "erase": (ANN,)}
+    work = asyncio.create_task(getattr(guarded, method)(*args[method]))
+    await under_way.wait()
+    state = guarded.state
+    done.set()
+    await work
+
+    assert state is BreakerState.CLOSED
+
+
+async def test_what_may_take_long_is_refused_while_the_server_rests() -> None:
+    guarded, inner, _ = _guarded()
+    inner.mood = AWAY
+    await _ends(guarded, 5)
+    inner.mood = None
+
+    with pytest.raises(StoreResting):
+        await guarded.sweep()
+
+    assert inner.asked == 5
+
+
+async def test_calls_that_come_together_share_what_is_done_first() -> None:
+    """T8: no call waits for the attempts of all those before it; the next one tries anew."""
+    attempts, away = 0, asyncio.Event()
+
+    async def first() -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            await away.wait()
+            raise AWAY
+
+    guarded = Guarded(store=Moody(), now=Ticks(), first=first)
+    calls = [asyncio.create_task(guarded.ping()) for _ in range(4)]
+    await asyncio.sleep(0)
+    calls[0].cancel()
+    await asyncio.sleep(0)
+    away.set()
+    ended = await asyncio.gather(*calls, return_exceptions=True)
+    tried = attempts
+    await guarded.ping()
+    await guarded.ping()
+
+    assert [type(each) for each in ended] == [asyncio.CancelledError, StoreAway, StoreAway, StoreAway]
+    assert (tried, attempts) == (1, 2)
+
+
+async def test_closing_waits_for_nothing_that_is_done_first() -> None:
+    async def first() -> None:
+        await asyncio.Event().wait()
+
+    guarded = Guarded(store=Moody(), now=Ticks(), first=first)
+    call = asyncio.create_task(guarded.ping())
+    await asyncio.sleep(0)
+    await guarded.close()
+
+    with pytest.raises(asyncio.CancelledError):
+        await call

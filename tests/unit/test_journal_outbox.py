@@ -1,0 +1,336 @@
+"""The outbox's files: whose they are, what stays in them, and who takes over what a dead process left."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tenuto.errors import SessionNotFound, StoreAway, TurnLost, Unavailable
+from tenuto.model import Scope
+from tenuto.model.scope import person_digest
+from tenuto.ports import Store
+from tenuto.privacy.sealed.sealing import TenantCiphers
+from tenuto.stores.journaled import JournalCounts, Outbox, waiting_in
+from tenuto.stores.memory import MemoryStore
+from tests.backends import RING
+from tests.clock import FakeClock
+from tests.outages import Process, process
+from tests.samples import ANN, BOB, closing, says, texts
+
+CHAT = Scope(tenant="acme", user="ann", channel="lark", chat="group")
+SECRET = "the-word-nobody-says"
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Process]:
+    async with process(tmp_path / "state" / "journal") as running:
+        yield running
+
+
+def everything(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file())
+
+
+# Files
+
+
+async def test_no_file_is_made_before_it_is_needed_and_none_stays(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    before = list(here.folder.iterdir())
+    here.goes_away()
+    await here.turn(ANN, "s", SECRET, "2")
+    meanwhile = everything(here.folder)
+    here.comes_back()
+    await here.replay()
+
+    assert before == []
+    assert SECRET.encode() in meanwhile
+    assert SECRET.encode() not in everything(here.folder)
+    assert not list(here.folder.glob("*.db"))
+
+
+async def test_what_reached_the_store_leaves_no_bytes_behind_others_that_wait(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    await here.turn(ANN, "s", SECRET, "2")
+    await here.turn(ANN, "t", "waits", "3")
+    here.comes_back()
+    await here.store.get(ANN, "s")
+
+    assert waiting_in(here.folder).waiting == 1
+    assert SECRET.encode() not in everything(here.folder)
+
+
+async def test_files_are_their_owners_alone(here: Process) -> None:
+    here.goes_away()
+    await here.turn(ANN, "s", "one", "1")
+
+    assert stat.S_IMODE(here.folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in here.folder.iterdir()} == {0o600}
+
+
+async def test_a_folder_that_cannot_be_used_is_told_and_refuses_turns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "taken").write_text("no folder")
+
+    with caplog.at_level(logging.WARNING):
+        async with process(tmp_path / "taken" / "journal") as here:
+            await here.turn(ANN, "s", "one", "1")
+            here.goes_away()
+            with pytest.raises(Unavailable):
+                await here.begin(ANN, "s", "two")
+            shown = await texts(here.store, ANN, "s")
+
+    assert "the journal's folder cannot be used" in caplog.text
+    assert shown == ["one", "1"]
+
+
+async def test_counts_tell_what_cannot_be_read(here: Process) -> None:
+    here.goes_away()
+    await here.turn(ANN, "s", "one", "1")
+    (here.folder / "7.db").write_bytes(b"not a database at all, and long enough to be told from one")
+
+    assert waiting_in(here.folder) == JournalCounts(waiting=1, unreadable=1)
+    assert waiting_in(here.folder / "nowhere") == JournalCounts()
+
+
+@pytest.mark.parametrize("number", [1, 7])
+async def test_a_file_that_cannot_be_read_stops_nobody(
+    tmp_path: Path, number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also not whoever comes after it: it is counted, and told once."""
+    (tmp_path / f"{number}.db").write_bytes(b"garbage" * 1000)
+    async with process(tmp_path) as here:
+        here.goes_away()
+        await here.turn(ANN, "s", "one", "1")
+        here.comes_back()
+        for _ in range(3):
+            assert await here.replay()
+
+        assert await here.log(ANN, "s") == ["one", "1"]
+        assert here.outbox.counts == JournalCounts(unreadable=1)
+    assert [line for line in caplog.messages if "cannot be" in line] == [
+        f"file {number}.db of the journal cannot be read: turns in it are not replayed"
+    ]
+    assert (tmp_path / f"{number}.db").exists()
+
+
+async def test_many_turns_at_once_are_all_on_disk(here: Process) -> None:
+    here.goes_away()
+
+    await asyncio.gather(*(here.turn(ANN, f"s{number}", "one", "1") for number in range(50)))
+    await here.restart()
+
+    assert here.store.state.waiting == 50
+    here.comes_back()
+    assert await here.replay()
+    assert [await here.log(ANN, f"s{number}") for number in range(50)] == [["one", "1"]] * 50
+
+
+# Several processes
+
+
+async def test_each_process_has_a_slot_of_its_own(tmp_path: Path) -> None:
+    clock, store = FakeClock(), MemoryStore(clock=FakeClock())
+    async with process(tmp_path, store=store, clock=clock) as one, process(tmp_path, store=store, clock=clock) as two:
+        for each in (one, two):
+            each.goes_away()
+            await each.turn(ANN, "s", "mine", "1")
+        one.comes_back()
+        await one.replay()
+
+        assert one.store.state.waiting == 0
+        assert (two.store.state.waiting, waiting_in(tmp_path).waiting) == (1, 1)
+
+
+async def test_what_a_dead_process_left_is_taken_over(tmp_path: Path) -> None:
+    """Also by a process that runs already, and has turns of its own in the same session: each keeps its order."""
+    store = MemoryStore(clock=FakeClock())
+    one, two = (Process(tmp_path, store=store) for _ in range(2))
+    for each in (one, two):
+        await each.start()
+        each.goes_away()
+    await one.turn(ANN, "s", "one", "1")
+    two.clock.advance(timedelta(seconds=1))
+    await two.turn(ANN, "s", "two", "2")
+    await one.turn(ANN, "t", "one", "1")
+
+    await one.die()
+    two.comes_back()
+    await two.replay()
+    await two.die()
+
+    assert await two.log(ANN, "s") == ["one", "1", "two", "2"]
+    assert await two.log(ANN, "t") == ["one", "1"]
+    assert waiting_in(tmp_path).waiting == 0
+
+
+async def test_a_killed_process_gives_its_slot_free(tmp_path: Path) -> None:
+    """Killed for real: what it told is on disk, and its lock is nobody's."""
+    program = f"""
+import asyncio, os, signal
+from pathlib import Path
+from tests.outages import Process
+from tests.samples import ANN
+async def main():
+    here = Process(Path({str(tmp_path)!r}))
+    await here.start()
+    here.goes_away()
+    await here.turn(ANN, "s", "one", "1")
+    print("told", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[2]
+    )
+
+    async with process(tmp_path) as here:
+        assert (done.returncode, done.stdout.strip()) == (-signal.SIGKILL, "told"), done.stderr
+        assert here.store.state.waiting == 1
+        assert await here.replay()
+        assert await here.log(ANN, "s") == ["one", "1"]
+
+
+async def test_a_live_process_keeps_its_slot(tmp_path: Path) -> None:
+    async with process(tmp_path) as one:
+        one.goes_away()
+        await one.turn(ANN, "s", "one", "1")
+        another = await Outbox.open(tmp_path)
+
+        assert (another.counts.waiting, await another.number()) == (0, (2, 1))
+        await another.close()
+
+
+# Erasing
+
+
+async def test_an_erased_person_is_in_no_slot_any_more(tmp_path: Path) -> None:
+    """Issue 4, A26: the rows of other processes go too, what others said stays, and the receipt counts them."""
+    clock, store = FakeClock(), MemoryStore(clock=FakeClock())
+    async with process(tmp_path, store=store, clock=clock) as one, process(tmp_path, store=store, clock=clock) as two:
+        for each in (one, two):
+            await each.turn(BOB, f"bob {each is one}", "before", "b")
+            each.goes_away()
+        await one.turn(ANN, "s", f"{SECRET} 1", f"{SECRET} 2")
+        await two.turn(ANN, "t", f"{SECRET} 3", f"{SECRET} 4")
+        turn = await two.begin(CHAT, "g", words=(says(f"{SECRET} 5", speaker="ann"),))
+        await two.finish(turn, f"{SECRET} 6")
+        await two.turn(BOB, "bob False", "bob's", "own")
+        before = everything(tmp_path)
+        one.comes_back()
+
+        erased = await one.store.erase(ANN)
+        two.comes_back()
+        await two.replay()
+
+        assert SECRET.encode() in before
+        assert erased.journal == 3
+        assert SECRET.encode() not in everything(tmp_path)
+        assert await two.log(BOB, "bob False") == ["before", "b", "bob's", "own"]
+        for each in (one, two):
+            for scope, session in ((ANN, "s"), (ANN, "t"), (CHAT, "g")):
+                with pytest.raises(SessionNotFound):
+                    await each.store.get(scope, session)
+
+
+async def test_a_journal_on_another_machine_drops_an_erased_persons_turns(tmp_path: Path) -> None:
+    """The store remembers who was erased, by a digest, and when: what is said later is theirs to say."""
+    clock, store = FakeClock(), MemoryStore(clock=FakeClock())
+    async with (
+        process(tmp_path / "one", store=store, clock=clock) as one,
+        process(tmp_path / "two", store=store, clock=clock) as two,
+    ):
+        two.goes_away()
+        await two.turn(ANN, "s", SECRET, "1")
+        await two.turn(BOB, "b", "bob's", "own")
+        clock.advance(timedelta(seconds=1))
+        await one.store.erase(ANN)
+        clock.advance(timedelta(minutes=6))
+        await two.turn(ANN, "new", "back", "again")
+
+        two.comes_back()
+        await two.replay()
+
+        assert await two.log(ANN, "new") == ["back", "again"]
+        assert await two.log(BOB, "b") == ["bob's", "own"]
+        with pytest.raises(SessionNotFound):
+            await store.get(ANN, "s")
+        assert (two.store.state.waiting, two.store.state.aside) == (0, 0)
+        remembered = await store.list_state(Scope(tenant="acme"), "erasures")
+        assert [entry.key for entry in remembered] == [person_digest("acme", "ann")]
+
+
+async def test_a_turn_whose_row_was_erased_is_lost(tmp_path: Path) -> None:
+    clock, store = FakeClock(), MemoryStore(clock=FakeClock())
+    async with process(tmp_path, store=store, clock=clock) as one, process(tmp_path, store=store, clock=clock) as two:
+        two.goes_away()
+        turn = await two.begin(ANN, "s", SECRET)
+        await one.store.erase(ANN)
+
+        with pytest.raises(TurnLost):
+            await two.store.finish_turn(turn, closing(SECRET))
+
+        assert SECRET.encode() not in everything(tmp_path)
+
+
+# Encryption
+
+
+async def test_where_the_store_is_sealed_the_journal_is_too(tmp_path: Path) -> None:
+    """Also in an outage that is longer than keys are trusted without a look."""
+    clock = FakeClock()
+    memory = MemoryStore(clock=clock)
+
+    def ciphers(store: Store) -> TenantCiphers:
+        return TenantCiphers(store=store, ring=RING, clock=clock)
+
+    async with process(tmp_path, store=memory, clock=clock, ciphers=ciphers) as here:
+        await here.turn(ANN, "s", "one", "1")
+        here.goes_away()
+        clock.advance(timedelta(hours=1))
+        await here.turn(ANN, "s", SECRET, SECRET)
+        with pytest.raises(StoreAway):
+            await here.begin(Scope(tenant="another", user="eve"), "e", SECRET)
+        raw = everything(tmp_path)
+
+        await here.restart()
+        with pytest.raises(StoreAway):
+            await here.store.get(ANN, "s")
+        with pytest.raises(StoreAway):
+            await here.begin(ANN, "s", "two")
+        here.comes_back()
+        await here.replay()
+
+        assert SECRET.encode() not in raw
+        assert len(raw) > 1000
+        assert await here.log(ANN, "s") == ["one", "1", SECRET, SECRET]
+
+
+async def test_a_row_whose_key_was_destroyed_is_set_aside(tmp_path: Path) -> None:
+    clock = FakeClock()
+
+    def ciphers(store: Store) -> TenantCiphers:
+        return TenantCiphers(store=store, ring=RING, clock=clock)
+
+    async with process(tmp_path, clock=clock, ciphers=ciphers) as here:
+        await here.turn(ANN, "s", "one", "1")
+        here.goes_away()
+        await here.turn(ANN, "s", "two", "2")
+        await TenantCiphers(store=here.memory, ring=RING, clock=clock).destroy(ANN)
+        await here.restart()
+        here.comes_back()
+        await here.replay()
+
+        assert (here.store.state.waiting, here.store.state.aside) == (0, 1)
+        assert await here.log(ANN, "s") == ["one", "1"]

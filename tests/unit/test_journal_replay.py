@@ -1,0 +1,445 @@
+"""How the outbox gets to the store: each turn exactly once, in order, whatever happens on the way."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from msgspec.structs import replace
+
+from tenuto.errors import KeyReused, SessionExpired, SessionNotFound, TenutoError, Unavailable
+from tenuto.model import Closing, Keeping, Message, MessagePage, NewSession, Opening, OpenTurn, Page, Scope, TurnState
+from tenuto.stores.journaled import waiting_in
+from tests.outages import Fate, Killed, Process, process
+from tests.samples import ANN, BOB, batch, begin, closing, once, says, talk, trace_of
+
+Story: TypeAlias = Callable[[Process], Awaitable[list[str]]]
+"""Something that is said until the store is away; brings what shall be in the log at the end."""
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Process]:
+    async with process(tmp_path / "journal") as running:
+        yield running
+
+
+# Every interruption
+
+
+async def _several_turns(here: Process) -> list[str]:
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    await here.turn(ANN, "s", "two", "2")
+    await talk(here.memory, ANN, "s", "elsewhere", "there")
+    await here.turn(ANN, "s", "three", "3", once=once("k"))
+    return ["one", "1", "elsewhere", "there", "two", "2", "three", "3"]
+
+
+async def _opened_here(here: Process) -> list[str]:
+    here.goes_away()
+    await here.turn(ANN, "s", "one", "1")
+    await here.turn(ANN, "s", "two", "2", create=None)
+    return ["one", "1", "two", "2"]
+
+
+async def _ended_here(here: Process) -> list[str]:
+    turn = await here.begin(ANN, "s", "one")
+    here.goes_away()
+    await here.finish(turn, "1")
+    return ["one", "1"]
+
+
+async def _ended_here_after_others(here: Process) -> list[str]:
+    """The lease ran out, and somebody else has taken the session."""
+    turn = await here.begin(ANN, "s", "one", lease=timedelta(seconds=1))
+    here.goes_away()
+    here.clock.advance(timedelta(seconds=2))
+    await talk(here.memory, ANN, "s", "elsewhere", "there")
+    await here.finish(turn, "1")
+    return ["one", "elsewhere", "there", "1"]
+
+
+async def _keyed_and_ended_here_after_others(here: Process) -> list[str]:
+    turn = await here.begin(ANN, "s", "one", lease=timedelta(seconds=1), once=once("k"))
+    here.goes_away()
+    here.clock.advance(timedelta(seconds=2))
+    await talk(here.memory, ANN, "s", "elsewhere", "there")
+    await here.finish(turn, "1")
+    return ["one", "elsewhere", "there", "1"]
+
+
+async def _given_up(here: Process) -> list[str]:
+    here.goes_away()
+    turn = await here.begin(ANN, "s", "one", once=once("k"))
+    await here.store.finish_turn(turn, Closing(abandoned=True))
+    resumed = await here.begin(ANN, "s", "one", once=once("k"))
+    await here.finish(resumed, "1")
+    return ["one", "1"]
+
+
+async def _never_ended(here: Process) -> list[str]:
+    here.goes_away()
+    await here.turn(ANN, "s", "one", "1")
+    await here.begin(ANN, "s", "two")
+    await here.restart()
+    return ["one", "1", "two"]
+
+
+async def _unanswered_beginning(here: Process) -> list[str]:
+    await here.turn(ANN, "s", "one", "1")
+    here.wire.strike(0, Fate.UNANSWERED)
+    turn = await here.begin(ANN, "s", "two")
+    here.goes_away()
+    await here.finish(turn, "2")
+    return ["one", "1", "two", "2"]
+
+
+async def _unanswered_end(here: Process) -> list[str]:
+    here.wire.strike(1, Fate.UNANSWERED)
+    await here.turn(ANN, "s", "one", "1", once=once("k"))
+    here.goes_away()
+    await here.turn(ANN, "s", "two", "2")
+    return ["one", "1", "two", "2"]
+
+
+async def _unanswered_opening(here: Process) -> list[str]:
+    here.wire.strike(0, Fate.UNANSWERED)
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    return ["one", "1"]
+
+
+STORIES = [
+    _several_turns,
+    _opened_here,
+    _ended_here,
+    _ended_here_after_others,
+    _keyed_and_ended_here_after_others,
+    _given_up,
+    _never_ended,
+    _unanswered_beginning,
+    _unanswered_end,
+    _unanswered_opening,
+]
+
+
+async def _replayed(here: Process) -> None:
+    """Replay as often as it takes; leases of turns that were cut off run out meanwhile."""
+    for _ in range(5):
+        here.clock.advance(timedelta(minutes=3))
+        if await here.replay():
+            return
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.parametrize("fate", Fate, ids=lambda fate: fate.value)
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__.strip("_"))
+async def test_whatever_interrupts_the_replay_each_message_is_there_once(
+    story: Story, fate: Fate, tmp_path: Path
+) -> None:
+    """Promise 1: at every call to the store, refused, unanswered, or the process killed before or after it."""
+    for at in count():
+        async with process(tmp_path / f"{at}") as here:
+            expected = await story(here)
+            here.comes_back()
+            here.wire.strike(at, fate)
+            before = len(here.wire.calls)
+            try:
+                await here.replay()
+            except Killed:
+                await here.restart()
+            struck = len(here.wire.calls) - before > at
+            here.wire.spare()
+            await _replayed(here)
+
+            assert await here.log(ANN, "s") == expected, f"call {at}: {here.wire.calls[before:]}"
+            assert (await here.memory.get(ANN, "s")).last_seq == len(expected)
+            assert waiting_in(here.folder).waiting == here.store.state.aside == 0
+            if not struck:
+                assert at > 2
+                return
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__.strip("_"))
+async def test_a_process_killed_before_it_notes_what_the_store_took_doubles_nothing(
+    story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with process(tmp_path / "journal") as here:
+        expected = await story(here)
+        here.comes_back()
+        rows = here.store.state.waiting
+        for _ in range(rows):
+
+            async def killed(_: object) -> None:
+                raise Killed
+
+            monkeypatch.setattr(here.outbox, "remove", killed)
+            with pytest.raises(Killed):
+                await here.replay()
+            await here.restart()
+            here.clock.advance(timedelta(minutes=3))
+        await _replayed(here)
+
+        assert await here.log(ANN, "s") == expected
+
+
+# What the replay decides
+
+
+async def test_a_session_that_is_gone_is_not_revived(here: Process, caplog: pytest.LogCaptureFixture) -> None:
+    """S6: its turns are set aside, told with ids only, and let go after a month."""
+    await here.turn(ANN, "s", "one", "1")
+    await here.turn(ANN, "t", "one", "1")
+    here.goes_away()
+    await here.turn(ANN, "s", "secret", "2")
+    await here.turn(ANN, "t", "secret", "2")
+    await here.memory.delete(ANN, "s")
+    await here.memory.delete(ANN, "t")
+    await talk(here.memory, ANN, "t", "another", "session")
+
+    here.comes_back()
+    await here.replay()
+    await here.restart()
+
+    assert await here.log(ANN, "t") == ["another", "session"]
+    with pytest.raises(SessionNotFound):
+        await here.memory.get(ANN, "s")
+    assert (here.store.state.aside, here.store.state.waiting) == (2, 0)
+    assert (waiting_in(here.folder).aside, "secret" in caplog.text) == (2, False)
+    assert sum("set aside: session_not_found" in line for line in caplog.messages) == 2
+
+    here.clock.advance(timedelta(days=31))
+    here.goes_away()
+    await here.turn(ANN, "u", "one", "1")
+    here.comes_back()
+    await here.replay()
+    assert (here.store.state.aside, waiting_in(here.folder).aside) == (0, 0)
+
+
+async def test_a_reset_by_others_does_not_lose_what_was_said_here(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    await here.turn(ANN, "s", "two", "2")
+    await here.memory.reset(ANN, "s")
+
+    here.comes_back()
+    await here.replay()
+
+    assert await here.log(ANN, "s") == ["two", "2"]
+
+
+async def test_a_session_that_expired_meanwhile_is_not_revived(here: Process) -> None:
+    hour = NewSession(keeping=Keeping(idle=timedelta(hours=1)))
+    await here.turn(ANN, "s", "one", "1", create=hour)
+    here.goes_away()
+    await here.turn(ANN, "s", "two", "2", create=None)
+    here.clock.advance(timedelta(hours=2))
+
+    here.comes_back()
+    await here.replay()
+
+    with pytest.raises(SessionExpired):
+        await here.memory.get(ANN, "s")
+    assert here.store.state.aside == 1
+
+
+async def test_an_id_that_is_somebody_elses_is_left_alone(here: Process, caplog: pytest.LogCaptureFixture) -> None:
+    """S6, A8: the turns go to a session of their own, and a warning names both."""
+    await talk(here.memory, BOB, "s", "bob's", "own")
+    here.goes_away()
+    first = await here.turn(ANN, "s", "one", "1")
+    await here.turn(ANN, "s", "two", "2")
+
+    here.comes_back()
+    await here.replay()
+
+    assert await here.log(BOB, "s") == ["bob's", "own"]
+    assert await here.log(ANN, first.id) == ["one", "1", "two", "2"]
+    assert any("session s " in line and first.id in line for line in caplog.messages)
+    assert here.store.state.aside == 0
+
+
+async def test_an_id_that_is_the_callers_own_is_gone_on_with(here: Process) -> None:
+    await talk(here.memory, ANN, "s", "older", "history")
+    here.goes_away()
+    await here.turn(ANN, "s", "one", "1")
+    await here.turn(ANN, "s", "two", "2")
+
+    here.comes_back()
+    await here.replay()
+
+    assert await here.log(ANN, "s") == ["older", "history", "one", "1", "two", "2"]
+
+
+async def test_a_message_id_that_somebody_used_again_is_no_proof(here: Process) -> None:
+    """Ids of messages may be anybody's choice."""
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    turn = await here.begin(ANN, "s", words=(says("two", id="mine"),))
+    await here.finish(turn, "2")
+    other = says("elsewhere", id="mine")
+    await here.memory.append(
+        ANN, "s", replace(batch(), messages=(replace(other, sent_at=other.sent_at + timedelta(1)),))
+    )
+
+    here.comes_back()
+    await here.replay()
+
+    assert await here.log(ANN, "s") == ["one", "1", "elsewhere", "two", "2"]
+
+
+async def test_a_turn_that_was_answered_elsewhere_is_set_aside(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    await here.turn(ANN, "s", "two", "from here", once=once("k"))
+    await here.turn(ANN, "s", "three", "3")
+    there = await begin(here.memory, ANN, "s", "two", once=once("k"))
+    await here.memory.finish_turn(there, closing("from there"))
+
+    here.comes_back()
+    await here.replay()
+
+    assert await here.log(ANN, "s") == ["one", "1", "two", "from there", "three", "3"]
+    assert here.store.state.aside == 1
+
+
+async def test_a_turn_the_store_refuses_for_good_does_not_stop_the_next(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.goes_away()
+    await here.turn(ANN, "s", "one", "1")
+    await here.turn(ANN, "s", "bad", "b")
+    await here.turn(ANN, "s", "two", "2")
+    begin_turn = here.memory.begin_turn
+
+    async def picky(scope: Scope, opening: Opening) -> OpenTurn:
+        if "bad" in str(opening):
+            raise KeyReused
+        return await begin_turn(scope, opening)
+
+    monkeypatch.setattr(here.memory, "begin_turn", picky)
+    here.comes_back()
+    await here.replay()
+
+    assert await here.log(ANN, "s") == ["one", "1", "two", "2"]
+    assert here.store.state.aside == 1
+
+
+async def test_what_stops_one_session_does_not_stop_the_others(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    await here.turn(ANN, "s", "two", "2")
+    await here.turn(ANN, "t", "one", "1")
+    await begin(here.memory, ANN, "s", "elsewhere")
+
+    here.comes_back()
+    done = await here.replay()
+
+    assert not done
+    assert await here.log(ANN, "s") == ["one", "1", "elsewhere"]
+    assert await here.log(ANN, "t") == ["one", "1"]
+
+
+async def test_a_trace_is_found_under_the_number_its_turn_has_in_the_store(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    turn = await here.begin(ANN, "s", "two")
+    trace = trace_of(turn)
+    reply = replace(closing("2", trace=trace), reply=(says("2", metadata={"trace": trace.id}),))
+    await here.store.finish_turn(turn, reply)
+    await talk(here.memory, ANN, "s", "elsewhere", "there")
+
+    here.comes_back()
+    await here.replay()
+
+    stored = await here.memory.trace(ANN, "s", 3)
+    [answer] = [message for message in await _messages(here) if message.text == "2"]
+    assert stored is not None
+    assert (stored.number, stored.turn_id, answer.metadata["trace"], answer.turn) == (3, turn.id, stored.id, 3)
+    assert await here.memory.trace(ANN, "s", 2) is None
+
+
+async def _messages(here: Process) -> tuple[Message, ...]:
+    page: MessagePage = await here.memory.messages(ANN, "s", Page(limit=100))
+    return page.messages
+
+
+async def test_after_the_replay_a_key_is_answered_as_it_was(here: Process) -> None:
+    here.goes_away()
+    await here.turn(ANN, "s", "one", "1", once=once("k"))
+    here.comes_back()
+    await here.replay()
+
+    again = await here.begin(ANN, "s", "one", once=once("k"))
+
+    assert (again.state, again.journaled) == (TurnState.FINISHED, False)
+    assert [message.text for message in again.reply] == ["1"]
+
+
+# What goes wrong on this side
+
+
+async def test_an_open_turn_goes_on_although_its_row_could_not_be_removed(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.goes_away()
+    turn = await here.begin(ANN, "s", "one")
+    here.comes_back()
+
+    async def full(_: object) -> None:
+        raise Unavailable("journal", "cannot be written")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(here.outbox, "remove", full)
+        await here.replay()
+    assert await here.replay()
+    await here.finish(turn, "1")
+
+    assert await here.log(ANN, "s") == ["one", "1"]
+
+
+async def test_whatever_one_session_meets_the_others_are_brought(
+    here: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    here.goes_away()
+    await here.turn(ANN, "s", "one", "1")
+    await here.turn(ANN, "t", "two", "2")
+    here.comes_back()
+    messages = here.memory.messages
+
+    async def odd(scope: Scope, session_id: str, page: Page) -> MessagePage:
+        if session_id == "s":
+            raise ZeroDivisionError("one")
+        return await messages(scope, session_id, page)
+
+    monkeypatch.setattr(here.memory, "messages", odd)
+    assert not await here.replay()
+
+    assert await here.log(ANN, "t") == ["two", "2"]
+    assert "wait on: ZeroDivisionError" in caplog.text
+
+
+async def test_a_store_that_comes_and_goes_is_told_of_now_and_then(
+    here: Process, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One server of several is away: calls fail and succeed by turns."""
+    await here.turn(ANN, "good", "one", "1")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(50):
+            here.goes_away()
+            with pytest.raises(TenutoError):
+                await here.store.get(ANN, "bad")
+            here.wire.cut = False
+            await here.store.get(ANN, "good")
+            here.now += 0.5
+        away = here.store.state.away
+        here.now += 60
+        await here.store.get(ANN, "good")
+
+    assert (away, here.store.state.away) == (True, False)
+    assert len(caplog.messages) == 2

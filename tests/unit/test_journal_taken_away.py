@@ -1,0 +1,465 @@
+"""What the replay must not bring back: sessions that were deleted, words that were reset, persons who were erased."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenuto.errors import KeyReused, SessionNotFound, StoreAway, TurnLost, Unavailable
+from tenuto.model import Keeping, NewSession, Scope, Truncating
+from tenuto.model.scope import person_digest
+from tenuto.stores.journaled import waiting_in
+from tests.outages import Fate, Killed, Process, process
+from tests.samples import ANN, BOB, closing, talk, texts
+
+ROOM_ANN = Scope(tenant="acme", chat="room", user="ann")
+ROOM_BOB = Scope(tenant="acme", chat="room", user="bob")
+SECRET = "the-word-nobody-says"
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Process]:
+    async with process(tmp_path / "journal") as running:
+        yield running
+
+
+@asynccontextmanager
+async def elsewhere(here: Process) -> AsyncIterator[Process]:
+    """A process on another machine, with the same store."""
+    async with process(here.folder.parent / "elsewhere", store=here.memory, clock=here.clock) as other:
+        yield other
+
+
+async def erased_elsewhere(here: Process) -> None:
+    async with elsewhere(here) as other:
+        await other.store.erase(ANN)
+
+
+def before(here: Process, name: str, monkeypatch: pytest.MonkeyPatch, step: Callable[[], Awaitable[Any]]) -> None:
+    """Have something happen once, before the store's next call of this name is carried out."""
+    _once(here, name, monkeypatch, step, first=True)
+
+
+def after(here: Process, name: str, monkeypatch: pytest.MonkeyPatch, step: Callable[[], Awaitable[Any]]) -> None:
+    _once(here, name, monkeypatch, step, first=False)
+
+
+def _once(
+    here: Process, name: str, monkeypatch: pytest.MonkeyPatch, step: Callable[[], Awaitable[Any]], *, first: bool
+) -> None:
+    call, done = getattr(here.memory, name), list[bool]()
+
+    async def called(*args: Any, **rest: Any) -> Any:
+        if not done and first:
+            done.append(True)
+            await step()
+        answer = await call(*args, **rest)
+        if not done:
+            done.append(True)
+            await step()
+        return answer
+
+    monkeypatch.setattr(here.memory, name, called)
+
+
+def disk(here: Process) -> bytes:
+    return b"".join(file.read_bytes() for file in sorted(here.folder.glob("*.db")))
+
+
+async def gone(here: Process, scope: Scope, session_id: str) -> bool:
+    try:
+        await here.memory.get(scope, session_id)
+    except SessionNotFound:
+        return True
+    return False
+
+
+# Deleted, reset or cut off since the replay asked for it
+
+
+async def _interrupted(here: Process, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replay once, and do not learn what became of the call."""
+
+    async def unanswered() -> None:
+        raise StoreAway
+
+    here.comes_back()
+    after(here, call, monkeypatch, unanswered)
+    await here.replay()
+    assert here.store.state.waiting
+
+
+@pytest.mark.parametrize("call", ["begin_turn", "finish_turn"])
+async def test_a_session_that_was_replayed_and_then_deleted_is_not_opened_again(
+    here: Process, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S6: nobody here heard that its first turn was stored."""
+    here.goes_away()
+    await here.turn(ANN, "s", SECRET, "1")
+    await here.turn(ANN, "s", "two", "2", create=None)
+    await _interrupted(here, call, monkeypatch)
+    await here.memory.delete(ANN, "s")
+    await here.replay()
+
+    assert await gone(here, ANN, "s")
+    assert (here.store.state.waiting, here.store.state.aside) == (0, 2)
+
+
+async def test_words_of_a_deleted_session_do_not_come_to_another_of_its_name(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.goes_away()
+    await here.turn(ANN, "s", SECRET, "1")
+    await _interrupted(here, "begin_turn", monkeypatch)
+    await here.memory.delete(ANN, "s")
+    await talk(here.memory, ANN, "s", "another", "session")
+    await here.replay()
+
+    assert await here.log(ANN, "s") == ["another", "session"]
+    assert here.store.state.aside == 1
+
+
+async def test_rows_that_are_noted_later_know_that_their_session_came_to_the_store(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.goes_away()
+    await here.turn(ANN, "s", SECRET, "1")
+    await _interrupted(here, "finish_turn", monkeypatch)
+    here.goes_away()
+    await here.turn(ANN, "s", "two", "2")
+    await here.memory.delete(ANN, "s")
+    here.comes_back()
+    await here.replay()
+
+    assert await gone(here, ANN, "s")
+    assert here.store.state.aside == 2
+
+
+@pytest.mark.parametrize("call", ["begin_turn", "finish_turn"])
+async def test_words_that_were_replayed_and_then_reset_are_not_said_again(
+    here: Process, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    await here.turn(ANN, "s", SECRET, "2")
+    await _interrupted(here, call, monkeypatch)
+    await here.memory.reset(ANN, "s")
+    await here.replay()
+
+    assert await here.log(ANN, "s") == []
+    assert (here.store.state.waiting, here.store.state.aside) == (0, 1)
+
+
+async def test_words_that_were_stored_and_trimmed_are_not_said_again(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await here.turn(ANN, "s", "one", "1", create=NewSession(keeping=Keeping(max_messages=4)))
+    here.goes_away()
+    await here.turn(ANN, "s", "two", "2")
+    await _interrupted(here, "finish_turn", monkeypatch)
+    for number in range(2):
+        await talk(here.memory, ANN, "s", f"b{number}", f"B{number}")
+    await here.replay()
+
+    assert await here.log(ANN, "s") == ["b0", "B0", "b1", "B1"]
+    assert here.store.state.waiting == 0
+
+
+async def test_an_unanswered_beginning_that_was_reset_is_not_said_again(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    here.wire.strike(0, Fate.UNANSWERED)
+    turn = await here.begin(ANN, "s", SECRET)
+    here.goes_away()
+    await here.finish(turn, "2")
+    await here.memory.reset(ANN, "s")
+    here.comes_back()
+    await here.replay()
+
+    assert await here.log(ANN, "s") == []
+    assert here.store.state.aside == 1
+
+
+async def test_a_call_that_arrives_late_says_nothing_twice(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 1: a turn without a key has one of its own on its way to the store."""
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    await here.turn(ANN, "s", "two", "2")
+    here.comes_back()
+    begin_turn, late = here.memory.begin_turn, list[Any]()
+
+    async def slow(*args: Any) -> Any:
+        if not late:
+            late.append(args)
+            raise Unavailable("session store", "did not answer")
+        await begin_turn(*late[0])
+        here.clock.advance(timedelta(minutes=3))
+        return await begin_turn(*args)
+
+    monkeypatch.setattr(here.memory, "begin_turn", slow)
+    await here.replay()
+    await here.replay()
+
+    assert await here.log(ANN, "s") == ["one", "1", "two", "2"]
+
+
+@pytest.mark.parametrize("how", ["reset", "truncate"])
+async def test_an_answer_whose_words_were_taken_away_elsewhere_is_set_aside(here: Process, how: str) -> None:
+    """A turn ends here; meanwhile somebody else reset the session, or cut its words off."""
+    await here.turn(ANN, "s", "one", "1")
+    turn = await here.begin(ANN, "s", "wrong words")
+    here.goes_away()
+    await here.finish(turn, "late")
+    if how == "reset":
+        await here.memory.reset(ANN, "s")
+    else:
+        await here.memory.truncate(ANN, "s", Truncating(after=2))
+    here.comes_back()
+    await here.replay()
+
+    assert "late" not in await here.log(ANN, "s")
+    assert (here.store.state.waiting, here.store.state.aside) == (0, 1)
+
+
+async def test_words_that_are_reset_while_they_are_brought_get_no_answer(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    await here.turn(ANN, "s", "two", "late")
+    here.comes_back()
+    before(here, "finish_turn", monkeypatch, lambda: here.memory.reset(ANN, "s"))
+    await here.replay()
+
+    assert await here.log(ANN, "s") == []
+    assert here.store.state.aside == 1
+
+
+# Erased while it is on its way
+
+
+async def test_who_is_erased_here_is_on_no_way_to_the_store(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 4, A26: the erasure waits for the turn that is being brought, and then finds it in the store."""
+    here.goes_away()
+    await here.turn(ANN, "s", SECRET, "1")
+    here.comes_back()
+    erasing = list[asyncio.Task[Any]]()
+
+    async def erase() -> None:
+        erasing.append(asyncio.create_task(here.store.erase(ANN)))
+        await asyncio.wait(erasing, timeout=0.3)
+
+    before(here, "messages", monkeypatch, erase)
+    await here.replay()
+    await erasing[0]
+
+    assert await gone(here, ANN, "s")
+    assert SECRET.encode() not in disk(here)
+
+
+@pytest.mark.parametrize("call", ["messages", "append", "begin_turn", "finish_turn"])
+async def test_who_is_erased_elsewhere_while_a_turn_is_brought_does_not_return(
+    here: Process, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 4: what was stored behind the erasure's back is taken back, with the session it opened."""
+    here.goes_away()
+    await here.turn(ANN, "s", SECRET, "1")
+    here.comes_back()
+    before(here, call, monkeypatch, lambda: erased_elsewhere(here))
+    await here.replay()
+
+    assert await gone(here, ANN, "s")
+    assert (here.store.state.waiting, here.store.state.aside) == (0, 0)
+
+
+async def test_in_a_group_only_the_words_of_the_erased_are_taken_back(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await talk(here.memory, ROOM_BOB, "g", "hello", "h")
+    await texts(here.store, ROOM_BOB, "g")
+    here.goes_away()
+    for number in range(3):
+        await here.turn(ROOM_ANN, "g", f"{SECRET} {number}", "1", create=None)
+    await here.turn(ROOM_BOB, "g", "bob's", "2", create=None)
+    here.comes_back()
+
+    async def meanwhile() -> None:
+        await erased_elsewhere(here)
+        await talk(here.memory, ROOM_BOB, "g", "by the way", "b")
+
+    after(here, "finish_turn", monkeypatch, meanwhile)
+    await here.replay()
+
+    assert await here.log(ROOM_BOB, "g") == ["hello", "h", "by the way", "b", "bob's", "2"]
+    assert here.store.state.waiting == 0
+
+
+async def test_words_of_the_erased_go_also_where_their_answer_is_refused(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await talk(here.memory, ROOM_BOB, "g", "hello", "h")
+    await texts(here.store, ROOM_BOB, "g")
+    here.goes_away()
+    await here.turn(ROOM_ANN, "g", SECRET, "1", create=None)
+    here.comes_back()
+
+    async def refused() -> None:
+        await erased_elsewhere(here)
+        raise KeyReused
+
+    before(here, "finish_turn", monkeypatch, refused)
+    await here.replay()
+
+    assert await here.log(ROOM_BOB, "g") == ["hello", "h"]
+    assert (here.store.state.waiting, here.store.state.aside) == (0, 0)
+
+
+async def test_an_erasure_that_overtook_a_killed_replay_is_carried_out(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.goes_away()
+    await here.turn(ROOM_ANN, "g", SECRET, "1")
+    here.comes_back()
+
+    async def killed() -> None:
+        await erased_elsewhere(here)
+        raise Killed
+
+    after(here, "finish_turn", monkeypatch, killed)
+    with pytest.raises(Killed):
+        await here.replay()
+    await here.restart()
+    await here.replay()
+
+    assert await gone(here, ROOM_BOB, "g")
+    assert (here.store.state.waiting, SECRET.encode() in disk(here)) == (0, False)
+
+
+async def test_a_row_that_goes_while_it_is_looked_at_is_not_brought(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process on this machine erases rows in every file."""
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    await here.turn(ANN, "s", SECRET, "2")
+    here.comes_back()
+
+    async def erase() -> None:
+        await here.outbox.erase("acme", "", person_digest("acme", "ann"))
+
+    before(here, "messages", monkeypatch, erase)
+    await here.replay()
+
+    assert await here.log(ANN, "s") == ["one", "1"]
+    assert (here.store.state.waiting, here.store.state.aside) == (0, 0)
+
+
+async def test_an_open_turn_of_an_erased_person_is_lost(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    here.goes_away()
+    turn = await here.begin(ANN, "s", SECRET)
+    here.comes_back()
+    after(here, "begin_turn", monkeypatch, lambda: erased_elsewhere(here))
+    await here.replay()
+
+    with pytest.raises((TurnLost, SessionNotFound)):
+        await here.store.finish_turn(turn, closing("late"))
+    assert await gone(here, ANN, "s")
+    assert here.store.state.waiting == 0
+
+
+async def test_clocks_that_differ_do_not_save_anybody_from_being_erased(here: Process) -> None:
+    here.clock.advance(timedelta(minutes=4))
+    here.goes_away()
+    await here.turn(ANN, "s", SECRET, "1")
+    here.clock.advance(timedelta(minutes=-4))
+    await erased_elsewhere(here)
+    here.comes_back()
+    await here.replay()
+
+    assert await gone(here, ANN, "s")
+    assert here.store.state.waiting == 0
+
+
+async def test_a_turn_that_began_before_the_erasure_is_of_before_it(here: Process) -> None:
+    """However late it ends."""
+    turn = await here.begin(ROOM_ANN, "g", "question")
+    here.goes_away()
+    await erased_elsewhere(here)
+    here.clock.advance(timedelta(minutes=20))
+    await here.finish(turn, SECRET)
+    here.comes_back()
+    await here.replay()
+
+    assert await here.log(ROOM_BOB, "g") == ["question"]
+    assert (here.store.state.waiting, here.store.state.aside, SECRET.encode() in disk(here)) == (0, 0, False)
+
+
+async def test_a_note_of_an_erasure_that_cannot_be_read_counts_and_stops_nobody_else(here: Process) -> None:
+    here.goes_away()
+    await here.turn(ANN, "s", SECRET, "1")
+    await here.turn(BOB, "b", "two", "2")
+    here.comes_back()
+    await here.memory.write_state(Scope(tenant="acme"), "erasures", person_digest("acme", "ann"), {"x": 1})
+    await here.replay()
+
+    assert await here.log(BOB, "b") == ["two", "2"]
+    assert await gone(here, ANN, "s")
+    assert here.store.state.waiting == 0
+
+
+async def test_what_others_said_in_a_session_opened_by_the_erased_is_kept(here: Process) -> None:
+    """Promise 1: it was acknowledged, and is nobody else's."""
+    here.goes_away()
+    await here.turn(ROOM_ANN, "g", SECRET, "1")
+    await here.turn(ROOM_BOB, "g", "bob's", "2", create=None)
+    await erased_elsewhere(here)
+    here.comes_back()
+    await here.replay()
+
+    assert await here.log(ROOM_BOB, "g") == ["bob's", "2"]
+    assert (here.store.state.waiting, here.store.state.aside) == (0, 0)
+
+
+# What was set aside
+
+
+async def _set_aside(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    await here.turn(ANN, "s", SECRET, "2")
+    await here.memory.delete(ANN, "s")
+    here.comes_back()
+    await here.replay()
+    assert here.store.state.aside == 1
+
+
+async def test_what_was_set_aside_goes_in_time_although_nothing_waits(here: Process) -> None:
+    await _set_aside(here)
+    here.clock.advance(timedelta(days=31))
+    here.goes_away()
+    await here.replay()
+
+    assert (here.store.state.aside, waiting_in(here.folder).aside) == (0, 0)
+    assert SECRET.encode() not in disk(here)
+
+
+async def test_what_was_set_aside_goes_with_its_person(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenuto.stores.journaled.journal._ASIDE_AT_ONCE", 1)
+    await here.turn(BOB, "b", "one", "1")
+    await _set_aside(here)
+    here.goes_away()
+    await here.turn(BOB, "b", "bob's", "2")
+    await here.memory.delete(BOB, "b")
+    here.comes_back()
+    await here.replay()
+    await erased_elsewhere(here)
+    for _ in range(3):
+        await here.replay()
+
+    assert here.store.state.aside == waiting_in(here.folder).aside == 1
+    assert SECRET.encode() not in disk(here)

@@ -1,0 +1,228 @@
+"""What was deleted, reset, edited away or erased does not come back, whatever the store does meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from tenuto.errors import SessionBusy, StoreAway, TenutoError, Unavailable
+from tenuto.model import OpenTurn, Page, Scope, Truncating, TurnState
+from tenuto.model.scope import session_key
+from tests.outages import Fate, Process, process
+from tests.samples import ANN, BOB, batch, begin, closing, once, texts
+
+_Deed: TypeAlias = Callable[[Process], Awaitable[object]]
+
+_TAKEN_AWAY: dict[str, _Deed] = {
+    "deleted": lambda here: here.store.delete(ANN, "s"),
+    "reset": lambda here: here.store.reset(ANN, "s"),
+    "edited": lambda here: here.store.truncate(ANN, "s", Truncating(after=2)),
+    "erased": lambda here: here.store.erase(ANN),
+}
+ANN_IN_ROOM = Scope(tenant="acme", chat="room", user="ann")
+BOB_IN_ROOM = Scope(tenant="acme", chat="room", user="bob")
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Process]:
+    async with process(tmp_path / "journal") as running:
+        yield running
+
+
+def _on_disk(here: Process) -> bytes:
+    return b"".join(path.read_bytes() for path in here.folder.glob("*")) if here.folder.exists() else b""
+
+
+@pytest.mark.parametrize("deed", _TAKEN_AWAY.values(), ids=_TAKEN_AWAY.keys())
+async def test_a_running_turn_does_not_bring_back_what_was_taken_from_under_it(here: Process, deed: _Deed) -> None:
+    """Promise 1, A21: its end is refused, and nothing of the old talk is shown or written."""
+    await here.turn(ANN, "s", "old secret", "old answer")
+    turn = await here.begin(ANN, "s", "question")
+    await deed(here)
+    here.goes_away()
+
+    with pytest.raises(StoreAway):
+        await here.finish(turn, "late")
+    with pytest.raises(StoreAway):
+        await texts(here.store, ANN, "s")
+    with pytest.raises(StoreAway):
+        await here.begin(ANN, "s", "again", create=None)
+    assert b"old secret" not in _on_disk(here)
+
+
+async def test_a_deletion_whose_answer_got_lost_counts(here: Process) -> None:
+    turn = await here.begin(ANN, "s", "question")
+    here.wire.strike(0, Fate.UNANSWERED)
+    with pytest.raises(StoreAway):
+        await here.store.delete(ANN, "s")
+    here.goes_away()
+
+    with pytest.raises(StoreAway):
+        await here.finish(turn, "late")
+
+
+async def test_a_turn_that_makes_room_for_its_own_answer_may_end_here(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    turn = await here.begin(ANN, "s", "two")
+    await here.store.truncate(ANN, "s", Truncating(after=3, within=turn))
+    here.goes_away()
+
+    assert (await here.store.finish_turn(turn, closing("2"))).journaled
+
+
+async def test_the_end_of_a_turn_under_which_others_changed_the_session_is_kept_and_nothing_shown(
+    here: Process,
+) -> None:
+    """Nobody knows whether they deleted it: after a restart neither."""
+    await here.turn(ANN, "s", "old secret", "old answer")
+    turn = await here.begin(ANN, "s", "question")
+    await here.memory.append(ANN, "s", batch("elsewhere"))
+    here.feed.tell([session_key(ANN, "s")])
+    await texts(here.store, ANN, "s")
+    here.goes_away()
+    done = await here.store.finish_turn(turn, closing("late"))
+
+    for _ in range(2):
+        with pytest.raises(StoreAway):
+            await here.store.get(ANN, "s")
+        with pytest.raises(StoreAway):
+            await texts(here.store, ANN, "s")
+        with pytest.raises(StoreAway):
+            await here.begin(ANN, "s", "again")
+        await here.restart()
+    assert done.journaled
+    assert b"old secret" not in _on_disk(here)
+
+    here.comes_back()
+    await here.replay()
+    assert await here.log(ANN, "s") == ["old secret", "old answer", "question", "elsewhere", "late"]
+
+
+async def test_somebody_who_looks_for_anothers_session_does_not_cost_its_turn(here: Process) -> None:
+    """S6."""
+    await here.turn(ANN, "s", "one", "1")
+    turn = await here.begin(ANN, "s", "two")
+    with pytest.raises(TenutoError):
+        await here.store.get(BOB, "s")
+    here.goes_away()
+    await here.finish(turn, "2")
+
+    assert await texts(here.store, ANN, "s") == ["one", "1", "two", "2"]
+
+
+async def test_in_a_group_erased_words_are_not_shown_while_somebody_elses_turn_is_open(here: Process) -> None:
+    """Issue 4."""
+    await here.turn(BOB_IN_ROOM, "g", "hello", "h")
+    here.goes_away()
+    await here.turn(ANN_IN_ROOM, "g", "secret", "1", create=None)
+    turn = await here.begin(BOB_IN_ROOM, "g", "bob", create=None)
+    here.wire.cut = False
+    await here.store.erase(ANN)
+    here.goes_away()
+
+    shown = await texts(here.store, BOB_IN_ROOM, "g")
+    await here.finish(turn, "b")
+    after = await texts(here.store, BOB_IN_ROOM, "g")
+    here.comes_back()
+    await here.replay()
+
+    assert (shown, after) == (["bob"], ["bob", "b"])
+    assert (await here.log(BOB_IN_ROOM, "g"))[-2:] == ["bob", "b"]
+
+
+async def test_a_turn_in_a_group_whose_first_speaker_was_erased_goes_on(here: Process) -> None:
+    here.goes_away()
+    await here.turn(ANN_IN_ROOM, "g", "secret", "1")
+    turn = await here.begin(BOB_IN_ROOM, "g", "bob", create=None)
+    here.wire.cut = False
+    await here.store.erase(ANN)
+    here.goes_away()
+
+    await here.finish(turn, "b")
+
+    assert await texts(here.store, BOB_IN_ROOM, "g") == ["bob", "b"]
+
+
+async def test_the_head_alone_is_not_the_talk(here: Process) -> None:
+    """S6: a turn that begins without what was said before would answer as if nothing had been."""
+    await here.memory.append(ANN, "s", batch("one"))
+    await here.store.get(ANN, "s")
+    here.goes_away()
+
+    with pytest.raises(StoreAway):
+        await here.begin(ANN, "s", "and now?", create=None)
+    assert (await here.store.get(ANN, "s")).messages == 1
+
+
+async def test_looking_at_the_head_does_not_cost_the_talk(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    await here.store.get(ANN, "s")
+    await here.store.messages(ANN, "s", Page(limit=1, before=2))
+    here.goes_away()
+
+    assert [message.text for message in (await here.begin(ANN, "s", "two")).window] == ["one", "1", "two"]
+
+
+async def test_a_key_is_not_answered_with_less_than_it_was(here: Process) -> None:
+    """The answer has left what is known here."""
+    await here.turn(ANN, "s", "q0", "the answer", once=once("k0"), window=2)
+    for number in range(1, 4):
+        await here.turn(ANN, "s", f"q{number}", f"a{number}", window=2)
+    here.goes_away()
+
+    with pytest.raises(StoreAway):
+        await here.begin(ANN, "s", "q0", once=once("k0"), window=2)
+
+
+async def test_an_end_that_could_not_be_written_does_not_count_as_an_answer(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = await here.begin(ANN, "s", "one", once=once("k"))
+    here.goes_away()
+
+    async def full(*_: object) -> None:
+        raise Unavailable("journal", "cannot be written")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(here.outbox, "add", full)
+        with pytest.raises(Unavailable):
+            await here.finish(turn, "1")
+    with pytest.raises(SessionBusy):
+        await here.begin(ANN, "s", "one", once=once("k"))
+    await here.finish(turn, "1")
+    again = await here.begin(ANN, "s", "one", once=once("k"))
+
+    assert (again.state, [message.text for message in again.reply]) == (TurnState.FINISHED, ["1"])
+
+
+async def test_turns_that_are_lost_are_held_no_longer(here: Process) -> None:
+    async def lost(session_id: str, step: Callable[[OpenTurn], Awaitable[object]]) -> None:
+        turn = await here.begin(ANN, session_id, "one")
+        await here.memory.delete(ANN, session_id)
+        with pytest.raises(TenutoError):
+            await step(turn)
+
+    await lost("ended", lambda turn: here.finish(turn, "1"))
+    await lost("renewed", here.store.renew_turn)
+    here.goes_away()
+    with pytest.raises(StoreAway):
+        await here.begin(ANN, "unknown", "one", create=None)
+
+    assert len(here.store._journal._running) == 0
+    assert not here.store._journal._doubted_at
+
+
+async def test_a_turn_that_runs_elsewhere_is_no_change_of_ours(here: Process) -> None:
+    await begin(here.memory, ANN, "s", "elsewhere")
+    await texts(here.store, ANN, "s")
+    with pytest.raises(SessionBusy):
+        await here.begin(ANN, "s", "two")
+    await here.memory.delete(ANN, "s")
+    here.feed.tell([session_key(ANN, "s")])
+    here.goes_away()
+
+    with pytest.raises(StoreAway):
+        await texts(here.store, ANN, "s")
