@@ -299,6 +299,8 @@ BACKENDS = [
     cached(REDIS_CLUSTER),
     REDIS_SENTINEL,
 ]
+# Where state is kept or looked at in ways of their own; every other wrapper passes it straight through.
+KEEPING_STATE = [MEMORY, screened(MEMORY), SQLITE, encrypted(SQLITE), POSTGRES, REDIS, REDIS_CLUSTER]
 if "redis" in redis_programs():
     # Another server speaks the protocol here: everything runs on it as well.
     BACKENDS.append(Backend("redis on path", lambda place: _redis(place, "redis_on_path"), _damage_redis))

@@ -20,9 +20,12 @@ from tenuto.model import Scope
 from tenuto.model.task import NewTask
 from tenuto.ports import Store
 from tenuto.tasks import Tasks
+from tests.backends import KEEPING_STATE
 from tests.clock import FakeClock
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over
+
+pytestmark = pytest.mark.parametrize("backend", KEEPING_STATE, ids=lambda backend: backend.name)
 
 HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)
 LITTLE = timedelta(seconds=1)

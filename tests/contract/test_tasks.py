@@ -19,9 +19,12 @@ from tenuto.model.scope import SYSTEM
 from tenuto.model.task import NewTask, TaskQuery, TaskStatus
 from tenuto.ports import Store
 from tenuto.tasks import Tasks
+from tests.backends import KEEPING_STATE
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch
 from tests.tasks import opened
+
+pytestmark = pytest.mark.parametrize("backend", KEEPING_STATE, ids=lambda backend: backend.name)
 
 HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)
 LITTLE = timedelta(seconds=1)

@@ -13,10 +13,13 @@ from tenuto.model.scope import SYSTEM
 from tenuto.model.task import NewTask
 from tenuto.ports import Store
 from tenuto.tasks import Board, Tasks
+from tests.backends import KEEPING_STATE
 from tests.clock import FakeClock
 from tests.holding import Holding
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over
+
+pytestmark = pytest.mark.parametrize("backend", KEEPING_STATE, ids=lambda backend: backend.name)
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 LITTLE = timedelta(seconds=1)
