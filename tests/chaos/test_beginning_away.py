@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -18,23 +18,13 @@ from tenuto.model.scope import SYSTEM
 from tenuto.settings import Settings
 from tenuto.stores.by_url import open_store
 from tenuto.stores.encrypted import mark_sealed
-from tenuto.stores.redis import _node
 from tests.patience import LONG
 from tests.samples import ANN
-from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
+from tests.servers import PostgresServer, RedisServer
+
+pytestmark = pytest.mark.usefixtures("tried_again_at_once")
 
 SAID = ["one", "1", "two", "2", "three", "3", "four", "4"]
-
-
-@pytest.fixture(autouse=True)
-def tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_node, "_LONGEST_PAUSE", 0.02)
-
-
-@pytest.fixture(params=["valkey", "postgres"])
-def server(request: pytest.FixtureRequest) -> Iterator[RedisServer | PostgresServer]:
-    with start_redis(fsync="no") if request.param == "valkey" else start_postgres() as own:
-        yield own
 
 
 def _settings(server: RedisServer | PostgresServer, folder: Path) -> Settings:

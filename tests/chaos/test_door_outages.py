@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -12,10 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
-from tenuto.stores.redis import _node
 from tests.journeys.door import Door, code, served
 from tests.patience import LONG
-from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
+from tests.servers import PostgresServer, RedisServer
+
+pytestmark = pytest.mark.usefixtures("tried_again_at_once")
 
 QUESTION = {"npc_id": "ancestor_yan", "query": "严氏家训有哪些？", "session_id": "visit-1"}
 TALK = {"assistant": "npc", "persona": "ancestor_yan", "message": "严氏家训有哪些？", "session_id": "visit-1"}
@@ -23,19 +24,6 @@ TALK = {"assistant": "npc", "persona": "ancestor_yan", "message": "严氏家训�
 APART = 3.0
 CALLS = 12
 HEADER = "tenuto-degraded"
-
-
-@pytest.fixture(autouse=True)
-def tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that is gone is tried again after a second at the most; here that would be half a minute in all."""
-    monkeypatch.setattr(_node, "_LONGEST_PAUSE", 0.02)
-
-
-@pytest.fixture(params=["valkey", "postgres"])
-def server(request: pytest.FixtureRequest) -> Iterator[RedisServer | PostgresServer]:
-    """A server of this test's own, to be killed."""
-    with start_redis(fsync="no") if request.param == "valkey" else start_postgres() as own:
-        yield own
 
 
 @asynccontextmanager

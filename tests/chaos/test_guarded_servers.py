@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -21,7 +21,7 @@ from tenuto.stores.redis import LinkPolicy, RedisStore
 from tests.clock import Ticks
 from tests.patience import LONG
 from tests.samples import ANN, batch, begin, talk, texts
-from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
+from tests.servers import PostgresServer, RedisServer
 
 # For calls that are to end without an answer.
 SHORT = 0.5
@@ -48,13 +48,6 @@ EVERY_KIND: list[Callable[[Store], Coroutine[Any, Any, Any]]] = [
     lambda store: store.compact(),
     lambda store: store.ping(),
 ]
-
-
-@pytest.fixture(params=["valkey", "postgres"])
-def server(request: pytest.FixtureRequest) -> Iterator[RedisServer | PostgresServer]:
-    """A server of this test's own, to be frozen."""
-    with start_redis(fsync="no") if request.param == "valkey" else start_postgres() as own:
-        yield own
 
 
 @asynccontextmanager

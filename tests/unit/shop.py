@@ -61,3 +61,11 @@ class Shop:
     @property
     def ids(self) -> list[str]:
         return [good["id"] for good in self.outcome.data["goods"]]
+
+
+async def asked(*questions: str) -> tuple[Shop, str]:
+    """A conversation, and its last answer."""
+    shop, answer = Shop(), ""
+    for question in questions:
+        answer = await shop.ask(question)
+    return shop, answer

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.shop import Shop
-
-
-async def asked(*questions: str) -> tuple[Shop, str]:
-    """A conversation, and its last answer."""
-    shop, answer = Shop(), ""
-    for question in questions:
-        answer = await shop.ask(question)
-    return shop, answer
+from tests.unit.shop import asked
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,9 @@ from typing import Final
 import pytest
 
 from tenuto.assistants.goods.shop import shipped_items
-from tests.unit.shop import Shop
+from tests.unit.shop import asked
 
 ITEMS: Final = {item.id: item for item in shipped_items()}
-
-
-async def asked(*questions: str) -> tuple[Shop, str]:
-    """A conversation, and its last answer."""
-    shop, answer = Shop(), ""
-    for question in questions:
-        answer = await shop.ask(question)
-    return shop, answer
 
 
 @pytest.mark.parametrize(

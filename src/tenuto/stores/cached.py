@@ -22,7 +22,6 @@ from tenuto.model import (
     Batch,
     Changes,
     Closing,
-    Compaction,
     Erased,
     Forking,
     Gone,
@@ -36,16 +35,13 @@ from tenuto.model import (
     Session,
     SessionPage,
     SessionQuery,
-    StateEntry,
-    StateName,
-    Stats,
     Truncating,
 )
 from tenuto.model.message import weight_of
 from tenuto.model.scope import session_key
 from tenuto.model.trace import Trace
-from tenuto.model.values import Json
 from tenuto.ports import ChangeFeed, Clock, Store, utc_now
+from tenuto.stores.passing import Passing
 
 _HEAD_BYTES = 2048
 _Answer = TypeVar("_Answer")
@@ -87,7 +83,7 @@ class _Flight:
         return await asyncio.shield(self._answer)
 
 
-class Cached:
+class Cached(Passing):
     """The `Store` port with an L1 in front: least recently used out first, bounded by sessions and by bytes."""
 
     def __init__(
@@ -99,7 +95,7 @@ class Cached:
         max_sessions: int = 10_000,
         max_bytes: int = 256 * 1024 * 1024,
     ) -> None:
-        self._store = store
+        super().__init__(store)
         self._feed = feed
         self._clock = clock
         self._max_sessions = max_sessions
@@ -126,11 +122,6 @@ class Cached:
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    @property
-    def inner(self) -> Store:
-        """The store behind."""
-        return self._store
 
     # Reading
 
@@ -185,7 +176,7 @@ class Cached:
     async def delete(self, scope: Scope, session_id: str) -> None:
         await self._written(scope, session_id, self._store.delete(scope, session_id))
 
-    # State and upkeep go straight through
+    # Traces go straight through
 
     async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
         return await self._store.trace(scope, session_id, number)
@@ -195,29 +186,7 @@ class Cached:
     ) -> tuple[Trace, ...]:
         return await self._store.traces(scope, session_id, limit, before)
 
-    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
-        return await self._store.read_state(scope, namespace, key)
-
-    async def write_state(
-        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
-    ) -> StateEntry:
-        return await self._store.write_state(scope, namespace, key, value, if_version)
-
-    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
-        return await self._store.delete_state(scope, namespace, key)
-
-    async def list_state(
-        self, scope: Scope, namespace: str, after: str = "", limit: int = 100
-    ) -> tuple[StateEntry, ...]:
-        return await self._store.list_state(scope, namespace, after, limit)
-
-    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
-        return await self._store.state_keys(scope, namespace, after, limit)
-
-    async def state_names(
-        self, scope: Scope, after: StateName | None = None, limit: int = 100
-    ) -> tuple[StateName, ...]:
-        return await self._store.state_names(scope, after, limit)
+    # Upkeep
 
     async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
         return self._forgotten(await self._store.sweep(limit))
@@ -229,21 +198,6 @@ class Cached:
         erased = await self._store.erase(scope, limit)
         self._forgotten(erased.gone)
         return erased
-
-    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
-        return await self._store.spaces(after, limit)
-
-    async def compact(self) -> Compaction:
-        return await self._store.compact()
-
-    async def stats(self, scope: Scope) -> Stats:
-        return await self._store.stats(scope)
-
-    async def ping(self) -> None:
-        await self._store.ping()
-
-    async def close(self) -> None:
-        await self._store.close()
 
     # What is inside
 

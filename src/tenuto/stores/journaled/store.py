@@ -22,7 +22,6 @@ from tenuto.model import (
     Batch,
     Changes,
     Closing,
-    Compaction,
     Erased,
     Forking,
     Gone,
@@ -35,26 +34,23 @@ from tenuto.model import (
     Session,
     SessionPage,
     SessionQuery,
-    StateEntry,
-    StateName,
-    Stats,
     Truncating,
     TurnState,
 )
 from tenuto.model.scope import person_digest, person_of, session_key, space_of
 from tenuto.model.trace import Trace
-from tenuto.model.values import Json
 from tenuto.ports import ChangeFeed, Ciphers, Clock, Store, utc_now
 from tenuto.stores.codec import to_micros
 from tenuto.stores.journaled.journal import Journal, JournalState
 from tenuto.stores.journaled.outbox import Outbox
 from tenuto.stores.journaled.replay import ERASURES, retold
 from tenuto.stores.journaled.view import View
+from tenuto.stores.passing import Passing
 
 _Answer = TypeVar("_Answer")
 
 
-class Journaled:
+class Journaled(Passing):
     """The `Store` port over a store that may be away.
 
     Turns whose opening is `journaled` begin and end here then; known sessions can be read. Everything else is
@@ -73,7 +69,7 @@ class Journaled:
         by_itself: bool = True,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store = store
+        super().__init__(store)
         self._feed = feed
         self._clock = clock
         self._by_itself = by_itself
@@ -95,11 +91,6 @@ class Journaled:
             await asyncio.wait(self._work)
         await self._stack.aclose()
         self._known.forget_all()
-
-    @property
-    def inner(self) -> Store:
-        """The store behind."""
-        return self._store
 
     @property
     def state(self) -> JournalState:
@@ -252,32 +243,6 @@ class Journaled:
         await self._taking_away(key, self._store.delete(scope, session_id))
         await self._journal.forget_session(key)
 
-    # State goes straight through
-
-    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
-        return await self._store.read_state(scope, namespace, key)
-
-    async def write_state(
-        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
-    ) -> StateEntry:
-        return await self._store.write_state(scope, namespace, key, value, if_version)
-
-    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
-        return await self._store.delete_state(scope, namespace, key)
-
-    async def list_state(
-        self, scope: Scope, namespace: str, after: str = "", limit: int = 100
-    ) -> tuple[StateEntry, ...]:
-        return await self._store.list_state(scope, namespace, after, limit)
-
-    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
-        return await self._store.state_keys(scope, namespace, after, limit)
-
-    async def state_names(
-        self, scope: Scope, after: StateName | None = None, limit: int = 100
-    ) -> tuple[StateName, ...]:
-        return await self._store.state_names(scope, after, limit)
-
     # Upkeep
 
     async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
@@ -297,21 +262,9 @@ class Journaled:
         self._journal.forget_running(person)
         return replace(erased, journal=turns)
 
-    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
-        return await self._store.spaces(after, limit)
-
-    async def compact(self) -> Compaction:
-        return await self._store.compact()
-
-    async def stats(self, scope: Scope) -> Stats:
-        return await self._store.stats(scope)
-
     async def ping(self) -> None:
-        await self._store.ping()
+        await super().ping()
         self._journal.saw_answer()
-
-    async def close(self) -> None:
-        await self._store.close()
 
     # What the methods share
 

@@ -1,0 +1,23 @@
+"""Servers of a test's own, to be killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tenuto.stores.redis import _node
+from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
+
+
+@pytest.fixture
+def tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is gone is tried again after a second at the most; here that would be half a minute in all."""
+    monkeypatch.setattr(_node, "_LONGEST_PAUSE", 0.02)
+
+
+@pytest.fixture(params=["valkey", "postgres"])
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer | PostgresServer]:
+    """A server of this test's own, to be killed."""
+    with start_redis(fsync="no") if request.param == "valkey" else start_postgres() as own:
+        yield own
