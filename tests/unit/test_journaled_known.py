@@ -267,6 +267,15 @@ async def test_a_session_whose_own_news_do_not_come_is_in_doubt(tmp_path: Path) 
         assert await _window(here) == ["one", "1", "two"]
 
 
+async def test_an_outage_that_begins_before_our_own_news_came_costs_nothing(tmp_path: Path) -> None:
+    """T7: the store dies right behind a turn, and the talk goes on."""
+    async with process(tmp_path / "journal", echoing=False) as here:
+        await here.turn(ANN, "s", "one", "1")
+        here.feed.tell(None)
+
+        assert await _window(here) == ["one", "1", "two"]
+
+
 async def test_a_feed_that_begins_late_does_not_hide_what_somebody_else_does(tmp_path: Path) -> None:
     """What it did not tell of our own changes before, it never will."""
     async with process(tmp_path / "journal", echoing=False) as here:

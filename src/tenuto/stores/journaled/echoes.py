@@ -84,13 +84,18 @@ class Echoes:
         return False
 
     def lost(self) -> list[bytes]:
-        """The feed lost track: what it has not told of calls that came back, it never will. Returns their sessions."""
+        """The feed lost track: what it has not told of calls that came back, it never will. Returns those overdue.
+
+        News that were still on their way say nothing against a session: they come in the order of the changes, so
+        somebody else's before them would have shown in the version that our call was answered with.
+        """
         late = [key for key, owed in self._owed.items() if owed.unheard > owed.under_way]
+        overdue = [key for key in late if self.overdue(key)]
         for key in late:
             owed = self._owed[key]
             owed.unheard = owed.under_way
             self._settle(key, owed)
-        return late
+        return overdue
 
     def overdue(self, key: bytes) -> bool:
         """Whether news of ours did not come: then it is not known which were heard in their place."""
