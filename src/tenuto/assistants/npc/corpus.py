@@ -105,10 +105,11 @@ class Corpus:
         `about` is the question without the words that only ask, such as "how many": these help to find a piece and
         count for nothing in how much of the question it covers.
         """
-        asked = Counter(asked_for(question, self.knows) or subjects(question))
-        covered = set(asked_for(about, self.knows) or subjects(about)) if about is not None else set(asked)
+        asked = Counter(asked_for(question, self.knows, self.joins) or subjects(question))
+        covered = set(asked_for(about, self.knows, self.joins) or subjects(about)) if about is not None else set(asked)
+        asked.update(covered - asked.keys())
         # A character between two words is part of what is asked, and names nothing by itself.
-        subject = {term for term in asked if len(term) > 1} or set(asked)
+        subject = {term for term in covered if len(term) > 1} or covered
         whole = sum(map(self._rarity, covered))
         if not whole:
             return ()
@@ -118,7 +119,7 @@ class Corpus:
                 score=score,
                 cover=sum(self._rarity(term) for term in covered if term in known.terms) / whole,
                 about=not known.subject.isdisjoint(subject),
-                shared=len(known.terms.keys() & asked.keys()),
+                shared=len(known.terms.keys() & covered),
             )
             for known in self._known
             if _open_to(known.piece, persona) and (score := self._score(asked, known)) > 0
@@ -127,7 +128,7 @@ class Corpus:
 
     def cover(self, text: str, piece: Evidence) -> float:
         """How much of the text's weight a piece knows, from 0 to 1; all of it, where the text asks for nothing."""
-        asked = set(asked_for(text, self.knows))
+        asked = set(asked_for(text, self.knows, self.joins))
         known = next(known.terms for known in self._known if known.piece.id == piece.id)
         whole = sum(map(self._rarity, asked))
         return sum(self._rarity(term) for term in asked if term in known) / whole if whole else 1.0
@@ -140,6 +141,11 @@ class Corpus:
     def knows(self, pair: str) -> bool:
         """Whether two characters stand side by side anywhere in the evidence."""
         return self._spread[pair] > 0
+
+    def joins(self, pair: str) -> bool:
+        """Whether some piece is about both characters; 子 behind a word adds nothing to it, as in 村子."""
+        signs = {pair[0]} if pair[1:] == "子" else set(pair)
+        return any(known.subject.issuperset(signs) for known in self._known)
 
     def shared_by(self, kind: str) -> frozenset[str]:
         """What all pieces of a kind are looked up by: words that tell none of them from the others."""

@@ -20,7 +20,8 @@ _POINTING: Final = (
 _PLACE: Final = expression(
     rf"(?P<back>倒数)?第\s*(?P<zh>{HAN_NUMBER})\s*(?:(?P<of>[条则])|[个点句项]|(?=$|[^\u3400-\u9fff]|[呢是的有讲说又和与跟到至]))"
     rf"|\b(?P<en>{ORDINAL})(?: (?:family |house )?(?P<noun>{RULE})\b| (?:one|point|item)\b|{_POINTING})"
-    rf"|\b(?:(?P<named>{RULE})(?: number| no\.?)?|number|no\.)\s*#?\s*(?P<num>\d{{1,6}}|{ROMAN}|{CARDINAL})(?![\w-])",
+    rf"|\b(?:(?P<named>{RULE})(?: number| no\.?)?|number|no\.)\s*#?\s*"
+    rf"(?P<num>(?<=\s)-\d{{1,6}}|\d{{1,6}}|{ROMAN}|{CARDINAL})(?![\w-])",
     re.IGNORECASE,
 )
 # What goes on counting behind a place: "and 6", 、六条, "to the eighth".
@@ -55,13 +56,13 @@ ANY_RULES: Final = expression(rf"{RULES.pattern}|\b{RULE}\b", re.IGNORECASE)
 _SUBJECT: Final = expression(
     rf"\b{RULE}\b(?: \w+){{0,2}}? (?:about|against|for|concerning|says?|speaks?|teach(?:es)?|tells?|covers?|deals? with"
     r"|mentions?|forbids?|prohibits?|allows?|bans?)\b"
-    r"|哪一?几?[条则](?:家训|家规|规矩|祖训)?(?:里|中)?(?:是|在|有)?(?:讲|说|谈|管|禁止|不许|关于|提到?)"
+    r"|(?:哪一?几?|第几)[条则](?:家训|家规|规矩|祖训)?(?:里|中)?(?:是|在|有)?(?:讲|说|谈|管|禁止|不许|关于|提到?)"
     r"|(?:有?关于|有关|针对|反对|禁止|不许).{1,20}?(?:家训|家规|族规|祖训|规矩)|(?:家训|家规|族规|祖训|规矩).{0,6}(?:关于|提到|说到|讲到|禁止|不许)",
     re.IGNORECASE,
 )
 _SAYING: Final = expression(
     r"\b(?:about|against|concerning|says?|speaks?|teach(?:es)?|tells?|covers?|deals? with|mentions?|forbids?|prohibits?"
-    r"|allows?|bans?)\b|有?关于|有关|针对|反对|禁止|不许|提到?|说到?|讲到?|谈到?|[条则]",
+    r"|allows?|bans?)\b|哪一?几?|第几|有?关于|有关|针对|反对|禁止|不许|提到?|说到?|讲到?|谈到?|[条则]",
     re.IGNORECASE,
 )
 # A rule must know this much of the subject to be the one that is on it.
@@ -74,6 +75,11 @@ def subject_of_rules(question: str) -> str:
     if _SUBJECT.search(question) is None:
         return ""
     return _SAYING.sub(" ", ANY_RULES.sub(" ", _PLACE.sub(" ", question)))
+
+
+def beside_places(question: str) -> str:
+    """The question without the rules that it counts."""
+    return _MORE.sub(" ", _PLACE.sub(" ", question))
 
 
 def rule_on(question: str, corpus: Corpus, persona: str | None) -> Evidence | None:
@@ -90,7 +96,7 @@ def rules_named(question: str, focus: Focus, corpus: Corpus) -> Sequence[int]:
     numbers = sorted(piece.rule for piece in rules if piece.rule is not None)
     if not numbers:
         return ()
-    spoken_of = focus.listed or focus.rule is not None or RULES.search(question) is not None
+    spoken_of = focus.listed or focus.rule is not None or ANY_RULES.search(question) is not None
     places = list(_PLACE.finditer(question))
     if places and (spoken_of or any(place["of"] or place["noun"] or place["named"] for place in places)):
         return list(dict.fromkeys(_counted(places, numbers)))

@@ -13,14 +13,23 @@ from typing import Final, NamedTuple
 
 from tenuto.assistants.npc import looks
 from tenuto.assistants.npc.corpus import Evidence
+from tenuto.assistants.npc.visiting import as_a_visit, of_a_visitor, whether
 from tenuto.assistants.npc.words import LOOKED_AT, subjects, terms
 from tenuto.model.expression import expression
 from tenuto.model.prompt import Language
 
 _SENTENCE: Final = expression(r"[。！？；!?]|\.(?=\s|$)")
-_CLAUSE: Final = expression(r"[,，、]\s*|：")
+_CLAUSE: Final = expression(r"[,;，、]\s*|：")
 # A person's piece tells its name in the title; it must know this much of the question to be the one that is meant.
 _THE_ONE_MEANT: Final = 0.7
+_MOST: Final = 2 / 3
+# What is told of long ago, or of how to live, says nothing of a visit unless it speaks of today.
+_TALES: Final = frozenset({"story", "meaning", "rule", "origin"})
+_TODAY: Final = expression(looks.NOWADAYS, re.IGNORECASE)
+_PASSIVE: Final = expression(r"\b(?:is|are|was|were|been)\b[^,]{1,60}\bby\b")
+# Of whom a piece is about, it tells what they did; what others did to them stands beside such a word.
+_DONE_TO_SOMEBODY: Final = expression(r"\b(?:him|her|by (?:his|her|[A-Z]\w+))\b|[被由]")
+_OBJECT: Final = expression(r" (?:(?:the|an?|his|her|its|their) )?(?P<of>\w+(?: \w+)?)")
 _PRECISE: Final = "条则份级步块座根盏碗本箱次间户页艘堂处"
 _VAGUE: Final = "个名位种件只"
 # Words such as 做 are no subject to look up, and a deed all the same.
@@ -31,46 +40,89 @@ _IS: Final = r"(?:is|was|are|were|'s|did|do|does|will|can|could|has|have|had|sho
 
 
 class Fact(NamedTuple):
-    """A fact that is asked for: what a sentence that tells it looks like, and the words it must say besides."""
+    """A fact that is asked for: what a sentence that tells it looks like, and the words it must say besides.
+
+    A `name` stands in a clause beside what it names; an `agent` beside what they did, and what they did it to. A kind
+    of thing may be `headed` by the piece's title. A fact of the `whole`, as a reason is, needs a sentence that knows
+    most of what is asked.
+    """
 
     looks: re.Pattern[str]
     says: frozenset[str] = frozenset()
+    done_to: frozenset[str] = frozenset()
     name: bool = False
+    agent: bool = False
+    headed: bool = False
+    whole: bool = False
 
 
 class Asked(NamedTuple):
-    """A question taken apart: the facts it asks for, the words that say of what, and of these what somebody did."""
+    """A question taken apart: the facts it asks for, the words that say of what, and of these what somebody did.
+
+    `whether` it is so and what is there for a `visitor` ask for no kind of fact, and for evidence that speaks of it.
+    """
 
     facts: Sequence[Fact]
     about: str
     deed: str = ""
+    whether: bool = False
+    visitor: bool = False
 
 
 def asked(question: str) -> Asked:
     """The facts a question asks for; none, where anything on its subject answers it."""
     facts: list[Fact] = []
-    about, deed = question[:LOOKED_AT], ""
+    question = question[:LOOKED_AT]
+    about, deed = question, ""
     for asks, fact in _KINDS:
         if found := asks.search(about):
             facts.append(fact(found))
             about = f"{about[: found.start()]} {_subject(found)} {about[found.end() :]}"
             deed += _subject(found) if fact is _done_by else ""
-    return Asked(facts, about, deed)
+    visitor = of_a_visitor(question)
+    dated = any(fact in (_WEEK, _MONTH, _HOUR) for fact in facts)
+    return Asked(facts, as_a_visit(about) if visitor and dated else about, deed, whether(question), visitor)
 
 
 def holds(piece: Evidence, question: Asked, language: Language, cover: float = 1.0) -> bool:
     """Whether the piece, which knows `cover` of the question, tells each fact in a sentence on the subject."""
     subject = frozenset(terms(question.about) or subjects(question.about))
-    heads = _words(f"{piece.titled(language)} {piece.words.get(language, '')}")
+    head = f"{piece.titled(language)} {piece.words.get(language, '')}"
+    heads = _words(head)
     sentences = [part for part in _SENTENCE.split(piece.said(language)) if part.strip()]
     titled = piece.kind == "person" and cover >= _THE_ONE_MEANT and not subject.isdisjoint(heads)
     for fact in question.facts:
-        split = _clauses if fact.name else _as_one
-        parts = [part for sentence in sentences for part in split(sentence)]
-        on_it = [part for part, around in parts if subject <= heads or not subject.isdisjoint(_words(around))]
-        if not (fact.name and titled) and not any(_tells(part, fact, heads) for part in on_it):
+        parts = [part for before, sentence in pairwise(["", *sentences]) for part in _split(before, sentence, fact)]
+        on_it = [part for part, around in parts if _is_on(subject, heads, _words(around), fact)]
+        told = [*on_it, head] if fact.headed else on_it
+        if fact.done_to and piece.kind == "person" and fact.done_to <= _words(piece.titled(language)):
+            told = [part for part in told if _DONE_TO_SOMEBODY.search(part)]
+        if not (fact.name and titled) and not any(_tells(part, fact, heads) for part in told):
             return False
     return True
+
+
+def speaks_to(piece: Evidence, question: Asked, language: Language) -> bool:
+    """Whether the piece may answer who asks: a visitor asks of today, and no tale of long ago."""
+    return not question.visitor or piece.kind not in _TALES or _TODAY.search(piece.said(language)) is not None
+
+
+def _is_on(subject: frozenset[str], heads: frozenset[str], said: frozenset[str], fact: Fact) -> bool:
+    if fact.whole:
+        return len(subject & (heads | said)) >= _MOST * len(subject)
+    return subject <= heads or not subject.isdisjoint(said)
+
+
+def _split(before: str, sentence: str, fact: Fact) -> list[tuple[str, str]]:
+    """The parts of a sentence in which a fact is to be found, each with the words around it."""
+    if fact.name:
+        return _clauses(sentence)
+    if fact.whole:
+        return [(sentence, sentence), (f"{before}. {sentence}", sentence)]
+    # Who did one thing did not do the next, where the sentence tells what was done: "was made by Ann, and sold".
+    if fact.agent and _PASSIVE.search(sentence):
+        return [(clause, sentence) for clause in _CLAUSE.split(sentence)]
+    return [(sentence, sentence)]
 
 
 def _clauses(sentence: str) -> list[tuple[str, str]]:
@@ -79,14 +131,15 @@ def _clauses(sentence: str) -> list[tuple[str, str]]:
     return [(clause, f"{before}, {clause}") for before, clause in pairwise(["", *clauses])]
 
 
-def _as_one(sentence: str) -> list[tuple[str, str]]:
-    return [(sentence, sentence)]
-
-
 def _tells(sentence: str, fact: Fact, heads: frozenset[str]) -> bool:
     if fact.looks.search(sentence) is None:
         return False
-    return not fact.says or not fact.says.isdisjoint({*_words(sentence), *sentence, *heads})
+    if not fact.says.isdisjoint(heads):
+        return not fact.done_to or not fact.done_to.isdisjoint(_words(sentence) | heads)
+    # What is done and what it is done to stand in one clause: "the pupils built a boat", and no school.
+    said_in = [{*_words(part), *part} for part in (_CLAUSE.split(sentence) if fact.done_to else [sentence])]
+    wanted = [words for words in (fact.says, fact.done_to) if words]
+    return any(all(not words.isdisjoint(said) for words in wanted) for said in said_in)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -98,17 +151,43 @@ def _subject(found: re.Match[str]) -> str:
     return " ".join(word for group, word in found.groupdict().items() if word and group.startswith("of"))
 
 
-def _like(pattern: str, *, name: bool = False) -> Callable[[re.Match[str]], Fact]:
+def _like(pattern: str, *, name: bool = False, whole: bool = False) -> Callable[[re.Match[str]], Fact]:
     # People and names are known by their capitals.
     flags = 0 if pattern in (looks.PERSON, looks.PLACE, looks.NAMING) else re.IGNORECASE
-    fact = Fact(expression(pattern, flags), name=name)
+    return _just(Fact(expression(pattern, flags), name=name, whole=whole))
+
+
+def _just(fact: Fact) -> Callable[[re.Match[str]], Fact]:
     return lambda _: fact
 
 
 def _done_by(found: re.Match[str]) -> Fact:
     """Somebody, in a sentence that says what they did."""
     did = found["of"] or ""
-    return Fact(expression(looks.PERSON), says=_words(did) | frozenset(_HAN_DEED.findall(did)))
+    done_to = _OBJECT.match(found.string, found.end()) if did else None
+    return Fact(
+        expression(looks.PERSON),
+        says=_words(did) | frozenset(_HAN_DEED.findall(did)),
+        done_to=_words(done_to["of"]) if done_to else frozenset(),
+        agent=True,
+    )
+
+
+def _thing(found: re.Match[str]) -> Fact:
+    """A thing of the kind that is asked for, and more of it than "the country"."""
+    stems = [stem.rstrip("i") for stem in terms(found["of"] or found["of_what"])] or [r"\w"]
+    return Fact(expression(rf"(?<!\bthe )(?<!\ba )\b{stems[0]}", re.IGNORECASE), headed=True)
+
+
+def _thing_in_chinese(found: re.Match[str]) -> Fact:
+    return Fact(expression(found["of"]), headed=True)
+
+
+def _amount(found: re.Match[str]) -> Fact:
+    """A number of some measure; "one pan" is none, where a pan's salt is asked for."""
+    named = "|".join(re.findall(r"\w+", found.string))
+    measured = rf"\b{looks.NUMBER} (?!(?:{named})\b)\w+ of {found['of']}"
+    return Fact(expression(f"{looks.WEIGHT}|{measured}", re.IGNORECASE))
 
 
 def _things(found: re.Match[str]) -> Fact:
@@ -141,6 +220,9 @@ def _in_unit(found: re.Match[str]) -> Fact:
     return Fact(expression(rf"{looks.NUMBER}[ -]?{found['unit'][:4]}", re.IGNORECASE))
 
 
+_WEEK: Final = Fact(expression(looks.WEEK, re.IGNORECASE))
+_MONTH: Final = Fact(expression(looks.MONTH, re.IGNORECASE))
+_HOUR: Final = Fact(expression(looks.CLOCK, re.IGNORECASE))
 _WAYS: Final = {
     "long": "long|length",
     "wide": "wide|width|broad",
@@ -156,7 +238,7 @@ _WHO_ZH: Final = r"(?:由|被|是)?(?:谁|哪位|何人|什么人)"
 _KINDS: Final[Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]]]] = [
     (expression(pattern, re.IGNORECASE), fact)
     for pattern, fact in (
-        (r"\b(?:today|now|nowadays|currently|these days)\b|现在|如今|目前|今天|当今", _like(looks.PRESENT)),
+        (r"\b(?:today|now|nowadays|still|currently|these days)\b|现在|如今|目前|今天|当今", _like(looks.PRESENT)),
         (
             rf"\bwhat(?:'s| {_IS}) (?:the |his |her |their )?(?:full |real |first )?names?\b(?: of)?"
             rf"|\bwhat(?:'s| {_IS}) (?P<of>.{{1,60}}?)\b(?:called|named|names?)\b"
@@ -184,9 +266,23 @@ _KINDS: Final[Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]]]]
             rf"|几岁|多少岁|什么年纪|{looks.NUMBER_ZH}岁",
             _like(looks.AGE),
         ),
+        (
+            rf"(?:\b(?:on|this|next|every) )?(?:\b(?:an?|the) )?\b(?:{looks.WEEKDAYS})\b|{looks.WEEKDAYS_ZH}",
+            _just(_WEEK),
+        ),
+        (
+            rf"\b(?:in|during) (?:the )?(?:{looks.MONTHS}|spring|summer|autumn|winter)\b|{looks.SEASONS_ZH}",
+            _just(_MONTH),
+        ),
+        (
+            rf"(?P<of>\b(?:open|close[ds]?|visit|come|enter|arrive|get in)\b.{{0,30}}?)"
+            rf"\b(?:at|by|before|after|until|till|from) {looks.HOURS}(?: ?[ap]\.?m\b\.?| o'clock)?(?!\w)"
+            rf"|(?:早上|上午|中午|下午|傍晚|晚上|夜里)?{looks.NUMBER_ZH}点[钟半]?|(?:半夜|夜里|晚上|中午)(?=.{{0,6}}[进开])",
+            _just(_HOUR),
+        ),
         (r"\bwhat time\b|\bwhat hours?\b|几点钟?|什么钟点", _like(looks.CLOCK)),
         (
-            r"\b(?:what|which) (?:year|century|era|dynasty)\b|哪一?年|何年|什么年代|哪个?朝代?|什么朝代",
+            r"\b(?:what|which) (?:year|century|era|dynasty|reign)\b|哪个年号|哪一?年|何年|什么年代|哪个?朝代?|什么朝代",
             _like(looks.YEAR),
         ),
         (
@@ -200,7 +296,7 @@ _KINDS: Final[Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]]]]
         ),
         (
             r"\bhow many (?:seconds|minutes|hours|days|nights|weeks|months|years|generations)\b"
-            r"|\bhow long (?:did|does|do|will|would) (?:it|this|that|they|he|she) take\b"
+            r"|\bhow much time\b(?:.{0,12}\bneed\b)?|\bhow long (?:did|does|do|will|would) (?P<of>.{1,60}?) take\b"
             rf"|\bhow long(?= (?:did|do|does|has|have|will|must|had)\b)"
             rf"|多久|多长时间|(?:多少|几)个?(?:{_TIMES_ZH})",
             _like(looks.DURATION),
@@ -211,8 +307,12 @@ _KINDS: Final[Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]]]]
         (r"\bhow (?:heavy|much (?:does .{1,40} )?weigh)\b|有?多重|多少(?:斤|公斤|担|吨)", _like(looks.WEIGHT)),
         (r"\bhow (?:big|large)\b|多大|多少亩|面积", _like(looks.AREA)),
         (r"\bin (?P<unit>percent|kilo\w+|met(?:er|re)s|feet|tons|pounds|yuan|dollars)\b", _in_unit),
+        (rf"\bhow much (?P<of>(?!(?:{_IS}|of|more|less)\b)[a-z]+)", _amount),
         (rf"\bhow many\b ?(?P<of>(?:(?!(?:{_IS}|of|in|the)\b)\w+ ?){{0,3}})", _things),
-        (rf"(?:多少|几(?!乎))(?P<measure>[{_PRECISE}{_VAGUE}])?(?P<of>[\u3400-\u9fff]{{0,4}})", _things_in_chinese),
+        (
+            rf"(?:多少|(?<!第)几(?!乎))(?P<measure>[{_PRECISE}{_VAGUE}])?(?P<of>[\u3400-\u9fff]{{0,4}})",
+            _things_in_chinese,
+        ),
         (r"\bwhat colou?rs?\b|什么颜色", _like(looks.COLOUR)),
         (r"\blook(?:s|ed)? like\b|长什么样|什么样子|什么模样", _like(looks.SHAPE)),
         (rf"第几[{_PRECISE}]?|哪一?[级则条]", _like(looks.RANK)),
@@ -224,9 +324,20 @@ _KINDS: Final[Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], Fact]]]]
             _like(looks.LATER),
         ),
         (
-            r"^\W*(?:but |and |so )?why(?: (?:is|was) (?:that|this|it)| so| not)?\W*$"
-            r"|^\W*[那可但]?是?(?:为什么|为何)呢?\W*$",
-            _like(looks.REASON),
+            rf"{_STARTS}which (?P<of>(?!(?:{_IS}|of|one|ones)\b)[a-z]+)\b(?= )"
+            rf"|{_STARTS}what (?P<of_what>(?!(?:{_IS}|of|kind|sort|else)\b)[a-z]+)(?= {_IS}\b)",
+            _thing,
+        ),
+        (r"(?:是|在|由)?哪[个家种](?P<of>[\u3400-\u9fff]{2})", _thing_in_chinese),
+        (
+            r"\bwhy\b|\bwhat (?:made|makes)\b|\bwhat.{1,20}\breasons?\b"
+            r"|是?(?:为什么|为何|为啥|什么原因)(?:叫这个名字|这么叫)?",
+            _like(looks.REASON, whole=True),
+        ),
+        (r"\b(?:each|every|per) (?:year|day|month|week)\b|每[年月天周]", _like(looks.EACH)),
+        (
+            r"\bfrom where\b|\bwhere\b(?=.{1,60}\bfrom\W*$)(?!.{1,60}\bname\b)|从(?:哪里|哪儿|什么地方|何处)|哪里人",
+            _like(looks.HOME),
         ),
         (rf"{_STARTS}where\b(?!.*\bfrom\W*$)|在?(?:哪里|哪儿|(?<!是)什么地方|何处|什么位置)|在哪", _like(looks.PLACE)),
     )

@@ -22,15 +22,20 @@ YEAR: Final = (
     r"|\b(?:in|since|from|of) \d{3,4}\b|\b(?:BC|AD|CE)\b|公元"
     rf"|\d{{4}}年|年间|年代|世纪|{_REIGNS_ZH}"
 )
-_MONTHS: Final = "january|february|march|april|(?-i:May)|june|july|august|september|october|november|december"
-_DAYS: Final = "monday|tuesday|wednesday|thursday|friday|saturday|sunday|weekends?|new year|festival|holidays?"
+MONTHS: Final = "january|february|march|april|(?-i:May)|june|july|august|september|october|november|december"
+WEEKDAYS: Final = "mondays?|tuesdays?|wednesdays?|thursdays?|fridays?|saturdays?|sundays?|weekdays?|weekends?"
+WEEKDAYS_ZH: Final = "(?:周|星期|礼拜)[一二三四五六日天末]|周末|平日|工作日|节假日|假日"
+_DAYS: Final = rf"{WEEKDAYS}|new year|festival|holidays?"
 DAY: Final = (
-    rf"\b(?:{_MONTHS}|{_DAYS}|spring|summer|autumn|winter)\b|first day of|every day"
+    rf"\b(?:{MONTHS}|{_DAYS}|spring|summer|autumn|winter)\b|first day of|every day"
     rf"|{NUMBER_ZH}月|正月|腊月|初[一二三四五六七八九十]|周[一二三四五六日末]|星期|除夕|春节|[清明端午中秋重阳]{{2}}节|[春夏秋冬]天|头一天|每天"
 )
-_HOURS: Final = rf"(?:{NUMBER}|noon|midnight)"
+WEEK: Final = rf"\b(?:{WEEKDAYS})\b|\b(?:every day|daily)\b|{WEEKDAYS_ZH}|每天|天天"
+SEASONS_ZH: Final = f"{HAN_NUMBER}月|[春夏秋冬][天季]"
+MONTH: Final = rf"\b(?:{MONTHS}|spring|summer|autumn|winter|all year)\b|{SEASONS_ZH}|全年"
+HOURS: Final = rf"(?:{NUMBER}|noon|midnight)"
 CLOCK: Final = (
-    rf"\bo'clock\b|\d ?[ap]\.?m\b|\d:\d\d|\bfrom {_HOURS} to {_HOURS}\b|\bat {_HOURS} in the\b|\b(?:noon|midnight)\b"
+    rf"\bo'clock\b|\d ?[ap]\.?m\b|\d:\d\d|\bfrom {HOURS} to {HOURS}\b|\bat {HOURS} in the\b|\b(?:noon|midnight)\b"
     rf"|{NUMBER_ZH}(?:点|时(?!候|间))|清晨|中午|午夜"
 )
 WHEN: Final = rf"{YEAR}|{DAY}|{CLOCK}|\bin the (?:war|flood|drought)\b|抗战|大旱|大水"
@@ -48,9 +53,7 @@ AGE_NOW: Final = (
 )
 LENGTH: Final = rf"\b{NUMBER}[ -](?:li|feet|foot|met(?:er|re)s?|miles?|kilomet(?:er|re)s?|paces|inch(?:es)?)\b"
 LENGTH_ZH: Final = rf"{NUMBER_ZH}(?:里|尺|米|丈|步|公里|厘米)"
-WEIGHT: Final = (
-    rf"\b{NUMBER} (?:loads?|pounds?|kilo\w*|tons?|catt(?:y|ies)|grams?)\b|{NUMBER_ZH}(?:斤|担|公斤|吨|克|两)"
-)
+WEIGHT: Final = rf"\b{NUMBER} (?:pounds?|kilo\w*|tons?|catt(?:y|ies)|grams?)\b|{NUMBER_ZH}(?:斤|担|公斤|吨|克|两)"
 AREA: Final = rf"\b{NUMBER} (?:mu|acres?|hectares?|square \w+)\b|{NUMBER_ZH}(?:亩|顷|平方)"
 MONEY: Final = (
     rf"[$€£¥￥]|\b{NUMBER} (?:yuan|coins?|taels?|dollars?|pounds?|euros?|rmb)\b|\bfree of charge\b|\bfor free\b"
@@ -60,13 +63,19 @@ CONTACT: Final = r"\d[\d -]{5,}\d|@|https?:|www\."
 COLOUR: Final = r"\b(?:white|black|red|yellow|blue|green|gr[ae]y|brown|golden)\b|[白黑红黄蓝绿灰青紫金]"
 SHAPE: Final = rf"{COLOUR}|\b(?:round|square|wooden|made of|wide|tall|shaped?)\b|形|[圆方]的|[木石瓦]做?的"
 RANK: Final = rf"\b{ORDINAL}\b|第\s*{HAN_NUMBER}"
-PRESENT: Final = r"\b(?:today|now|nowadays|still|currently|every|each)\b|今天|现在|如今|至今|目前|仍|现[藏存]|每[年天]"
+NOWADAYS: Final = r"\b(?:today|now|nowadays|still|currently)\b|今天|现在|如今|至今|目前|仍|现[藏存]"
+PRESENT: Final = rf"{NOWADAYS}|\b(?:every|each)\b|每[年天]"
+EACH: Final = r"\b(?:each|every|per|an?) (?:year|day|month|week)\b|\b(?:yearly|daily)\b|每"
 LATER: Final = (
     r"\b(?:later|afterwards?|since|from then on|in the end|the next day|came back|no longer|today|still)\b"
     r"|后来|从此|此后|之后|第二天|回来|至今|今天|现在"
 )
+# A reason stands behind "because", or as what was meant, found or wished before the deed.
 REASON: Final = (
-    r"\b(?:because|so that|in order|hence|therefore|which makes|for fear)\b|因为|所以|为了|由此|因此|以免|便于"
+    r"\b(?:because|so that|in order|hence|therefore|for fear|has been called|meant to|found|wished|hearing)\b"
+    r"|\bwhich (?:makes|turns|warms|gives|keeps)\b|^\W*when\b"
+    rf"|\bto (?!(?:the|an?|his|her|its|their|this|that|him|them|it|be|try|{NUMBER})\b)(?-i:[a-z]{{3,}})"
+    "|因为|所以|为了|由此|因此|以免|便于|以便|从此|意思是|发现|[会能][让使]|替|想要|，[见便]"
 )
 
 _ROLES: Final = (
@@ -79,6 +88,7 @@ _SURNAMES: Final = (
     "王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗梁宋郑谢韩唐冯于董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡"
     "贾丁魏薛叶阎余潘杜戴夏钟汪田任姜范方石姚谭廖邹熊金陆郝孔白崔康毛邱秦江史顾侯邵孟龙万段严"
 )
+NAMED: Final = rf"(?<=\w )[A-Z][a-z]+|\b(?:the|an?) \w|[{_SURNAMES}][\u3400-\u9fff]{{1,2}}|阿[\u3400-\u9fff]"
 PERSON: Final = (
     rf"\b[A-Z][a-z]+ [A-Z][a-z]+|\b(?:{_ROLES}|[Hh]e|[Ss]he)\b"
     rf"|[{_SURNAMES}][\u3400-\u9fff]{{1,2}}|{_ROLES_ZH}|阿[\u3400-\u9fff]"
@@ -88,6 +98,7 @@ PLACE: Final = (
     r" (?:the|a|its|this|\w+'s|[A-Z])"
     r"|\b(?:east|west|north|south|middle) of\b|在[\u3400-\u9fff]|村[东西南北中]|[东西]厢|[厅边旁岸]"
 )
+HOME: Final = r"\bfrom (?:the )?\w+|\bcame (?:north|south|east|west)\b|从|来自|人氏"
 NAMING: Final = (
     r"\b(?:called|named|known as) (?:the )?[A-Z]|\bname(?:, | is | was )|[叫称]做?(?!什么)[\u3400-\u9fff]|名[叫为]"
     r"|字[\u3400-\u9fff]{2}，|姓[\u3400-\u9fff]"

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from tenuto.assistants.npc import looks
 from tenuto.assistants.npc.corpus import Corpus, Evidence
 from tenuto.assistants.npc.facts import asked
 from tenuto.assistants.npc.words import subjects, terms
@@ -16,12 +17,14 @@ from tenuto.model.expression import expression
 
 _POINTERS: Final = expression(
     r"[它他她]们?|[这那](?:里|儿|边|些|样|个|位|条|件|座|次|时|种|是|呢|有|事|故事|$)|另外?一?个|其中|前者|后者|刚才|上面|同样"
-    r"|再(?:详细|具体)?(?:说|讲|解释|介绍|来)|继续|(?:更|再)?详细|(?:第[一二三四五六七八九十\d]+|最后一?|[上下前]一)[个点项句]"
+    r"|再(?:详细|具体)?(?:说|讲|解释|介绍|来)|继续|(?:更|再)?详细|(?:第[一二三四五六七八九十\d]+|最后一?|[上下前]一)[个点项句步]"
     r"|\b(?:it|its|this|that|these|those|them|they|their|he|him|his|she|her|hers|the others?|another|the former"
     r"|the latter|the (?:next|previous|last|first|second|third|fourth|fifth|\d+(?:st|nd|rd|th))(?: (?:one|point|item))?"
     r"|(?<!is )(?<!are )(?<!was )(?<!were )there|more|again|go on|continue|elaborate)\b",
     re.IGNORECASE,
 )
+_SOMEBODY: Final = expression(r"[他她](?!们)|\b(?:he|him|his|she|her|hers)\b", re.IGNORECASE)
+_NAMED: Final = expression(looks.NAMED)
 # Words that ask for more of whatever it is.
 _WANTING: Final = expression(
     r"意思|含义|解释|具体|说说|讲讲|介绍|一遍|一点|故事|主人公|主角|[件的]事情?|[这那]事"
@@ -38,8 +41,16 @@ def points(question: str) -> bool:
     return _POINTERS.search(question) is not None
 
 
+def of_somebody(question: str) -> bool:
+    """Whether it asks of "him" or "her", 他, and names nobody before."""
+    found = _SOMEBODY.search(question)
+    return found is not None and _NAMED.search(question[: found.start()]) is None
+
+
 def leans(question: str, corpus: Corpus, last: Sequence[Evidence]) -> bool:
     """Whether a question points or is cut short, and names nothing that a piece is about beside what was told last."""
+    if of_somebody(question):
+        return True
     words = own_words(question)
     if points(question):
         return not corpus.names(words) or any(corpus.cover(words, piece) == 1 for piece in last)

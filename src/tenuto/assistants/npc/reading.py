@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from tenuto.assistants.npc.corpus import Corpus, Evidence
-from tenuto.assistants.npc.counting import ANY_RULES, RULE, RULES, rule_on, rules_named
+from tenuto.assistants.npc.counting import ANY_RULES, RULE, RULES, beside_places, rule_on, rules_named, subject_of_rules
 from tenuto.assistants.npc.facts import asked
 from tenuto.assistants.npc.focus import Focus, focus_of
 from tenuto.assistants.npc.personal import of_itself
@@ -56,14 +56,17 @@ _WELL_KNOWN: Final = 0.7
 _HALF_KNOWN: Final = 0.5
 _STORY: Final = expression(r"故事|事迹|例子|典故|传说|\b(stor(?:y|ies)|tales?|examples?|anecdotes?)\b", re.IGNORECASE)
 _MEANING: Final = expression(
-    r"意思|含义|何意|怎么理解|如何理解|解释|什么道理|\b(mean(?:s|ing)?|explain|understand|sense)\b", re.IGNORECASE
+    r"意思|含义|意义|何意|怎么理解|如何理解|解释|什么道理|\b(mean(?:s|ing)?|explain|understand|sense)\b", re.IGNORECASE
 )
 _ALL: Final = expression(
     r"有哪些|哪几|哪十|几条|几则|多少|全部|所有|列|是什么[?？]?$|讲讲|介绍|说说"
     r"|\b(what are|which|list|all|tell me|how many|name)\b",
     re.IGNORECASE,
 )
-_ORIGIN: Final = expression(r"谁|何时|什么时候|哪一?年|来历|由来|年代|\b(who|when|wrote|origin|year)\b", re.IGNORECASE)
+_ORIGIN: Final = expression(
+    r"谁|何时|什么时候|哪一?年|来历|由来|年代|作者|\d{3,4}年|\b(who|when|wrote|origin|year|author|in \d{4})\b",
+    re.IGNORECASE,
+)
 _MAKING: Final = expression(
     r"写定?|制定|定下|立下|编写?|创立|提出|作者"
     r"|\b(wrote|written|made|composed|created|drafted|invented|established|author)\b",
@@ -80,6 +83,11 @@ _SUBJECT: Final = expression(
     r"|\bwhat about (?P<of4>.{1,80})"
     r"|^(?P<of5>.{1,40}?)(?:又|到底|究竟)?是?(?:什么意思|何意|的含义|的意思)|关于(?P<of6>.{1,40}?)的?(?:故事|事迹|例子|典故|传说)"
     r"|^那?(?P<of7>.{1,40}?)呢[?？]?$",
+    re.IGNORECASE,
+)
+# What may be asked of any rule, and is answered with what it means.
+_OF_ANY_RULE: Final = expression(
+    r"\b(?:in practice|difference|differ|compare|number|important|means?)\b|区别|不同|比较|内容|怎么说|说的|讲的",
     re.IGNORECASE,
 )
 _ANOTHER: Final = expression(
@@ -146,6 +154,8 @@ def understand(turn: ToolTurn, corpus: Corpus) -> Wanted | None:
     if (wanted := _of_the_talk(question, focus, last, corpus)) is not None:
         return wanted
     if focus.rule is not None and _points_back(question, focus.rule, corpus):
+        if _of_what_was_told(question, last):
+            return Wanted(wish=Wish.BACK, query=question)
         return _of_rules(question, [focus.rule], focus, corpus)
     if _asks_origin(question, corpus):
         return Wanted(wish=Wish.ORIGIN, query=question)
@@ -178,7 +188,7 @@ def parts(question: str) -> bool:
 
 def _lists(question: str, corpus: Corpus) -> bool:
     """Whether all the rules are asked for, be it by a question that says nothing but their name."""
-    if _ORIGIN.search(question):
+    if _ORIGIN.search(question) or not says_nothing(asked(subject_of_rules(question)).about):
         return False
     if RULES.search(question) and _ALL.search(question):
         other = _HOW_MANY_RULES.sub(" ", question)
@@ -229,11 +239,18 @@ def _of_the_talk(question: str, focus: Focus, last: Sequence[Evidence], corpus: 
     if not leans(question, corpus, last):
         return None
     if focus.rule is not None and any(piece.rule is not None for piece in last):
-        if _STORY.search(question) or not asked(question).facts:
+        if _STORY.search(question) or not (asked(question).facts or _of_what_was_told(question, last)):
             return None
         if not points(question) and _asks_origin_of(focus.rule, question, focus, corpus):
             return Wanted(wish=Wish.ORIGIN, query=question)
     return Wanted(wish=Wish.BACK if last else Wish.UNCLEAR, query=question)
+
+
+def _of_what_was_told(question: str, last: Sequence[Evidence]) -> bool:
+    """Whether it asks something of a story that was told of a rule, and not for the rule's meaning or more of it."""
+    told = any(piece.kind not in ("rule", "meaning") for piece in last)
+    asks_more = _STORY.search(question) or _MEANING.search(question) or says_nothing(own_words(question))
+    return told and not asks_more
 
 
 def _of_a_list(question: str, last: Sequence[Evidence], corpus: Corpus) -> Wanted | None:
@@ -252,7 +269,7 @@ def _another(question: str, focus: Focus, last: Sequence[Evidence]) -> Wanted | 
         return None
     kind = last[0].kind
     if _STORY.search(question) and kind != "story":
-        return None
+        return Wanted(wish=Wish.SEARCH, query=question) if focus.rule is None else None
     if kind in ("rule", "meaning") and focus.rule is not None:
         return Wanted(wish=Wish.MEANING, query=question, rule=focus.rule + 1)
     return Wanted(wish=Wish.ANOTHER, query=question)
@@ -277,6 +294,17 @@ def _names_another_subject(question: str, rule: int, corpus: Corpus) -> bool:
     subject = _words_of_its_own(found[found.lastgroup]) if found and found.lastgroup else ""
     own = [piece for piece in corpus.pieces if piece.rule == rule]
     return not says_nothing(subject) and all(corpus.cover(subject, piece) < _HALF_KNOWN for piece in own)
+
+
+def beside_meaning(words: str) -> str:
+    """The words without asking for a meaning; as they are, where they say nothing else."""
+    left = _MEANING.sub(" ", words)
+    return words if says_nothing(left) else left
+
+
+def beside_rules(question: str) -> str:
+    """What a question that names a rule says besides: "damaged" in "why was the seventh rule damaged?"."""
+    return _OF_ANY_RULE.sub(" ", _words_of_its_own(beside_places(question)))
 
 
 def _words_of_its_own(question: str) -> str:

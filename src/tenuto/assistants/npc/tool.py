@@ -11,12 +11,22 @@ import msgspec
 from tenuto.assistants.npc.characters import PLAIN, Character
 from tenuto.assistants.npc.corpus import Corpus, Evidence, Hit
 from tenuto.assistants.npc.counting import subject_of_rules
-from tenuto.assistants.npc.facts import asked, holds
+from tenuto.assistants.npc.facts import Asked, asked, holds, speaks_to
 from tenuto.assistants.npc.focus import MOST_EVIDENCE, Focus, focus_of, kept
 from tenuto.assistants.npc.personal import beside_work
-from tenuto.assistants.npc.pointing import own_words
-from tenuto.assistants.npc.reading import Wanted, Wish, asks_for_a_story, greets, parts, understand
+from tenuto.assistants.npc.pointing import of_somebody, own_words
+from tenuto.assistants.npc.reading import (
+    Wanted,
+    Wish,
+    asks_for_a_story,
+    beside_meaning,
+    beside_rules,
+    greets,
+    parts,
+    understand,
+)
 from tenuto.assistants.npc.telling import asked_back, farewell, greeted, introduced, no_such_rule, refusal, told
+from tenuto.assistants.npc.words import terms
 from tenuto.errors import Invalid
 from tenuto.model.prompt import Piece
 from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
@@ -26,6 +36,8 @@ NAME: Final = "retrieve_evidence"
 # Of the question's weight: from here on the evidence is about it, and from here on it says something at least.
 _SURE: Final = 0.6
 _SOMETHING: Final = 0.3
+# Whether something is so, only a piece that knows nearly all of it tells.
+_SURE_OF_IT: Final = 0.8
 # A piece that is about something else must know this much of it: one that mentions a word in passing tells nothing.
 _IN_PASSING: Final = 0.65
 _BY_ONE_WORD: Final = 0.45
@@ -169,6 +181,9 @@ class RetrieveEvidence:
     def _checked(self, exact: Sequence[Evidence], wanted: Wanted, turn: ToolTurn) -> Answer:
         """What the question names outright; or of its rules, whatever tells the fact that is asked for."""
         question = asked(wanted.query)
+        subject = subject_of_rules(wanted.query)
+        if wanted.wish is Wish.MEANING and not subject and not self._knows(exact, beside_rules(wanted.query)):
+            return self._of_the_site(wanted.query, turn) or (tuple(exact), PolicyMode.CONSERVATIVE)
         if wanted.rule is not None:
             # Its number says what the question is about; no sentence repeats that.
             question = question._replace(about="")
@@ -176,10 +191,18 @@ class RetrieveEvidence:
         told_beside = question.facts and wanted.wish is not Wish.ORIGIN
         beside = [piece for piece in stories if told_beside and piece not in exact]
         telling = tuple(piece for piece in (*exact, *beside) if holds(piece, question, turn.language))
-        subject = subject_of_rules(wanted.query)
-        if not telling or max(self._corpus.cover(subject, piece) for piece in exact) < _SOMETHING:
+        if not telling or not self._knows(exact, subject):
             return tuple(exact), PolicyMode.CONSERVATIVE
         return telling, PolicyMode.NORMAL
+
+    def _knows(self, pieces: Sequence[Evidence], words: str) -> bool:
+        """Whether any of the pieces knows something of the words; all do, where they say nothing."""
+        return max(self._corpus.cover(words, piece) for piece in pieces) >= _SOMETHING
+
+    def _of_the_site(self, query: str, turn: ToolTurn) -> Answer | None:
+        """What pieces that belong to no rule tell on a question that names one: "why is the seventh rule damaged?"."""
+        found, mode = self._searched(query, turn)
+        return (found, mode) if found and all(piece.rule is None for piece in found) else None
 
     def _of_itself(self, own: tuple[Evidence, ...], query: str, turn: ToolTurn) -> Answer:
         """What the piece about the character tells of its life, and no other; often that is nothing."""
@@ -196,33 +219,32 @@ class RetrieveEvidence:
         """What was told last, sure if it knows what else the question says and tells the fact that is asked for."""
         words = own_words(query)
         question = asked(query)._replace(about=words)
+        # One word that is mentioned says nothing of whether something is so.
         sure = [
             piece
             for piece in last
-            if self._corpus.cover(words, piece) >= _SURE and holds(piece, question, turn.language)
+            if self._corpus.cover(words, piece) >= _needed_to_be_sure(question)
+            and holds(piece, question, turn.language)
+            and not (question.whether and not question.facts and len(terms(words)) == 1)
         ]
-        return (tuple(sure), PolicyMode.NORMAL) if sure else (tuple(last), PolicyMode.CONSERVATIVE)
+        if sure:
+            return tuple(sure), PolicyMode.NORMAL
+        known = [piece for piece in last if words.strip() and self._corpus.cover(words, piece) >= _SOMETHING]
+        return tuple(known or last[:_TOLD]), PolicyMode.CONSERVATIVE
 
     def _searched(self, query: str, turn: ToolTurn) -> Answer:
         question = asked(query)
-        looked_at = self._corpus.search(query, turn.persona, _LOOKED_AT, question.about)
-        hits = [hit for hit in looked_at if hit.cover >= _needed(hit)][:_SHOWN]
+        looked_at = self._corpus.search(query, turn.persona, _LOOKED_AT, beside_meaning(question.about))
+        hits = [hit for hit in looked_at if hit.cover >= _needed(hit) and speaks_to(hit.piece, question, turn.language)]
         if not hits:
             return (), PolicyMode.REFUSE
         telling = [hit for hit in hits if holds(hit.piece, question, turn.language, hit.cover)]
         told = bool(telling) and telling[0].cover >= _NEAR * hits[0].cover
-        hits = telling if told else hits
+        hits = _facts_first(telling, question)[:_SHOWN] if told else hits[:_SHOWN]
         best = hits[0].cover
         # One word that is only mentioned may mean anything.
-        sure = told and best >= _SURE and (hits[0].about or hits[0].shared > 1)
-        enough = tuple(
-            hit.piece
-            for hit in hits
-            # What is about the subject goes without what only mentions it.
-            if hit.cover >= max(_SOMETHING, best * 0.8) and (hit.about or not hits[0].about)
-        )
-        # A search that leads to one thing is answered with that thing, not with its neighbours.
-        shown = enough[:1] if len(enough) > 1 and hits[0].score > 1.6 * hits[1].score else enough
+        sure = told and best >= _needed_to_be_sure(question) and (hits[0].about or hits[0].shared > 1)
+        shown = _shown_of(hits)
         shown = self._stories(shown, turn) if asks_for_a_story(query) else _beside_stories(shown)
         return shown, PolicyMode.NORMAL if sure else PolicyMode.CONSERVATIVE
 
@@ -267,11 +289,19 @@ class RetrieveEvidence:
                 about = corpus.by_id.get(self.character(turn).introduces or "")
                 return (about,) if about is not None else ()
             case Wish.BACK:
-                return corpus.named(focus_of(turn).evidence[:_TOLD], persona)
+                last = corpus.named(focus_of(turn).evidence[:_TOLD], persona)
+                return (*last, *self._people_in(last, turn)) if of_somebody(wanted.query) else last
             case Wish.ANOTHER:
                 return self._another(turn)
             case Wish.SEARCH | Wish.UNCLEAR:
                 return ()
+
+    def _people_in(self, told: Sequence[Evidence], turn: ToolTurn) -> tuple[Evidence, ...]:
+        """The pieces on people whom others name."""
+        said = "\n".join(piece.said(turn.language) for piece in told)
+        people = self._corpus.of("person", persona=turn.persona)
+        named = (person for person in people if (name := person.titled(turn.language)) and name in said)
+        return tuple(person for person in named if person not in told)
 
     def _another(self, turn: ToolTurn) -> tuple[Evidence, ...]:
         """The piece of the same kind that follows what was told last; behind the last comes the first."""
@@ -298,6 +328,31 @@ def _needed(hit: Hit) -> float:
     if not hit.about:
         return _IN_PASSING
     return _SOMETHING if hit.shared > 1 else _BY_ONE_WORD
+
+
+def _needed_to_be_sure(question: Asked) -> float:
+    """A visitor's age, day or hour is a fact like any other; what else is asked to be so must be known."""
+    return _SURE_OF_IT if question.whether and not (question.visitor and question.facts) else _SURE
+
+
+def _facts_first(telling: list[Hit], question: Asked) -> list[Hit]:
+    """A fact is told by what is no story, where that knows as much."""
+    if not question.facts or telling[0].piece.kind != "story":
+        return telling
+    facts = [hit for hit in telling if hit.piece.kind != "story" and hit.cover >= telling[0].cover]
+    return facts or telling
+
+
+def _shown_of(hits: Sequence[Hit]) -> tuple[Evidence, ...]:
+    """The best piece and those that come near it."""
+    enough = tuple(
+        hit.piece
+        for hit in hits
+        # What is about the subject goes without what only mentions it.
+        if hit.cover >= max(_SOMETHING, hits[0].cover * 0.8) and (hit.about or not hits[0].about)
+    )
+    # A search that leads to one thing is answered with that thing, not with its neighbours.
+    return enough[:1] if len(enough) > 1 and hits[0].score > 1.6 * hits[1].score else enough
 
 
 def _beside_stories(found: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
