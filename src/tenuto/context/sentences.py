@@ -10,6 +10,7 @@ import msgspec
 
 from tenuto.model.graphemes import boundary_after, boundary_before
 from tenuto.model.message import Message, Role, chatter_in
+from tenuto.model.stops import ends_sentence
 from tenuto.model.values import Json, JsonObject
 
 # However long the talk is, so much of it is looked at; a message has its share, from its beginning and its end.
@@ -20,9 +21,8 @@ _LONGEST: Final = 220
 _LONGEST_CHINESE: Final = 90
 _LISTED: Final = 4
 _VALUE: Final = 60
-_ABBREVIATED: Final = 12
 
-_ABBREVIATIONS: Final = re.compile(r"(?:\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|vs|No|etc|e\.g|i\.e|Inc|Ltd|approx)|^\d{1,2})\.$")
+_COUNTS: Final = re.compile(r"^\d{1,2}\.$")
 _END: Final = re.compile(r"[。！？；…]+[”’」』）)\"']*|(?<![.!?])[.!?]++[\"')\]]*+(?=\s|$)|;(?=\s)")
 _CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _MARKS: Final = re.compile(r"^\s*(?:#{1,6}|[-*•>|]|\d{1,2}[.)、])\s*|\*\*|__|`|\|")
@@ -97,7 +97,7 @@ def _word_end(sentence: str, most: int) -> int:
 def _sentences(line: str) -> Iterator[str]:
     start = 0
     for match in _END.finditer(line):
-        if _ABBREVIATIONS.search(line[max(start, match.end() - _ABBREVIATED) : match.end()]):
+        if match[0] == "." and (_COUNTS.match(line[start : match.end()]) or not ends_sentence(line, match.start())):
             continue
         yield from _worded(line[start : match.end()])
         start = match.end()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tenuto.llm.offline.correcting import changes, changes_it
+from tenuto.llm.offline.facts import About
+from tenuto.llm.offline.kinds import Kind, holds
 from tenuto.model.expression import expression
 
 _I: Final = re.IGNORECASE
@@ -104,8 +107,13 @@ LIST: Final = expression(
     r"|(?:清单|列表|单子)(?:上|里|里面)?(?:都)?(?:有|是)(?:什么|哪些|啥)",
     _I,
 )
-# How people say who they are without saying that it is a name.
-I_AM: Final = expression(r"^我是[^不的一，。！？]{2,8}(?=[，。！？,.!]|$)")
+# How people say who they are without saying that it is a name, and the like.
+HINTS: Final = {
+    About.NAME: expression(r"^我是[^不的一，。！？]{2,8}(?=[，。！？,.!]|$)"),
+    About.ALLERGY: expression(
+        r"\bi(?:'m|'ve)? (?!.*\bmy\b).*\ballerg|\bmy allerg|^[^我]*我(?!的|家|们)(?:有|对|也|很|会).*过敏", _I
+    ),
+}
 AGAIN: Final = expression(
     r"^\W*(?:please |can you |could you )*(?:repeat(?: (?:that|it|this|yourself|your (?:last )?answer))?"
     r"|say (?:that|it) again|come again|pardon(?: me)?)\b.{0,20}$"
@@ -120,7 +128,7 @@ WHAT_I_SAID: Final = expression(
     r"|\bwhat(?:'s| is| was) (?:my|the) (?P<which>first|last|previous) "
     r"(?:question|message|thing i (?:said|asked|told you|wrote))\b"
     r"|\bwhat was (?:my|the) (?:question|message)\b|\bwhat i just (?:said|asked)\b"
-    r"|^\W*我(?:刚才|刚刚|刚|上次|之前|前面)?(?:说|问|讲)(?:了|过|的)?(?:是)?(?:什么|啥|哪些)(?:话|问题)?[\s?？。]*$"
+    r"|^\W*(?:刚才|刚刚|上次|之前|前面)?我(?:刚才|刚刚|刚|上次|之前|前面)?(?:都)?(?:说|问|讲)(?:了|过|的)?(?:是)?(?:什么|啥|哪些)(?:话|问题)?[\s?？。]*$"
     r"|我的?(?P<who>第一|最后一|上一?|刚才的?|前一)[个句条]?(?:问题|话|消息)",
     _I,
 )
@@ -168,6 +176,22 @@ TELLS: Final = expression(
     r"|^[我他她]们?\S{2,}",
     _I,
 )
+_LITTLE: Final = (
+    r"(?:me|us|him|her|them|it|my|our|his|their|the|an?|this|that|to|in|on|at|for|from|by|with|about|off|out|up|\d"
+    r"|yesterday|today|again|already|late|early)"
+)
+# What tells without such a verb: what is set out behind a colon, whoever does something, known by the verb's ending,
+# and a Chinese sentence with a number of something.
+_TELLS_TOO: Final = expression(
+    r"^\W*[\w' -]{2,40}[:：]\s*\S"
+    r"|^\W*(?:(?:the|an?|this|that|every|each|some|all) )?(?:[\w'-]+ ){1,3}?"
+    rf"(?:[\w'-]+ed(?= {_LITTLE}\b|\W*$)"
+    r""
+    r"|[\w'-]+[^\Ws](?<!')s (?=(?:me|us|him|her|them|it|my|our|his|their|the|an?)\b|(?:at |in |by )?\d))"
+    r"|^(?=.{6,})[\u3400-\u9fff].*[0-9一二三四五六七八九十百千两半][点号日块元岁斤米]",
+    _I,
+)
+_GOES_ON: Final = expression(r"\W*(?:and|also|plus|oh|还有|另外|对了)\b[\s,:，：]*|\W*(?:还有|另外|对了)[，,\s]*", _I)
 OF_A_NAME: Final = expression(r"(?:'s?|s')? names?$")
 NAMES: Final = expression(r"\b(?:called|named|names?)\b|\w,? [A-Z][a-z]|[叫名]")
 # Words around "the second one" that ask nothing more than which it is.
@@ -176,6 +200,17 @@ AROUND_ITEMS: Final = expression(
     r"|\b(?:which|what) \w+(?= (?:is|was|comes|came)\b)|\b(?:is|was|comes|came)\b"
     r"|是?哪[个一]?[\u3400-\u9fff]{0,3}|意思|具体|内容|解释|详细|说明|介绍|讲讲|说说|一下|刚才|说的|提到|上面|里面|列表|那[个条点]"
 )
+
+
+def tells(text: str) -> bool:
+    """Whether somebody tells something, rather than wanting something done."""
+    if changes_it(text):
+        return True
+    rest = text[on.end() :] if (on := _GOES_ON.match(text)) else text
+    if ORDER.match(rest):
+        return False
+    dated = rest != text and holds(Kind.WHEN, rest)
+    return dated or changes(rest) or any(pattern.search(rest) for pattern in (TELLS, _TELLS_TOO))
 
 
 def is_small_talk(text: str) -> bool:

@@ -6,7 +6,8 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from tenuto.llm.offline.facts import About, Fact, Wanted
+from tenuto.llm.offline.claims import Claim, chinese_claim
+from tenuto.llm.offline.facts import About, Fact, Wanted, fitted
 from tenuto.model.expression import expression
 
 _VALUE: Final = 120
@@ -15,14 +16,14 @@ _ASKING: Final = expression(r"什么|谁|哪|吗$|呢$|几[岁点号个只口]|�
 # Possessive, and each character has one way through it: anything else would try every way to cut up a long tail.
 _TAIL: Final = expression(r"(?:就(?:好|行|可以)|好了|[吧啦哦呀啊了呢的]|\s)++$")
 _AGE: Final = r"[0-9０-９一二三四五六七八九十百两]{1,5}"
-_BARE_LABELS: Final = "生日|电话|手机号码?|邮箱|地址|微信|身高|体重"
+BARE_LABELS: Final = "生日|电话|手机号码?|邮箱|地址|微信|身高|体重"
 
 # Whom one has, said without 的: 我姐姐叫小丽.
-_KIN: Final = (
+KIN: Final = (
     "爸爸|妈妈|爸|妈|父亲|母亲|姐姐|姐|妹妹|妹|哥哥|哥|弟弟|弟|爷爷|奶奶|外公|外婆|老婆|老公|妻子|丈夫|太太|先生|女朋友|男朋友|女友|男友"
     "|儿子|女儿|孩子|宝宝|舅舅|叔叔|阿姨|姑姑|老板|同事|朋友|室友|同学|老师|邻居|狗|猫"
 )
-_LATELY: Final = "上个?月|上个?星期|上周|这周|这个月|去年|前年|今年|昨天|前天|今天|最近|刚刚?|后来|其实|又"
+_LATELY: Final = "上个?月|上个?星期|上周|这周|这个月|去年|前年|今年|昨天|前天|今天|最近|刚|后来|其实|又"
 _NO: Final = r"(?P<no>不再?|没有?)?"
 _PLAIN: Final[tuple[tuple[About, re.Pattern[str]], ...]] = tuple(
     (about, expression(pattern))
@@ -52,6 +53,7 @@ _PLAIN: Final[tuple[tuple[About, re.Pattern[str]], ...]] = tuple(
             About.LIKES,
             r"我(?:很|最|一直|也|都|还|特别|非常|比较)*(?:喜欢|爱|偏爱)(?!的|上|你)[：:]?\s*(?P<value>.{1,40})",
         ),
+        (About.ALLERGY, r"我(?P<no>不)对(?P<value>.{1,20}?)过敏"),
         (About.ALLERGY, rf"我对(?P<value>.{{1,20}}?){_NO}过敏"),
         (About.SPEAKS, rf"我(?:也|还)?{_NO}会[说讲](?P<value>.{{1,30}})"),
     )
@@ -60,9 +62,11 @@ _OWN: Final = tuple(
     expression(pattern)
     for pattern in (
         rf"我(?P<label>最(?:喜欢|爱)的[^，。！？是不]{{1,12}}?){_NO}(?P<verb>是)(?P<value>.{{1,60}})",
-        rf"我(?P<label>{_BARE_LABELS}){_NO}(?P<verb>是|为)(?P<value>.{{1,60}})",
-        rf"我(?:的|家的?)?(?P<label>{_KIN})的名字{_NO}(?P<verb>是|叫)(?P<value>.{{1,60}})",
-        rf"我(?:的|家的?)?(?P<label>{_KIN}){_NO}(?P<verb>叫做|叫|是|在)(?P<value>.{{1,60}})",
+        rf"我(?P<label>{BARE_LABELS}){_NO}(?P<verb>是|为)(?P<value>.{{1,60}})",
+        rf"我(?:的|家的?)?(?P<label>(?:{KIN})(?:的(?!名字)[^，。！？是叫不]{{1,12}}?|(?:{BARE_LABELS})))"
+        rf"{_NO}(?P<verb>叫做|叫|是|为|在)(?P<value>.{{1,60}})",
+        rf"我(?:的|家的?)?(?P<label>{KIN})的名字{_NO}(?P<verb>是|叫)(?P<value>.{{1,60}})",
+        rf"我(?:的|家的?)?(?P<label>{KIN}){_NO}(?P<verb>叫做|叫|是|在)(?P<value>.{{1,60}})",
         r"我家?(?:还|也)?(?:有|养)了?(?:一?[只条个位名头匹]|一)(?P<label>[^，。！？是叫不]{1,10}?)[，,]?"
         r"(?P<verb>叫做|叫)(?P<value>.{1,20})",
         r"我(?:的|家的?)(?P<label>(?:最喜欢的|最爱的)?[^，。！？是叫不]{1,16}?)"
@@ -71,10 +75,12 @@ _OWN: Final = tuple(
 )
 # A clause that goes on about the same person, and one that puts another thing in a denied one's place.
 _GOES_ON: Final = expression(
-    r"^(?:但是?|不过|可是?|而且|也|还|并且|又)*(?=不|讨厌|(?:很|最|更|特别|非常|比较)?(?:喜欢|爱)|住|来自|对.+过敏|今年|会[说讲]|在.+(?:工作|上班))"
+    rf"^(?:但是?|不过|可是?|而且|也|还|并且|又|现在|已经|目前|{_LATELY})*"
+    r"(?=不|讨厌|(?:很|最|更|特别|非常|比较)?(?:喜欢|爱)|住|搬[到去]|来自|对.+过敏|今年|会[说讲]|在.+(?:工作|上班)"
+    r"|是一?[名个位]|是.{0,8}(?:师|生|员|家|医|工|者)$)"
 )
 # 我的猫叫咪咪，今年两岁: the cat is two.
-_OF_OTHERS: Final = expression(rf"^我(?:的|家|{_KIN})(?!名字|姓名)")
+_OF_OTHERS: Final = expression(rf"^我(?:的|家|{KIN})(?!名字|姓名)")
 _INSTEAD: Final = expression(r"^(?:而|其实)?(?:是|叫|在|住在)(?P<value>.{1,40})$")
 _NOTE: Final = expression(
     r"(?:请|麻烦)?(?:你)?(?:帮我|替我)?(?:一定要)?(?:记住|记得|记一下|记下来?|记着|别忘了|不要忘记?了?)[：:，,]?\s*(.{2,})",
@@ -92,22 +98,25 @@ _KNOWN_LABELS: Final = {
 }
 
 
-def chinese_facts(sentence: str) -> list[Fact]:
-    """What a sentence tells about the speaker, in its order."""
+def chinese_facts(sentence: str, claim: Claim = Claim.STATED) -> list[Fact]:
+    """What a sentence tells about the speaker, in its order; or what it only hedges."""
     note = _NOTE.match(sentence)
     if note and not _ASKING.search(sentence.rstrip("？?。！!")):
-        return _facts(note[1]) or [Fact(about=About.NOTE, value=note[1].strip().rstrip("。！!.")[:_VALUE])]
-    return _facts(sentence)
+        found = _facts(note[1], claim)
+        if found or claim is not Claim.STATED:
+            return found
+        return [Fact(about=About.NOTE, value=note[1].strip().rstrip("。！!.")[:_VALUE])]
+    return _facts(sentence, claim)
 
 
-def _facts(sentence: str) -> list[Fact]:
-    if "我" not in sentence:
+def _facts(sentence: str, claim: Claim) -> list[Fact]:
+    if "我" not in sentence or chinese_claim(sentence, "") is not Claim.STATED:
         return []
     found: list[Fact] = []
     before: Fact | None = None
     told = False
     for clause in filter(None, map(str.strip, _CLAUSE.split(sentence))):
-        before = _of_clause(_whole(clause) if told else clause) or _in_place(clause, before)
+        before = _of_clause(_whole(clause) if told else clause, claim) or _in_place(clause, before)
         told = not _OF_OTHERS.match(clause) and (before is not None or clause.startswith("我"))
         if before is not None and before.value and not before.value.startswith("不"):
             found.append(before)
@@ -123,14 +132,14 @@ def _whole(clause: str) -> str:
 def _in_place(clause: str, before: Fact | None) -> Fact | None:
     """What is so instead: 我的名字不是小明，是小红."""
     instead = _INSTEAD.match(clause) if before is not None and before.denied else None
-    return replace(before, value=chinese_value(instead["value"]), denied=False) if before and instead else None
+    return fitted(before, chinese_value(instead["value"])) if before and instead else None
 
 
-def _of_clause(clause: str) -> Fact | None:
+def _of_clause(clause: str, claim: Claim) -> Fact | None:
     if "我" not in clause or _ASKING.search(clause):
         return None
     for own in _OWN:
-        if match := own.search(clause):
+        if (match := own.search(clause)) and chinese_claim(clause, clause[: match.start()]) is claim:
             about, verb = _KNOWN_LABELS.get(match["label"], About.OWN), match["verb"]
             # A name is told as one, however it was put: 我妹妹的名字是安娜, 我妹妹叫安娜.
             verb = "叫" if "的名字" in match[0] else verb
@@ -138,7 +147,7 @@ def _of_clause(clause: str) -> Fact | None:
                 match, Fact(about=about, value=chinese_value(match["value"]), label=match["label"], verb=verb)
             )
     for about, pattern in _PLAIN:
-        if match := pattern.search(clause):
+        if (match := pattern.search(clause)) and chinese_claim(clause, clause[: match.start()]) is claim:
             return _stated(match, Fact(about=about, value=chinese_value(match["value"])))
     return None
 
@@ -189,8 +198,9 @@ _ASKS_OWN: Final = tuple(
     expression(pattern + r"[\s?？。！!]*$")
     for pattern in (
         rf"我(最(?:喜欢|爱)的{_WORD}{{1,12}}?){_TO_ASK}",
-        rf"我({_BARE_LABELS})(?:{_TO_ASK})?",
-        rf"我(?:的|家的?)?({_KIN})(?:的名字)?{_TO_ASK}",
+        rf"我({BARE_LABELS})(?:{_TO_ASK})?",
+        rf"我(?:的|家的?)?((?:{KIN})(?:的(?!名字){_WORD}{{1,12}}?|(?:{BARE_LABELS}))){_TO_ASK}",
+        rf"我(?:的|家的?)?({KIN})(?:的名字)?{_TO_ASK}",
         rf"我(?:的|家的?)((?:最喜欢的|最爱的)?{_WORD}{{1,14}}?){_TO_ASK}",
         rf"(?:记得|知道|告诉我)我(?:的|家的?)({_WORD}{{1,14}}?)(?:吗|么)?",
     )

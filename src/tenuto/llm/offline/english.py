@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
+from tenuto.llm.offline.claims import Claim, EnglishClaims
 from tenuto.llm.offline.facts import About, Fact, Wanted
 from tenuto.model.expression import expression
+from tenuto.model.stops import ends_sentence
 
 _VALUE: Final = 120
 _OTHERS: Final = "i|i'm|i've|i'd|my|we|our|you|your|it|it's|its|he|she|they|the|that|this|there"
@@ -18,7 +21,9 @@ _ASKERS: Final = "what|where|who|when|how|why|can|could|would|please|do|does|did
 _END: Final = expression(
     r"[;!?\n(]|\.(?:\s|$)|(?<!\s)\s++[-\u2013\u2014]+\s"
     rf"|(?:,|(?<![\s,]))\s++(?:and|but|so|because|since|though|although|while|then)\s+(?:{_OTHERS}|{_ASKERS}|also)\b"
-    rf"|,\s*(?:{_OTHERS}|{_ASKERS}|but|so|and you|which|too|though|not|nice|pleased|hello|hi|thanks?|by the way|btw)\b"
+    rf"|,\s*(?:{_OTHERS}|{_ASKERS}|but|so|and you|don't|do not|which|too|though|not|nice|pleased|hello|hi|thanks?"
+    r"|by the way|btw)\b"
+    r"|(?:,|(?<![\s,]))\s++and (?:his|her|their) (?:[\w'-]{1,30} ){1,3}(?:is|are|was|were)\b"
     r"|(?<!\s)\s++(?:by the way|btw|because|but)\b",
     re.IGNORECASE,
 )
@@ -30,20 +35,19 @@ _TAIL: Final = expression(
     r"|last (?:year|month|week)|(?:\d{1,3}|an?|two|three) (?:year|month|week|day)s? ago)\b)?[\s,.:]*+$",
     re.IGNORECASE,
 )
+# Its last stop belongs to it: "9 a.m."
+_DOTTED: Final = expression(r"\b[A-Za-z]\.[A-Za-z]$")
 _NO_VALUE: Final = expression(
     r"(?:not|what|who|where|when|how|why|if|whether|unknown|that|a secret|the same|no longer|just|being|going)\b",
     re.IGNORECASE,
-)
-_ASKING: Final = expression(
-    r"\b(?:if|whether|what|who|where|when|which|how|why|do you|does|did|is|are|was|know|guess|think)\b", re.IGNORECASE
 )
 _SELF: Final = expression(r"\b(?:i|my|me|this is)\b", re.IGNORECASE)
 
 _NOT: Final = expression(r"\b(?:not|no longer|never|cannot)\b|n't\b", re.IGNORECASE)
 _NAME: Final = expression(
-    r"(?<!think )(?<!believe )(?<!hope )(?<!wish )(?<!love )(?<!hate )"
-    r"\b(?:my (?:full |first |real |own |new )?name(?: is|'s| was)(?:n't| not)?|i(?: am|'m)(?: not)? called"
-    r"|(?:don't |do not )?call me|i (?:don't |do not )?go by"
+    r"(?<!love )(?<!hate )\b(?:my (?:full |first |real |own |new )?name(?: is|'s| was)(?:n't| not)?"
+    r"|i(?: am|'m)(?: not)? called|(?:don't |do not )?call me"
+    r"|(?:everyone|everybody) calls me(?= (?-i:[A-Z]))|i (?:don't |do not )?go by"
     r"|i(?:'ve| have)? changed my name to)(?: actually| really| now)?:?\s+",
     re.IGNORECASE,
 )
@@ -62,7 +66,8 @@ hungarian indian indonesian iranian irish israeli italian japanese jewish korean
 nigerian norwegian pakistani polish portuguese romanian russian scottish serbian spanish swedish swiss syrian
 taiwanese thai turkish ukrainian vegan vegetarian vietnamese welsh monday tuesday wednesday thursday friday saturday
 sunday ok okay sorry sure fine not so very here back home now i great nice cool good bad long short common rare unusual
-beautiful pretty hard difficult easy wrong right important
+beautiful pretty hard difficult easy wrong right important later tomorrow today tonight again soon when if at on in
+before after anytime maybe too also only still really always never the a an my your names by from to with for
 """
 _NO_NAMES: Final = frozenset(_NATIONS_AND_MOODS.split())
 _PARTICLES: Final = frozenset({"van", "von", "de", "da", "di", "la", "le", "der", "den", "bin", "al"})
@@ -70,6 +75,7 @@ _PARTICLES: Final = frozenset({"van", "von", "de", "da", "di", "la", "le", "der"
 _WHEN: Final = (
     r"(?:in|on) (?:the )?(?:\d|january|february|march|april|may\b|june|july|august|september|october|november|december)"
 )
+_BORN: Final = expression(rf" (?={_WHEN})", re.IGNORECASE)
 _PLAIN: Final[tuple[tuple[About, re.Pattern[str]], ...]] = tuple(
     (about, expression(pattern, re.IGNORECASE))
     for about, pattern in (
@@ -113,9 +119,13 @@ _PLAIN: Final[tuple[tuple[About, re.Pattern[str]], ...]] = tuple(
         ),
     )
 )
+_INTENDED: Final = (
+    r"(?:want|wanted|hope|plan|need|used|going|have|had|wish|try|decided|intend|like|love|learning|learned) to"
+    r"|would|will|could|should|might|may|must|can|never"
+)
 # A clause that leaves the speaker out: "I live in Berlin and work as a nurse". What others do is theirs.
 _LEFT_OUT: Final = expression(
-    rf"((?:^|[\s,.!])i(?:'m|'ve)? (?:(?!\b(?:{_OTHERS}|who|which|whose|and|but)\b)[^.;!?\n]){{1,80}}?"
+    rf"((?:^|[\s,.!])i(?:'m|'ve)? (?:(?!\b(?:{_OTHERS}|who|which|whose|and|but|{_INTENDED})\b)[^.;!?\n]){{1,80}}?"
     r"(?:,? and|,? but|,)) (?=(?:also |now |really |don't |do not )*"
     r"(?:work|live|like|love|hate|enjoy|prefer|speak|come|am|was born|moved)\b)",
     re.IGNORECASE,
@@ -123,13 +133,27 @@ _LEFT_OUT: Final = expression(
 # Where somebody comes from, told beside who they are: "I'm Ann, a nurse from Berlin".
 _FROM: Final = expression(r",? (?:and )?(?:an? (?:[\w-]{1,30} ){1,3})?from (?=[A-Z])")
 _BUT_NOT: Final = expression(r",? but not ", re.IGNORECASE)
-# In "my sister's name is Zoe" the apostrophe tells whose name it is; in "my dog's called Rex" it is a verb.
+# In "my sister's name is Zoe" the apostrophe tells whose name it is; in "my dog's called Rex" it is a verb, which is
+# known by what follows alone.
 _OWN: Final = expression(
     r"\bmy ((?:[\w'-]{1,30} ){0,4}?[\w'-]{1,30}?)"
     r"(?: (is|are|was|were)(?:n't| not)?"
-    r"|'s(?: not)?(?! (?:[\w'-]{1,30} ){0,4}(?:is|are|was|were)(?:n't)?\b)) (?=\S)",
+    r"|'s(?: not)?(?! (?:[\w'-]{1,30} ){0,4}(?:is|are|was|were)(?:n't)?\b)"
+    r"(?= (?:called|named|an?|the|in|at|on|from|not|now|still|\d{1,3}\b))) (?=\S)",
     re.IGNORECASE,
 )
+_PREPOSITIONS: Final = (
+    "of", "to", "for", "with", "at", "in", "from", "by", "about", "near", "behind", "under", "over", "on", "after",
+    "before", "between", "beside", "like", "than", "as",
+)  # fmt: skip
+_OF: Final = expression(r"\bthe ((?:[\w'-]{1,30} ){0,2}[\w'-]{1,30}) of $", re.IGNORECASE)
+_GOVERNED: Final = expression(rf"\b(?:{'|'.join(_PREPOSITIONS)}) $", re.IGNORECASE)
+# Words that begin something of its own: "my brother told me the car is red" speaks of no such thing of mine.
+_BEGINNING_WORDS: Final = """
+a an the my your his her its our their this that these those me him us them i you he she we they it
+"""
+_BEGINNINGS: Final = frozenset(_BEGINNING_WORDS.split())
+_LINKS: Final = frozenset([*_PREPOSITIONS, "and", "or", "&"])
 # Whom or what one has, named in the same breath: "I have a dog called Rex".
 _HAVE: Final = expression(
     r"\bi(?:'ve| have)?(?: got| have)? (?:an?|one) ((?:[\w-]{1,30} ){0,3}?[\w-]{1,30}),? "
@@ -159,34 +183,37 @@ _NOTE: Final = expression(
 _NO_NOTE: Final = expression(r"(?:me|my [\w' ]{1,60}|what\b.*|when\b.*|who\b.*|how\b.*)[?.!]*$", re.IGNORECASE)
 
 
-def english_facts(sentence: str) -> list[Fact]:
-    """What a sentence tells about the speaker, in its order."""
+def english_facts(sentence: str, claim: Claim = Claim.STATED) -> list[Fact]:
+    """What a sentence tells about the speaker, in its order; or what it only hedges."""
     text = sentence.replace("\u2019", "'")
     if (note := _NOTE.match(text)) is None:
-        return _facts(text)
+        return _facts(text, claim)
     rest = text[note.end() :].strip()
     if rest.endswith("?"):
         return []
-    return _facts(rest) or ([] if _NO_NOTE.match(rest) else [Fact(about=About.NOTE, value=rest.rstrip(".!")[:_VALUE])])
+    found = _facts(rest, claim)
+    if found or claim is not Claim.STATED or _NO_NOTE.match(rest):
+        return found
+    return [Fact(about=About.NOTE, value=rest.rstrip(".!")[:_VALUE])]
 
 
-def _facts(text: str) -> list[Fact]:
+def _facts(text: str, claim: Claim) -> list[Fact]:
     if not _SELF.search(text):
         return []
     text = _LEFT_OUT.sub(r"\1 I ", _LEFT_OUT.sub(r"\1 I ", text))
-    asks = text.rstrip().endswith("?")
     found = [
         (at, fact)
         for at, fact in (*_names(text), *_plain(text), *_own(text), *_having(text))
-        if fact.value and not _NO_VALUE.match(fact.value) and not (asks and _ASKING.search(text[:at]))
+        if fact.value and not _NO_VALUE.match(fact.value)
     ]
-    return [fact for _, fact in sorted(found, key=lambda one: one[0])]
+    claims = EnglishClaims(text) if found else None
+    return [fact for at, fact in sorted(found, key=lambda one: one[0]) if claims and claims.at(at) is claim]
 
 
 def _names(text: str) -> Iterator[tuple[int, Fact]]:
     for match in _NAME.finditer(text):
         name = _name(text[match.end() :])
-        if name.lower() not in _NO_NAMES:
+        if (name if name[:1].isupper() else name.split(" ")[0]).lower() not in _NO_NAMES:
             yield from _stated(text, match, Fact(about=About.NAME, value=name), _name)
     for match in _I_AM.finditer(text):
         name = _name(text[match.end() :])
@@ -211,19 +238,34 @@ def _plain(text: str) -> Iterator[tuple[int, Fact]]:
             if about is About.BEING:
                 value, _, _ = value.partition(" from ")
                 yield from _from(text, match.end() + len(value))
+            if about is About.ORIGIN and (born := _BORN.search(value)):
+                yield match.start(), Fact(about=About.BORN, value=value[born.end() :])
+                value = value[: born.start()]
             yield from _stated(text, match, Fact(about=about, value=value), english_value)
 
 
 def _own(text: str) -> Iterator[tuple[int, Fact]]:
     for match in _OWN.finditer(text):
-        about, label = _labelled(match[1])
-        if label.lower() == "name" or _NO_LABEL.match(label):
+        about, label = _labelled(_of_whom(text[: match.start()], match[1]))
+        if label.lower() == "name" or _NO_LABEL.match(label) or not _is_label(label):
             continue
         value = english_value(text[match.end() :])
         if value.lower().startswith(("called ", "named ")):
             label, value = f"{label}'s name", value.split(" ", 1)[1]
         verb = (match[2] or "is").lower()
         yield from _stated(text, match, Fact(about=about, value=value, label=label, verb=verb), english_value)
+
+
+def _of_whom(before: str, label: str) -> str:
+    """What is spoken of: "the birthday of my wife" is the wife's birthday; "the key to my house" is nothing of mine."""
+    if of := _OF.search(before[-80:]):
+        return f"{label}'s {of[1]}"
+    return "" if _GOVERNED.search(before[-12:]) else label
+
+
+def _is_label(label: str) -> bool:
+    words = label.lower().split()
+    return bool(words) and all(one in _LINKS for one, word in pairwise(words) if word in _BEGINNINGS)
 
 
 def _having(text: str) -> Iterator[tuple[int, Fact]]:
@@ -248,8 +290,9 @@ def _stated(text: str, match: re.Match[str], fact: Fact, read: Callable[[str], s
 def english_value(rest: str) -> str:
     """What a text begins with, up to where it turns to something else."""
     rest = rest[: 2 * _VALUE]
-    end = _END.search(rest)
-    return _TAIL.sub("", rest[: end.start()] if end else rest)[:_VALUE].strip()
+    ends = (end.start() for end in _END.finditer(rest) if rest[end.start()] != "." or ends_sentence(rest, end.start()))
+    value = _TAIL.sub("", rest[: next(ends, len(rest))])[:_VALUE].strip()
+    return f"{value}." if _DOTTED.search(value) and rest.startswith(f"{value}.") else value
 
 
 def _name(rest: str) -> str:
@@ -270,7 +313,7 @@ def _labelled(label: str) -> tuple[About, str]:
     return _KNOWN_LABELS.get(label.lower(), About.OWN), label
 
 
-_AGED: Final = expression(r"^(?:own|new|current|old|real|actual) ", re.IGNORECASE)
+_AGED: Final = expression(r"^(?:own|new|current|real|actual) ", re.IGNORECASE)
 _COLOR: Final = expression(r"\bcolou?r\b", re.IGNORECASE)
 _FAVORITE: Final = expression(r"\bfavou?rite\b", re.IGNORECASE)
 
@@ -299,7 +342,7 @@ _ASKS: Final[tuple[tuple[re.Pattern[str], tuple[About, ...]], ...]] = tuple(
         (r"\b(?:what|which|how many) languages? (?:do|can) i speak\b|\blanguages? i speak\b", (About.SPEAKS,)),
         (
             r"\bwhat do i do(?: for (?:a living|work))?\s*[?.!]*$"
-            r"|\bwhat(?:'s| is) my (?:job|profession|occupation|work)\b",
+            r"|\bwhat(?:'s| is) my (?:job|profession|occupation|work)(?: again| now| please)?\s*[?.!]*$",
             (About.JOB, About.BEING, About.WORKPLACE),
         ),
         (
@@ -312,7 +355,10 @@ _ASKS: Final[tuple[tuple[re.Pattern[str], tuple[About, ...]], ...]] = tuple(
             (About.DISLIKES,),
         ),
         (r"\bwhat (?:do|did) i (?:\w+ )?(?:like|love|enjoy|prefer)\b|\bwhat i like\b", (About.LIKES,)),
-        (r"\bwhat am i allergic\b|\b(?:any|my|what) allerg", (About.ALLERGY,)),
+        (
+            r"\bwhat am i allergic\b|\b(?:what|do i have(?: any)?|know|remember|what (?:are|is) my) allerg",
+            (About.ALLERGY,),
+        ),
     )
 )
 _LABEL: Final = r"my ((?:[\w'-]{1,30} ){0,5}?[\w'-]{1,30}?)"
@@ -326,6 +372,12 @@ _ASKS_OWN: Final = tuple(
         rf"^\W*and {_LABEL}(?: (called|named))?(?=\W*\?)",
     )
 )
+_ASKS_OF: Final = expression(
+    r"\b(?:what|when|who|where|which)(?:'s|'re| is| are| was| were) the ((?:[\w'-]{1,30} ){0,2}[\w'-]{1,30}) of "
+    rf"{_LABEL}\s*[?.!]*$",
+    re.IGNORECASE,
+)
+_VERB: Final = expression(r"\b(?:is|are|was|were)\b", re.IGNORECASE)
 _ASKS_FAVOURITE: Final = expression(
     r"\b(?:what|which) ([\w-]{1,30}) do i (?:like|love|prefer)(?: most| best| the most| the best)?\s*[?.!]*$",
     re.IGNORECASE,
@@ -346,11 +398,14 @@ def english_wanted(question: str) -> Wanted | None:
     for pattern, about in _ASKS:
         if pattern.search(text):
             return Wanted(about=about)
+    if of := _ASKS_OF.search(text):
+        return Wanted(about=(About.OWN,), label=_labelled(f"{of[2]}'s {of[1]}")[1])
     for own in _ASKS_OWN:
         if match := own.search(text):
             about_it, label = _labelled(match[1])
             label = f"{label}'s name" if match[2] in ("called", "named") else label
-            return None if _NO_LABEL.match(label) else Wanted(about=(about_it,), label=label)
+            is_one = not _NO_LABEL.match(label) and _is_label(label) and not _VERB.search(label)
+            return Wanted(about=(about_it,), label=label) if is_one else None
     return None
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
+
+from tenuto.model.expression import expression
 
 
 class About(StrEnum):
@@ -34,7 +37,8 @@ class About(StrEnum):
 class Fact:
     """One statement; `label` is what the user calls theirs, and `verb` how it was put: are, was, 叫, 在.
 
-    What is `denied` is not so: "my name is not Ann".
+    What is `denied` is not so: "my name is not Ann". `later` are words that changed it without naming it: "it's
+    cancelled".
     """
 
     about: About
@@ -42,6 +46,7 @@ class Fact:
     label: str = ""
     verb: str = ""
     denied: bool = False
+    later: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,3 +55,24 @@ class Wanted:
 
     about: tuple[About, ...]
     label: str = ""
+
+
+# What stands around a value where it is said, and is said again where it is told.
+_AROUND: Final = {
+    About.AGE: expression(r"周?岁$"),
+    About.HOME: expression(r"^(?:in|at|to|near) |^住?在"),
+    About.ORIGIN: expression(r"^(?:in|from) |^来自|(?<=..)人$"),
+    About.JOB: expression(r"^as "),
+    About.WORKPLACE: expression(r"^在|(?:工作|上班)$"),
+}
+_AT: Final = expression(r"(?:at|on|in|by|from) ")
+
+
+def fitted(before: Fact, value: str) -> Fact:
+    """The same with another value, as short as it was put: "4pm" for "at 3pm" is "at 4pm"."""
+    if around := _AROUND.get(before.about):
+        value = around.sub("", value)
+    places = _AT.findall(before.value)
+    if before.about is About.OWN and len(places) == 1 and before.value.startswith(places[0]) and not _AT.match(value):
+        value = places[0] + value
+    return replace(before, value=value, denied=False, later="")

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
 from tenuto.llm.offline.asks import SUM_UP
-from tenuto.llm.offline.correcting import corrected
+from tenuto.llm.offline.correcting import changes, changes_it, corrected
 from tenuto.llm.offline.kinds import Kind, fits, holds, kind_asked, without_asking
 from tenuto.llm.offline.talk import Line, Talk
 from tenuto.model.expression import expression
@@ -50,7 +50,7 @@ _GLUE: Final = expression(
 )
 _ASKS: Final = expression(
     r"[?？]\s*$|[吗呢么]\s*[。.!！]?$|什么|怎么|如何|为什么|哪[里儿个些年天位种]|哪$|多少|几[点号只个岁口位次条本]|多[大久长高远重]"
-    r"|谁|是不是|有没有"
+    r"|谁|是不是|有没有|对不对|[是对]吧\s*$"
     r"|^(?:what|who|whom|whose|when|where|which|why|how|is|are|am|was|were|do|does|did|can|could|will|would|should"
     r"|may|shall|tell me|do you)\b",
     re.IGNORECASE,
@@ -122,15 +122,17 @@ def _shared(feature: str, has: set[str]) -> float:
     return _PARTLY if parts else 0.0
 
 
-def answers(talk: Talk, question: str, kind: Kind | None = None) -> list[Found]:
-    """The one or two sentences that seem to answer the question; empty when none does.
+def answers(
+    talk: Talk, question: str, kind: Kind | None = None, *, but: Callable[[str], bool] = lambda _: False
+) -> list[Found]:
+    """The one or two sentences that seem to answer the question, but for some; empty when none does.
 
     `kind` is what is asked for where the question itself does not tell.
     """
     kind = kind or kind_asked(question)
     wanted = features(without_asking(question)) or features(question)
     found = sorted(_of_kind(matches(talk, wanted | numbered(question)), kind), key=lambda one: -round(one.score, 3))
-    found = distinct(found)
+    found = distinct(one for one in found if not but(one.sentence))
     return [one for one in found[:2] if one.score >= 0.9 * found[0].score]
 
 
@@ -141,16 +143,36 @@ def _of_kind(found: Iterable[Found], kind: Kind | None) -> Iterator[Found]:
             yield replace(one, score=one.score + (_OF_ITS_KIND if held else 0.0))
 
 
-def with_corrections(talk: Talk, found: Sequence[Found]) -> list[Found]:
-    """What was found, and behind each what its speaker put right next; the newest statement is never left out."""
+def with_corrections(talk: Talk, found: Sequence[Found], about: set[str]) -> list[Found]:
+    """What was found, and behind each what its speaker put right or changed since; the newest is never left out."""
     lines = list(talk.sources)
     whole: list[Found] = []
     for one in found:
         whole.append(one)
-        after = next((place for place in range(one.place + 1, len(lines)) if lines[place].own is one.line.own), None)
-        if after is not None and not one.line.model and corrected(lines[after].text):
-            whole.append(Found(lines[after], lines[after].text.strip(), one.score, after))
+        if not one.line.model:
+            later = [
+                (place, line) for place, line in enumerate(lines) if place > one.place and line.own is one.line.own
+            ]
+            whole += [Found(line, text, one.score, place) for place, line in later[:1] for text in _put_right(line)]
+            whole += [Found(line, text, one.score, place) for place, line in later for text in _changed(line, about)]
     return distinct(whole)
+
+
+def _put_right(line: Line) -> list[str]:
+    return [line.text.strip()] if corrected(line.text) or changes_it(line.text) else []
+
+
+def _changed(line: Line, about: set[str]) -> list[str]:
+    """Where a line tells that what was asked about has changed; half of its words are enough to know it by."""
+    said = [one for one in line.sentences() if changes(one) and not is_question(one)]
+    return [one for one in said if about and sum(_named(feature, one) for feature in about) >= len(about) / 2]
+
+
+def _named(feature: str, sentence: str) -> bool:
+    """Whether a sentence may speak of it: 会议 is what 开会 asks for."""
+    if "\u3400" <= feature[0] <= "\u9fff":
+        return not set(feature).isdisjoint(sentence)
+    return feature in features(sentence)
 
 
 def distinct(found: Iterable[Found]) -> list[Found]:

@@ -9,11 +9,14 @@ from typing import Final
 
 from tenuto.llm.offline.asks import is_small_talk
 from tenuto.llm.offline.chinese import chinese_asks_all, chinese_facts, chinese_wanted
-from tenuto.llm.offline.correcting import corrected
+from tenuto.llm.offline.claims import Claim, may_hedge
+from tenuto.llm.offline.correcting import changes, changes_it, corrected
 from tenuto.llm.offline.english import english_asks_all, english_facts, english_wanted
-from tenuto.llm.offline.facts import About, Fact, Wanted
+from tenuto.llm.offline.facts import About, Fact, Wanted, fitted
 from tenuto.llm.offline.finding import features, is_question
-from tenuto.llm.offline.talk import Line
+from tenuto.llm.offline.kinds import holds, kind_asked
+from tenuto.llm.offline.labels import Fit, fit
+from tenuto.llm.offline.talk import Line, standing
 from tenuto.model.expression import expression
 
 _MOST: Final = 8
@@ -21,39 +24,43 @@ _ASKED: Final = 200
 _DOING: Final = expression(
     r"^(?:[吃喝看玩打听读学穿用]|(?:to |drinking |eating |playing |watching |reading |the |an? ))(?=.)"
 )
-# 我的航班是CA1234 tells what 我的航班号 asks for.
-_NUMBER_OF: Final = expression(r"(?<=..)号码?$| numbers?$")
+_PLACED: Final = expression(r"^(?:in|from|at|near) ")
 _FEW: Final = 3
 _FAVOURITE: Final = expression(r"favou?rite|最(?:喜欢|爱)的")
-_CHANGES: Final = expression(
-    r"\b(?:moved?|rescheduled?|postponed?|delayed|changed?|shifted|pushed|put off|brought forward|cancell?ed|called off"
-    r"|switched|swapped|replaced|renamed|sold|lost|over|now|no longer|any ?more|instead)\b"
-    r"|改[到成在为期至]|推迟|推到|提前|延[期后到]|挪|换|取消|调[到整]|不再|不[开办去]了|没了|丢了|卖了",
+# How a place, a work or a liking ends.
+_LEAVES: Final = expression(
+    r"\b(?:quit|left|leaving|resigned|fired|laid off|retired|no longer|any ?more|stopped|gave up|used to"
+    r"|moved (?:out|away))\b"
+    r"|辞|离职|离开|不再|搬[走离出]|戒|以前|不.{1,6}了",
     re.IGNORECASE,
 )
+_WORK: Final = expression(r"\bmy (?:old )?job\b|工作|辞职|离职", re.IGNORECASE)
 _OPPOSITES: Final = {About.LIKES: About.DISLIKES, About.DISLIKES: About.LIKES}
 
 
-def facts_in(text: str) -> list[Fact]:
-    """What a text tells about whoever says it, in either language."""
+def facts_in(text: str, claim: Claim = Claim.STATED) -> list[Fact]:
+    """What a text tells about whoever says it, in either language; or what it only hedges."""
     sentences = Line(text=text).sentences()
-    return [fact for sentence in sentences for fact in (*english_facts(sentence), *chinese_facts(sentence))]
+    return [fact for one in sentences for fact in (*english_facts(one, claim), *chinese_facts(one, claim))]
 
 
 def told(lines: Iterable[Line]) -> list[Fact]:
     """Everything the asker told, oldest first; "no, it's green" tells of what was spoken of just before."""
     facts: list[Fact] = []
     before: Fact | None = None
-    for line in lines:
+    for line in standing(lines):
         if not line.own:
             continue
         if found := facts_in(line.text):
             facts += found
             before = found[-1]
-        elif before is not None and (value := corrected(line.text)):
+        elif before is not None and (value := corrected(line.text)) and _may_be(before, value):
             # Of several that can be true at once, the one that was wrong goes.
             facts = [fact for fact in facts if fact != before] if before.about.many else facts
-            before = replace(before, value=value, denied=False)
+            before = fitted(before, value)
+            facts.append(before)
+        elif before is not None and changes_it(line.text):
+            before = replace(before, later=line.text.strip())
             facts.append(before)
         elif asked := wanted(line.text[:_ASKED]):
             before = next(iter(known(facts, asked)[-1:]), None)
@@ -94,36 +101,67 @@ def current(facts: Sequence[Fact]) -> list[Fact]:
 
 
 def known(facts: Sequence[Fact], asked: Wanted) -> list[Fact]:
-    """What answers it, oldest first: all that is true together, or the newest alone; else what is not so."""
+    """What answers it, oldest first: all that is true together, or the newest alone; else what is not so.
+
+    What is called just as it was asked for comes before what is called so and more.
+    """
     now = current(facts)
     for denied in (False, True):
         for about in asked.about:
-            found = [fact for fact in now if fact.about is about and fact.denied is denied and _same(fact, asked.label)]
+            fits = [(_fit(fact, asked), fact) for fact in now if fact.about is about and fact.denied is denied]
+            best = max((one for one, _ in fits), default=Fit.NONE)
+            found = [fact for one, fact in fits if one is best and one is not Fit.NONE]
             if found:
-                many = about.many or denied
-                return found[-_MOST:] if many else [next(fact for fact in reversed(facts) if fact in found)]
+                return found[-_MOST:]
     return []
 
 
-def in_other_words(facts: Sequence[Fact], asked: Wanted, chinese: bool) -> list[Fact]:
-    """What is called theirs in the other language, and may be what is asked for: a favourite for a favourite."""
-    favourite = _FAVOURITE.match(asked.label) is not None
-    others = [fact for fact in current(facts) if fact.label and fact.label.isascii() is chinese and not fact.denied]
-    return [fact for fact in others if (_FAVOURITE.match(fact.label) is not None) is favourite][-_FEW:]
-
-
-def changed_since(fact: Fact, lines: Sequence[Line]) -> str | None:
-    """The newest words by which something changed that was told: "I moved the meeting to Monday"."""
-    about = features(fact.label) - features("name")
-    for line in reversed(lines if about else ()):
-        if not line.own:
-            continue
-        for sentence in reversed(line.sentences()):
-            if any(_mark(other) == _mark(fact) for other in facts_in(sentence)):
-                return None
-            if _CHANGES.search(sentence) and not is_question(sentence) and about <= features(sentence):
-                return sentence
+def hedged(lines: Sequence[Line], asked: Wanted) -> str | None:
+    """The newest words by which it was guessed, heard or denied to have been said."""
+    own = [sentence for line in lines if line.own for sentence in line.sentences() if not is_question(sentence)]
+    for sentence in reversed(own):
+        facts = [fact for fact in _hedged_in(sentence) if fact.about in asked.about]
+        if any(_fit(fact, asked) for fact in facts):
+            return sentence
     return None
+
+
+def _hedged_in(sentence: str) -> list[Fact]:
+    return facts_in(sentence, Claim.HEDGED) if may_hedge(sentence) else []
+
+
+def in_other_words(facts: Sequence[Fact], asked: Wanted, question: str, chinese: bool) -> list[Fact]:
+    """What is called theirs in the other language and may be what is asked for: a favourite, or what is of its kind."""
+    favourite, kind = _FAVOURITE.match(asked.label) is not None, kind_asked(question)
+    others = [fact for fact in current(facts) if fact.label and fact.label.isascii() is chinese and not fact.denied]
+    alike = [fact for fact in others if (_FAVOURITE.match(fact.label) is not None) is favourite]
+    return [fact for fact in alike if favourite or (kind is not None and holds(kind, fact.value))][-_FEW:]
+
+
+def changed_since(facts: Sequence[Fact], lines: Sequence[Line]) -> dict[Fact, str]:
+    """The newest words by which what was told has changed: "I moved the meeting to Monday", "I quit my job"."""
+    found = {fact: fact.later for fact in facts if fact.later}
+    pending = [fact for fact in facts if not fact.later and not fact.denied]
+    for sentence in reversed([one for line in lines if line.own for one in line.sentences()]):
+        if not pending:
+            break
+        said = {_mark(fact) for fact in facts_in(sentence)}
+        pending = [fact for fact in pending if _mark(fact) not in said]
+        if not is_question(sentence):
+            hedges = {_mark(fact) for fact in _hedged_in(sentence)}
+            found |= {fact: sentence for fact in pending if _mark(fact) in hedges or _has_changed(fact, sentence)}
+            pending = [fact for fact in pending if fact not in found]
+    return found
+
+
+def _has_changed(fact: Fact, sentence: str) -> bool:
+    said = features(sentence)
+    if fact.about is About.OWN:
+        about = features(fact.label) - features("name")
+        return bool(about) and changes(sentence) and about <= said
+    about = features(fact.value)
+    worked = fact.about in (About.JOB, About.WORKPLACE) and _WORK.search(sentence) is not None
+    return _LEAVES.search(sentence) is not None and (worked or (bool(about) and about <= said))
 
 
 def all_known(facts: Sequence[Fact], most: int) -> tuple[list[Fact], int]:
@@ -143,6 +181,13 @@ def replaced(facts: Sequence[Fact], by: Fact) -> Fact | None:
     return next((fact for fact in reversed(same) if fact.value.casefold() not in denied), None)
 
 
+def _may_be(before: Fact, value: str) -> bool:
+    """Whether a value can stand in another's place: after "My name is Ann" nobody is called "raining"."""
+    if before.about not in (About.NAME, About.HOME, About.ORIGIN) or not value[:1].islower():
+        return True
+    return not before.value[:1].isupper() or (" " not in _PLACED.sub("", value) and not value.endswith("ing"))
+
+
 def _mark(fact: Fact) -> tuple[About, object]:
     """What another statement must be about to take this one's place."""
     if fact.about.many or fact.denied:
@@ -159,7 +204,13 @@ def _takes_back(fact: Fact, before: Fact) -> bool:
     if fact.about is About.OWN and features(fact.label) != features(before.label):
         return False
     # One name, one home: whoever has it needs no denials of others.
-    return _alike(fact.value, before.value) or (not fact.denied and not fact.about.many)
+    return _alike(fact.value, before.value) or (_begins(before, fact) if fact.denied else not fact.about.many)
+
+
+def _begins(known: Fact, denied: Fact) -> bool:
+    """Whether a shorter name of it is denied: "at Acme" of "at Acme in Rome"."""
+    placed = known.about in (About.HOME, About.WORKPLACE)
+    return placed and known.value.casefold().startswith(f"{denied.value.casefold()} ")
 
 
 def _alike(one: str, other: str) -> bool:
@@ -168,14 +219,5 @@ def _alike(one: str, other: str) -> bool:
     return one == other
 
 
-def _same(fact: Fact, asked: str) -> bool:
-    """Whether a label names what was asked for: it holds all of its words, but for the one that asks for a name.
-
-    Asked for a name, "my dog is brown" tells none.
-    """
-    if fact.about is not About.OWN or fact.label == asked:
-        return True
-    has, wants, name = features(_NUMBER_OF.sub("", fact.label)), features(_NUMBER_OF.sub("", asked)), features("name")
-    if name <= wants - has and fact.value[:1].islower():
-        return False
-    return bool(wants) and wants - name <= has and not wants.isdisjoint(has)
+def _fit(fact: Fact, asked: Wanted) -> Fit:
+    return fit(fact.label, asked.label, fact.value) if fact.about is About.OWN else Fit.WHOLE

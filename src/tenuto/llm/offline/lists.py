@@ -46,6 +46,15 @@ _UNITS: Final = "个点条项种款件本位家步句道只台部篇段座张首
 _HAN_NTH: Final = expression(rf"(倒数)?第({HAN_NUMBER})([{_UNITS}])?|最后(?:的)?(?:一|那)([{_UNITS}])")
 
 
+_CHANGES: Final = expression(
+    r"\W*(?:(?:please|also|and|oh|ok(?:ay)?|can you|could you)\W+)*"
+    r"(?:add|remove|delete|drop|take off|cross off|put)\b[^?]{1,80}$"
+    r"|\s*(?:请|再|还|帮我|另外|也)*(?:加[上个]?|添加?|去掉|删[掉除]?|划掉|移除)[^?？]{1,40}$"
+    r"|\s*把.{1,20}(?:加上|去掉|删掉|划掉).{0,10}$",
+    re.IGNORECASE,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Which item is meant, from 1; counted from the end if negative. `words` names it, `found` is how it was put."""
@@ -79,6 +88,18 @@ def newest_list(lines: Iterable[Line]) -> list[str]:
         if items := _rows(line.text) if line.chatter else items_in(line.text):
             return items
     return []
+
+
+def changes_list(text: str) -> bool:
+    """Whether a text says what is to be added to a list or taken off it."""
+    return _CHANGES.match(text) is not None
+
+
+def list_changes(lines: Sequence[Line]) -> list[str]:
+    """What the user wanted changed in the list that was named last, as it was said."""
+    named = [place for place, line in enumerate(lines) if not line.chatter and items_in(line.text)]
+    later = lines[named[-1] + 1 :] if named else ()
+    return [line.text.strip() for line in later if line.own and changes_list(line.text)]
 
 
 def items_in(text: str) -> list[str]:

@@ -29,6 +29,7 @@ class Phrases(Value, frozen=True, kw_only=True):
     connect: str
     languages: str
     stays: str
+    taken_back: str
     no_reminders: str
     listed: str
     cannot: str
@@ -84,6 +85,7 @@ ENGLISH: Final = Phrases(
     connect="For free answers connect a language model with the setting TENUTO_MODEL, such as openai:… or ollama:….",
     languages="I answer in English and in Chinese, whichever you ask in.",
     stays="I take nothing back by myself: to have it gone, delete this conversation.",
+    taken_back="All right, I leave that out from now on. It stays written in this conversation until you delete it.",
     no_reminders="I cannot remind anybody; it stays written in this conversation, where I find it again.",
     listed="This is the list:",
     cannot=(
@@ -142,6 +144,7 @@ CHINESE: Final = Phrases(
     connect="想要自由问答，请用设置项 TENUTO_MODEL 接入一个语言模型，例如 openai:… 或 ollama:…。",
     languages="我用中文和英文回答，你用哪种问，我就用哪种答。",
     stays="我自己不会删改；要去掉说过的话，请删除这段对话。",
+    taken_back="好的，之后我不再提它。要去掉说过的话，请删除这段对话。",
     no_reminders="我不能按时提醒，不过这句话留在了这段对话里，之后我能找到它。",
     listed="列表是这样的：",
     cannot="我是离线模型，不是大语言模型，这段对话里也没有这个问题的答案。我可以找出、列出或总结这里说过的内容。",

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from tenuto.llm.offline import asks
+from tenuto.llm.offline.claims import Claim
+from tenuto.llm.offline.correcting import takes_back
 from tenuto.llm.offline.facts import About, Fact, Wanted
 from tenuto.llm.offline.finding import (
     Found,
@@ -26,6 +28,7 @@ from tenuto.llm.offline.knowing import (
     changed_since,
     current,
     facts_in,
+    hedged,
     in_other_words,
     known,
     replaced,
@@ -34,7 +37,8 @@ from tenuto.llm.offline.knowing import (
     wanted,
     wants_all,
 )
-from tenuto.llm.offline.lists import Place, newest_list, place_in
+from tenuto.llm.offline.labels import of_another, thing_asked
+from tenuto.llm.offline.lists import Place, changes_list, list_changes, newest_list, place_in
 from tenuto.llm.offline.phrases import CHINESE, ENGLISH, Phrases, fact_words, quote_of, turned
 from tenuto.llm.offline.talk import Line, Talk
 
@@ -57,7 +61,9 @@ def reply_to(talk: Talk, stand_in: bool = False) -> str:
     for rule in _RULES:
         if answer := rule(talk, phrases):
             return answer
-    return _cannot(talk, phrases, stand_in)
+    # What was told beside the question is kept, and that is said.
+    facts = facts_in(talk.question)
+    return _paragraph(talk, [_noted_facts(facts, talk, phrases) if facts else "", _cannot(talk, phrases, stand_in)])
 
 
 def _empty(talk: Talk, phrases: Phrases) -> str | None:
@@ -99,6 +105,12 @@ def _small_talk(talk: Talk, phrases: Phrases) -> str | None:
     return getattr(phrases, said) if said is not None else None
 
 
+def _taken_back(talk: Talk, phrases: Phrases) -> str | None:
+    """What was told last is left out from now on."""
+    gone = takes_back(talk.question) and talk.own() and not is_question(talk.own()[-1].text)
+    return phrases.taken_back if gone else None
+
+
 def _introduce(talk: Talk, phrases: Phrases) -> str | None:
     if not asks.WHO_ARE_YOU.search(talk.question):
         return None
@@ -120,7 +132,7 @@ def _personal(talk: Talk, phrases: Phrases) -> str | None:
     if everything or asked is None:
         return _everything(facts, talk, phrases)
     kind = kind_asked(talk.question) if About.OWN in asked.about else None
-    if (found := known(facts, asked)) and any(fits(kind, fact.value) for fact in found):
+    if found := [fact for fact in known(facts, asked) if fits(kind, fact.value)]:
         return _known(found, facts, talk, phrases)
     return _said_otherwise(asked, facts, talk, phrases) or _missing(phrases.not_told, talk, phrases)
 
@@ -130,32 +142,39 @@ def _everything(facts: list[Fact], talk: Talk, phrases: Phrases) -> str:
     shown, left = all_known(facts, _FACTS)
     if not shown:
         return _missing(phrases.no_facts, talk, phrases)
-    rows = [f"- {_sentence(fact_words(fact, talk.chinese), phrases)}" for fact in shown]
+    changed = changed_since(shown, talk.lines)
+    rows = [f"- {_told(fact, changed.get(fact), talk, phrases)}" for fact in shown]
     return "\n".join([phrases.all_facts, *rows, *([phrases.more_facts.format(count=left)] if left else [])])
+
+
+def _told(fact: Fact, changed: str | None, talk: Talk, phrases: Phrases) -> str:
+    """A fact, and what changed it since."""
+    later = phrases.later.format(text=_cut(changed)) if changed else ""
+    return _paragraph(talk, [_sentence(fact_words(fact, talk.chinese), phrases), later])
 
 
 def _said_otherwise(asked: Wanted, facts: list[Fact], talk: Talk, phrases: Phrases) -> str | None:
     """Words that may hold the fact that was asked for, where nothing tells it plainly."""
     if About.OWN in asked.about:
         if said := _said_of(asked.label, talk):
-            return _quoted(with_corrections(talk, said), phrases)
-        if others := in_other_words(facts, asked, talk.chinese):
+            return _quoted(with_corrections(talk, said, features(asked.label)), phrases)
+        if others := in_other_words(facts, asked, talk.question, talk.chinese):
             return phrases.not_in_this.format(said=phrases.comma.join(map(quote_of, others)))
-    if About.NAME in asked.about and (words := _introduced(talk)):
-        return phrases.you_said.format(text=_cut(words))
-    return None
+    words = hedged(talk.lines, asked) or _hinted(asked, talk)
+    return phrases.you_said.format(text=_cut(words)) if words else None
 
 
-def _introduced(talk: Talk) -> str | None:
-    """The newest words by which the asker may have said who they are."""
-    said = [sentence for line in talk.own() for sentence in line.sentences() if asks.I_AM.search(sentence)]
-    return said[-1] if said else None
+def _hinted(asked: Wanted, talk: Talk) -> str | None:
+    """The newest words by which the asker may have said it: who they are, what does them harm."""
+    hints = [asks.HINTS[about] for about in asked.about if about in asks.HINTS]
+    own = [sentence for line in talk.own() for sentence in line.sentences() if not is_question(sentence)]
+    return next((sentence for sentence in reversed(own) if any(hint.search(sentence) for hint in hints)), None)
 
 
 def _said_of(label: str, talk: Talk) -> list[Found]:
     """What was said of something of the asker's; asked for its name, only what names somebody."""
     thing = asks.OF_A_NAME.sub("", label)
-    said = answers(talk, thing, kind_asked(talk.question))
+    said = answers(talk, thing, kind_asked(talk.question), but=lambda sentence: of_another(sentence, label))
     return said if thing == label else [one for one in said if asks.NAMES.search(one.sentence)]
 
 
@@ -166,14 +185,16 @@ def _missing(words: str, talk: Talk, phrases: Phrases) -> str:
 
 def _known(found: list[Fact], facts: list[Fact], talk: Talk, phrases: Phrases) -> str:
     first, *more = found
+    clauses = phrases.comma.join(fact_words(fact, talk.chinese) for fact in found)
     if first.denied:
-        words = phrases.comma.join(fact_words(fact, talk.chinese) for fact in found)
-        return _sentence(phrases.only_denied.format(facts=words), phrases)
+        return _sentence(phrases.only_denied.format(facts=clauses), phrases)
+    if len({fact.label for fact in found}) > 1:
+        return _sentence(clauses, phrases)
     words = phrases.also.join([fact_words(first, talk.chinese), *(turned(fact.value) for fact in more)])
     before = replaced(facts, first)
     answer = _sentence(words + (phrases.before.format(value=turned(before.value)) if before else ""), phrases)
-    changed = changed_since(first, talk.lines) if first.about is About.OWN else None
-    return _paragraph(talk, [answer, phrases.later.format(text=_cut(changed)) if changed else ""])
+    changed = dict.fromkeys(changed_since(found, talk.lines).values())
+    return _paragraph(talk, [answer, *(phrases.later.format(text=_cut(text)) for text in changed)])
 
 
 def _repeat(talk: Talk, phrases: Phrases) -> str | None:
@@ -200,9 +221,11 @@ def _first(own: Sequence[Line], talk: Talk, phrases: Phrases) -> str:
 
 def _list(talk: Talk, phrases: Phrases) -> str | None:
     """All of the list that was named last."""
-    if not asks.LIST.search(talk.question) or not (items := newest_list(talk.lines[-_LISTS_WITHIN:])):
+    lately = talk.lines[-_LISTS_WITHIN:]
+    if not asks.LIST.search(talk.question) or not (items := newest_list(lately)):
         return None
-    return "\n".join([phrases.listed, *(f"{place}. {_cut(item)}" for place, item in enumerate(items, 1))])
+    rows = [f"{place}. {_cut(item)}" for place, item in enumerate(items, 1)]
+    return "\n".join([phrases.listed, *rows, *(phrases.later.format(text=_cut(text)) for text in list_changes(lately))])
 
 
 def _item(talk: Talk, phrases: Phrases) -> str | None:
@@ -234,7 +257,7 @@ def _topic(talk: Talk, phrases: Phrases) -> str | None:
     said = [one for one in distinct(matches(talk, about)) if one.score >= _SHARED][:3]
     if not said:
         return _missing(phrases.nothing_about.format(topic=topic), talk, phrases)
-    return _quoted(with_corrections(talk, sorted(said, key=lambda one: one.place)), phrases)
+    return _quoted(with_corrections(talk, sorted(said, key=lambda one: one.place), about), phrases)
 
 
 def _sum_up(talk: Talk, phrases: Phrases) -> str | None:
@@ -250,12 +273,15 @@ def _noted(talk: Talk, phrases: Phrases) -> str | None:
         return None
     if facts := told_by(talk.question, talk.lines):
         return _noted_facts(facts, talk, phrases)
-    return phrases.noted if asks.TELLS.search(talk.question) and not asks.ORDER.match(talk.question) else None
+    if changes_list(talk.question):
+        return phrases.noted if newest_list(talk.lines[-_LISTS_WITHIN:]) else None
+    hedges = facts_in(talk.question, Claim.HEDGED)
+    return phrases.noted if hedges or asks.tells(talk.question) else None
 
 
 def _noted_facts(facts: list[Fact], talk: Talk, phrases: Phrases) -> str:
     clauses = phrases.comma.join(fact_words(fact, talk.chinese) for fact in current(facts))
-    return phrases.noted_facts.format(facts=clauses)
+    return phrases.noted_facts.format(facts=clauses.removesuffix("."))
 
 
 def _pointing(talk: Talk, phrases: Phrases) -> str | None:
@@ -265,7 +291,7 @@ def _pointing(talk: Talk, phrases: Phrases) -> str | None:
         return None
     about = next(filter(None, map(_spoken_of, reversed(talk.own()))), None)
     said = [one for one in matches(talk, about) if holds(kind, one.sentence) and one.score >= _GOES_ON] if about else []
-    return _quoted(with_corrections(talk, said[:1]), phrases) if said else None
+    return _quoted(with_corrections(talk, said[:1], about or set()), phrases) if said else None
 
 
 def _spoken_of(line: Line) -> set[str]:
@@ -277,7 +303,10 @@ def _said_before(talk: Talk, phrases: Phrases) -> str | None:
     """Any question at all, if a sentence of the talk seems to answer it."""
     if len(talk.question) > _QUOTE or asks.ORDER.match(talk.question):
         return None
-    found = with_corrections(talk, answers(talk, talk.question))
+    about = features(without_asking(talk.question)) or features(talk.question)
+    mine = thing_asked(talk.question)
+    said = answers(talk, talk.question, but=lambda sentence: of_another(sentence, mine))
+    found = with_corrections(talk, said, about)
     return _quoted(found, phrases) if found else None
 
 
@@ -296,6 +325,7 @@ _RULES: Final[Sequence[Rule]] = (
     _greet,
     _thank,
     _introduce,
+    _taken_back,
     _of_itself,
     _personal,
     _repeat,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tenuto.llm.offline.correcting import takes_back
 from tenuto.llm.offline.phrases import is_own
 from tenuto.model.expression import expression
 from tenuto.model.message import Message, Role, chatter_in
 from tenuto.model.prompt import Language, PromptMessage
+from tenuto.model.stops import ends_sentence
 from tenuto.model.talk import Asking, ToolTurn
 
 # What is read of one message, of the question, and of the whole talk, in characters; the newest of it counts.
@@ -49,7 +51,18 @@ class Line:
     def sentences(self) -> list[str]:
         """What was said, piece by piece; overlong ones are cut."""
         end = _BREAK_BUT_AT_FIGURES if _IN_ONE_LINE.search(self.text) else _BREAK
-        return [piece.strip()[:_SENTENCE] for piece in end.split(self.text) if piece.strip()]
+        return [piece.strip()[:_SENTENCE] for piece in _pieces(self.text, end) if piece.strip()]
+
+
+def _pieces(text: str, end: re.Pattern[str]) -> Iterator[str]:
+    start = 0
+    for found in end.finditer(text):
+        stop = found.start() - 1
+        if text[stop] == "." and "\n" not in found[0] and not ends_sentence(text, stop):
+            continue
+        yield text[start : found.start()]
+        start = found.end()
+    yield text[start:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +81,7 @@ class Talk:
     @property
     def sources(self) -> Iterator[Line]:
         """What an answer may rest on."""
-        return (line for line in self.lines if not line.chatter)
+        return (line for line in standing(self.lines) if not line.chatter)
 
     def own(self) -> list[Line]:
         """What the person who asks has said."""
@@ -77,6 +90,18 @@ class Talk:
     def models(self) -> list[Line]:
         """What was answered."""
         return [line for line in self.lines if line.model]
+
+
+def standing(lines: Iterable[Line]) -> list[Line]:
+    """What was said, without what somebody took back by their next words."""
+    kept: list[Line] = []
+    for line in lines:
+        if line.own and takes_back(line.text):
+            said = next((place for place in reversed(range(len(kept))) if kept[place].own), None)
+            kept = kept if said is None else [*kept[:said], *kept[said + 1 :]]
+        else:
+            kept.append(line)
+    return kept
 
 
 def talk_of(asking: Asking) -> Talk:
@@ -139,7 +164,7 @@ def _covered(summary: str) -> Iterator[Line]:
         model = label is not None and label[1].lower() in ("assistant", "助手")
         words = (text[label.end() :] if label else text).strip()[:_MESSAGE]
         if model:
-            words = " ".join(piece for piece in _BREAK.split(words) if piece.strip() and not is_own(piece))
+            words = " ".join(piece for piece in _pieces(words, _BREAK) if piece.strip() and not is_own(piece))
         if words:
             yield Line(text=words, own=not model, model=model, retold=True)
 
