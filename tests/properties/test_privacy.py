@@ -15,7 +15,10 @@ from tenuto.privacy.rules.keys import LONGEST_BLOCK
 from tenuto.privacy.rules.pieces import LIMIT, Pieces
 from tests.labelled import sentences
 
-SETS = ("en", "zh", "other", "negative", "more", "fresh", "wider", "near", "edge", "hard", "varied", "styles")
+SETS = (
+    *("en", "zh", "other", "negative", "more", "fresh", "wider", "near", "edge", "hard", "varied", "styles"),
+    *("third", "kin"),
+)
 KNOWN = [sentence.text for sentence in sentences(*SETS)]
 PROSE = (
     "The committee talked about the garden and nobody could agree on anything before lunch. ",

@@ -95,6 +95,8 @@ def test_what_the_documents_expressions_miss_is_found(text: str, type_: Type, va
         ("11010519491231002X", Rule.CN_ID),
         ("SSN 856-12-3456", Rule.SSN),
         ("DE89 3704 0044 0532 0130 00", Rule.IBAN),
+        ("BE68 5390 0754 7034", Rule.IBAN),
+        ("acct ES9210011929547775076586", Rule.IBAN),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl", Rule.JWT),
         ("redis://:r3d1sPazz@cache:6379", Rule.URL_CREDENTIALS),
         ("https://ghp_aB3dE6fG9hJ2kL5mN8pQ1rS4tU7vW0xY3zA6@github.com/x/y", Rule.API_KEY),

@@ -13,7 +13,7 @@ from tests.open_data import open_data
 
 SETS: Final = (
     *("en", "zh", "other", "negative", "more", "fresh", "wider", "near", "edge", "unread", "listed"),
-    *("varied", "styles"),
+    *("varied", "styles", "third", "kin"),
 )
 SHARED: Final = {
     "EMAIL_ADDRESS": "EMAIL",

@@ -65,7 +65,7 @@ def find_cards(run: Run) -> list[tuple[int, int, Rule]]:
             rule = (
                 _judge(run, first, end)
                 if run.free(first, end)
-                and run.stands_alone(first, end, *_CARD_WORDS)
+                and (run.stands_alone(first, end, *_CARD_WORDS) or _is_on_stripe(run, first, end))
                 and not _is_piece(run, first, end)
                 else None
             )
@@ -74,6 +74,12 @@ def find_cards(run: Run) -> list[tuple[int, int, Rule]]:
                 at = end + 1
                 break
     return found
+
+
+def _is_on_stripe(run: Run, first: int, last: int) -> bool:
+    """`%B4111111111111111^DOE/JANE^...`: what a reader sees on a card's stripe."""
+    text, start = run.view.ascii, run.starts[first]
+    return text[max(0, start - 2) : start].upper() == "%B" and text[run.ends[last] : run.ends[last] + 1] == "^"
 
 
 def _is_piece(run: Run, first: int, last: int) -> bool:

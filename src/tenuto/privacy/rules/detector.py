@@ -11,7 +11,7 @@ from tenuto.privacy.rules.asked import find_asked
 from tenuto.privacy.rules.cards import SHORTEST_CARD, find_cards
 from tenuto.privacy.rules.digits import Run, has_digits, has_numbers, runs
 from tenuto.privacy.rules.folding import Folded
-from tenuto.privacy.rules.forms import find_by_form, find_url_credentials, find_url_tokens, has_forms
+from tenuto.privacy.rules.forms import find_by_form, find_url_credentials, find_url_tokens, has_forms, has_urls
 from tenuto.privacy.rules.identity import (
     SHORTEST_ID,
     SOCIAL_SECURITY,
@@ -65,11 +65,11 @@ def _blocks(view: Folded, _: list[Find]) -> Finds | None:
 
 
 def _urls(view: Folded, _: list[Find]) -> Finds | None:
-    return find_url_credentials(view) if "@" in view.ascii and "://" in view.ascii else None
+    return find_url_credentials(view) if has_urls(view) else None
 
 
 def _url_tokens(view: Folded, _: list[Find]) -> Finds | None:
-    return find_url_tokens(view) if "@" in view.ascii and "://" in view.ascii else None
+    return find_url_tokens(view) if has_urls(view) else None
 
 
 def _keys(view: Folded, _: list[Find]) -> Finds | None:

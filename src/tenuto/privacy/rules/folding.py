@@ -69,7 +69,7 @@ _ODD_POINTS: Final = frozenset(point for point in _FOLDS if chr(point) not in _P
 _ODD: Final = re.compile(f"[{_class(_ranges(_ODD_POINTS))}]")
 INVISIBLE: Final = re.compile(f"[{_class(_ranges(_UNSEEN))}\U000e0000-\U000e007f]")
 # Single characters: one look finds them all, and few texts have one by chance.
-_SIGN_CHARACTERS: Final = "密令钥鑰授账パ暗トキシ비암토키시패Пп照旅여"
+_SIGN_CHARACTERS: Final = "密令钥鑰授账提パ暗トキシ비암토키시패Пп照旅여"
 _SIGNS: Final = re.compile(f"[{_SIGN_CHARACTERS}]")
 _LONG_VOWEL_MARK: Final = "\u30fc"
 # Said by what it is not: the engine looks such a class up in a table, as long as no character beyond the first plane
@@ -129,16 +129,21 @@ _WORDS: Final = bytes(
 
 
 # Stems that several families ask for. In the ASCII view a letter beyond it is a question mark.
-_STEMS: Final = (
-    *("pass", "pasw", "pw", "kennwort", "cre", "token", "key"),
+_STEMS: Final[tuple[str, ...]] = (
+    *("kennwort", "cre", "token", "key"),
     *("basic", "bearer", "auth", "identified by", "dot"),
 )
-# Whoever shortens a password to psw writes Chinese around it.
-_MORE_STEMS: Final = (*_STEMS, "psw", "schl?ssel", "contrase?a")
+_MORE_STEMS: Final[tuple[str, ...]] = (*_STEMS, "schl?ssel", "contrase?a")
+# The rest begin alike, so one search tells that a text has none of them.
+_P_STEMS: Final = ("pass", "pasw", "pw", "psw", "psk")
+_ANY_P_STEM: Final = re.compile("p(?:as[sw]|w|s[wk])")
 _NONE: Final[frozenset[str]] = frozenset()
 
 
-def _stems_of(lower: str, stems: Iterable[str], among: frozenset[str] | None) -> frozenset[str]:
+def _stems_of(lower: str, among: frozenset[str] | None, *, plain: bool) -> frozenset[str]:
+    stems = _STEMS if plain else _MORE_STEMS
+    if _ANY_P_STEM.search(lower):
+        stems += _P_STEMS
     asked = stems if among is None else among.intersection(stems)
     return frozenset([stem for stem in asked if stem in lower])
 
@@ -175,9 +180,7 @@ class Folded:
         """The text with a zero for every digit."""
         self.words = self.bytes.translate(_WORDS)
         """The text with an `a` for every letter, digit, dash and underscore, and a space for all else."""
-        self.stems = (
-            _stems_of(self.lower, _STEMS if plain else _MORE_STEMS, among) if self.words.find(b"aa") >= 0 else _NONE
-        )
+        self.stems = _stems_of(self.lower, among, plain=plain) if self.words.find(b"aa") >= 0 else _NONE
         """The stems that occur, in any case: names of secrets, words of headers. Most texts have none."""
 
     def _plain(self, text: str) -> str:
@@ -204,7 +207,7 @@ class Folded:
         part.bytes, part.ascii = self.bytes[start:end], text if plain else self.ascii[start:end]
         part.text, part.lower = text, self.lower[start:end]
         part.digits, part.words = self.digits[start:end], self.words[start:end]
-        part.stems = _stems_of(part.lower, _STEMS if plain else _MORE_STEMS, self.stems) if self.stems else _NONE
+        part.stems = _stems_of(part.lower, self.stems, plain=plain) if self.stems else _NONE
         part.signed = self.signed and not plain and _SIGNS.search(text) is not None
         return part
 

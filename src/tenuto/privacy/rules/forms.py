@@ -11,12 +11,12 @@ from tenuto.privacy.rules.span import Rule
 from tenuto.privacy.rules.values import has_capitals_inside, is_blank, is_fingerprint, is_keylike, is_varied
 
 _URL: Final = re.compile(
-    r"""(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s:/@?\#"'<>]{0,64}:(?P<value>[^\s/"'<>]{1,128}?)@
+    r"""(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,30}:(?:\\?/){2}[^\s:/@?\#"'<>]{0,64}:(?P<value>[^\s/"'<>]{1,128}?)@
     (?=[A-Za-z0-9.\[_-]|$)(?![^\s/@]{0,80}@)""",
     re.VERBOSE,
 )
 # A token alone before the host: https://1f0c...@o12.ingest.example.io/34
-_URL_TOKEN: Final = re.compile(r"https?://(?P<value>[A-Za-z0-9_.~-]{20,255})@(?=[A-Za-z0-9\[])")
+_URL_TOKEN: Final = re.compile(r"https?:(?:\\?/){2}(?P<value>[A-Za-z0-9_.~-]{20,255})@(?=[A-Za-z0-9\[])")
 _PARTS: Final = re.compile("[_.~-]")
 _CHANGES: Final = re.compile("[0-9](?=[A-Za-z])|[A-Za-z](?=[0-9])|[a-z](?=[A-Z])")
 _USER: Final = re.compile(
@@ -53,6 +53,12 @@ _BEARER: Final = re.compile(r"(?<![A-Za-z])(?:[Bb]earer|BEARER) +(?P<value>[A-Za
 _DIGIT_OR_PADDING: Final = re.compile("[0-9=]")
 # What examples in documentation have as their password.
 _SAMPLES: Final = frozenset({"password", "pass", "pwd", "passwd", "secret", "user", "username", "xxx"})
+
+
+def has_urls(view: Folded) -> bool:
+    """Whether an @ occurs and an address on the web begins, perhaps as JSON escapes it."""
+    text = view.ascii
+    return "@" in text and ("://" in text or ":\\/\\/" in text)
 
 
 def find_url_credentials(view: Folded) -> Iterator[tuple[int, int, Rule]]:

@@ -186,6 +186,15 @@ _SECURITY: Final = frozenset({"sec", "security"})
 _SOCIAL: Final = re.compile(r"(?<![a-z])soc(?:ial)?[. ]{1,2}\Z")
 # A word for a number with somebody behind it is a verb, and asks for a call: "tag me at ...".
 _SOMEBODY: Final = re.compile(r"[ ](?:me|us|him|her|them)(?![a-z])")
+# "Ring" is a label as a verb, and as a noun somebody's jewel or a part: O-ring, wedding ring.
+_RINGS: Final = re.compile(
+    r"(?:\A|[^a-z -][ ]{0,2}|(?<![a-z])(?:to|please|pls|can|could|you|just|will|i|we|then|or|and|must|should|may|also"
+    r"|back|either|simply|always|never|don't|can't|[a-z]{1,4}'(?:ll|d))[ ])\Z"
+)
+# Words written as one, each with a capital: socialSecurityNumber, TaxpayerSSN. An iPhone is none of ours.
+_CAMEL: Final = re.compile("[a-z]{2}[A-Z]")
+_HUMPED: Final = re.compile("[A-Za-z]*[a-z]{2}[A-Z][A-Za-z]*")
+_HUMP: Final = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # 加V, +v: an account of WeChat, which often is a phone's number.
 _JOINS: Final = frozenset("加我+")
 _POSSESSIVE: Final = frozenset("的个我你他她新旧老该此本这那打の")
@@ -200,11 +209,14 @@ def before(text: str, start: int) -> Context:
     """The nearest label to the left of `start`. "Number" alone gives way to the word it belongs to."""
     if not has_words(text, max(0, start - REACH), start):
         return NOTHING
-    window = text[max(0, start - REACH) : start].lower()
+    cased = text[max(0, start - REACH) : start]
+    window = cased.lower()
     if window[-4:].rstrip(" :+")[-1:] in _PICTURES:
         return Context(Label.PHONE, True)
     number = NOTHING
-    for label, end in _from_the_right(window):
+    # A few letters grow when they become small, and then nothing can be said of the capitals.
+    humped = cased if cased != window and len(cased) == len(window) and _CAMEL.search(cased) else None
+    for label, end in _from_the_right(window, humped):
         between = window[end:]
         close = between in _PLAINLY or (len(between) <= 24 and _CONNECTOR.fullmatch(between) is not None)
         if label is not Label.NUMBER:
@@ -214,14 +226,19 @@ def before(text: str, start: int) -> Context:
     return number
 
 
-def _from_the_right(window: str) -> Iterator[tuple[Label, int]]:
-    """Labels in `window` with where they end, nearest first: it is read backwards, and mostly not to its beginning."""
+def _from_the_right(window: str, humped: str | None) -> Iterator[tuple[Label, int]]:
+    """Labels in `window` with where they end, nearest first: it is read backwards, and mostly not to its beginning.
+
+    `humped` is the window as it was written, where words in it have capitals inside.
+    """
     for token in _TOKEN.finditer(window[::-1]):
         begin, word = len(window) - token.end(), token[0][::-1]
         if word[0] < "\u3040":
             label = _TABLE.get(word)
             if word in _SECURITY and _SOCIAL.search(window, 0, begin):
                 label = Label.SSN
+            elif label is None and humped is not None:
+                label = _of_humps(humped[begin : begin + len(word)])
             label = _as_it_stands(label, window, begin, begin + len(word))
             if label is not None:
                 yield label, begin + len(word)
@@ -237,10 +254,22 @@ def _from_the_right(window: str) -> Iterator[tuple[Label, int]]:
             end = start
 
 
+def _of_humps(word: str) -> Label | None:
+    """What a word of several says: the last of them that is a label, and "number" only behind one."""
+    humps = [hump.lower() for hump in _HUMP.findall(word)]
+    while humps and _TABLE.get(humps[-1]) is Label.NUMBER:
+        humps.pop()
+    return next((label for i in range(len(humps)) if (label := _TABLE.get("".join(humps[i:])))), None)
+
+
 def _as_it_stands(label: Label | None, window: str, begin: int, end: int) -> Label | None:
     """What an English word says where it stands: some words are labels, and something else beside certain others."""
     if label is Label.OTHER and _SOMEBODY.match(window, end):
         return Label.CALL
+    if label is Label.OTHER and window[begin:end] == "time" and window.endswith("any ", 0, begin):
+        return None
+    if label is Label.CALL and window[begin:end] == "ring":
+        return label if _RINGS.search(window, max(0, begin - 12), begin) else None
     if label is not Label.VERSION:
         return label
     before = window[max(0, begin - 4) : begin]
@@ -300,7 +329,10 @@ def near(text: str, start: int, end: int) -> tuple[frozenset[Label], frozenset[L
 
 
 def _all_labels(window: str) -> frozenset[Label]:
-    return frozenset(label for token in _TOKEN.finditer(window.lower()) for label in _labels(token[0]))
+    found = {label for token in _TOKEN.finditer(window.lower()) for label in _labels(token[0])}
+    if _CAMEL.search(window):
+        found.update(label for word in _HUMPED.findall(window) if (label := _of_humps(word)) is not None)
+    return frozenset(found)
 
 
 def _last_label(token: str) -> tuple[Label | None, int, int]:

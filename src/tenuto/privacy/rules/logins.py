@@ -67,6 +67,13 @@ _SIGNS_IN: Final = re.compile(
     r"(?<![a-z])(?:(?:sign|log)(?:ged|ging|ed|ing)?[ -]?(?:in|on|into)|ssh|rdp|telnet|connect(?:ed)?)(?![a-z])"
     r"|登录|登陆|登入|登錄|账号|帐号|账户|ログイン|로그인"
 )
+# `sqlplus scott/...@db`: Oracle's tools take who signs in and with what as one word.
+_ORACLE_TOOLS: Final = ("sqlplus", "expdp", "impdp", "sqlldr")
+_ORACLE: Final = re.compile(
+    rf"""(?<![\w/.-])(?:{"|".join(_ORACLE_TOOLS)})(?:[ ]-\w{{1,8}}){{0,4}}[ ]["']?[A-Za-z][\w$]{{0,29}}/"""
+    r"""(?P<value>[^\s@"'/]{4,64})""",
+    re.IGNORECASE,
+)
 _BEYOND: Final = re.compile("[^!-~]")
 _LOGINS: Final = frozenset({"cre", "auth"})
 # An address with a password behind it, as lists of accounts have them.
@@ -89,7 +96,9 @@ def has_logins(view: Folded) -> bool:
     text = view.ascii
     if "@" in text or view.signed or not view.stems.isdisjoint(_NAMES):
         return True
-    return _has_login(view) or _has_wifi(view) or ("/" in text and _SLASHED.search(text) is not None)
+    if _has_login(view) or _has_wifi(view):
+        return True
+    return "/" in text and (_SLASHED.search(text) is not None or _has_oracle(view))
 
 
 def _has_name(view: Folded) -> bool:
@@ -106,6 +115,10 @@ def _has_login(view: Folded) -> bool:
 def _has_wifi(view: Folded) -> bool:
     lower = view.lower
     return ("/" in lower or "|" in lower) and ("wifi" in lower or "wi-fi" in lower or "wlan" in lower)
+
+
+def _has_oracle(view: Folded) -> bool:
+    return any(tool in view.lower for tool in _ORACLE_TOOLS)
 
 
 def find_logins(view: Folded) -> Iterator[Place]:
@@ -131,6 +144,8 @@ def _candidates(view: Folded) -> Iterator[Place]:
     if _has_wifi(view):
         yield from (match.span("value") for match in _WIFI.finditer(view.text) if _is_plausible(match["value"]))
     if "/" in text:
+        if _has_oracle(view):
+            yield from (match.span("value") for match in _ORACLE.finditer(text))
         yield from _behind_users(view)
     at = text.find("@")
     while at >= 0:

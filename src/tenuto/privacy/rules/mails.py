@@ -11,6 +11,7 @@ from tenuto.privacy.rules.labels import words
 
 # Latin letters belong to an address; characters of any other script beside it are the sentence around it.
 _LETTER: Final = "A-Za-z0-9\u00c0-\u024f"
+_LONGEST_LOCAL: Final = 64
 _PLAIN: Final = re.compile(rf"[{_LETTER}._%+'-]+")
 _DOMAIN: Final = re.compile(
     rf"(?:[{_LETTER}](?:[{_LETTER}-]{{0,61}}[{_LETTER}])?\.){{1,8}}"
@@ -44,6 +45,15 @@ _DOMAIN_BEYOND: Final = re.compile(
 _LOCAL_BEYOND: Final = re.compile(rf"[{_LETTER}{_BEYOND}._%+-]{{1,32}}")
 # What a sentence says right before an address that is glued to it.
 _LEAD: Final = re.compile("(?:给|到|至|是|为|為|系|箱|送|向|信|址|件|寄|请|找|は|へ|に|を|는|은|:)(?=[^@]{1,8}\\Z)")
+# Lists and servers that pass mail on write the address it came for before the @: bounces+rosa=example.org@..., and
+# `prvs=`, `SRS0=` with a sign of their own. Elsewhere an equals sign ends the name of a field: to=ann@example.com.
+_EQUALS: Final = re.compile(rf"[{_LETTER}._%+'=-]+")
+_PASSED_ON: Final = re.compile(
+    rf"(?:(?<![{_LETTER}._%+'-])(?:(?:ms)?prvs[0-9]?|srs[01]|btv1)[=+-][{_LETTER}._%+'=-]+"
+    rf"|(?<![{_LETTER}._%'-])[{_LETTER}._%'-]+\+[{_LETTER}._%+'-]*=[{_LETTER}._%+'-]+"
+    rf"|(?<![{_LETTER}._%+'-])(?=[^=@]{{0,64}}(?:bounce|return|owner|-[0-9]))[{_LETTER}._%'-]+=(?:[a-z0-9-]+\.)+(?:{'|'.join(words(_STOPPED))}))\Z",
+    re.IGNORECASE,
+)
 # z***3@example.com shows no address; **ann@example.com** shows one in bold.
 _MASK: Final = re.compile(r"[A-Za-z0-9][*•●]+\Z")
 # What stands before the @ of an address on the web is a user, and a password behind a colon.
@@ -124,10 +134,12 @@ def _local_start(text: str, at: int) -> int | None:
     if text[at - 1 : at] == '"':
         quote = text.rfind('"', max(0, at - 60), at - 1)
         return quote if quote >= 0 and "\n" not in text[quote:at] and at - quote > 2 else None
-    match = _PLAIN.match(text[max(0, at - 64) : at][::-1])
+    match = _PLAIN.match(text[max(0, at - _LONGEST_LOCAL) : at][::-1])
     if match is None:
         return None
     start = at - match.end()
+    if text[start - 1 : start] == "=":
+        start = _passed_on(text, start, at)
     while start < at and text[start] in ".'-%":
         start += 1
     if _MASK.search(text, max(0, start - 16), start):
@@ -135,6 +147,13 @@ def _local_start(text: str, at: int) -> int | None:
     if start == at or text[at - 1] == "." or _USER.search(text, max(0, start - 68), start):
         return None
     return start
+
+
+def _passed_on(text: str, start: int, at: int) -> int:
+    """Where a local part begins that has an equals sign before `start`, and perhaps inside."""
+    match = _EQUALS.match(text[max(0, at - _LONGEST_LOCAL) : at][::-1])
+    passed = None if match is None else _PASSED_ON.search(text, at - match.end(), at)
+    return start if passed is None else passed.start()
 
 
 def _is_repository(text: str, start: int, end: int) -> bool:

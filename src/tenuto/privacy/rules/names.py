@@ -33,6 +33,16 @@ _QUALIFIERS: Final = frozenset(
 _QUALIFIERS_JOINED: Final = tuple(_QUALIFIERS)
 _QUALIFIER_ENDS: Final = frozenset(qualifier[-3:] for qualifier in _QUALIFIERS)
 """Most words before "key" end otherwise, and are not looked at."""
+# What a key opens no door with: it finds a row, an entry or a file, or everybody may have it.
+_NO_DOORS: Final = frozenset(
+    words(
+        """primary foreign sort partition cache object public unique composite compound surrogate candidate natural row
+        hash range index idempotency dedup deduplication routing shard sharding group lookup map dict redis s3 registry
+        hot shortcut arrow function translation i18n locale metadata column field join localstorage etag"""
+    )
+)
+_PUBLIC_KEYS: Final = ("publickey", "publickey_", "public_key_", "public key ")
+_AUTH_NAMES: Final = ("rediscli_", "/:_")
 OF_KEY: Final = re.compile(rf"(?:{'|'.join(sorted(_QUALIFIERS))})[_ -]?\Z")
 _JOINTS: Final = frozenset("_ -")
 _LAST_WORD: Final = re.compile(r"[a-z0-9]+\Z")
@@ -74,7 +84,23 @@ def _of_key(lower: str, at: int, end: int = 0) -> str | None:
     elif joint.isalpha():
         return "key" if lower[max(0, at - 14) : at].endswith(_QUALIFIERS_JOINED) else None
     # A key of no kind: most are figures of speech, and only an assignment makes them something else.
-    return "weak" if _SETS.match(lower, end) else None
+    return "weak" if _SETS.match(lower, end) and not _opens_nothing(lower, at) else None
+
+
+def _opens_nothing(lower: str, at: int) -> bool:
+    if lower[at - 1 : at] not in _JOINTS:
+        return False
+    whose = _LAST_WORD.search(lower, max(0, at - 17), at - 1)
+    return whose is not None and whose[0] in _NO_DOORS
+
+
+def _of_token(lower: str, at: int) -> str | None:
+    """A library's PublicKeyToken is part of its name."""
+    return None if lower.endswith(_PUBLIC_KEYS, max(0, at - 11), at) else "key"
+
+
+def _of_auth(lower: str, at: int) -> str | None:
+    return "password" if lower.endswith(_AUTH_NAMES, max(0, at - 9), at) else None
 
 
 # A name is found by its stem, which a plain search does fast; a pattern tells whether it is one, and a function of
@@ -94,7 +120,10 @@ _STEMS: Final[dict[str, _Stem]] = {
     "psw": (re.compile(r"(?<![a-z])psw[word]{0,4}"), lambda lower, at: "password"),
     "kennwort": (re.compile("kennwort"), lambda lower, at: "password"),
     "cre": (re.compile(r"creds?\b|credentials?|(?<=se)crets?"), _of_cre),
-    "token": (re.compile("tokens?"), lambda lower, at: "key"),
+    # The key of a radio network. WPA-PSK also is the name of how it is kept, so it counts only where a value follows.
+    "psk": (re.compile(r"""(?<![a-z0-9])psk(?=["'`]?[ ]?[:=]|[ ](?:is|was)[ ])"""), lambda lower, at: "password"),
+    "auth": (re.compile("auth(?==)"), _of_auth),
+    "token": (re.compile("tokens?"), _of_token),
     "key": (re.compile("keys?"), _of_key),
     # In the ASCII view a letter beyond it is a question mark.
     "schl?ssel": (re.compile(r"schl\?ssel"), _of_schluessel),

@@ -10,7 +10,7 @@ from ipaddress import AddressValueError, IPv6Address
 from typing import Final, NamedTuple
 
 from tenuto.privacy.rules.folding import Folded
-from tenuto.privacy.rules.labels import Context, Label, before, words
+from tenuto.privacy.rules.labels import BORDER, NOTHING, Context, Label, before, words
 
 # In the view where every digit is a zero: the engine searches one character fast. What stands before is looked at
 # afterwards.
@@ -32,10 +32,12 @@ _THREE_DOTS: Final = re.compile(rb"\.0{1,3}\.0{1,3}\.")
 _COLONS: Final = re.compile(":(?::|(?:[0-9A-Fa-f]{1,4}:){6})")
 _HEX_OR_COLON: Final = frozenset("0123456789abcdefABCDEF:") | {""}
 _HEXTET: Final = re.compile("[0-9A-Fa-f]{2,4}")
+# A device's long address or a disk's port; nobody writes an IP address in eight pairs.
+_PAIRS: Final = re.compile("[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){7}")
 _NOT_PERSONAL: Final = re.compile(r"127\.|0\.0\.0\.0$|255\.")
 _ENDS_VERSION: Final = re.compile(
     r"""\s?(?:(?:及?以上|以后|之后)的?版本|版|小节|小節|节|節|章|条|條|款|项
-        |(?:升级|升到|更新到|降级)(?!一下|到?了?(?:版本|固件|系统|内核|驱动))|两个小节|这两节|버전|バージョン)
+        |(?:升级|升到|更新到|降级|回退|回滚|刷回|退回|降到)(?!一下|到?了?(?:版本|固件|系统|内核|驱动))|两个小节|这两节|버전|バージョン)
     |\s(?:(?:the|an)[ ])?(?:LTS|release(?![ ]v?[0-9])|supersedes|obsoletes)\b
     |[ ](?:is|was)[ ](?:the[ ])?(?:latest|newest|LTS|stable|newer|older)\b
     |\s(?:newer|older)[ ]than\b""",
@@ -54,16 +56,20 @@ _BEGINS_VERSION: Final = re.compile(
     r"""(?:(?<![a-z])(?:(?:sub)?sections|(?:sub)?clauses|chapters|articles|paragraphs|tables|figures|lts|requirements?
         |supersedes|obsoletes|bump|bumped|nuget|watchos|ipados|tvos|harmonyos|miui|emui|coloros|regel|ziffer|absatz)
         |(?<![a-z])(?:ver|vers|sec|rev|ch|chap|fig|para|art)\.
-        |(?:release[ ]?notes?|changelogs?)(?:[ ](?:for|of))?|发布说明|更新日志|(?:升级|固件|软件|安装|更新|补丁)包
+        |(?:release[ ]?notes?|changelogs?)(?:[ ](?:for|of))?|发布说明|更新日志|(?:升级|固件|软件|安装|更新|补丁|刷机)包
+        |(?:upgrade|update|downgrade|migration)[ ]path|(?:升级|更新|降级)(?:路径|路线)
         |安卓|鸿蒙|鸿蒙系统|基础库|补丁号?|小节|小節|需求|用例|[§¶]
         |(?:(?<![\u3400-\u9fff])|[见在如与和及])[图圖表])
-    [\s:]{0,2}(?:(?:is|was)\s)?\Z""",
+    [\s:]{0,2}(?:(?:is|was)\s|是|为)?\Z""",
     re.VERBOSE,
 )
 # Behind these stands a host as often as a version, so the number itself has to look like one.
 _PERHAPS_VERSION: Final = re.compile(
     r"(?<![a-z])(?:rules?|drivers?|fw|patch|hotfix|qt|oracle|httpd|nginx|mysql|mariadb|nodejs|golang|dotnet|since"
-    r"|(?:landed|fixed|introduced|deprecated|removed|shipped|added) in)\s\Z"
+    r"|(?:landed|fixed|introduced|deprecated|removed|shipped|added) in|flashed|roll(?:ed|ing)? ?back to"
+    r"|(?:upgrad|updat|downgrad|flash|revert)(?:e|ed|ing)?(?: [a-z]{1,10}){0,3}? (?:to|from))\s\Z"
+    r"|(?:刷[回到入成]|回退|回滚|退[回到]|降[回至]|升至|(?:升级|更新|降级)至|[新旧老]版本?|固件从"
+    r"|(?:升级|更新|降级|刷)[\u4e00-\u9fff]{1,4}到)了?\s?\Z"
 )
 _VERSION_LIKE: Final = re.compile(r"(?!10\.)(?:1?[0-9]|2[0-5])(?:\.[0-9]{1,2}){3}")
 _VERSION_NEXT: Final = re.compile(
@@ -79,6 +85,14 @@ _KIN_WITHIN: Final = 64
 """How far a version may stand from another number that begins like it."""
 _NO_STEP: Final = 7
 """Further than this the first number of a version does not move: what follows is an address."""
+_NO_LEAP: Final = 2
+"""And where nothing but the sentence joins the two, no further than this."""
+_COMPARED: Final = re.compile(r"(?!10\.)[0-9]{1,2}(?:\.[0-9]{1,2}){2}\.[0-9]{1,3}")
+# What is spoken to is an address, whatever was said before.
+_ADDRESSES: Final = re.compile(
+    r"(?<![a-z])(?:on|at|via|host|server|node|ip|ping|ssh|addr|address|gateway|machine|box|reach|connect|from|dns|deployed|installed)(?![a-z])"
+    r"|连|访问|服务器|主机|机器|节点|网关|地址|部署|[在通]|ping|接口"
+)
 
 
 class _Quad(NamedTuple):
@@ -115,7 +129,7 @@ def find_v4(view: Folded) -> Iterator[tuple[int, int]]:
     kin = _beginnings_of_versions(quads)
     version: _Quad | None = None
     for quad in quads:
-        if quad.version or _is_kin(view, quad, kin) or (version is not None and _goes_on(view, version, quad)):
+        if quad.version or _is_kin(view, quad, kin) or (version is not None and _follows(view, version, quad)):
             version = quad
         elif not _NOT_PERSONAL.match(quad.value):
             yield quad.start, quad.end
@@ -160,9 +174,24 @@ def _is_kin(view: Folded, quad: _Quad, kin: dict[str, list[int]]) -> bool:
     return any(match[1] == quad.beginning for match in _THREE_PARTS.finditer(view.ascii, first, last))
 
 
+def _follows(view: Folded, version: _Quad, quad: _Quad) -> bool:
+    return not quad.address and (_goes_on(view, version, quad) or _is_compared(view, version, quad))
+
+
+def _is_compared(view: Folded, version: _Quad, quad: _Quad) -> bool:
+    """Whether the sentence that has spoken of a version speaks of another one: 固件 3.1.4.28 有问题，3.0.9.12 正常."""
+    if quad.start - version.end > _KIN_WITHIN or _PORT.match(view.ascii, quad.end):
+        return False
+    step = int(version.value.partition(".")[0]) - int(quad.value.partition(".")[0])
+    if abs(step) > _NO_LEAP or not _COMPARED.fullmatch(quad.value):
+        return False
+    between = view.text[version.end : quad.start]
+    return BORDER.search(between) is None and _ADDRESSES.search(between.lower()) is None
+
+
 def _goes_on(view: Folded, version: _Quad, quad: _Quad) -> bool:
     """`from 2.3.4.5 to 2.3.4.6`: the second is what the first was, unless it is of another kind."""
-    if _VERSION_NEXT.fullmatch(view.text, version.end, quad.start) is None or quad.address:
+    if _VERSION_NEXT.fullmatch(view.text, version.end, quad.start) is None:
         return False
     step = int(version.value.partition(".")[0]) - int(quad.value.partition(".")[0])
     return abs(step) <= _NO_STEP
@@ -172,15 +201,12 @@ def _is_version(view: Folded, context: Context, start: int, end: int) -> bool:
     """Whether the words around a dotted quad say that it is a version, a section or a product's number."""
     if view.ascii[start - 1 : start].isalpha():
         return _ENDS_VERSION.match(view.text, end) is not None
-    slash = view.ascii[start - 1 : start] == "/"
-    if context.label is Label.VERSION and (context.close or slash):
-        return True
-    if context.label is Label.OTHER and context.close and slash:
+    if context.label is Label.VERSION and context.close:
         return True
     called = context.label is Label.IP and context.close
     if not called and _SUFFIX.match(view.ascii, end) and not _AT_HOME.match(view.ascii, start):
         return True
-    if _ENDS_VERSION.match(view.text, end) or _follows_product(view, start):
+    if _ENDS_VERSION.match(view.text, end) or _follows_product(view, start, end):
         return True
     window = view.text[max(0, start - 24) : start].lower()
     if _BEGINS_VERSION.search(window):
@@ -190,15 +216,29 @@ def _is_version(view: Folded, context: Context, start: int, end: int) -> bool:
     return _PERHAPS_VERSION.search(window) is not None and _VERSION_LIKE.fullmatch(view.ascii, start, end) is not None
 
 
-_PRODUCT: Final = re.compile(r"[A-Za-z]{3,}/\Z")
+_PRODUCT: Final = re.compile(r"(?P<path>[/.\\]?)(?<![A-Za-z])(?P<name>[A-Za-z]{3,})/\Z")
+_UNLIKE_PRODUCTS: Final = re.compile(r"10\.|[0-9]{3}\.")
+_PORT: Final = re.compile(":[0-9]{2,5}(?![0-9.])")
+# Folders with one folder for each version in them.
+_SHELVES: Final = frozenset(words("product products release releases version versions dist tags archive"))
 
 
-def _follows_product(view: Folded, start: int) -> bool:
-    """`Chrome/10.0.0.1`: a product with its version, and no path of an address."""
-    return (
-        _PRODUCT.search(view.ascii, max(0, start - 24), start) is not None
-        and "://" not in view.ascii[max(0, start - 40) : start]
-    )
+def _follows_product(view: Folded, start: int, end: int) -> bool:
+    """`Chrome/10.0.0.1`: a product with its version, and neither a host with its address nor a part of a path."""
+    text = view.ascii
+    if text[start - 1 : start] != "/" or _PORT.match(text, end):
+        return False
+    named = before(view.text, start - 1) if text[start - 2 : start - 1].isalnum() else NOTHING
+    if named.close and named.label in (Label.VERSION, Label.IP):
+        return named.label is Label.VERSION
+    product = _PRODUCT.search(text, max(0, start - 24), start)
+    if product is None:
+        return False
+    if product["path"] or text[end : end + 1] == "/" or "://" in text[max(0, start - 40) : start]:
+        # The number itself tells: /opt/jvm/11.0.2.9/bin and /var/log/10.2.3.4/auth.log look alike.
+        return product["name"].lower() in _SHELVES or _VERSION_LIKE.fullmatch(text, start, end) is not None
+    # Hosts are mostly written small, and few versions are as high as their addresses.
+    return not (_UNLIKE_PRODUCTS if product["name"].islower() else _AT_HOME).match(text, start)
 
 
 def find_v6(view: Folded) -> Iterator[tuple[int, int]]:
@@ -231,7 +271,7 @@ def _is_v6_word(text: str, end: int) -> bool:
 
 
 def _is_v6(value: str) -> bool:
-    if value.count(":") < 2 or not any(map(str.isdigit, value)):
+    if value.count(":") < 2 or not any(map(str.isdigit, value)) or _PAIRS.fullmatch(value):
         return False
     try:
         address = IPv6Address(value)

@@ -17,6 +17,7 @@ from tenuto.privacy.rules.values import (
     is_fingerprint,
     is_keylike,
     is_odd,
+    is_slug,
     is_something_else,
     is_varied,
     read_value,
@@ -51,7 +52,7 @@ _PROSE: Final = re.compile(
     + r"""(?:(?:changed|reset|set|updated|switched|rotated|ge\?ndert) )?(?:to|as|auf)"""
     + r"""|will be|would be|should be|must be|has to be|used to be|is|was|are|becomes|remains|equals|it's"""
     + r"""|ist|lautet|lautete|war)\b)"""
-    + r"""(?:[ ](?:now|still|currently|just|jetzt|probably|nun|noch|simply|actually|set to|called))?"""
+    + r"""(?:[ ](?:now|still|currently|just|jetzt|probably|nun|noch|simply|actually|set to|called|either))?"""
     + r"""[ ]{0,2}(?::|->)?\s{0,2}"""
 )
 # "the password you need is": anything may stand between, so the value must leave no doubt.
@@ -75,6 +76,15 @@ _INTO: Final = re.compile(
     |[ ]?(?:改|换|變|变|变更|变成|更新|更改|修改|重置|調整|调整)(?:成|为|為|到)了?[ ]?)""",
     re.VERBOSE,
 )
+# "X or Y", X、Y: another value like it. Behind "and" something else may follow, so there more has to speak for it.
+_ALSO: Final = re.compile(
+    r"""["'`”」]?(?:[ ](?:or|oder|(?P<and>and|und))[ ]|[ ]?(?:或者?|、|(?P<han>和|及|以及|与|还有|跟))[ ]?)"""
+)
+_SAYS_MORE: Final = re.compile(r"""["'`”」]?[ ]?(?:(?:is|was|are|ist)\b|[:=是为])""")
+_SEVERAL: Final = re.compile(r"s\b[^\n]{0,16}\Z|分别|各自|两个")
+_MOST_MORE: Final = 3
+_SIGHT: Final = 100
+"""How far behind a name further values are looked for."""
 _SPACE: Final = re.compile(r"""["'`]?,?[ \t]{1,3}(?:[#-]+[ ])?(?=\S{3})""")
 # In a connection string a value ends at the semicolon, and may have spaces inside: ;Pwd=three plain words;
 _SPACED: Final = re.compile(r"""[^\s;="',]+(?:[ ][^\s;="',]+){1,4}(?=;)""")
@@ -111,7 +121,7 @@ _WORDS_JOINED: Final = re.compile(r"[A-Za-z]+(?:[-_.'/][A-Za-z]+)*")
 # --- names in Chinese, Japanese and Korean -----------------------------------------------------------------------
 
 _HAN_NAME: Final = re.compile(
-    "(?P<password>密码|密碼|(?<![\u4e00-\u9fff])密(?=[ ]?[:=])|账密|口令|授权码"
+    "(?P<password>密码|密碼|(?<![\u4e00-\u9fff])密(?=[ ]?[:=])|账密|口令|授权码|提取码"
     "|パスワード|パスコード|パスフレーズ|パス(?=は)|暗証番号|비밀번호|비번|암호|패스워드|패스(?=는)|[Пп]ароль)"
     "|(?P<key>密钥|秘钥|密鑰|私钥|令牌|トークン|토큰|シークレット|시크릿|キー|(?<=[Iiy])키|(?<=[Iiy] )키)"
 )
@@ -123,6 +133,12 @@ _HAN_LINK: Final = re.compile(
     [ ]{0,2}:?[ \t]*\n?[ ]{0,2}|[ \t]{0,2}""",
     re.VERBOSE,
 )
+# A name with a line to itself, perhaps with whose it is before it, and nothing that one does with it: 登录密码.
+_HAN_LINE: Final = re.compile(
+    "(?:\\A|\n)[ \t]{0,2}(?!忘[记了]|修改|重置|找回|更改|重设|输入|确认|查看|设置|显示|隐藏|验证|变更|保存|记住)"
+    "[A-Za-z0-9\u4e00-\u9fff]{0,8}\\Z"
+)
+_HAN_BELOW: Final = re.compile(r"[ \t]{0,2}\n[ \t]{0,4}(?=[!-~]{4,48}[ \t]{0,2}(?:\n|\Z))")
 _HAN_NOT_ABOUT: Final = re.compile(
     "长度|格式|强度|错误|有效期|规则|类型|算法|字段|位数|次数|时间|日期|失败|邮件|数量|不能|必须|哈希|策略|要求|提示|版本|数"
     "|不要|(?<![分特])别|勿|不可|不得|禁止|避免|例如|比如|譬如"
@@ -187,9 +203,8 @@ def _behind(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:
         if how == "space" and _is_switch(view, name.start):
             told = "="
         if _is_secret(view, name.kind, told, value) and not _is_no_value(view, name, told, value):
-            rule = _rule(name)
-            yield _with_name(view, name, link.end(), value.start), value.end, rule
-            yield from _next_one(view, rule, value.end)
+            yield _with_name(view, name, link.end(), value.start), value.end, _rule(name)
+            yield from _more(view, name, value)
             return
 
 
@@ -241,12 +256,34 @@ def _changed(view: Folded, name: Name) -> tuple[tuple[int, int, Rule], ...]:
     return (old.start, old.end, Rule.PASSWORD), (new.start, new.end, Rule.PASSWORD)
 
 
-def _next_one(view: Folded, rule: Rule, at: int) -> Iterator[tuple[int, int, Rule]]:
-    """`pw: old -> new`: what the value that ends at `at` became."""
-    then = _INTO.match(view.text, at) if rule is Rule.PASSWORD else None
+def _more(view: Folded, name: Name, value: Value) -> Iterator[tuple[int, int, Rule]]:
+    """`pw: old -> new`, "the passwords are X and Y": what the value became, and others beside it."""
+    if name.kind != "password" or value.end == len(view.text):
+        return
+    then = _INTO.match(view.text, value.end)
     new = None if then is None else _value_without_doubt(view, then.end())
     if new is not None:
-        yield new.start, new.end, rule
+        yield new.start, new.end, Rule.PASSWORD
+        return
+    for _ in range(_MOST_MORE):
+        another = _beside(view, name, value)
+        if another is None or another.end - name.end > _SIGHT:
+            return
+        yield another.start, another.end, Rule.PASSWORD
+        value = another
+
+
+def _beside(view: Folded, name: Name, value: Value) -> Value | None:
+    """The value that stands beside another one as its like."""
+    joint = _ALSO.match(view.text, value.end)
+    another = None if joint is None else _value_without_doubt(view, joint.end())
+    if joint is None or another is None or _SAYS_MORE.match(view.text, another.end):
+        return None
+    text = view.text[another.start : another.end]
+    alike = text[:3] == view.text[value.start : value.start + 3] or is_odd(text)
+    if alike or not (joint["and"] or joint["han"]):
+        return another
+    return another if _SEVERAL.search(view.text, max(0, name.start - 6), value.start) else None
 
 
 def _value_without_doubt(view: Folded, at: int) -> Value | None:
@@ -291,7 +328,7 @@ def _is_secret(view: Folded, kind: str, how: str, value: Value) -> bool:
         return _is_password(view, how, value)
     if how in ("=", ":=", "=="):
         # The shortest key that the documents show.
-        return is_keylike(text, 6) or text == "sk-xxx"
+        return (is_keylike(text, 6) and not (kind == "weak" and is_slug(text))) or text == "sk-xxx"
     if kind == "weak":
         return is_keylike(text, 20) and (not is_fingerprint(text) or _is_setting(view, value.start))
     return is_keylike(text, 16 if how == "space" else 8)
@@ -361,6 +398,10 @@ def _behind_in_han(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:
     if changed:
         yield from changed
         return
+    below = _below_in_han(view, name)
+    if below is not None:
+        yield below.start, below.end, _rule(name)
+        return
     link = _HAN_LINK.match(view.text, name.end)
     assert link is not None  # its last branch matches the empty string
     if link["about"] and _HAN_NOT_ABOUT.search(link["about"]):
@@ -381,6 +422,19 @@ def _behind_in_han(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:
         len(text) >= 4 and (is_varied(text) or (link[0].strip() not in ("", "is") and text.isascii()))
     ):
         yield value.start, value.end, Rule.PASSWORD
+        yield from _more(view, name, value)
+
+
+def _below_in_han(view: Folded, name: Name) -> Value | None:
+    """The value that has the line below to itself, where the name has one: a form that was copied."""
+    below = _HAN_BELOW.match(view.text, name.end)
+    if below is None or not _HAN_LINE.search(view.text, max(0, name.start - 10), name.start):
+        return None
+    value = read_value(view, below.end())
+    text = "" if value is None else view.text[value.start : value.end]
+    if len(text) < 4 or not is_varied(text) or is_blank(text) or is_something_else(text):
+        return None
+    return value if name.kind == "password" or is_keylike(text, 8) else None
 
 
 def _is_measure_in_han(view: Folded, value: Value) -> bool:

@@ -34,7 +34,8 @@ _LONGEST_DIALLED: Final = _LONGEST + len("00")
 _LONGEST_NATIONAL: Final = 13
 _MOBILE_CN: Final = re.compile(r"1[3-9]\d{9}")
 _MOBILE_WITH_86: Final = re.compile(r"(?:86)?1[3-9]\d{9}")
-_ONE_PIECE: Final = b"\x0b"
+_MOBILE_LENGTH: Final = 11
+_ONE_PIECE: Final = bytes([_MOBILE_LENGTH])
 _MOBILE_SHAPES: Final = frozenset(
     {b"\x0b", b"\x03\x04\x04", b"\x03\x08", b"\x03\x03\x05", b"\x04\x04\x03", b"\x07\x04"}
 )
@@ -55,7 +56,18 @@ _TRUNK: Final = re.compile(r"0[1-9]\d{7,10}")
 _LOCAL: Final = b"000-0000"
 _EXTENSION: Final = re.compile(r"x[0-9]{1,6}(?![0-9A-Za-z])")
 # The number of a ticket, or what an equation comes to.
-_NO_PHONE_BEFORE: Final = re.compile(r"[#〒]\s?\Z|[0-9)]\s?=\s?\Z")
+_NO_PHONE_BEFORE: Final = re.compile(r"(?P<hash>#)\s?\Z|〒\s?\Z|[0-9)]\s?=\s?\Z")
+_OPEN_ALWAYS: Final = re.compile(r"[ ,;]{1,2}\(?(?:24[ ]?[/x*×][ ]?7|7[ ]?[/x*×][ ]?24)(?![0-9])")
+_ENCODED_PLUS: Final = "%2b"
+_PLUS_ENDS: Final = frozenset("+(b")
+# A mobile in a file's name. Pictures have numbers of their own there, so for them words have to stand before it.
+_IN_FILE: Final = re.compile(
+    r"(?:[_-][\w\u3400-\u9fff-]{0,32})?\."
+    r"(?:(?:mp3|m4a|wav|amr|aac|ogg|3gp|vcf|pdf|docx?|xlsx?|pptx?)|(?P<picture>jpe?g|png|mp4|zip|txt))(?![A-Za-z0-9])",
+    re.IGNORECASE,
+)
+_FILE_JOINTS: Final = frozenset("_-")
+_FILE_BEFORE: Final = re.compile("(?:[0-9]{8}|(?P<word>[A-Za-z\u3400-\u9fff]{1,16}))[_-]\\Z")
 # What stands between two numbers of a list. The second has the label of the first.
 _LIST: Final = re.compile(r"\s?(?:[,;/、，；&|]|or|and|oder|und|和|或|及)?\s{0,2}(?:\+|\()?")
 _COMMA: Final = re.compile("[,，]")
@@ -152,7 +164,7 @@ def _speaks_for_itself(run: Run, first: int) -> bool:
             known = not alone or digits == len("8613800138000")
         case _:
             known = run.shape[first : first + 3] == b"\x03\x03\x04"
-    return known or "+" in text[max(0, start - 2) : start]
+    return known or _plus_before(run, start) > 0
 
 
 def _is_in_table(run: Run, first: int) -> bool:
@@ -187,6 +199,8 @@ def _reach(run: Run, first: int, most: int, least: int = 7) -> Iterator[int]:
             gap = run.view.ascii[run.ends[last - 1] : run.starts[last]]
             if gap not in _JOINTS and not _is_line_break(gap):
                 break
+            if run.shape[last] <= 2 and _is_open_always(run, last - 1):
+                break
         total += run.shape[last]
         if total > most or run.taken[last]:
             break
@@ -218,6 +232,26 @@ def _ends(run: Run, last: int) -> bool:
     return run.free_right(end) or any(after.match(run.view.ascii, end) for after in (_EXTENSION, _ROLE))
 
 
+def _is_open_always(run: Run, last: int) -> bool:
+    """`… 24/7` behind the number, which is no part of it."""
+    return _OPEN_ALWAYS.match(run.view.text, run.ends[last]) is not None
+
+
+def _is_in_file(run: Run, first: int) -> bool:
+    """`rec_13800138000_20250301.mp3`: a mobile between the joints of a file's name, where no word says otherwise."""
+    text, start, end = run.view.text, run.starts[first], run.ends[first]
+    joined = text[start - 1 : start] in _FILE_JOINTS
+    if not (joined or text[end : end + 1] == "_") or not _MOBILE_CN.fullmatch(text, start, end):
+        return False
+    file, name = _IN_FILE.match(text, end), _FILE_BEFORE.search(text, max(0, start - 18), start)
+    if file is None or not (run.free_left(start) if name is None else joined):
+        return False
+    if file["picture"] and (name is None or (name["word"] or "").isascii()):
+        return False
+    context = before(text, start - joined)
+    return not (context.close and context.label in (Label.OTHER, Label.VERSION))
+
+
 def _has_extension(run: Run, first: int, last: int) -> bool:
     """`0512-66667777-802`: a landline, and a desk behind it."""
     return (
@@ -232,25 +266,38 @@ def _is_line_break(gap: str) -> bool:
 
 def _with_country(run: Run, first: int) -> int | None:
     """The last group of a number that begins with + or 00 and a country code."""
-    text, start = run.view.ascii, run.starts[first]
-    head = text[max(0, start - 2) : start]
-    if "+" not in head and text[start] != "0":
+    skipped = _before_country(run, first)
+    if skipped is None:
         return None
-    plus = head.endswith(("+", "+("))
-    digits = run.digits(first, first)
-    if plus:
-        begin = start - 1 - head.endswith("+(")
-        if text[begin - 1 : begin].isalnum() and before(run.view.text, begin).label is not Label.PHONE:
-            return None
-    elif not digits.startswith("00") or not run.free_left(start) or (first > 0 and _goes_on(run, first)):
-        return None
-    skipped = 0 if plus else 2
     for last in _reach(run, first, _LONGEST + skipped, 8 + skipped):
-        if _ends(run, last) and (plus or not _is_of_other(run, first, last)):
+        if _ends(run, last) and (not skipped or not _is_of_other(run, first, last)):
             number = run.digits(first, last)[skipped:]
-            if number[0] != "0" and _is_international(number, sure=plus or last > first):
+            if number[0] != "0" and _is_international(number, sure=not skipped or last > first):
                 return last
     return None
+
+
+def _before_country(run: Run, first: int) -> int | None:
+    """How many digits stand before the country code: none behind a plus sign, two zeros, or None where it is none."""
+    text, start = run.view.ascii, run.starts[first]
+    sign = _plus_before(run, start)
+    if sign:
+        begin = start - sign
+        joined = text[begin - 1 : begin].isalnum() and before(run.view.text, begin).label is not Label.PHONE
+        return None if joined else 0
+    if not text.startswith("00", start) or not run.free_left(start):
+        return None
+    return None if first > 0 and _goes_on(run, first) else 2
+
+
+def _plus_before(run: Run, start: int) -> int:
+    """How long the plus sign before a number is: `+`, `+(`, or `%2B` as links have it."""
+    if run.view.lower[start - 1 : start] not in _PLUS_ENDS:
+        return 0
+    head = run.view.lower[max(0, start - 3) : start]
+    if head == _ENCODED_PLUS:
+        return 3
+    return 2 if head.endswith("+(") else int(head.endswith("+"))
 
 
 def _goes_on(run: Run, first: int) -> bool:
@@ -291,11 +338,13 @@ def _national(run: Run, first: int, previous: tuple[int, int]) -> int | None:
     ends = [
         last for last in _reach(run, first, _LONGEST_NATIONAL) if _ends(run, last) or _has_extension(run, first, last)
     ]
+    if run.shape[first] == _MOBILE_LENGTH and _is_in_file(run, first):
+        return first
     if not ends:
         return None
     start = run.starts[first]
     follows = first > 0 and run.taken[first - 1] and run.view.ascii[start - 1] == "/"
-    free = (follows or run.free_left(start)) and not _NO_PHONE_BEFORE.search(run.view.text, max(0, start - 6), start)
+    free = (follows or run.free_left(start)) and not _is_another_number(run, first, ends[0])
     if not free and not _is_behind_word(run, start):
         return None
     for last in ends:
@@ -308,6 +357,20 @@ def _national(run: Run, first: int, previous: tuple[int, int]) -> int | None:
         if _decides(looks, _context(run, first, last, previous), run, (first, last), digits):
             return last
     return None
+
+
+def _is_another_number(run: Run, first: int, last: int) -> bool:
+    """`#4155550163`: the number of a ticket, unless a phone's word stands before the sign: "cell # 4155550163"."""
+    text, start = run.view.text, run.starts[first]
+    sign = _NO_PHONE_BEFORE.search(text, max(0, start - 6), start)
+    if sign is None or sign["hash"] is None:
+        return sign is not None
+    context = before(text, sign.start())
+    return not (context.close and (context.label is Label.PHONE or _is_call_of_plan(run, context, first, last)))
+
+
+def _is_call_of_plan(run: Run, context: Context, first: int, last: int) -> bool:
+    return context.label is Label.CALL and _has_plan(run.digits(first, last))
 
 
 def _in_row(run: Run, first: int, last: int) -> bool:
@@ -388,7 +451,7 @@ def _decides(looks: int, context: Context, run: Run, window: tuple[int, int], di
     against = context.label in (Label.OTHER, Label.VERSION, Label.SSN, Label.CN_ID, Label.PASSPORT)
     if looks == _CLEARLY:
         return not (against and context.close)
-    alone = first == 0 and last == len(run.shape) - 1
+    alone = first == 0 and (last == len(run.shape) - 1 or _is_open_always(run, last))
     if looks == _PROBABLY and alone and not (against and context.close):
         return True
     if context.label is Label.PHONE and (context.close or len(digits) in (10, 11) or last > first):

@@ -32,9 +32,10 @@ _EVERY: Final = 64
 _ANCHOR: Final = re.compile(
     r"""[!-~]{16,}|[0-9](?:[ \t\n.()/-]{0,4}[0-9]){4,}|[0-9]\.[0-9]\.[0-9]\.[0-9]|@|%40|::
     |[0-9a-f]:[0-9a-f]{1,4}:|-----|\[[a-z]|/[!-~]{0,31}[!@\#$%^&*]
-    |pass|pasw|pw|psw|secret|token|key|cred|kennwort|auth|basic|bearer|(?<![a-z0-9-])-u|--user|--proxy-user
+    |pass|pasw|pw|psw|psk|secret|token|key|cred|kennwort|auth|basic|bearer|(?<![a-z0-9-])-u|--user|--proxy-user
     |\ -a\ |freerdp|/user:
-    |mysql|mariadb|mongo|redis-cli|smbclient|docker|podman|sshpass|sqlcmd|sqlplus|ldap|zip|7z|useradd|sudo|\ login
+    |mysql|mariadb|mongo|redis-cli|smbclient|docker|podman|sshpass|sqlcmd|sqlplus|expdp|impdp|sqlldr
+    |ldap|zip|7z|useradd|sudo|\ login
     |log[ -]?in|wi-?fi|wlan|zugang|contrase|schl.ssel|eyj|hook|identified|dot|\[\.\]|\(\.\)
     |\[\ ?at|\(\ ?at|\x00(?:\ ?\x00){0,63}""",
     re.VERBOSE,
@@ -47,7 +48,7 @@ _ASKED: Final = re.compile(
 )
 _ASKED_SIGNS: Final = re.compile("[订单票注주省区市州县镇乡街路道巷弄村里姓名人叫我患乘户]|’(?=m)")
 _SIGNS: Final = re.compile(
-    "密|口令|授权码|秘|私钥|令牌|パス|暗証|トー|シー|キー|비밀|비번|암호|토큰|시크|키|패스|парол|Парол|护照|護照|旅券|여권|点|艾特|[零〇○一二三四五六七八九幺]{7,}"
+    "密|口令|授权码|提取码|秘|私钥|令牌|パス|暗証|トー|シー|キー|비밀|비번|암호|토큰|시크|키|패스|парол|Парол|护照|護照|旅券|여권|点|艾特|[零〇○一二三四五六七八九幺]{7,}"
 )
 _BEYOND: Final = re.compile("[^\x00-\x7f]")
 

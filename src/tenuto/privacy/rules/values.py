@@ -44,7 +44,7 @@ _STOPWORDS: Final = frozenset(
         unknown the your my his her their our a an is was not no yes it this that for and or to of in on at with
         please see click enter forgot forgotten change weak strong too same new old await return lambda generator
         manager managers based authentication auth policy ist falsch ungültig abgelaufen vergessen weg nicht n/a na
-        tbd todo xxx foo bar redacted removed placeholder here below above"""
+        tbd todo xxx foo bar enabled disabled supported redacted removed placeholder here below above"""
     )
 )
 _DATE: Final = re.compile(
@@ -56,6 +56,7 @@ _MAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _V6: Final = re.compile(
     "(?=[0-9A-Fa-f:]*::|(?:[0-9A-Fa-f]+:){7})[0-9A-Fa-f]{3,4}:(?:[0-9A-Fa-f]{0,4}:){1,6}[0-9A-Fa-f]{0,4}(?:/[0-9]{1,3})?"
 )
+_SLUG: Final = re.compile(r"(?:[a-z]{2,}[0-9]{0,2}|v?[0-9]{1,8})(?:[_.:/#-](?:[a-z]+[0-9]{0,2}|[0-9]{1,8}))*")
 _CAMEL: Final = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _UUID: Final = re.compile(
     r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}"
@@ -125,6 +126,11 @@ def is_varied(value: str) -> bool:
     if any(map(str.isdigit, value)):
         return len(value) >= 4
     return has_capitals_inside(value) or any(char in "!@#$%^&*+=?~" for char in value.rstrip("!?"))
+
+
+def is_slug(value: str) -> bool:
+    """Whether a value is made of words and numbers, as what is stored is called: theme_v2, user:42:v3."""
+    return _SLUG.fullmatch(value) is not None
 
 
 def is_odd(value: str) -> bool:
