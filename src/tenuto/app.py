@@ -130,10 +130,12 @@ class Tenuto:
         """The policies that hold here."""
         return self.settings.policies()
 
-    def scope(self, *, tenant: str = "local", site: str = "", user: str | None = None, **rest: str) -> Scope:
+    def scope(
+        self, *, tenant: str = "local", site: str = "", user: str | None = None, visitor: bool = False, **rest: str
+    ) -> Scope:
         """Who is asking; the tenant is `local` unless named."""
         _refuse_unknown(rest, Scope)
-        return Scope(tenant=tenant, site=site, user=user, **rest)
+        return Scope(tenant=tenant, site=site, user=user, visitor=visitor, **rest)
 
     def listen(self, listener: Listener) -> None:
         """Tell this listener of everything that happens to sessions from now on."""

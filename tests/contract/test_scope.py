@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from tenuto.errors import SessionCorrupt, SessionExists, SessionForeign, SessionNotFound, TurnLost
+from tenuto.errors import Invalid, SessionCorrupt, SessionExists, SessionForeign, SessionNotFound, TurnLost
 from tenuto.model import Changes, Forking, Page, Scope, SessionQuery, Truncating
 from tenuto.ports import Store
 from tests.backends import Backend
@@ -144,6 +144,31 @@ async def test_what_the_tenant_made_itself_is_no_users(store: Store) -> None:
 
     with pytest.raises(SessionNotFound):
         await store.get(ANN, "s")
+
+
+async def test_a_visitor_reaches_what_visitors_opened_and_nothing_else(store: Store, subtests: pytest.Subtests) -> None:
+    """A30: nobody in particular is neither a user, nor a chat, nor the tenant itself."""
+    visitor, chat = Scope(tenant="acme", visitor=True), Scope(tenant="acme", channel="lark", chat="oc_1")
+    for whose, owner in {"ann's": ANN, "a chat's": chat, "the tenant's": ACME}.items():
+        with subtests.test(whose):
+            await talk(store, owner, whose, "secret", "kept")
+            with pytest.raises(SessionNotFound):
+                await begin(store, visitor, whose, "what did you say?")
+    await talk(store, visitor, "a visitor's", "question", "answer")
+
+    follow_up = await begin(store, Scope(tenant="acme", visitor=True), "a visitor's", "and then?")
+
+    assert [message.text for message in follow_up.window] == ["question", "answer", "and then?"]
+    assert (await store.get(ACME, "a visitor's")).scope == visitor
+    for outside in (ANN, chat, Scope(tenant="evil", visitor=True)):
+        with pytest.raises(SessionNotFound):
+            await store.get(outside, "a visitor's")
+
+
+@pytest.mark.parametrize("somebody", [{"user": "ann"}, {"channel": "lark", "chat": "oc_1"}])
+def test_a_visitor_is_nobody_else(somebody: dict[str, str]) -> None:
+    with pytest.raises(Invalid):
+        Scope(tenant="acme", visitor=True, **somebody)
 
 
 async def test_a_chat_is_shared_by_its_members_and_nobody_else(store: Store) -> None:

@@ -241,6 +241,60 @@ async def test_orders_are_shown_to_their_owner_alone() -> None:
     assert code(mismatch) == (403, "scope_mismatch")
 
 
+@pytest.mark.parametrize("question", ["what did you say?", "summarise", "你刚才说了什么？", "my orders"])
+async def test_without_a_user_the_session_of_one_is_as_unknown_as_any(question: str) -> None:
+    """A30, B6: whoever logs out and keeps the session id, and whoever found it, learns nothing of it."""
+    async with served() as door:
+        mine = await ask_shop(door, "my orders", userId=1001)
+        kept = await ask_shop(door, question, mine["sessionId"])
+        never_was = await ask_shop(door, question, "never-was")
+        empty = await ask_shop(door, question, mine["sessionId"], userId="")
+        other = await ask_shop(door, question, mine["sessionId"], userId=1002)
+        again = await ask_shop(door, "the first one", mine["sessionId"], userId=1001)
+
+    assert "GD2026" in mine["answer"]
+    assert len({told["sessionId"] for told in (mine, kept, never_was, empty, other)}) == 5
+    assert kept["answer"] == empty["answer"] == never_was["answer"]
+    assert "GD2026" not in kept["answer"]
+    assert "GD20261114" not in other["answer"]
+    assert again["sessionId"] == mine["sessionId"]
+    assert "GD202611144192" in again["answer"]
+
+
+async def test_a_visitor_goes_on_in_the_own_session_and_signing_in_begins_another() -> None:
+    """B6, A30: what nobody was signed in for does not become somebody's."""
+    async with served() as door:
+        first = await ask_shop(door, "cheap phones?")
+        second = await ask_shop(door, "the second one", first["sessionId"])
+        signed_in = await ask_shop(door, "my orders", first["sessionId"], userId=1001)
+        back = await ask_shop(door, "my orders", first["sessionId"])
+        tenant = await door.http.get(f"/v1/sessions/{signed_in['sessionId']}/messages")
+        visitors = await door.http.get(f"/v1/sessions/{first['sessionId']}/messages")
+
+    assert first["sessionId"] == second["sessionId"] == back["sessionId"] != signed_in["sessionId"]
+    assert [good["id"] for good in second["goods"]] == [first["goods"][1]["id"]]
+    assert "GD2026" in signed_in["answer"]
+    assert "sign in" in back["answer"]
+    assert tenant.status_code == visitors.status_code == 200
+
+
+async def test_a_key_of_the_tenant_asks_the_shop_for_visitors_and_other_routes_for_the_tenant() -> None:
+    """A30: the shop's route alone is one of the public; elsewhere no user is the tenant itself."""
+    async with served(locked=True) as door:
+        key = await door.key(tenant="acme")
+        ask = {"question": "my orders", "userId": 1001}
+        mine = (await door.http.post("/goods/qa", json=ask, headers=key)).json()
+        again = {"question": "what did you say?", "sessionId": mine["sessionId"]}
+        visitor = (await door.http.post("/goods/qa", json=again, headers=key)).json()
+        named = (await door.http.post("/goods/qa", json=again, headers={**key, "X-User-ID": "1001"})).json()
+        message = {"message": "what did you say?", "session_id": mine["sessionId"]}
+        tenant = (await door.http.post("/v1/chat", json=message, headers=key)).json()
+
+    assert "GD2026" not in visitor["answer"]
+    assert named["sessionId"] == tenant["session_id"] == mine["sessionId"]
+    assert "GD2026" in tenant["answer"]
+
+
 async def test_a_shopper_is_named_by_a_number_or_by_any_text() -> None:
     """B5, B16."""
     async with served() as door:

@@ -21,7 +21,8 @@ class Scope(Value, frozen=True, kw_only=True):
 
     `tenant` and `site` are walls. Inside them a scope with a `chat` stands for everyone in that chat (and
     thread), one with a `user` for that user, and one with neither for the tenant itself, which reaches
-    everything of its own. `persona` names who answers; it is no wall.
+    everything of its own; or for a `visitor` whom nobody knows, who reaches what visitors opened and nothing else.
+    `persona` names who answers; it is no wall.
     """
 
     tenant: str
@@ -31,6 +32,7 @@ class Scope(Value, frozen=True, kw_only=True):
     chat: str | None = None
     thread: str | None = None
     persona: str | None = None
+    visitor: bool = False
 
     def __post_init__(self) -> None:
         checked_id(self.tenant, "the tenant id")
@@ -42,15 +44,17 @@ class Scope(Value, frozen=True, kw_only=True):
                 checked_id(value, f"the {what} id")
         if self.thread is not None and self.chat is None:
             raise Invalid("a thread id needs a chat id")
+        if self.visitor and not (self.user is None and self.chat is None):
+            raise Invalid("a visitor is no user, and in no chat")
 
     @property
     def owner(self) -> tuple[str, ...]:
-        """Who owns what is created in this scope: a chat, a user, or (empty) the tenant."""
+        """Who owns what is created in this scope: a chat, a user, visitors, or (empty) the tenant."""
         if self.chat is not None:
             return ("chat", self.channel or "", self.chat, self.thread or "")
         if self.user is not None:
             return ("user", self.user)
-        return ()
+        return ("visitor",) if self.visitor else ()
 
     def reaches(self, other: Scope) -> bool:
         """Whether what was created in `other` exists for this scope."""
@@ -82,7 +86,7 @@ def owner_alone(scope: Scope) -> Scope:
     """The scope of the owner alone: of a chat without who speaks there, of a user wherever they are."""
     if scope.chat is not None:
         return Scope(tenant=scope.tenant, site=scope.site, channel=scope.channel, chat=scope.chat, thread=scope.thread)
-    return Scope(tenant=scope.tenant, site=scope.site, user=scope.user)
+    return Scope(tenant=scope.tenant, site=scope.site, user=scope.user, visitor=scope.visitor)
 
 
 def space_of(scope: Scope) -> Scope:

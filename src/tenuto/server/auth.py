@@ -170,6 +170,15 @@ class Gate:
             # and until then there is nothing here to get at.
             return False
 
+    def holds_alone(self) -> bool:
+        """Whether there is anybody who would be let in while the store cannot be asked."""
+        if self._tokens is not None:
+            return True
+        if self._looked_at is not None and not self._closed:
+            return True
+        now = self._now()
+        return any(now - known.seen_at < _HELD_FOR for known in self._callers.values())
+
     async def mode(self) -> str:
         """How requests get in, in words."""
         if await self.is_open():
@@ -301,6 +310,11 @@ def naming_user(admission: Admission, user: str | None) -> Admission:
         ScopeMismatch: headers and body name different ones.
     """
     return replace(admission, user=_agreed("user", admission.user, user))
+
+
+def visiting(scope: Scope) -> Scope:
+    """The scope on a route of the public, where whoever names nobody is a visitor and not the tenant itself."""
+    return scope if scope.owner else replace(scope, visitor=True)
 
 
 async def admitted(request: Request) -> Admission:

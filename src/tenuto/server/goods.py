@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from tenuto.chat import ChatRequest
 from tenuto.chat.timing import milliseconds_since
 from tenuto.server.answers import GoodsAnswer
-from tenuto.server.auth import admitted, naming_user
+from tenuto.server.auth import admitted, naming_user, visiting
 from tenuto.server.bodies import GoodsQuestion
 from tenuto.server.openapi import room, tells
 from tenuto.server.service import service
@@ -35,11 +35,16 @@ _EXAMPLE: Final = {"question": "有什么便宜的手机?"}
     ),
 )
 async def goods_qa(request: Request) -> Response:
-    """Ask about goods, or about one's own orders; an unknown or expired session becomes a new one (B6)."""
+    """Ask about goods, or about one's own orders; an unknown or expired session becomes a new one (B6).
+
+    Who names no user is a visitor who is not signed in, not the tenant itself: to them the session of a user is as
+    unknown as any other.
+    """
     began = time.perf_counter()
     admission = await admitted(request)
     body = await body_of(request, GoodsQuestion)
-    scope = naming_user(admission, None if body.userId in (None, "") else str(body.userId)).scope()
+    named = naming_user(admission, None if body.userId in (None, "") else str(body.userId))
+    scope = visiting(named.scope())
     asked = ChatRequest(
         text=body.question,
         session_id=body.sessionId or None,

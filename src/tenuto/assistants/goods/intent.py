@@ -14,9 +14,12 @@ from tenuto.model.values import JsonObject, Value
 
 Sort: TypeAlias = Literal["price", "price_desc", "rating", "sales", "value", "most", "least"]
 Change: TypeAlias = Literal["cancel", "change"]
-Occasion: TypeAlias = Literal["hello", "thanks", "bye", "help", "policy", "unclear"]
-OrderState: TypeAlias = Literal["paid", "shipped", "delivered", "cancelled", "refunding", "returned"]
+Occasion: TypeAlias = Literal["hello", "thanks", "bye", "help", "policy", "nothing", "unclear"]
+OrderState: TypeAlias = Literal["unpaid", "paid", "shipped", "delivered", "cancelled", "refunding", "returned"]
+Period: TypeAlias = Literal["today", "yesterday", "this_week", "last_week", "this_year", "last_year"]
+Pick: TypeAlias = Literal["latest", "earliest", "dearest", "cheapest"]
 Sign: TypeAlias = Literal[">", ">=", "<", "<=", "="]
+Claim: TypeAlias = Literal["yes", "no", "same", "unnoted"]
 
 # A question is read up to here: nobody asks for goods in more words, and the work stays the same for any text.
 MAX_READ: Final = 400
@@ -121,6 +124,12 @@ class QueryIntent(Value, frozen=True, kw_only=True):
         str | None,
         Meta(description="The id of goods whose category and brand are wanted again, for 'that one, but in red'"),
     ] = None
+    unlike: Annotated[
+        tuple[str, ...], Meta(description="Ids of goods whose brands are not wanted, for 'have you got other brands?'")
+    ] = ()
+    brands: Annotated[
+        bool, Meta(description="Whether the brands of such goods are asked for, and not the goods themselves")
+    ] = False
 
 
 class Details(Value, frozen=True, kw_only=True):
@@ -137,6 +146,19 @@ class Details(Value, frozen=True, kw_only=True):
     buy: Annotated[
         bool, Meta(description="Whether the user wants to buy it; the answer tells that nothing here can do it")
     ] = False
+    sum: Annotated[
+        bool,
+        Meta(
+            description="Whether a total, a multiple, a price per amount or a difference is asked; nothing adds it up"
+        ),
+    ] = False
+    claim: Annotated[
+        Bound | None,
+        Meta(description="For 'is the first lighter than the second?': of what, and > or <; no amount is needed"),
+    ] = None
+    unsplit: Annotated[
+        bool, Meta(description="Whether behind the one name follows what is asked of it: 'vantik v20 price'")
+    ] = False
 
 
 class OrderQuestion(Value, frozen=True, kw_only=True):
@@ -149,11 +171,23 @@ class OrderQuestion(Value, frozen=True, kw_only=True):
     states: Annotated[
         tuple[OrderState, ...], Meta(description="Only orders that stand so; paid ones are not sent yet")
     ] = ()
-    bought: Annotated[str, Meta(description="Only orders of such goods: phone, projector, or a name")] = ""
+    bought: Annotated[
+        str, Meta(description="Only orders of such goods: phone, projector, or a name; commas between several")
+    ] = ""
     months_ago: Annotated[int | None, Meta(description="Only orders of that month: 0 for this one, 1 for the last")] = (
         None
     )
     month: Annotated[int | None, Meta(description="Only orders of that month of the year, from 1 to 12")] = None
+    year: Annotated[int | None, Meta(description="Only orders of that year, such as 2026")] = None
+    period: Annotated[Period | None, Meta(description="Only orders that were made then")] = None
+    min_total: Annotated[float | None, Meta(description="Only orders that cost so much or more")] = None
+    max_total: Annotated[float | None, Meta(description="Only orders that cost so much or less")] = None
+    currency: Annotated[str | None, Meta(description="The currency of these amounts, where the user named one")] = None
+    pick: Annotated[Pick | None, Meta(description="The one order that is the latest, or cost most, of those")] = None
+    counted: Annotated[bool, Meta(description="Whether the user asks how many such orders there are")] = False
+    somebody_else: Annotated[
+        bool, Meta(description="Whether the user asks for another person's orders; the answer tells that it cannot be")
+    ] = False
     spent: Annotated[bool, Meta(description="Whether the user asks what these orders cost together")] = False
     complaint: Annotated[bool, Meta(description="Whether the user complains about an order")] = False
     change: Annotated[
@@ -277,6 +311,8 @@ def _plain(field: JsonObject, components: JsonObject) -> JsonObject:
     if named := str(kept.get("items", {}).get("$ref", "")).rpartition("/")[2]:
         kept["items"] = _object(components[named], components)
     for option in field.get("anyOf", ()):
-        if option != {"type": "null"}:
+        if named := str(option.get("$ref", "")).rpartition("/")[2]:
+            kept |= _object(components[named], components)
+        elif option != {"type": "null"}:
             kept |= option
     return kept

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from hashlib import blake2b
-from typing import Final
+from typing import Final, assert_never
 
 from msgspec.structs import replace
 
-from tenuto.assistants.goods.intent import OrderQuestion, Talk, as_json, read_arguments, schema_of, state_of, talk_in
+from tenuto.assistants.goods.intent import (
+    OrderQuestion,
+    Period,
+    Pick,
+    Talk,
+    as_json,
+    read_arguments,
+    schema_of,
+    state_of,
+    talk_in,
+)
 from tenuto.assistants.goods.reading import guessed
 from tenuto.assistants.goods.shop import Catalogue, Order, OrderStatus, Shelf
 from tenuto.assistants.goods.telling import OrdersAnswer, order_card, tell_orders, told
-from tenuto.assistants.goods.words import fold
+from tenuto.assistants.goods.words import fold, special
 from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
 from tenuto.model.values import Json, JsonObject
 
@@ -20,6 +30,7 @@ _ORDERS_SHOWN: Final = 5
 # The end of a number is enough to name an order; a shorter one would fit too many.
 _SHORTEST_END: Final = 3
 _YEAR: Final = 12
+_WEEK: Final = 7
 _MAX_NAME: Final = 400
 _PAID_FOR: Final = (OrderStatus.PAID, OrderStatus.SHIPPED, OrderStatus.DELIVERED)
 
@@ -46,27 +57,26 @@ class MyOrders:
     async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
         """Look the orders up. Without a user, or where others read along, the answer is a polite no."""
         asked = read_arguments(arguments, OrderQuestion)
-        if turn.scope.chat is not None or turn.scope.user is None:
-            shared = turn.scope.chat is not None
-            refusal = OrdersAnswer(signed_in=turn.scope.user is not None, shared=shared, complaint=asked.complaint)
-            plain = as_json(refusal)
-            return ToolOutcome(output=plain, reply=self.tell(plain, turn))
         talk = talk_in(turn.state)
-        found = await self._catalogue.orders(turn.scope)
         shelf = await self._catalogue.shelf(turn.scope)
         asked = asked if _is_known(asked.bought, shelf) else replace(asked, bought="")
+        if (refusal := _refusal(asked, turn)) is not None:
+            plain = as_json(refusal)
+            return ToolOutcome(output=plain, reply=self.tell(plain, turn))
+        found = await self._catalogue.orders(turn.scope)
         fitting = tuple(order for order in _asked_for(found, asked, talk) if _fits(order, asked, shelf, turn.now))
-        orders = fitting or (found if _narrows(asked) else ())
+        orders = _picked(fitting, asked.pick) or (found if _narrows(asked) else ())
         answer = OrdersAnswer(
             orders=tuple(order_card(order, turn.language) for order in orders[:_ORDERS_SHOWN]),
             more=max(len(orders) - _ORDERS_SHOWN, 0),
             asked_for=asked.order is not None,
             complaint=asked.complaint,
             none_such=bool(orders) and not fitting and not asked.complaint,
-            spent=_spent(fitting) if asked.spent else None,
+            spent=_spent(fitting) if asked.spent and not _is_one_price(fitting, asked) else None,
             currency=found[0].currency if found else "CNY",
             cannot=asked.change,
             list_length=len(talk.orders) if asked.places and talk.orders and not orders else None,
+            counted=len(fitting) if asked.counted else None,
         )
         plain = as_json(answer)
         state = state_of(_ordered(orders[:_ORDERS_SHOWN], talk)) if orders else {}
@@ -88,35 +98,101 @@ def _asked_for(orders: tuple[Order, ...], asked: OrderQuestion, talk: Talk) -> t
     return tuple(order for order in orders if _mark(order) in meant)
 
 
+def _refusal(asked: OrderQuestion, turn: ToolTurn) -> OrdersAnswer | None:
+    """The polite no: without a user, where others read along, and to whoever asks for somebody else's orders.
+
+    A name that goods have is no person's: "the phone's order".
+    """
+    signed_in, shared = turn.scope.user is not None, turn.scope.chat is not None
+    others = asked.somebody_else and not asked.bought
+    if signed_in and not shared and not others:
+        return None
+    return OrdersAnswer(signed_in=signed_in, shared=shared, others=others, complaint=asked.complaint)
+
+
+def _picked(orders: tuple[Order, ...], pick: Pick | None) -> tuple[Order, ...]:
+    """The one that is asked for; several where they cost the same, all where none is."""
+    if pick is None or not orders:
+        return orders
+    if pick in ("latest", "earliest"):
+        day = (max if pick == "latest" else min)(order.ordered_on for order in orders)
+        return tuple(order for order in orders if order.ordered_on == day)
+    total = (max if pick == "dearest" else min)(order.total for order in orders)
+    return tuple(order for order in orders if order.total == total)
+
+
 def _narrows(asked: OrderQuestion) -> bool:
-    return bool(asked.states or asked.bought) or asked.months_ago is not None or asked.month is not None
+    conditions = (asked.months_ago, asked.month, asked.year, asked.period, asked.min_total, asked.max_total)
+    return bool(asked.states or asked.bought) or any(condition is not None for condition in conditions)
 
 
 def _fits(order: Order, asked: OrderQuestion, shelf: Shelf, now: datetime) -> bool:
-    """Whether it stands so, is of such goods, and was made at that time."""
+    """Whether it stands so, is of such goods, was made at that time, and cost so much."""
     if asked.states and order.status not in asked.states:
         return False
-    if asked.bought and not _is_of(order, asked.bought, shelf):
+    if asked.bought and not any(_is_of(order, name, shelf) for name in asked.bought.split(",")):
         return False
-    made = order.ordered_on.year * _YEAR + order.ordered_on.month
+    return _was_made(order.ordered_on, asked, now) and _cost(order, asked)
+
+
+def _was_made(day: date, asked: OrderQuestion, now: datetime) -> bool:
+    """Whether it was made at that time; a month alone is the last one of that name."""
+    if asked.period is not None and not _within(asked.period, day, now.date()):
+        return False
+    if asked.year is not None and day.year != asked.year:
+        return False
+    ago = (now.year - day.year) * _YEAR + now.month - day.month
     if asked.months_ago is not None:
-        return made == now.year * _YEAR + now.month - asked.months_ago
-    return asked.month is None or (
-        order.ordered_on.month == asked.month and now.year * _YEAR + now.month - made < _YEAR
-    )
+        return ago == asked.months_ago
+    return asked.month is None or (day.month == asked.month and (asked.year is not None or ago < _YEAR))
+
+
+def _within(period: Period, day: date, today: date) -> bool:
+    weeks_ago = (today - timedelta(days=today.weekday()) - day + timedelta(days=day.weekday())).days // _WEEK
+    match period:
+        case "today":
+            return day == today
+        case "yesterday":
+            return day == today - timedelta(days=1)
+        case "this_week":
+            return weeks_ago == 0
+        case "last_week":
+            return weeks_ago == 1
+        case "this_year":
+            return day.year == today.year
+        case "last_year":
+            return day.year == today.year - 1
+        case _:
+            assert_never(period)
+
+
+def _cost(order: Order, asked: OrderQuestion) -> bool:
+    """Whether it cost so much; amounts in other money are not compared."""
+    if asked.currency not in (None, order.currency):
+        return True
+    return (asked.min_total or 0) <= order.total <= (order.total if asked.max_total is None else asked.max_total)
+
+
+def _is_one_price(orders: tuple[Order, ...], asked: OrderQuestion) -> bool:
+    """Whether what one thing cost is asked, which the order itself tells, whatever has become of it."""
+    return len(orders) == 1 and bool(asked.bought or asked.places)
 
 
 def _is_known(bought: str, shelf: Shelf) -> bool:
     """Whether goods here are called so; by any other word an order is not looked for."""
-    terms, unknown = shelf.known((bought,))
-    return shelf.category(bought) is not None or (bool(terms) and not unknown)
+    return all(shelf.category(name) is not None or _is_word(name, shelf) for name in bought.split(","))
+
+
+def _is_word(name: str, shelf: Shelf) -> bool:
+    terms, unknown = shelf.known((name,))
+    return bool(terms) and not unknown
 
 
 def _is_of(order: Order, bought: str, shelf: Shelf) -> bool:
     """Whether that was bought: by its category, by its words, or by the name it had then."""
     entry = shelf.by_id.get(order.item)
     if entry is not None and shelf.category(bought) == entry.item.category:
-        return True
+        return all(map(entry.fits, special(bought)))
     terms, _ = shelf.known((bought,))
     named = fold(f"{order.name} {order.name_zh}", _MAX_NAME)
     return bool(terms) and all(term in named or (entry is not None and entry.fits(term)) for term in terms)

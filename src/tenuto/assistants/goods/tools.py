@@ -24,12 +24,13 @@ from tenuto.assistants.goods.intent import (
     talk_in,
 )
 from tenuto.assistants.goods.reading import guessed
-from tenuto.assistants.goods.searching import Found, let_go, looked_up, search
-from tenuto.assistants.goods.shop import Catalogue, Item, Shelf
+from tenuto.assistants.goods.searching import Found, claimed, let_go, looked_up, search
+from tenuto.assistants.goods.shop import Catalogue, Item, Shelf, noted_under
 from tenuto.assistants.goods.telling import (
     CourtesyAnswer,
     DetailsAnswer,
     SearchAnswer,
+    brand_card,
     card,
     tell_courtesy,
     tell_details,
@@ -42,6 +43,7 @@ from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
 from tenuto.model.values import Json, JsonObject
 
 _CANDIDATES: Final = 5
+_MAX_BRANDS: Final = 10
 
 
 class SearchGoods:
@@ -109,14 +111,19 @@ class GoodsDetails:
         shelf = await self._catalogue.shelf(turn.scope)
         looked = looked_up(shelf, asked, talk)
         items = looked.items
+        claim, by = claimed(items, asked.claim)
+        about = by or looked.about or asked.about
         answer = DetailsAnswer(
             goods=tuple(card(item, turn.language) for item in items),
             which=tuple(card(item, turn.language) for item in looked.which),
-            about=fold(asked.about, 40) if asked.about else None,
-            fact=_fact(shelf, items, asked.about),
+            about=fold(_noted_under(items, about), 40) if about else None,
+            fact=_listed(shelf, items[0], about) if about is not None and len(items) == 1 else None,
+            listed=tuple(item.id for item in items if about is not None and _listed(shelf, item, about)),
             list_length=len(talk.items) if _past_the_end(asked, talk) else None,
             best_value=max(items, key=shelf.value).id if len(items) > 1 else None,
             cannot_buy=asked.buy,
+            cannot_sum=asked.sum,
+            claim=claim,
             more=looked.more,
             missing=looked.missing,
         )
@@ -158,9 +165,9 @@ class ShopHelp:
 
 def _answer(found: Found, shelf: Shelf, language: Language) -> SearchAnswer:
     return SearchAnswer(
-        goods=tuple(card(item, language) for item in found.goods),
+        goods=() if found.brands else tuple(card(item, language) for item in found.goods),
         found=found.total,
-        query=found.query,
+        query=_called(found.query, shelf, language),
         near=found.near,
         let_go=let_go(found.query, found.held) if found.near else QueryIntent(),
         unknown=found.unknown,
@@ -175,7 +182,17 @@ def _answer(found: Found, shelf: Shelf, language: Language) -> SearchAnswer:
         currency=shelf.currency,
         foreign=found.foreign,
         uncompared=found.uncompared,
+        brand=shelf.brand_name(found.query.brand, language) if found.query.brand else None,
+        brands=tuple(brand_card(brand, language) for brand in found.brands[:_MAX_BRANDS]),
+        more_brands=len(found.brands[_MAX_BRANDS:]),
     )
+
+
+def _called(query: QueryIntent, shelf: Shelf, language: Language) -> QueryIntent:
+    """The query with the brands that are not wanted by their names in the question's language."""
+    brands = {phrase: shelf.brand(phrase) for phrase in query.without}
+    names = {phrase: shelf.brand_name(brand, language) for phrase, brand in brands.items() if brand is not None}
+    return replace(query, without=tuple(names.get(phrase, phrase) for phrase in query.without))
 
 
 def _names_nothing(query: QueryIntent) -> bool:
@@ -190,6 +207,8 @@ def _shown(found: Found, talk: Talk) -> Talk:
     """
     if not found.goods:
         return talk
+    if found.brands:
+        return Talk(intent=replace(found.query, brands=False, sort=None, by=()), total=found.total)
     single = len(found.goods) == 1
     if found.even:
         return replace(talk, focus=None, spoken=tuple(item.id for item in found.goods), orders=(), order=None)
@@ -204,10 +223,21 @@ def _shown(found: Found, talk: Talk) -> Talk:
         prices=tuple(item.price for item in listed),
         focus=found.goods[0].id if single else None,
         # What was let go to find the nearest is not asked for again, and all of the nearest are shown.
-        intent=talk.intent if found.query.among else replace(found.held, limit=5, about=None) if found.near else asked,
+        intent=_went_before(talk) if found.query.among else _nearest(found) if found.near else asked,
         total=0 if found.query.among or found.near else found.total,
         met=talk.meeting(found.goods[0].id) if single else (),
     )
+
+
+def _nearest(found: Found) -> QueryIntent:
+    return replace(found.held, limit=5, about=None)
+
+
+def _went_before(talk: Talk) -> QueryIntent | None:
+    """The query whose goods were chosen from: "something else" is none of them."""
+    if talk.intent is None:
+        return None
+    return replace(talk.intent, beyond=tuple(dict.fromkeys((*talk.intent.beyond, *talk.items)))[-MAX_KEPT:])
 
 
 def _discussed(items: Sequence[Item], talk: Talk) -> Talk:
@@ -233,8 +263,12 @@ def _past_the_end(asked: Details, talk: Talk) -> bool:
     return bool(asked.places) and not talk.at(asked.places)
 
 
-def _fact(shelf: Shelf, items: Sequence[Item], about: str | None) -> bool | None:
-    if about is None or len(items) != 1:
-        return None
+def _listed(shelf: Shelf, item: Item, about: str) -> bool:
+    """Whether the item is noted with that word."""
     terms, unknown = shelf.known((about,))
-    return bool(terms) and not unknown and all(map(shelf.by_id[items[0].id].fits, terms))
+    return bool(terms) and not unknown and all(map(shelf.by_id[item.id].fits, terms))
+
+
+def _noted_under(items: Sequence[Item], about: str) -> str:
+    """The attribute under which such an amount is noted: the millilitres of a cream are its size."""
+    return next((name for item in items if (name := noted_under(item, about)) is not None), about)

@@ -32,6 +32,10 @@ _NUMBER: Final = (
 _NAMED: Final = (
     *NOUNS,
     (("weight",), r"weigh(?:s|ing)?", r"净重|毛重"),
+    (("thickness",), r"thick(?:ness)?", r"厚度"),
+    (("width",), r"width|wide", r"宽度"),
+    (("height",), r"height|tall", r"高度"),
+    (("depth",), r"depth|deep", r"深度"),
     (("sales",), r"sales|sold", r"销量"),
     (("rating",), r"rat(?:ed|ings?)|scores?", r"评分"),
 )
@@ -47,6 +51,10 @@ _KINDS: Final = {
     "power": ("power",),
     "weight": ("mass",),
     "length": ("length",),
+    "thickness": ("length",),
+    "width": ("length",),
+    "height": ("length",),
+    "depth": ("length",),
     "pages": ("number",),
     "size": ("length", "volume", "mass"),
 }
@@ -62,8 +70,16 @@ _OF: Final = {
 # Memories end where disks begin: "a phone with more than 8 GB", "with at least 128 GB".
 _LARGEST_MEMORY: Final = 32
 
-_BIG: Final = r"more|greater|bigger|larger|higher|longer|heavier|thicker|stronger"
-_SMALL: Final = r"less|fewer|smaller|lower|shorter|lighter|thinner|slimmer|weaker"
+_BIG: Final = r"more|greater|bigger|larger|higher|longer|heavier|thicker|stronger|wider|taller|deeper"
+_SMALL: Final = r"less|fewer|smaller|lower|shorter|lighter|thinner|slimmer|weaker|narrower|shallower"
+# What an adjective speaks of by itself: a mat thicker than 10 mm is not longer than that.
+_ADJECTIVES: Final = (
+    (("thickness",), expression(r"thick|thin|slim|[厚薄]")),
+    (("width",), expression(r"wide|narrow|[宽窄]")),
+    (("height",), expression(r"tall|高(?!于)")),
+    (("depth",), expression(r"deep|shallow|深")),
+    (("weight",), expression(r"heav|light|[重轻]")),
+)
 _NOT: Final = (
     r"\b(?:not|no|nothing|none|never|without|except|isn't|aren't|can't|don't want)\b(?: any(?:thing)?| ones?)?"
     r"|不想要|不需要|(?<!要)不要|(?<!能)不能|不可以|别要?|排除|除了|不(?!是|能|要|会)"
@@ -73,6 +89,7 @@ _LINK: Final = (
     r"|在|为|是|要|的|得|有|达到?|能|必须|最好|大小"
 )
 _BEFORE: Final = expression(
+    rf"(?:(?P<early>{_NOT})\s*(?:(?:{_LINK})\s*){{0,2}}(?={_NOUN}))?"
     rf"(?:(?P<noun>{_NOUN})\s*(?:(?:{_LINK})\s*){{0,3}})?(?:(?P<no>{_NOT})\s*(?:(?:{_LINK})\s*){{0,2}})?"
     rf"(?:(?P<gt>\b(?:{_BIG}) than|\b(?:over|above|beyond|exceed(?:s|ing)?)\b|>(?!=)"
     r"|大于|超过|超出|多于|高于|长于|重于|厚于)"
@@ -156,8 +173,11 @@ def _bounds(amount: re.Match[str], before: re.Match[str], after: re.Match[str]) 
     elif before["about"] or after["about"]:
         yield Bound(of=of, sign=">=", amount=_said(figure * (1 - _NEAR), unit))
         yield Bound(of=of, sign="<=", amount=_said(figure * (1 + _NEAR), unit))
-    elif (sign := _sign(before, after)) is not None and not (of == ("rating",) and ">" in sign):
-        yield Bound(of=of, sign=_OPPOSITE[sign] if before["no"] else sign, amount=_said(figure, unit))
+    elif (sign := _sign(before, after)) is not None:
+        turned = (before["early"] is not None) != (before["no"] is not None)
+        # A lowest rating has a field of its own.
+        if turned or of != ("rating",) or ">" not in sign:
+            yield Bound(of=of, sign=_OPPOSITE[sign] if turned else sign, amount=_said(figure, unit))
 
 
 def _sign(before: re.Match[str], after: re.Match[str]) -> Sign | None:
@@ -181,7 +201,8 @@ def _compared(amount: re.Match[str], before: re.Match[str], after: re.Match[str]
     """The attributes that may be meant; `None` when it is no amount of any."""
     if amount["unit"]:
         nouns = (noun for noun in (before["noun"], after["noun"]) if noun)
-        return next(filter(None, (_fitting(noun, amount) for noun in nouns)), _by_unit(amount))
+        said = " ".join(filter(None, (before["gt"], before["lt"], after["more"], after["less"])))
+        return next(filter(None, (_fitting(noun, amount) for noun in nouns)), _by_adjective(said, amount))
     noun = before["noun"] or after["noun"]
     if noun is None:
         return None
@@ -208,6 +229,13 @@ def _fitting(noun: str, amount: re.Match[str]) -> tuple[str, ...]:
         return of
     kinds = {unit.kind for unit in UNITS.get(amount["unit"], ())}
     return of if kinds & {kind for name in of for kind in _KINDS.get(name, ("number",))} else ()
+
+
+def _by_adjective(said: str, amount: re.Match[str]) -> tuple[str, ...]:
+    """The attribute that a comparison speaks of by its adjective, where that is measured so; else by its unit."""
+    kinds = {unit.kind for unit in UNITS.get(amount["unit"], ())}
+    meant = (of for of, adjective in _ADJECTIVES if adjective.search(said) and kinds & set(_KINDS[of[0]]))
+    return next(meant, _by_unit(amount))
 
 
 def _by_unit(amount: re.Match[str]) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.assistants.goods.intent import PREVIOUS, QueryIntent, Talk
-from tenuto.assistants.goods.reading.pointing import places_in
-from tenuto.assistants.goods.reading.wording import AMONG, CHEAPER, DEARER, RESORT, SEVERAL
+from tenuto.assistants.goods.reading.pointing import THE_TWO, places_in
+from tenuto.assistants.goods.reading.wording import AMONG, CHEAPER, DEARER, EVERYWHERE, NONE_OF, RESORT, SEVERAL
 from tenuto.assistants.goods.words import CATEGORY_PATTERNS
 from tenuto.model.expression import expression
 
@@ -70,7 +70,11 @@ def _featured(text: str, asked: QueryIntent, talk: Talk) -> QueryIntent | None:
 
 def _points(text: str, asked: QueryIntent, talk: Talk) -> bool:
     """Whether it says that it speaks of what was shown; "the cheapest among phones" after shoes does not."""
-    if AMONG.search(text) is None and not (asked.sort and RESORT.search(text)):
+    if (
+        EVERYWHERE.search(text)
+        or NONE_OF.search(text)
+        or (AMONG.search(text) is None and not (asked.sort and RESORT.search(text)))
+    ):
         return False
     return asked.category is None or (talk.intent is not None and includes(talk.intent, asked.category))
 
@@ -78,6 +82,8 @@ def _points(text: str, asked: QueryIntent, talk: Talk) -> bool:
 def _chooses(text: str, asked: QueryIntent, talk: Talk) -> bool:
     """Whether it picks from what was shown without saying so: "which one is cheapest?", 最便宜的是哪个."""
     if len(talk.them) < 2 or asked.category is not None or asked.min_price or asked.max_price:
+        return False
+    if EVERYWHERE.search(text):
         return False
     if asked.either or asked.without or asked.terms:
         return False
@@ -93,7 +99,8 @@ def _chooses(text: str, asked: QueryIntent, talk: Talk) -> bool:
 def _among(text: str, asked: QueryIntent, talk: Talk) -> QueryIntent:
     sort, limit = asked.sort, asked.limit
     places = pointed(text, talk)
-    goods = (places if len(places) > 1 else talk.them) or (PREVIOUS,)
+    two = talk.pair if THE_TWO.search(text) else ()
+    goods = (places if len(places) > 1 else two or talk.them) or (PREVIOUS,)
     if sort is not None and RESORT.search(text):
         return replace(asked, category=None, limit=max(len(goods), 1), among=goods)
     if sort is None and CHEAPER.search(text):
@@ -102,6 +109,6 @@ def _among(text: str, asked: QueryIntent, talk: Talk) -> QueryIntent:
         sort = "price_desc"
     if sort is None and (_BETTER.search(text) or not (constrained(asked) or asked.terms)):
         sort, limit = "value", 1
-    elif sort is not None and (limit == 5 or len(places) > 1) and not SEVERAL.search(text):
+    elif sort is not None and (limit == 5 or len(places) > 1 or two) and not SEVERAL.search(text):
         limit = 1
     return replace(asked, category=None, sort=sort, limit=limit, among=goods)

@@ -46,6 +46,18 @@ _COURTESY: Final[tuple[tuple[Occasion, re.Pattern[str]], ...]] = (
         ),
     ),
     (
+        "nothing",
+        expression(
+            r"(?:(?:no|ok(?:ay)?|oh|well|actually|then|thanks?(?: you)?|for now)[\s,.!]*)*"
+            r"(?:never ?mind|forget it|(?:that's|that is|that will be|that would be) (?:all|it|everything)"
+            r"|nothing(?: else)?|no,? thanks?(?: you)?|nope|not now|maybe later"
+            r"|(?:i )?(?:do not|don't|won't) (?:want|need)(?: to buy)? anything(?: any ?more)?)"
+            r"(?:[\s,.!]*(?:thanks?(?: you)?|then|for now|any ?more))*[\s,.!~]*"
+            r"|(?:那|那就|哦|嗯|好的?|还是)?[\s,，]*(?:算了|不(?:买|用|看|需要|想买)了?|就这些|没有了|没了|先这样|再说|再看看)"
+            r"[吧啦]?[\s,，]*(?:不(?:买|用|看|需要|想买)了|算了|谢谢|再说|先这样)?[吧啦]?[\s,.!，。！~]*"
+        ),
+    ),
+    (
         "help",
         expression(
             r"help(?: me)?[\s.!?]*|(?:what|who) are you[\s?]*"

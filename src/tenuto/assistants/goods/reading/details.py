@@ -9,14 +9,24 @@ from msgspec.structs import replace
 from tenuto.assistants.goods.intent import Details, QueryIntent, Talk
 from tenuto.assistants.goods.reading.comparing import compared
 from tenuto.assistants.goods.reading.goodness import ORDERING
-from tenuto.assistants.goods.reading.pointing import PRONOUN, THEY, others_in, places_in
+from tenuto.assistants.goods.reading.names import named_goods
+from tenuto.assistants.goods.reading.pointing import BESIDE_IT, PRONOUN, THEY, others_in, places_in
+from tenuto.assistants.goods.reading.sums import reckoned
 from tenuto.assistants.goods.reading.wording import Wording
 from tenuto.assistants.goods.words import ASPECTS, COLOR, HAN, name_in, terms_in
 from tenuto.model.expression import expression
+from tenuto.model.numbers import CARDINAL, HAN_NUMBER
 
 _BUY: Final = expression(
     r"\b(?:buy|order|purchase|take) (?:it|them|this|that|the|number)\b(?! by\b)|\b(?:cart|basket|check ?out)\b"
     r"|下单|购物车|购买|结账|[要买](?:了|下)?(?=第|它|[这那][个款])"
+)
+# So many of those that were shown: whether they can be had is a matter of stock.
+_BUY_SOME: Final = expression(
+    rf"\b(?:can|could|may|i'll|i will|let me|i want to|i would like to|i'd like to) (?:i |we )?"
+    rf"(?:buy|get|order|have|take) (?:\d{{1,3}}|{CARDINAL}|a dozen|a few|several|some)"
+    r"(?: of (?:it|them|these|those))?\W*$"
+    rf"|^(?:我)?(?:能|可以|可不可以|想|要)?(?:买|要|来|拿){HAN_NUMBER}[个款台部双本件盒包袋瓶箱份套只](?:吗|行吗|可以吗|吧)?\W*$"
 )
 _SHORT: Final = 15
 _FEW: Final = 2
@@ -29,7 +39,9 @@ _ABOUT_IT: Final = expression(
 )
 _ASKS: Final = expression(r"\b(?:what|how)\b|多[少大重长久高厚]|什么|几[寸升]")
 # How much of it there is, without what it is: left over where an attribute was named.
-_HOW_MUCH: Final = expression(r"\b(?:how|big|large|long|heavy|thick|left|last|comes?)\b|多[大久长重少高厚]|[有是的]")
+_HOW_MUCH: Final = expression(
+    r"\b(?:how|big|large|long|heavy|thick|left|last|comes?)\b|多[大久长重少高厚]|[有是的]|(?<![第前后])[一每][瓶盒包袋箱份套只条罐个件本双台]"
+)
 _HOW_MANY_OF: Final = expression(
     r"^(?:and |but )?how (?:many|much) (?P<en>[a-z-]{3,20})"
     r"(?: (?:does|do|is|has|have) (?:it|they|this|that)(?: have)?)?\W*$"
@@ -59,10 +71,8 @@ def about_goods(text: str, asked: QueryIntent, talk: Talk, wanted: QueryIntent |
     """The question about particular goods that a folded text is, if it is one and no search."""
     about = aspect_in(text)
     buy = _BUY.search(text) is not None
-    if (rivals := compared(text, asked, talk)) is not None:
-        return rivals
-    if about is not None and _of_all(text, asked, talk):
-        return Details(ids=talk.them, about=about)
+    if (several := _several(text, asked, talk, about)) is not None:
+        return several
     if wanted is not None and _ranks(text, asked, wanted):
         return None
     if (others := _others(text, asked, talk)) is not None and not buy:
@@ -81,7 +91,21 @@ def about_goods(text: str, asked: QueryIntent, talk: Talk, wanted: QueryIntent |
     of_a_kind = asked.category is not None and asked.in_stock
     if not of_a_kind and _ABOUT_IT.search(text) and (name := _named(text)):
         return Details(names=(name,), about=about)
-    return None
+    name = named_goods(text, asked, searched=wanted is not None)
+    return Details(names=(name,), unsplit=True) if name else None
+
+
+def _several(text: str, asked: QueryIntent, talk: Talk, about: str | None) -> Details | None:
+    """What is asked of several goods at once: a sum, so many of them, how they compare, one thing of each."""
+    if (sums := reckoned(text, asked, talk)) is not None:
+        return sums
+    if talk.items and _BUY_SOME.search(text):
+        return Details(ids=(talk.focus,) if talk.focus else talk.them, about="stock", buy=True)
+    if (rivals := compared(text, asked, talk)) is not None:
+        return rivals
+    if talk.items and BESIDE_IT.search(text):
+        return Details(places=(0,))
+    return Details(ids=talk.them, about=about) if about is not None and _of_all(text, asked, talk) else None
 
 
 def _unasked(text: str, about: str | None) -> str:
@@ -91,7 +115,7 @@ def _unasked(text: str, about: str | None) -> str:
 
 def _part(text: str, asked: QueryIntent, talk: Talk, about: str | None) -> str | None:
     """The one thing that is asked of what was shown, without a word for that: "and the screen?", 能用微信吗."""
-    if not talk.items or asked != QueryIntent(terms=asked.terms):
+    if not talk.items or replace(asked, limit=5) != QueryIntent(terms=asked.terms):
         return None
     if about is not None and not terms_in(_unasked(text, about)):
         return about

@@ -1,10 +1,11 @@
-"""What a question does not want: "neither red nor white", "not Lumora or Vantik", 不要苹果也不要华为, 除了小说.
+"""What a question does not want: "neither red nor white", "any but Vantik", 不要苹果也不要华为, 光诺以外的.
 
 A "not" holds for all that it is said of: of words joined by "or", "nor" or 和 behind it none is wanted.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from tenuto.assistants.goods.words import (
@@ -13,6 +14,7 @@ from tenuto.assistants.goods.words import (
     COLOR_WORDS,
     HAN,
     MEASURE,
+    STOP_PHRASES,
     STOP_WORDS,
     color_of,
     cut,
@@ -25,12 +27,23 @@ _MAX_UNWANTED: Final = 8
 _MAX_WORDS: Final = 2
 
 _NO: Final = expression(
-    r"(?<!why )\b(?:neither|nor|not|no|without|except|excluding|other than|apart from|anything but|avoid"
-    r"|isn't|aren't|nothing(?= (?:from|by|in|with)\b)"
+    r"(?<!why )\b(?:neither|nor|not|no|without|except(?:ing)?|exclud(?:e|ing)|other than|apart from|aside from|besides"
+    r"|minus|barring|instead of|rather than|leav(?:e|ing) out|avoid(?:ing)?|skip(?:ping)?|hate|dislike|can't stand"
+    r"|isn't|aren't|nothing(?= (?:from|by|in|with)\b)|non(?=[ -](?!stick|slip))"
     r"|(?:don't|do not|doesn't|does not) (?:want|need|like|have|come (?:with|in)))\b"
-    r"|(?<!要)不要|除了|不含|不带|别要|不想要|不喜欢|不考虑|非(?!常)|(?<![是要])不是"
+    r"|(?<!要)不要|除[了去开]|除(?=[^,，。\s]{1,12}?(?<![户野海])外)|不含|不带|别要|不想要|不喜欢|不考虑|讨厌|排除"
+    r"|(?P<kind>非(?!常))|(?<![是要])不是"
 )
-_LINK: Final = expression(r"(?:\s+(?:for|from|by|of|in|with|have|be|made by|the|an?|any(?:thing)?|to)\b)*+\s*")
+# "Any phone but Vantik" leaves Vantik out; "any phone, but with more storage" wants something more.
+_ALL_BUT: Final = expression(
+    r"\b((?:any|every|all|each|no|none)(?:thing|one)?\b[^,.?!;]{0,40}?) but (?:not )?"
+    r"(?!(?:with|in|at|under|over|below|above|around|about|for|only|also|please|cheap|more|less|better|good"
+    r"|it|they|i|we|he|she|my|the price|no|must|should|can|has|have|is|are|\d|[a-z]+er\b))"
+)
+_LINK: Final = expression(
+    r"(?:[\s-]+(?:for|from|by|of|in|with|have|be|about|on|containing|including|related to|made (?:by|of|from|in)"
+    r"|the|an?|any(?:thing)?|to)\b)*+[\s-]*"
+)
 _DEGREE: Final = expression(rf"(?:too|very|so|that|heavy|expensive|{ORDINAL}|last)\b|[太贵了吗吧它这那]")
 _WORD: Final = expression(r"[a-z][a-z0-9+'-]+")
 _RUN: Final = expression(
@@ -42,6 +55,9 @@ _NEXT: Final = expression(
     r"\s*,?\s*\b(?:or|nor)\b|\s*,(?=[^,.?!]{1,24}(?:,[^,.?!]{1,24})?\b(?:or|nor)\b)"
     r"|的?(?:和|与|跟|、|或者?|以及|还有(?![什哪没别])|[也又](?:不要|不想要|不考虑|别要))"
 )
+_AND: Final = expression(r"和|与|跟|、|或者?|以及")
+# 光诺和万擎以外的: what is left out comes first.
+_OUTSIDE: Final = expression(rf"([{HAN}a-z0-9、]{{1,16}})[以之]外的?")
 _DISMISSED: Final = expression(
     rf"(?:^|(?<=[,，。\s]))(?![这那它第])([{HAN}a-z0-9]{{1,8}}?)的?(?:就算了|就?不要了?|除外|就?不考虑了?)(?=[,，。\s吧]|$)"
 )
@@ -51,20 +67,39 @@ class Unwanted:
     """What a text does not want, and the text without that."""
 
     def __init__(self, text: str) -> None:
-        self.rest = text
+        self.rest = _ALL_BUT.sub(r"\1 except ", text)
         self.phrases: list[str] = []
         at = 0
         while len(self.phrases) < _MAX_UNWANTED and (no := _NO.search(self.rest, at)) is not None:
-            end = self._enumeration(no.end())
+            end = self._kind(no.end()) if no["kind"] else self._enumeration(no.end())
             at = no.end() if end is None else no.start()
             if end is not None:
                 self._cut(no.start(), end)
+        if (outside := _OUTSIDE.search(self.rest)) is not None:
+            self._outside(outside)
         while len(self.phrases) < _MAX_UNWANTED and (dismissed := _DISMISSED.search(self.rest)) is not None:
             self.phrases.append(_called(dismissed[1]))
             self._cut(dismissed.start(), dismissed.end())
 
     def _cut(self, start: int, end: int) -> None:
         self.rest = cut(self.rest, start, end)
+
+    def _kind(self, at: int) -> int | None:
+        """Read what goods are not, up to what they are: 非智能手表 are watches."""
+        phrase, end = _phrase(self.rest, at)
+        end = next((place for place in range(at + 1, end) if names_category(self.rest, place)), end)
+        if not phrase:
+            return None
+        self.phrases.append(_called(self.rest[at:end].removesuffix("的")))
+        return end
+
+    def _outside(self, found: re.Match[str]) -> None:
+        """Leave out what stands before 以外, from where the question begins to name it."""
+        start = max((stop.end() for stop in STOP_PHRASES.finditer(found[1]) if not _AND.fullmatch(stop[0])), default=0)
+        named = [_called(word) for word in _AND.split(found[1][start:]) if word and not word.isdecimal()]
+        if named:
+            self.phrases += named[: _MAX_UNWANTED - len(self.phrases)]
+            self._cut(found.start() + start, found.end())
 
     def _enumeration(self, at: int) -> int | None:
         """Read what a "not" is said of; where that ends, or `None` when it is said of no goods."""

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.assistants.goods.intent import Change, OrderQuestion, QueryIntent, Talk
+from tenuto.assistants.goods.intent import Change, OrderQuestion, Pick, QueryIntent, Talk
+from tenuto.assistants.goods.reading.order_owners import is_somebody_elses, name_of_owner
+from tenuto.assistants.goods.reading.order_things import asks_of_a_thing, thing_in, wants_to_give_back
 from tenuto.assistants.goods.reading.order_wishes import (
     SPENT,
-    bought_in,
+    asks_how_many,
+    bounds_totals,
     is_complaint,
     month_in,
-    names_another,
+    period_in,
+    pick_in,
     states_in,
+    year_in,
 )
 from tenuto.assistants.goods.reading.pointing import PRONOUN, THEY, places_in
 from tenuto.model.expression import expression
@@ -25,8 +32,16 @@ _OWN_ORDERS: Final = expression(
     r"|\bwhere(?:'s| is| are) my\b"
     r"|\bwhen (?:will|does|is) (?:it|my [a-z ]{1,30}|they) (?:arriv|be delivered|com(?:e|ing)|ship)"
     r"|\b(?:has|have|did) my [a-z ]{1,30}(?:ship|arriv)|\bwhat (?:did|have) i (?:buy|bought|order)"
-    r"|订单|(?:我的?|查)(?:一下)?(?:快递|包裹|物流)|物流|快递(?:到哪|单号)|发货了?[吗没]|什么时候(?:能)?(?:到货|发货|送到|到)"
-    r"|到哪[里儿]?了|我(?:[^,，。]{0,6}?)买(?:了|过)(?:什么|哪些|啥)|退款(?:到|进度|状态)|我的退款"
+    # Orders that somebody has, not those that a shop takes: "free shipping on orders over 50".
+    r"|(?<!take )(?<!takes )(?<!accept )(?<!bulk )(?<!large )(?<!for )(?<!on )(?<!your )(?<!place )\borders\b"
+    r"|\b(?:have|did) i (?:ever |already )*"
+    r"(?:buy|bought|ordered|order|purchased?|return(?:ed)?|cancell?(?:ed)?) any(?:thing)?\b"
+    r"|\bhow many (?:packages|parcels|deliveries|purchases) (?:are|were|have|do|did)\b"
+    r"|\b(?:thing|item)s? (?:that )?i(?:'ve| have)? (?:ever )?(?:bought|ordered)\b|\bwas i refunded\b"
+    r"|订单|(?:我的?|查)(?:一下)?(?:快递|包裹|物流)|物流|(?:快递|包裹)(?:到|单号|还没|没|签收)|发货了?[吗没]"
+    r"|什么时候(?:能)?(?:到货|发货|送到|到)|到哪[里儿]?了|签收了?[吗没]|退款(?:了[吗没]|到|进度|状态)|我的退款|我?买过几次|几[个笔张]?订?单(?![反车杠人])"
+    r"|我(?:[^,，。]{0,6}?)买(?:了|过)(?:什么|哪些|啥)|[上哪这那最][^,，。]{0,3}一?单(?:$|[是在到发怎什呢吗最？?])|退货?的那?单"
+    r"|(?:上个?[月周]|上个?星期|这个?[月周]|本[月周]|去年|今年|昨天|前天|\d月|月份?|上次|最近)我?都?(?:买|订)(?:了|过)(?:什么|啥|哪些|多少)"
 )
 # 256gb is how much a phone holds.
 _ID: Final = (
@@ -61,8 +76,9 @@ _NUMBERED: Final = (
     ),
 )
 _CANCEL: Final = expression(
-    r"(?<!noise[ -])\bcancel(?:lation)?\b|\b(?:don't|do not) want (?:it|this|that) any ?more"
-    r"|取消|撤单|退订|不想要了"
+    r"(?<!noise[ -])(?<!did i )(?<!i ever )\bcancel(?:lation)?\b|\b(?:don't|do not) want (?:it|this|that) any ?more"
+    # What is or was cancelled asks for nothing: 取消的订单, 订单取消了吗.
+    r"|(?:要|想|帮我|可以|能|怎么|如何|请)取消|(?<![已被经])取消(?![的了过没])|取消了吧|把[^,，。]{0,12}取消|撤单|退订|不想要了"
 )
 _CHANGE: Final = expression(
     r"\b(?:change|update|edit|modify|correct) (?:my|the|its?|this|that) (?:\w+ ){0,2}?(?:address|order|delivery)\b"
@@ -70,45 +86,96 @@ _CHANGE: Final = expression(
     r"|[改换](?:一下|下|个)?(?:收货|送货|配送)?地址|[修更]改(?:一下|下)?(?:我的|这个|第.{1,3}个)?(?:订单|收货|地址)"
 )
 _THAT_ORDER: Final = expression(r"\b(?:this|that) order\b|[这那](?:个订)?单")
-_LATEST: Final = expression(r"\b(?:latest|newest|most recent)\b|最近(?:的|一|那)|最新")
-_ALL_ORDERS: Final = expression(r"\b(?:orders|my|our|all)\b|订单|我的|所有|全部|都")
+_LATEST: Final = expression(r"\b(?:latest|newest|most recent)\b(?! orders)|最近(?:一|那)|最新")
+_PICKED: Final[Mapping[str, Pick]] = MappingProxyType(
+    {"price_desc": "dearest", "most": "dearest", "price": "cheapest", "least": "cheapest"}
+)
+_COST: Final = expression(
+    r"which (?:one |of (?:them|those|these) )?(?:did )?(?:i pay|cost) (?:me )?the (most|least)(?: for)?\W*"
+)
+_ALL_ORDERS: Final = expression(
+    r"\b(?:orders|my|our|all|i|any|anything|how many)\b|订单|我的|所有|全部|都|买|花|哪[个些单一几]|几[个单笔]"
+)
 
 
 def about_orders(text: str, asked: QueryIntent, talk: Talk) -> OrderQuestion | None:
     """The question about orders that a folded text is, if it is one."""
-    long = _ORDER_ID.search(text)
-    named = next((found for pattern in _NUMBERED if (found := pattern.search(text)) is not None), None)
-    complaint, change = is_complaint(text), _change(text)
-    alone = long is not None and len(text) <= len(long[0]) + 4
     places = _order_places(text, asked, talk)
-    spent = SPENT.search(text) is not None
-    told = complaint or change or alone or named or places or spent
-    if not (told or _OWN_ORDERS.search(text) or _still_orders(text, asked, talk) or _another(text, asked, talk)):
+    complaint, change = is_complaint(text) or wants_to_give_back(text), _change(text)
+    if not (complaint or change or places or _asks_for_orders(text, asked, talk)):
         return None
-    if number := named["id"].upper() if named else long[1].upper() if long else None:
-        return OrderQuestion(order=number, complaint=complaint, change=change)
-    wish = _wish(text, talk, complaint=complaint, change=change, spent=spent)
-    return wish if wish != _wish("", talk, complaint=complaint, change=change) else replace(wish, places=places)
+    question = _of_somebody_else(text) or _of_number(text) or _dearest_shown(text, asked, talk)
+    if question is None:
+        wish = _wish(text, asked, talk, standing=not (complaint or change))
+        question = replace(wish, places=() if wish != OrderQuestion() else places, spent=SPENT.search(text) is not None)
+    return replace(question, complaint=complaint, change=change)
 
 
-def _wish(text: str, talk: Talk, *, complaint: bool, change: Change | None, spent: bool = False) -> OrderQuestion:
-    """Which of the orders are meant, by how they stand, what was bought, and when."""
+def _asks_for_orders(text: str, asked: QueryIntent, talk: Talk) -> bool:
+    """Whether its words can only be about orders, alone or after orders were shown."""
+    long = _ORDER_ID.search(text)
+    if (long is not None and len(text) <= len(long[0]) + 4) or _numbered(text):
+        return True
+    if SPENT.search(text) or _OWN_ORDERS.search(text) or pick_in(text) or _of_somebody_else(text):
+        return True
+    shown = _still_orders(text, asked, talk) or _dearest_shown(text, asked, talk) is not None
+    return shown or asks_of_a_thing(text, _just_shown(asked, talk))
+
+
+def _of_somebody_else(text: str) -> OrderQuestion | None:
+    """The orders of another person; a whole number is looked for among one's own, whoever is named beside it."""
+    if _ORDER_ID.search(text):
+        return None
+    if is_somebody_elses(text):
+        return OrderQuestion(somebody_else=True)
+    owner = name_of_owner(text)
+    return OrderQuestion(somebody_else=True, bought=owner) if owner else None
+
+
+def _of_number(text: str) -> OrderQuestion | None:
+    long = _ORDER_ID.search(text)
+    number = _numbered(text) or (long[1] if long else "")
+    return OrderQuestion(order=number.upper()) if number else None
+
+
+def _numbered(text: str) -> str:
+    """The number that words say is an order's, however short."""
+    named = (found["id"] for pattern in _NUMBERED if (found := pattern.search(text)) is not None)
+    return next(named, "")
+
+
+def _wish(text: str, asked: QueryIntent, talk: Talk, *, standing: bool) -> OrderQuestion:
+    """Which of the orders are meant, by how they stand, what was bought, when, and for how much."""
     months_ago, month = month_in(text)
+    bounded = bounds_totals(text)
     return OrderQuestion(
-        states=() if complaint or change else states_in(text),
-        bought=bought_in(text, bool(talk.orders)),
+        states=states_in(text) if standing else (),
+        bought="" if talk.orders and places_in(text, True) else thing_in(text, _just_shown(asked, talk)),
         months_ago=months_ago,
         month=month,
-        spent=spent,
-        complaint=complaint,
-        change=change,
+        year=year_in(text),
+        period=period_in(text),
+        min_total=asked.min_price if bounded else None,
+        max_total=asked.max_price if bounded else None,
+        currency=asked.currency if bounded else None,
+        pick=pick_in(text),
+        counted=asks_how_many(text),
     )
 
 
-def _another(text: str, asked: QueryIntent, talk: Talk) -> bool:
-    """Whether it names another of the orders that were shown: "and the phone?", 手机呢."""
-    plain = asked == QueryIntent(category=asked.category, terms=asked.terms)
-    return bool(talk.orders) and plain and names_another(text)
+def _dearest_shown(text: str, asked: QueryIntent, talk: Talk) -> OrderQuestion | None:
+    """The one that cost most or least of the orders shown last: 哪个最贵, "which of them cost the least?"."""
+    alone = asked == QueryIntent(sort=asked.sort, limit=asked.limit)
+    cost = _COST.fullmatch(text)
+    pick = _PICKED.get(cost[1]) if cost is not None else _PICKED.get(asked.sort or "") if alone else None
+    if not talk.orders or pick is None or pick_in(text):
+        return None
+    return OrderQuestion(pick=pick, places=tuple(range(1, len(talk.orders) + 1)))
+
+
+def _just_shown(asked: QueryIntent, talk: Talk) -> bool:
+    """Whether orders were shown last and it says no more of goods than a name: "and the phone?", 手机呢."""
+    return bool(talk.orders) and asked == QueryIntent(category=asked.category, terms=asked.terms)
 
 
 def _change(text: str) -> Change | None:

@@ -31,11 +31,19 @@ _BEST_FEW: Final = expression(r"\b(?:top|best) (two|three|four|\d)\b|最[前好]
 _PAIR: Final = expression(
     r"(?<![\d.])([1-9]\d?)\s*(?:and|with|to|vs\.?|versus|&|,|和|与|跟|、|对)\s*(?:number )?([1-9]\d?)(?![\d.]|\s*[a-z])"
 )
+# Beside the one spoken of, in the list or in the talk: which one is asked back.
+BESIDE_IT: Final = expression(
+    r"\bthe (?:one )?(?:before|after) (?:that|it|this)(?: one)?\b|\bthe one (?:before|after)\W*$"
+    r"|\bthe (?:previous|next) one\b|^(?:那)?[上前下后]一[个款台部双本件](?:呢|怎么样)?\W*$"
+)
 PRONOUN: Final = expression(
     r"\b(?:it|its|it's|this one|that one|this (?:phone|laptop|item|product)|that (?:phone|laptop|item|product))\b"
     r"|它(?!们)|[这那][个款台部双本件](?!价|颜色|品牌|牌子|月|星期)"
 )
 THEY: Final = expression(r"\b(?:they|them|their|these|those)\b|它们|这些|那些|[这那]几[个款台部双本件]")
+THE_TWO: Final = expression(
+    r"\b(?:the|these|those|them) two\b|\bboth\b|(?<![前后头第最])[两俩二][个款者台部双本件]|它俩"
+)
 _SHORT: Final = 20
 
 
@@ -49,7 +57,7 @@ def places_in(text: str, shown: bool) -> tuple[int, ...]:
     if few := _LAST_FEW.search(text):
         return tuple(range(-(whole(few[1] or few[2]) or 0), 0))[-MAX_PLACES:]
     places = (_place(found, text, shown) for found in PLACE.finditer(text))
-    return tuple(dict.fromkeys(place for place in places if place))[:MAX_PLACES]
+    return tuple(dict.fromkeys(place for place in places if place is not None))[:MAX_PLACES]
 
 
 def compared_places(text: str, shown: bool) -> tuple[int, ...]:
@@ -63,7 +71,7 @@ def compared_places(text: str, shown: bool) -> tuple[int, ...]:
     return places_in(text, shown)
 
 
-def _place(found: re.Match[str], text: str, shown: bool) -> int:
+def _place(found: re.Match[str], text: str, shown: bool) -> int | None:
     if found["zh"]:
         return (whole(found["zh"]) or 0) * (-1 if found["back"] else 1)
     if found["digit"]:
@@ -71,7 +79,7 @@ def _place(found: re.Match[str], text: str, shown: bool) -> int:
     if found["end"]:
         return -1
     pointed = found["the"] or found["one"] or len(text) < _SHORT if shown else found["the"] and found["one"]
-    return (whole(found["en"]) or -1) if pointed else 0
+    return (whole(found["en"]) or -1) if pointed else None
 
 
 def others_in(text: str, shown: tuple[str, ...], focus: str | None) -> tuple[str, ...] | None:

@@ -31,7 +31,7 @@ _CLASSES: Final = expression(r"([百千万])元(机|[级档])")
 _AT_MOST: Final = (
     expression(
         r"(?:under|below|less than|cheaper than|lower than|at most|up to|no more than|not more than|not over|within"
-        r"|max(?:imum)?(?: of)?|<=?|budget(?: is| of|:)?(?: about| around)?"
+        r"|max(?:imum)?(?: of)?(?=\D{0,3}\d{2})|<=?|budget(?: is| of|:)?(?: about| around)?|spend"
         r"|不超过|不高于|不要超过|别超过|低于|少于|不到|小于|最多"
         rf"|便宜过|比|预算(?:是|为|在|大概|大约|只有|有)*|控制在)\s*{_MONEY}(?!\s*以上)"
     ),
@@ -77,6 +77,7 @@ _RATED: Final = (
         r"(?:\+\s*stars?|stars?(?: (?:or|and) (?:more|up|above|higher|better))?|星(?:及?以上)?|分以上)"
     ),
 )
+_EXACTLY: Final = (expression(rf"(?:exactly|precisely|正好|刚好|恰好)\s*{_MONEY}"),)
 _NEAR: Final = 0.2
 
 
@@ -105,6 +106,8 @@ class Prices:
             base = number("一" + found[1])
             self.low, self.high = base, 2 * base
             self.rest += " 手机" if found[2] == "机" else ""
+        elif found := self._take(*_EXACTLY):
+            self.low = self.high = number(found[1])
         elif found := self._take(*_ABOUT[:2]):
             self._around(found[1])
         else:

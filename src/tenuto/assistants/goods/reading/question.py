@@ -18,8 +18,9 @@ from tenuto.assistants.goods.intent import (
 )
 from tenuto.assistants.goods.reading.courtesy import GREETING, about_policy, at_a_loss, courtesy
 from tenuto.assistants.goods.reading.details import about_goods, of_the_one
+from tenuto.assistants.goods.reading.freeing import freed
 from tenuto.assistants.goods.reading.orders import about_orders
-from tenuto.assistants.goods.reading.search import parse
+from tenuto.assistants.goods.reading.search import parse, renewed
 from tenuto.assistants.goods.reading.wording import Wording
 from tenuto.assistants.goods.words import fold
 from tenuto.model.expression import expression
@@ -63,7 +64,11 @@ def read(text: str, talk: Talk) -> Question | None:
     text = GREETING.sub("", text).strip()
     if not text:
         return None
-    asked = Wording(text).read()
+    left, talk = freed(text, talk)
+    asked = Wording(left).read()
+    if left != text and talk.intent is not None and not left.strip(",.!?，。！？ "):
+        return renewed(talk.intent)
+    text = left
     if (named := about_orders(text, asked, talk) or about_policy(text)) is not None:
         return named
     if _BESIDE.search(text):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tenuto.assistants.goods.intent import Bound, Sign
-from tenuto.assistants.goods.words import cut, number
+from tenuto.assistants.goods.words import COLOR, cut, number
 from tenuto.model.expression import expression
 from tenuto.model.numbers import CARDINAL
 
@@ -43,7 +43,8 @@ _SIZES: Final = (
     ),
     expression(
         r"\bin (?:an? )?(?:size )?"
-        r"(?P<low>(?:[2-5]?x+l|xx?s|[sml](?=\W*$|,| (?:or|under|below|for|and)\b))(?![a-z0-9']))"
+        r"(?P<low>(?:[2-5]?x+l|xx?s|[sml](?=\W*$|,| (?:or|and|under|below|over|for|in|please|not|but)\b"
+        rf"| (?:{COLOR.pattern})))(?![a-z0-9']))"
         rf"(?:{_SPAN}(?P<high>{_SIZE}))?"
     ),
 )

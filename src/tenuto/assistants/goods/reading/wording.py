@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.assistants.goods.intent import MAX_LIMIT, MAX_TERMS, QueryIntent
+from tenuto.assistants.goods.intent import MAX_LIMIT, MAX_TERMS, Bound, QueryIntent
 from tenuto.assistants.goods.reading.alternatives import Alternatives
 from tenuto.assistants.goods.reading.bounds import Bounds
 from tenuto.assistants.goods.reading.goodness import GOODNESS
@@ -24,6 +24,7 @@ from tenuto.assistants.goods.words import (
     COLOR,
     CURRENCY,
     MEASURE,
+    MEMORY_AND_STORAGE,
     color_of,
     cut,
     number,
@@ -38,6 +39,14 @@ AMONG: Final = expression(
     r"\b(?:among|amongst|out of|of|from|between|in|which of) (?:them|these|those|the above|(?:the|that|this) list)\b"
     r"|\b(?:are|do|have|will|can) (?:they|these|those)(?: all| both)?\b|\bthey(?: all| both)? (?:are|have|come)\b"
     r"|\bamong\b|其中|当中|这些|那些|这几|那几|里面|它们|上面(?:的|这|那)|刚才(?:的|那|说)"
+)
+# From all there is, whatever was shown: "the cheapest thing in the shop", 全店最贵的.
+EVERYWHERE: Final = expression(
+    r"\b(?:in|of|from) (?:the|your) (?:whole |entire )?(?:shop|store|catalogue|catalog|range|assortment)\b"
+    r"|\bof all (?:your |the )?(?:goods|products|things|items)\b|\boverall\b"
+    r"|\b(?:thing|product|item|article)s? (?:that )?(?:you|do you) (?:have|sell|offer|carry|stock)\b"
+    r"|\byour (?:[a-z-]+ ){1,3}(?:product|item|thing|article)s?\b"
+    r"|全店|全场|[整这]个?店[里内]?|店[里内]|商城|(?:所有|全部)的?(?:商品|东西|产品)[里中]?|你们(?:店|家)?(?:这里|这儿)?(?=最)"
 )
 CHEAPER: Final = expression(
     r"\b(?:cheaper|less expensive|lower[- ]priced?|more affordable|too (?:expensive|pricey|dear))\b"
@@ -60,10 +69,15 @@ BY_SO_MUCH: Final = expression(
 _THE_TWO: Final = expression(
     r"\bof (?:the|these|those) two\b(?: (?:brands|models|options|ones|items|products|phones))?"
 )
+_NONE_OF: Final = (
+    r"^(?:no,? )?none of (?:them|these|those)\W*$|^(?:这[些几][个款]?|它们)?都不(?:喜欢|要|行|合适|满意|好)\W*$"
+)
+NONE_OF: Final = expression(_NONE_OF)
 MORE: Final = expression(
-    r"^(?:(?:any|some|show|show me|see|what|anything|something)\b.{0,12})?"
+    r"^(?:(?:any|some|show|show me|see|what|anything|something|do you|have you|are there|is there)\b.{0,12})?"
     r"\b(?:more|else|others?|other ones|different ones|next)\b"
     r"(?! (?:expensive|affordable|premium|popular|about|than|detail|info))"
+    rf"|{_NONE_OF}"
     r"|还有(?:没有)?(?:别的|其[他它]|更多|吗)|换一[批些]|再来(?:几|一)|更多|别的(?:呢|吗)|下一[批页]"
 )
 LEAD: Final = expression(
@@ -71,9 +85,15 @@ LEAD: Final = expression(
     r"|\binstead\b|\bwhat about\b|\bhow about\b|^(?:那|那么|如果|要是|只要|就要|换成|换|改成|有没有|要)"
     r"|呢[?？]?\s*$|的呢|换成|改成"
 )
-# 12+256, as phones are labelled.
-_MEMORY_AND_STORAGE: Final = expression(r"(?<![\d.])(\d{1,2})\s?\+\s?(64|128|256|512|1024)(?![\d.])")
-_IN_STOCK: Final = expression(r"\bin stock\b|\bavailable(?: now)?\b|有现?货(?:的|吗)?|现货")
+_IN_STOCK: Final = expression(
+    r"\b(?:not sold[- ]out|in stock)\b|(?:不|没有)缺货的?|\bavailable(?: now)?\b|有现?货(?:的|吗)?|现货"
+)
+# How goods stand that cannot be had now, and as a condition.
+_NOT_IN_STOCK: Final = expression(
+    r"(?<!not )\b(?:sold[- ]out|out of stock|unavailable|not (?:available|in stock))\b"
+    r"|(?<!不)(?<!没有)(?:缺货|没货|无货|没有货|没现货|售罄|卖完|卖光|断货)了?的?"
+)
+SOLD_OUT: Final = Bound(of=("stock",), sign="=", amount="0")
 _HOW_MANY: Final = rf"(\d{{1,2}}|(?!one\b){CARDINAL})"
 _COUNTED: Final = "个款台部种双本件"
 _COUNT: Final = expression(
@@ -84,6 +104,9 @@ _COUNT: Final = expression(
     rf"|\bthe\s+{_HOW_MANY}(?=\s*$)"
     rf"|前\s*({HAN_NUMBER})\s*[名{_COUNTED}]?"
     rf"|(?<![第哪另外后\d零〇一二两三四五六七八九十百千])(?!一[{_COUNTED}])({HAN_NUMBER})\s*[{_COUNTED}](?!人|月|岁)"
+)
+_COUNT_BEST: Final = expression(
+    rf"\b{_HOW_MANY} (?:most|least|best|[a-z]{{3,}}est)\b|最\S{{1,4}}的({HAN_NUMBER})[{_COUNTED}]"
 )
 _ONE: Final = expression(
     r"\b(?:a single|only one|just one|one) (?:option|choice|product|phone|laptop)\b"
@@ -117,8 +140,8 @@ class Wording:
             self._suits,
             self._bounds,
             self._prices,
-            self._without,
             self._stock,
+            self._without,
             self._order,
             self._count,
             self._either,
@@ -166,6 +189,8 @@ class Wording:
         return replace(intent, without=tuple(dict.fromkeys(unwanted.phrases)))
 
     def _stock(self, intent: QueryIntent) -> QueryIntent:
+        if self.take(_NOT_IN_STOCK) is not None:
+            return replace(intent, amounts=(*intent.amounts, SOLD_OUT))
         return replace(intent, in_stock=self.take(_IN_STOCK) is not None)
 
     def _order(self, intent: QueryIntent) -> QueryIntent:
@@ -198,6 +223,9 @@ class Wording:
     def _count(self, intent: QueryIntent) -> QueryIntent:
         self.take(_THE_TWO)
         found = self.take(_COUNT)
+        if found is None and (found := _COUNT_BEST.search(self._whole)) is not None:
+            # What is best was taken out of the text before: the number is left of it.
+            self.text = re.sub(rf"\b{found[1]}\b", " ", self.text, count=1) if found[1] else self.text
         if found is not None:
             return replace(intent, limit=min(int(number(next(filter(None, found.groups())))), MAX_LIMIT))
         if self.take(_ONE) is not None:
@@ -225,11 +253,11 @@ class Wording:
 
     def _terms(self, intent: QueryIntent) -> QueryIntent:
         terms = list(intent.terms)
+        if (pair := self.take(MEMORY_AND_STORAGE)) is not None:
+            terms += [f"{pair[1]}gb", f"{pair[2]}gb"]
         while len(terms) < MAX_TERMS and (found := self.take(MEASURE)) is not None:
             terms.append(term(found[1], found[2]))
-        if (pair := self.take(_MEMORY_AND_STORAGE)) is not None:
-            terms += [f"{pair[1]}gb", f"{pair[2]}gb"]
-        for pattern in (CHEAPER, DEARER, PLACE, OTHERS, AMONG, MORE, LEAD):
+        for pattern in (EVERYWHERE, CHEAPER, DEARER, PLACE, OTHERS, AMONG, MORE, LEAD):
             self.text = pattern.sub(" ", self.text)
         terms += terms_in(self.text)
         return replace(intent, terms=tuple(dict.fromkeys(terms))[:MAX_TERMS])

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from tenuto.assistants.goods.intent import MAX_KEPT, MAX_LISTED, MAX_PLACES, Details, Talk
 from tenuto.assistants.goods.shop import Entry, Item, Shelf
-from tenuto.assistants.goods.words import CATEGORIES, fold
+from tenuto.assistants.goods.words import ASPECTS, CATEGORIES, MEMORY_AND_STORAGE, UNIT, fold, terms_in
+from tenuto.model.expression import expression
 from tenuto.model.values import Value
 
 _CANDIDATES: Final = 5
 _MAX_NAME: Final = 200
+_SPACED_UNIT: Final = expression(rf"(?<=\d)\s+(?={UNIT})")
+_BETWEEN: Final = expression(r"[,+-]")
+# Between a name and what is asked of it.
+_ASKED: Final = expression(r"^(?:是不是|有没有|能不能|支不支持|支持|可以|带|有|能|会|是)+(?=.)")
 
 
 class Looked(Value, frozen=True, kw_only=True):
-    """The goods that are meant, or else those `which` may be; how many `more` were meant, and names nothing has."""
+    """The goods that are meant, or else those `which` may be; how many `more` were meant, and names nothing has.
+
+    `about` is what is asked of them, where it stood behind the name.
+    """
 
     items: tuple[Item, ...] = ()
     which: tuple[Item, ...] = ()
     more: int = 0
     missing: tuple[str, ...] = ()
+    about: str | None = None
 
 
 def looked_up(shelf: Shelf, asked: Details, talk: Talk) -> Looked:
@@ -29,6 +40,8 @@ def looked_up(shelf: Shelf, asked: Details, talk: Talk) -> Looked:
     items = shelf.items(ids[:most])
     if not asked.names:
         return Looked(items=tuple(items), more=len(shelf.items(ids[most:MAX_KEPT])))
+    if asked.unsplit and (split := _split(shelf, asked)) is not None:
+        return split
     names = asked.names[:MAX_PLACES]
     found = _alike([called(shelf, name) for name in names], items)
     missing = tuple(name for name, fitting in zip(names, found, strict=True) if not fitting)
@@ -51,6 +64,23 @@ def _one(fitting: list[Item], asked: Details, missing: tuple[str, ...]) -> Looke
     return Looked(which=tuple(fitting[:_CANDIDATES]), missing=missing)
 
 
+def _split(shelf: Shelf, asked: Details) -> Looked | None:
+    """The goods whose name the words begin with, by as many of them as some name has, and what is asked of those."""
+    words = asked.names[0].split()
+    for end in range(len(words), 0, -1):
+        if bearing := _named(shelf, " ".join(words[:end])):
+            about = _aspect(" ".join(words[end:]))
+            found = _one(_sorted(bearing), replace(asked, about=about), ())
+            return replace(found, about=about)
+    return None
+
+
+def _aspect(rest: str) -> str | None:
+    """What is asked of goods behind their name: an attribute, or a word that they may be noted with."""
+    aspect = next((aspect for aspect, pattern in ASPECTS if pattern.search(rest)), None)
+    return aspect or " ".join(terms_in(_ASKED.sub("", rest))) or None
+
+
 def _alike(found: list[list[Item]], beside: list[Item]) -> list[list[Item]]:
     """What is compared is of one kind, where the names allow it."""
     kinds = {item.category for item in beside or next(filter(None, found), [])}
@@ -59,8 +89,11 @@ def _alike(found: list[list[Item]], beside: list[Item]) -> list[list[Item]]:
 
 def called(shelf: Shelf, name: str) -> list[Item]:
     """The items of that very name; else those all of whose asked words fit, with the shortest names first."""
-    fitting = _named(shelf, name) or _worded(shelf, name)
-    return [entry.item for entry in sorted(fitting, key=lambda entry: (len(entry.item.name), entry.item.id))]
+    return _sorted(_named(shelf, name) or _worded(shelf, name))
+
+
+def _sorted(entries: list[Entry]) -> list[Item]:
+    return [entry.item for entry in sorted(entries, key=lambda entry: (len(entry.item.name), entry.item.id))]
 
 
 def _named(shelf: Shelf, name: str) -> list[Entry]:
@@ -90,4 +123,5 @@ def _names(item: Item) -> tuple[str, ...]:
 
 
 def _plain(name: str) -> str:
-    return " ".join(fold(name, _MAX_NAME).replace(",", " ").split())
+    labelled = MEMORY_AND_STORAGE.sub(r"\1gb \2gb", fold(name, _MAX_NAME))
+    return " ".join(_BETWEEN.sub(" ", _SPACED_UNIT.sub("", labelled)).split())

@@ -17,8 +17,6 @@ def looser(shelf: Shelf, query: QueryIntent, before: QueryIntent | None = None) 
     scoped = query.category is not None or bool(query.among)
     if (kind := _kind(shelf, query)) is not None:
         yield "among", {"among": (), "category": kind}
-    if query.without:
-        yield "without", {"without": ()}
     for bound in query.amounts:
         others = tuple(other for other in query.amounts if other.of != bound.of)
         yield "amounts", {"amounts": others, "sort": "most" if ">" in bound.sign else "least", "by": bound.of}
@@ -42,6 +40,9 @@ def looser(shelf: Shelf, query: QueryIntent, before: QueryIntent | None = None) 
         yield "brand", {"brand": None}
     if query.in_stock:
         yield "stock", {"in_stock": False}
+    if query.without:
+        # Nobody is shown what they do not want, unless there is nothing else.
+        yield "without", {"without": ()}
 
 
 def let_go(query: QueryIntent, held: QueryIntent) -> QueryIntent:
@@ -82,8 +83,11 @@ def _fewer(shelf: Shelf, terms: tuple[str, ...], before: QueryIntent | None) -> 
         return _Fewer()
     earlier = before.terms if before is not None and set(terms) - set(before.terms) else ()
     called = {term: shelf.share_called(term) for term in terms}
-    kind = tuple(term for term in terms if called[term] >= MOSTLY and term not in earlier)
-    dear = sorted(terms, key=lambda term: (term in earlier, -called[term]))
+    kinds = [term for term in terms if called[term] >= MOSTLY]
+    # What goods are called stays, unless the question calls them otherwise now.
+    kind = tuple(term for term in kinds if term not in earlier) or tuple(kinds)
+    # Of words that are names alike the last one tells what it is: a "quiet fan" is a fan.
+    dear = sorted(terms, key=lambda term: (term in earlier, -called[term], -terms.index(term)))
     fewer = [tuple(other for other in terms if other != term) for term in reversed(dear)]
     fewer += [kind] if 0 < len(kind) < len(terms) else []
     fewer += [(term,) for term in dear]

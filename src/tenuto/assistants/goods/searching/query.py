@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from tenuto.assistants.goods.intent import MAX_LIMIT, MAX_TERMS, Bound, QueryIntent, Sort, Talk
 from tenuto.assistants.goods.searching.looser import looser
 from tenuto.assistants.goods.searching.settling import settled
-from tenuto.assistants.goods.searching.sieve import Sieve, kin
-from tenuto.assistants.goods.shop import Item, Measure, Shelf, limit, measure, noted_as
+from tenuto.assistants.goods.searching.sieve import Sieve, kin, meets
+from tenuto.assistants.goods.shop import Brand, Item, Measure, Shelf, brands_of, limit, measure, noted_as
 from tenuto.assistants.goods.words import MEASURED, means
 from tenuto.model.values import Value
 
@@ -30,6 +30,8 @@ class Found(Value, frozen=True, kw_only=True):
     `ranked` are the ids of the whole answer in order, as far as they are kept; `goods` those to show. Where nothing
     fits, `near` names the condition that was let go to find something after all. `unknown` are words that this
     catalogue does not know. The averages are those of everything that fits.
+
+    `brands` are those of everything that fits, where they are asked for.
 
     `by` is the attribute that decided the order, which `tied` others have as much of as the first (or cost as much, or
     are rated as high); where one was asked for and all are tied, `even`, several are there. `unnoted` is the attribute
@@ -54,28 +56,32 @@ class Found(Value, frozen=True, kw_only=True):
     ahead: int = 0
     foreign: str | None = None
     uncompared: tuple[Bound, ...] = ()
+    brands: tuple[Brand, ...] = ()
 
 
 def search(shelf: Shelf, intent: QueryIntent, talk: Talk) -> Found:
     """Everything that fits, best first."""
     query, unknown = settled(shelf, intent, talk)
     query, foreign = _priced(shelf, query)
-    query, uncompared = _bounded(shelf, query)
+    query, uncompared = _bounded(shelf, _reworded(shelf, query))
     if _hopeless(query, unknown) or (unknown and query == talk.intent):
         return Found(query=query, unknown=tuple(unknown))
     found = _found(shelf, query, unknown)
-    if not found.total and query.category and query.terms:
-        found = _reworded(shelf, query, unknown, found)
-    if not found.total and (other := _moved_on(shelf, query, talk)) is not None:
+    if not found.total and (other := _moved_on(shelf, query, unknown, talk)) is not None:
         query = other
         found = _found(shelf, query, unknown)
     if not found.total and intent.like is not None and intent.brand is None:
         # The brand was not asked for; it came with the goods that were pointed at.
         held = replace(query, brand=None)
         found = replace(_found(shelf, held, unknown, "brand"), query=query, held=held)
-    if not (found.total or found.unnoted or intent.beyond):
+    if not (found.total or found.unnoted or _settled(intent)):
         found = next(_near(shelf, query, unknown, talk.intent), found)
     return replace(found, foreign=foreign, uncompared=uncompared)
+
+
+def _settled(intent: QueryIntent) -> bool:
+    """Whether that there is nothing is the answer: no more of it, no other brand, none that is sold out."""
+    return bool(intent.beyond or intent.unlike) or any(bound.of == ("stock",) for bound in intent.amounts)
 
 
 def _priced(shelf: Shelf, query: QueryIntent) -> tuple[QueryIntent, str | None]:
@@ -137,6 +143,7 @@ def _found(shelf: Shelf, query: QueryIntent, unknown: list[str], near: str | Non
         unknown=tuple(unknown),
         average_price=round(fmean(item.price for item in ranked), 2) if ranked else 0.0,
         average_rating=round(fmean(item.rating for item in ranked), 2) if ranked else 0.0,
+        brands=brands_of(ranked, query.sort) if query.brands else (),
     )
 
 
@@ -157,25 +164,36 @@ def _tied(ranked: Sequence[Item], start: int, key: _Key) -> int:
     return sum(key(item) == key(ranked[start]) for item in ranked) - 1 if start < len(ranked) else 0
 
 
-def _reworded(shelf: Shelf, query: QueryIntent, unknown: list[str], found: Found) -> Found:
-    """The category taken as a mere word: "cat food" is no food, but it is called so."""
-    again = _found(shelf, replace(query, category=None, terms=(*query.terms, query.category or "")), unknown)
-    return again if again.total else found
+def _reworded(shelf: Shelf, query: QueryIntent) -> QueryIntent:
+    """The category taken as a mere word, where only so there are such goods: "cat food" is no food, but called so."""
+    if query.category is None or not query.terms:
+        return query
+    kind = QueryIntent(category=query.category, brand=query.brand, terms=query.terms)
+    called = (" ".join((*query.terms, query.category)),)
+    worded = replace(kind, category=None, terms=(), either=(called,))
+    if meets(shelf, kind) or not meets(shelf, worded):
+        return query
+    return replace(query, category=None, terms=(), either=(*query.either, called))
 
 
-def _moved_on(shelf: Shelf, query: QueryIntent, talk: Talk) -> QueryIntent | None:
-    """A follow-up that names goods of another kind: "what about a rice cooker?" after red phones."""
+def _moved_on(shelf: Shelf, query: QueryIntent, unknown: list[str], talk: Talk) -> QueryIntent | None:
+    """A follow-up that names goods of another kind: "what about a rice cooker?" after red phones.
+
+    Several words that nothing fits together with those before stand for themselves: "fish tank" after "dog leash".
+    """
     before = talk.intent
     if before is None or before.category != query.category or query.among:
         return None
     new = tuple(term for term in query.terms if term not in before.terms)
-    named = [entry for entry in shelf.entries if all(map(entry.is_called, new))] if new else []
-    if not named or any(map(MEASURED.fullmatch, new)):
+    if not new or any(map(MEASURED.fullmatch, new)):
         return None
+    named = [entry for entry in shelf.entries if all(map(entry.is_called, new))]
     if query.category is None:
-        moved = all(map(shelf.is_kind, new)) and len(new) < len(query.terms)
+        by_itself = len(new) + len(unknown) > 1 and meets(shelf, QueryIntent(terms=new))
+        moved = len(new) < len(query.terms) and (by_itself or (bool(named) and all(map(shelf.is_kind, new))))
     else:
-        moved = all(entry.item.category != query.category for entry in named)
+        elsewhere = bool(named) and all(entry.item.category != query.category for entry in named)
+        moved = elsewhere and any(map(shelf.is_kind, new))
     return _news(query, before, new) if moved else None
 
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from tenuto.assistants.goods.intent import MAX_LIMIT, MAX_TERMS, PREVIOUS, QueryIntent, Talk
 from tenuto.assistants.goods.shop import Shelf
-from tenuto.assistants.goods.words import COLOR_WORDS, SYNONYMS, fold
+from tenuto.assistants.goods.words import COLOR_WORDS, SYNONYMS, fold, special
 
 
 def settled(shelf: Shelf, intent: QueryIntent, talk: Talk) -> tuple[QueryIntent, list[str]]:
@@ -19,13 +19,20 @@ def settled(shelf: Shelf, intent: QueryIntent, talk: Talk) -> tuple[QueryIntent,
     if intent.brand and brand is None:
         unknown.append(fold(intent.brand, 40))
     groups = [_phrases(shelf, group, unknown) for group in intent.either[:MAX_TERMS]]
+    others = [fold(item.brand or item.brand_zh, 40) for item in shelf.items(intent.unlike)]
+    without = (*_unwanted(shelf, intent.without, unknown), *dict.fromkeys(filter(None, others)))
+    if brand is not None and any(shelf.brand(phrase) == brand for phrase in without):
+        # Of a brand and its negation the one said last counts, and words are said later than what was settled before.
+        without = tuple(phrase for phrase in without if shelf.brand(phrase) != brand) if brands else without
+        brand = brand if brands else None
     query = replace(
         intent,
         category=category,
         brand=brand,
         terms=tuple(term for term in terms if term not in brands and not _implied(term, category)),
         either=tuple(group for group in groups if group),
-        without=_phrases(shelf, intent.without, unknown),
+        without=tuple(dict.fromkeys(without)),
+        unlike=(),
         attributes=dict(_attribute(name, value) for name, value in list(intent.attributes.items())[:MAX_TERMS]),
         among=talk.items if PREVIOUS in intent.among else intent.among,
         limit=min(max(intent.limit, 1), MAX_LIMIT),
@@ -55,6 +62,16 @@ def _named(shelf: Shelf, intent: QueryIntent) -> tuple[str | None, list[str], li
         category = next((slug for term in terms if (slug := shelf.category(term)) is not None), None)
         terms = [term for term in terms if category is None or shelf.category(term) != category]
     return category, terms, unknown
+
+
+def _unwanted(shelf: Shelf, phrases: tuple[str, ...], unknown: list[str]) -> tuple[str, ...]:
+    """What is not wanted in the catalogue's words: no smartwatches are watches that are smart, not all watches."""
+    kinds = [(special(fold(phrase, 40)), shelf.category(phrase)) for phrase in phrases]
+    said = (
+        " ".join((*more, category)) if more and category else phrase
+        for phrase, (more, category) in zip(phrases, kinds, strict=True)
+    )
+    return _phrases(shelf, tuple(said), unknown)
 
 
 def _phrases(shelf: Shelf, phrases: tuple[str, ...], unknown: list[str]) -> tuple[str, ...]:

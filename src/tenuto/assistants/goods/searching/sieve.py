@@ -56,6 +56,11 @@ class Sieve:
         )
 
 
+def meets(shelf: Shelf, query: QueryIntent) -> bool:
+    """Whether anything meets the query."""
+    return bool(Sieve(shelf, query).through(shelf))
+
+
 def kin(shelf: Shelf, query: QueryIntent) -> list[Item]:
     """The goods that a bound speaks of: all of the kind, whatever else is asked of them."""
     groups = [[Kind(shelf, option) for option in group] for group in query.either]

@@ -27,6 +27,10 @@ _LETTERS: Final[Mapping[str, float]] = MappingProxyType(
     {name: float(place) for place, name in enumerate(("xxs", "xs", "s", "m", "l", "xl", "xxl", "xxxl", "xxxxl"))}
     | {"2xl": 6.0, "3xl": 7.0, "4xl": 8.0}
 )
+# What an attribute is measured in that goods may note under another name.
+_KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"weight": ("mass",), "capacity": ("volume",), "length": ("length",), "battery": ("charge", "time")}
+)
 _LETTER: Final = Unit(name="letter", kind="letter", worth=1.0)
 _NAMES: Final[Mapping[str, str]] = MappingProxyType({chinese: name for name, chinese in ATTRIBUTES.items()})
 
@@ -124,6 +128,15 @@ def noted_as(item: Item, name: str) -> str | None:
     """How much the item has of it, in its own unit."""
     noted = _noted(item, name)
     return noted[1].amount(noted[0]) if noted is not None else None
+
+
+def noted_under(item: Item, name: str) -> str | None:
+    """Under which attribute an item notes such an amount: its own, or another of the same kind of unit."""
+    if name in _FIELDS or _text(item, name) is not None:
+        return name
+    noted = ((other, _noted(item, other)) for other in item.attributes)
+    kinds = _KINDS.get(name, ())
+    return next((other for other, amount in noted if amount is not None and amount[1].kind in kinds), None)
 
 
 def _has(item: Item, name: str) -> bool:

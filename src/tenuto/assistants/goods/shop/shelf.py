@@ -9,9 +9,20 @@ from functools import lru_cache
 from statistics import median
 from typing import Final
 
-from tenuto.assistants.goods.shop.item import Item
-from tenuto.assistants.goods.words import CATEGORIES, CATEGORY_PATTERNS, COLORS, HAN, PETS, SYNONYMS, fold, terms_in
+from tenuto.assistants.goods.shop.item import Item, in_language
+from tenuto.assistants.goods.words import (
+    CATEGORIES,
+    CATEGORY_PATTERNS,
+    COLORS,
+    HAN,
+    PETS,
+    SYNONYMS,
+    fold,
+    is_plain_english,
+    terms_in,
+)
 from tenuto.model.expression import expression
+from tenuto.model.prompt import Language
 
 _MAX_TEXT: Final = 2000
 _WORD: Final = expression(r"[a-z0-9][a-z0-9+.'-]*")
@@ -96,6 +107,11 @@ class Shelf:
         """The brand of that name, in either language."""
         return self._brands.get(fold(name, _MAX_TEXT).strip())
 
+    def brand_name(self, brand: str, language: Language) -> str:
+        """What the brand is called in that language."""
+        own = (entry.item for entry in self.entries if brand in (entry.item.brand, entry.item.brand_zh))
+        return next((in_language(language, item.brand, item.brand_zh) for item in own), brand)
+
     def category(self, name: str) -> str | None:
         """The category of that name, or the one people mean by it, where there is such a one here."""
         folded = fold(name, _MAX_TEXT).strip()
@@ -108,8 +124,11 @@ class Shelf:
         """The words of the texts that fit some item, and those that fit none."""
         known: list[str] = []
         unknown: list[str] = []
+        foreign = False
         for term in (term for text in texts for term in terms_in(fold(text, _MAX_TEXT))):
-            pieces = self._pieces(term)
+            # A figure behind a name that nothing has belongs to that name: there is no "15" of an "iPhone 15".
+            pieces = [] if foreign and term.isdecimal() else self._pieces(term)
+            foreign = not pieces and term.isascii()
             known += pieces
             if not pieces and (len(term) > 1 or term.isascii()):
                 unknown.append(term)
@@ -152,7 +171,7 @@ class Shelf:
 
     def _misspelt(self, term: str) -> str | None:
         """The one word of the catalogue that a longer word is a slip away from; the answer shows it as understood."""
-        if len(term) < _SPELT or not term.isalpha():
+        if len(term) < _SPELT or not term.isalpha() or is_plain_english(term):
             return None
         near = [
             word

@@ -7,6 +7,7 @@ from tenuto.assistants.goods.telling.cards import (
     OrderCard,
     OrdersAnswer,
     SearchAnswer,
+    brand_card,
     card,
     order_card,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "OrderCard",
     "OrdersAnswer",
     "SearchAnswer",
+    "brand_card",
     "card",
     "order_card",
     "tell_courtesy",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from datetime import date
 
-from tenuto.assistants.goods.intent import Bound, Change, Occasion, QueryIntent
-from tenuto.assistants.goods.shop import Item, Order, OrderStatus, in_language
+from tenuto.assistants.goods.intent import Bound, Change, Claim, Occasion, QueryIntent
+from tenuto.assistants.goods.shop import Brand, Item, Order, OrderStatus, in_language
 from tenuto.assistants.goods.words import of_categories
 from tenuto.model.prompt import Language
 from tenuto.model.values import Value
@@ -30,6 +30,17 @@ class Card(Value, frozen=True, kw_only=True, omit_defaults=False):
     tags: tuple[str, ...]
 
 
+class BrandCard(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """A brand with its name in the question's language: how many goods, at what prices, rated how on average."""
+
+    name: str
+    goods: int
+    lowest: float
+    highest: float
+    currency: str
+    rating: float
+
+
 class SearchAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     """What `search_goods` found. With `near`, nothing fitted, and these came up when that condition was let go.
 
@@ -37,7 +48,8 @@ class SearchAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     The averages are over all that fitted. `categories` are there when nothing particular was asked for. `by` decided
     the order; `unnoted` should have, but the catalogue does not tell it of these goods. Prices are in `currency`, and
     bounds named in `foreign` money were left out, not converted; so were those `uncompared`, since the catalogue notes
-    nothing of these goods that compares with them.
+    nothing of these goods that compares with them. `brand` is the brand asked for in the question's language; with
+    `brands` those were asked for, and no goods are there; so many `more_brands` were left out.
     """
 
     goods: tuple[Card, ...] = ()
@@ -57,6 +69,9 @@ class SearchAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     currency: str = "CNY"
     foreign: str | None = None
     uncompared: tuple[Bound, ...] = ()
+    brand: str | None = None
+    brands: tuple[BrandCard, ...] = ()
+    more_brands: int = 0
     nothing_shown_before: bool = False
 
     @property
@@ -78,6 +93,8 @@ class DetailsAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     `fact` answers a question that no attribute does ("is it waterproof?"): noted, or not noted. `list_length` is
     there when a place was named that the list shown last does not have. With `cannot_buy` somebody wanted to buy it.
     `more` were meant as well, but are too many to set side by side. `missing` are names that nothing here has.
+    `listed` are those of several goods that are noted with what was asked. With `cannot_sum` a reckoning was asked
+    for. `claim` answers whether the first has more or less of `about` than the second.
     """
 
     goods: tuple[Card, ...] = ()
@@ -89,6 +106,9 @@ class DetailsAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     cannot_buy: bool = False
     more: int = 0
     missing: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+    cannot_sum: bool = False
+    claim: Claim | None = None
     nothing_shown_before: bool = False
 
 
@@ -112,7 +132,8 @@ class OrdersAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
 
     `cannot` is what was asked to be done to an order, which nothing here can do. `list_length` is there when a place
     was named that the orders shown last do not have. With `none_such` none is as asked for, and all are there. `spent`
-    is what those asked for cost together, without what was cancelled or given back.
+    is what those asked for cost together, without what was cancelled or given back; `counted` is how many they are.
+    `others` says that somebody else's orders were asked for.
     """
 
     orders: tuple[OrderCard, ...] = ()
@@ -126,6 +147,8 @@ class OrdersAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
     currency: str = "CNY"
     cannot: Change | None = None
     list_length: int | None = None
+    counted: int | None = None
+    others: bool = False
 
 
 class CourtesyAnswer(Value, frozen=True, kw_only=True, omit_defaults=False):
@@ -149,6 +172,18 @@ def card(item: Item, language: Language) -> Card:
         stock=item.stock,
         attributes=item.attributes,
         tags=item.tags,
+    )
+
+
+def brand_card(brand: Brand, language: Language) -> BrandCard:
+    """The brand as shown."""
+    return BrandCard(
+        name=brand.called(language),
+        goods=brand.count,
+        lowest=brand.lowest,
+        highest=brand.highest,
+        currency=brand.currency,
+        rating=brand.rating,
     )
 
 

@@ -60,6 +60,8 @@ def tell_courtesy(answer: CourtesyAnswer, voice: Voice) -> str:
             return voice.SENTENCES.bye
         case "policy":
             return voice.SENTENCES.no_policies
+        case "nothing":
+            return voice.SENTENCES.nothing_wanted
         case "unclear":
             return voice.SENTENCES.unclear
         case "help":
@@ -70,6 +72,8 @@ def tell_courtesy(answer: CourtesyAnswer, voice: Voice) -> str:
 
 def _found(answer: SearchAnswer, voice: Voice) -> str:
     unread = voice.unread(answer) if answer.unknown else ""
+    if answer.brands:
+        return "\n".join([unread + voice.of_brands(answer), *map(voice.brand_line, answer.brands)])
     if answer.unnoted is not None:
         return "\n".join(filter(None, [unread + voice.unnoted(answer), _list(answer.goods, voice)]))
     if not answer.goods:
@@ -97,15 +101,26 @@ def tell_details(answer: DetailsAnswer, voice: Voice) -> str:
     if len(answer.goods) > 1:
         return missing + _compared(answer, voice)
     good = answer.goods[0]
-    bought = f"\n{voice.SENTENCES.cannot_buy}" if answer.cannot_buy else ""
-    return f"{missing}{voice.point(good, answer.about, answer.fact)}{voice.portrait(good)}{bought}"
+    return "\n".join(
+        [f"{missing}{voice.point(good, answer.about, answer.fact)}{voice.portrait(good)}", *_cannot(answer, voice)]
+    )
+
+
+def _cannot(answer: DetailsAnswer, voice: Voice) -> list[str]:
+    """What was asked for beside it and nothing here does."""
+    bought = [voice.SENTENCES.cannot_buy] if answer.cannot_buy else []
+    return [*([voice.SENTENCES.cannot_sum] if answer.cannot_sum else []), *bought]
 
 
 def _compared(answer: DetailsAnswer, voice: Voice) -> str:
     more = [voice.too_many(len(answer.goods), answer.more)] if answer.more else []
-    if answer.about is not None:
-        facts = [f"{place}. {voice.fact(good, answer.about)}" for place, good in enumerate(answer.goods, 1)]
-        return "\n".join([*facts, *more])
+    if (about := answer.about) is not None:
+        claim = [voice.CLAIMS[answer.claim]] if answer.claim is not None else []
+        facts = [
+            f"{place}. {voice.fact(good, about, good.id in answer.listed)}"
+            for place, good in enumerate(answer.goods, 1)
+        ]
+        return "\n".join([*claim, *facts, *more, *_cannot(answer, voice)])
     lines = [f"{place}. {voice.portrait(good)}" for place, good in enumerate(answer.goods, 1)]
     price, rating = min(good.price for good in answer.goods), max(good.rating for good in answer.goods)
     cheapest = [good for good in answer.goods if good.price == price]
@@ -119,6 +134,8 @@ def tell_orders(answer: OrdersAnswer, voice: Voice) -> str:
     if answer.shared:
         return voice.SENTENCES.not_here
     sorry = voice.SENTENCES.sorry if answer.complaint else ""
+    if answer.others:
+        return voice.SENTENCES.others_orders
     if not answer.signed_in:
         return f"{sorry}{voice.SENTENCES.sign_in}"
     if answer.list_length is not None:
@@ -126,7 +143,8 @@ def tell_orders(answer: OrdersAnswer, voice: Voice) -> str:
     if not answer.orders:
         return f"{sorry}{voice.no_orders(answer.asked_for)}"
     none = voice.SENTENCES.no_such_order if answer.none_such else ""
-    lines = [f"{sorry}{none}{_orders(answer.orders, voice)}"]
+    count = voice.counted(answer.counted) if answer.counted else ""
+    lines = [f"{sorry}{none}{count}{_orders(answer.orders, voice)}"]
     if answer.more:
         lines.append(voice.more_orders(answer.more))
     if answer.spent is not None and not answer.none_such:

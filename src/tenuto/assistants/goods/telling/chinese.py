@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Final
 
-from tenuto.assistants.goods.intent import QueryIntent
+from tenuto.assistants.goods.intent import Claim, QueryIntent
 from tenuto.assistants.goods.shop import OrderStatus
 from tenuto.assistants.goods.telling.cards import (
+    BrandCard,
     Card,
     CourtesyAnswer,
     OrderCard,
@@ -16,7 +17,7 @@ from tenuto.assistants.goods.telling.cards import (
     SearchAnswer,
 )
 from tenuto.assistants.goods.telling.voice import Sentences, against
-from tenuto.assistants.goods.telling.wishes_chinese import FACTS, bounds, money, value_of, wanted
+from tenuto.assistants.goods.telling.wishes_chinese import FACTS, bounds, money, phrase_of, value_of, wanted
 from tenuto.assistants.goods.words import ATTRIBUTES, CATEGORIES, COLORS, category_name
 from tenuto.model.prompt import Language
 
@@ -27,6 +28,7 @@ SENTENCES: Final = Sentences(
     which="有几款都符合，您指的是哪一款？",
     hint="可以接着问“其中性价比最高的是哪个”，或者“第二个怎么样”。",
     cannot_buy="我不能在这里下单：我只能帮您找商品、介绍商品。",
+    cannot_sum="我不做计算：这里给出的是商品目录里单件的价格。",
     sign_in="查询订单需要先确认您的身份：请登录后再问我。登录后会开始新的对话，这里看过的商品不会带过去。",
     not_here="这个聊天里还有其他人能看到回复，所以这里不显示订单。请在单独的对话里问我。",
     orders="您的订单（最近的在前）：",
@@ -37,6 +39,8 @@ SENTENCES: Final = Sentences(
     bye="再见！",
     no_policies="我只了解店里的商品和您本人的订单。配送、付款、优惠、退换货和保修方面的规定，请咨询人工客服。",
     no_such_order="您的订单里没有这样的。",
+    others_orders="我只能看到提问者本人的订单，看不到别人的，需要由下单的人自己来问。",
+    nothing_wanted="好的。想找什么的时候，随时问我。",
     unclear="这句话我没有听懂。我只知道商品目录里注明的内容：价格、库存、评分、销量和各项参数。可以按序号问其中一款，或者告诉我要找什么样的商品。",
     about="我是这家商店的导购助手，根据商品目录和您本人的订单来回答。",
 )
@@ -98,6 +102,12 @@ _AMOUNTS: Final = {
 }
 _MONEY: Final = {"CNY": "人民币（元）", "$": "美元", "USD": "美元", "EUR": "欧元", "GBP": "英镑", "JPY": "日元",
                  "HKD": "港元", "¥": "¥"}  # fmt: skip
+CLAIMS: Final[Mapping[Claim, str]] = {
+    "yes": "是的：",
+    "no": "不是：",
+    "same": "不是，两者相同：",
+    "unnoted": "商品目录里没有都注明这一项，所以没法判断：",
+}
 _CANNOT: Final = {"cancel": "取消", "change": "修改"}
 
 
@@ -181,8 +191,10 @@ def _conditions(answer: SearchAnswer) -> str:
 def _let_go(answer: SearchAnswer) -> str:
     """The condition that nothing met, by what it was."""
     gone = answer.let_go
+    unwanted = "、".join(f"“{phrase_of(phrase)}”" for phrase in answer.query.without)
     if gone.without:
-        return f"去掉{'、'.join(f'“{value_of(phrase)}”' for phrase in gone.without)}之后就没有了"
+        return f"去掉{unwanted}之后就没有了"
+    other = f"除{unwanted}以外" if unwanted else ""
     too = "同时" if len(gone.terms) < len(answer.query.terms) else ""
     parts = [
         "、".join(map(value_of, gone.attributes.values())),
@@ -192,7 +204,7 @@ def _let_go(answer: SearchAnswer) -> str:
         "这个价位" if gone.terms and (gone.min_price is not None or gone.max_price is not None) else "",
     ]
     missing = "、".join(filter(None, parts))
-    return f"没有{missing}的" if missing else _LET_GO[answer.near or "terms"]
+    return other + (f"没有{missing}的" if missing else _LET_GO[answer.near or "terms"])
 
 
 def heading(answer: SearchAnswer) -> str:
@@ -208,6 +220,20 @@ def heading(answer: SearchAnswer) -> str:
         return f"我们有 {answer.found} 款商品：{kinds}。这里是 {shown} 款{order}："
     more = f"，这里是前 {shown} {_measure(query)}" if shown < answer.found else ""
     return f"找到 {answer.found} {_measure(query)}{wanted(answer)}{unknown}{order}{more}："
+
+
+def of_brands(answer: SearchAnswer) -> str:
+    """Of how many brands the goods are."""
+    count = len(answer.brands) + answer.more_brands
+    shown = f"，这里是前 {len(answer.brands)} 个" if answer.more_brands else ""
+    return f"{wanted(answer).strip()}共 {answer.found} {_measure(answer.query)}，有 {count} 个品牌{shown}："
+
+
+def brand_line(brand: BrandCard) -> str:
+    """A brand in a list."""
+    low, high = money(brand.lowest, brand.currency), money(brand.highest, brand.currency)
+    price = low if brand.lowest == brand.highest else f"{low}到 {high}"
+    return f"- {brand.name}：{brand.goods} 款，{price}，平均评分 {brand.rating:g}"
 
 
 def line(good: Card, by: str | None = None) -> str:
@@ -316,15 +342,15 @@ def portrait(good: Card) -> str:
     return f"{good.name}，{price}，评分 {good.rating:g}，已售 {good.sales:,} 件，{stock}。{about}"
 
 
-def fact(good: Card, about: str) -> str:
-    """An item in a list, with the one thing that was asked about all of them."""
+def fact(good: Card, about: str, listed: bool = False) -> str:
+    """An item in a list, with the one thing that was asked about all of them; or that it is listed with it."""
     facts = {
         "price": money(good.price, good.currency),
         "stock": f"库存 {good.stock} 件" if good.stock else "暂时缺货",
         "rating": f"评分 {good.rating:g}",
         "sales": f"已售 {good.sales:,} 件",
     }
-    missing = f"没有注明{FACTS.get(about, about)}"
+    missing = f"标注了“{about}”" if listed else f"没有注明{FACTS.get(about, about)}"
     return f"{good.name}：{facts.get(about) or value_of(good.attributes.get(about, missing))}"
 
 
@@ -381,6 +407,11 @@ def too_few_orders(length: int) -> str:
 def one_order(order: OrderCard) -> str:
     """An order by itself."""
     return f"您的订单 {order_line(order)}"
+
+
+def counted(count: int) -> str:
+    """How many orders are as asked for."""
+    return f"一共 {count} 个订单。"
 
 
 def more_orders(count: int) -> str:

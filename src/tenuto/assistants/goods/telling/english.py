@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from tenuto.assistants.goods.intent import Claim
 from tenuto.assistants.goods.shop import OrderStatus
 from tenuto.assistants.goods.telling.cards import (
+    BrandCard,
     Card,
     CourtesyAnswer,
     OrderCard,
@@ -25,6 +27,7 @@ SENTENCES: Final = Sentences(
     which="Several goods fit. Which one do you mean?",
     hint="Ask for the best value among them, or about any of them by its number.",
     cannot_buy="I cannot take orders here: I only find goods and tell about them.",
+    cannot_sum="I reckon nothing out: what I gave is the price of one, as our catalogue has it.",
     sign_in="To see your orders I need to know who you are: please sign in and ask again. That begins a new "
     "conversation: what I showed you in this one does not come along.",
     not_here=(
@@ -41,6 +44,8 @@ SENTENCES: Final = Sentences(
         "please ask our customer service."
     ),
     no_such_order="None of your orders is like that. ",
+    others_orders="I see the orders of the person who is asking and nobody else's: their buyer has to ask for them.",
+    nothing_wanted="All right. Whenever you are looking for something, just ask.",
     unclear=(
         "I did not understand that. I know what our catalogue notes of the goods: their price, stock, rating, sales "
         "and attributes. Ask about one of them by its number, or for goods that have something."
@@ -109,6 +114,12 @@ _MONEY: Final = {
     "GBP": "pounds",
     "JPY": "yen",
     "HKD": "Hong Kong dollars",
+}
+CLAIMS: Final[Mapping[Claim, str]] = {
+    "yes": "Yes:",
+    "no": "No:",
+    "same": "No, they are even:",
+    "unnoted": "Our catalogue does not note that of both, so I cannot tell:",
 }
 _CANNOT: Final = {"cancel": "cancel an order", "change": "change an order"}
 
@@ -197,7 +208,9 @@ def _let_go(answer: SearchAnswer) -> str:
         f"without {' or '.join(f'“{phrase}”' for phrase in gone.without)}" if gone.without else "",
         _LET_GO["price"] if gone.min_price is not None or gone.max_price is not None else "",
     ]
-    return ", ".join(filter(None, parts)) or _LET_GO[answer.near or "terms"]
+    told = ", ".join(filter(None, parts)) or _LET_GO[answer.near or "terms"]
+    unwanted = "" if gone.without else " or ".join(f"“{phrase}”" for phrase in answer.query.without)
+    return f"{told} that is not {unwanted}" if unwanted else told
 
 
 def heading(answer: SearchAnswer) -> str:
@@ -212,6 +225,21 @@ def heading(answer: SearchAnswer) -> str:
         return f"We have {answer.found} goods: {kinds}. Here are {shown}, {order or 'best match first'}:"
     more = f"; here are {shown}" if shown < answer.found else ""
     return f"I found {answer.found} {wanted(answer)}{unknown}{more}{', ' + order if order else ''}:"
+
+
+def of_brands(answer: SearchAnswer) -> str:
+    """Of how many brands the goods are."""
+    count = len(answer.brands) + answer.more_brands
+    shown = f"; here are {len(answer.brands)}" if answer.more_brands else ""
+    noun = wanted(answer)
+    return f"{noun[:1].upper()}{noun[1:]}: {answer.found}, of {count} brand{'s' * (count > 1)}{shown}:"
+
+
+def brand_line(brand: BrandCard) -> str:
+    """A brand in a list."""
+    low, high = money(brand.lowest, brand.currency), money(brand.highest, brand.currency)
+    price = low if brand.lowest == brand.highest else f"{low} to {high}"
+    return f"- {brand.name}: {brand.goods}, {price}, rated {brand.rating:g} on average"
 
 
 def line(good: Card, by: str | None = None) -> str:
@@ -310,15 +338,16 @@ def portrait(good: Card) -> str:
     return f"{good.name}, {price}, rated {good.rating:g} of 5, {good.sales:,} sold, {stock}.{about}"
 
 
-def fact(good: Card, about: str) -> str:
-    """An item in a list, with the one thing that was asked about all of them."""
+def fact(good: Card, about: str, listed: bool = False) -> str:
+    """An item in a list, with the one thing that was asked about all of them; or that it is listed with it."""
     facts = {
         "price": money(good.price, good.currency),
         "stock": f"{good.stock} in stock" if good.stock else "sold out at the moment",
         "rating": f"rated {good.rating:g} of 5",
         "sales": f"{good.sales:,} sold",
     }
-    return f"{good.name}: {facts.get(about) or good.attributes.get(about, f'no {about} noted')}"
+    said = f"listed under “{about}”" if listed else f"no {about} noted"
+    return f"{good.name}: {facts.get(about) or good.attributes.get(about, said)}"
 
 
 def too_many(shown: int, more: int) -> str:
@@ -374,6 +403,11 @@ def too_few_orders(length: int) -> str:
 def one_order(order: OrderCard) -> str:
     """An order by itself."""
     return f"Your order {order_line(order)}"
+
+
+def counted(count: int) -> str:
+    """How many orders are as asked for."""
+    return f"{'That is one order' if count == 1 else f'Those are {count} orders'}. "
 
 
 def more_orders(count: int) -> str:

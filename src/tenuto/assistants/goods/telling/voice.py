@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from tenuto.assistants.goods.intent import Claim
 from tenuto.assistants.goods.telling.cards import (
+    BrandCard,
     Card,
     CourtesyAnswer,
     OrderCard,
@@ -24,6 +26,7 @@ class Sentences(Value, frozen=True, kw_only=True):
     which: str
     hint: str
     cannot_buy: str
+    cannot_sum: str
     sign_in: str
     not_here: str
     orders: str
@@ -35,6 +38,8 @@ class Sentences(Value, frozen=True, kw_only=True):
     about: str
     no_policies: str
     no_such_order: str
+    others_orders: str
+    nothing_wanted: str
     unclear: str
 
 
@@ -44,6 +49,19 @@ class Voice(Protocol):
     @property
     def SENTENCES(self) -> Sentences:  # noqa: N802 - a constant of those modules
         """What is always said in the same words."""
+        ...
+
+    @property
+    def CLAIMS(self) -> Mapping[Claim, str]:  # noqa: N802 - a constant of those modules
+        """Whether it is so that one has more or less of something than another."""
+        ...
+
+    def of_brands(self, answer: SearchAnswer) -> str:
+        """Of how many brands the goods are."""
+        ...
+
+    def brand_line(self, brand: BrandCard) -> str:
+        """A brand in a list."""
         ...
 
     def cut(self, length: int) -> str:
@@ -102,8 +120,8 @@ class Voice(Protocol):
         """Everything about an item."""
         ...
 
-    def fact(self, good: Card, about: str) -> str:
-        """An item in a list, with the one thing that was asked about all of them."""
+    def fact(self, good: Card, about: str, listed: bool = False) -> str:
+        """An item in a list, with the one thing that was asked about all of them; or that it is listed with it."""
         ...
 
     def too_many(self, shown: int, more: int) -> str:
@@ -138,6 +156,10 @@ class Voice(Protocol):
 
     def order_line(self, order: OrderCard) -> str:
         """An order in a list."""
+        ...
+
+    def counted(self, count: int) -> str:
+        """How many orders are as asked for."""
         ...
 
     def more_orders(self, count: int) -> str:

@@ -38,11 +38,20 @@ def value_of(value: str) -> str:
     return COLORS.get(value) or MATERIALS.get(value, value)
 
 
+def phrase_of(phrase: str) -> str:
+    """What is not wanted, with colours and categories by their names."""
+    words = [COLORS.get(word) or category_name(word, Language.CHINESE) for word in phrase.split(" ")]
+    return "".join(words) if not any(word.isascii() for word in words) else " ".join(words)
+
+
 def bounds(given: tuple[Bound, ...]) -> str:
     """内存大于 8 GB且不超过 32 GB: each attribute named once."""
     said: dict[str, list[str]] = {}
     for bound in given:
         name = next(iter(bound.of), "")
+        if bound.of == ("stock",) and bound.sign == "=" and bound.amount == "0":
+            said["缺货"] = [""]
+            continue
         sign = "" if bound.sign == "=" and name in _SUITED else _SIGNS[bound.sign]
         said.setdefault(name, []).append(f"{sign} {value_of(bound.amount) or '那一款'}")
     return "、".join(f"{FACTS.get(name, name)}{'且'.join(signs)}" for name, signs in said.items())
@@ -70,9 +79,10 @@ def wanted(answer: SearchAnswer) -> str:
         if not (of_categories(group) or of_colors(group))
     ]
     if query.without:
-        words.append(f"不要{'、'.join(f'“{COLORS.get(phrase, phrase)}”' for phrase in query.without)}")
+        words.append(f"不要{'、'.join(f'“{phrase_of(phrase)}”' for phrase in query.without)}")
     head = "、".join(words)
-    brand = f"{query.brand} " if query.brand else ""
+    named = answer.brand or query.brand or ""
+    brand = f"{named} " if named.isascii() and named else named
     text = f"{head}的{brand}{noun}" if head else f"{brand}{noun}"
     return f" {text}" if text[0].isascii() else text
 

@@ -25,6 +25,9 @@ def bounds(given: tuple[Bound, ...]) -> str:
     said: dict[str, list[str]] = {}
     for bound in given:
         name = next(iter(bound.of), "")
+        if bound.of == ("stock",) and bound.sign == "=" and bound.amount == "0":
+            said["nothing in stock"] = [""]
+            continue
         sign = "" if bound.sign == "=" and name in _SUITED else f"{_SIGNS[bound.sign]} "
         said.setdefault(name, []).append(f"{sign}{bound.amount or 'that one'}")
     return ", ".join(f"{name} {' and '.join(signs)}".strip() for name, signs in said.items())
@@ -37,7 +40,7 @@ def wanted(answer: SearchAnswer, count: int = 2) -> str:
         "item" if count == 1 else "goods"
     )
     colors = [*query.attributes.values(), *(" or ".join(group) for group in query.either if of_colors(group))]
-    words = [*colors, query.brand or "", noun]
+    words = [*colors, answer.brand or query.brand or "", noun]
     if query.terms:
         words.append(f"for “{' '.join(query.terms)}”")
     words += [

@@ -7,11 +7,22 @@ from tenuto.assistants.goods.words.attributes import ASPECTS, ATTRIBUTES, MATERI
 from tenuto.assistants.goods.words.categories import CATEGORIES, CATEGORY_PATTERNS, PETS, category_name, special
 from tenuto.assistants.goods.words.colors import COLOR, COLOR_WORDS, COLORS, color_of
 from tenuto.assistants.goods.words.currencies import CURRENCY, currency_in, means
-from tenuto.assistants.goods.words.groups import KINDS, MEASURED, Group, of_categories, of_colors, of_words
-from tenuto.assistants.goods.words.small_words import STOP_PHRASES, STOP_WORDS, name_in, terms_in
+from tenuto.assistants.goods.words.groups import KINDS, MEASURED, Group, are_rivals, of_categories, of_colors, of_words
+from tenuto.assistants.goods.words.plain_english import is_plain_english
+from tenuto.assistants.goods.words.small_words import IN_NAMES, STOP_PHRASES, STOP_WORDS, name_in, terms_in
 from tenuto.assistants.goods.words.synonyms import SYNONYMS
 from tenuto.assistants.goods.words.text import HAN, cut, fold
-from tenuto.assistants.goods.words.units import MEASURE, PLAIN, UNIT, UNITS, Unit, number, readings, term
+from tenuto.assistants.goods.words.units import (
+    MEASURE,
+    MEMORY_AND_STORAGE,
+    PLAIN,
+    UNIT,
+    UNITS,
+    Unit,
+    number,
+    readings,
+    term,
+)
 
 __all__ = [
     "ASPECTS",
@@ -23,10 +34,12 @@ __all__ = [
     "COLOR_WORDS",
     "CURRENCY",
     "HAN",
+    "IN_NAMES",
     "KINDS",
     "MATERIALS",
     "MEASURE",
     "MEASURED",
+    "MEMORY_AND_STORAGE",
     "PETS",
     "PLAIN",
     "STOP_PHRASES",
@@ -37,11 +50,13 @@ __all__ = [
     "UNIT_NAMES",
     "Group",
     "Unit",
+    "are_rivals",
     "category_name",
     "color_of",
     "currency_in",
     "cut",
     "fold",
+    "is_plain_english",
     "means",
     "name_in",
     "number",

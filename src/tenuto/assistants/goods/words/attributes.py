@@ -64,22 +64,46 @@ ASPECTS: Final = (
         "stock",
         expression(
             r"in stock|available|availability|how many[^,.]{0,20} left|(?:any|how much stock) left|how much stock"
-            r"|有货|现货|库存|有没有货|缺货|还剩|剩[多几]"
+            r"|\bstock\b|sold[- ]out|out of stock|有货|现货|库存|有没有货|缺货|没货|售罄|卖[完光]|断货|还剩|剩[多几]"
         ),
     ),
     ("rating", expression(r"\brat(?:ing|ed)|\breviews?\b|评分|评价|口碑|好评")),
-    ("sales", expression(r"how many.*sold|sales|销量|卖了多少")),
+    ("sales", expression(r"how many.*sold(?![- ]out)|sales|销量|卖了多少")),
     ("color", expression(r"\bcolou?rs?\b|颜色|什么色")),
     ("memory", expression(r"\bmemory\b|\bram\b|内存|运存")),
-    ("storage", expression(r"\bstorage\b|disk|存储|硬盘|多少g")),
-    ("screen", expression(r"\bscreen|display|屏幕|几寸|多少寸")),
-    ("battery", expression(r"battery|how long (?:does|do|will) .{1,30} last|电池|续航|能用多久")),
-    ("weight", expression(r"\bweighs?\b|weight|heavy|重量|多重|重不重")),
+    ("storage", expression(r"\bstorage\b|disk|how many (?:gb|gigs?|gigabytes)\b|存储|硬盘|多少g(?!ram)")),
+    ("screen", expression(r"\bscreen|display|how many inch(?:es)?\b|屏幕|几寸|多少寸|多少英寸")),
+    (
+        "battery",
+        expression(
+            r"battery|how long (?:does|do|will) .{1,30} last|how many (?:mah|milliamp hours|hours)\b"
+            r"|电池|续航|能用多久|多少(?:毫安|mah)"
+        ),
+    ),
+    (
+        "weight",
+        expression(
+            r"\bweighs?\b|weight|heavy|how many (?:grams?|g|kg|kilos?|kilograms?|pounds?|ounces?)\b"
+            r"|重量|多重|重不重|(?:多少|几)(?:克|公斤|千克|斤)(?!多少|[一要]?多少钱)"
+        ),
+    ),
     ("size", expression(r"\bsizes?\b|how big|尺码|尺寸|多大")),
     ("material", expression(r"material|made of|材质|面料|什么做的")),
     ("power", expression(r"\bwatts?\b|\bpower\b|功率|多少瓦")),
-    ("capacity", expression(r"capacity|how much (?:can|does) .{1,30} hold|容量|多少升")),
-    ("length", expression(r"\blength|how long (?:is|are)\b|长度|多长")),
+    (
+        "capacity",
+        expression(
+            r"capacity|how much (?:can|does) .{1,30} hold|how many (?:lit(?:re|er)s?|ml|millilit(?:re|er)s?)\b"
+            r"|容量|(?:多少|几)(?:升|毫升)"
+        ),
+    ),
+    (
+        "length",
+        expression(
+            r"\blength|how long (?:is|are)\b|how many (?:cm|centimet(?:re|er)s|met(?:re|er)s)\b"
+            r"|长度|多长|(?:多少|几)(?:厘米|米)"
+        ),
+    ),
     ("pages", expression(r"\bpages?\b|页数|多少页|几页")),
     ("age", expression(r"\bwhat ages?\b|适用年龄|几岁")),
 )

@@ -35,4 +35,25 @@ def of_words(group: Group) -> bool:
     return not any(kind(group) for kind in (of_categories, of_colors, of_amounts))
 
 
+# Words of which goods are the one or the other: who says the second takes the first back.
+_RIVALS: Final = (
+    (
+        "women woman lady ladies female girls 女士 女式 女款 女生 女性",
+        "men man male gents boys 男士 男式 男款 男生 男性",
+        "kid kids child children baby 儿童 宝宝 童款",
+    ),
+    ("wired 有线", "wireless bluetooth 无线 蓝牙"),
+    ("over-ear headband 头戴 头戴式", "in-ear earbuds 入耳 入耳式"),
+)
+_SIDES: Final = tuple(tuple(frozenset(side.split()) for side in sides) for sides in _RIVALS)
+
+
+def are_rivals(word: str, other: str) -> bool:
+    """Whether two words are of those of which goods are the one or the other: "women" and "men"."""
+    return any(
+        any(word in side for side in sides) and any(other in side and word not in side for side in sides)
+        for sides in _SIDES
+    )
+
+
 KINDS: Final[tuple[Callable[[Group], bool], ...]] = (of_categories, of_colors, of_amounts, of_words)

@@ -80,6 +80,10 @@ MEASURE: Final = expression(
     r"(?<![\d.])(\d+(?:\.\d+)?)[\s-]?"
     r"(gb|tb|g|t|mah|inch(?:es)?|kg|ml|cm|l|w|英寸|寸|毫升|升|公斤|克|瓦|毫安|厘米|米)(?![a-z])"
 )
+# 12+256, as phones are labelled.
+MEMORY_AND_STORAGE: Final = expression(
+    r"(?<![\d.])(\d{1,2})\s?(?:gb?)?\s?\+\s?(64|128|256|512|1024)(?:\s?gb?)?(?![\d.a-z])"
+)
 
 
 def readings(figure: float, word: str) -> tuple[Unit, ...]:
