@@ -273,10 +273,13 @@ def _overridden(base: Preset, settings: Settings) -> Preset:
 
 
 def _overridden_tasks(base: TaskPolicy, settings: Settings) -> TaskPolicy:
+    life, notes = settings.task_retention, settings.agent_retention
+    life = base.task_retention if life is None else life
     return replace(
         base,
-        task_retention=base.task_retention if settings.task_retention is None else settings.task_retention,
-        agent_retention=base.agent_retention if settings.agent_retention is None else settings.agent_retention,
+        task_retention=life,
+        agent_retention=min(base.agent_retention, life) if notes is None else notes,
+        lock_lease=min(base.lock_lease, life),
         owners=_owners(settings.task_owners),
         max_board_keys=settings.max_board_keys,
         max_board_value_bytes=settings.max_board_value_bytes,

@@ -123,11 +123,37 @@ async def test_without_a_journal_a_server_is_not_ready(server: RedisServer | Pos
         assert code(turn)[0] == 503
 
 
+@pytest.mark.parametrize("locked", [False, True], ids=["open", "keys"])
+async def test_a_server_that_begins_in_an_outage_is_not_ready_while_it_lets_nobody_in(
+    server: RedisServer | PostgresServer, tmp_path: Path, locked: bool
+) -> None:
+    """Promise 8: it has not seen who may come in, so a balancer is told to ask another one."""
+    given: dict[str, Any] = {"breaker_reset": timedelta(milliseconds=20), "journal": str(tmp_path)}
+    async with _door(server, locked=locked, **given) as door:
+        key = await door.key() if locked else {}
+        before = await door.http.post("/v1/chat", headers=key, json={"message": "Hello!"})
+        server.kill()
+        said = await door.http.post("/v1/chat", headers=key, json={"message": "Still there?"})
+        known = await door.http.get("/readyz")
+
+    async with _door(server, **given) as door:
+        refused, turn = await door.http.get("/readyz"), await door.http.post("/v1/chat", json={"message": "Hello!"})
+        server.start()
+        await _until_ready(door)
+
+        assert (before.json()["degraded"], said.json()["degraded"]) == ([], ["journal"])
+        assert known.status_code == 200
+        assert (code(refused)[0], code(turn)[0]) == (503, 503)
+
+
 async def _until_ready(door: Door) -> None:
     """Until the store answers and the journal is empty."""
     async with asyncio.timeout(LONG):
         while True:
             ready = await door.http.get("/readyz")
-            if ready.json()["status"] == "ready" and "journal_waiting 0.0" in (await door.http.get("/metrics")).text:
+            if (
+                ready.json().get("status") == "ready"
+                and "journal_waiting 0.0" in (await door.http.get("/metrics")).text
+            ):
                 return
             await asyncio.sleep(0.05)

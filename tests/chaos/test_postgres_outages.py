@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
+import uvloop
 
 from tenuto.errors import SessionBusy, SessionNotFound, StoreReadOnly, TenutoError, Unavailable
 from tenuto.model import Keeping, NewSession, TurnState
@@ -17,6 +18,7 @@ from tenuto.model.session import Touch
 from tenuto.ports import utc_now
 from tenuto.stores.cached import Cached
 from tenuto.stores.postgres import PostgresStore
+from tenuto.stores.postgres._faults import InDoubt
 from tenuto.stores.postgres._link import Connection, Link
 from tests.clock import FakeClock
 from tests.patience import LONG
@@ -30,6 +32,7 @@ _LINK: dict[str, Any] = {"schema": "tenuto", "connections": 8}
 BRIEF = timedelta(milliseconds=1)
 UNCAPPED = NewSession(keeping=Keeping(max_messages=None))
 WORKERS = 8
+_ENDLESS = "SELECT pg_sleep(3600)"
 
 
 @pytest.fixture
@@ -72,6 +75,15 @@ async def _until_it_answers(store: PostgresStore) -> None:
                 return await store.ping()
             except Unavailable:
                 await asyncio.sleep(0.05)
+
+
+async def _until_under_way(server: PostgresServer, calls: int) -> None:
+    """Until the server works on so many endless calls."""
+    link = Link(server.app_url, **_LINK, timeout=LONG, connect_timeout=LONG)
+    async with asyncio.timeout(LONG):
+        while len(await link.fetch("SELECT FROM pg_stat_activity WHERE query = $1", _ENDLESS)) < calls:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    await link.close()
 
 
 class Talk:
@@ -155,6 +167,22 @@ async def test_a_keyed_turn_sent_until_it_is_acknowledged_is_stored_once(server:
 
         for key in keys:
             assert await texts(store, ANN, f"s-{key}") == [f"q-{key}", f"a-{key}"]
+
+
+def test_a_server_killed_in_the_middle_of_calls_is_told_so_under_the_loop_that_we_ship(server: PostgresServer) -> None:
+    """T7: whatever becomes of the connections, each call says that it may have been carried out."""
+
+    async def killed_in_the_middle() -> list[object]:
+        link = Link(server.app_url, **_LINK, timeout=LONG, connect_timeout=LONG)
+        calls = [asyncio.create_task(link.fetch(_ENDLESS)) for _ in range(WORKERS)]
+        await _until_under_way(server, WORKERS)
+        await asyncio.to_thread(server.kill)
+        return [*await asyncio.gather(*calls, return_exceptions=True)]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        told = runner.run(killed_in_the_middle())
+
+    assert {type(each) for each in told} == {InDoubt}
 
 
 async def test_a_frozen_server_is_given_up_in_time(server: PostgresServer) -> None:

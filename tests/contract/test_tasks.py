@@ -77,7 +77,8 @@ async def test_what_has_ended_changes_no_more_and_can_be_read(tasks: Tasks) -> N
 
     for late in (
         tasks.begin(ANN, task.id),
-        tasks.finish(ANN, task.id),
+        tasks.finish(ANN, task.id, failed=True),
+        tasks.finish(ANN, task.id, result=1),
         board.write("a", 2, agent="x"),
         board.delete("a", agent="x"),
         board.lock("c", agent="x"),
@@ -169,7 +170,7 @@ async def test_tasks_are_listed_oldest_first_by_session_and_status(tasks: Tasks,
 
 
 async def test_under_one_key_a_task_is_opened_once(tasks: Tasks, clock: FakeClock) -> None:
-    """As long as it lives; then anew, with nothing of the one before."""
+    """As long as it lives; then anew, as another, with nothing of the one before."""
     new = NewTask(type="review", goal="Read the contract")
     first = await tasks.open(ANN, new, key="k")
     again = await tasks.open(ANN, new, key="k")
@@ -186,7 +187,58 @@ async def test_under_one_key_a_task_is_opened_once(tasks: Tasks, clock: FakeCloc
     assert len({first.id, *(task.id for task in others)}) == 4
     assert (begun.id, begun.status) == (first.id, TaskStatus.RUNNING)
     assert (anew.created_at, anew.status) == (clock(), TaskStatus.PENDING)
+    assert anew.id != first.id
     assert (await tasks.board(ANN, anew.id).view()).entries == ()
+    assert {task.id for task in (await tasks.list(ANN)).tasks} == {anew.id}
+
+
+async def test_who_held_a_lock_of_a_task_before_writes_nothing_into_the_next_one_under_its_key(
+    tasks: Tasks, store: Store
+) -> None:
+    """E16: tokens and versions begin anew, so the task is another, and the old one is not there."""
+    new = NewTask(type="review")
+    old = await tasks.open(ANN, new, key="k")
+    sleeper, held = tasks.board(ANN, old.id), await tasks.board(ANN, old.id).lock("a", agent="x")
+    await tasks.delete(ANN, old.id)
+    anew = await tasks.open(ANN, new, key="k")
+    again = await tasks.board(ANN, anew.id).lock("a", agent="x")
+
+    assert (again.token, held.token) == (1, 1)
+    for late in (
+        sleeper.write("a", "old words", agent="x", token=held.token),
+        sleeper.unlock("a", agent="x", token=held.token),
+        tasks.begin(ANN, old.id, if_version=old.version),
+        tasks.delete(ANN, old.id),
+    ):
+        with pytest.raises(TaskNotFound):
+            await late
+    assert (await tasks.board(ANN, anew.id).view()).entries == ()
+    assert await tasks.open(ANN, new, key="k") == anew
+    await tasks.delete(ANN, anew.id)
+    assert await store.state_names(ANN) == ()
+
+
+async def test_tasks_under_keys_are_swept_one_by_one(tasks: Tasks, store: Store, clock: FakeClock) -> None:
+    """The deadline of one that went is none of the next one's."""
+    new = NewTask(type="review")
+    old = await tasks.open(ANN, new, key="k")
+    await tasks.board(ANN, old.id).write("a", 1, agent="x")
+    clock.advance(DAY)
+    anew = await tasks.open(ANN, new, key="k")
+    await tasks.board(ANN, anew.id).write("a", 2, agent="x")
+    clock.advance(HOUR)
+
+    for _ in range(3):
+        assert await tasks.open(ANN, new, key="k") == anew
+    assert await deadlines_left(store) == 2
+    early = await tasks.sweep()
+    kept = await tasks.board(ANN, anew.id).view()
+    clock.advance(DAY)
+    late = await tasks.sweep()
+
+    assert (early.tasks, len(kept.entries), late.tasks) == (0, 1, 1)
+    assert await store.state_names(ANN) == ()
+    assert await store.state_keys(SYSTEM, "task-deadlines") == ()
 
 
 async def test_a_task_comes_out_of_a_session_that_its_owner_has(tasks: Tasks, store: Store) -> None:

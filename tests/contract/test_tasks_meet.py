@@ -209,6 +209,26 @@ async def test_whoever_comes_behind_the_broom_is_told_so(tasks: Tasks, store: St
     assert (await sweeping).tasks == 1
 
 
+async def test_of_two_who_open_under_the_key_of_one_that_expired_both_get_the_same(
+    tasks: Tasks, store: Store, clock: FakeClock
+) -> None:
+    """Neither removes what the other has just opened."""
+    holding, new = Holding(store, "write_state", "tasks"), NewTask(type="review")
+    old = await tasks.open(ANN, new, key="k")
+    await tasks.board(ANN, old.id).write("a", "old words", agent="x")
+    clock.advance(DAY)
+    late = asyncio.create_task(tasks_over(holding.store, clock).open(ANN, new, key="k"))
+    await holding.come()
+
+    anew = await tasks.open(ANN, new, key="k")
+    holding.go()
+
+    assert await late == anew
+    assert [task.id for task in (await tasks.list(ANN)).tasks] == [anew.id]
+    assert (await tasks.board(ANN, anew.id).view()).entries == ()
+    assert await store.state_keys(ANN, f"task-board:{old.id}") == ()
+
+
 async def test_no_task_is_swept_within_ten_minutes_behind_its_time(tasks: Tasks, clock: FakeClock) -> None:
     """Clocks of several machines differ: at whatever minute it expires."""
     clock.advance(timedelta(minutes=9, seconds=59))

@@ -235,6 +235,7 @@ async def test_odd_keys_and_agents_stay_inside(name: str) -> None:
         ("GET", "/v1/tasks?limit=0", None, (400, "invalid")),
         ("GET", "/v1/tasks?status=over", None, (400, "invalid")),
         ("GET", "/v1/tasks?cursor=%2F..%2F", None, (400, "invalid_cursor")),
+        ("GET", "/v1/tasks?cursor=abc", None, (400, "invalid_cursor")),
         ("PATCH", "{task}", {}, (400, "invalid")),
         ("PATCH", "{task}", {"status": "pending"}, (400, "invalid")),
         ("PATCH", "{task}", {"status": "running", "result": 1}, (400, "invalid")),
@@ -271,6 +272,35 @@ async def test_bad_input_is_refused_and_named(
 
         assert code(answer) == answered
         assert (await door.http.get(f"{task}/board", headers=ANN)).json()["entries"] == []
+
+
+async def test_a_token_that_is_missing_is_missed_in_the_query() -> None:
+    """It is no field of a body, which such a request has not got."""
+    async with served() as door:
+        refused = await door.http.delete(f"{await opened(door)}/locks/a", headers=agent("x"))
+
+        assert code(refused) == (400, "invalid")
+        assert refused.json()["detail"] == "the query: it is missing required field token"
+
+
+async def test_a_task_ended_twice_in_the_same_way_is_ended_once() -> None:
+    """A client whose answer was lost asks again; one that would have it end otherwise is told."""
+    async with served() as door:
+        task = await opened(door)
+        done = {"status": "completed", "result": {"mail": "ann.lee@example.com"}}
+
+        first, again = [await door.http.patch(task, headers=ANN, json=done) for _ in range(2)]
+        guarded = await door.http.patch(task, headers={**ANN, "If-Match": '"1"'}, json=done)
+        otherwise = [
+            await door.http.patch(task, headers=ANN, json={**done, **change})
+            for change in ({"status": "failed"}, {"result": None}, {"status": "running", "result": None})
+        ]
+        stale = await door.http.patch(task, headers={**ANN, "If-Match": '"7"'}, json=done)
+
+        assert (first.status_code, again.status_code, guarded.status_code) == (200, 200, 200)
+        assert first.json() == again.json() == guarded.json()
+        assert {code(answer) for answer in otherwise} == {(409, "task_finished")}
+        assert code(stale) == (409, "version_conflict")
 
 
 async def test_two_names_for_one_agent_are_refused() -> None:

@@ -204,6 +204,14 @@ def test_secrets_are_hidden_and_presets_filled_in() -> None:
     assert "sss" not in str(shown)
 
 
+def test_how_long_tasks_and_notes_live_is_shown_though_nobody_set_it() -> None:
+    """E6: `off` would mean that they are kept for ever."""
+    shown, set_shorter = effective(Settings()), effective(Settings(task_retention=timedelta(minutes=30)))
+
+    assert (shown["task_retention"], shown["agent_retention"]) == ("1d", "1h")
+    assert (set_shorter["task_retention"], set_shorter["agent_retention"]) == ("30m", "30m")
+
+
 def test_durations_read_as_settings_write_them() -> None:
     spans = [timedelta(days=30), timedelta(hours=36), timedelta(seconds=90), timedelta(milliseconds=250), timedelta(0)]
 

@@ -7,9 +7,11 @@ import socket
 from contextlib import closing
 
 import pytest
+import uvloop
 
 from tenuto.stores.redis._connection import Connection
 from tenuto.stores.resetting import reset_on_close
+from tests.patience import LONG
 
 MUCH = b"x" * 1_000_000
 
@@ -63,6 +65,34 @@ async def test_a_redis_connection_with_an_unanswered_call_is_reset() -> None:
             with pytest.raises(ConnectionResetError):
                 await asyncio.to_thread(_read_all, peer)
             assert answer.exception() is not None
+
+
+def test_a_connection_that_uvloop_has_closed_is_no_fault() -> None:
+    """Promise 8: what is told of the outage is the outage, not that its connection cannot be reset any more."""
+
+    async def reset_when_gone() -> None:
+        with closing(_listening()) as listener:
+            transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, *listener.getsockname())
+            transport.abort()
+            async with asyncio.timeout(LONG):
+                while transport.get_extra_info("socket").fileno() >= 0:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+
+            reset_on_close(transport)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(reset_when_gone())
+
+
+class _Deaf(asyncio.BaseTransport):
+    """One that has nothing good to say."""
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        raise RuntimeError("the handler is closed")
+
+
+def test_whatever_closing_says_is_no_fault() -> None:
+    reset_on_close(_Deaf())
 
 
 def test_nothing_to_reset_is_no_fault() -> None:

@@ -292,7 +292,7 @@ async def test_a_listing_looks_at_a_bounded_number_of_tasks() -> None:
     tasks = tasks_over(store, clock)
     for n in range(1100):
         head = {"type": "t", "status": "pending", "created_at": 0, "updated_at": 0, "expires_at": 2**52}
-        await store.write_state(ANN, "tasks", f"{n:05d}", head)
+        await store.write_state(ANN, "tasks", f"00000000-0000-0000-0000-{n:012d}", head)
     last = await opened(tasks, ANN)
     store.calls = 0
 
@@ -300,7 +300,7 @@ async def test_a_listing_looks_at_a_bounded_number_of_tasks() -> None:
     looks = store.calls
     rest = await tasks.list(ANN, TaskQuery(status=TaskStatus.RUNNING, limit=1, cursor=first.cursor))
 
-    assert (first.tasks, first.cursor, looks) == ((), "00999", 11)
+    assert (first.tasks, first.cursor, looks) == ((), "00000000-0000-0000-0000-000000000999", 11)
     assert ([task.id for task in rest.tasks], rest.cursor) == ([last.id], None)
 
 
@@ -411,11 +411,22 @@ async def test_what_was_read_and_altered_is_not_what_is_stored() -> None:
     assert kept.value == {"list": [1]}
 
 
+@pytest.mark.parametrize("lease", [5, "5s", timedelta(0), timedelta(days=2)], ids=count())
+async def test_a_lease_that_is_none_is_refused(lease: Any) -> None:
+    clock = FakeClock()
+    tasks = tasks_over(MemoryStore(clock=clock), clock)
+    task = await opened(tasks, ANN)
+
+    with pytest.raises(Invalid, match="a lock is held"):
+        await tasks.board(ANN, task.id).lock("a", agent="x", lease=lease)
+
+
 @pytest.mark.parametrize(
     ("setting", "given"),
     [
         ("agent_retention", {"agent_retention": timedelta(0)}),
         ("agent_retention", {"task_retention": timedelta(minutes=1)}),
+        ("task_retention", {"task_retention": timedelta(0)}),
         ("lock_lease", {"lock_lease": timedelta(0)}),
         ("lock_lease", {"lock_lease": timedelta(days=2)}),
         ("max_board_keys", {"max_board_keys": 0}),
@@ -429,6 +440,30 @@ def test_a_contradictory_policy_is_refused_by_name(setting: str, given: dict[str
         TaskPolicy(**given)  # type: ignore[arg-type]
 
     assert refused.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    ("given", "blamed"),
+    [
+        ({"TENUTO_TASK_RETENTION": "0s"}, "task_retention"),
+        ({"TENUTO_TASK_RETENTION": "30s", "TENUTO_AGENT_RETENTION": "1m"}, "agent_retention"),
+        ({"TENUTO_AGENT_RETENTION": "2d"}, "agent_retention"),
+    ],
+    ids=count(),
+)
+def test_a_life_that_cannot_be_is_told_by_the_setting_that_was_set(given: dict[str, str], blamed: str) -> None:
+    """T20."""
+    with pytest.raises(InvalidSetting) as refused:
+        read_settings(given)
+
+    assert refused.value.setting == blamed
+
+
+def test_the_life_of_tasks_is_shortened_by_one_setting() -> None:
+    """E6: notes, and locks of which nothing else is said, live no longer than their task."""
+    policy = read_settings({"TENUTO_TASK_RETENTION": "30s"}).policies().tasks
+
+    assert {policy.task_retention, policy.agent_retention, policy.lock_lease} == {timedelta(seconds=30)}
 
 
 @pytest.mark.parametrize("owners", ["refund", "=x", "refund=", "a=b,a=c", "a=b,,c"])

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from tenuto.errors import Unavailable
 from tenuto.upkeep.jobs import Jobs
 
 
@@ -81,6 +82,19 @@ async def test_beyond_a_bound_jobs_are_left_for_the_next_turn(caplog: pytest.Log
 
     assert len(bench.done) == 2
     assert "a summary was put off" in caplog.text
+
+
+async def test_a_job_that_met_an_outage_is_logged_by_the_outage_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """Where in our code it was met tells an operator nothing."""
+    jobs = Jobs()
+
+    async def fail() -> None:
+        raise Unavailable("session store")
+
+    jobs.start("title", "session", fail)
+    await jobs.drain()
+
+    assert caplog.messages == ["a title was put off: Unavailable"]
 
 
 async def test_a_job_that_fails_is_logged_without_a_word_of_what_it_was_about(caplog: pytest.LogCaptureFixture) -> None:

@@ -25,7 +25,8 @@ def effective(settings: Settings) -> dict[str, str]:
 
 
 def _by_default(settings: Settings) -> dict[str, object]:
-    sessions = settings.policies().sessions
+    policies = settings.policies()
+    sessions, tasks = policies.sessions, policies.tasks
     npc = settings.npc_policies()
     return {
         "retention": sessions.keeping.idle,
@@ -37,6 +38,8 @@ def _by_default(settings: Settings) -> dict[str, object]:
         "on_missing": sessions.on_missing,
         "on_store_down": sessions.on_store_down,
         "journal": settings.journals(),
+        "task_retention": tasks.task_retention,
+        "agent_retention": tasks.agent_retention,
         "requests_per_minute": "6000 for each credential",
         "memory_max_messages": npc.sessions.keeping.max_messages,
         "memory_max_chars": npc.context.window_characters,

@@ -123,6 +123,8 @@ class TaskPolicy(Value, frozen=True, kw_only=True):
     max_board_value_bytes: int = 64 * 1024
 
     def __post_init__(self) -> None:
+        if self.task_retention <= timedelta(0):
+            raise InvalidSetting("task_retention", "must be longer than nothing")
         if self.agent_retention > self.task_retention:
             raise InvalidSetting("agent_retention", "is longer than the retention of its task")
         if self.agent_retention <= timedelta(0):

@@ -44,14 +44,15 @@ async def get_health(request: Request) -> Response:
 
 @routes.get("/readyz", **tells((200, Ready), public=True, problems=(503,)))
 async def get_readiness(request: Request) -> Response:
-    """The store answers, or a journal keeps what is said until it does."""
-    stores = service(request).tenuto.stores
+    """The store answers, or a journal keeps what those say until it does whom the gate can tell without the store."""
+    here = service(request)
+    stores = here.tenuto.stores
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             await stores.front.ping()
     except (TimeoutError, StoreAway) as away:
         journal = stores.ready_journal
-        if journal is None:
+        if journal is None or not here.gate.holds_alone():
             raise away if isinstance(away, StoreAway) else Unavailable("session store") from None
         counts: JsonObject = {"waiting": journal.state.waiting, "aside": journal.state.aside}
         return answer({"status": "degraded", "store": "away", "journal": counts})

@@ -99,6 +99,12 @@ async def _gone(request: Request) -> None:
 
 
 async def _end(task: asyncio.Task[Any]) -> None:
+    """Cancel what is still under way."""
+    if task.done():
+        # Awaited once more, its error would be told to come from here.
+        if not task.cancelled():
+            task.exception()
+        return
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError, Exception):
         await task

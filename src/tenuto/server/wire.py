@@ -88,18 +88,18 @@ def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
     return _decoders[kind]
 
 
-def _refuse(unfit: msgspec.ValidationError, kind: type[Any]) -> NoReturn:
+def _refuse(unfit: msgspec.ValidationError, kind: type[Any], whole: str = "the body") -> NoReturn:
     text = str(unfit)
     place = _AT.search(text)
     where = place[1].removeprefix("$").removeprefix(".") if place else ""
     if _HARMLESS.fullmatch(text):
-        told = _AT.sub("", text).replace("`", "").replace("Expected", "expected").replace("Object", "the object is")
+        told = _AT.sub("", text).replace("`", "").replace("Expected", "expected").replace("Object", "it is")
         told = told.replace("Number", "a number is").replace("Integer value", "an integer is")
     elif "unknown field" in text and not where:
         told = f"a field is unknown; known are {', '.join(kind.__struct_fields__)}"
     else:
         told = f"the value does not fit{_instead(kind, where)}"
-    raise Invalid(f"{where or 'the body'}: {told}{_SHAPES.get(where.split('.')[0], '')}") from None
+    raise Invalid(f"{where or whole}: {told}{_SHAPES.get(where.split('.')[0], '')}") from None
 
 
 def _instead(kind: type[Any], field: str) -> str:
@@ -142,7 +142,7 @@ def query_of(request: Request, kind: type[_Body]) -> _Body:
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as unfit:
-        _refuse(unfit, kind)
+        _refuse(unfit, kind, "the query")
 
 
 def path_part(request: Request, name: str = "session_id") -> str:

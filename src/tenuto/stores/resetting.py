@@ -6,6 +6,7 @@ caller has given up, and has had carried out in another way since, would then be
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 from asyncio import BaseTransport
@@ -15,11 +16,14 @@ _AT_ONCE: Final = struct.pack("ii", 1, 0)
 
 
 def reset_on_close(transport: BaseTransport | None) -> None:
-    """Have the system drop, when the connection is closed, what the other side has not got yet."""
-    sock = transport.get_extra_info("socket") if transport is not None else None
-    if sock is None:
+    """Have the system drop, when the connection is closed, what the other side has not got yet.
+
+    It never raises: whoever gives a connection up has a reason to tell, and one that is closed already says no in as
+    many ways as there are event loops.
+    """
+    if transport is None:
         return
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
-    except OSError:
-        return  # It is closed already.
+    with contextlib.suppress(Exception):
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)

@@ -7,13 +7,15 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from msgspec.structs import replace
+
 from tenuto.errors import Sealed, StateCorrupt, TaskNotFound
 from tenuto.model import Scope
 from tenuto.model.task import Task, TaskStatus
 from tenuto.model.values import checked_id
 from tenuto.ports import Clock, StateStore
 from tenuto.tasks._drawer import Drawer, Filed, refuse_other_version
-from tenuto.tasks._records import Head, micros
+from tenuto.tasks._records import Head, micros, placed
 
 _log = logging.getLogger(__name__)
 _NAMESPACE: Final = "tasks"
@@ -28,13 +30,21 @@ class Heads:
         self._state = state
         self._clock = clock
 
-    async def add(self, scope: Scope, task_id: str, head: Head) -> Task:
-        """Store a new one.
+    async def add(self, scope: Scope, place: str, head: Head, over: Filed[Head] | None = None) -> Task:
+        """Store a new one, in the place of one whose time is over, if that is what stands there.
 
         Raises:
-            VersionConflict: there is one of this id, expired or not.
+            VersionConflict: something else stands there.
         """
-        return _task(await self._of(scope).put(task_id, head, if_version=0))
+        return _task(await self._of(scope).put(place, head, if_version=0 if over is None else over.version))
+
+    async def at(self, scope: Scope, place: str) -> Filed[Head] | None:
+        """What stands at a place, expired or not; what is damaged is removed."""
+        try:
+            return await self._of(scope).read(place)
+        except StateCorrupt:
+            await self._of(scope).remove(place)
+            return None
 
     async def get(self, scope: Scope, task_id: str) -> Task:
         """One task.
@@ -48,14 +58,16 @@ class Heads:
         """One task as it is stored, under the rules of `get`."""
         checked_id(task_id, "the task id")
         with _damaged_is_absent(task_id):
-            return self._lasting(await self._of(scope).read(task_id), task_id)
+            return self._lasting(await self._of(scope).read(placed(task_id)[0]), task_id)
 
     async def stands(self, scope: Scope, task_id: str) -> bool:
         """Whether anything is stored of a task, expired and damaged ones included."""
+        place, life = placed(task_id)
         try:
-            return await self._of(scope).read(task_id) is not None
+            filed = await self._of(scope).read(place)
         except (StateCorrupt, Sealed):
             return True
+        return filed is not None and filed.record.life == life
 
     async def change(
         self, scope: Scope, task_id: str, change: Callable[[Head], Head], if_version: int | None = None
@@ -83,30 +95,35 @@ class Heads:
         """
 
         def retired(filed: Filed[Head] | None) -> Head:
-            refuse_other_version(if_version, self._lasting(filed, task_id).version)
-            return _RETIRED
+            there = self._lasting(filed, task_id)
+            refuse_other_version(if_version, there.version)
+            return _retired(there.record)
 
         await self._swapped(scope, task_id, retired)
 
     async def retire_expired(self, scope: Scope, task_id: str) -> bool:
         """Do so with a task that has expired; tells whether it is none any more, be it gone or damaged."""
 
+        place, life = placed(task_id)
+
         def retired(filed: Filed[Head] | None) -> Head | None:
-            return _RETIRED if filed is not None and not self.lasts(filed.record) else None
+            if filed is None or filed.record.life != life or self.lasts(filed.record):
+                return None
+            return _retired(filed.record)
 
         try:
-            filed = await self._of(scope).swap(task_id, retired)
+            filed = await self._of(scope).swap(place, retired)
         except StateCorrupt:
             return True
-        return filed is None or not self.lasts(filed.record)
+        return filed is None or filed.record.life != life or not self.lasts(filed.record)
 
     async def remove(self, scope: Scope, task_id: str) -> bool:
         """Remove one that was retired or is damaged; tells whether it was there."""
-        return await self._of(scope).remove(task_id)
+        return await self.stands(scope, task_id) and await self._of(scope).remove(placed(task_id)[0])
 
     def every(self, scope: Scope, after: str) -> AsyncIterator[Filed[Head]]:
         """The scope's tasks from behind an id on, in order of their ids, with those that have expired."""
-        return self._of(scope).every(after)
+        return self._of(scope).every(placed(after)[0])
 
     def lasts(self, head: Head) -> bool:
         """Whether a task has time left."""
@@ -115,12 +132,12 @@ class Heads:
     async def _swapped(self, scope: Scope, task_id: str, change: Callable[[Filed[Head] | None], Head]) -> Filed[Head]:
         checked_id(task_id, "the task id")
         with _damaged_is_absent(task_id):
-            filed = await self._of(scope).swap(task_id, change)
+            filed = await self._of(scope).swap(placed(task_id)[0], change)
         assert filed is not None
         return filed
 
     def _lasting(self, filed: Filed[Head] | None, task_id: str) -> Filed[Head]:
-        if filed is None or not self.lasts(filed.record):
+        if filed is None or filed.record.life != placed(task_id)[1] or not self.lasts(filed.record):
             raise TaskNotFound(task_id)
         return filed
 
@@ -135,6 +152,10 @@ def _damaged_is_absent(task_id: str) -> Iterator[None]:
     except StateCorrupt:
         _log.error("task %s cannot be read", task_id)
         raise TaskNotFound(task_id) from None
+
+
+def _retired(head: Head) -> Head:
+    return replace(_RETIRED, life=head.life)
 
 
 def _task(filed: Filed[Head]) -> Task:

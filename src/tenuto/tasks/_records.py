@@ -7,6 +7,7 @@ readers. Instants are whole microseconds under names that end in `_at`, which th
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Final
@@ -17,6 +18,9 @@ from tenuto.model.values import Json, JsonObject, Value
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _MARK_BYTES: Final = 16
+_LIFE_BYTES: Final = 8
+_PLACE_BYTES: Final = 12
+_UNDER_KEY: Final = re.compile(rf"(t-[0-9a-f]{{{2 * _PLACE_BYTES}}})-([0-9a-f]{{{2 * _LIFE_BYTES}}})")
 
 
 def micros(at: datetime) -> int:
@@ -50,6 +54,11 @@ def named(name: str) -> Named:
     return Named(name=name, mark=mark_of(name))
 
 
+def place_for_key(owner: bytes, key: str) -> str:
+    """Where the tasks are kept that an owner opens under a key."""
+    return f"t-{blake2b(owner + key.encode(), digest_size=_PLACE_BYTES).hexdigest()}"
+
+
 def labelled(key: str, value: Json) -> JsonObject:
     """A value under its key, which tells the privacy policy a password from a word."""
     return {key: value}
@@ -61,9 +70,15 @@ def unlabelled(stored: JsonObject) -> Json:
 
 
 class Head(Value, frozen=True, kw_only=True):
-    """A task. Who may write its protected keys was settled when it was opened; `asked` tells what it was opened for."""
+    """A task. Who may write its protected keys was settled when it was opened.
+
+    `asked` tells what it was opened for, and `ended` how it ended, from anything else that somebody asks again.
+
+    All tasks that are ever opened under one key have one place, one after the other; `life` tells them apart.
+    """
 
     type: str
+    life: tuple[int, ...] = ()
     owner: tuple[int, ...] = ()
     asked: tuple[int, ...] = ()
     status: TaskStatus
@@ -74,11 +89,16 @@ class Head(Value, frozen=True, kw_only=True):
     session: Named | None = None
     result: Json = None
     completed_at: int | None = None
+    ended: tuple[int, ...] = ()
 
-    def task(self, task_id: str, version: int) -> Task:
+    def id_at(self, place: str) -> str:
+        """What the task at this place is called; no other ever was, so what is written for another never reaches it."""
+        return f"{place}-{bytes(self.life).hex()}" if self.life else place
+
+    def task(self, place: str, version: int) -> Task:
         """As others see it."""
         return Task(
-            id=task_id,
+            id=self.id_at(place),
             type=self.type,
             goal=self.goal,
             session_id=self.session.name if self.session is not None else None,
@@ -90,6 +110,17 @@ class Head(Value, frozen=True, kw_only=True):
             expires_at=instant(self.expires_at),
             version=version,
         )
+
+
+def new_life(unique: str) -> tuple[int, ...]:
+    """One that no other task has."""
+    return tuple(blake2b(unique.encode(), digest_size=_LIFE_BYTES).digest())
+
+
+def placed(task_id: str) -> tuple[str, tuple[int, ...]]:
+    """The place of a task, and the life it has if it is the one that is called so."""
+    under_key = _UNDER_KEY.fullmatch(task_id)
+    return (under_key[1], tuple(bytes.fromhex(under_key[2]))) if under_key else (task_id, ())
 
 
 class Held(Value, frozen=True, kw_only=True):

@@ -147,8 +147,8 @@ class Board:
             BoardFull: the key is new, and there are too many.
         """
         lease = self._policy.lock_lease if lease is None else lease
-        if not timedelta(0) < lease <= self._policy.task_retention:
-            raise Invalid("a lock is held for longer than nothing, and no longer than a task lives")
+        if not _is_lease(lease, self._policy.task_retention):
+            raise Invalid("a lock is held for a timedelta: longer than nothing, and no longer than a task lives")
         holder = await self._admitted(key, agent)
 
         def locked(kept: Keyed) -> Keyed:
@@ -235,6 +235,10 @@ class Board:
 
 def _record(filed: Filed[Keyed] | None) -> Keyed:
     return _EMPTY if filed is None else filed.record
+
+
+def _is_lease(given: object, longest: timedelta) -> bool:
+    return isinstance(given, timedelta) and timedelta(0) < given <= longest
 
 
 def _in_log(name: str) -> str:

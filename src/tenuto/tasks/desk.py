@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from hashlib import blake2b
 from typing import Final, Protocol
 
 import msgspec
@@ -19,14 +19,16 @@ from tenuto.model.task import NewTask, SweptTasks, Task, TaskPage, TaskQuery, Ta
 from tenuto.model.values import MAX_DEPTH, Json, checked_id, checked_json
 from tenuto.ports import Clock, StateStore
 from tenuto.tasks._deadlines import Deadlines, Due
+from tenuto.tasks._drawer import Filed
 from tenuto.tasks._heads import Heads
-from tenuto.tasks._records import Head, instant, mark_of, micros, named
+from tenuto.tasks._records import Head, instant, mark_of, micros, named, new_life, place_for_key
 from tenuto.tasks._workroom import Workroom
 from tenuto.tasks.board import Board
 from tenuto.tasks.notes import Notes, drop_expired
 
 _log = logging.getLogger(__name__)
-_LONGEST_ID: Final = 64
+# A UUID, or what tasks are called that were opened under a key.
+_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|t-[0-9a-f]{24}(-[0-9a-f]{16})?")
 # How many tasks one listing looks at, however few of them are asked for.
 _LOOKS: Final = 1000
 # What does not open now may open after its key was put back.
@@ -66,22 +68,25 @@ class Tasks:
         self._refuse_large(new.goal, "goal")
         if new.session_id is not None:
             await self._store.get(scope, new.session_id)
-        task_id = self._new_id() if key is None else _id_for_key(scope, key)
-        while True:
-            head = self._new_head(new)
+        place = self._new_id() if key is None else _place_for_key(scope, key)
+        before = None if key is None else await self._heads.at(scope, place)
+        while before is None or not self._heads.lasts(before.record):
+            head = self._new_head(new, () if key is None else new_life(self._new_id()))
             try:
-                return await self._added(scope, task_id, head)
+                return await self._added(scope, place, head, before)
             except VersionConflict:
-                opened = await self._opened_before(scope, task_id, head)
-                if opened is not None:
-                    return opened
+                before = await self._heads.at(scope, place)
+        if before.record.asked != _asked(new):
+            raise KeyReused
+        return before.record.task(before.key, before.version)
 
-    def _new_head(self, new: NewTask) -> Head:
+    def _new_head(self, new: NewTask, life: tuple[int, ...]) -> Head:
         now = self._clock()
         return Head(
             type=new.type,
+            life=life,
             owner=mark_of(self._policy.owner_of(new.type)),
-            asked=mark_of(msgspec.json.encode(new).decode()),
+            asked=_asked(new),
             goal=new.goal,
             session=named(new.session_id) if new.session_id is not None else None,
             status=TaskStatus.PENDING,
@@ -90,24 +95,15 @@ class Tasks:
             expires_at=micros(now + self._policy.task_retention),
         )
 
-    async def _added(self, scope: Scope, task_id: str, head: Head) -> Task:
-        expires = instant(head.expires_at)
+    async def _added(self, scope: Scope, place: str, head: Head, over: Filed[Head] | None) -> Task:
+        task_id, expires = head.id_at(place), instant(head.expires_at)
         await self._deadlines.add(scope, task_id, expires)
-        task = await self._heads.add(scope, task_id, head)
+        task = await self._heads.add(scope, place, head, over)
         # Whoever erased this owner meanwhile found no task, and took its deadline off the list.
         await self._deadlines.keep(scope, task_id, expires)
+        if over is not None:
+            await self._room(scope, over.record.id_at(place)).clear()
         return task
-
-    async def _opened_before(self, scope: Scope, task_id: str, head: Head) -> Task | None:
-        """The task that an earlier request opened, `None` where its time is over."""
-        try:
-            before = await self._heads.find(scope, task_id)
-        except TaskNotFound:
-            await self._remove_expired(scope, task_id)
-            return None
-        if before.record.asked != head.asked:
-            raise KeyReused
-        return before.record.task(task_id, before.version)
 
     async def get(self, scope: Scope, task_id: str) -> Task:
         """One task, without its board.
@@ -126,7 +122,7 @@ class Tasks:
         Raises:
             InvalidCursor: it is none of a listing.
         """
-        if query.cursor is not None and not _may_be_id(query.cursor):
+        if query.cursor is not None and _ID.fullmatch(query.cursor) is None:
             raise InvalidCursor
         found: list[Task] = []
         looks, last = 0, ""
@@ -135,7 +131,7 @@ class Tasks:
                 return TaskPage(tasks=tuple(found), cursor=last)
             if self._heads.lasts(filed.record) and _meant(filed.record, query):
                 found.append(filed.record.task(filed.key, filed.version))
-            looks, last = looks + 1, filed.key
+            looks, last = looks + 1, filed.record.id_at(filed.key)
         return TaskPage(tasks=tuple(found))
 
     async def begin(self, scope: Scope, task_id: str, *, if_version: int | None = None) -> Task:
@@ -158,19 +154,28 @@ class Tasks:
     ) -> Task:
         """End a task. Its board can be read until its deadline; what agents noted for themselves is removed.
 
+        Ending it again in the same way is harmless, also under the version that the first time was meant for.
+
         Raises:
-            TaskFinished: it has ended before.
+            TaskFinished: it has ended in another way before.
             VersionConflict: `if_version` is not the stored version.
             TooLarge: the result is above the limit.
         """
         self._refuse_large(checked_json(result, "the result", MAX_DEPTH - 1), "result")
         status, now = TaskStatus.FAILED if failed else TaskStatus.COMPLETED, self._clock()
+        way = mark_of(msgspec.json.encode([status, result], order="deterministic").decode())
 
         def ended(head: Head) -> Head:
-            return replace(head, status=status, result=result, completed_at=micros(now))
+            return replace(head, status=status, result=result, completed_at=micros(now), ended=way)
 
-        # Soon for the notes that a process leaves which dies behind this, or that an agent writes in this very moment.
-        task = await self._changed(scope, task_id, if_version, ended, look_at=(now,))
+        try:
+            # Soon for the notes that a process leaves which dies behind this, or an agent writes in this very moment.
+            task = await self._changed(scope, task_id, if_version, ended, look_at=(now,))
+        except (TaskFinished, VersionConflict):
+            before = await self._heads.find(scope, task_id)
+            if before.record.ended != way or if_version not in (None, before.version - 1, before.version):
+                raise
+            task = before.record.task(before.key, before.version)
         await self._room(scope, task_id).notes.clear()
         return task
 
@@ -271,16 +276,15 @@ class Tasks:
             raise TooLarge(what, self._policy.max_board_value_bytes)
 
 
-def _may_be_id(cursor: str) -> bool:
-    return 0 < len(cursor) <= _LONGEST_ID and all(sign.isalnum() or sign == "-" for sign in cursor)
-
-
 def _meant(head: Head, query: TaskQuery) -> bool:
     if query.status is not None and head.status is not query.status:
         return False
     return query.session_id is None or (head.session is not None and head.session.same(named(query.session_id)))
 
 
-def _id_for_key(scope: Scope, key: str) -> str:
-    checked_id(key, "the idempotency key")
-    return f"t-{blake2b(owner_key(scope) + key.encode(), digest_size=12).hexdigest()}"
+def _place_for_key(scope: Scope, key: str) -> str:
+    return place_for_key(owner_key(scope), checked_id(key, "the idempotency key"))
+
+
+def _asked(new: NewTask) -> tuple[int, ...]:
+    return mark_of(msgspec.json.encode(new).decode())

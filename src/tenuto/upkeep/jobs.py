@@ -9,6 +9,8 @@ from datetime import timedelta
 from traceback import extract_tb
 from typing import Final, TypeAlias
 
+from tenuto.errors import Unavailable
+
 Work: TypeAlias = Callable[[], Awaitable[object]]
 
 _AT_ONCE: Final = 4
@@ -72,6 +74,8 @@ async def safely(kind: str, work: Work) -> None:
     """Do the work; what goes wrong is logged without its message, which may hold what a user said."""
     try:
         await work()
+    except Unavailable as away:
+        _log.warning("a %s was put off: %s", kind, type(away).__name__)
     except Exception as failure:
         place = extract_tb(failure.__traceback__)[-1]
         _log.warning("a %s was put off: %s in %s", kind, type(failure).__name__, f"{place.name}, line {place.lineno}")

@@ -1,0 +1,51 @@
+"""Answers that take a while: what fails on the way is told from where it failed."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import AsyncIterator
+
+import pytest
+from fastapi import Request
+from fastapi.responses import StreamingResponse
+
+from tenuto.chat import ChatEvent, ToolStarted
+from tenuto.server.streams import event_stream, unless_gone
+
+
+def _asked() -> Request:
+    """A request whose client stays."""
+    return Request({"type": "http"}, receive=asyncio.Event().wait)  # type: ignore[arg-type]
+
+
+async def _broken() -> None:
+    raise ZeroDivisionError
+
+
+async def _breaking() -> AsyncIterator[ChatEvent]:
+    yield ToolStarted(name="look")
+    await _broken()
+
+
+def _places(raised: BaseException) -> list[str]:
+    return [frame.name for frame in traceback.extract_tb(raised.__traceback__)]
+
+
+async def test_a_fault_of_the_work_keeps_where_it_came_from() -> None:
+    """The answer sends people to the log, and the log names these places."""
+    with pytest.raises(ZeroDivisionError) as raised:
+        await unless_gone(_asked(), _broken())
+
+    assert _places(raised.value)[-1] == "_broken"
+
+
+async def test_a_fault_in_the_middle_of_a_stream_keeps_where_it_came_from() -> None:
+    stream = await event_stream(_asked(), _breaking())
+    assert isinstance(stream, StreamingResponse)
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        async for _ in stream.body_iterator:
+            pass
+
+    assert _places(raised.value)[-1] == "_broken"
