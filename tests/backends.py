@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import asyncpg
 
 from tenuto.model import Scope
+from tenuto.model.news import News
 from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.model.scope import session_key, space_key
 from tenuto.ports import ChangeFeed, Clock, Store
@@ -98,8 +99,10 @@ async def _memory(place: Place) -> AsyncIterator[Store]:
 class Unshared:
     """The feed of a store that nobody else can change."""
 
+    listening = True
+
     @asynccontextmanager
-    async def watch(self, drop: Callable[[Iterable[bytes] | None], None]) -> AsyncIterator[None]:
+    async def watch(self, told: Callable[[News | None], None]) -> AsyncIterator[None]:
         yield
 
     def catch_up(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from tenuto.errors import StoreAway
 from tenuto.model import Closing, OpenTurn, Page, Scope
+from tenuto.model.news import News
 from tenuto.model.scope import session_key
 from tenuto.ports import Ciphers, Store
 from tenuto.stores.journaled import Journaled, Outbox
@@ -89,23 +90,30 @@ def _key(name: str, args: tuple[Any, ...]) -> bytes:
 
 
 class Told:
-    """A feed that tells what a test has it tell."""
+    """A feed that tells what a test has it tell, and hears nothing when a test says so."""
 
     def __init__(self) -> None:
-        self._drops: list[Callable[[Iterable[bytes] | None], None]] = []
+        self.listening = True
+        self._told: list[Callable[[News | None], None]] = []
 
     @asynccontextmanager
-    async def watch(self, drop: Callable[[Iterable[bytes] | None], None]) -> AsyncIterator[None]:
-        self._drops.append(drop)
+    async def watch(self, told: Callable[[News | None], None]) -> AsyncIterator[None]:
+        self._told.append(told)
         yield
-        self._drops.remove(drop)
+        self._told.remove(told)
 
     def catch_up(self) -> bool:
-        return True
+        return self.listening
 
-    def tell(self, keys: Iterable[bytes] | None) -> None:
-        for drop in self._drops:
-            drop(keys)
+    def tell(self, keys: Iterable[bytes], *, taken_away: bool = False, ours: bool | None = None) -> None:
+        self._tell(News(keys=tuple(keys), taken_away=taken_away, ours=ours))
+
+    def lose_track(self) -> None:
+        self._tell(None)
+
+    def _tell(self, news: News | None) -> None:
+        for told in self._told:
+            told(news)
 
 
 class Process:

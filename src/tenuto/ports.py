@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -31,6 +31,7 @@ from tenuto.model import (
     Truncating,
 )
 from tenuto.model.assurance import Assurance
+from tenuto.model.news import News
 from tenuto.model.privacy import Found
 from tenuto.model.talk import Asking, ModelEvent, ToolOutcome, ToolSpec, ToolTurn
 from tenuto.model.trace import Trace
@@ -288,11 +289,17 @@ class StoreUpkeep(Protocol):
 class ChangeFeed(Protocol):
     """Tells a cache which sessions somebody else changed, by `session_key`.
 
-    Changes made through this very object may be told as well.
+    Changes made through this very object may be told as well. News of several changes may come as one; but what takes
+    something away is always told as such.
     """
 
-    def watch(self, drop: Callable[[Iterable[bytes] | None], None]) -> AbstractAsyncContextManager[None]:
-        """While open, call `drop` with the keys of changed sessions; `None` means any of them may have changed."""
+    @property
+    def listening(self) -> bool:
+        """Whether changes are heard at the moment. Those of the last moment may still be on their way."""
+        ...
+
+    def watch(self, told: Callable[[News | None], None]) -> AbstractAsyncContextManager[None]:
+        """While open, call `told` with what changed; `None` means that anything may have."""
         ...
 
     def catch_up(self) -> bool:
@@ -509,6 +516,11 @@ class Parted(Protocol):
     @property
     def parted(self) -> bool:
         """Whether it does."""
+        ...
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """Which servers those are, as far as is known now."""
         ...
 
     def part_of(self, scope: Scope, session_id: str) -> str:

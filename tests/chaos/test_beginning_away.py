@@ -49,6 +49,14 @@ async def _said(app: Tenuto, session_id: str) -> list[str]:
     return [message.text for message in page.messages]
 
 
+async def _until_it_hears(app: Tenuto) -> None:
+    """What is seen before the store's news can be heard is not trusted."""
+    assert app.stores.journal is not None
+    async with asyncio.timeout(LONG):
+        while not app.stores.journal._feed.listening:  # noqa: ASYNC110 (nobody tells)
+            await asyncio.sleep(0.01)
+
+
 async def _until_all_is_there(app: Tenuto) -> None:
     assert app.stores.journal is not None
     async with asyncio.timeout(LONG):
@@ -62,6 +70,7 @@ async def test_a_talk_goes_on_in_a_process_that_begins_during_the_outage(
 ) -> None:
     """T7, promise 1: with everything that the journal knows of it, and in the store it is whole."""
     async with _opened(server, tmp_path) as app:
+        await _until_it_hears(app)
         session_id = await _turn(app, "one", "1")
         server.kill()
         await _turn(app, "two", "2", session_id)
@@ -96,6 +105,7 @@ async def test_what_an_opening_looks_at_is_looked_at_when_the_store_is_back(
 ) -> None:
     """A store that turns out to hold sealed records is not written to without their key."""
     async with _opened(server, tmp_path) as app:
+        await _until_it_hears(app)
         session_id = await _turn(app, "one", "1")
         backend = await open_store(_settings(server, tmp_path).store)
         await mark_sealed(backend)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -11,6 +11,7 @@ import pytest
 
 from tenuto.errors import SessionNotFound
 from tenuto.model import Changes, Keeping, MessagePage, NewSession, Page, Scope, Session, Touch
+from tenuto.model.news import News
 from tenuto.model.scope import session_key
 from tenuto.stores.cached import Cached
 from tenuto.stores.memory import MemoryStore
@@ -22,20 +23,24 @@ class Feed:
     """A change feed that a test speaks through."""
 
     def __init__(self) -> None:
-        self.tell: Callable[[Iterable[bytes] | None], None] = lambda keys: None
+        self.tell: Callable[[News | None], None] = lambda news: None
         self.sure = True
         self.asked = 0
         self.pending: list[bytes] = []
 
     @asynccontextmanager
-    async def watch(self, drop: Callable[[Iterable[bytes] | None], None]) -> AsyncIterator[None]:
-        self.tell = drop
+    async def watch(self, told: Callable[[News | None], None]) -> AsyncIterator[None]:
+        self.tell = told
         yield
+
+    @property
+    def listening(self) -> bool:
+        return self.sure
 
     def catch_up(self) -> bool:
         self.asked += 1
         keys, self.pending = self.pending, []
-        self.tell(keys)
+        self.tell(News(keys=tuple(keys)))
         return self.sure
 
 
@@ -237,7 +242,7 @@ async def test_a_load_overtaken_by_a_change_is_not_kept(cached: Cached, store: C
     loading = asyncio.create_task(cached.get(ANN, "s"))
     await asyncio.sleep(0)
     await store.patch(ANN, "s", Changes(title="newer"))
-    feed.tell([session_key(ANN, "s")])
+    feed.tell(News(keys=(session_key(ANN, "s"),)))
     store.gate.set()
     await loading
 

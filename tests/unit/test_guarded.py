@@ -76,8 +76,12 @@ class Clustered(Moody):
 
     parted = True
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = frozenset("ab")
+
     def part_of(self, scope: Scope, session_id: str) -> str:
-        return session_id[0]
+        return session_id[0] if session_id[0] in self.parts else "a"
 
     async def get(self, scope: Scope, session_id: str) -> Session:
         if session_id.startswith("b"):
@@ -212,6 +216,21 @@ async def test_a_server_of_a_cluster_takes_no_others_sessions_along() -> None:
     assert lost == [StoreAway] * 5 + [StoreResting] * 2
     assert await _ends(guarded, session_id="a1") == [Session]
     assert (guarded.state, guarded.refused) == (BreakerState.OPEN, 2)
+
+
+async def test_a_server_that_a_cluster_has_no_more_does_not_count() -> None:
+    """A21: its sessions lie on another one since a failover, and nobody will ever ask it again."""
+    store = Clustered()
+    guarded, _, _ = _guarded(store)
+    await store.append(ANN, "a1", batch("hello"))
+    await _ends(guarded, 5, "b1")
+    before = guarded.closed, guarded.state
+
+    store.parts = frozenset("a")
+
+    assert before == (False, BreakerState.OPEN)
+    assert (guarded.closed, guarded.state) == (True, BreakerState.CLOSED)
+    assert await _ends(guarded, session_id="a1") == [Session]
 
 
 async def test_calls_about_no_session_pass_freely_in_a_cluster() -> None:

@@ -333,7 +333,7 @@ async def test_what_others_change_is_not_known_any_more(here: Process) -> None:
     await here.turn(ANN, "t", "one", "1")
     here.now += 60
     here.feed.tell([session_key(ANN, "s")])
-    here.feed.tell(None)
+    here.feed.lose_track()
 
     here.goes_away()
     with pytest.raises(StoreAway):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tenuto.model.scope import session_key
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
 from tests.outages import Process, process
-from tests.samples import ANN, batch, once
+from tests.samples import ANN, batch, texts
 
 
 async def test_a_new_title_does_not_cost_the_talk_before_an_outage(tmp_path: Path) -> None:
@@ -114,29 +115,6 @@ async def test_a_title_whose_news_overtake_its_answer_costs_nothing(tmp_path: Pa
         assert await _window(here) == ["one", "1", "two"]
 
 
-async def test_news_that_come_after_the_answer_cost_nothing_either(tmp_path: Path) -> None:
-    """Each change is told once; on a machine that stands still, seconds later."""
-    async with process(tmp_path / "journal", echoing=False) as here:
-        turn = await here.begin(ANN, "s", "one")
-        here.now += 5
-        here.feed.tell([session_key(ANN, "s")])
-        await here.finish(turn, "1")
-        here.now += 5
-        here.feed.tell([session_key(ANN, "s")])
-
-        assert await _window(here) == ["one", "1", "two"]
-
-
-async def test_what_comes_beyond_our_own_news_is_somebody_elses(tmp_path: Path) -> None:
-    """However soon after our own change."""
-    async with process(tmp_path / "journal") as here:
-        await here.turn(ANN, "s", "one", "1")
-        for _ in range(3):
-            here.feed.tell([session_key(ANN, "s")])
-
-        assert await _window(here) == ["two"]
-
-
 @pytest.mark.parametrize("change", ["finish", "patch"])
 async def test_words_of_somebody_else_during_our_change_are_heeded(tmp_path: Path, change: str) -> None:
     """Though the news are one: the version of our answer shows that the change was not ours alone."""
@@ -150,14 +128,15 @@ async def test_words_of_somebody_else_during_our_change_are_heeded(tmp_path: Pat
         else:
             await here.store.patch(ANN, "s", Changes(title="Numbers"))
 
-        assert "one" not in await _window(here)
+        with pytest.raises(StoreAway):
+            await _window(here)
 
 
 async def test_a_feed_that_begins_during_a_turn_does_not_cost_its_beginning(tmp_path: Path) -> None:
     """It may have missed anything before; the version of the turn's end shows that it has missed nothing."""
     async with process(tmp_path / "journal") as here:
         turn = await here.begin(ANN, "s", "one")
-        here.feed.tell(None)
+        here.feed.lose_track()
         await here.finish(turn, "1")
 
         assert await _window(here) == ["one", "1", "two"]
@@ -167,16 +146,17 @@ async def test_what_a_feed_missed_during_a_turn_is_heeded(tmp_path: Path) -> Non
     async with process(tmp_path / "journal") as here:
         turn = await here.begin(ANN, "s", "one")
         await here.memory.append(ANN, "s", batch("meanwhile"))
-        here.feed.tell(None)
+        here.feed.lose_track()
         await here.finish(turn, "1")
 
-        assert await _window(here) == ["1", "two"]
+        with pytest.raises(StoreAway):
+            await _window(here)
 
 
 async def test_what_a_feed_may_have_missed_is_not_known_until_the_store_says_so(tmp_path: Path) -> None:
     async with process(tmp_path / "journal") as here:
         await here.turn(ANN, "s", "one", "1")
-        here.feed.tell(None)
+        here.feed.lose_track()
         await here.turn(ANN, "t", "other", "2")
         here.goes_away()
         with pytest.raises(StoreAway):
@@ -225,66 +205,13 @@ async def _unknown(here: Process) -> bool:
     return False
 
 
-async def test_an_answered_retry_does_not_hide_what_somebody_else_does(tmp_path: Path) -> None:
-    """It changes nothing, so the next news are not ours."""
-    async with process(tmp_path / "journal") as here:
-        await here.turn(ANN, "s", "one", "1", once=once("k"))
-        await here.begin(ANN, "s", "one", once=once("k"))
-        here.feed.tell([session_key(ANN, "s")])
-
-        assert await _unknown(here)
-
-
-async def test_the_news_of_a_new_session_are_expected_before_it_is_known(tmp_path: Path) -> None:
-    """They may overtake the store's answer; the next news are somebody else's."""
-    async with process(tmp_path / "journal") as here:
-        await here.turn(ANN, "s", "one", "1")
-        here.feed.tell([session_key(ANN, "s")])
-
-        assert await _unknown(here)
-
-
-async def test_a_renewal_that_is_not_told_does_not_hide_what_somebody_else_does(tmp_path: Path) -> None:
-    """Some stores tell of renewals, some do not."""
-    async with process(tmp_path / "journal") as here:
-        turn = await here.begin(ANN, "s", "one")
-        await here.store.renew_turn(turn)
-        here.feed.tell([session_key(ANN, "s")])
-
-        assert await _unknown(here)
-
-
-async def test_a_session_whose_own_news_do_not_come_is_in_doubt(tmp_path: Path) -> None:
-    """Somebody else's may have been taken for them; our next change shows it by the version."""
-    async with process(tmp_path / "journal", echoing=False) as here:
-        turn = await here.begin(ANN, "s", "one")
-        here.now += 11
-        doubted = here.store._known.get(session_key(ANN, "s")) is None
-        here.wire.tell = here.feed.tell
-        await here.finish(turn, "1")
-
-        assert doubted
-        assert await _window(here) == ["one", "1", "two"]
-
-
 async def test_an_outage_that_begins_before_our_own_news_came_costs_nothing(tmp_path: Path) -> None:
     """T7: the store dies right behind a turn, and the talk goes on."""
     async with process(tmp_path / "journal", echoing=False) as here:
         await here.turn(ANN, "s", "one", "1")
-        here.feed.tell(None)
+        here.feed.lose_track()
 
         assert await _window(here) == ["one", "1", "two"]
-
-
-async def test_a_feed_that_begins_late_does_not_hide_what_somebody_else_does(tmp_path: Path) -> None:
-    """What it did not tell of our own changes before, it never will."""
-    async with process(tmp_path / "journal", echoing=False) as here:
-        await here.turn(ANN, "s", "one", "1")
-        here.feed.tell(None)
-        await here.store.get(ANN, "s")
-        here.feed.tell([session_key(ANN, "s")])
-
-        assert await _unknown(here)
 
 
 async def test_what_was_last_seen_long_ago_is_not_known(tmp_path: Path) -> None:
@@ -295,18 +222,90 @@ async def test_what_was_last_seen_long_ago_is_not_known(tmp_path: Path) -> None:
         assert await _unknown(here)
 
 
-async def test_a_page_that_was_overtaken_by_news_is_not_kept(tmp_path: Path) -> None:
+async def test_a_turn_that_is_held_keeps_its_session_known(tmp_path: Path) -> None:
+    """The store has just said that it is there."""
+    async with process(tmp_path / "journal") as here:
+        turn = await here.begin(ANN, "s", "one")
+        here.now += 14 * 60
+        await here.store.renew_turn(turn)
+        here.now += 14 * 60
+
+        assert not await _unknown(here)
+
+
+async def test_what_was_seen_while_nobody_listened_is_not_known_before_our_next_change_confirms_it(
+    tmp_path: Path,
+) -> None:
+    """The store answers, and its feed cannot connect: a deletion would not be heard."""
+    async with process(tmp_path / "journal") as here:
+        here.feed.listening = False
+        turn = await here.begin(ANN, "s", "one")
+        await texts(here.store, ANN, "s")
+        deaf = here.store._known.get(session_key(ANN, "s"))
+        here.feed.lose_track()
+        here.feed.listening = True
+        await here.finish(turn, "1")
+
+        assert deaf is None
+        assert await _window(here) == ["one", "1", "two"]
+
+
+async def test_what_was_known_before_the_feed_went_deaf_counts_as_long_as_the_store_does_not_answer(
+    tmp_path: Path,
+) -> None:
+    """T7: an outage takes the feed along. Once the store answers a later call, it is in doubt."""
+    async with process(tmp_path / "journal") as here:
+        await here.turn(ANN, "s", "one", "1")
+        here.feed.listening = False
+        here.feed.lose_track()
+        here.goes_away()
+        known = await texts(here.store, ANN, "s")
+        here.comes_back()
+        await here.store.ping()
+
+        assert known == ["one", "1"]
+        assert await _unknown(here)
+
+
+async def test_the_last_answer_of_a_store_that_dies_puts_nothing_in_doubt(tmp_path: Path) -> None:
+    """T7: it was on its way when the feed broke."""
     async with _told_early(tmp_path) as (here, store):
-        await MemoryStore.append(store, ANN, "s", batch("one"))
+        await here.turn(ANN, "s", "one", "1")
+        turn = await here.begin(ANN, "t", "one")
+        store.meanwhile = partial(_lost, here)
+        await here.finish(turn, "1")
+
+        assert await _window(here) == ["one", "1", "two"]
+        assert await texts(here.store, ANN, "t") == ["one", "1"]
+
+
+async def _lost(here: Process) -> None:
+    here.feed.lose_track()
+
+
+async def test_an_answer_that_comes_late_does_not_take_the_place_of_a_newer_one(tmp_path: Path) -> None:
+    async with _told_early(tmp_path) as (here, store):
+        turn = await here.begin(ANN, "s", "one")
+        old = await store.get(ANN, "s")
+
+        async def late(*_: object) -> Session:
+            await here.finish(turn, "1")
+            return old
+
+        here.wire.__dict__["get"] = late
         await here.store.get(ANN, "s")
 
-        assert await _unknown(here)
+        assert await _window(here) == ["one", "1", "two"]
 
 
-async def test_a_turn_that_was_overtaken_by_news_is_not_kept(tmp_path: Path) -> None:
-    """Two news of one change: one of them is somebody else's."""
+async def test_a_title_confirms_no_more_than_was_seen(tmp_path: Path) -> None:
+    """A feed lost track, and somebody said something meanwhile: the version tells."""
     async with process(tmp_path / "journal") as here:
-        here.wire.tell = lambda keys: here.feed.tell([*keys, *keys])
-        await here.begin(ANN, "s", "one")
+        await here.turn(ANN, "s", "one", "1")
+        here.feed.lose_track()
+        await here.memory.append(ANN, "s", batch("meanwhile"))
+        await here.store.patch(ANN, "s", Changes(title="Numbers"))
 
-        assert await _unknown(here)
+        here.goes_away()
+        with pytest.raises(StoreAway):
+            await here.begin(ANN, "s", "two", create=None)

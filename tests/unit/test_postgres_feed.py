@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from types import SimpleNamespace
@@ -13,6 +13,7 @@ import pytest
 
 from tenuto.errors import SessionNotFound
 from tenuto.model import Keeping, NewSession
+from tenuto.model.news import News
 from tenuto.model.scope import session_key
 from tenuto.stores.cached import Cached
 from tenuto.stores.postgres import PostgresStore, _feed
@@ -40,17 +41,19 @@ class Told:
     """What a feed told, for a test to wait for."""
 
     def __init__(self) -> None:
+        self.news: list[News] = []
         self.keys: list[bytes] = []
         self.calls = 0
         self.dropped_all = asyncio.Event()
         self._news = asyncio.Event()
 
-    def __call__(self, keys: Iterable[bytes] | None) -> None:
+    def __call__(self, news: News | None) -> None:
         self.calls += 1
-        if keys is None:
+        if news is None:
             self.dropped_all.set()
         else:
-            self.keys += keys
+            self.news.append(news)
+            self.keys += news.keys
         self._news.set()
 
     async def until(self, count: int) -> None:
@@ -90,6 +93,8 @@ async def test_anothers_changes_and_ones_own_are_told(database: PostgresDatabase
             await told.until(4)
 
         assert told.keys == [session_key(ANN, "mine"), *[session_key(ANN, "his")] * 3]
+        assert [news.ours for news in told.news] == [True, False, False, False]
+        assert [news.taken_away for news in told.news] == [False, False, False, True]
 
 
 async def test_without_a_watch_nothing_is_vouched_for(database: PostgresDatabase) -> None:
@@ -215,7 +220,7 @@ async def test_a_sign_of_life_counts_from_when_it_was_asked_for(monkeypatch: pyt
 
     monkeypatch.setattr(_feed, "PULSE", 0)
     monkeypatch.setattr(_feed, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    feed = Feed(unused, "tenuto")
+    feed = Feed(unused, "tenuto", "writer00")
 
     await feed._show_life(cast("Connection", ReadLate()), 0)
 

@@ -7,9 +7,13 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from tenuto.errors import SessionNotFound
+from tenuto.model.scope import session_key
+from tenuto.stores.redis import RedisStore
 from tenuto.stores.redis._cluster import slot_of
 from tenuto.stores.redis._link import Link
 from tenuto.stores.redis._scripts import Script
+from tests.samples import ANN, batch
 from tests.servers import RedisCluster, RedisServer, start_cluster
 
 COUNT = Script("redis.call('INCR', KEYS[2]) return redis.call('INCR', KEYS[1])")
@@ -119,3 +123,35 @@ async def test_keys_torn_between_two_servers_are_waited_for(cluster: RedisCluste
 
     assert await waiting == 2
     end_move(cluster, slot, target)
+
+
+async def test_a_session_on_the_move_can_be_taken_away(cluster: RedisCluster) -> None:
+    """What tells of it is a key that is nowhere, which a slot on the move does not serve."""
+    cluster.flush()
+    store = await RedisStore.open(cluster.url)
+    await store.append(ANN, "s", batch("one"))
+    slot = slot_of(store.keys.session(session_key(ANN, "s"))[0])
+    _, target = begin_move(cluster, slot)
+
+    reset = await store.reset(ANN, "s")
+    await store.delete(ANN, "s")
+    end_move(cluster, slot, target)
+
+    assert reset.messages == 0
+    with pytest.raises(SessionNotFound):
+        await store.get(ANN, "s")
+    await store.close()
+
+
+async def test_a_session_lies_on_one_of_the_parts_that_are_told(cluster: RedisCluster) -> None:
+    """A21: by these names each server has a breaker of its own."""
+    store = await RedisStore.open(cluster.url)
+    try:
+        unknown = RedisStore(cluster.url).parts
+        await store.ping()
+
+        assert unknown == {""}
+        assert len(store.parts) == 3
+        assert {store.part_of(ANN, f"s{number}") for number in range(50)} == store.parts
+    finally:
+        await store.close()

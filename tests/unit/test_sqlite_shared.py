@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pytest
 
 from tenuto.errors import SequenceGap, SessionBusy, TurnLost, VersionConflict
 from tenuto.model import Batch, Changes, Keeping, NewSession, Page, Producer, Truncating
+from tenuto.model.news import News
 from tenuto.model.scope import session_key
 from tenuto.stores.sqlite import SqliteStore, _feed, _hot, _writer
 from tests.clock import FakeClock
@@ -37,11 +38,11 @@ class Told:
         self.keys: list[bytes] = []
         self.flushes = 0
 
-    def __call__(self, keys: Iterable[bytes] | None) -> None:
-        if keys is None:
+    def __call__(self, news: News | None) -> None:
+        if news is None:
             self.flushes += 1
         else:
-            self.keys += keys
+            self.keys += news.keys
 
 
 async def test_a_window_the_writer_knows_is_the_window_in_the_file(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -38,6 +38,7 @@ from tenuto.model import (
     Truncating,
 )
 from tenuto.model.message import weight_of
+from tenuto.model.news import News
 from tenuto.model.scope import session_key
 from tenuto.model.trace import Trace
 from tenuto.ports import ChangeFeed, Clock, Store, utc_now
@@ -291,15 +292,15 @@ class Cached(Passing):
         elif flight is not None:
             self._names.pop(flight.key, None)
 
-    def _drop(self, keys: Iterable[bytes] | None) -> None:
+    def _drop(self, news: News | None) -> None:
         """What the feed tells: these sessions changed elsewhere, or any may have."""
-        if keys is None:
+        if news is None:
             self._entries.clear()
             self._flights.clear()
             self._names.clear()
             self._bytes = 0
             return
-        for key in keys:
+        for key in news.keys:
             name = self._names.get(key)
             if name is not None:
                 self._forget(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final, ParamSpec, TypeVar
 
@@ -84,12 +84,12 @@ class Guarded:
     @property
     def closed(self) -> bool:
         """Whether every call goes through."""
-        return all(breaker.state is BreakerState.CLOSED for breaker in self._breakers.values())
+        return self.state is BreakerState.CLOSED
 
     @property
     def state(self) -> BreakerState:
         """Where the breaker stands; of several, the one that is furthest from closed."""
-        states = {breaker.state for breaker in self._breakers.values()}
+        states = {breaker.state for breaker in self._in_use()}
         order = (BreakerState.OPEN, BreakerState.HALF_OPEN)
         return next((state for state in order if state in states), BreakerState.CLOSED)
 
@@ -209,6 +209,13 @@ class Guarded:
         await self._store.close()
 
     # What decides
+
+    def _in_use(self) -> Iterator[Breaker]:
+        """The breakers of the servers that there are now: one that was replaced is never asked again."""
+        if self._parted is None:
+            return iter(self._breakers.values())
+        parts = self._parted.parts
+        return (breaker for part, breaker in self._breakers.items() if part in parts)
 
     def _at(self, scope: Scope, session_id: str) -> Breaker | None:
         """The breaker of the server that keeps the session."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -14,12 +14,16 @@ from msgspec.structs import replace
 
 from tenuto.errors import SessionBusy, StoreAway, StoreResting, TakenBack, TenutoError, TurnLost, Unavailable
 from tenuto.model import Appended, Closing, Opening, OpenTurn, Scope, TurnState
+from tenuto.model.news import News
 from tenuto.model.scope import person_digest
 from tenuto.model.taken_back import was_taken_back
 from tenuto.model.values import Value
-from tenuto.ports import Ciphers, Clock, Store
-from tenuto.stores.journaled.known import Entry, Known
+from tenuto.ports import ChangeFeed, Ciphers, Clock, Store
+from tenuto.stores.journaled.calls import Call
+from tenuto.stores.journaled.entry import Entry
+from tenuto.stores.journaled.known import Known
 from tenuto.stores.journaled.outbox import Outbox
+from tenuto.stores.journaled.pauses import Pauses
 from tenuto.stores.journaled.replay import Replay
 from tenuto.stores.journaled.rows import Beginning, Raw, Seals, persons_in, place_of
 from tenuto.stores.journaled.running import Begun, Running, as_begun
@@ -29,8 +33,6 @@ from tenuto.stores.memory.record import is_closed
 KEPT_ASIDE: Final = timedelta(days=30)
 """How long turns that the store can never take stay in the journal."""
 
-# A call that was given up may still be carried out, until its connection is found dead as well, and reset.
-_MAY_STILL_ARRIVE: Final = 3.0
 _LONGEST_PAUSE: Final = 5.0
 _LOOK_ROUND_EVERY: Final = 60.0
 _TELL_EVERY: Final = 60.0
@@ -65,12 +67,13 @@ class Journal:
         *,
         store: Store,
         outbox: Outbox,
+        feed: ChangeFeed,
         ciphers: Ciphers | None,
         clock: Clock,
         every: float,
         ticks: Callable[[], float],
     ) -> None:
-        self.known = Known(ticks=ticks)
+        self.known = Known(feed, ticks=ticks)
         self._store = store
         self._outbox = outbox
         self._clock = clock
@@ -82,9 +85,9 @@ class Journal:
         self._here: dict[str, _Here] = {}
         self._running = Running()
         self._locks: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
-        self._doubted_at: dict[bytes, float] = {}
+        self._pauses = Pauses(every, ticks)
         self._away_since: datetime | None = None
-        self._again_at = 0.0
+        self._shaky_until = 0.0
         self._told_at = self._look_aside_at = float("-inf")
         self._wake = asyncio.Event()
 
@@ -108,38 +111,40 @@ class Journal:
 
     def saw_away(self) -> None:
         """It did not answer."""
-        self._again_at = self._ticks() + self._every
+        self._shaky_until = self._ticks() + self._every
         if self._away_since is None:
             self._away_since = self._clock()
             self._tell("the store is away: turns that may be are journaled")
 
-    def saw_doubt(self, key: bytes, away: StoreAway) -> None:
-        """It did not say what became of a call: should it be carried out, then soon."""
-        if not isinstance(away, StoreResting):
-            self._doubted_at[key] = self._ticks()
-
-    def saw_answer(self) -> None:
-        """It answered. One that failed to a moment ago, as a part of it may, is not back yet."""
-        if self._away_since is not None and self._ticks() >= self._again_at:
+    def saw_answer(self, since: int) -> None:
+        """It answered what was sent `since` the feed lost track so often. One that failed to a moment ago, as a part of
+        it may, is not back yet."""
+        if self._away_since is not None and self._ticks() >= self._shaky_until:
             self._away_since = None
             self._tell(f"the store answers again; {self._outbox.counts.waiting} journaled turns wait for it")
             if self._outbox.sessions:
                 self._wake.set()
-        self.known.answered(sparing=self._outbox.holds)
+        self.known.answered(since)
 
-    def saw_begun(self, key: bytes, opening: Opening, turn: OpenTurn, *, doubtful: bool = False) -> None:
-        """It began a turn, whose end may come when it is away; `doubtful` if others changed the session meanwhile."""
-        if doubtful:
-            self.known.forget(key)
-        else:
-            self.known.saw_begun(key, turn, opening.once)
+    def saw_begun(self, call: Call, opening: Opening, turn: OpenTurn) -> None:
+        """It began a turn, whose end may come when it is away; or had it answered before."""
+        if turn.state is TurnState.FINISHED:
+            call.changed_nothing()
+            return
+        self.known.saw_begun(call, turn, opening.once)
         if opening.journaled:
-            self._running.add(key, opening, turn, doubtful=doubtful)
+            self._running.add(call.key, opening, turn, doubtful=not call.certain)
 
-    def heard(self, keys: Iterable[bytes] | None) -> None:
+    def heard(self, news: News | None) -> None:
         """What its feed tells: these sessions changed, or any may have."""
-        for key in self.known.drop(keys):
+        for key in self.known.heard(news):
             self._running.doubt(key)
+
+    def is_foreign(self, scope: Scope, key: bytes) -> bool:
+        """Whether a session was last seen as somebody else's: what a stranger asks for changes nothing of it."""
+        running = self._running.of(key)
+        head = self.known.head(key) or (running[-1].turn.session if running else None)
+        return head is not None and not scope.reaches(head.scope)
 
     def took_away(self, key: bytes, by: str | None = None) -> None:
         """What was said in a session is gone, or may be: a turn that answers to it, but for the one it was done `by`,
@@ -169,15 +174,13 @@ class Journal:
         """A turn that began in the store and has not ended."""
         return self._running.get(turn_id)
 
-    def saw_end(self, key: bytes, turn_id: str, done: Appended) -> None:
-        """It ended a turn."""
+    def saw_end(self, call: Call, turn_id: str, done: Appended) -> None:
+        """It ended a turn, or had done so before."""
         self._running.drop(turn_id)
         if done.duplicate:
-            self.known.unchanged(key)
-        elif self.known.changed(key):
-            self.known.saw_finished(key, turn_id, done.session, done.messages)
+            call.changed_nothing()
         else:
-            self.known.forget(key)
+            self.known.saw_finished(call, turn_id, done.session, done.messages)
 
     # Turns while it is away
 
@@ -192,22 +195,23 @@ class Journal:
                 return None
             if not opening.journaled:
                 raise StoreAway
+            await self._show_no_more_than_waits(key)
             # The store has not been asked for it: none of it can be there.
-            return await self._begin_here(scope, opening, key, StoreAway())
+            return await self._begin_here(scope, opening, key, StoreAway(), self.known.get(key))
 
-    async def begin(
-        self, scope: Scope, opening: Opening, key: bytes, away: StoreAway, before: Entry | None
-    ) -> OpenTurn:
+    async def begin(self, scope: Scope, opening: Opening, call: Call, away: StoreAway) -> OpenTurn:
         """Begin a turn here, in a session that is known, or is opened with it.
 
-        The store was asked and did not answer: `before` is what was known then. What was seen since may be this turn.
+        The store was asked and did not answer. What was known before counts: what was seen since may be this turn.
 
         Raises:
             StoreAway: whose session it is, nobody can tell now.
         """
-        async with self._alone(key), self._doubting(key, away):
-            since = before.session.last_seq if before is not None else 0
-            return await self._begin_here(scope, opening, key, away, before, since)
+        key = call.key
+        async with self._alone(key), self._leaving_alone(key, away):
+            since = call.before.session.last_seq if call.before is not None else 0
+            sent = not isinstance(away, StoreResting)
+            return await self._begin_here(scope, opening, key, away, call.before, since if sent else None)
 
     async def finish_behind(self, turn: OpenTurn, closing: Closing, key: bytes) -> Appended | None:
         """Finish a turn that began here; `None` when it goes on in the store, or began there."""
@@ -222,17 +226,16 @@ class Journal:
                 return None
             return await self._view.store.finish_turn(turn, closing)
 
-    async def finish(
-        self, turn_id: str, closing: Closing, key: bytes, away: StoreAway, before: Entry | None
-    ) -> Appended:
-        """Finish a turn here that began in the store; `before` is what was known when the store was asked to."""
-        async with self._alone(key), self._doubting(key, away):
+    async def finish(self, turn_id: str, closing: Closing, call: Call, away: StoreAway) -> Appended:
+        """Finish a turn here that began in the store, with what was known before that was asked to."""
+        key = call.key
+        async with self._alone(key), self._leaving_alone(key, away):
             begun = self._running.get(turn_id)
             if begun is None:
                 raise away
             turn, saved = begun.turn, self._view.saved(key)
             try:
-                await self._stands_for(begun, before)
+                await self._stands_for(begun, call)
                 opening = replace(begun.opening, words=(), create=None)
                 beginning = self._beginning(key, turn, opening, turn.session.last_seq, there=True)
                 done = await self._view.store.finish_turn(turn, closing)
@@ -260,6 +263,7 @@ class Journal:
             with suppress(SessionBusy, Unavailable):
                 if await self._settled(key):
                     return None
+            await self._show_no_more_than_waits(key)
             if not self._view.holds(key):
                 await self._rebuilt(key)
             if self._view.is_blind(key):
@@ -306,12 +310,18 @@ class Journal:
 
     async def round(self) -> bool:
         """Adopt what dead processes left, and bring to the store what it takes; tells whether nothing waits."""
-        await self._outbox.adopt()
-        if (self._outbox.sessions or self._outbox.counts.aside) and await self._is_back():
-            for key in self._outbox.sessions:
+        if await self._is_back():
+            # Not in an outage: there the process that comes back for them goes on with their sessions.
+            await self._outbox.adopt()
+            # Those that were asked for in vain come last: another server may answer.
+            for key in sorted(self._outbox.sessions, key=self._pauses.until):
                 await self._tried(key)
             await self._look_at_set_aside()
         await self._outbox.tidy(self._clock() - KEPT_ASIDE)
+        for key in self._view.keys:
+            async with self._alone(key):
+                if not self._outbox.holds(key):
+                    self._let_go(key)  # Its file was given up.
         return not self._outbox.sessions
 
     # Forgetting
@@ -323,7 +333,7 @@ class Journal:
             async with self._alone(key):
                 for raw in await self._outbox.rows(key):
                     await self._outbox.remove(raw)
-                self._view.forget(key)
+                self._let_go(key)
 
     async def forget_person(self, person: Scope) -> int:
         """Keep nothing of somebody; tells how many turns that were. None of them is on its way to the store then."""
@@ -338,15 +348,16 @@ class Journal:
         self.forget_running(person)
         count = await self._outbox.erase(person.tenant, person.site, digest)
         for key in self._view.keys:
-            await self._shown_anew(key)
+            if self._view.concerns(key, person):
+                await self._shown_anew(key)
         await self._outbox.tidy()
         return count
 
     def forget_running(self, person: Scope) -> None:
-        """Keep nothing of what somebody says in turns that run, nor of what others have seen of it."""
+        """Keep nothing of what somebody says in turns that run, nor of what others of the tenant have seen of it."""
         self._running.drop_person(person)
-        self._running.doubt_all()
-        self.known.forget_all()
+        self._running.doubt_space(person)
+        self.known.forget_space(person)
 
     # What is inside
 
@@ -361,47 +372,51 @@ class Journal:
         return self._locks.setdefault(key, asyncio.Lock())
 
     @asynccontextmanager
-    async def _doubting(self, key: bytes, away: StoreAway) -> AsyncIterator[None]:
-        """The store did not say what became of a call, which matters as long as turns of its session wait."""
-        self.saw_doubt(key, away)
+    async def _leaving_alone(self, key: bytes, away: StoreAway) -> AsyncIterator[None]:
+        """A call was not answered, which matters as long as turns of its session wait."""
+        self._pauses.begin(key, away)
         try:
             yield
         finally:
             if not self._outbox.holds(key):
-                self._doubted_at.pop(key, None)
+                self._pauses.end(key)
 
     async def _settled(self, key: bytes) -> bool:
         """Bring a session's turns to the store, if it is back; tells whether none waits any more."""
         if not self._outbox.holds(key):
             return True
-        if self._away_since is not None and self._ticks() < self._again_at:
+        if self._pauses.lasts(key):
             return False
-        if self._ticks() < self._doubted_at.get(key, -_MAY_STILL_ARRIVE) + _MAY_STILL_ARRIVE:
-            return False
+        call = self.known.changes(key)
         try:
-            await self._replay.session(key, self._here)
+            with call:
+                await self._replay.session(key, self._here)
         except StoreAway as away:
             self.saw_away()
-            self.saw_doubt(key, away)
+            self._pauses.begin(key, away)
             return False
         finally:
-            self._follow_moved(key)
-        self.saw_answer()
+            self._follow_moved(call)
+        self.saw_answer(call.since)
         return not self._outbox.holds(key)
 
-    def _follow_moved(self, key: bytes) -> None:
+    def _follow_moved(self, call: Call) -> None:
         """Turns that were open here go on in the store; a session that has none waiting is the store's again."""
+        key = call.key
         if not self._outbox.holds(key):
-            self._doubted_at.pop(key, None)
-            self._view.forget(key)
             self.known.forget(key)
-        while self._replay.moved:
-            turn_id, turn = self._replay.moved.popitem()
-            here = self._here.pop(turn_id)
-            self.saw_begun(here.key, here.opening, turn)
+        for turn_id in [turn_id for turn_id in self._replay.moved if self._here[turn_id].key == key]:
+            turn, here = self._replay.moved.pop(turn_id), self._here.pop(turn_id)
+            self.saw_begun(call, here.opening, turn)
         if not self._outbox.holds(key):
-            for turn_id in [turn_id for turn_id, here in self._here.items() if here.key == key]:
-                del self._here[turn_id]  # Its row was erased or set aside.
+            self._let_go(key)  # Rows of turns that are open still were erased or set aside.
+
+    def _let_go(self, key: bytes) -> None:
+        """Nothing of a session waits: it stands here no more, and no turn of it is open here."""
+        self._pauses.end(key)
+        self._view.forget(key)
+        for turn_id in [turn_id for turn_id, here in self._here.items() if here.key == key]:
+            del self._here[turn_id]
 
     async def _begin_here(
         self,
@@ -409,21 +424,25 @@ class Journal:
         opening: Opening,
         key: bytes,
         away: StoreAway,
-        before: Entry | None = None,
+        before: Entry | None,
         since: int | None = None,
     ) -> OpenTurn:
         if opening.producer is not None:
             raise away  # What its numbers mean, the store alone knows.
         saved = self._view.saved(key)
         try:
-            stands = await self._stands_here(key, before)
-            if (not stands and opening.create is None) or self._view.is_blind(key):
+            stands = await self._stands_here(key, before, opening)
+            if (not stands and self._is_there(key, opening)) or self._view.is_blind(key):
                 raise away
             turn = await self._view.store.begin_turn(scope, opening)
             if turn.state is TurnState.FINISHED:
                 self._view.check_answer(key, opening, turn)
+                if not self._outbox.holds(key):
+                    self._view.forget(key)
             elif was_taken_back(turn.session, opening.words):
                 raise TakenBack  # Noted here, the words would be said again.
+            elif turn.state is TurnState.OPENED and self._view.was_said(key, turn):
+                raise away
             else:
                 if turn.created:
                     self._view.opened(key, turn)
@@ -451,24 +470,27 @@ class Journal:
         del self._here[turn.id]
         return replace(done, journaled=True)
 
-    async def _stands_here(self, key: bytes, before: Entry | None) -> bool:
-        """Have a session in the view, if it can be had: a head without its talk is not the session."""
+    def _is_there(self, key: bytes, opening: Opening) -> bool:
+        """Whether a session that does not stand here is no new one: it must be there, or was seen there."""
+        return opening.create is None or self.known.head(key) is not None
+
+    async def _stands_here(self, key: bytes, entry: Entry | None, opening: Opening) -> bool:
+        """Have a session in the view, if it can be had: with all of its talk that the turn should see."""
         if self._outbox.holds(key):
             return self._view.holds(key) or await self._rebuilt(key)
-        entry = before or self.known.get(key)
         self._view.forget(key)
-        if entry is None or (entry.session.messages and not entry.tail):
+        if entry is None or not entry.reaches(opening.window - len(opening.words)):
             return False
         self._view.take_over(key, entry.record())
         self._lease_to_running(key)
         return True
 
-    async def _stands_for(self, begun: Begun, before: Entry | None) -> None:
+    async def _stands_for(self, begun: Begun, call: Call) -> None:
         """Have the session of a turn that ends in the view; as it was, where that is certain."""
         key = begun.key
         if self._outbox.holds(key) and (self._view.holds(key) or await self._rebuilt(key)):
             return
-        entry = as_begun(begun, before)
+        entry = as_begun(begun, call.before)
         seen = entry or Entry(begun.turn.session, (), 0)
         self._view.forget(key)
         self._view.take_over(key, seen.record(), blind=entry is None)
@@ -477,6 +499,13 @@ class Journal:
     def _lease_to_running(self, key: bytes) -> None:
         for begun in self._running.of(key):
             self._view.lease(key, begun.turn, begun.opening)
+
+    async def _show_no_more_than_waits(self, key: bytes) -> None:
+        """What another process of this machine has erased, or a damaged file has lost, is not shown here either."""
+        if await self._outbox.lacks_some(key):
+            self.known.forget(key)
+            self._running.doubt(key)
+            await self._shown_anew(key)
 
     async def _shown_anew(self, key: bytes) -> None:
         """Show of a session no more than its rows tell; one without open turns is built when it is asked for."""
@@ -508,7 +537,8 @@ class Journal:
             # The first row of a session tells how it looked.
             origin=replace(origin, tail=()) if self._outbox.holds(key) else origin,
             number=turn.number,
-            begun_at=_begun_at(turn, self._clock()) if there else self._clock(),
+            # As the store tells: what words say of themselves is their sender's choice.
+            begun_at=min(self._clock(), turn.session.updated_at) if there else self._clock(),
             since=since,
             there=there,
             asked=asked,
@@ -546,12 +576,13 @@ class Journal:
                     await self._outbox.remove(raw)
 
     async def _is_back(self) -> bool:
+        since = self.known.losses
         try:
             await self._store.ping()
         except StoreAway:
             self.saw_away()
             return False
-        self.saw_answer()
+        self.saw_answer(since)
         return True
 
     async def _tried(self, key: bytes) -> None:
@@ -565,8 +596,3 @@ class Journal:
                 _log.warning("journaled turns of a session wait on: %s", failed.code)
             except Exception as failed:
                 _log.warning("journaled turns of a session wait on: %s", type(failed).__name__)
-
-
-def _begun_at(turn: OpenTurn, now: datetime) -> datetime:
-    """When a turn began in the store: as it tells, or its words do."""
-    return min(now, turn.session.updated_at, *(word.sent_at for word in turn.words))

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
@@ -20,18 +22,21 @@ from tenuto.stores.journaled.slots import (
     JournalCounts,
     Slot,
     Write,
-    abandoned_slots,
     added,
     closed,
     erased,
+    is_damage,
     make_folder,
+    numbers_in,
     outdated,
     put_aside,
     removed,
     standing,
+    take,
     take_slot,
     translated,
     tried,
+    untried,
 )
 
 _Answer = TypeVar("_Answer")
@@ -84,8 +89,10 @@ class Outbox:
         """Let go of the slots; rows stay where they are."""
         while self._writing:  # noqa: ASYNC110 (a write that is under way ends by itself)
             await asyncio.sleep(0.001)
-        await self._do(self._release)
-        self._thread.shutdown()
+        try:
+            await self._do(self._release)
+        finally:
+            self._thread.shutdown()
 
     @property
     def counts(self) -> JournalCounts:
@@ -139,7 +146,23 @@ class Outbox:
 
     async def row(self, slot: int, number: int) -> Raw | None:
         """A row that waits, as it is now; `None` when it is gone."""
-        return await self._do(lambda: self._slots[slot].row(number))
+        return await self._do(lambda: self._row(slot, number))
+
+    async def lacks_some(self, session: bytes) -> bool:
+        """Whether rows of a session are gone that nobody here has taken out.
+
+        Another process has erased somebody then, or their file was given up.
+        """
+        before = frozenset(self._waiting.get(session, ()))
+        now = {place for places in await self._do(lambda: self._places(session)) for place in places}
+        if before <= now:
+            return False
+        await self.rows(session)
+        return True
+
+    async def note_refused(self, raw: Raw) -> None:
+        """Note that the store has nothing of a turn that it was asked for."""
+        await self._write(raw.slot, untried(raw.number))
 
     async def note_tried(self, raw: Raw, seq: int) -> bool:
         """Note that the store is asked for a turn now; False when the row is gone."""
@@ -183,17 +206,17 @@ class Outbox:
         """Delete a person's rows in every slot of the folder; tells how many there were."""
         if not self.folder.is_dir():
             return 0
-        count = await self._do(lambda: erased(self.folder, tenant, site, person))
-        for session in list(self._waiting):
-            await self.rows(session)
-        self._aside = await self._do(lambda: sum(slot.counts().aside for slot in self._slots.values()))
-        return count
+        try:
+            return await self._do(lambda: erased(self.folder, tenant, site, person, self._cannot_read))
+        finally:
+            for session in list(self._waiting):
+                await self.rows(session)
+            self._aside = await self._do(self._counted_aside)
 
     # What is inside
 
     async def _taken(self) -> Slot:
         slot, last = await self._do(self._take)
-        self._own = self._slots[slot.number] = slot
         self._last = max(self._last, last)
         return slot
 
@@ -225,73 +248,141 @@ class Outbox:
         work = asyncio.get_running_loop().run_in_executor(self._thread, self._written, jobs)
         work.add_done_callback(lambda done: self._told(jobs, done))
 
-    def _told(self, jobs: list[_Job], done: asyncio.Future[list[int]]) -> None:
-        failed = done.exception()
-        for place, job in enumerate(jobs):
+    def _told(self, jobs: list[_Job], done: asyncio.Future[dict[int, list[int] | Exception]]) -> None:
+        for job in jobs:
+            met = done.result()[job.slot]
+            said = met if isinstance(met, Exception) else met.pop(0)
             if job.done.done():
                 continue  # Nobody waits any more.
-            if failed is None:
-                job.done.set_result(done.result()[place])
+            if isinstance(said, Exception):
+                job.done.set_exception(said)
             else:
-                job.done.set_exception(failed)
+                job.done.set_result(said)
         self._writing = False
         if self._queue:
             self._start()
 
     # On the thread
 
-    def _written(self, jobs: list[_Job]) -> list[int]:
-        met: dict[int, list[int]] = {}
-        with translated():
-            for number in {job.slot for job in jobs}:
-                met[number] = self._slots[number].write([job.write for job in jobs if job.slot == number])
-        return [met[job.slot].pop(0) for job in jobs]
+    def _written(self, jobs: list[_Job]) -> dict[int, list[int] | Exception]:
+        """What each slot says to its changes: one that fails takes no other's along."""
+        met: dict[int, list[int] | Exception] = {}
+        for number in {job.slot for job in jobs}:
+            try:
+                with translated(), self._giving_up(number):
+                    met[number] = self._held(number).write([job.write for job in jobs if job.slot == number])
+            except Exception as failed:
+                met[number] = failed  # Whoever waits is told.
+        return met
+
+    def _held(self, number: int) -> Slot:
+        slot = self._slots.get(number)
+        if slot is None:
+            raise Unavailable("journal", "has given that file up")
+        return slot
+
+    def _each(self, step: Callable[[Slot], _Answer]) -> list[_Answer]:
+        """What a step brings of every slot; one that is damaged is given up, and brings nothing."""
+        found = list[_Answer]()
+        for number, slot in list(self._slots.items()):
+            try:
+                with self._giving_up(number):
+                    found.append(step(slot))
+            except sqlite3.DatabaseError as failed:
+                if not is_damage(failed):
+                    raise
+        return found
+
+    @contextmanager
+    def _giving_up(self, number: int) -> Iterator[None]:
+        """Go on without a slot whose file is found damaged: the next turns find another."""
+        try:
+            yield
+        except sqlite3.DatabaseError as failed:
+            slot = self._slots.get(number)
+            if slot is not None and is_damage(failed):
+                del self._slots[number]
+                slot.release()
+                self._own = None if slot is self._own else self._own
+                self._cannot_read(number)
+            raise
+
+    def _cannot_read(self, number: int) -> None:
+        """Leave a file alone that cannot be read: it stops nobody's turns but those in it."""
+        if number not in self._unreadable:
+            self._unreadable.add(number)
+            _log.warning("file %s.db of the journal cannot be read: turns in it are not replayed", number)
 
     def _rows(self, session: bytes) -> list[list[Raw]]:
-        return [slot.rows(session) for slot in list(self._slots.values())]
+        return self._each(lambda slot: slot.rows(session))
+
+    def _places(self, session: bytes) -> list[list[tuple[int, int]]]:
+        return self._each(lambda slot: [(slot.number, number) for number in slot.numbers(session)])
+
+    def _row(self, slot: int, number: int) -> Raw | None:
+        with self._giving_up(slot):
+            return self._slots[slot].row(number) if slot in self._slots else None
 
     def _take(self) -> tuple[Slot, int]:
         make_folder(self.folder)
         slot = next(iter(self._slots.values()), None) or take_slot(self.folder)
-        return slot, slot.last()
+        last = slot.last()
+        self._own = self._slots[slot.number] = slot
+        return slot, last
 
     def _adopted(self) -> list[tuple[Slot, list[tuple[int, bytes]], JournalCounts]]:
         found = []
-        self._unreadable = {number for number in self._unreadable if (self.folder / f"{number}.db").exists()}
-        for slot in abandoned_slots(self.folder, set(self._slots)):
-            if not slot.readable:
-                self._skip(slot)
-            elif slot.tidy():
+        numbers = numbers_in(self.folder)
+        self._unreadable.intersection_update(numbers)
+        for number in numbers:
+            slot = self._abandoned(number) if number not in self._slots else None
+            if slot is None:
+                continue
+            self._unreadable.discard(number)
+            if slot.tidy():
                 slot.release()
             else:
                 found.append((slot, slot.waiting(), slot.counts()))
         return found
 
-    def _skip(self, slot: Slot) -> None:
-        """Leave a file alone that cannot be read: it stops nobody's turns but those in it."""
+    def _abandoned(self, number: int) -> Slot | None:
+        """A slot that nobody holds any more; it is held from now on."""
+        try:
+            slot = take(self.folder, number)
+        except (sqlite3.Error, OSError):
+            self._cannot_read(number)
+            return None
+        if slot is None or slot.readable:
+            return slot
         slot.release()
-        if slot.number not in self._unreadable:
-            self._unreadable.add(slot.number)
-            _log.warning("file %s.db of the journal cannot be read: turns in it are not replayed", slot.number)
+        self._cannot_read(number)
+        return None
 
     def _set_aside_behind(self, place: tuple[int, int], limit: int) -> list[Raw]:
         rows = list[Raw]()
         for number in sorted(number for number in self._slots if number >= place[0]):
             after = place[1] if number == place[0] else 0
-            rows += self._slots[number].aside(after, limit - len(rows))
+            with self._giving_up(number):
+                rows += self._slots[number].aside(after, limit - len(rows))
         return rows[:limit]
 
     def _tidied(self, before: datetime | None) -> int:
-        for number, slot in list(self._slots.items()):
-            if before is not None and slot.exists:
-                slot.write([outdated(before)])
-            if slot.tidy() and slot is not self._own:
-                del self._slots[number]
-                slot.release()
-        return sum(slot.counts().aside for slot in self._slots.values())
+        self._each(lambda slot: self._tidy(slot, before))
+        return self._counted_aside()
+
+    def _tidy(self, slot: Slot, before: datetime | None) -> None:
+        if before is not None and slot.exists:
+            slot.write([outdated(before)])
+        if slot.tidy() and slot is not self._own:
+            del self._slots[slot.number]
+            slot.release()
+
+    def _counted_aside(self) -> int:
+        return sum(counts.aside for counts in self._each(Slot.counts))
 
     def _release(self) -> None:
         for slot in self._slots.values():
-            slot.tidy()
+            with suppress(sqlite3.Error, OSError, Unavailable):
+                slot.tidy()
             slot.release()
         self._slots.clear()

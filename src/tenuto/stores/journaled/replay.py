@@ -21,6 +21,7 @@ from tenuto.errors import (
     SessionBusy,
     SessionForeign,
     SessionNotFound,
+    StoreResting,
     TakenBack,
     TenutoError,
     TurnLost,
@@ -160,7 +161,7 @@ class Replay:
         if not await self._outbox.note_tried(raw, session.last_seq if words is None else words.seq - 1):
             raise _RowGone
         if words is None and not beginning.there:
-            turn = await self._begun(beginning, found, live)
+            turn = await self._begun(raw, beginning, found, live)
         else:
             turn = ticket(beginning, session, words.turn if words is not None else beginning.number)
             turn = replace(turn, words=(words,) if words is not None else ())
@@ -224,7 +225,7 @@ class Replay:
                 return Found(session_id=session_id, session=page.session, said=tuple(said))
             seq = page.messages[-1].seq
 
-    async def _begun(self, beginning: Beginning, found: Found, live: bool) -> OpenTurn:
+    async def _begun(self, raw: Raw, beginning: Beginning, found: Found, live: bool) -> OpenTurn:
         opening = replace(
             beginning.opening,
             session_id=found.session_id,
@@ -232,7 +233,12 @@ class Replay:
             lease=beginning.opening.lease if live else _LEASE,
             once=_once(beginning),
         )
-        return await self._store.begin_turn(beginning.scope, opening)
+        try:
+            return await self._store.begin_turn(beginning.scope, opening)
+        except (SessionBusy, StoreResting):
+            if raw.tried is None:
+                await self._outbox.note_refused(raw)
+            raise
 
     async def _held(self, beginning: Beginning, turn: OpenTurn) -> OpenTurn:
         """An open turn that holds the session in the store."""

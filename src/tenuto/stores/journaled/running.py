@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from tenuto.model import Opening, OpenTurn, Scope
-from tenuto.stores.journaled.known import Entry
+from tenuto.stores.journaled.entry import Entry
 
 _MOST: Final = 10_000
 
@@ -65,10 +65,12 @@ class Running:
         for turn_id in self._of.get(key, ()):
             self._turns[turn_id] = self._turns[turn_id]._replace(doubtful=True)
 
-    def doubt_all(self) -> None:
-        """Any session may have been changed."""
-        for key in self._of:
-            self.doubt(key)
+    def doubt_space(self, person: Scope) -> None:
+        """Any session of somebody's tenant and site may have been changed."""
+        for key, turns in self._of.items():
+            scope = self._turns[turns[0]].turn.scope
+            if (scope.tenant, scope.site) == (person.tenant, person.site):
+                self.doubt(key)
 
     def drop(self, turn_id: str) -> None:
         """A turn runs no more, or its end is nobody's business here."""

@@ -2,7 +2,7 @@
 
 A slot's lock is a database of its own that its process keeps locked: SQLite does that on every system, and a process
 that dies lets go. The rows lie beside it, where an erasure of another process can get at them too. A file is made for
-the first row and goes with the last one; what is deleted in between is overwritten.
+the first row and goes with the last one, while its lock's stays; what is deleted in between is overwritten.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
+
+import msgspec
 
 from tenuto.errors import Unavailable
 from tenuto.model.values import Value
@@ -24,6 +26,7 @@ from tenuto.stores.journaled.rows import Raw
 _OWNER_ONLY: Final = 0o600
 _FOLDER_MODE: Final = 0o700
 _MOST_SLOTS: Final = 1000
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PATIENCE: Final = 5.0
 _VERSION: Final = 1
 _SCHEMA: Final = """
@@ -43,6 +46,12 @@ CREATE TABLE turn (
 ) STRICT;
 CREATE INDEX turn_by_session ON turn (session);
 """
+# Who a damaged row is about, nobody can tell, nor read it: it goes with whoever of its tenant is erased first.
+_OF_PERSON: Final = """
+DELETE FROM turn WHERE tenant = ? AND site = ? AND CASE WHEN json_valid(persons)
+THEN EXISTS (SELECT 1 FROM json_each(turn.persons) AS said WHERE said.value = ?) ELSE 1 END
+"""
+_DAMAGES: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _COLUMNS: Final = "number, session, tenant, site, persons, begun_at, beginning, closing, incarnation, tried"
 
 
@@ -91,6 +100,11 @@ def tried(number: int, seq: int) -> Write:
     return Write("UPDATE turn SET tried = coalesce(tried, ?) WHERE number = ? AND aside IS NULL", (seq, number))
 
 
+def untried(number: int) -> Write:
+    """Note that the store has refused a turn: it has nothing of it."""
+    return Write("UPDATE turn SET tried = NULL WHERE number = ?", (number,))
+
+
 def standing(session: bytes, incarnation: str) -> Write:
     """Note that a session which was opened here has come to the store."""
     return Write("UPDATE turn SET incarnation = ? WHERE session = ? AND aside IS NULL", (incarnation, session))
@@ -129,10 +143,9 @@ class Slot:
     def readable(self) -> bool:
         """Whether its rows can be read, if there are any."""
         try:
-            self.last()
+            return not self.exists or self._opened().execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
         except (sqlite3.Error, OSError, Unavailable):
             return False
-        return True
 
     def write(self, writes: list[Write]) -> list[int]:
         """Carry the changes out, all or none, and return when they are on disk; tells how many rows each one met."""
@@ -146,6 +159,13 @@ class Slot:
         if not self.exists:
             return []
         return self._opened().execute("SELECT number, session FROM turn WHERE aside IS NULL ORDER BY number").fetchall()
+
+    def numbers(self, session: bytes) -> list[int]:
+        """A session's rows that wait, by their numbers."""
+        if not self.exists:
+            return []
+        found = self._opened().execute("SELECT number FROM turn WHERE session = ? AND aside IS NULL", (session,))
+        return [number for (number,) in found]
 
     def rows(self, session: bytes) -> list[Raw]:
         """A session's rows that wait, oldest first."""
@@ -230,9 +250,12 @@ def make_folder(folder: Path) -> None:
 
 
 def take_slot(folder: Path) -> Slot:
-    """The first slot that nobody holds."""
+    """The first slot that nobody holds, and whose file can be used."""
     for number in range(1, _MOST_SLOTS + 1):
-        slot = _taken(folder, number)
+        try:
+            slot = take(folder, number)
+        except sqlite3.Error:
+            continue
         if slot is not None and slot.readable:
             return slot
         if slot is not None:
@@ -240,33 +263,58 @@ def take_slot(folder: Path) -> Slot:
     raise Unavailable("journal", "has no free slot left")
 
 
-def abandoned_slots(folder: Path, held: set[int]) -> list[Slot]:
-    """Slots with a file that nobody holds any more; they are held from now on."""
-    numbers = [number for number in _numbers(folder) if number not in held]
-    return [slot for number in numbers if (slot := _taken(folder, number)) is not None]
+def take(folder: Path, number: int) -> Slot | None:
+    """Hold a slot from now on; `None` when somebody else does.
+
+    Raises:
+        sqlite3.Error, OSError: its lock cannot be used.
+    """
+    path = folder / f"{number}.lock"
+    _create(path)
+    lock = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.Error as failed:
+        lock.close()
+        if _code(failed) == sqlite3.SQLITE_BUSY:
+            return None
+        raise
+    return Slot(folder, number, lock)
 
 
-def erased(folder: Path, tenant: str, site: str, person: str) -> int:
-    """Delete a person's rows in every slot, whoever holds it; tells how many there were."""
-    count = 0
-    for number in _numbers(folder):
-        db = _visited(folder / f"{number}.db")
-        if db is None:
-            continue
-        with closing(db), db:
-            db.execute("BEGIN IMMEDIATE")
-            count += db.execute(
-                "DELETE FROM turn WHERE tenant = ? AND site = ? "
-                "AND EXISTS (SELECT 1 FROM json_each(turn.persons) AS said WHERE said.value = ?)",
-                (tenant, site, person),
-            ).rowcount
+def erased(folder: Path, tenant: str, site: str, person: str, damaged: Callable[[int], None]) -> int:
+    """Delete a person's rows in every slot, whoever holds it; tells how many there were, and which files are damaged.
+
+    Raises:
+        sqlite3.Error, OSError, Unavailable: some file could not be got at for now; the others were.
+    """
+    count, failed = 0, None
+    for number in numbers_in(folder):
+        try:
+            count += _erased_in(folder / f"{number}.db", (tenant, site, person))
+        except (sqlite3.Error, OSError, Unavailable) as met:
+            if is_damage(met):
+                damaged(number)
+            else:
+                failed = met
+    if failed is not None:
+        raise failed
     return count
+
+
+def _erased_in(path: Path, whose: tuple[str, str, str]) -> int:
+    db = _visited(path)
+    if db is None:
+        return 0
+    with closing(db), db:
+        db.execute("BEGIN IMMEDIATE")
+        return db.execute(_OF_PERSON, whose).rowcount
 
 
 def waiting_in(folder: Path) -> JournalCounts:
     """What lies in a journal, for an operator's look; opens no store and takes nobody's slot."""
     waiting = aside = unreadable = 0
-    for number in _numbers(folder):
+    for number in numbers_in(folder):
         try:
             db = _visited(folder / f"{number}.db")
             if db is None:
@@ -289,20 +337,19 @@ def translated() -> Iterator[None]:
         raise Unavailable("journal", "cannot be read or written") from failed
 
 
-def _numbers(folder: Path) -> list[int]:
+def is_damage(failed: BaseException) -> bool:
+    """Whether a file holds something else than it should, and will tomorrow."""
+    return _code(failed) in _DAMAGES
+
+
+def _code(failed: BaseException) -> int:
+    """What SQLite complains of, without the details."""
+    return int(getattr(failed, "sqlite_errorcode", 0)) & 0xFF
+
+
+def numbers_in(folder: Path) -> list[int]:
+    """The slots that have a file."""
     return sorted(int(file.stem) for file in folder.glob("*.db") if file.stem.isdecimal())
-
-
-def _taken(folder: Path, number: int) -> Slot | None:
-    path = folder / f"{number}.lock"
-    _create(path)
-    lock = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-    try:
-        lock.execute("BEGIN EXCLUSIVE")
-    except sqlite3.DatabaseError:
-        lock.close()
-        return None
-    return Slot(folder, number, lock)
 
 
 def _visited(path: Path) -> sqlite3.Connection | None:
@@ -379,14 +426,19 @@ def _raw(
     incarnation: str,
     tried: int | None,
 ) -> Raw:
+    try:
+        whose, when = msgspec.json.decode(persons, type=tuple[str, ...]), from_micros(begun_at)
+    except (ValueError, OverflowError):
+        # As one that cannot be opened.
+        whose, when, beginning, closing = (), _LONG_AGO, "", None
     return Raw(
         slot=slot,
         number=number,
         session=session,
         tenant=tenant,
         site=site,
-        persons=tuple(json.loads(persons)),
-        begun_at=from_micros(begun_at),
+        persons=whose,
+        begun_at=when,
         beginning=beginning,
         closing=closing,
         incarnation=incarnation,

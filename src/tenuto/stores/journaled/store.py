@@ -16,7 +16,17 @@ from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
 
-from tenuto.errors import SessionBusy, SessionForeign, SessionNotFound, StoreAway, StoreResting, TenutoError, TurnLost
+from tenuto.errors import (
+    SessionBusy,
+    SessionForeign,
+    SessionNotFound,
+    StoreAway,
+    StoreResting,
+    TenutoError,
+    TurnLost,
+    Unavailable,
+    VersionConflict,
+)
 from tenuto.model import (
     Appended,
     Batch,
@@ -35,12 +45,12 @@ from tenuto.model import (
     SessionPage,
     SessionQuery,
     Truncating,
-    TurnState,
 )
 from tenuto.model.scope import person_digest, person_of, session_key, space_of
 from tenuto.model.trace import Trace
 from tenuto.ports import ChangeFeed, Ciphers, Clock, Store, utc_now
 from tenuto.stores.codec import to_micros
+from tenuto.stores.journaled.calls import Call
 from tenuto.stores.journaled.journal import Journal, JournalState
 from tenuto.stores.journaled.outbox import Outbox
 from tenuto.stores.journaled.replay import ERASURES, retold
@@ -73,7 +83,9 @@ class Journaled(Passing):
         self._feed = feed
         self._clock = clock
         self._by_itself = by_itself
-        self._journal = Journal(store=store, outbox=outbox, ciphers=ciphers, clock=clock, every=every, ticks=ticks)
+        self._journal = Journal(
+            store=store, outbox=outbox, feed=feed, ciphers=ciphers, clock=clock, every=every, ticks=ticks
+        )
         self._known = self._journal.known
         self._work: set[asyncio.Task[Any]] = set()
         self._stack = AsyncExitStack()
@@ -109,18 +121,15 @@ class Journaled(Passing):
             begun = await self._uncut(journal.begin_behind(scope, opening, key))
             if begun is not None:
                 return begun
-        before = self._known.get(key)
-        try:
-            turn = await self._sent(key, self._store.begin_turn(scope, opening))
-        except StoreAway as away:
-            journal.saw_away()
-            if not opening.journaled:
-                raise
-            return await self._uncut(journal.begin(scope, opening, key, away, before))
-        if turn.state is TurnState.FINISHED:
-            self._known.unchanged(key)
-            return turn
-        journal.saw_begun(key, opening, turn, doubtful=not self._known.changed(key))
+        with self._known.changes(key) as call:
+            try:
+                turn = await self._sent(call, self._store.begin_turn(scope, opening))
+            except StoreAway as away:
+                journal.saw_away()
+                if not opening.journaled:
+                    raise
+                return await self._uncut(journal.begin(scope, opening, call, away))
+            journal.saw_begun(call, opening, turn)
         if opening.journaled and journal.sealing:
             await journal.keep_keys(scope)
         return turn
@@ -132,16 +141,16 @@ class Journaled(Passing):
             if ended is not None:
                 return ended
         turn, closing = self._as_there(turn, closing)
-        before = self._known.get(key)
-        try:
-            done = await self._sent(key, self._store.finish_turn(turn, closing))
-        except StoreAway as away:
-            journal.saw_away()
-            return await self._uncut(journal.finish(turn.id, closing, key, away, before))
-        except (TurnLost, SessionNotFound):
-            journal.lost(key, turn.id)
-            raise
-        journal.saw_end(key, turn.id, done)
+        with self._known.changes(key) as call:
+            try:
+                done = await self._sent(call, self._store.finish_turn(turn, closing))
+            except StoreAway as away:
+                journal.saw_away()
+                return await self._uncut(journal.finish(turn.id, closing, call, away))
+            except (TurnLost, SessionNotFound):
+                journal.lost(key, turn.id)
+                raise
+            journal.saw_end(call, turn.id, done)
         return done
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
@@ -151,13 +160,12 @@ class Journaled(Passing):
         key = _key_of(turn.scope, turn.session.id)
         there, _ = self._as_there(turn, Closing())
         try:
-            renewed = await self._sent(key, self._store.renew_turn(there))
+            with self._known.changes(key) as call:
+                renewed = await self._sent(call, self._store.renew_turn(there))
         except (TurnLost, SessionNotFound):
             self._journal.lost(key, turn.id)
             raise
-        # A renewal is told before it is answered, or not at all.
-        self._feed.catch_up()
-        self._known.held(key)
+        self._known.saw_held(key)
         self._journal.saw_renewed(renewed)
         return renewed
 
@@ -171,22 +179,24 @@ class Journaled(Passing):
         if (view := await self._standing_in(key)) is not None:
             return await view.store.get(scope, session_id)
         try:
-            session = await self._read(key, self._store.get(scope, session_id))
+            with self._known.reads(key) as call:
+                session = await self._sent(call, self._store.get(scope, session_id))
+                self._known.saw_page(call, session, ())
         except StoreAway:
             return await self._seen(key).store.get(scope, session_id)
-        self._known.read(key, session, ())
         return session
 
     async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
         key = _key_of(scope, session_id)
         if (view := await self._standing_in(key)) is not None:
             return await view.page(scope, session_id, page)
+        newest = page.before is None and page.after is None
         try:
-            found = await self._read(key, self._store.messages(scope, session_id, page))
+            with self._known.reads(key) as call:
+                found = await self._sent(call, self._store.messages(scope, session_id, page))
+                self._known.saw_page(call, found.session, found.messages if newest else ())
         except StoreAway:
             return await self._seen(key).page(scope, session_id, page)
-        newest = page.before is None and page.after is None
-        self._known.read(key, found.session, found.messages if newest else ())
         return found
 
     async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
@@ -207,31 +217,31 @@ class Journaled(Passing):
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         key = _key_of(scope, session_id)
         await self._settled(key)
-        try:
-            patched = await self._sent(key, self._store.patch(scope, session_id, changes))
-        except BaseException:
-            self._known.forget(key)
-            raise
-        # The messages are what they were: a title is written behind every first turn, and must not cost the talk.
-        if self._known.changed(key):
-            self._known.saw_patched(key, patched)
-        else:
-            self._known.forget(key)
+        with self._known.changes(key) as call:
+            try:
+                patched = await self._sent(call, self._store.patch(scope, session_id, changes))
+            except BaseException as failed:
+                if isinstance(failed, VersionConflict) or self._may_be_done(scope, key, failed):
+                    self._known.forget(key)
+                raise
+            # The messages are what they were: a title is written behind every first turn, and must not cost the talk.
+            self._known.saw_patched(call, patched)
         return patched
 
     async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
         key = _key_of(scope, session_id)
         await self._settled(key)
-        return await self._taking_away(key, self._store.reset(scope, session_id, sparing=sparing))
+        return await self._taking_away(scope, key, self._store.reset(scope, session_id, sparing=sparing))
 
     async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
-        return await self._changed(scope, session_id, lambda: self._store.fork(scope, session_id, forking))
+        await self._settled(_key_of(scope, session_id))
+        return await self._changed(scope, forking.new_id, lambda: self._store.fork(scope, session_id, forking))
 
     async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
         key, within = _key_of(scope, session_id), truncating.within
         await self._settled(key)
         truncate = self._store.truncate(scope, session_id, truncating)
-        return await self._taking_away(key, truncate, by=within.id if within is not None else None)
+        return await self._taking_away(scope, key, truncate, by=within.id if within is not None else None)
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
         return await self._changed(scope, session_id, lambda: self._store.rewrite(scope, session_id, rewriting))
@@ -240,7 +250,7 @@ class Journaled(Passing):
         key = _key_of(scope, session_id)
         with suppress(SessionBusy):  # A turn that runs is lost with its session.
             await self._settled(key)
-        await self._taking_away(key, self._store.delete(scope, session_id))
+        await self._taking_away(scope, key, self._store.delete(scope, session_id))
         await self._journal.forget_session(key)
 
     # Upkeep
@@ -263,8 +273,9 @@ class Journaled(Passing):
         return replace(erased, journal=turns)
 
     async def ping(self) -> None:
+        since = self._known.losses
         await super().ping()
-        self._journal.saw_answer()
+        self._journal.saw_answer(since)
 
     # What the methods share
 
@@ -299,67 +310,50 @@ class Journaled(Passing):
         if self._journal.holds(key):
             await self._uncut(self._journal.settle(key))
 
-    async def _sent(self, key: bytes, change: Awaitable[_Answer]) -> _Answer:
-        """What the store says of a change; who asked for it tells what came of it."""
-        self._known.changes(key)
+    async def _sent(self, call: Call, asked: Awaitable[_Answer]) -> _Answer:
+        """What the store says to a call; who sent it tells what it brought."""
         try:
-            said = await change
+            said = await asked
         except TenutoError as failed:
-            if isinstance(failed, StoreAway) and not isinstance(failed, StoreResting):
-                self._known.in_doubt(key)
-            else:
-                self._known.unchanged(key)
-            self._forget_gone(key, failed)
+            if not _unanswered(failed):
+                call.changed_nothing()
+            if isinstance(failed, SessionNotFound) and not isinstance(failed, SessionForeign):
+                self._known.forget(call.key)
             raise
-        except BaseException:
-            self._known.in_doubt(key)
-            raise
-        self._journal.saw_answer()
+        self._journal.saw_answer(call.since)
         return said
-
-    async def _read(self, key: bytes, question: Awaitable[_Answer]) -> _Answer:
-        """What the store says of a session; who asked for it tells what it brought."""
-        self._known.reads(key)
-        try:
-            return await self._asked(key, question)
-        except BaseException:
-            self._known.in_doubt(key)
-            raise
-
-    async def _asked(self, key: bytes, answer: Awaitable[_Answer]) -> _Answer:
-        try:
-            said = await answer
-        except SessionNotFound as failed:
-            self._forget_gone(key, failed)
-            raise
-        self._journal.saw_answer()
-        return said
-
-    def _forget_gone(self, key: bytes, failed: TenutoError) -> None:
-        """A session that is not there is not known any more; one that is not the caller's is there."""
-        if isinstance(failed, SessionNotFound) and not isinstance(failed, SessionForeign):
-            self._known.forget(key)
 
     async def _changed(self, scope: Scope, session_id: str, change: Callable[[], Awaitable[_Answer]]) -> _Answer:
         """Change a session in the store, after what was said here before; what was known of it is no longer."""
         key = _key_of(scope, session_id)
         await self._settled(key)
-        try:
-            return await self._asked(key, change())
-        finally:
-            self._known.forget(key)
+        with self._known.changes(key) as call:
+            try:
+                said = await self._sent(call, change())
+            except BaseException as failed:
+                if self._may_be_done(scope, key, failed):
+                    self._known.forget(key)
+                raise
+        self._known.forget(key)
+        return said
 
-    async def _taking_away(self, key: bytes, change: Awaitable[_Answer], by: str | None = None) -> _Answer:
+    async def _taking_away(
+        self, scope: Scope, key: bytes, change: Awaitable[_Answer], by: str | None = None
+    ) -> _Answer:
         """Take away what was said in a session, as far as anybody can tell."""
-        try:
-            said = await self._asked(key, change)
-        except StoreResting:
-            raise
-        except (StoreAway, asyncio.CancelledError):
-            self._journal.took_away(key, by)
-            raise
+        with self._known.changes(key) as call:
+            try:
+                said = await self._sent(call, change)
+            except BaseException as failed:
+                if self._may_be_done(scope, key, failed):
+                    self._journal.took_away(key, by)
+                raise
         self._journal.took_away(key, by)
         return said
+
+    def _may_be_done(self, scope: Scope, key: bytes, failed: BaseException) -> bool:
+        """Whether a change that failed may have been made all the same."""
+        return _unanswered(failed) and not self._journal.is_foreign(scope, key)
 
     def _as_there(self, turn: OpenTurn, closing: Closing) -> tuple[OpenTurn, Closing]:
         """A turn and its end as the store has it: one that was open here when it came back may have another place."""
@@ -372,6 +366,13 @@ class Journaled(Passing):
         for item in gone:
             self._journal.took_away(session_key(item.scope, item.session_id))
         return gone
+
+
+def _unanswered(failed: BaseException) -> bool:
+    """Whether nobody knows what became of a call: the store has not refused it, and it was sent."""
+    return not isinstance(failed, TenutoError) or (
+        isinstance(failed, Unavailable) and not isinstance(failed, StoreResting)
+    )
 
 
 def _key_of(scope: Scope, session_id: str) -> bytes:

@@ -26,8 +26,9 @@ from tenuto.model import (
     TurnState,
 )
 from tenuto.model.message import weight_of
+from tenuto.model.taken_back import ONCE
 from tenuto.ports import Clock
-from tenuto.stores.journaled.known import Entry
+from tenuto.stores.journaled.entry import Entry
 from tenuto.stores.journaled.rows import Beginning, Origin, Row
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.memory.record import Keyed, Record
@@ -61,6 +62,17 @@ class View:
         """Whether only ends of turns are taken: how the session looks is not certain, and nothing of it is shown."""
         origin = self._origins.get(key)
         return origin is not None and origin.blind
+
+    def concerns(self, key: bytes, person: Scope) -> bool:
+        """Whether somebody has, or may have, a part in a session."""
+        record = self.store.record(key)
+        if record is None:
+            return True
+        scope = record.session.scope
+        if (scope.tenant, scope.site) != (person.tenant, person.site):
+            return False
+        shared = scope.owner[:1] != ("user",)
+        return shared or person.user in {scope.user, *(message.speaker for message in record.log)}
 
     def take_over(self, key: bytes, record: Record, *, blind: bool = False) -> None:
         """Go on here with a session as it is known."""
@@ -117,6 +129,14 @@ class View:
             if len(found) != last - first + 1:
                 raise StoreAway
 
+    def was_said(self, key: bytes, turn: OpenTurn) -> bool:
+        """Whether words under the same key stand in the log before a turn's own: it was answered, and not here."""
+        record = self.store.record(key)
+        marks = [word.metadata[ONCE] for word in turn.words if ONCE in word.metadata]
+        if record is None or not marks:
+            return False
+        return any(said.metadata.get(ONCE) in marks and said.seq < turn.words[0].seq for said in record.log)
+
     async def again(self, key: bytes, rows: list[Row], live: Container[str] = ()) -> None:
         """Build a session from its rows, as after a restart. A turn that nobody ends any more is given up."""
         for row in rows:
@@ -150,6 +170,8 @@ class View:
         if origin.head is not None:
             before = max(0, origin.head.messages - len(origin.tail))
             self.store.adopt(Record(session=origin.head, log=list(origin.tail), before=before))
+            # The talk before is not here: the row that had it was replayed, or several speak in it.
+            origin = replace(origin, blind=origin.blind or (origin.head.messages > 0 and not origin.tail))
         self._origins[key] = origin
 
     async def _begun_again(self, key: bytes, row: Row) -> OpenTurn:

@@ -21,13 +21,14 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 from tenuto.errors import TenutoError
+from tenuto.model.news import News
 from tenuto.stores.postgres._faults import DRIVER_ERRORS
 from tenuto.stores.postgres._lane import Op
 from tenuto.stores.postgres._link import Connection, unread
 
 log = logging.getLogger(__name__)
 
-Drop: TypeAlias = Callable[[Iterable[bytes] | None], None]
+Told: TypeAlias = Callable[[News | None], None]
 
 PULSE: Final = 1.0
 """Seconds between two signs of life."""
@@ -44,10 +45,11 @@ _RETRY: Final = 0.2
 class Feed:
     """Listens while somebody watches."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Connection]], schema: str) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], schema: str, writer: str) -> None:
         self._connect = connect
         self._schema = schema
-        self._drops: list[Drop] = []
+        self._writer = writer
+        self._told: list[Told] = []
         self._listening: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()
         self._heard = float("-inf")
@@ -56,9 +58,9 @@ class Feed:
         self._strict = 0
 
     @asynccontextmanager
-    async def watch(self, drop: Drop) -> AsyncIterator[None]:
-        """Tell `drop` about changes; waits until the first connection listens, or fails to."""
-        self._drops.append(drop)
+    async def watch(self, told: Told) -> AsyncIterator[None]:
+        """Call `told` with changes; waits until the first connection listens, or fails to."""
+        self._told.append(told)
         if self._listening is None:
             self._tried.clear()
             self._listening = asyncio.create_task(self._listen())
@@ -66,13 +68,18 @@ class Feed:
             await self._tried.wait()
             yield
         finally:
-            self._drops.remove(drop)
-            if not self._drops:
+            self._told.remove(told)
+            if not self._told:
                 await self._stop()
+
+    @property
+    def listening(self) -> bool:
+        """Whether a sign of life came lately."""
+        return time.monotonic() - self._heard < DOUBT
 
     def catch_up(self) -> bool:
         """Whether a sign of life came lately and nothing waits to be read."""
-        return time.monotonic() - self._heard < DOUBT and not self._unread()
+        return self.listening and not self._unread()
 
     async def _stop(self) -> None:
         """Listen no more: nobody watches."""
@@ -134,12 +141,13 @@ class Feed:
 
     def _notified(self, _connection: Any, _pid: int, _channel: str, told: object) -> None:
         try:
-            _, strict, keys = news_in(str(told))
+            writer, strict, keys = news_in(str(told))
         except ValueError:
             # Somebody else uses the channel; whatever it meant, nothing may be trusted after it.
-            strict, keys = None, None
+            self._tell(None)
+            return
         # Our own changes are told too: a caller that gave up waiting does not know that its write went through.
-        self._tell(keys)
+        self._tell(News(keys=tuple(keys), taken_away=strict is not None, ours=writer == self._writer))
         if strict is not None:
             self._strict = strict
             self._awake.set()
@@ -150,9 +158,9 @@ class Feed:
         self._awake.set()
         self._tell(None)
 
-    def _tell(self, keys: Iterable[bytes] | None) -> None:
-        for drop in self._drops:
-            drop(keys)
+    def _tell(self, news: News | None) -> None:
+        for told in self._told:
+            told(news)
 
 
 def payload(writer: str, ops: Iterable[Op]) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from functools import partial
@@ -49,6 +49,7 @@ from tenuto.model import (
     Truncating,
 )
 from tenuto.model.assurance import Assurance
+from tenuto.model.news import News
 from tenuto.model.scope import owner_alone, owner_key, person_of, session_key, space_key, state_key
 from tenuto.model.trace import Trace
 from tenuto.model.turn import turn_offsets
@@ -113,7 +114,7 @@ class PostgresStore:
             width=1,
         )
         self._read = lane(self._reading("SELECT * FROM read_sessions($1::reading[])"))
-        self.feed = Feed(link.connect, link.schema)
+        self.feed = Feed(link.connect, link.schema, self.writer)
 
     @classmethod
     async def open(
@@ -393,9 +394,14 @@ class PostgresStore:
 
     # Feed
 
-    def watch(self, drop: Callable[[Iterable[bytes] | None], None]) -> AbstractAsyncContextManager[None]:
-        """See `ChangeFeed`. What this object changed itself is told as well."""
-        return self.feed.watch(drop)
+    @property
+    def listening(self) -> bool:
+        """Whether the connection showed life within two seconds."""
+        return self.feed.listening
+
+    def watch(self, told: Callable[[News | None], None]) -> AbstractAsyncContextManager[None]:
+        """See `ChangeFeed`. What this object changed itself is told as well, as its own."""
+        return self.feed.watch(told)
 
     def catch_up(self) -> bool:
         """Whether all that was sent to us has been told, and the connection showed life within two seconds.

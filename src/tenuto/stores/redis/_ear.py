@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import hiredis
 
@@ -36,14 +36,15 @@ class Ear:
         endpoint: Endpoint,
         door: Door,
         *,
-        prefix: bytes,
+        prefixes: Sequence[bytes],
         beat: bytes,
         drop: Callable[[list[bytes] | None], None],
         answered: Callable[[Reply], bool],
     ) -> None:
         self.endpoint = endpoint
         self._door = door
-        self._greeting = (("HELLO", "3"), ("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", prefix))
+        starts = [part for prefix in prefixes for part in ("PREFIX", prefix)]
+        self._greeting = (("HELLO", "3"), ("CLIENT", "TRACKING", "ON", "BCAST", *starts))
         self._beat = beat
         self._drop = drop
         self._answered = answered
@@ -53,6 +54,8 @@ class Ear:
         self._heard = 0.0
         self._sure = False
         self._deaf = asyncio.Event()
+        self.tried = asyncio.Event()
+        """Set once it listens, or has tried to in vain."""
         self._work = asyncio.create_task(self._stay())
 
     def listen(self) -> bool:
@@ -75,11 +78,13 @@ class Ear:
                 async with asyncio.timeout(self._door.policy.connect_timeout):
                     sock, reader = await dial(self.endpoint, self._door, self._greeting)
             except (OSError, LinkDown, hiredis.HiredisError):
+                self.tried.set()
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, BEAT)
                 continue
             pause = BEAT / 20
             self._pick_up(sock, reader)
+            self.tried.set()
             await self._attend()
 
     def _pick_up(self, sock: socket.socket, reader: hiredis.Reader) -> None:

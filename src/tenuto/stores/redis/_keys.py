@@ -5,6 +5,7 @@ a session share a hash tag, hence a slot, and exist as long as it does; shelves 
 their own tags fall.
 
     <prefix>:h:{session}  hash    the head, with idempotency keys and producers' marks; what caches listen to
+    <prefix>:g:{session}  hash    there for no longer than a script runs, to tell caches that it takes something away
     <prefix>:m:{session}  zset    the messages, by sequence number
     <prefix>:v:{session}  hash    context, attributes and metadata, one field per name
     <prefix>:t:{session}  zset    traces, by their turn's number
@@ -46,6 +47,7 @@ class Keys:
         self._start = start
         self._families = tuple(start + kind + b"{" for kind in _SESSION)
         self.heads = self._families[0]
+        self.gone = start + b":g:{"
         self.shelves = start + b":w:{"
         self.spaces = start + b":l"
         self.set_aside = start + b":q"
@@ -57,7 +59,7 @@ class Keys:
         return tuple(family + tail for family in self._families)
 
     def head_of(self, stored: bytes) -> bytes:
-        """The session key within the name of a head."""
+        """The session key within the name of a head, or of what tells that something was taken away."""
         return bytes.fromhex(stored[len(self.heads) : -1].decode())
 
     def quarantine(self, key: bytes, micros: int) -> tuple[bytes, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -16,7 +16,7 @@ from tenuto.stores.redis._shared import Shared
 from tenuto.stores.redis._url import Endpoint, Shape
 from tenuto.stores.redis._wire import Reply, pack
 
-Drop = Callable[[Iterable[bytes] | None], None]
+Drop = Callable[[list[bytes] | None], None]
 
 _RETRY = 0.2
 # What we ask for as a sign of life also tells whether the server is still the one to listen to.
@@ -28,28 +28,35 @@ _BEATS = {
 
 
 class Tracking:
-    """Invalidations for all keys that start with `prefix`.
+    """Invalidations for all keys that start with one of the `prefixes`.
 
     Somebody who loads a key and then caches it asks `catch_up` in between, and caches nothing when the key
     was dropped since the load began: a change may overtake the reply that does not know of it yet.
     """
 
-    def __init__(self, link: Link, prefix: bytes) -> None:
+    def __init__(self, link: Link, *prefixes: bytes) -> None:
         self._link = link
-        self._prefix = prefix
+        self._prefixes = prefixes
         self._ears: dict[Endpoint, Ear] = {}
         self._drops: list[Drop] = []
         self._epochs: dict[Endpoint, str] = {}
+        self._tried = asyncio.Event()
         self._arranging = Shared(self._arrange)
         link.topology.on_change(self._rearrange)
 
     @asynccontextmanager
     async def watch(self, drop: Drop) -> AsyncIterator[None]:
-        """While open, `drop` hears of keys (without the prefix) that changed; `None` stands for all of them."""
+        """While open, `drop` hears of keys that changed; `None` stands for all of them.
+
+        Waits until every server is listened to, or does not answer.
+        """
+        if not self._drops:
+            self._tried.clear()
         self._drops.append(drop)
         drop(None)
         self._arranging.start()
         try:
+            await self._tried.wait()
             yield
         finally:
             self._drops.remove(drop)
@@ -70,12 +77,18 @@ class Tracking:
             self._ears.popitem()[1].close()
 
     async def _arrange(self) -> None:
-        while not self._link.topology.primaries():
-            try:
-                await self._link.primaries()
-            except LinkDown:
-                await asyncio.sleep(_RETRY)
-        self._rearrange()
+        try:
+            while not self._link.topology.primaries():
+                try:
+                    await self._link.primaries()
+                except LinkDown:
+                    self._tried.set()
+                    await asyncio.sleep(_RETRY)
+            self._rearrange()
+            for ear in list(self._ears.values()):
+                await ear.tried.wait()
+        finally:
+            self._tried.set()
 
     def _rearrange(self) -> None:
         """Listen to exactly the primaries there are now. New ones are in doubt until they are connected."""
@@ -93,17 +106,13 @@ class Tracking:
         return Ear(
             endpoint,
             self._link.door,
-            prefix=self._prefix,
+            prefixes=self._prefixes,
             beat=_BEATS[self._link.address.shape],
-            drop=self._dropped,
+            drop=self._tell,
             answered=partial(self._answered, endpoint),
         )
 
-    def _dropped(self, keys: Iterable[bytes] | None) -> None:
-        skip = len(self._prefix)
-        self._tell(None if keys is None else [key[skip:] for key in keys])
-
-    def _tell(self, keys: Iterable[bytes] | None) -> None:
+    def _tell(self, keys: list[bytes] | None) -> None:
         for drop in self._drops:
             drop(keys)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Self
 
@@ -33,6 +33,7 @@ from tenuto.model import (
     Truncating,
 )
 from tenuto.model.assurance import Assurance
+from tenuto.model.news import News
 from tenuto.model.scope import person_of, session_key
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json
@@ -100,7 +101,7 @@ class RedisStore:
         self._upkeep = Upkeep(self._asking, self._shelves, self._spaces)
         self._drawers = Drawers(self._asking, self._owners)
         self._erasing = Erasing(self._asking, self._shelves, self._upkeep, self._drawers)
-        self._tracking = Tracking(self.link, self.keys.heads)
+        self._tracking = Tracking(self.link, self.keys.heads, self.keys.gone)
 
     @classmethod
     async def open(
@@ -354,6 +355,10 @@ class RedisStore:
     def parted(self) -> bool:
         return self._asking.sharded
 
+    @property
+    def parts(self) -> frozenset[str]:
+        return frozenset(map(str, self.link.topology.primaries())) or frozenset({""})
+
     def part_of(self, scope: Scope, session_id: str) -> str:
         topology = self.link.topology
         node = topology.node(topology.slot(self.keys.session(session_key(scope, session_id))[0]))
@@ -361,11 +366,21 @@ class RedisStore:
 
     # Telling caches
 
-    def watch(self, drop: Callable[[Iterable[bytes] | None], None]) -> AbstractAsyncContextManager[None]:
-        def told(heads: Iterable[bytes] | None) -> None:
-            drop(None if heads is None else [self.keys.head_of(self.keys.heads + head) for head in heads])
+    @property
+    def listening(self) -> bool:
+        return self._tracking.catch_up()
 
-        return self._tracking.watch(told)
+    def watch(self, told: Callable[[News | None], None]) -> AbstractAsyncContextManager[None]:
+        def dropped(names: list[bytes] | None) -> None:
+            if names is None:
+                told(None)
+                return
+            for taken_away, start in ((True, self.keys.gone), (False, self.keys.heads)):
+                keys = tuple(self.keys.head_of(name) for name in names if name.startswith(start))
+                if keys:
+                    told(News(keys=keys, taken_away=taken_away))
+
+        return self._tracking.watch(dropped)
 
     def catch_up(self) -> bool:
         return self._tracking.catch_up()

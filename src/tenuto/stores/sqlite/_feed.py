@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from tenuto.model.news import News
 from tenuto.stores.sqlite._faults import translated
 from tenuto.stores.sqlite._file import open_reader
 
 _KEY_BYTES: Final = 16
 
-Drop = Callable[[Iterable[bytes] | None], None]
+Told = Callable[[News | None], None]
 
 
 class Feed:
@@ -26,14 +27,14 @@ class Feed:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._drops: list[Drop] = []
+        self._told: list[Told] = []
         self._db: sqlite3.Connection | None = None
         self._version: int | None = None
         self._number = 0
 
     @asynccontextmanager
-    async def watch(self, drop: Drop) -> AsyncIterator[None]:
-        """Tell `drop` while the context is open."""
+    async def watch(self, told: Told) -> AsyncIterator[None]:
+        """Call `told` while the context is open."""
         if self._db is None:
             try:
                 self._db = open_reader(self._path, timedelta(0))
@@ -41,13 +42,18 @@ class Feed:
             except sqlite3.Error as exc:
                 self.close()
                 raise translated(exc) from exc
-        self._drops.append(drop)
+        self._told.append(told)
         try:
             yield
         finally:
-            self._drops.remove(drop)
-            if not self._drops:
+            self._told.remove(told)
+            if not self._told:
                 self.close()
+
+    @property
+    def listening(self) -> bool:
+        """Whether what others commit will be found."""
+        return self._db is not None
 
     def catch_up(self) -> bool:
         """Report what others have committed so far."""
@@ -87,7 +93,9 @@ class Feed:
         self._number = rows[-1][0]
         # Our own commits are told too: a caller that gave up waiting does not know that its write went through.
         for _, keys in rows:
-            self._tell([keys[at : at + _KEY_BYTES] for at in range(0, len(keys), _KEY_BYTES)])
+            changed = tuple(keys[at : at + _KEY_BYTES] for at in range(0, len(keys), _KEY_BYTES))
+            # The list does not say what was done, so anything may have been.
+            self._tell(News(keys=changed, taken_away=True))
 
     def _start_over(self, db: sqlite3.Connection) -> None:
         """Take the present as the beginning; whatever was cached before may be stale."""
@@ -95,6 +103,6 @@ class Feed:
         self._number = db.execute("SELECT coalesce(max(number), 0) FROM change").fetchone()[0]
         self._tell(None)
 
-    def _tell(self, keys: Iterable[bytes] | None) -> None:
-        for drop in self._drops:
-            drop(keys)
+    def _tell(self, news: News | None) -> None:
+        for told in self._told:
+            told(news)

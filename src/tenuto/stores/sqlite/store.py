@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from pathlib import Path
@@ -39,6 +39,7 @@ from tenuto.model import (
     Stats,
     Truncating,
 )
+from tenuto.model.news import News
 from tenuto.model.scope import owner_key, person_of, session_key, state_key
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, checked_id, checked_json
@@ -270,8 +271,12 @@ class SqliteStore:
 
     # Changes
 
-    def watch(self, drop: Callable[[Iterable[bytes] | None], None]) -> AbstractAsyncContextManager[None]:
-        return self._feed.watch(drop)
+    @property
+    def listening(self) -> bool:
+        return self._feed.listening
+
+    def watch(self, told: Callable[[News | None], None]) -> AbstractAsyncContextManager[None]:
+        return self._feed.watch(told)
 
     def catch_up(self) -> bool:
         return self._feed.catch_up()

@@ -2,4 +2,5 @@
 -- include: head
 -- include: reach
 call('UNLINK', unpack(KEYS))
+-- include: gone
 return { 'ok', owner, facts }

@@ -4,4 +4,5 @@ now = -1
 -- include: reach
 local messages, traces = call('ZCARD', LOG) - 1, call('ZCARD', TRACES) - 1
 call('UNLINK', unpack(KEYS))
+-- include: gone
 return { 'gone', owner, facts, messages, traces }

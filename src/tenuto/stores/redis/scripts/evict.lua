@@ -5,4 +5,5 @@ caller, now = '', -1
 -- include: reach
 if n[UPDATED] ~= at then return { 'moved', n[UPDATED] } end
 call('UNLINK', unpack(KEYS))
+-- include: gone
 return { 'gone', owner, facts }

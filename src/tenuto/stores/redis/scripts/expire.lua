@@ -6,6 +6,7 @@ caller, now = '', -1
 if facts ~= ARGV[6] then return { 'absent' } end
 if n[EXPIRES] >= 0 and n[EXPIRES] <= moment then
   call('UNLINK', unpack(KEYS))
+  -- include: gone
   return { 'gone', owner }
 end
 n[INDEXED] = n[EXPIRES]

@@ -5,6 +5,7 @@ local _, sparing = struct.unpack('>i8i8', ARGV[5])
 -- include: reach
 call('ZREMRANGEBYSCORE', LOG, 1, '+inf')
 call('ZREMRANGEBYSCORE', TRACES, 1, '+inf')
+-- include: gone
 call('HDEL', HEAD, 'l', 'c')
 for _, name in ipairs(n[KEYS_SEEN] > 0 and call('HKEYS', HEAD) or {}) do
   local kind = string.sub(name, 1, 1)

@@ -30,6 +30,7 @@ if next(new[1]) or next(new[2]) then
   n[VERSION], n[EPOCH] = n[VERSION] + 1, n[EPOCH] + 1
   numbers = struct.pack(LAYOUT, unpack(n)) .. owner
   call('HSET', HEAD, 's', numbers)
+  -- include: gone
 end
 -- include: variables
 return { 'ok', numbers, facts, title, variables }

@@ -48,6 +48,7 @@ if within == '' then
   n[LEASE_UNTIL] = -1
 end
 n[EPOCH] = n[EPOCH] + 1
+-- include: gone
 local more = {}
 -- include: changed
 -- include: variables

@@ -1,0 +1,429 @@
+"""What goes wrong with one session, one server or one file of the journal leaves all others alone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenuto.errors import SessionNotFound, StoreAway, Unavailable
+from tenuto.model import Appended, Batch, Closing, MessagePage, Opening, OpenTurn, Page, Scope, Session
+from tenuto.model.scope import session_key
+from tenuto.stores.journaled import JournalCounts, waiting_in
+from tenuto.stores.journaled.slots import take
+from tenuto.stores.memory import MemoryStore
+from tests.clock import FakeClock
+from tests.outages import Process, process
+from tests.samples import ANN, BOB, EVE, texts
+
+RUBBISH = b"this is no database at all" * 200
+
+
+class Parts(MemoryStore):
+    """Sessions on several servers; that of the session `away` does not answer."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock=clock)
+        self.away = ""
+
+    def _asked_for(self, session_id: str) -> None:
+        if session_id == self.away:
+            raise StoreAway
+
+    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+        self._asked_for(opening.session_id)
+        return await super().begin_turn(scope, opening)
+
+    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+        self._asked_for(turn.session.id)
+        return await super().finish_turn(turn, closing)
+
+    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
+        self._asked_for(session_id)
+        return await super().append(scope, session_id, batch)
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        self._asked_for(session_id)
+        return await super().get(scope, session_id)
+
+    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+        self._asked_for(session_id)
+        return await super().messages(scope, session_id, page)
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Process]:
+    clock = FakeClock()
+    async with process(tmp_path / "journal", store=Parts(clock), clock=clock) as running:
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+# Servers
+
+
+async def test_a_server_that_stays_away_does_not_hold_up_what_waits_for_the_others(here: Process) -> None:
+    """T7: in one round, also where the lost one's sessions have waited for longer."""
+    for session_id in ("a", "b", "c"):
+        await here.turn(ANN, session_id, "one", "1")
+    here.goes_away()
+    for session_id in ("a", "b", "c"):
+        await here.turn(ANN, session_id, "two", "2")
+    _server(here).away = "a"
+
+    here.comes_back()
+    await here.replay()
+
+    assert [await here.log(ANN, session_id) for session_id in ("b", "c")] == [["one", "1", "two", "2"]] * 2
+    assert here.store.state.waiting == 1
+
+
+async def test_calls_that_fail_now_and_then_do_not_stop_the_replay_of_other_sessions(here: Process) -> None:
+    """T7: somebody asks the lost server all the time, while every other one answers."""
+    await here.turn(ANN, "b", "one", "1")
+    here.goes_away()
+    await here.turn(ANN, "b", "two", "2")
+    here.comes_back()
+    _server(here).away = "a"
+
+    for _ in range(10):
+        here.now += 0.5
+        with pytest.raises(StoreAway):
+            await here.store.get(ANN, "a")
+        await here.store.ping()
+        await here.store.replay()
+
+    assert here.store.state.waiting == 0
+    assert await here.log(ANN, "b") == ["one", "1", "two", "2"]
+
+
+async def test_a_session_whose_server_failed_a_moment_ago_is_not_asked_for_with_every_call(here: Process) -> None:
+    await here.turn(ANN, "a", "one", "1")
+    here.goes_away()
+    await here.turn(ANN, "a", "two", "2")
+    here.now += 10
+    before = len(here.wire.calls)
+
+    for _ in range(5):
+        assert await texts(here.store, ANN, "a") == ["one", "1", "two", "2"]
+
+    assert len(here.wire.calls) == before + 1
+
+
+# Files
+
+
+async def test_a_damaged_file_does_not_stop_erasures(
+    here: Process, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A26: what can be read is erased, what cannot is told once, and counted."""
+    here.goes_away()
+    await here.turn(ANN, "s", "one", "1")
+    (folder / "7.db").write_bytes(RUBBISH)
+    here.comes_back()
+
+    with caplog.at_level(logging.WARNING):
+        first, second = await here.store.erase(BOB), await here.store.erase(ANN)
+
+    assert (first.journal, second.journal) == (0, 1)
+    assert here.outbox.counts == JournalCounts(unreadable=1)
+    assert sum("file 7.db" in line for line in caplog.messages) == 1
+
+
+async def test_an_erasure_that_cannot_get_at_a_file_goes_on_with_the_others_and_is_refused(
+    here: Process, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A26: a file that somebody keeps locked holds rows that may be read later."""
+    monkeypatch.setattr("tenuto.stores.journaled.slots._PATIENCE", 0.01)
+    async with process(folder, store=here.memory) as other:
+        for each in (here, other):
+            each.goes_away()
+            await each.turn(ANN, "s", "one", "1")
+        here.comes_back()
+        held = sqlite3.connect(folder / "1.db", isolation_level=None)
+        held.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(Unavailable):
+            await other.outbox.erase("acme", "", "nobody")
+        with pytest.raises(Unavailable):
+            await here.store.erase(ANN)
+        held.execute("ROLLBACK")
+        held.close()
+
+        assert waiting_in(folder).waiting == 1
+        assert (await here.store.erase(ANN)).journal == 1
+
+
+async def test_a_damaged_row_is_set_aside_and_stops_nobody(here: Process, folder: Path) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    await here.turn(ANN, "s", "two", "2")
+    await here.turn(ANN, "s", "three", "3")
+    await here.turn(ANN, "t", "other", "4")
+    _change(folder / "1.db", "UPDATE turn SET persons = 'no json' WHERE number = 1")
+
+    here.comes_back()
+    await here.replay()
+
+    assert await here.log(ANN, "s") == ["one", "1", "three", "3"]
+    assert await here.log(ANN, "t") == ["other", "4"]
+    assert (here.store.state.waiting, here.store.state.aside) == (0, 1)
+
+
+async def test_a_row_that_does_not_tell_whose_it_is_goes_with_whoever_of_its_tenant_is_erased(
+    here: Process, folder: Path
+) -> None:
+    """A26: nobody can read it anyway."""
+    here.goes_away()
+    await here.turn(ANN, "s", "one", "1")
+    await here.turn(EVE, "e", "one", "1")
+    _change(folder / "1.db", "UPDATE turn SET persons = 'no json'")
+    here.comes_back()
+
+    erased = await here.store.erase(BOB)
+
+    assert erased.journal == 1
+    assert here.store.state.waiting == 1
+
+
+async def test_a_file_that_is_damaged_in_use_is_given_up_for_another(
+    here: Process, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T7: its turns cannot be brought; their sessions are the store's again, and what is said from now on is kept."""
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    await here.turn(ANN, "s", "lost", "2")
+    await here.begin(ANN, "open", "lost too")
+    _damage(here, folder / "1.db")
+    with pytest.raises(Unavailable):
+        await here.begin(BOB, "b", "refused once")
+    with pytest.raises(StoreAway):
+        await here.begin(ANN, "s", "without what was lost", create=None)
+
+    with caplog.at_level(logging.WARNING):
+        await here.turn(BOB, "b", "kept", "3")
+        here.comes_back()
+        await here.replay()
+        await here.turn(ANN, "s", "three", "3")
+        await here.store.delete(ANN, "s")
+
+    assert await here.log(BOB, "b") == ["kept", "3"]
+    assert here.outbox.counts == JournalCounts(unreadable=1)
+    assert (here.store._journal._here, here.store._journal._view.keys) == ({}, ())
+    with pytest.raises(SessionNotFound):
+        await here.memory.get(ANN, "s")
+
+
+async def test_a_damaged_file_is_let_go_at_the_end(folder: Path) -> None:
+    async with process(folder) as here:
+        here.goes_away()
+        await here.turn(ANN, "s", "one", "1")
+        _damage(here, folder / "1.db")
+
+    slot = take(folder, 1)
+    assert slot is not None
+    slot.release()
+
+
+async def test_a_lock_that_cannot_be_opened_stops_no_round(here: Process, folder: Path) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    await here.turn(ANN, "s", "two", "2")
+    here.comes_back()
+    (folder / "9.db").write_bytes(b"")
+    (folder / "9.lock").mkdir()
+
+    assert await here.replay()
+
+    assert await here.log(ANN, "s") == ["one", "1", "two", "2"]
+    assert here.outbox.counts.unreadable == 1
+
+
+async def test_what_one_file_does_not_take_is_not_refused_for_another(here: Process, folder: Path) -> None:
+    """What was told as refused is not on disk: who says it again says it once."""
+    here.goes_away()
+    await here.turn(ANN, "first", "one", "1")
+    async with process(folder, store=here.memory) as dead:
+        dead.goes_away()
+        await dead.turn(ANN, "x", "two", "2")
+    await here.outbox.adopt()
+    [row] = await here.outbox.rows(session_key(ANN, "x"))
+    full = _Full(here.outbox._slots[2])
+    here.outbox._slots[2] = full  # type: ignore[assignment]
+
+    with _thread_held(here):
+        under_way = asyncio.create_task(here.begin(ANN, "second", "goes before"))
+        await _until(lambda: here.outbox._writing)
+        tried = asyncio.create_task(here.outbox.note_tried(row, 1))
+        begun = asyncio.create_task(here.begin(ANN, "s", "said once"))
+        await _until(lambda: len(here.outbox._queue) == 2)
+    await under_way
+    with pytest.raises(Unavailable):
+        await tried
+    here.outbox._slots[2] = full.slot
+
+    assert (await begun).journaled
+
+
+async def test_a_slot_that_is_taken_while_files_are_tidied_stays_ours(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with process(folder) as first:
+        first.goes_away()
+        await first.turn(ANN, "x", "two", "2")
+    async with process(folder) as here:
+        for row in await here.outbox.rows(session_key(ANN, "x")):
+            await here.outbox.remove(row)
+        take_one, tidied = here.outbox._take, here.outbox._tidied
+
+        def both() -> Any:
+            taken = take_one()
+            tidied(None)  # The thread's next work, before the loop has heard of the first.
+            return taken
+
+        monkeypatch.setattr(here.outbox, "_take", both)
+        slot, _ = await here.outbox.number()
+
+        assert take(folder, slot) is None
+
+
+# Erasures
+
+
+async def test_an_erasure_costs_no_other_tenant_its_talk(here: Process) -> None:
+    """A26: what is known, what waits and what runs there stays as it is."""
+    await here.turn(EVE, "e", "one", "1")
+    await here.turn(EVE, "waits", "one", "1")
+    turn = await here.begin(EVE, "e", "two")
+    here.goes_away()
+    await here.turn(EVE, "waits", "two", "2")
+    here.wire.cut = False
+
+    await here.store.erase(ANN)
+    here.goes_away()
+    await here.finish(turn, "2")
+
+    assert await texts(here.store, EVE, "e") == ["one", "1", "two", "2"]
+    assert await texts(here.store, EVE, "waits") == ["one", "1", "two", "2"]
+
+
+async def test_what_another_process_of_the_machine_erased_is_shown_no_more(here: Process, folder: Path) -> None:
+    """A26: also not to a model, while this process is cut off from the store."""
+    await here.turn(ANN, "s", "earlier", "1")
+    here.goes_away()
+    await here.turn(ANN, "s", "secret", "2")
+    async with process(folder, store=here.memory) as other:
+        await other.store.erase(ANN)
+
+        with pytest.raises(StoreAway):
+            await texts(here.store, ANN, "s")
+        with pytest.raises(StoreAway):
+            await here.begin(ANN, "s", "again", create=None)
+
+
+async def test_a_turn_behind_words_that_another_process_erased_does_not_see_them(here: Process, folder: Path) -> None:
+    """A26: the first to ask is the one who goes on."""
+    here.goes_away()
+    await here.turn(ANN, "s", "secret", "2")
+    async with process(folder, store=here.memory) as other:
+        await other.store.erase(ANN)
+
+        turn = await here.begin(ANN, "s", "again")
+
+    assert [message.text for message in turn.window] == ["again"]
+
+
+async def test_a_process_that_comes_back_in_an_outage_finds_its_own_turns(here: Process, folder: Path) -> None:
+    """T7, promise 1: nobody else takes them meanwhile, so that what is said next comes behind them."""
+    async with process(folder, store=here.memory) as other:
+        await other.turn(ANN, "s", "one", "1")
+        other.goes_away()
+        here.goes_away()
+        await other.turn(ANN, "s", "two", "2")
+        await other.die()
+        await here.replay()
+        await other.start()
+
+        other.comes_back()
+        await other.turn(ANN, "s", "three", "3")
+
+    assert await here.log(ANN, "s") == ["one", "1", "two", "2", "three", "3"]
+
+
+async def test_what_a_dead_process_left_is_taken_over_when_the_store_is_back(here: Process, folder: Path) -> None:
+    here.goes_away()
+    async with process(folder, store=here.memory) as dead:
+        dead.goes_away()
+        await dead.turn(ANN, "s", "one", "1")
+    await here.replay()
+    before = here.store.state.waiting
+
+    here.comes_back()
+    await here.replay()
+
+    assert (before, here.store.state.waiting) == (0, 0)
+    assert await here.log(ANN, "s") == ["one", "1"]
+
+
+# What these tests share
+
+
+def _server(here: Process) -> Parts:
+    assert isinstance(here.memory, Parts)
+    return here.memory
+
+
+class _Full:
+    """A slot whose disk takes nothing."""
+
+    def __init__(self, slot: Any) -> None:
+        self.slot = slot
+
+    def write(self, _: object) -> list[int]:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.slot, name)
+
+
+class _thread_held:  # noqa: N801 (reads as a statement)
+    """While the outbox's thread does nothing, work for it comes together."""
+
+    def __init__(self, here: Process) -> None:
+        self._thread, self._go_on = here.outbox._thread, threading.Event()
+
+    def __enter__(self) -> None:
+        self._thread.submit(self._go_on.wait)
+
+    def __exit__(self, *_: object) -> None:
+        self._go_on.set()
+
+
+async def _until(holds: Any) -> None:
+    while not holds():  # noqa: ASYNC110 (nobody tells)
+        await asyncio.sleep(0.001)
+
+
+def _change(path: Path, sql: str) -> None:
+    db = sqlite3.connect(path)
+    with db:
+        db.execute(sql)
+    db.close()
+
+
+def _damage(here: Process, path: Path) -> None:
+    """Behind its first page a file holds nothing but noise, and is looked at anew."""
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    path.write_bytes(data)
+    for slot in here.outbox._slots.values():
+        slot._close()

@@ -1,0 +1,307 @@
+"""A talk goes on in the journal with all that a turn should see of it, or not at all; little is in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenuto.errors import StoreAway, StoreResting
+from tenuto.model import Changes, Opening, OpenTurn, Page, Scope, Truncating, TurnState
+from tenuto.model.taken_back import ONCE
+from tests.outages import Process, process
+from tests.samples import ANN, BOB, SENT_AT, batch, begin, closing, once, says, talk, texts
+
+_MARKED = (says("one", metadata={ONCE: "mark"}),)
+ROOM = Scope(tenant="acme", user="ann", channel="lark", chat="room")
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Process]:
+    async with process(tmp_path / "journal") as running:
+        yield running
+
+
+# What a turn sees
+
+
+async def test_a_page_of_one_message_is_not_the_talk(here: Process) -> None:
+    """T7: who has read the last message only does not know what was said before it."""
+    for number in range(5):
+        await talk(here.memory, ANN, "s", f"q{number}", f"a{number}")
+    await here.store.messages(ANN, "s", Page(limit=1))
+    here.goes_away()
+
+    for create in ({"create": None}, {}):
+        with pytest.raises(StoreAway):
+            await here.begin(ANN, "s", "and now?", **create)
+    turn = await here.begin(ANN, "s", "and now?", window=2)
+
+    assert [message.text for message in turn.window] == ["a4", "and now?"]
+
+
+async def test_after_a_reset_the_talk_is_what_was_said_since(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    await here.store.reset(ANN, "s")
+    await here.turn(ANN, "s", "two", "2")
+    here.goes_away()
+
+    turn = await here.begin(ANN, "s", "three", create=None)
+
+    assert [message.text for message in turn.window] == ["two", "2", "three"]
+
+
+async def test_what_lies_before_the_window_is_not_asked_for(here: Process) -> None:
+    """A summary stands for it."""
+    for number in range(5):
+        await talk(here.memory, ANN, "s", f"q{number}", f"a{number}")
+    await here.memory.patch(ANN, "s", Changes(window_start=9))
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+
+    turn = await here.begin(ANN, "s", "two", create=None)
+
+    assert [message.text for message in turn.window] == ["q4", "a4", "one", "1", "two"]
+
+
+@pytest.mark.parametrize("erases", [False, True])
+async def test_a_talk_whose_beginning_is_replayed_is_not_gone_on_with_without_it(here: Process, erases: bool) -> None:
+    """T7: the store took the first turn and went away again; after a restart nobody here knows what was before."""
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    await here.turn(ANN, "s", "two", "2")
+    await here.turn(ANN, "s", "three", "3")
+    here.comes_back()
+    _begins_once(here)
+    await here.replay()
+    if erases:
+        await here.store.erase(BOB)
+    here.goes_away()
+    if not erases:
+        await here.restart()
+
+    if erases:
+        turn = await here.begin(ANN, "s", "four", create=None)
+        assert [message.text for message in turn.window] == ["one", "1", "two", "2", "three", "3", "four"]
+    else:
+        for create in ({"create": None}, {}):
+            with pytest.raises(StoreAway):
+                await here.begin(ANN, "s", "four", **create)
+        with pytest.raises(StoreAway):
+            await texts(here.store, ANN, "s")
+
+
+async def test_a_group_goes_on_after_a_restart_only_with_the_store(here: Process) -> None:
+    """Its rows hold nobody else's words, so the talk before them is not here."""
+    await here.turn(ROOM, "g", "one", "1")
+    here.goes_away()
+    await here.turn(ROOM, "g", "two", "2")
+    await here.restart()
+
+    with pytest.raises(StoreAway):
+        await here.begin(ROOM, "g", "three", create=None)
+    here.comes_back()
+    await here.turn(ROOM, "g", "three", "3")
+
+    assert await here.log(ROOM, "g") == ["one", "1", "two", "2", "three", "3"]
+
+
+async def test_a_session_that_is_no_longer_trusted_is_not_begun_anew(here: Process) -> None:
+    """T7: a caller whose missing sessions are opened is refused as well: this one is not missing."""
+    await here.turn(ANN, "s", "one", "1")
+    here.now += 16 * 60
+    here.goes_away()
+
+    with pytest.raises(StoreAway):
+        await here.begin(ANN, "s", "two")
+
+
+# What may be there already
+
+
+async def test_a_turn_that_was_not_even_sent_is_brought_whatever_was_taken_away(here: Process) -> None:
+    """T7, A21: behind an open breaker nothing is in doubt."""
+    await here.turn(ANN, "s", "one", "1")
+    _rests(here)
+    await here.turn(ANN, "s", "two", "2")
+    await _answered_anew_elsewhere(here, "s", after=3)
+
+    _answers(here)
+    await here.replay()
+
+    assert await here.log(ANN, "s") == ["one", "1", "elsewhere", "anew", "two", "2"]
+    assert here.store.state.aside == 0
+
+
+@pytest.mark.parametrize("resting", [False, True])
+async def test_a_replay_that_was_plainly_refused_puts_nothing_in_doubt(here: Process, resting: bool) -> None:
+    """T7: a session that is busy, or a breaker that is open: the store has none of it."""
+    here.goes_away()
+    await here.turn(ANN, "s", "two", "2")
+    here.comes_back()
+    await talk(here.memory, ANN, "s", "one", "1")
+    other = await begin(here.memory, ANN, "s")
+    if resting:
+        _rests(here, "begin_turn")
+    await here.replay()
+    assert here.store.state.waiting == 1
+    await here.memory.finish_turn(other, closing())
+    await _answered_anew_elsewhere(here, "s", after=3)
+
+    _answers(here)
+    await here.replay()
+
+    assert await here.log(ANN, "s") == ["one", "1", "elsewhere", "anew", "two", "2"]
+    assert here.store.state.aside == 0
+
+
+async def test_a_replay_that_was_not_answered_stays_in_doubt_after_a_refusal(here: Process) -> None:
+    """T7: the words may have been there, and somebody took something away since."""
+    here.goes_away()
+    await here.turn(ANN, "s", "two", "2")
+    here.comes_back()
+    await talk(here.memory, ANN, "s", "one", "1")
+    _begins_once(here, times=0)
+    await here.replay()
+    _answers(here)
+    other = await begin(here.memory, ANN, "s")
+    await here.replay()
+    await here.memory.finish_turn(other, closing())
+    await _answered_anew_elsewhere(here, "s", after=3)
+
+    await here.replay()
+
+    assert (here.store.state.waiting, here.store.state.aside) == (0, 1)
+
+
+async def test_who_was_erased_and_is_back_may_date_words_as_they_like(here: Process) -> None:
+    """A26: when a turn began, the store tells, not its caller."""
+    await here.store.erase(ANN)
+    here.clock.advance(timedelta(days=2))
+    words = (says("hello", sent_at=SENT_AT - timedelta(days=1)),)
+    turn = await begin(here.store, ANN, "s", journaled=True, words=words)
+    here.goes_away()
+    await here.finish(turn, "acknowledged")
+
+    here.comes_back()
+    await here.replay()
+
+    assert await here.log(ANN, "s") == ["hello", "acknowledged"]
+
+
+async def _answered_elsewhere(here: Process) -> None:
+    turn = await begin(here.memory, ANN, "s", words=_MARKED, once=once("k"))
+    await here.memory.finish_turn(turn, closing("1"))
+    await texts(here.store, ANN, "s")
+
+
+async def _answered_before_an_append(here: Process) -> None:
+    turn = await here.begin(ANN, "s", words=_MARKED, once=once("k"))
+    await here.finish(turn, "1")
+    await here.store.append(ANN, "s", batch("note"))
+    await texts(here.store, ANN, "s")
+
+
+async def _answered_before_a_restart(here: Process) -> None:
+    turn = await here.begin(ANN, "s", words=_MARKED, once=once("k"))
+    await here.finish(turn, "1")
+    here.goes_away()
+    await here.turn(ANN, "s", "two", "2")
+    await here.restart()
+
+
+@pytest.mark.parametrize("answered", [_answered_elsewhere, _answered_before_an_append, _answered_before_a_restart])
+async def test_a_retry_whose_answer_is_not_known_here_is_refused(
+    here: Process, answered: Callable[[Process], Awaitable[None]]
+) -> None:
+    """T7: its words are in the log, so it is not answered a second time."""
+    await answered(here)
+    here.goes_away()
+
+    with pytest.raises(StoreAway):
+        await here.begin(ANN, "s", words=_MARKED, once=once("k"))
+    another = await here.begin(ANN, "s", words=(says("next", metadata={ONCE: "another"}),), once=once("l"))
+
+    assert another.state is TurnState.OPENED
+
+
+async def test_a_retry_of_a_turn_that_waits_here_goes_on_with_it(here: Process) -> None:
+    here.goes_away()
+    turn = await here.begin(ANN, "s", words=_MARKED, once=once("k"))
+    await here.finish(turn, "1")
+
+    again = await here.begin(ANN, "s", words=_MARKED, once=once("k"))
+
+    assert (again.state, [message.text for message in again.reply]) == (TurnState.FINISHED, ["1"])
+
+
+# What stays in memory
+
+
+async def test_a_retry_that_was_answered_here_leaves_nothing(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1", once=once("k"))
+    here.goes_away()
+
+    again = await here.begin(ANN, "s", "one", once=once("k"))
+
+    assert again.state is TurnState.FINISHED
+    assert here.store._journal._view.keys == ()
+
+
+async def test_an_open_turn_of_a_deleted_session_leaves_nothing(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    here.goes_away()
+    await here.begin(ANN, "s", "two")
+    here.comes_back()
+    await begin(here.memory, ANN, "s", "busy elsewhere")
+
+    await here.store.delete(ANN, "s")
+
+    assert here.store._journal._here == {}
+
+
+# What these tests share
+
+
+_TURNS = ("begin_turn", "finish_turn", "renew_turn")
+
+
+def _rests(here: Process, *names: str) -> None:
+    """The breaker refuses: nothing is sent."""
+
+    async def refused(*_: Any) -> Any:
+        raise StoreResting(timedelta(seconds=30))
+
+    for name in names or (*_TURNS, "messages", "ping"):
+        setattr(here.wire, name, refused)
+
+
+def _answers(here: Process) -> None:
+    for name in (*_TURNS, "messages", "ping"):
+        here.wire.__dict__.pop(name, None)
+    here.comes_back()
+
+
+def _begins_once(here: Process, times: int = 1) -> None:
+    """The store takes so many beginnings, and does not answer the next ones."""
+    left = times
+
+    async def begin_turn(scope: Scope, opening: Opening) -> OpenTurn:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise StoreAway
+        turn: OpenTurn = await here.memory.begin_turn(scope, opening)
+        return turn
+
+    here.wire.begin_turn = begin_turn  # type: ignore[attr-defined]
+
+
+async def _answered_anew_elsewhere(here: Process, session_id: str, after: int) -> None:
+    await talk(here.memory, ANN, session_id, "elsewhere", "there")
+    turn = await begin(here.memory, ANN, session_id)
+    await here.memory.truncate(ANN, session_id, Truncating(after=after, within=turn))
+    await here.memory.finish_turn(turn, closing("anew"))

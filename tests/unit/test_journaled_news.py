@@ -1,0 +1,317 @@
+"""Whose news are: taken for our own while a call of ours is under way and for a moment after, but never a loss."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from tenuto.errors import SessionBusy, StoreAway
+from tenuto.model import Changes, Keeping, NewSession, Touch, Truncating
+from tenuto.model.scope import session_key
+from tenuto.stores.journaled.calls import MOMENT
+from tests.outages import Fate, Process, process
+from tests.samples import ANN, batch, closing, once, talk, texts
+
+_Deed: TypeAlias = Callable[[Process], Awaitable[object]]
+KEY = session_key(ANN, "s")
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Process]:
+    async with process(tmp_path / "journal", echoing=False) as running:
+        yield running
+
+
+async def _unknown(here: Process) -> bool:
+    """Whether nothing of the session is shown when the store goes away now."""
+    here.goes_away()
+    try:
+        await here.store.get(ANN, "s")
+    except StoreAway:
+        return True
+    return False
+
+
+async def _deleted_elsewhere(here: Process) -> None:
+    await here.memory.delete(ANN, "s")
+    here.feed.tell([KEY], taken_away=True)
+
+
+def _instead(here: Process, name: str, step: Callable[..., Awaitable[Any]]) -> None:
+    """The next call of this name does something else."""
+
+    async def once_only(*args: Any) -> Any:
+        del here.wire.__dict__[name]
+        return await step(*args)
+
+    here.wire.__dict__[name] = once_only
+
+
+async def test_news_that_come_within_a_moment_of_our_own_change_cost_nothing(here: Process) -> None:
+    """T7: however many."""
+    turn = await here.begin(ANN, "s", "one")
+    here.now += MOMENT * 0.9
+    here.feed.tell([KEY])
+    await here.finish(turn, "1")
+    here.now += MOMENT * 0.9
+    for _ in range(3):
+        here.feed.tell([KEY])
+    here.goes_away()
+
+    assert [message.text for message in (await here.begin(ANN, "s", "two")).window] == ["one", "1", "two"]
+
+
+async def test_later_news_are_somebody_elses(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    here.now += MOMENT
+    here.feed.tell([KEY])
+
+    assert await _unknown(here)
+
+
+async def test_what_somebody_says_within_the_moment_shows_with_our_next_answer(here: Process) -> None:
+    """It is taken for ours, and the version of our next change tells that it was not."""
+    await here.turn(ANN, "s", "one", "1")
+    await talk(here.memory, ANN, "s", "elsewhere", "there")
+    here.feed.tell([KEY])
+    await here.store.patch(ANN, "s", Changes(title="Numbers"))
+    here.goes_away()
+
+    with pytest.raises(StoreAway):
+        await here.begin(ANN, "s", "two", create=None)
+
+
+async def test_what_is_taken_away_right_behind_our_own_change_is_not_taken_for_ours(here: Process) -> None:
+    """Though a server may tell both at once."""
+    await here.turn(ANN, "s", "secret", "1")
+    await _deleted_elsewhere(here)
+
+    assert await _unknown(here)
+
+
+async def test_what_is_taken_away_after_two_changes_told_as_one_is_not_taken_for_ours(here: Process) -> None:
+    turn = await here.begin(ANN, "s", "secret")
+    await asyncio.gather(here.store.patch(ANN, "s", Changes(title="t")), here.finish(turn, "1"))
+    here.feed.tell([KEY])
+    await texts(here.store, ANN, "s")
+    await _deleted_elsewhere(here)
+
+    assert await _unknown(here)
+
+
+async def test_what_is_taken_away_while_our_call_is_under_way_is_not_shown_with_its_answer(here: Process) -> None:
+    await here.turn(ANN, "s", "secret", "1")
+
+    async def overtaken(*args: Any) -> Any:
+        found = await here.memory.messages(*args)
+        await _deleted_elsewhere(here)
+        return found
+
+    _instead(here, "messages", overtaken)
+    await texts(here.store, ANN, "s")
+
+    assert await _unknown(here)
+
+
+@pytest.mark.parametrize("step", ["begin_turn", "finish_turn"])
+async def test_what_is_taken_away_while_a_call_fails_does_not_come_back_with_it(here: Process, step: str) -> None:
+    """Promise 1: what was known before the call was sent counts only if nobody changed it since."""
+    await here.turn(ANN, "s", "secret", "1")
+    turn = await here.begin(ANN, "s", "two") if step == "finish_turn" else None
+
+    async def gone(*_: Any) -> Any:
+        await _deleted_elsewhere(here)
+        raise StoreAway
+
+    _instead(here, step, gone)
+    here.goes_away()
+    if turn is not None:
+        assert (await here.store.finish_turn(turn, closing("2"))).journaled
+    else:
+        with pytest.raises(StoreAway):
+            await here.begin(ANN, "s", "two", create=None)
+
+    with pytest.raises(StoreAway):
+        await texts(here.store, ANN, "s")
+
+
+async def _refused(here: Process) -> None:
+    here.wire.strike(0, Fate.REFUSED)
+    with pytest.raises(StoreAway):
+        await here.begin(ANN, "s", "x", journaled=False)
+
+
+async def _not_renewed(here: Process) -> None:
+    turn = await here.begin(ANN, "s", "x")
+    here.wire.strike(0, Fate.REFUSED)
+    with pytest.raises(StoreAway):
+        await here.store.renew_turn(turn)
+
+
+async def _given_up(here: Process) -> None:
+    """As a turn's end gives up its renewal."""
+    turn = await here.begin(ANN, "s", "x")
+    begun = asyncio.Event()
+
+    async def hangs(*_: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    _instead(here, "renew_turn", hangs)
+    renewal = asyncio.create_task(here.store.renew_turn(turn))
+    await begun.wait()
+    renewal.cancel()
+    await asyncio.wait([renewal])
+    await here.finish(turn, "y")
+
+
+async def _read_while_lost(here: Process) -> None:
+    async def lost(*args: Any) -> Any:
+        here.feed.lose_track()
+        return await here.memory.get(*args)
+
+    _instead(here, "get", lost)
+    await here.store.get(ANN, "s")
+
+
+async def _forgotten_while_read(here: Process) -> None:
+    async def forgotten(*args: Any) -> Any:
+        here.store._known.forget(KEY)
+        return await here.memory.get(*args)
+
+    _instead(here, "get", forgotten)
+    await here.store.get(ANN, "s")
+    await texts(here.store, ANN, "s")
+
+
+@pytest.mark.parametrize(
+    "deed", [_refused, _not_renewed, _given_up, _read_while_lost, _forgotten_while_read], ids=lambda deed: deed.__name__
+)
+async def test_no_call_of_ours_hides_a_deletion(here: Process, deed: _Deed) -> None:
+    """Also one that was never carried out, or was never told."""
+    keeping = Keeping(idle=timedelta(hours=1), touch=Touch.READ)
+    await here.turn(ANN, "s", "secret", "1", create=NewSession(keeping=keeping))
+    await deed(here)
+    await _deleted_elsewhere(here)
+
+    assert await _unknown(here)
+
+
+async def test_a_turn_that_was_refused_hides_nothing(here: Process) -> None:
+    await here.begin(ANN, "s", "one")
+    here.now += MOMENT
+    with pytest.raises(SessionBusy):
+        await here.begin(ANN, "s", "two")
+    here.feed.tell([KEY])
+
+    assert await _unknown(here)
+
+
+async def test_an_answered_retry_hides_nothing(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1", once=once("k"))
+    here.now += MOMENT
+    await here.begin(ANN, "s", "one", once=once("k"))
+    here.feed.tell([KEY])
+
+    assert await _unknown(here)
+
+
+async def test_a_page_of_a_session_that_reading_does_not_touch_hides_nothing(here: Process) -> None:
+    """Whoever looks again and again still hears of others."""
+    await here.turn(ANN, "s", "one", "1")
+    here.now += MOMENT
+    await texts(here.store, ANN, "s")
+    here.feed.tell([KEY])
+
+    assert await _unknown(here)
+
+
+async def test_a_first_look_at_a_session_that_reading_touches_costs_nothing(here: Process) -> None:
+    """Its deadline moves, and the feed tells of it behind the answer."""
+    keeping = Keeping(idle=timedelta(hours=1), touch=Touch.READ)
+    await here.memory.append(ANN, "s", batch("one", create=NewSession(keeping=keeping)))
+    await texts(here.store, ANN, "s")
+    here.feed.tell([KEY])
+
+    assert not await _unknown(here)
+
+
+async def test_a_feed_that_knows_whose_changes_are_is_believed(here: Process) -> None:
+    """Postgres: ours may be told late, and others' right behind ours."""
+    await here.turn(ANN, "s", "one", "1")
+    here.now += 60
+    here.feed.tell([KEY], ours=True)
+    known = here.store._known.get(KEY)
+    await here.store.patch(ANN, "s", Changes(title="Numbers"))
+    here.feed.tell([KEY], ours=False)
+
+    assert known is not None
+    assert await _unknown(here)
+
+
+async def test_a_turn_that_makes_room_for_its_own_answer_outlives_the_news_of_it(here: Process) -> None:
+    """T7: an edit or an answer made anew, and the store goes away before its end."""
+    await here.turn(ANN, "s", "one", "1")
+    turn = await here.begin(ANN, "s", "two")
+    await here.store.truncate(ANN, "s", Truncating(after=3, within=turn))
+    here.feed.tell([KEY], taken_away=True)
+    here.goes_away()
+
+    assert (await here.store.finish_turn(turn, closing("2"))).journaled
+
+
+async def test_an_appended_message_of_our_own_does_not_blind_the_turn_that_runs(here: Process) -> None:
+    turn = await here.begin(ANN, "s", "one")
+    here.now += MOMENT
+    await here.store.append(ANN, "s", batch("note"))
+    here.feed.tell([KEY])
+    await texts(here.store, ANN, "s")
+    here.goes_away()
+    await here.finish(turn, "1")
+
+    assert await texts(here.store, ANN, "s") == ["one", "1"]
+
+
+async def test_a_turn_that_moves_to_the_store_is_not_blinded_by_the_news_of_that(here: Process) -> None:
+    here.goes_away()
+    turn = await here.begin(ANN, "s", "one")
+    here.comes_back()
+    await here.replay()
+    here.feed.tell([KEY])
+    here.goes_away()
+    await here.finish(turn, "1")
+
+    assert await texts(here.store, ANN, "s") == ["one", "1"]
+
+
+async def test_a_turn_that_was_overtaken_when_it_began_ends_blind(here: Process) -> None:
+    """What its beginning brought may be older than what somebody did meanwhile."""
+
+    async def overtaken(*args: Any) -> Any:
+        turn = await here.memory.begin_turn(*args)
+        here.feed.tell([KEY], ours=False)
+        return turn
+
+    _instead(here, "begin_turn", overtaken)
+    turn = await here.begin(ANN, "s", "one")
+    await texts(here.store, ANN, "s")
+    here.goes_away()
+    done = await here.store.finish_turn(turn, closing("1"))
+
+    assert done.journaled
+    with pytest.raises(StoreAway):
+        await texts(here.store, ANN, "s")
+
+
+async def test_calls_are_remembered_for_a_moment_only(here: Process) -> None:
+    for number in range(20):
+        await here.turn(ANN, f"s{number}", "one", "1")
+    here.now += MOMENT
+    await here.turn(ANN, "s", "one", "1")
+
+    assert list(here.store._known._calls._lately) == [KEY]

@@ -1,0 +1,204 @@
+"""What is taken away is told as such by a real server, also where it tells of two changes at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from msgspec.structs import replace
+
+from tenuto.model import Changes, Keeping, NewSession, Page, Rewriting, Truncating, text_part
+from tenuto.model.news import News
+from tenuto.model.scope import session_key
+from tenuto.stores.journaled import Journaled, Outbox
+from tenuto.stores.redis import LinkPolicy, RedisStore, _ear
+from tests.clock import FakeClock
+from tests.patience import LONG
+from tests.samples import ANN, batch, begin, talk
+from tests.servers import RedisCluster, RedisServer, start_redis
+
+KEY, LAST = session_key(ANN, "s"), session_key(ANN, "last")
+PATIENT = LinkPolicy(connect_timeout=LONG, call_timeout=LONG)
+_Step: TypeAlias = Callable[[RedisStore, FakeClock], Awaitable[object]]
+
+
+@pytest.fixture(autouse=True)
+def trustful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stands still is silent for as long, and no ear is to be in doubt for it."""
+    monkeypatch.setattr(_ear, "DOUBT", 10 * LONG)
+
+
+class Told:
+    """What a feed told of the session, and whether it has told of the last one."""
+
+    def __init__(self) -> None:
+        self.news: list[News] = []
+        self.all = False
+
+    def __call__(self, news: News | None) -> None:
+        if news is not None and KEY in news.keys:
+            self.news.append(news)
+        self.all = self.all or (news is not None and LAST in news.keys)
+
+    @property
+    def taken_away(self) -> bool:
+        return any(news.taken_away for news in self.news)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that sends no event when it comes true."""
+    async with asyncio.timeout(LONG):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def opened(url: str, clock: FakeClock | None = None) -> AsyncIterator[RedisStore]:
+    store = await RedisStore.open(url, policy=PATIENT, clock=clock or FakeClock())
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def _rewrite(store: RedisStore, _: FakeClock) -> None:
+    log = (await store.messages(ANN, "s", Page())).messages
+    await store.rewrite(ANN, "s", Rewriting(messages=(replace(log[0], parts=(text_part("-"),)),)))
+
+
+async def _sweep(store: RedisStore, clock: FakeClock) -> None:
+    clock.advance(timedelta(days=2))
+    await store.sweep()
+
+
+async def _renew(store: RedisStore, _: FakeClock) -> None:
+    await store.renew_turn(await begin(store, ANN, "s", "words"))
+
+
+TAKEN_AWAY: dict[str, _Step] = {
+    "deleted": lambda store, _: store.delete(ANN, "s"),
+    "reset": lambda store, _: store.reset(ANN, "s"),
+    "cut off": lambda store, _: store.truncate(ANN, "s", Truncating(after=1)),
+    "rewritten": _rewrite,
+    "evicted": lambda store, _: store.evict(ANN, 0),
+    "erased": lambda store, _: store.erase(ANN),
+    "expired": _sweep,
+}
+SAID: dict[str, _Step] = {
+    "a turn": lambda store, _: talk(store, ANN, "s", "question", "answer"),
+    "a renewal": _renew,
+    "a title": lambda store, _: store.patch(ANN, "s", Changes(title="t")),
+    "a message": lambda store, _: store.append(ANN, "s", batch("more")),
+}
+
+
+async def _told_of(url: str, step: _Step) -> Told:
+    """What one store is told when another takes a step."""
+    clock, told = FakeClock(), Told()
+    async with opened(url, clock) as mine, opened(url, clock) as other, mine.watch(told):
+        day = NewSession(keeping=Keeping(idle=timedelta(days=1)))
+        await until(mine.catch_up)
+        await other.append(ANN, "s", batch("one", "two", create=day))
+        await until(lambda: mine.catch_up() and bool(told.news))
+        told.news.clear()
+        await step(other, clock)
+        await other.append(ANN, "last", batch("x"))
+        await until(lambda: mine.catch_up() and told.all and bool(told.news))
+    return told
+
+
+@pytest.mark.parametrize("step", TAKEN_AWAY.values(), ids=TAKEN_AWAY.keys())
+async def test_what_is_taken_away_is_told_as_such_and_leaves_no_key(redis_server: RedisServer, step: _Step) -> None:
+    redis_server.flush()
+    told = await _told_of(redis_server.url, step)
+
+    assert told.taken_away
+    assert not [key for key in redis_server.call("KEYS", "*") if ":g:" in key]
+
+
+@pytest.mark.parametrize("step", SAID.values(), ids=SAID.keys())
+async def test_what_is_said_is_not(redis_server: RedisServer, step: _Step) -> None:
+    redis_server.flush()
+    told = await _told_of(redis_server.url, step)
+
+    assert told.news
+    assert not told.taken_away
+
+
+async def test_in_a_cluster_it_is_told_as_well(redis_cluster: RedisCluster) -> None:
+    redis_cluster.flush()
+    told = Told()
+    async with opened(redis_cluster.url) as mine, opened(redis_cluster.url) as other, mine.watch(told):
+        await until(mine.catch_up)
+        await other.append(ANN, "s", batch("one"))
+        await other.delete(ANN, "s")
+
+        await until(lambda: mine.catch_up() and told.taken_away)
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    """A server of the test's own, to be held or filled."""
+    with start_redis(fsync="no") as started:
+        yield started
+
+
+async def test_a_server_without_memory_tells_it_too(server: RedisServer) -> None:
+    async def on_full(store: RedisStore, _: FakeClock) -> None:
+        server.call("CONFIG", "SET", "maxmemory", 1)
+        await store.delete(ANN, "s")
+        server.call("CONFIG", "SET", "maxmemory", 0)
+
+    assert (await _told_of(server.url, on_full)).taken_away
+
+
+async def test_what_is_taken_away_in_one_round_with_our_own_change_is_not_taken_for_ours(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    """The server tells of the session once for both, whichever comes first. Our own change alone costs nothing."""
+    told = Told()
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(opened(server.url))
+        other = await stack.enter_async_context(opened(server.url))
+        outbox = await Outbox.open(tmp_path / "journal")
+        stack.push_async_callback(outbox.close)
+        journal = await stack.enter_async_context(Journaled(store=store, outbox=outbox, feed=store, by_itself=False))
+        await stack.enter_async_context(store.watch(told))
+        await until(store.catch_up)
+        await talk(journal, ANN, "s", "secret", "1")
+        # The server knows the scripts from here on: each call is one message.
+        await talk(journal, ANN, "last", "x", "y")
+        await journal.patch(ANN, "last", Changes(title="t"))
+        await other.reset(ANN, "last")
+        await until(lambda: store.catch_up() and told.all)
+        own_alone = journal._known.get(KEY)
+        told.news.clear()
+
+        server.freeze()
+        ours = asyncio.create_task(journal.patch(ANN, "s", Changes(title="t")))
+        theirs = asyncio.create_task(other.reset(ANN, "s"))
+        await until(lambda: _calls_waiting(server) == 2)
+        server.thaw()
+        await ours
+        await theirs
+        await until(lambda: store.catch_up() and told.taken_away)
+
+        assert own_alone is not None
+        assert [news.taken_away for news in told.news].count(False) == 1
+        assert journal._known.get(KEY) is None
+
+
+def _calls_waiting(server: RedisServer) -> int:
+    """On how many connections bytes of a call of ours wait for a server that stands still; a ping has but a few."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    unread = [int(queues.split(":")[1], 16) for _, local, _, _, queues, *_ in lines if _port(local) == server.port]
+    return sum(size > 100 for size in unread)
+
+
+def _port(address: str) -> int:
+    return int(address.split(":")[1], 16)
