@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,11 @@ from tests.servers.process import new_folder
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Whoever starts the suite in the background has Ctrl-C ignored, and so would every program under test.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Hundreds of processes are started here: from compiled modules they begin in half the time, and a worker need not
+# rewrite the assertions of every test anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Thousands of small databases: in memory they take half the time, and a killed process loses nothing there either.
 _IN_MEMORY = Path("/dev/shm")

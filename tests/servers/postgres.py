@@ -125,9 +125,17 @@ _SETTINGS: dict[str, str | int] = {
 
 
 def _make_cluster(programs: Path, folder: Path, uid: int | None) -> None:
+    """A copy of the first one: making one anew takes a second of the processor."""
+    _run(["cp", "-Rp", str(_first_cluster(programs, uid)), str(folder / "data")], cwd=folder, uid=uid)
+
+
+@cache
+def _first_cluster(programs: Path, uid: int | None) -> Path:
+    folder = new_folder("postgres-cluster", uid)
     locale = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"] if _major(programs) >= 17 else []
     command = [str(programs / "initdb"), "-D", str(folder / "data"), "-U", SUPERUSER, "-A", "trust", "--no-sync"]
     _run([*command, "--encoding=UTF8", "--locale=C", *locale], cwd=folder, uid=uid)
+    return folder / "data"
 
 
 def _major(programs: Path) -> int:

@@ -299,6 +299,18 @@ async def test_orders_are_counted(question: str, told: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("question", "none"),
+    [
+        ("how many orders over $1000 do I have?", "None of your orders is like that."),
+        ("orders over 100 euros", "None of your orders is like that."),
+        ("超过100美元的订单", "您的订单里没有这样的。"),
+    ],
+)
+async def test_an_amount_in_other_money_counts_no_order(question: str, none: str) -> None:
+    assert (await Shop(scope=ANN).ask(question)).startswith(none)
+
+
+@pytest.mark.parametrize(
     ("question", "orders"),
     [
         ("orders over 1000", [PROJECTOR]),

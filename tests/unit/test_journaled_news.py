@@ -14,7 +14,7 @@ from tenuto.errors import SessionBusy, StoreAway
 from tenuto.model import Changes, Keeping, NewSession, Touch, Truncating
 from tenuto.model.scope import session_key
 from tenuto.stores.journaled.calls import MOMENT
-from tests.outages import Fate, Process, process
+from tests.outages import Fate, Process, Told, process
 from tests.samples import ANN, batch, closing, once, talk, texts
 
 _Deed: TypeAlias = Callable[[Process], Awaitable[object]]
@@ -315,3 +315,67 @@ async def test_calls_are_remembered_for_a_moment_only(here: Process) -> None:
     await here.turn(ANN, "s", "one", "1")
 
     assert list(here.store._known._calls._lately) == [KEY]
+
+
+async def test_a_take_away_of_our_own_that_was_given_up_is_heard(here: Process) -> None:
+    """X5: Postgres says whose it was, and its caller went without knowing that it was carried out."""
+    await here.turn(ANN, "s", "secret", "1")
+    here.now += 10 * MOMENT
+
+    async def carried_out(*_: object) -> None:
+        await here.memory.delete(ANN, "s")
+        here.feed.tell([KEY], taken_away=True, ours=True)
+        raise StoreAway
+
+    _instead(here, "evict", carried_out)
+    with pytest.raises(StoreAway):
+        await here.store.evict(ANN, 1)
+
+    assert await _unknown(here)
+
+
+async def test_a_change_of_our_own_that_is_told_late_costs_nothing(here: Process) -> None:
+    await here.turn(ANN, "s", "one", "1")
+    here.now += 10 * MOMENT
+    here.feed.tell([KEY], ours=True)
+
+    assert not await _unknown(here)
+
+
+async def test_what_arrived_before_a_call_is_sent_is_heard_before_it(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X5: a feed that is asked whether it hears takes in what lies in its socket."""
+    await here.turn(ANN, "s", "secret", "1")
+    here.now += 10 * MOMENT
+    await here.memory.delete(ANN, "s")
+    arrived = [KEY]
+
+    def listening(_: object) -> bool:
+        while arrived:
+            here.feed.tell([arrived.pop()], taken_away=True)
+        return True
+
+    monkeypatch.setattr(Told, "listening", property(listening), raising=False)
+    here.goes_away()
+
+    with pytest.raises(StoreAway):
+        await here.begin(ANN, "s", "two", create=None)
+
+
+async def test_what_came_into_doubt_during_a_call_is_not_gone_on_with(here: Process) -> None:
+    """X5: it was deleted while nobody listened, and the store has answered others since."""
+    await here.turn(ANN, "s", "secret", "1")
+    await here.turn(ANN, "other", "x", "y")
+    here.now += 10 * MOMENT
+
+    async def long(*_: object) -> None:
+        here.feed.lose_track()
+        await here.memory.delete(ANN, "s")
+        await here.store.get(ANN, "other")
+        raise StoreAway
+
+    _instead(here, "begin_turn", long)
+
+    with pytest.raises(StoreAway):
+        await here.begin(ANN, "s", "two", create=None)

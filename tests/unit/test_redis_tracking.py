@@ -119,6 +119,24 @@ async def test_a_watch_begins_when_the_server_is_listened_to(redis_server: Redis
     await link.aclose()
 
 
+async def test_a_watch_begins_though_its_server_is_replaced_meanwhile() -> None:
+    """Promise 1: a process that starts in the middle of a failover does not wait for the one that is gone."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        link, cache = Link(f"redis://127.0.0.1:{silent.getsockname()[1]}/0"), Cache()
+        tracking = Tracking(link, PREFIX)
+        beginning = tracking.watch(cache.drop)
+        begun = asyncio.create_task(beginning.__aenter__())
+        await until(lambda: bool(tracking._ears))
+
+        for ear in tracking._ears.values():
+            ear.close()
+
+        async with asyncio.timeout(LONG):
+            await begun
+        await beginning.__aexit__(None, None, None)
+        await link.aclose()
+
+
 async def test_a_frozen_server_is_in_doubt_and_trusted_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     with start_redis(fsync="no") as server:
         async with watched(server.url) as (_, tracking, cache):

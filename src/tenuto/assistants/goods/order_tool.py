@@ -167,9 +167,9 @@ def _within(period: Period, day: date, today: date) -> bool:
 
 
 def _cost(order: Order, asked: OrderQuestion) -> bool:
-    """Whether it cost so much; amounts in other money are not compared."""
+    """Whether it cost so much; nothing is converted, so what was paid in other money did not."""
     if asked.currency not in (None, order.currency):
-        return True
+        return False
     return (asked.min_total or 0) <= order.total <= (order.total if asked.max_total is None else asked.max_total)
 
 

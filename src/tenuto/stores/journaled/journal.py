@@ -209,9 +209,10 @@ class Journal:
         """
         key = call.key
         async with self._alone(key), self._leaving_alone(key, away):
-            since = call.before.session.last_seq if call.before is not None else 0
+            before = self.known.still(call.before)
+            since = before.session.last_seq if before is not None else 0
             sent = not isinstance(away, StoreResting)
-            return await self._begin_here(scope, opening, key, away, call.before, since if sent else None)
+            return await self._begin_here(scope, opening, key, away, before, since if sent else None)
 
     async def finish_behind(self, turn: OpenTurn, closing: Closing, key: bytes) -> Appended | None:
         """Finish a turn that began here; `None` when it goes on in the store, or began there."""
@@ -490,7 +491,7 @@ class Journal:
         key = begun.key
         if self._outbox.holds(key) and (self._view.holds(key) or await self._rebuilt(key)):
             return
-        entry = as_begun(begun, call.before)
+        entry = as_begun(begun, self.known.still(call.before))
         seen = entry or Entry(begun.turn.session, (), 0)
         self._view.forget(key)
         self._view.take_over(key, seen.record(), blind=entry is None)

@@ -58,7 +58,10 @@ class Known:
 
     def get(self, key: bytes) -> Entry | None:
         """What is known of a session for certain."""
-        entry = self._entries.get(key)
+        return self.still(self._entries.get(key))
+
+    def still(self, entry: Entry | None) -> Entry | None:
+        """What was known when a call was sent, if it is trusted now."""
         return entry if entry is not None and self._trusts(entry) else None
 
     def head(self, key: bytes) -> Session | None:
@@ -159,15 +162,16 @@ class Known:
     # What is inside
 
     def _call(self, key: bytes, *, changing: bool) -> Call:
-        return Call(self._calls, key, self.get(key), self.losses, certain=self._feed.listening, changing=changing)
+        certain = self._feed.listening  # Asked first: it may tell what has arrived by now.
+        return Call(self._calls, key, self.get(key), self.losses, certain=certain, changing=changing)
 
     def _trusts(self, entry: Entry) -> bool:
         return entry.since >= self._trusted_since and self._ticks() - entry.seen_at < _TRUSTED_FOR
 
     def _is_ours(self, key: bytes, news: News) -> bool:
-        if news.ours is not None:
-            return news.ours
-        return not news.taken_away and self._calls.explain(key)
+        if news.taken_away:
+            return False  # Who gave up waiting for its own does not know that it went through.
+        return news.ours if news.ours is not None else self._calls.explain(key)
 
     def _saw(self, call: Call, session: Session, tail: tuple[Message, ...]) -> Entry:
         old = self.get(call.key)

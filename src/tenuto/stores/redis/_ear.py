@@ -69,6 +69,7 @@ class Ear:
         """Stop listening; what this server changes from now on is not told."""
         self._work.cancel()
         self._hang_up()
+        self.tried.set()
 
     async def _stay(self) -> None:
         """Connect, listen until something is wrong, and again."""
