@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tenuto.stores.redis import _node
+from tenuto.stores.postgres import _feed
+from tenuto.stores.redis import _ear, _node
+from tests.patience import LONG
 from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
 
 
@@ -14,6 +16,14 @@ from tests.servers import PostgresServer, RedisServer, start_postgres, start_red
 def tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is gone is tried again after a second at the most; here that would be half a minute in all."""
     monkeypatch.setattr(_node, "_LONGEST_PAUSE", 0.02)
+
+
+@pytest.fixture
+def trustful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stands still for two seconds hears nothing for as long, and every session would be in doubt."""
+    for feed in (_ear, _feed):
+        assert feed.DOUBT < LONG
+        monkeypatch.setattr(feed, "DOUBT", 10 * LONG)
 
 
 @pytest.fixture(params=["valkey", "postgres"])

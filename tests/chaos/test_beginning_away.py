@@ -22,7 +22,7 @@ from tests.patience import LONG
 from tests.samples import ANN
 from tests.servers import PostgresServer, RedisServer
 
-pytestmark = pytest.mark.usefixtures("tried_again_at_once")
+pytestmark = pytest.mark.usefixtures("tried_again_at_once", "trustful")
 
 SAID = ["one", "1", "two", "2", "three", "3", "four", "4"]
 

@@ -16,7 +16,7 @@ from tests.journeys.door import Door, code, served
 from tests.patience import LONG
 from tests.servers import PostgresServer, RedisServer
 
-pytestmark = pytest.mark.usefixtures("tried_again_at_once")
+pytestmark = pytest.mark.usefixtures("tried_again_at_once", "trustful")
 
 QUESTION = {"npc_id": "ancestor_yan", "query": "严氏家训有哪些？", "session_id": "visit-1"}
 TALK = {"assistant": "npc", "persona": "ancestor_yan", "message": "严氏家训有哪些？", "session_id": "visit-1"}

@@ -90,6 +90,8 @@ async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | Po
     with running(tmp_path, *door, **settings) as first:
         session = says(first, "My favourite colour is green.", None, "k1")["session_id"]
         _until_ready(first)
+        # Should the machine have stood still since, the talk is in doubt until the store tells of it again.
+        assert _log(first, session) == said
         server.kill()
         away = [says(first, "What is my favourite colour?", session, "k2")]
         away.append(says(first, "My cat is called Tom.", session, "k3"))
