@@ -188,6 +188,15 @@ class Process:
         await self.store.finish_turn(turn, end)
         return end
 
+    async def is_unknown(self, scope: Scope, session_id: str) -> bool:
+        """Whether nothing of the session is shown when the store goes away now."""
+        self.goes_away()
+        try:
+            await self.store.get(scope, session_id)
+        except StoreAway:
+            return True
+        return False
+
     async def log(self, scope: Scope, session_id: str) -> list[str]:
         """What the store itself has."""
         page = await self.memory.messages(scope, session_id, Page(limit=10_000))

@@ -195,16 +195,6 @@ async def test_a_store_that_answers_is_away_no_more(tmp_path: Path) -> None:
         assert (away, here.store.state.away) == (True, False)
 
 
-async def _unknown(here: Process) -> bool:
-    """Whether nothing of the session is shown when the store goes away now."""
-    here.goes_away()
-    try:
-        await here.store.get(ANN, "s")
-    except StoreAway:
-        return True
-    return False
-
-
 async def test_an_outage_that_begins_before_our_own_news_came_costs_nothing(tmp_path: Path) -> None:
     """T7: the store dies right behind a turn, and the talk goes on."""
     async with process(tmp_path / "journal", echoing=False) as here:
@@ -219,7 +209,7 @@ async def test_what_was_last_seen_long_ago_is_not_known(tmp_path: Path) -> None:
         await here.turn(ANN, "s", "one", "1")
         here.now += 15 * 60
 
-        assert await _unknown(here)
+        assert await here.is_unknown(ANN, "s")
 
 
 async def test_a_turn_that_is_held_keeps_its_session_known(tmp_path: Path) -> None:
@@ -230,7 +220,7 @@ async def test_a_turn_that_is_held_keeps_its_session_known(tmp_path: Path) -> No
         await here.store.renew_turn(turn)
         here.now += 14 * 60
 
-        assert not await _unknown(here)
+        assert not await here.is_unknown(ANN, "s")
 
 
 async def test_what_was_seen_while_nobody_listened_is_not_known_before_our_next_change_confirms_it(
@@ -264,7 +254,7 @@ async def test_what_was_known_before_the_feed_went_deaf_counts_as_long_as_the_st
         await here.store.ping()
 
         assert known == ["one", "1"]
-        assert await _unknown(here)
+        assert await here.is_unknown(ANN, "s")
 
 
 async def test_the_last_answer_of_a_store_that_dies_puts_nothing_in_doubt(tmp_path: Path) -> None:

@@ -27,16 +27,6 @@ async def here(tmp_path: Path) -> AsyncIterator[Process]:
         yield running
 
 
-async def _unknown(here: Process) -> bool:
-    """Whether nothing of the session is shown when the store goes away now."""
-    here.goes_away()
-    try:
-        await here.store.get(ANN, "s")
-    except StoreAway:
-        return True
-    return False
-
-
 async def _deleted_elsewhere(here: Process) -> None:
     await here.memory.delete(ANN, "s")
     here.feed.tell([KEY], taken_away=True)
@@ -71,7 +61,7 @@ async def test_later_news_are_somebody_elses(here: Process) -> None:
     here.now += MOMENT
     here.feed.tell([KEY])
 
-    assert await _unknown(here)
+    assert await here.is_unknown(ANN, "s")
 
 
 async def test_what_somebody_says_within_the_moment_shows_with_our_next_answer(here: Process) -> None:
@@ -91,7 +81,7 @@ async def test_what_is_taken_away_right_behind_our_own_change_is_not_taken_for_o
     await here.turn(ANN, "s", "secret", "1")
     await _deleted_elsewhere(here)
 
-    assert await _unknown(here)
+    assert await here.is_unknown(ANN, "s")
 
 
 async def test_what_is_taken_away_after_two_changes_told_as_one_is_not_taken_for_ours(here: Process) -> None:
@@ -101,7 +91,7 @@ async def test_what_is_taken_away_after_two_changes_told_as_one_is_not_taken_for
     await texts(here.store, ANN, "s")
     await _deleted_elsewhere(here)
 
-    assert await _unknown(here)
+    assert await here.is_unknown(ANN, "s")
 
 
 async def test_what_is_taken_away_while_our_call_is_under_way_is_not_shown_with_its_answer(here: Process) -> None:
@@ -115,7 +105,7 @@ async def test_what_is_taken_away_while_our_call_is_under_way_is_not_shown_with_
     _instead(here, "messages", overtaken)
     await texts(here.store, ANN, "s")
 
-    assert await _unknown(here)
+    assert await here.is_unknown(ANN, "s")
 
 
 @pytest.mark.parametrize("step", ["begin_turn", "finish_turn"])
@@ -199,7 +189,7 @@ async def test_no_call_of_ours_hides_a_deletion(here: Process, deed: _Deed) -> N
     await deed(here)
     await _deleted_elsewhere(here)
 
-    assert await _unknown(here)
+    assert await here.is_unknown(ANN, "s")
 
 
 async def test_a_turn_that_was_refused_hides_nothing(here: Process) -> None:
@@ -209,7 +199,7 @@ async def test_a_turn_that_was_refused_hides_nothing(here: Process) -> None:
         await here.begin(ANN, "s", "two")
     here.feed.tell([KEY])
 
-    assert await _unknown(here)
+    assert await here.is_unknown(ANN, "s")
 
 
 async def test_an_answered_retry_hides_nothing(here: Process) -> None:
@@ -218,7 +208,7 @@ async def test_an_answered_retry_hides_nothing(here: Process) -> None:
     await here.begin(ANN, "s", "one", once=once("k"))
     here.feed.tell([KEY])
 
-    assert await _unknown(here)
+    assert await here.is_unknown(ANN, "s")
 
 
 async def test_a_page_of_a_session_that_reading_does_not_touch_hides_nothing(here: Process) -> None:
@@ -228,7 +218,7 @@ async def test_a_page_of_a_session_that_reading_does_not_touch_hides_nothing(her
     await texts(here.store, ANN, "s")
     here.feed.tell([KEY])
 
-    assert await _unknown(here)
+    assert await here.is_unknown(ANN, "s")
 
 
 async def test_a_first_look_at_a_session_that_reading_touches_costs_nothing(here: Process) -> None:
@@ -238,7 +228,7 @@ async def test_a_first_look_at_a_session_that_reading_touches_costs_nothing(here
     await texts(here.store, ANN, "s")
     here.feed.tell([KEY])
 
-    assert not await _unknown(here)
+    assert not await here.is_unknown(ANN, "s")
 
 
 async def test_a_feed_that_knows_whose_changes_are_is_believed(here: Process) -> None:
@@ -251,7 +241,7 @@ async def test_a_feed_that_knows_whose_changes_are_is_believed(here: Process) ->
     here.feed.tell([KEY], ours=False)
 
     assert known is not None
-    assert await _unknown(here)
+    assert await here.is_unknown(ANN, "s")
 
 
 async def test_a_turn_that_makes_room_for_its_own_answer_outlives_the_news_of_it(here: Process) -> None:
@@ -331,7 +321,7 @@ async def test_a_take_away_of_our_own_that_was_given_up_is_heard(here: Process) 
     with pytest.raises(StoreAway):
         await here.store.evict(ANN, 1)
 
-    assert await _unknown(here)
+    assert await here.is_unknown(ANN, "s")
 
 
 async def test_a_change_of_our_own_that_is_told_late_costs_nothing(here: Process) -> None:
@@ -339,7 +329,7 @@ async def test_a_change_of_our_own_that_is_told_late_costs_nothing(here: Process
     here.now += 10 * MOMENT
     here.feed.tell([KEY], ours=True)
 
-    assert not await _unknown(here)
+    assert not await here.is_unknown(ANN, "s")
 
 
 async def test_what_arrived_before_a_call_is_sent_is_heard_before_it(
