@@ -19,7 +19,7 @@ from tenuto.model import Closing, OpenTurn
 from tenuto.model.budget import Budgets
 from tenuto.model.policy import OnMissing, Preset, SessionPolicy, preset
 from tenuto.model.prompt import Language, PromptPolicy
-from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn, TurnEnded
+from tenuto.model.talk import ToolContext, ToolOutput, ToolSpec, TurnEnded
 from tenuto.model.values import JsonObject
 from tenuto.ports import Clock, Embedder, Store
 from tenuto.sessions import Announcer, Sessions
@@ -49,7 +49,7 @@ def helper(**fields: Any) -> Assistant:
 class Adder:
     """A tool that adds two numbers, refuses what are none, and remembers the sum."""
 
-    calls: list[ToolTurn] = field(default_factory=list)
+    calls: list[ToolContext] = field(default_factory=list)
     fault: Exception | None = None
 
     spec = ToolSpec(
@@ -58,12 +58,12 @@ class Adder:
         parameters={"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}},
     )
 
-    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
         self.calls.append(turn)
         if self.fault is not None:
             raise self.fault
         total = arguments["a"] + arguments["b"]
-        return ToolOutcome(output={"sum": total}, data={"sum": total}, state={"last": total})
+        return ToolOutput(output={"sum": total}, data={"sum": total}, state={"last": total})
 
 
 @dataclass

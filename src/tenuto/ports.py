@@ -33,7 +33,7 @@ from tenuto.model import (
 from tenuto.model.assurance import Assurance
 from tenuto.model.news import News
 from tenuto.model.privacy import Found
-from tenuto.model.talk import Asking, ModelEvent, ToolOutcome, ToolSpec, ToolTurn
+from tenuto.model.talk import Asking, ModelEvent, ToolContext, ToolOutput, ToolSpec
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, JsonObject
 
@@ -401,7 +401,7 @@ class Tool(Protocol):
         """How models are told of it."""
         ...
 
-    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
         """Carry it out; the arguments may be anything a model makes up.
 
         Raises:
@@ -411,17 +411,17 @@ class Tool(Protocol):
 
 
 @runtime_checkable
-class SelfServing(Protocol):
+class OfflineTool(Protocol):
     """A tool that needs no language model: it sees from the question whether it is wanted, and can say what it found.
 
     It is what the offline model answers with, and how an assistant runs a tool before any model is asked.
     """
 
-    def guess(self, turn: ToolTurn) -> JsonObject | None:
+    def plan(self, turn: ToolContext) -> JsonObject | None:
         """The arguments this question calls for; `None` when the tool has nothing to do with it. Pure."""
         ...
 
-    def tell(self, output: Json, turn: ToolTurn) -> str:
+    def render(self, output: Json, turn: ToolContext) -> str:
         """An answer in the question's language, out of what `run` brought. Pure."""
         ...
 
@@ -430,7 +430,7 @@ class SelfServing(Protocol):
 class Greeting(Protocol):
     """A tool that lends the offline model its voice for a greeting or a parting, which need nothing looked up."""
 
-    def greet(self, turn: ToolTurn) -> str | None:
+    def greet(self, turn: ToolContext) -> str | None:
         """A greeting or parting words back, in the question's language; `None` when it is neither. Pure."""
         ...
 

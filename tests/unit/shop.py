@@ -8,8 +8,8 @@ from tenuto.assistants.assistant import Assistant
 from tenuto.assistants.goods import goods_assistant
 from tenuto.model import Scope
 from tenuto.model.prompt import Language
-from tenuto.model.talk import ToolOutcome, ToolTurn
-from tenuto.ports import SelfServing, Tool
+from tenuto.model.talk import ToolContext, ToolOutput
+from tenuto.ports import OfflineTool, Tool
 from tenuto.stores.memory import MemoryStore
 from tests.clock import START
 
@@ -25,13 +25,13 @@ class Shop:
         self.assistant = assistant or goods_assistant(MemoryStore())
         self.scope = scope
         self.state: dict[str, Any] = {}
-        self.outcome = ToolOutcome(output=None)
+        self.outcome = ToolOutput(output=None)
         self.tool = ""
 
-    def turn(self, question: str) -> ToolTurn:
+    def turn(self, question: str) -> ToolContext:
         chinese = any("\u4e00" <= character <= "\u9fff" for character in question)
         language = Language.CHINESE if chinese else Language.ENGLISH
-        return ToolTurn(
+        return ToolContext(
             scope=self.scope, session=None, question=question, language=language, now=START, state=self.state
         )
 
@@ -39,8 +39,8 @@ class Shop:
         turn = self.turn(question)
         found: list[tuple[Tool, dict[str, Any]]] = []
         for tool in self.assistant.tools:
-            assert isinstance(tool, SelfServing)
-            arguments = tool.guess(turn)
+            assert isinstance(tool, OfflineTool)
+            arguments = tool.plan(turn)
             if arguments is not None:
                 found.append((tool, arguments))
         return found
@@ -55,8 +55,8 @@ class Shop:
         self.tool = name
         self.outcome = await tool.run(arguments, turn)
         self.state |= self.outcome.state
-        assert isinstance(tool, SelfServing)
-        return tool.tell(self.outcome.output, turn)
+        assert isinstance(tool, OfflineTool)
+        return tool.render(self.outcome.output, turn)
 
     @property
     def ids(self) -> list[str]:

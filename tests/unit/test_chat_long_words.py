@@ -15,7 +15,7 @@ from tenuto.errors import ModelFailed, TooLarge
 from tenuto.llm import Call, Fail
 from tenuto.model import Scope
 from tenuto.model.privacy import Sink
-from tenuto.model.talk import ToolOutcome, ToolTurn
+from tenuto.model.talk import ToolContext, ToolOutput
 from tenuto.model.trace import Trace
 from tests.samples import ANN
 from tests.talking import SMALL, Adder, ask, helper, patient, talk
@@ -66,8 +66,8 @@ class Watching(Unscreened):
 class Telling(Adder):
     """A tool with much to tell."""
 
-    async def run(self, arguments: Any, turn: ToolTurn) -> ToolOutcome:
-        return ToolOutcome(output=LONG)
+    async def run(self, arguments: Any, turn: ToolContext) -> ToolOutput:
+        return ToolOutput(output=LONG)
 
 
 async def test_every_search_of_a_long_text_stands_in_a_step() -> None:

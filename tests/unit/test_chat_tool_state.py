@@ -14,7 +14,7 @@ from tenuto.llm import Call
 from tenuto.llm.scripted import Script
 from tenuto.model import Message, Page, Role, Scope, Session, Truncating
 from tenuto.model.policy import ContextPolicy, preset
-from tenuto.model.talk import ToolOutcome, ToolTurn
+from tenuto.model.talk import ToolContext, ToolOutput
 from tenuto.model.values import JsonObject
 from tenuto.sessions import AppendRequest
 from tenuto.sessions.shape import message_json, saved_json
@@ -152,7 +152,7 @@ async def test_what_is_too_large_to_be_kept_with_an_answer_costs_nobody_the_answ
     """And nothing older passes for it."""
 
     class Hoarder(Adder):
-        async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+        async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
             outcome = await super().run(arguments, turn)
             return replace(outcome, state={"hoard": "x" * int(arguments["a"])})
 

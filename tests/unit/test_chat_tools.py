@@ -18,7 +18,7 @@ from tenuto.llm import UNREADABLE, Call, Fail, Hang, Say
 from tenuto.model import Role, Scope
 from tenuto.model.budget import Budgets
 from tenuto.model.prompt import Kind, PromptPolicy
-from tenuto.model.talk import Ended, ToolOutcome
+from tenuto.model.talk import Ended, ToolOutput
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB
 from tests.talking import SMALL, Adder, ask, helper, talk
@@ -87,7 +87,7 @@ async def test_a_tool_that_answers_with_what_is_no_json_fails_alone(field: str) 
     class Odd(Adder):
         async def run(self, arguments: Any, turn: Any) -> Any:
             odd: Any = {"output": 1, field: {"price": Decimal("9.9")}}
-            return ToolOutcome(**odd)
+            return ToolOutput(**odd)
 
     t = talk([Call("add")], "Sorry.", assistants=[helper(tools=(Odd(),))])
 
@@ -135,7 +135,7 @@ async def test_a_message_above_the_budget_is_cut_in_the_prompt_and_whole_in_the_
 async def test_the_hard_budget_holds_over_calls_results_and_what_is_told_of_tools() -> None:
     class Loud(Adder):
         async def run(self, arguments: Any, turn: Any) -> Any:
-            return ToolOutcome(output="loud " * 5000)
+            return ToolOutput(output="loud " * 5000)
 
     many = [Call("add", {"note": "words " * 5}) for _ in range(5)]
     t = talk(many, many, "Ok.", assistants=[helper(tools=(Loud(),), prompt=PromptPolicy(budget=1200, reply=100))])

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tenuto.assistants.goods import Item, goods_assistant, replace_catalogue
 from tenuto.errors import Invalid
 from tenuto.model.prompt import Language, LayoutName
-from tenuto.ports import SelfServing
+from tenuto.ports import OfflineTool
 from tenuto.stores.memory import MemoryStore
 from tests.unit.shop import SOMEBODY, Shop
 
@@ -124,10 +124,10 @@ def test_no_question_or_foreign_output_makes_a_tool_raise(question: str, output:
     turn = replace(shop.turn(question), state={"items": ["PH101"], "prices": [1.0]})
 
     for tool in shop.assistant.tools:
-        assert isinstance(tool, SelfServing)
-        tool.guess(turn)
-        assert isinstance(tool.tell(output, turn), str)
-        assert isinstance(tool.tell(None, turn), str)
+        assert isinstance(tool, OfflineTool)
+        tool.plan(turn)
+        assert isinstance(tool.render(output, turn), str)
+        assert isinstance(tool.render(None, turn), str)
 
 
 def test_the_assistant_is_laid_out_as_the_documents_say() -> None:

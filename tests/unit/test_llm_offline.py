@@ -18,7 +18,7 @@ from tenuto.llm.offline.lists import items_in
 from tenuto.llm.offline.model import pieces
 from tenuto.model import Message, Role, Scope, text_part, tool_result
 from tenuto.model.prompt import Language, PromptMessage
-from tenuto.model.talk import Asking, Called, Ended, Said, ToolCall, ToolOutcome, ToolResult, ToolSpec, ToolTurn
+from tenuto.model.talk import Asking, Called, Ended, Said, ToolCall, ToolContext, ToolOutput, ToolResult, ToolSpec
 from tenuto.model.values import Json, JsonObject
 from tenuto.ports import Tool
 from tests.samples import SENT_AT
@@ -32,9 +32,9 @@ def message(number: int, role: Role, text: str, **fields: Any) -> Message:
     return Message(**{"seq": number, "turn": (number + 1) // 2, **given})
 
 
-def turn_of(question: str, history: Sequence[Message] = (), scope: Scope = ANN) -> ToolTurn:
+def turn_of(question: str, history: Sequence[Message] = (), scope: Scope = ANN) -> ToolContext:
     language = Language.CHINESE if re.search("[\u4e00-\u9fff]", question) else Language.ENGLISH
-    return ToolTurn(
+    return ToolContext(
         scope=scope, session=None, question=question, language=language, now=SENT_AT, history=tuple(history)
     )
 
@@ -86,7 +86,7 @@ TALKS = {
     "nothing about": (["Hello", "What did we say about whales?"], "I find nothing about “whales”"),
     "all facts": (["I'm Ann. I live in Bonn.", "What do you know about me?"], "name is Ann.\n- You live in Bonn."),
     "second item": ([">1. Honour\n2. Thrift\n3. Truth", "what was the second one?"], "The second one was: Thrift."),
-    "last item": ([">- Red\n- Blue", "Tell me about the last one"], "The last one was: Blue."),
+    "last item": ([">- Red\n- Blue", "Render me about the last one"], "The last one was: Blue."),
     "no such item": ([">- Red\n- Blue", "the fifth one?"], "There is no such item: the list has 2."),
     "item of a sentence": (["I need to buy milk, eggs and bread", "the third item?"], "The third one was: bread."),
     "not that list": ([">- Red\n- Blue", "What is the first rule of thermodynamics?"], "I am the offline model"),
@@ -326,15 +326,15 @@ class Clock:
     def spec(self) -> ToolSpec:
         return ToolSpec(name=self._name, description="Tells it.", parameters={"type": "object"})
 
-    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
         raise Invalid("is not run here")
 
-    def guess(self, turn: ToolTurn) -> JsonObject | None:
+    def plan(self, turn: ToolContext) -> JsonObject | None:
         if self._broken:
             raise RuntimeError("oh")
         return {"zone": "utc"} if self._word in turn.question else None
 
-    def tell(self, output: Json, turn: ToolTurn) -> str:
+    def render(self, output: Json, turn: ToolContext) -> str:
         return f"It is {output['now']}."
 
 
@@ -401,7 +401,7 @@ async def test_any_talk_gets_an_answer_that_a_store_can_keep(
     turn = turn_of(question, history)
     language = Language.CHINESE if chinese else Language.ENGLISH
 
-    answer = await said(Asking(messages=(), turn=ToolTurn(**{**_fields(turn), "language": language})))
+    answer = await said(Asking(messages=(), turn=ToolContext(**{**_fields(turn), "language": language})))
 
     assert answer.strip()
     assert "\0" not in answer

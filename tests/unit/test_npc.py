@@ -17,7 +17,7 @@ from tenuto.context import language_of
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.llm import OfflineModel
 from tenuto.model.prompt import Language
-from tenuto.model.talk import Asking, Said, ToolCall, ToolOutcome, ToolResult, ToolTurn
+from tenuto.model.talk import Asking, Said, ToolCall, ToolContext, ToolOutput, ToolResult
 from tests.samples import ANN
 
 NPC = npc_assistant()
@@ -26,8 +26,8 @@ assert isinstance(TOOL, RetrieveEvidence)
 NPC_PIECES = {"ancestor_yan": "E-PERSON-01", "craftsman_fu": "E-PERSON-05"}
 
 
-def turn(question: str, state: dict[str, Any] | None = None, persona: str | None = "ancestor_yan") -> ToolTurn:
-    return ToolTurn(
+def turn(question: str, state: dict[str, Any] | None = None, persona: str | None = "ancestor_yan") -> ToolContext:
+    return ToolContext(
         scope=ANN,
         session=None,
         question=question,
@@ -40,15 +40,15 @@ def turn(question: str, state: dict[str, Any] | None = None, persona: str | None
 
 async def looked_up(
     question: str, state: dict[str, Any] | None = None, persona: str | None = "ancestor_yan"
-) -> ToolOutcome:
+) -> ToolOutput:
     assert isinstance(TOOL, RetrieveEvidence)
     asked = turn(question, state, persona)
-    arguments = TOOL.guess(asked)
+    arguments = TOOL.plan(asked)
     assert arguments is not None, question
     return await TOOL.run(arguments, asked)
 
 
-def ids(outcome: ToolOutcome) -> list[str]:
+def ids(outcome: ToolOutput) -> list[str]:
     return [piece["id"] for piece in outcome.output["evidence"]]
 
 
@@ -71,7 +71,7 @@ async def test_the_three_turns_of_the_documents(questions: tuple[str, str, str])
     assert ids(story) == ["E-STORY-01"]
     assert {outcome.data["policy_mode"] for outcome in (rules, meaning, story)} == {"normal"}
     assert isinstance(TOOL, RetrieveEvidence)
-    told = TOOL.tell(story.output, turn(questions[2]))
+    told = TOOL.render(story.output, turn(questions[2]))
     assert "[E-STORY-01]" in told
     assert language_of(told) is language_of(questions[2])
 
@@ -170,7 +170,7 @@ async def test_a_model_that_asks_for_a_rule_that_there_is_not_gets_no_other() ->
         ("古法晒盐怎么做", "E-CRAFT-01"),
         ("How do you make salt?", "E-CRAFT-01"),
         ("让渠是怎么来的", "E-PLACE-03"),
-        ("Tell me about the Yielding Channel", "E-PLACE-03"),
+        ("Render me about the Yielding Channel", "E-PLACE-03"),
         ("婚礼上为什么撒盐", "E-CUSTOM-02"),
         ("你是谁？", "E-PERSON-01"),
     ],
@@ -197,7 +197,7 @@ async def test_characters_say_who_they_are_and_cite_only_what_tells_of_them(
 ) -> None:
     outcome = await looked_up(question, persona=persona)
     assert isinstance(TOOL, RetrieveEvidence)
-    told = TOOL.tell(outcome.output, turn(question, persona=persona))
+    told = TOOL.render(outcome.output, turn(question, persona=persona))
 
     assert names[language_of(question) is Language.ENGLISH] in told
     assert outcome.data["policy_mode"] == "normal"
@@ -236,7 +236,7 @@ async def test_what_the_records_do_not_hold_is_declined_without_asking_a_model(q
 def test_small_talk_and_what_only_the_talk_knows_need_no_evidence(words: str) -> None:
     assert isinstance(TOOL, RetrieveEvidence)
 
-    assert TOOL.guess(turn(words)) is None
+    assert TOOL.plan(turn(words)) is None
 
 
 async def test_characters_do_not_share_what_they_were_talking_about() -> None:
@@ -262,7 +262,7 @@ async def test_weak_evidence_makes_an_answer_careful() -> None:
 
     assert outcome.data["policy_mode"] == PolicyMode.CONSERVATIVE
     assert isinstance(TOOL, RetrieveEvidence)
-    assert TOOL.tell(outcome.output, turn("祠堂里的石柱有多高")).startswith("此事老夫只记得大概")
+    assert TOOL.render(outcome.output, turn("祠堂里的石柱有多高")).startswith("此事老夫只记得大概")
 
 
 @pytest.mark.parametrize("persona", ["ancestor_yan", "craftsman_fu", "guide_lin", None])
@@ -272,7 +272,7 @@ async def test_weak_evidence_makes_an_answer_careful() -> None:
 async def test_the_name_of_the_rules_alone_asks_for_all_of_them(question: str, persona: str | None) -> None:
     outcome = await looked_up(question, persona=persona)
     assert isinstance(TOOL, RetrieveEvidence)
-    told = TOOL.tell(outcome.output, turn(question, persona=persona))
+    told = TOOL.render(outcome.output, turn(question, persona=persona))
 
     assert ids(outcome) == [f"E-RULE-{n:02d}" for n in range(1, 11)]
     assert all(piece["title"] in told for piece in outcome.output["evidence"])
@@ -286,7 +286,7 @@ async def test_what_is_cited_is_told(question: str, persona: str | None) -> None
     """An answer that names evidence says what it says, whoever is asked."""
     outcome = await looked_up(question, persona=persona)
     assert isinstance(TOOL, RetrieveEvidence)
-    told = TOOL.tell(outcome.output, turn(question, persona=persona))
+    told = TOOL.render(outcome.output, turn(question, persona=persona))
 
     assert outcome.data["policy_mode"] != "refuse"
     assert any(piece["text"] in told for piece in outcome.output["evidence"])
@@ -371,7 +371,7 @@ async def test_what_the_records_do_hold_is_found_in_other_words(question: str, f
 async def test_several_rules_are_told_side_by_side(question: str, numbers: list[int]) -> None:
     outcome = await looked_up(question)
     assert isinstance(TOOL, RetrieveEvidence)
-    told = TOOL.tell(outcome.output, turn(question))
+    told = TOOL.render(outcome.output, turn(question))
 
     assert ids(outcome) == [f"E-{kind}-{n:02d}" for n in numbers for kind in ("RULE", "MEAN")]
     assert ID.findall(told) == [f"E-MEAN-{n:02d}" for n in numbers]
@@ -451,7 +451,7 @@ async def test_arguments_that_a_model_makes_up_are_refused_with_a_sentence(argum
 @given(text=st.text(max_size=300), kept=st.dictionaries(st.text(max_size=12), st.integers() | st.text() | st.none()))
 def test_any_text_and_any_state_are_read_without_stumbling(text: str, kept: dict[str, Any]) -> None:
     assert isinstance(TOOL, RetrieveEvidence)
-    TOOL.guess(turn(text, {"ancestor_yan": kept, **kept}))
+    TOOL.plan(turn(text, {"ancestor_yan": kept, **kept}))
 
 
 @pytest.mark.usefixtures("brief")
@@ -460,7 +460,7 @@ def test_endless_small_talk_is_read_once(words: str) -> None:
     """The end of it does not fit, and not every way to share the rest out is tried before that is known."""
     assert isinstance(TOOL, RetrieveEvidence)
 
-    assert TOOL.guess(turn(f"hi{words * 2000}"[:1990] + "盐?")) is not None
+    assert TOOL.plan(turn(f"hi{words * 2000}"[:1990] + "盐?")) is not None
 
 
 async def test_a_question_of_a_megabyte_is_read_in_part() -> None:
@@ -508,12 +508,12 @@ async def test_a_site_brings_its_own_evidence_and_characters(tmp_path: Path) -> 
     assert isinstance(tool, RetrieveEvidence)
     asked = turn("When was the mill built?", persona="miller")
 
-    outcome = await tool.run(tool.guess(asked) or {}, asked)
+    outcome = await tool.run(tool.plan(asked) or {}, asked)
 
     assert ids(outcome) == ["M-1"]
     assert own.persona(None) == own.personas["miller"]
     introduced = await tool.run({"query": "?", "wish": "about"}, asked)
-    assert tool.tell(introduced.output, asked) == "I am the miller."
+    assert tool.render(introduced.output, asked) == "I am the miller."
     with pytest.raises(InvalidSetting, match="cannot be read"):
         npc_assistant(corpus=tmp_path / "nowhere")
 

@@ -13,7 +13,7 @@ from tenuto.assistants.npc.facts import asked, holds
 from tenuto.assistants.npc.focus import focus_of
 from tenuto.context import language_of
 from tenuto.model.prompt import Language
-from tenuto.model.talk import ToolOutcome
+from tenuto.model.talk import ToolOutput
 from tests.unit.test_npc import ids, looked_up, turn
 
 _QUESTIONS: Final = Path(__file__).parent.parent / "data" / "npc" / "questions.txt"
@@ -186,7 +186,7 @@ async def test_a_question_that_points_at_nothing_is_asked_back(question: str, pe
     assert ("哪一个" in outcome.reply) is (language_of(question) is Language.CHINESE)
 
 
-async def _talk(*questions: str, persona: str = "guide_lin") -> list[ToolOutcome]:
+async def _talk(*questions: str, persona: str = "guide_lin") -> list[ToolOutput]:
     state: dict[str, Any] = {}
     outcomes = []
     for question in questions:

@@ -11,13 +11,13 @@ from tenuto.assistants.npc.corpus import ID
 from tenuto.context import language_of
 from tenuto.llm import OfflineModel
 from tenuto.model.prompt import Language
-from tenuto.model.talk import Asking, Said, ToolOutcome
+from tenuto.model.talk import Asking, Said, ToolOutput
 from tests.unit.test_npc import ids, looked_up, turn
 
 ALL_RULES = [f"E-RULE-{n:02d}" for n in range(1, 11)]
 
 
-async def talk(*questions: str, persona: str = "guide_lin") -> ToolOutcome:
+async def talk(*questions: str, persona: str = "guide_lin") -> ToolOutput:
     """The answer to the last question of a talk."""
     state: dict[str, Any] = {}
     for question in questions[:-1]:
@@ -25,7 +25,7 @@ async def talk(*questions: str, persona: str = "guide_lin") -> ToolOutcome:
     return await looked_up(questions[-1], state, persona)
 
 
-def mode(outcome: ToolOutcome) -> str:
+def mode(outcome: ToolOutput) -> str:
     return str(outcome.data["policy_mode"])
 
 

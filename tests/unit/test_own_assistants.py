@@ -17,12 +17,14 @@ from tenuto.assistants.own import load_folder
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language, LayoutName
-from tenuto.model.talk import ToolOutcome, ToolTurn
-from tenuto.ports import SelfServing
+from tenuto.model.talk import ToolContext, ToolOutput
+from tenuto.ports import OfflineTool
 from tenuto.settings import Settings
 from tests.samples import ANN
 
-TURN = ToolTurn(scope=ANN, session=None, question="?", language=Language.ENGLISH, now=datetime(2026, 11, 1, tzinfo=UTC))
+TURN = ToolContext(
+    scope=ANN, session=None, question="?", language=Language.ENGLISH, now=datetime(2026, 11, 1, tzinfo=UTC)
+)
 WEATHER = '''
 """Weather, made up."""
 
@@ -153,8 +155,8 @@ async def test_types_become_the_schema_and_check_the_arguments() -> None:
 
 
 async def test_a_function_may_ask_for_the_turn_wait_and_answer_as_it_likes() -> None:
-    async def mine(topic: Literal["orders"], turn: ToolTurn) -> ToolOutcome:
-        return ToolOutcome(output=f"{topic} of {turn.scope.user}", data={"user": turn.scope.user})
+    async def mine(topic: Literal["orders"], turn: ToolContext) -> ToolOutput:
+        return ToolOutput(output=f"{topic} of {turn.scope.user}", data={"user": turn.scope.user})
 
     tool = tool_of(mine)
 
@@ -164,7 +166,7 @@ async def test_a_function_may_ask_for_the_turn_wait_and_answer_as_it_likes() -> 
 
 def test_a_function_can_serve_without_a_model() -> None:
     @offline(
-        guess=lambda turn: {"city": "Rome"} if "Rome" in turn.question else None, tell=lambda output, _: str(output)
+        plan=lambda turn: {"city": "Rome"} if "Rome" in turn.question else None, render=lambda output, _: str(output)
     )
     def weather(city: str) -> str:
         """The weather."""
@@ -172,9 +174,9 @@ def test_a_function_can_serve_without_a_model() -> None:
 
     tool = tool_of(weather)
 
-    assert isinstance(tool, SelfServing)
-    assert tool.guess(TURN) is None
-    assert not isinstance(tool_of(order), SelfServing)
+    assert isinstance(tool, OfflineTool)
+    assert tool.plan(TURN) is None
+    assert not isinstance(tool_of(order), OfflineTool)
 
 
 @pytest.mark.parametrize("function", [lambda *words: 1, lambda word: 1])

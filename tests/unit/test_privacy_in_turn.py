@@ -14,7 +14,7 @@ from tenuto.llm.scripted import Call, Fail, Hang, Say, Script
 from tenuto.model import Message, Page
 from tenuto.model.privacy import Found, Mode, PrivacyPolicy, Sink
 from tenuto.model.prompt import Fate
-from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
+from tenuto.model.talk import ToolContext, ToolOutput, ToolSpec
 from tenuto.model.trace import Trace
 from tenuto.model.values import JsonObject
 from tenuto.privacy.finding.finder import Finder
@@ -36,8 +36,8 @@ class Archive:
 
     spec = ToolSpec(name="archive", description="Everything.", parameters={"type": "object"})
 
-    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
-        return ToolOutcome(output={"found": LONG})
+    async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
+        return ToolOutput(output={"found": LONG})
 
 
 async def messages(app: Tenuto, session_id: str) -> tuple[Message, ...]:

@@ -20,7 +20,7 @@ from tenuto.llm.scripted import Call, Fail, Say, Script
 from tenuto.model import Page
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
-from tenuto.model.talk import Said, ToolOutcome, ToolSpec, ToolTurn
+from tenuto.model.talk import Said, ToolContext, ToolOutput, ToolSpec
 from tenuto.model.values import JsonObject
 from tenuto.ports import Tool
 from tenuto.privacy.sealed.vault import RestoringStream, escaped, restored
@@ -40,10 +40,10 @@ class Post:
         self.sent: list[JsonObject] = []
         self.seen: list[JsonObject] = []
 
-    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
         self.sent.append(arguments)
         self.seen.append(turn.state)
-        return ToolOutcome(output={"sent_to": arguments.get("to")}, state={"last": arguments.get("to")})
+        return ToolOutput(output={"sent_to": arguments.get("to")}, state={"last": arguments.get("to")})
 
 
 async def left(app: Tenuto, session_id: str) -> list[JsonObject]:

@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 from tenuto.errors import AssistantNotFound, InvalidSetting
 from tenuto.model.policy import Preset, preset
 from tenuto.model.prompt import Language, PromptPolicy
-from tenuto.model.talk import Persona, ToolResult, ToolTurn
-from tenuto.ports import SelfServing, Tool
+from tenuto.model.talk import Persona, ToolContext, ToolResult
+from tenuto.ports import OfflineTool, Tool
 
 Words: TypeAlias = Mapping[Language, str]
-Mend: TypeAlias = Callable[[str, tuple[ToolResult, ...], ToolTurn], str]
+Mend: TypeAlias = Callable[[str, tuple[ToolResult, ...], ToolContext], str]
 
 
 def _none() -> Mapping[Any, Any]:
@@ -57,7 +57,7 @@ class Assistant:
             twice = next(name for name in names if names.count(name) > 1)
             raise InvalidSetting(f"assistant {self.name}", f"has two tools called {twice!r}")
         for name in self.first:
-            if not isinstance(known.get(name), SelfServing):
+            if not isinstance(known.get(name), OfflineTool):
                 raise InvalidSetting(f"assistant {self.name}", f"runs {name!r} first, which is no tool that can")
 
     def persona(self, asked: str | None) -> Persona | None:

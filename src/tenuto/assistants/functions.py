@@ -10,23 +10,23 @@ from typing import Any, Final, TypeVar, get_type_hints
 import msgspec
 
 from tenuto.errors import Invalid, InvalidSetting
-from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
+from tenuto.model.talk import ToolContext, ToolOutput, ToolSpec
 from tenuto.model.values import Json, JsonObject
-from tenuto.ports import SelfServing, Tool
+from tenuto.ports import OfflineTool, Tool
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-Guess = Callable[[ToolTurn], JsonObject | None]
-Tell = Callable[[Json, ToolTurn], str]
+Plan = Callable[[ToolContext], JsonObject | None]
+Render = Callable[[Json, ToolContext], str]
 
 _OFFLINE: Final = "__tenuto_offline__"
 
 
-def offline(*, guess: Guess, tell: Tell) -> Callable[[_Function], _Function]:
-    """Let a function serve without a language model too: `guess` reads its arguments out of a question (`None` when it
-    is not wanted), `tell` says what it found."""
+def offline(*, plan: Plan, render: Render) -> Callable[[_Function], _Function]:
+    """Let a function serve without a language model too: `plan` reads its arguments out of a question (`None` when it
+    is not wanted), `render` says what it found."""
 
     def mark(function: _Function) -> _Function:
-        setattr(function, _OFFLINE, (guess, tell))
+        setattr(function, _OFFLINE, (plan, render))
         return function
 
     return mark
@@ -41,7 +41,7 @@ def tool_of(function: Callable[..., Any]) -> Tool:
     if hasattr(function, "spec") and hasattr(function, "run"):
         ready: Tool = function
         return ready
-    serving: tuple[Guess, Tell] | None = getattr(function, _OFFLINE, None)
+    serving: tuple[Plan, Render] | None = getattr(function, _OFFLINE, None)
     if not hasattr(function, "__name__"):
         raise InvalidSetting("tools", f"a {type(function).__name__} has no name of its own; put a function around it")
     try:
@@ -70,7 +70,7 @@ class _FunctionTool:
             parameters=_schema(self._arguments),
         )
 
-    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
         """Call it; a plain function runs in a thread, so that it may wait."""
         try:
             fitting = msgspec.convert(arguments, self._arguments)
@@ -83,24 +83,24 @@ class _FunctionTool:
             answer = await self._function(**given)
         else:
             answer = await asyncio.to_thread(self._function, **given)
-        if isinstance(answer, ToolOutcome):
+        if isinstance(answer, ToolOutput):
             return answer
-        return ToolOutcome(output=msgspec.to_builtins(answer))
+        return ToolOutput(output=msgspec.to_builtins(answer))
 
 
 class _ServingTool(_FunctionTool):
-    def __init__(self, function: Callable[..., Any], guess: Guess, tell: Tell) -> None:
+    def __init__(self, function: Callable[..., Any], plan: Plan, render: Render) -> None:
         super().__init__(function)
-        self._guess = guess
-        self._tell = tell
+        self._plan = plan
+        self._render = render
 
-    def guess(self, turn: ToolTurn) -> JsonObject | None:
+    def plan(self, turn: ToolContext) -> JsonObject | None:
         """What this question calls for."""
-        return self._guess(turn)
+        return self._plan(turn)
 
-    def tell(self, output: Json, turn: ToolTurn) -> str:
+    def render(self, output: Json, turn: ToolContext) -> str:
         """What was found, in words."""
-        return self._tell(output, turn)
+        return self._render(output, turn)
 
 
 def _fields(function: Callable[..., Any]) -> Mapping[str, tuple[Any, ...]]:
@@ -133,4 +133,4 @@ def _schema(arguments: type[msgspec.Struct]) -> JsonObject:
     return {**found, "$defs": schema["$defs"]} if schema["$defs"] else found
 
 
-__all__ = ["SelfServing", "offline", "tool_of"]
+__all__ = ["OfflineTool", "offline", "tool_of"]

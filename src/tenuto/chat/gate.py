@@ -19,7 +19,7 @@ from tenuto.context import near_enough, points_back, spoken
 from tenuto.errors import Unavailable
 from tenuto.model import Message, Scope
 from tenuto.model.prompt import Materials
-from tenuto.model.talk import ToolTurn
+from tenuto.model.talk import ToolContext
 from tenuto.ports import Embedder
 
 Vector: TypeAlias = Sequence[float]
@@ -48,7 +48,7 @@ class Gate:
         self._forgotten = 0
         self._rests_until: datetime | None = None
 
-    async def opens(self, asked: ToolTurn, materials: Materials, relevance: float) -> bool | None:
+    async def opens(self, asked: ToolContext, materials: Materials, relevance: float) -> bool | None:
         """Whether the talk belongs to the question; `None` where the embedder does not say."""
         talk = Materials(
             question=materials.question,

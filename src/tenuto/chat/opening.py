@@ -42,7 +42,7 @@ from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, S
 from tenuto.model.prompt import Language, Materials
 from tenuto.model.session import ASSISTANT, PERSONA, PROFILE
 from tenuto.model.taken_back import ONCE
-from tenuto.model.talk import Persona, Summary, ToolTurn, TurnEnded
+from tenuto.model.talk import Persona, Summary, ToolContext, TurnEnded
 from tenuto.model.trace import trace_id
 from tenuto.model.values import JsonObject, Value
 from tenuto.sessions import TurnRequest, fresh_id
@@ -73,7 +73,7 @@ class Begun(Value, frozen=True, kw_only=True):
     number: int
     trace_id: str
     materials: Materials
-    asked: ToolTurn
+    asked: ToolContext
     partner: Partner
     replaced: tuple[Message, ...] = ()
     degraded: tuple[str, ...] = ()
@@ -359,7 +359,7 @@ class Opener:
         materials = materials_of(turn, "", talk=past.talk, counted=_counted(request, turn))
         language = _language(request, session, materials.question)
         materials = _completed(materials, assistant, persona, session, past, language, request.profile)
-        asked = ToolTurn(
+        asked = ToolContext(
             scope=turn.scope,
             session=session,
             question=materials.question,
@@ -397,7 +397,7 @@ class Opener:
             speaker=scope.user,
             language=language,
         )
-        asked = ToolTurn(
+        asked = ToolContext(
             scope=scope,
             session=None,
             question=request.text,

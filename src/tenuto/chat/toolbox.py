@@ -14,10 +14,10 @@ from tenuto.chat.timing import milliseconds_since
 from tenuto.errors import Invalid, TenutoError
 from tenuto.llm import UNREADABLE
 from tenuto.model.prompt import Piece
-from tenuto.model.talk import ToolCall, ToolOutcome, ToolResult, ToolTurn
+from tenuto.model.talk import ToolCall, ToolContext, ToolOutput, ToolResult
 from tenuto.model.trace import ToolRun
 from tenuto.model.values import JsonObject, checked_json, checked_text
-from tenuto.ports import SelfServing, Tool
+from tenuto.ports import OfflineTool, Tool
 
 Emit: TypeAlias = Callable[[ChatEvent], Awaitable[None]]
 
@@ -31,7 +31,7 @@ class _Unsound(Exception):
 class Toolbox:
     """Runs tools, and collects what they brought: results for the model, evidence, data and state for the session."""
 
-    def __init__(self, *, tools: Sequence[Tool], turn: ToolTurn, timeout: timedelta, emit: Emit) -> None:
+    def __init__(self, *, tools: Sequence[Tool], turn: ToolContext, timeout: timedelta, emit: Emit) -> None:
         self._tools = {tool.spec.name: tool for tool in tools}
         self._turn = turn
         self._timeout = timeout.total_seconds()
@@ -89,7 +89,7 @@ class Toolbox:
         self._take(outcome)
         return outcome.output, None
 
-    def _take(self, outcome: ToolOutcome) -> None:
+    def _take(self, outcome: ToolOutput) -> None:
         if outcome.pieces is not None:
             self.pieces = (*(self.pieces or ()), *outcome.pieces)
         self.data = {**self.data, **outcome.data}
@@ -98,7 +98,7 @@ class Toolbox:
             self.reply = outcome.reply
 
 
-def _check(outcome: ToolOutcome) -> None:
+def _check(outcome: ToolOutput) -> None:
     """Refuse an answer that could not be stored, as a fault of the tool and not of the question."""
     for what in ("output", "data", "state"):
         try:
@@ -112,10 +112,10 @@ def _check(outcome: ToolOutcome) -> None:
             raise _Unsound("an unsound reply") from unfit
 
 
-def wanted(tool: SelfServing, turn: ToolTurn) -> JsonObject | None:
+def wanted(tool: OfflineTool, turn: ToolContext) -> JsonObject | None:
     """The arguments a question calls for; a tool that stumbles over it is not wanted."""
     try:
-        return tool.guess(turn)
+        return tool.plan(turn)
     except Exception as fault:
         _log.error("a tool could not look at a question: %s", type(fault).__name__)
         return None

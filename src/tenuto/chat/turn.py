@@ -37,7 +37,7 @@ from tenuto.model.taken_back import ONCE
 from tenuto.model.talk import Asking, ToolCall
 from tenuto.model.trace import ToolRun, Trace
 from tenuto.model.values import JsonObject
-from tenuto.ports import SelfServing
+from tenuto.ports import OfflineTool
 from tenuto.sessions import fresh_id
 from tenuto.sessions.desk import refuse_unsound
 from tenuto.sessions.titles import opening_changes
@@ -105,7 +105,7 @@ class Turn:
         """Run the tools that do not wait for a model's wish."""
         assistant = self._begun.assistant
         for tool in assistant.tools:
-            if tool.spec.name not in assistant.first or not isinstance(tool, SelfServing):
+            if tool.spec.name not in assistant.first or not isinstance(tool, OfflineTool):
                 continue
             with self._steps.step("tools"):
                 arguments = wanted(tool, self._begun.asked)
@@ -373,7 +373,7 @@ class Turn:
         )
 
     async def _tell(self, trace: Trace) -> None:
-        """Tell those who watch, who see no more of the words than is stored."""
+        """Render those who watch, who see no more of the words than is stored."""
         if self._means.observers:
             kept = self._kept
             if kept is None:

@@ -31,7 +31,7 @@ class ToolCall(Value, frozen=True, kw_only=True):
     arguments: JsonObject = {}
 
 
-class ToolTurn(Value, frozen=True, kw_only=True, gc=True):
+class ToolContext(Value, frozen=True, kw_only=True, gc=True):
     """What a tool may know of the turn it is called in.
 
     `scope` is the caller's, from the credential: whose orders, whose records. `state` is what the assistant's tools
@@ -50,7 +50,7 @@ class ToolTurn(Value, frozen=True, kw_only=True, gc=True):
     persona: str | None = None
 
 
-class ToolOutcome(Value, frozen=True, kw_only=True, gc=True):
+class ToolOutput(Value, frozen=True, kw_only=True, gc=True):
     """What a tool answers.
 
     `output` is for the model, `pieces` is evidence for the prompt, `data` goes into the reply beside the words, and
@@ -87,7 +87,7 @@ class Asking(Value, frozen=True, kw_only=True):
     stable: int = 0
     screened: int = 0
     results: tuple[ToolResult, ...] = ()
-    turn: ToolTurn | None = None
+    turn: ToolContext | None = None
 
 
 class Said(Value, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tenuto.model import Role, Scope
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.prompt import PromptMessage
-from tenuto.model.talk import Asking, Called, Ended, ModelEvent, Said, ToolTurn
+from tenuto.model.talk import Asking, Called, Ended, ModelEvent, Said, ToolContext
 from tenuto.model.values import Json
 from tenuto.ports import Chained, ChatModel, Tool
 from tenuto.privacy.screening import Screen, TextStream
@@ -55,12 +55,12 @@ class ScreenedModel:
             async for event in _returned(events, self._outlet(turn, values)):
                 yield event
 
-    def _outlet(self, turn: ToolTurn | None, values: Mapping[str, str]) -> _Outlet:
+    def _outlet(self, turn: ToolContext | None, values: Mapping[str, str]) -> _Outlet:
         redacting = turn is not None and self._screen.mode(Sink.ANSWER, turn.scope) is Mode.REDACT
         stream = self._screen.stream(turn.scope) if turn is not None and redacting else None
         return _Outlet(values, stream)
 
-    async def _prompt(self, turn: ToolTurn, values: Mapping[str, str], asking: Asking) -> Asking:
+    async def _prompt(self, turn: ToolContext, values: Mapping[str, str], asking: Asking) -> Asking:
         mode = self._screen.mode(Sink.MODEL, turn.scope)
         if mode is Mode.KEEP and not values:
             return asking

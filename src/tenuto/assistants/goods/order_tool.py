@@ -23,7 +23,7 @@ from tenuto.assistants.goods.reading import guessed
 from tenuto.assistants.goods.shop import Catalogue, Order, OrderStatus, Shelf
 from tenuto.assistants.goods.telling import OrdersAnswer, order_card, tell_orders, told
 from tenuto.assistants.goods.words import fold, special
-from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
+from tenuto.model.talk import ToolContext, ToolOutput, ToolSpec
 from tenuto.model.values import Json, JsonObject
 
 _ORDERS_SHOWN: Final = 5
@@ -50,11 +50,11 @@ class MyOrders:
             parameters=schema_of(OrderQuestion),
         )
 
-    def guess(self, turn: ToolTurn) -> JsonObject | None:
+    def plan(self, turn: ToolContext) -> JsonObject | None:
         """Whether it is about orders, and which."""
         return guessed(turn, OrderQuestion)
 
-    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
         """Look the orders up. Without a user, or where others read along, the answer is a polite no."""
         asked = read_arguments(arguments, OrderQuestion)
         talk = talk_in(turn.state)
@@ -62,7 +62,7 @@ class MyOrders:
         asked = asked if _is_known(asked.bought, shelf) else replace(asked, bought="")
         if (refusal := _refusal(asked, turn)) is not None:
             plain = as_json(refusal)
-            return ToolOutcome(output=plain, reply=self.tell(plain, turn))
+            return ToolOutput(output=plain, reply=self.render(plain, turn))
         found = await self._catalogue.orders(turn.scope)
         fitting = tuple(order for order in _asked_for(found, asked, talk) if _fits(order, asked, shelf, turn.now))
         orders = _picked(fitting, asked.pick) or (found if _narrows(asked) else ())
@@ -80,9 +80,9 @@ class MyOrders:
         )
         plain = as_json(answer)
         state = state_of(_ordered(orders[:_ORDERS_SHOWN], talk)) if orders else {}
-        return ToolOutcome(output=plain, data={"orders": plain["orders"]}, state=state)
+        return ToolOutput(output=plain, data={"orders": plain["orders"]}, state=state)
 
-    def tell(self, output: Json, turn: ToolTurn) -> str:
+    def render(self, output: Json, turn: ToolContext) -> str:
         """The orders and where they are."""
         return told(output, OrdersAnswer, turn, tell_orders)
 
@@ -98,7 +98,7 @@ def _asked_for(orders: tuple[Order, ...], asked: OrderQuestion, talk: Talk) -> t
     return tuple(order for order in orders if _mark(order) in meant)
 
 
-def _refusal(asked: OrderQuestion, turn: ToolTurn) -> OrdersAnswer | None:
+def _refusal(asked: OrderQuestion, turn: ToolContext) -> OrdersAnswer | None:
     """The polite no: without a user, where others read along, and to whoever asks for somebody else's orders.
 
     A name that goods have is no person's: "the phone's order".

@@ -39,7 +39,7 @@ from tenuto.assistants.goods.telling import (
 )
 from tenuto.assistants.goods.words import fold
 from tenuto.model.prompt import Language
-from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
+from tenuto.model.talk import ToolContext, ToolOutput, ToolSpec
 from tenuto.model.values import Json, JsonObject
 
 _CANDIDATES: Final = 5
@@ -64,22 +64,22 @@ class SearchGoods:
             parameters=schema_of(QueryIntent),
         )
 
-    def guess(self, turn: ToolTurn) -> JsonObject | None:
+    def plan(self, turn: ToolContext) -> JsonObject | None:
         """The query the question stands for."""
         return guessed(turn, QueryIntent)
 
-    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
         """Search; the answer's list is what the next question can point at."""
         intent = read_arguments(arguments, QueryIntent)
         talk = talk_in(turn.state)
         if PREVIOUS in intent.among and not talk.items:
-            return ToolOutcome(output=as_json(SearchAnswer(nothing_shown_before=True)))
+            return ToolOutput(output=as_json(SearchAnswer(nothing_shown_before=True)))
         shelf = await self._catalogue.shelf(turn.scope)
         found = search(shelf, intent, talk)
         plain = as_json(_answer(found, shelf, turn.language))
-        return ToolOutcome(output=plain, data={"goods": plain["goods"]}, state=state_of(_shown(found, talk)))
+        return ToolOutput(output=plain, data={"goods": plain["goods"]}, state=state_of(_shown(found, talk)))
 
-    def tell(self, output: Json, turn: ToolTurn) -> str:
+    def render(self, output: Json, turn: ToolContext) -> str:
         """The list, or the one that was asked for and why it is the one."""
         return told(output, SearchAnswer, turn, tell_search)
 
@@ -98,16 +98,16 @@ class GoodsDetails:
             parameters=schema_of(Details),
         )
 
-    def guess(self, turn: ToolTurn) -> JsonObject | None:
+    def plan(self, turn: ToolContext) -> JsonObject | None:
         """Which goods the question is about."""
         return guessed(turn, Details)
 
-    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
         """Look the goods up; from then on "it" is the one."""
         asked = read_arguments(arguments, Details)
         talk = talk_in(turn.state)
         if asked.places and not talk.items:
-            return ToolOutcome(output=as_json(DetailsAnswer(nothing_shown_before=True)))
+            return ToolOutput(output=as_json(DetailsAnswer(nothing_shown_before=True)))
         shelf = await self._catalogue.shelf(turn.scope)
         looked = looked_up(shelf, asked, talk)
         items = looked.items
@@ -130,9 +130,9 @@ class GoodsDetails:
         plain = as_json(answer)
         goods = plain["goods"] or plain["which"]
         state = state_of(_discussed(items or looked.which, talk))
-        return ToolOutcome(output=plain, data={"goods": goods}, state=state)
+        return ToolOutput(output=plain, data={"goods": goods}, state=state)
 
-    def tell(self, output: Json, turn: ToolTurn) -> str:
+    def render(self, output: Json, turn: ToolContext) -> str:
         """What was asked about it, then the rest."""
         return told(output, DetailsAnswer, turn, tell_details)
 
@@ -148,17 +148,17 @@ class ShopHelp:
             parameters=schema_of(Courtesy),
         )
 
-    def guess(self, turn: ToolTurn) -> JsonObject | None:
+    def plan(self, turn: ToolContext) -> JsonObject | None:
         """Whether it is a greeting, thanks, or a question for help."""
         return guessed(turn, Courtesy)
 
-    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
         """Look up what there is; what was shown before can still be pointed at."""
         asked = read_arguments(arguments, Courtesy)
         shelf = await self._catalogue.shelf(turn.scope)
-        return ToolOutcome(output=as_json(CourtesyAnswer(occasion=asked.occasion, categories=shelf.categories)))
+        return ToolOutput(output=as_json(CourtesyAnswer(occasion=asked.occasion, categories=shelf.categories)))
 
-    def tell(self, output: Json, turn: ToolTurn) -> str:
+    def render(self, output: Json, turn: ToolContext) -> str:
         """A word back, and examples."""
         return told(output, CourtesyAnswer, turn, tell_courtesy)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tenuto.model.talk import ToolTurn
+from tenuto.model.talk import ToolContext
 from tenuto.model.values import JsonObject, Value
 
 MOST_EVIDENCE: Final = 12
@@ -19,7 +19,7 @@ class Focus(Value, frozen=True, kw_only=True):
     evidence: tuple[str, ...] = ()
 
 
-def focus_of(turn: ToolTurn) -> Focus:
+def focus_of(turn: ToolContext) -> Focus:
     """What this character and its visitor were talking about; anybody may have written the state, so it is checked."""
     kept = turn.state.get(turn.persona or "")
     if not isinstance(kept, dict):
@@ -32,6 +32,6 @@ def focus_of(turn: ToolTurn) -> Focus:
     )
 
 
-def kept(turn: ToolTurn, focus: Focus) -> JsonObject:
+def kept(turn: ToolContext, focus: Focus) -> JsonObject:
     """The focus as the session keeps it, apart for each character."""
     return {turn.persona or "": {"rule": focus.rule, "listed": focus.listed, "evidence": list(focus.evidence)}}

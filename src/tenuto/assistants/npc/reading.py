@@ -18,7 +18,7 @@ from tenuto.assistants.npc.personal import of_itself
 from tenuto.assistants.npc.pointing import leans, own_words, points, says_nothing
 from tenuto.assistants.npc.words import LOOKED_AT, subjects, terms
 from tenuto.model.expression import expression
-from tenuto.model.talk import ToolTurn
+from tenuto.model.talk import ToolContext
 from tenuto.model.values import Value
 
 
@@ -132,7 +132,7 @@ _OURSELVES: Final = expression(
 _HOW_MANY: Final = expression(r"多少|几[个条则]|\bhow many\b", re.IGNORECASE)
 
 
-def understand(turn: ToolTurn, corpus: Corpus) -> Wanted | None:
+def understand(turn: ToolContext, corpus: Corpus) -> Wanted | None:
     """What is asked for, `None` for small talk and for what only the conversation knows."""
     question = turn.question[:LOOKED_AT].strip()
     if _WHO_ARE_YOU.search(question):

@@ -10,7 +10,7 @@ from tenuto.assistants.assistant import in_language
 from tenuto.assistants.npc.characters import PLAIN, Character
 from tenuto.assistants.npc.corpus import ID
 from tenuto.model.prompt import Language
-from tenuto.model.talk import ToolResult, ToolTurn
+from tenuto.model.talk import ToolContext, ToolResult
 from tenuto.model.values import JsonObject
 
 _CITED: Final = re.compile(rf"(?<![ \t])[ \t]*[\[【(（]({ID.pattern}(?:\s*[,，、;；]\s*{ID.pattern})*)[\]】)）]")
@@ -98,7 +98,7 @@ def refusal(character: Character, language: Language) -> str:
     return in_language(character.refusal, language) or in_language(PLAIN.refusal, language)
 
 
-def held_to_evidence(answer: str, results: tuple[ToolResult, ...], turn: ToolTurn) -> str:
+def held_to_evidence(answer: str, results: tuple[ToolResult, ...], turn: ToolContext) -> str:
     """The answer with citations that are true: invented ids go, and where none is left the evidence is named (C1)."""
     given = _given(results)
     text = _CITED.sub(lambda match: _kept(match, given), answer)

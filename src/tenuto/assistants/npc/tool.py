@@ -29,7 +29,7 @@ from tenuto.assistants.npc.telling import asked_back, farewell, greeted, introdu
 from tenuto.assistants.npc.words import terms
 from tenuto.errors import Invalid
 from tenuto.model.prompt import Piece
-from tenuto.model.talk import ToolOutcome, ToolSpec, ToolTurn
+from tenuto.model.talk import ToolContext, ToolOutput, ToolSpec
 from tenuto.model.values import Json, JsonObject, Value
 
 NAME: Final = "retrieve_evidence"
@@ -108,7 +108,7 @@ class RetrieveEvidence:
             },
         )
 
-    def guess(self, turn: ToolTurn) -> JsonObject | None:
+    def plan(self, turn: ToolContext) -> JsonObject | None:
         """Wanted by every question but small talk and what only the conversation knows."""
         wanted = understand(turn, self._corpus)
         if wanted is None:
@@ -120,14 +120,14 @@ class RetrieveEvidence:
             arguments["also"] = list(wanted.also)
         return arguments
 
-    async def run(self, arguments: JsonObject, turn: ToolTurn) -> ToolOutcome:
+    async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
         """Look it up."""
         wanted = _wanted(arguments)
         pieces, mode = self._found(wanted, turn)
         found = Found(policy_mode=mode, wish=wanted.wish, evidence=tuple(_shown(piece, turn) for piece in pieces))
         focus = _focus(wanted, pieces, focus_of(turn))
         named = [{"id": piece.id, "title": piece.title} for piece in found.evidence]
-        return ToolOutcome(
+        return ToolOutput(
             output={
                 "policy_mode": mode.value,
                 "wish": found.wish.value,
@@ -139,7 +139,7 @@ class RetrieveEvidence:
             reply=self._declined(wanted, turn) if mode is PolicyMode.REFUSE else None,
         )
 
-    def tell(self, output: Json, turn: ToolTurn) -> str:
+    def render(self, output: Json, turn: ToolContext) -> str:
         """The evidence itself, in the character's voice."""
         try:
             found = msgspec.convert(output, Found)
@@ -153,17 +153,17 @@ class RetrieveEvidence:
             lines = lines[:_TOLD]
         return told(lines, self.character(turn), turn.language, careful, listing=found.wish is Wish.LIST)
 
-    def greet(self, turn: ToolTurn) -> str | None:
+    def greet(self, turn: ToolContext) -> str | None:
         """A greeting back, and who is speaking; or parting words."""
         if parts(turn.question):
             return farewell(self.character(turn), turn.language)
         return greeted(self.character(turn), turn.language) if greets(turn.question) else None
 
-    def character(self, turn: ToolTurn) -> Character:
+    def character(self, turn: ToolContext) -> Character:
         """Who is asked."""
         return self._characters.get(turn.persona or "", PLAIN)
 
-    def _found(self, wanted: Wanted, turn: ToolTurn) -> Answer:
+    def _found(self, wanted: Wanted, turn: ToolContext) -> Answer:
         if wanted.wish is Wish.UNCLEAR or self._no_rule(wanted, turn) is not None:
             return (), PolicyMode.REFUSE
         exact = self._exact(wanted, turn)
@@ -178,7 +178,7 @@ class RetrieveEvidence:
             return self._told_again(exact, wanted.query, turn)
         return self._checked(exact, wanted, turn)
 
-    def _checked(self, exact: Sequence[Evidence], wanted: Wanted, turn: ToolTurn) -> Answer:
+    def _checked(self, exact: Sequence[Evidence], wanted: Wanted, turn: ToolContext) -> Answer:
         """What the question names outright; or of its rules, whatever tells the fact that is asked for."""
         question = asked(wanted.query)
         subject = subject_of_rules(wanted.query)
@@ -199,12 +199,12 @@ class RetrieveEvidence:
         """Whether any of the pieces knows something of the words; all do, where they say nothing."""
         return max(self._corpus.cover(words, piece) for piece in pieces) >= _SOMETHING
 
-    def _of_the_site(self, query: str, turn: ToolTurn) -> Answer | None:
+    def _of_the_site(self, query: str, turn: ToolContext) -> Answer | None:
         """What pieces that belong to no rule tell on a question that names one: "why is the seventh rule damaged?"."""
         found, mode = self._searched(query, turn)
         return (found, mode) if found and all(piece.rule is None for piece in found) else None
 
-    def _of_itself(self, own: tuple[Evidence, ...], query: str, turn: ToolTurn) -> Answer:
+    def _of_itself(self, own: tuple[Evidence, ...], query: str, turn: ToolContext) -> Answer:
         """What the piece about the character tells of its life, and no other; often that is nothing."""
         words = beside_work(query)
         known = min((self._corpus.cover(words, piece) for piece in own), default=0.0)
@@ -215,7 +215,7 @@ class RetrieveEvidence:
         sure = telling and known >= _SURE
         return own, PolicyMode.NORMAL if sure else PolicyMode.CONSERVATIVE
 
-    def _told_again(self, last: Sequence[Evidence], query: str, turn: ToolTurn) -> Answer:
+    def _told_again(self, last: Sequence[Evidence], query: str, turn: ToolContext) -> Answer:
         """What was told last, sure if it knows what else the question says and tells the fact that is asked for."""
         words = own_words(query)
         question = asked(query)._replace(about=words)
@@ -232,7 +232,7 @@ class RetrieveEvidence:
         known = [piece for piece in last if words.strip() and self._corpus.cover(words, piece) >= _SOMETHING]
         return tuple(known or last[:_TOLD]), PolicyMode.CONSERVATIVE
 
-    def _searched(self, query: str, turn: ToolTurn) -> Answer:
+    def _searched(self, query: str, turn: ToolContext) -> Answer:
         question = asked(query)
         looked_at = self._corpus.search(query, turn.persona, _LOOKED_AT, beside_meaning(question.about))
         hits = [hit for hit in looked_at if hit.cover >= _needed(hit) and speaks_to(hit.piece, question, turn.language)]
@@ -248,19 +248,19 @@ class RetrieveEvidence:
         shown = self._stories(shown, turn) if asks_for_a_story(query) else _beside_stories(shown)
         return shown, PolicyMode.NORMAL if sure else PolicyMode.CONSERVATIVE
 
-    def _stories(self, found: tuple[Evidence, ...], turn: ToolTurn) -> tuple[Evidence, ...]:
+    def _stories(self, found: tuple[Evidence, ...], turn: ToolContext) -> tuple[Evidence, ...]:
         """What was found as stories: those among it, or of the rules it belongs to; itself, where there are none."""
         rules = dict.fromkeys(piece.rule for piece in found if piece.rule is not None)
         told = tuple(piece for piece in found if piece.kind == "story")
         return told or tuple(piece for rule in rules for piece in self._corpus.of("story", rule, turn.persona)) or found
 
-    def _no_rule(self, wanted: Wanted, turn: ToolTurn) -> int | None:
+    def _no_rule(self, wanted: Wanted, turn: ToolContext) -> int | None:
         """A rule that is asked for and not there; no search may answer with another one's text."""
         if wanted.wish is Wish.LIST:
             return None
         return next((rule for rule in wanted.rules() if not self._corpus.of("rule", rule, turn.persona)), None)
 
-    def _declined(self, wanted: Wanted, turn: ToolTurn) -> str:
+    def _declined(self, wanted: Wanted, turn: ToolContext) -> str:
         if wanted.wish is Wish.UNCLEAR:
             return asked_back(turn.language)
         words = refusal(self.character(turn), turn.language)
@@ -270,7 +270,7 @@ class RetrieveEvidence:
         count = len(self._corpus.of("rule", persona=turn.persona))
         return no_such_rule(rule, count, turn.language) + words
 
-    def _exact(self, wanted: Wanted, turn: ToolTurn) -> tuple[Evidence, ...]:
+    def _exact(self, wanted: Wanted, turn: ToolContext) -> tuple[Evidence, ...]:
         """What a question names outright: the list, a rule's meaning, its story, the character itself."""
         corpus, persona = self._corpus, turn.persona
         match wanted.wish:
@@ -296,14 +296,14 @@ class RetrieveEvidence:
             case Wish.SEARCH | Wish.UNCLEAR:
                 return ()
 
-    def _people_in(self, told: Sequence[Evidence], turn: ToolTurn) -> tuple[Evidence, ...]:
+    def _people_in(self, told: Sequence[Evidence], turn: ToolContext) -> tuple[Evidence, ...]:
         """The pieces on people whom others name."""
         said = "\n".join(piece.said(turn.language) for piece in told)
         people = self._corpus.of("person", persona=turn.persona)
         named = (person for person in people if (name := person.titled(turn.language)) and name in said)
         return tuple(person for person in named if person not in told)
 
-    def _another(self, turn: ToolTurn) -> tuple[Evidence, ...]:
+    def _another(self, turn: ToolContext) -> tuple[Evidence, ...]:
         """The piece of the same kind that follows what was told last; behind the last comes the first."""
         told = self._corpus.named(focus_of(turn).evidence[:_TOLD], turn.persona)
         alike = self._corpus.of(told[-1].kind, persona=turn.persona) if told else ()
@@ -319,7 +319,7 @@ def _wanted(arguments: JsonObject) -> Wanted:
         raise Invalid(str(unfit)) from None
 
 
-def _shown(piece: Evidence, turn: ToolTurn) -> Shown:
+def _shown(piece: Evidence, turn: ToolContext) -> Shown:
     return Shown(id=piece.id, kind=piece.kind, title=piece.titled(turn.language), text=piece.said(turn.language))
 
 

@@ -13,9 +13,9 @@ from tenuto.llm.offline.replies import reply_to
 from tenuto.llm.offline.talk import talk_of
 from tenuto.llm.sound import sound
 from tenuto.model.prompt import Language
-from tenuto.model.talk import Asking, Called, Ended, ModelEvent, Said, ToolCall, ToolResult, ToolTurn
+from tenuto.model.talk import Asking, Called, Ended, ModelEvent, Said, ToolCall, ToolContext, ToolResult
 from tenuto.model.values import JsonObject
-from tenuto.ports import Greeting, SelfServing, Tool
+from tenuto.ports import Greeting, OfflineTool, Tool
 
 _log = logging.getLogger(__name__)
 
@@ -76,18 +76,18 @@ def _calls(asking: Asking, tools: Sequence[Tool]) -> list[ToolCall]:
     ]
 
 
-def _guess(tool: Tool, turn: ToolTurn) -> JsonObject | None:
-    if not isinstance(tool, SelfServing):
+def _guess(tool: Tool, turn: ToolContext) -> JsonObject | None:
+    if not isinstance(tool, OfflineTool):
         return None
     try:
-        return tool.guess(turn)
+        return tool.plan(turn)
     except Exception as exc:
         # A tool is somebody's own code; one that stumbles over a question is not wanted for it.
         _log.warning("tool %s could not look at a question: %s", tool.spec.name, type(exc).__name__)
         return None
 
 
-def _greeting(turn: ToolTurn | None, tools: Sequence[Tool]) -> str:
+def _greeting(turn: ToolContext | None, tools: Sequence[Tool]) -> str:
     """The greeting of whoever speaks here, where that is somebody."""
     if turn is None:
         return ""
@@ -100,14 +100,14 @@ def _greeting(turn: ToolTurn | None, tools: Sequence[Tool]) -> str:
     return ""
 
 
-def _told(result: ToolResult, turn: ToolTurn, tools: Sequence[Tool]) -> str:
+def _told(result: ToolResult, turn: ToolContext, tools: Sequence[Tool]) -> str:
     if result.failed is not None:
         return ""
-    serving = [tool for tool in tools if tool.spec.name == result.call.name and isinstance(tool, SelfServing)]
+    serving = [tool for tool in tools if tool.spec.name == result.call.name and isinstance(tool, OfflineTool)]
     if not serving:
         return result.output if isinstance(result.output, str) else ""
     try:
-        return serving[0].tell(result.output, turn).strip()
+        return serving[0].render(result.output, turn).strip()
     except Exception as exc:
         _log.warning("tool %s could not tell what it found: %s", result.call.name, type(exc).__name__)
         return ""

@@ -14,7 +14,7 @@ from tenuto.model.expression import expression
 from tenuto.model.message import Message, Role, chatter_in
 from tenuto.model.prompt import Language, PromptMessage
 from tenuto.model.stops import ends_sentence
-from tenuto.model.talk import Asking, ToolTurn
+from tenuto.model.talk import Asking, ToolContext
 
 # What is read of one message, of the question, and of the whole talk, in characters; the newest of it counts.
 _MESSAGE: Final = 4_000
@@ -124,7 +124,7 @@ def talk_of(asking: Asking) -> Talk:
     return Talk(question=_start(question, _QUESTION), chinese=chinese, lines=_newest(lines), tools=tools)
 
 
-def _is_whole(turn: ToolTurn) -> bool:
+def _is_whole(turn: ToolContext) -> bool:
     """Whether the history begins where the talk does; a talk whose beginning was edited begins with a later number."""
     if not turn.history:
         return True

@@ -24,7 +24,7 @@ from tenuto.assistants.goods.reading.search import parse, renewed
 from tenuto.assistants.goods.reading.wording import Wording
 from tenuto.assistants.goods.words import fold
 from tenuto.model.expression import expression
-from tenuto.model.talk import ToolTurn
+from tenuto.model.talk import ToolContext
 from tenuto.model.values import JsonObject
 
 Question: TypeAlias = QueryIntent | Details | OrderQuestion | Courtesy
@@ -38,13 +38,13 @@ _BESIDE: Final = expression(
 )
 
 
-def guessed(turn: ToolTurn, kind: _Kind) -> JsonObject | None:
+def guessed(turn: ToolContext, kind: _Kind) -> JsonObject | None:
     """The question as arguments, if it is of that kind."""
     question = understand(turn)
     return as_json(question) if isinstance(question, kind) else None
 
 
-def understand(turn: ToolTurn) -> Question | None:
+def understand(turn: ToolContext) -> Question | None:
     """What this turn's question asks of the shop."""
     question = read(folded_question(turn.question), talk_in(turn.state))
     if question is None and len(turn.question) > MAX_READ:

@@ -20,7 +20,7 @@ from tenuto.assistants.goods.telling.cards import (
 )
 from tenuto.assistants.goods.telling.voice import Voice
 from tenuto.model.prompt import Language
-from tenuto.model.talk import ToolTurn
+from tenuto.model.talk import ToolContext
 from tenuto.model.values import Json
 
 _T = TypeVar("_T")
@@ -29,7 +29,7 @@ _AT_A_LOSS: Final[Mapping[Language, str]] = MappingProxyType(
 )
 
 
-def told(output: Json, kind: type[_T], turn: ToolTurn, tell: Callable[[_T, Voice], str]) -> str:
+def told(output: Json, kind: type[_T], turn: ToolContext, tell: Callable[[_T, Voice], str]) -> str:
     """An output in words; where only the beginning of the question was read, it says so."""
     try:
         answer = msgspec.convert(output, kind)

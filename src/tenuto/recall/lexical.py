@@ -1,0 +1,161 @@
+"""Lexical search in English and Chinese: fold, tokenize, stem, rank by BM25.
+
+English is cut into words without their endings, Chinese (and Japanese, Korean) into pairs of neighbouring characters.
+Words that carry no subject are left out on both sides. The same tokens serve the offline model, the evidence of
+characters, the goods catalogue, the relevance gate and extractive summaries.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+MAX_CHARACTERS: Final = 8_000
+"""How much of one text is read: a megabyte takes half a second to tokenize, and its beginning tells its subject."""
+
+# The usual constants of BM25: how fast repetition saturates, how much length counts.
+_K1: Final = 1.2
+_B: Final = 0.6
+
+_CJK: Final = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_TOKEN: Final = re.compile(rf"[^\W_{_CJK}]+(?:['’][^\W_{_CJK}]+)*|[{_CJK}]+")
+_CHARACTER: Final = re.compile(rf"[{_CJK}]")
+_STOP_WORDS_TEXT: Final = """
+a about all also am an and any are as at be because been but by can could did do does for from get had has have he hello
+her hers hi him his how i if in into is it its just let like me mine more most my no not of on once or our ours please
+really say she should so some such tell than thank thanks that the their them then there these they this those to too
+up us very want was we were what when where which who whom whose why will with would yes you your yours
+i'm i've i'd i'll it's that's what's don't didn't isn't can't let's
+"""
+_STOP_WORDS: Final = frozenset(_STOP_WORDS_TEXT.split())
+# Characters that join a sentence and name nothing: a run of Chinese is cut at them.
+_PARTICLES: Final = re.compile("[的了吗呢么啊呀吧嘛是在和与及这那我你您他她它们什哪谁请]+")
+_STOP_PAIRS_TEXT: Final = """
+怎样 如何 为何 可以 能不 不能 多少 几个 一下 一个 一些 有没 没有 想要 告诉 谢谢 好吗 知道 介绍 讲讲 说说 关于 还有
+"""
+_STOP_PAIRS: Final = frozenset(_STOP_PAIRS_TEXT.split())
+
+# Where a full stop stands behind an abbreviation, an initial or a list number, the sentence goes on.
+_SENTENCE_END: Final = re.compile(r"[。！？；…]+[”’」』）)\"']*|[.!?]+[\"')\]]*(?=\s|$)|\n+")
+_ABBREVIATION: Final = re.compile(
+    r"(?:\b(?:mr|mrs|ms|dr|prof|st|no|vs|etc|inc|ltd|e\.g|i\.e|a\.m|p\.m)|(?:^|\s)[a-z]|^\s*\d{1,2})\.$", re.IGNORECASE
+)
+
+
+class Hit(NamedTuple):
+    """A document that shares terms with a query.
+
+    `position` is its place among the indexed documents. `score` ranks the hits of one query and has no upper bound;
+    `coverage` is the share of the query's weight that the document holds, from 0 to 1, and can be compared with a
+    threshold: a query term that no document has weighs most, so an unrelated question is covered little.
+    """
+
+    position: int
+    score: float
+    coverage: float
+
+
+class LexicalIndex:
+    """An immutable index over documents, each a text or several fields (`title`, `body`) with weights."""
+
+    def __init__(self, documents: Iterable[str | Sequence[tuple[str, int]]]) -> None:
+        self._documents = [_count_terms(document) for document in documents]
+        self._lengths = [counts.total() for counts in self._documents]
+        self._average = sum(self._lengths) / max(1, len(self._lengths)) or 1.0
+        self._spread = Counter(term for counts in self._documents for term in counts)
+
+    def search(self, query: str, limit: int | None = None) -> list[Hit]:
+        """Documents that share a term with the query, best first; documents of equal score in their order."""
+        wanted = set(terms(query))
+        whole = sum(map(self.rarity, wanted))
+        hits = [
+            Hit(position, self._score(wanted, position), self._weight(wanted, counts) / whole)
+            for position, counts in enumerate(self._documents)
+            if not wanted.isdisjoint(counts)
+        ]
+        return sorted(hits, key=lambda hit: (-hit.score, hit.position))[:limit]
+
+    def rarity(self, term: str) -> float:
+        """How much a term tells documents apart: its inverse document frequency, above 0."""
+        return math.log(1 + (len(self._documents) + 0.5) / (self._spread[term] + 0.5))
+
+    def _score(self, wanted: set[str], position: int) -> float:
+        counts = self._documents[position]
+        norm = _K1 * (1 - _B + _B * self._lengths[position] / self._average)
+        return sum(
+            self.rarity(term) * counts[term] * (_K1 + 1) / (counts[term] + norm) for term in wanted if term in counts
+        )
+
+    def _weight(self, wanted: set[str], counts: Counter[str]) -> float:
+        return sum(self.rarity(term) for term in wanted if term in counts)
+
+
+def terms(text: str) -> list[str]:
+    """The terms of a text in order: stemmed words and pairs of CJK characters, stop words left out.
+
+    A CJK character that stands alone between particles is a term by itself, as 盐 is in 盐是什么.
+    """
+    return list(_iterate_terms(text, singles=False))
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of a text, English and Chinese; a line break ends one too, and what has no letter is none."""
+    sentences: list[str] = []
+    start = 0
+    for end in _SENTENCE_END.finditer(text):
+        if end[0] == "." and _ABBREVIATION.search(text[max(start, end.start() - 12) : end.end()]):
+            continue
+        sentences.append(text[start : end.end()].strip())
+        start = end.end()
+    sentences.append(text[start:].strip())
+    return [sentence for sentence in sentences if any(map(str.isalnum, sentence))]
+
+
+def _count_terms(document: str | Sequence[tuple[str, int]]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for text, weight in ((document, 1),) if isinstance(document, str) else document:
+        for term in _iterate_terms(text, singles=True):
+            counts[term] += weight
+    return counts
+
+
+def _iterate_terms(text: str, *, singles: bool) -> Iterator[str]:
+    """`singles` also yields each CJK character, so that a document is found by a query of one character."""
+    for token in _TOKEN.findall(_fold(text)):
+        if _CHARACTER.match(token):
+            for run in _PARTICLES.split(token):
+                yield from _pairs(run)
+                if singles and len(run) > 1:
+                    yield from run
+        elif token not in _STOP_WORDS:
+            yield _stem(token)
+
+
+def _pairs(run: str) -> Iterator[str]:
+    if len(run) == 1:
+        yield run
+    for place in range(len(run) - 1):
+        if (pair := run[place : place + 2]) not in _STOP_PAIRS:
+            yield pair
+
+
+def _fold(text: str) -> str:
+    """One form for what looks alike: full-width letters, ligatures, upper case, curly apostrophes."""
+    return unicodedata.normalize("NFKC", text[:MAX_CHARACTERS]).casefold().replace("’", "'")
+
+
+def _stem(word: str) -> str:
+    """The word without its inflection, so that "pays", "paying" and "pay" are one; not always a word itself."""
+    word = word.removesuffix("'s")
+    for ending, rest in (("ies", "y"), ("ied", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("es", ""), ("s", "")):
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith(("ss", "us", "is")):
+            word = word[: -len(ending)] + rest
+            break
+    # "run" and "running", "cook" and "cooked", "price" and "prices".
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":
+        word = word[:-1]
+    return word[:-1] if len(word) > 3 and word.endswith("e") else word
