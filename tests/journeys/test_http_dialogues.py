@@ -137,29 +137,47 @@ async def test_a_refusal_asks_no_model_and_its_trace_says_so(question: str) -> N
     assert [run["name"] for run in trace["tools"]] == ["retrieve_evidence"]
 
 
-@pytest.mark.parametrize(
-    ("questions", "word"),
-    [(("my orders", "the second one", "cancel it"), "cannot cancel"), (("我的订单", "第二个", "取消它"), "不能取消")],
-    ids=["en", "zh"],
-)
-async def test_orders_are_followed_up_also_after_a_restart(
-    tmp_path: Path, questions: tuple[str, ...], word: str
-) -> None:
+@pytest.mark.parametrize("questions", [("my orders", "the second one"), ("我的订单", "第二个")], ids=["en", "zh"])
+async def test_orders_are_followed_up_also_after_a_restart(tmp_path: Path, questions: tuple[str, ...]) -> None:
     """B16, A30."""
     told: dict[str, Any] = {"sessionId": None}
     for question in questions:
         async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
             told = await ask_shop(door, question, told["sessionId"], userId=1001)
-    assert word in told["answer"]
     assert told["answer"].count("GD2026") == 1
+    assert "GD202611114122" in told["answer"]
     assert told["goods"] == []
+
+
+@pytest.mark.parametrize(
+    ("questions", "state"),
+    [
+        (("I complain about order 4122", "what about my complaint?"), "open"),
+        (("我要投诉订单4122", "我的投诉怎么样了？"), "处理中"),
+    ],
+    ids=["en", "zh"],
+)
+async def test_a_complaint_is_found_again_by_its_user_after_a_restart(
+    tmp_path: Path, questions: tuple[str, str], state: str
+) -> None:
+    """A35: in another session too, and by nobody else."""
+    async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
+        opened = await ask_shop(door, questions[0], None, userId=1001)
+    async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
+        later = await ask_shop(door, questions[1], None, userId=1001)
+        other = await ask_shop(door, "my orders", None, userId=1002)
+
+    assert opened["answer"] == later["answer"]
+    assert "GD202611114122" in later["answer"]
+    assert state in later["answer"]
+    assert "C1" not in other["answer"]
 
 
 @pytest.mark.parametrize(
     "questions",
     [
         ("cheap phones?", "the best value among them", "the second one"),
-        ("有什么便宜的手机？", "其中性价比最高的", "第二个怎么样"),
+        ("有什么便宜的手机？", "推荐其中性价比最高的", "第二个怎么样"),
     ],
     ids=["en", "zh"],
 )
@@ -179,31 +197,6 @@ async def test_shopping_goes_on_from_what_was_shown_also_after_a_restart(
     assert len(shown[0]) >= 3
     assert set(shown[1]) <= set(shown[0])
     assert len(shown[2]) == 1
-
-
-@pytest.mark.parametrize(
-    "questions",
-    [
-        ("red or blue phones, but neither Lumora nor Vantik", "which of the first two is cheaper?", "the other one"),
-        ("红色或者蓝色的手机，不要光诺也不要万擎的", "前两个哪个便宜", "另一个呢"),
-    ],
-    ids=["en", "zh"],
-)
-async def test_parts_of_a_list_are_pointed_at_also_after_a_restart(tmp_path: Path, questions: tuple[str, ...]) -> None:
-    """B16, B8: alternatives and what is not wanted, then one of two and the other one."""
-    session: str | None = None
-    shown: list[list[dict[str, Any]]] = []
-    for question in questions:
-        async with served(store=f"sqlite:///{tmp_path}/t.db") as door:
-            told = await ask_shop(door, question, session)
-        session = told["sessionId"]
-        shown.append(told["goods"])
-
-    listed, [chosen], [other] = shown
-    assert {item["attributes"]["color"] for item in listed} == {"red", "blue"}
-    assert not {item["brand"] for item in listed} & {"Lumora", "Vantik", "光诺", "万擎"}
-    assert sorted((chosen["id"], other["id"])) == sorted(item["id"] for item in listed[:2])
-    assert chosen["price"] < other["price"]
 
 
 @pytest.mark.parametrize("question", ["has 4122 shipped?", "order #4122", "尾号4122的那单发货了吗"])

@@ -1,4 +1,4 @@
-"""A shop to talk with at the level of its tools, and people who do."""
+"""A conversation with the shop at the level of its tools."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOMEBODY = Scope(tenant="acme")
 
 
 class Shop:
-    """A conversation with the assistant, without any model: the tool that finds itself wanted answers."""
+    """A conversation with the assistant without a model: the one tool that plans a call answers."""
 
     def __init__(self, assistant: Assistant | None = None, scope: Scope = ANN) -> None:
         self.assistant = assistant or goods_assistant(MemoryStore())
@@ -61,11 +61,3 @@ class Shop:
     @property
     def ids(self) -> list[str]:
         return [good["id"] for good in self.outcome.data["goods"]]
-
-
-async def asked(*questions: str) -> tuple[Shop, str]:
-    """A conversation, and its last answer."""
-    shop, answer = Shop(), ""
-    for question in questions:
-        answer = await shop.ask(question)
-    return shop, answer

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tenuto.assistants.goods import Catalogue, Item, Order, OrderStatus, replace_catalogue, replace_orders
-from tenuto.assistants.goods.shop import Shelf, shipped_items, shipped_orders
-from tenuto.assistants.goods.shop.catalogue import NAMESPACE
+from tenuto.assistants.goods.catalogue import NAMESPACE
+from tenuto.assistants.goods.item import shipped_items, shipped_orders
+from tenuto.assistants.goods.shelf import Shelf
 from tenuto.assistants.goods.words import CATEGORIES
 from tenuto.errors import Invalid, Unavailable
 from tenuto.model import Scope, StateEntry
@@ -86,7 +87,7 @@ async def test_the_first_question_lays_the_shipped_catalogue(store: StateStore) 
     shelf = await Catalogue(store).shelf(ANN)
 
     assert ids(shelf) == {item.id for item in shipped_items()}
-    assert [entry.item for entry in shelf.entries] == list(shipped_items())
+    assert shelf.items == shipped_items()
     keys = [entry.key for entry in await store.list_state(SHOP, NAMESPACE)]
     assert len(keys) == 3  # the head and two chunks
 
@@ -97,7 +98,7 @@ async def test_a_hundred_first_questions_at_once_lay_one_catalogue(store: StateS
 
     shelves = await asyncio.gather(*(catalogue.shelf(ANN) for catalogue in catalogues for _ in range(10)))
 
-    assert all(len(shelf.entries) == len(shipped_items()) for shelf in shelves)
+    assert all(len(shelf.items) == len(shipped_items()) for shelf in shelves)
     entries = await store.list_state(SHOP, NAMESPACE)
     assert len(entries) == 3
     assert next(entry for entry in entries if entry.key == "catalogue").version == 1
@@ -127,8 +128,8 @@ async def test_catalogues_that_race_leave_one_whole_one(store: StateStore) -> No
 
     shelf = await catalogue.shelf(SHOP)
     assert not [result for result in results if isinstance(result, Exception) and not isinstance(result, Unavailable)]
-    assert len(shelf.entries) in sizes
-    chunks = -(-len(shelf.entries) // 200)
+    assert len(shelf.items) in sizes
+    chunks = -(-len(shelf.items) // 200)
     assert len(await store.list_state(SHOP, NAMESPACE)) == 1 + chunks
 
 
@@ -203,7 +204,7 @@ async def test_laying_that_broke_off_anywhere_is_made_good(fail_at: int) -> None
 
     shelf = await Catalogue(inner).shelf(ANN)
 
-    assert len(shelf.entries) == len(shipped_items())
+    assert len(shelf.items) == len(shipped_items())
     assert len(await Catalogue(inner).orders(ANN)) == len(shipped_orders()["1001"])
     assert len(await inner.list_state(SHOP, NAMESPACE)) == 3
 
@@ -215,10 +216,10 @@ async def test_an_older_shipped_edition_gives_way_and_an_operators_catalogue_doe
     own = Scope(tenant="own")
     await Catalogue(store).shelf(SHOP)
     await replace_catalogue(store, own, [LUTE])
-    monkeypatch.setattr("tenuto.assistants.goods.shop.catalogue.EDITION", 2)
-    monkeypatch.setattr("tenuto.assistants.goods.shop.catalogue.shipped_items", lambda: tuple(harps(3)))
+    monkeypatch.setattr("tenuto.assistants.goods.catalogue.EDITION", 2)
+    monkeypatch.setattr("tenuto.assistants.goods.catalogue.shipped_items", lambda: tuple(harps(3)))
 
-    assert len((await Catalogue(store).shelf(SHOP)).entries) == 3
+    assert len((await Catalogue(store).shelf(SHOP)).items) == 3
     assert ids(await Catalogue(store).shelf(own)) == {"L1"}
     assert len(await store.list_state(SHOP, NAMESPACE)) == 2
 
@@ -227,7 +228,7 @@ async def test_an_empty_catalogue_is_a_catalogue() -> None:
     store = MemoryStore()
     await replace_catalogue(store, SHOP, [])
 
-    assert (await Catalogue(store).shelf(SHOP)).entries == ()
+    assert (await Catalogue(store).shelf(SHOP)).items == ()
 
 
 async def test_a_catalogue_that_cannot_be_read_says_so_and_quotes_nothing() -> None:
@@ -273,11 +274,11 @@ async def test_no_shop_waits_for_the_catalogue_of_another() -> None:
         slow = group.create_task(catalogue.shelf(SHOP))
         await store.listed.wait()
         for other in (Scope(tenant="other"), Scope(tenant="acme", site="museum")):
-            assert len((await catalogue.shelf(other)).entries) == len(shipped_items())
+            assert len((await catalogue.shelf(other)).items) == len(shipped_items())
         assert not slow.done()
         store.released.set()
 
-    assert len(slow.result().entries) == len(shipped_items())
+    assert len(slow.result().items) == len(shipped_items())
 
 
 async def test_a_big_catalogue_is_read_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,11 +289,11 @@ async def test_a_big_catalogue_is_read_beside_the_event_loop(monkeypatch: pytest
             built_in.append(threading.get_ident())
             super().__init__(items)
 
-    monkeypatch.setattr("tenuto.assistants.goods.shop.catalogue.Shelf", Noted)
+    monkeypatch.setattr("tenuto.assistants.goods.catalogue.Shelf", Noted)
 
     shelves = await asyncio.gather(*[Catalogue(MemoryStore()).shelf(ANN) for _ in range(2)])
 
-    assert [len(shelf.entries) for shelf in shelves] == [len(shipped_items())] * 2
+    assert [len(shelf.items) for shelf in shelves] == [len(shipped_items())] * 2
     assert threading.get_ident() not in built_in
 
 

@@ -1,15 +1,18 @@
-"""Questions, arguments and state that nobody means well with, and how the assistant is laid out."""
+"""Hostile questions, arguments and state, and what the tools cost in a prompt."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tenuto.assistants.goods import Item, goods_assistant, replace_catalogue
+from tenuto.context.tokens import Counter, as_text
 from tenuto.errors import Invalid
 from tenuto.model.prompt import Language, LayoutName
 from tenuto.ports import OfflineTool
@@ -38,14 +41,26 @@ async def test_hostile_text_is_only_text(question: str) -> None:
     assert shop.outcome.output["found"] == 32
 
 
-def test_a_question_of_a_megabyte_is_read_no_further_than_any_other() -> None:
-    """What lies behind the first few hundred characters changes nothing, and is not looked at."""
+@pytest.mark.parametrize(
+    "question",
+    [
+        "cheap phones " * 80_000,
+        "9-" * 1_000,
+        "1,000" * 400,
+        "一百" * 1_000,
+        "a thousand and " * 130,
+        "\u202e手机\u200d" * 400,
+    ],
+    ids=["megabyte", "ranges", "figures", "numerals", "number words", "odd unicode"],
+)
+def test_any_question_is_read_quickly(question: str) -> None:
+    """A text longer than a question is not read at all."""
     shop = Shop()
-    short = "cheap phones " + "x " * 600
-    long = short + "'laptops 以下 2000 " * 60_000
+    began = time.process_time()
 
-    assert len(long) > 1_000_000
-    assert [arguments for _, arguments in shop.wanted(long)] == [arguments for _, arguments in shop.wanted(short)]
+    shop.wanted(question)
+
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize(
@@ -53,10 +68,10 @@ def test_a_question_of_a_megabyte_is_read_no_further_than_any_other() -> None:
     [
         {"limit": "many"},
         {"sort": "the user's secret"},
-        {"terms": "phone"},
+        {"text": ["phone"]},
         {"attributes": ["red"]},
         {"max_price": {"$gt": 0}},
-        {"among": [1, 2]},
+        {"among_previous": [1, 2]},
     ],
 )
 async def test_arguments_that_do_not_fit_are_refused_without_repeating_them(arguments: dict[str, Any]) -> None:
@@ -69,39 +84,22 @@ async def test_arguments_that_do_not_fit_are_refused_without_repeating_them(argu
     assert "secret" not in str(refused.value)
 
 
-async def test_a_model_may_word_its_arguments_loosely() -> None:
+async def test_a_model_may_write_its_arguments_loosely() -> None:
     shop = Shop()
 
-    await shop.call(
-        "search_goods", {"category": "手机", "brand": "光诺", "max_price": "3000", "sort": None, "limit": 999}
-    )
+    await shop.call("search_goods", {"category": "手机", "brand": "光诺", "max_price": "3000", "limit": 999})
 
     assert {good["brand"] for good in shop.outcome.data["goods"]} == {"Lumora"}
     assert all(good["price"] <= 3000 for good in shop.outcome.data["goods"])
 
-    await shop.call("search_goods", {"among": ["previous"], "sort": "price", "limit": 1})
-    assert len(shop.ids) == 1
-    await shop.call("search_goods", {"category": "Phones", "attributes": {"colour": "Red"}, "terms": ["256 GB"]})
-    assert {good["attributes"]["color"] for good in shop.outcome.data["goods"]} == {"red"}
 
-
-@pytest.mark.parametrize(
-    "state",
-    [
-        {"items": 7},
-        {"items": [None]},
-        {"intent": "x"},
-        {"intent": {"sort": "?"}},
-        {"items": ["A"], "prices": "no"},
-        {"focus": []},
-    ],
-)
+@pytest.mark.parametrize("state", [{"items": 7}, {"items": [None]}, {"orders": "x"}, {"items": ["A"], "orders": 1}])
 async def test_state_that_a_client_broke_counts_as_none(state: dict[str, Any]) -> None:
     shop = Shop()
     shop.state = dict(state)
 
     await shop.ask("the best value among them")
-    assert shop.outcome.output["nothing_shown_before"]
+    assert shop.outcome.output["shown_before"] == 0
     await shop.ask("cheap phones?")
     await shop.ask("the second one")
     assert len(shop.ids) == 1
@@ -114,6 +112,7 @@ async def test_goods_that_left_the_catalogue_are_not_found() -> None:
     await replace_catalogue(store, SOMEBODY, [Item(id="N1", name="Lute", category="instruments", price=900, stock=1)])
 
     assert "do not find" in await shop.ask("the second one")
+    assert "instruments" in await shop.ask("cheap phones?")
     await shop.ask("lutes under 1000")
     assert shop.ids == ["N1"]
 
@@ -121,7 +120,7 @@ async def test_goods_that_left_the_catalogue_are_not_found() -> None:
 @given(st.text(max_size=60), st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=8), max_size=4))
 def test_no_question_or_foreign_output_makes_a_tool_raise(question: str, output: dict[str, Any]) -> None:
     shop = Shop()
-    turn = replace(shop.turn(question), state={"items": ["PH101"], "prices": [1.0]})
+    turn = replace(shop.turn(question), state={"items": ["PH101"]})
 
     for tool in shop.assistant.tools:
         assert isinstance(tool, OfflineTool)
@@ -131,7 +130,7 @@ def test_no_question_or_foreign_output_makes_a_tool_raise(question: str, output:
 
 
 def test_the_assistant_is_laid_out_as_the_documents_say() -> None:
-    """B2, B7, B9: half an hour, ten turns, the goods layout; and models are given schemas without references."""
+    """B2, B7, B9: half an hour, ten turns, the goods layout; models get schemas without references."""
     assistant = goods_assistant(MemoryStore())
 
     assert assistant.prompt.layout is LayoutName.GOODS
@@ -140,3 +139,9 @@ def test_the_assistant_is_laid_out_as_the_documents_say() -> None:
     for tool in assistant.tools:
         assert tool.spec.parameters["type"] == "object"
         assert "$ref" not in str(tool.spec.parameters)
+
+
+def test_the_tools_cost_at_most_500_tokens_of_prompt() -> None:
+    specs = [msgspec.to_builtins(tool.spec) for tool in goods_assistant(MemoryStore()).tools]
+
+    assert Counter().count(as_text(specs)) <= 500

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 import tenuto
 from tenuto.access import ApiKeys
-from tenuto.assistants.goods import Order, OrderStatus, replace_orders
-from tenuto.assistants.goods.shop.catalogue import Catalogue
+from tenuto.assistants.goods import Catalogue, Order, OrderStatus, replace_orders
 from tenuto.errors import Invalid, StateCorrupt, Unavailable
 from tenuto.model import Scope, StateEntry
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink

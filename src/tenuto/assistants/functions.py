@@ -73,9 +73,12 @@ class _FunctionTool:
     async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
         """Call it; a plain function runs in a thread, so that it may wait."""
         try:
-            fitting = msgspec.convert(arguments, self._arguments)
+            # Models write numbers as text.
+            fitting = msgspec.convert(arguments, self._arguments, strict=False)
         except msgspec.ValidationError as unfit:
-            raise Invalid(str(unfit)) from None
+            # The value of an unknown choice may be user text, so the message names its place alone.
+            reason, _, place = str(unfit).rpartition(" - at ")
+            raise Invalid(f"Invalid value - at {place}" if reason.startswith("Invalid") else str(unfit)) from None
         given = {name: getattr(fitting, name) for name in self._fields}
         if self._takes_turn:
             given["turn"] = turn

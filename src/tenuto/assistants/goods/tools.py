@@ -1,274 +1,170 @@
-"""The shop's tools for goods: search, details, and what can be asked.
-
-Each reads the question by the same rules, and at most one of all the shop's tools finds itself wanted.
-"""
+"""The tools of the shop: plain functions that a model calls, or that the table of words plans without one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Final
 
-from msgspec.structs import replace
+import msgspec
 
-from tenuto.assistants.goods.intent import (
-    MAX_KEPT,
-    PREVIOUS,
-    Courtesy,
-    Details,
-    QueryIntent,
-    Talk,
-    as_json,
-    read_arguments,
-    schema_of,
-    state_of,
-    talk_in,
+from tenuto.assistants.functions import offline, tool_of
+from tenuto.assistants.goods.answers import (
+    GoodsAnswer,
+    OrdersAnswer,
+    make_card,
+    make_order_card,
+    render_goods,
+    render_orders,
 )
-from tenuto.assistants.goods.reading import guessed
-from tenuto.assistants.goods.searching import Found, claimed, let_go, looked_up, search
-from tenuto.assistants.goods.shop import Catalogue, Item, Shelf, noted_under
-from tenuto.assistants.goods.telling import (
-    CourtesyAnswer,
-    DetailsAnswer,
-    SearchAnswer,
-    brand_card,
-    card,
-    tell_courtesy,
-    tell_details,
-    tell_search,
-    told,
-)
-from tenuto.assistants.goods.words import fold
-from tenuto.model.prompt import Language
-from tenuto.model.talk import ToolContext, ToolOutput, ToolSpec
-from tenuto.model.values import Json, JsonObject
+from tenuto.assistants.goods.catalogue import Catalogue
+from tenuto.assistants.goods.intent import QueryIntent, Shown, Sort, at_position, shown_in
+from tenuto.assistants.goods.item import Order
+from tenuto.assistants.goods.words import Topic, interpret
+from tenuto.model.talk import ToolContext, ToolOutput
+from tenuto.model.values import JsonObject, Value
+from tenuto.ports import Tool
 
-_CANDIDATES: Final = 5
-_MAX_BRANDS: Final = 10
+_MAX_ORDERS_SHOWN: Final = 5
+# The end of a number is enough to name an order; a shorter one would fit too many.
+_MIN_NUMBER_END: Final = 3
 
 
-class SearchGoods:
-    """Finds goods, also among those shown before."""
+def goods_tools(catalogue: Catalogue) -> tuple[Tool, ...]:
+    """The tools over a catalogue. Whose orders they show comes from the credential; no argument names a user."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self.spec = ToolSpec(
-            name="search_goods",
-            description=(
-                "Search the shop's catalogue. Use it for every question about which goods there are, what they cost, "
-                "and which of them is cheapest, best rated, best value, or has most or least of something. For a "
-                "follow-up on the goods shown last "
-                '("the best value among them") set among to ["previous"]; for a changed wish ("and under 2000?") '
-                "repeat the earlier conditions with the change. Where the answer has near, nothing fitted: the goods "
-                "in it came up when that condition was dropped. Words under unknown are not in the catalogue."
-            ),
-            parameters=schema_of(QueryIntent),
+    @offline(plan=lambda turn: _plan("goods", turn), render=render_goods)
+    async def search_goods(
+        turn: ToolContext,
+        category: str = "",
+        brand: str = "",
+        text: str = "",
+        min_price: float | None = None,
+        max_price: float | None = None,
+        currency: str = "",
+        attributes: dict[str, str] = {},  # noqa: B006 - never changed
+        sort: Sort | None = None,
+        limit: int = 5,
+        among_previous: bool = False,
+        position: int | None = None,
+    ) -> ToolOutput:
+        """Search the catalogue; every condition must hold. category: such as phones, books. text: other words, any
+        language. currency: only if the user named one; prices are not converted. attributes: value or bound, such as
+        {"color": "red", "memory": ">= 8 GB"}. sort: best first; value is for money. among_previous: only the goods
+        shown last. position: one of the goods shown last, 1 is the first, -1 the last."""
+        intent = QueryIntent(
+            category=category,
+            brand=brand,
+            text=text,
+            min_price=min_price,
+            max_price=max_price,
+            currency=currency,
+            attributes=attributes,
+            sort=sort,
+            limit=limit,
+            among_previous=among_previous,
+            position=position,
         )
+        return await _search(catalogue, intent, turn)
 
-    def plan(self, turn: ToolContext) -> JsonObject | None:
-        """The query the question stands for."""
-        return guessed(turn, QueryIntent)
+    @offline(plan=lambda turn: _plan("orders", turn), render=render_orders)
+    async def my_orders(turn: ToolContext, order: str = "", position: int | None = None) -> ToolOutput:
+        """Orders of the user who asks, with status and delivery, and their complaint cases. order: number or its end.
+        position: one of the orders shown last."""
+        return await _show_orders(catalogue, QueryIntent(order=order, position=position), turn, complaint=False)
 
-    async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
-        """Search; the answer's list is what the next question can point at."""
-        intent = read_arguments(arguments, QueryIntent)
-        talk = talk_in(turn.state)
-        if PREVIOUS in intent.among and not talk.items:
-            return ToolOutput(output=as_json(SearchAnswer(nothing_shown_before=True)))
-        shelf = await self._catalogue.shelf(turn.scope)
-        found = search(shelf, intent, talk)
-        plain = as_json(_answer(found, shelf, turn.language))
-        return ToolOutput(output=plain, data={"goods": plain["goods"]}, state=state_of(_shown(found, talk)))
+    @offline(plan=lambda turn: _plan("complaint", turn), render=render_orders)
+    async def open_case(turn: ToolContext, order: str = "", position: int | None = None) -> ToolOutput:
+        """Open a complaint case of the user, about one order if named; an open one is shown, not doubled."""
+        return await _show_orders(catalogue, QueryIntent(order=order, position=position), turn, complaint=True)
 
-    def render(self, output: Json, turn: ToolContext) -> str:
-        """The list, or the one that was asked for and why it is the one."""
-        return told(output, SearchAnswer, turn, tell_search)
+    return (tool_of(search_goods), tool_of(my_orders), tool_of(open_case))
 
 
-class GoodsDetails:
-    """Tells about one item, or compares several."""
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self.spec = ToolSpec(
-            name="goods_details",
-            description=(
-                "Everything about one item, or several side by side: by id, by place in the list shown last "
-                '("the second one" is places [2]), or by name.'
-            ),
-            parameters=schema_of(Details),
-        )
-
-    def plan(self, turn: ToolContext) -> JsonObject | None:
-        """Which goods the question is about."""
-        return guessed(turn, Details)
-
-    async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
-        """Look the goods up; from then on "it" is the one."""
-        asked = read_arguments(arguments, Details)
-        talk = talk_in(turn.state)
-        if asked.places and not talk.items:
-            return ToolOutput(output=as_json(DetailsAnswer(nothing_shown_before=True)))
-        shelf = await self._catalogue.shelf(turn.scope)
-        looked = looked_up(shelf, asked, talk)
-        items = looked.items
-        claim, by = claimed(items, asked.claim)
-        about = by or looked.about or asked.about
-        answer = DetailsAnswer(
-            goods=tuple(card(item, turn.language) for item in items),
-            which=tuple(card(item, turn.language) for item in looked.which),
-            about=fold(_noted_under(items, about), 40) if about else None,
-            fact=_listed(shelf, items[0], about) if about is not None and len(items) == 1 else None,
-            listed=tuple(item.id for item in items if about is not None and _listed(shelf, item, about)),
-            list_length=len(talk.items) if _past_the_end(asked, talk) else None,
-            best_value=max(items, key=shelf.value).id if len(items) > 1 else None,
-            cannot_buy=asked.buy,
-            cannot_sum=asked.sum,
-            claim=claim,
-            more=looked.more,
-            missing=looked.missing,
-        )
-        plain = as_json(answer)
-        goods = plain["goods"] or plain["which"]
-        state = state_of(_discussed(items or looked.which, talk))
-        return ToolOutput(output=plain, data={"goods": goods}, state=state)
-
-    def render(self, output: Json, turn: ToolContext) -> str:
-        """What was asked about it, then the rest."""
-        return told(output, DetailsAnswer, turn, tell_details)
-
-
-class ShopHelp:
-    """Says what can be asked here."""
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self.spec = ToolSpec(
-            name="shop_help",
-            description="What kinds of goods the shop has. Use it when the user asks what you can do or what there is.",
-            parameters=schema_of(Courtesy),
-        )
-
-    def plan(self, turn: ToolContext) -> JsonObject | None:
-        """Whether it is a greeting, thanks, or a question for help."""
-        return guessed(turn, Courtesy)
-
-    async def run(self, arguments: JsonObject, turn: ToolContext) -> ToolOutput:
-        """Look up what there is; what was shown before can still be pointed at."""
-        asked = read_arguments(arguments, Courtesy)
-        shelf = await self._catalogue.shelf(turn.scope)
-        return ToolOutput(output=as_json(CourtesyAnswer(occasion=asked.occasion, categories=shelf.categories)))
-
-    def render(self, output: Json, turn: ToolContext) -> str:
-        """A word back, and examples."""
-        return told(output, CourtesyAnswer, turn, tell_courtesy)
-
-
-def _answer(found: Found, shelf: Shelf, language: Language) -> SearchAnswer:
-    return SearchAnswer(
-        goods=() if found.brands else tuple(card(item, language) for item in found.goods),
-        found=found.total,
-        query=_called(found.query, shelf, language),
-        near=found.near,
-        let_go=let_go(found.query, found.held) if found.near else QueryIntent(),
-        unknown=found.unknown,
-        average_price=found.average_price,
-        average_rating=found.average_rating,
-        categories=shelf.categories if _names_nothing(found.query) else (),
-        by=found.by,
-        tied=found.tied,
-        even=found.even,
-        unnoted=found.unnoted,
-        ahead=found.ahead,
-        currency=shelf.currency,
-        foreign=found.foreign,
-        uncompared=found.uncompared,
-        brand=shelf.brand_name(found.query.brand, language) if found.query.brand else None,
-        brands=tuple(brand_card(brand, language) for brand in found.brands[:_MAX_BRANDS]),
-        more_brands=len(found.brands[_MAX_BRANDS:]),
-    )
-
-
-def _called(query: QueryIntent, shelf: Shelf, language: Language) -> QueryIntent:
-    """The query with the brands that are not wanted by their names in the question's language."""
-    brands = {phrase: shelf.brand(phrase) for phrase in query.without}
-    names = {phrase: shelf.brand_name(brand, language) for phrase, brand in brands.items() if brand is not None}
-    return replace(query, without=tuple(names.get(phrase, phrase) for phrase in query.without))
-
-
-def _names_nothing(query: QueryIntent) -> bool:
-    return replace(query, sort=None, by=(), limit=1, rank=1, beyond=(), about=None) == QueryIntent(limit=1)
-
-
-def _shown(found: Found, talk: Talk) -> Talk:
-    """What the next question can point at.
-
-    A pick from a list leaves that list as it is: "the second one" still counts in it. A single answer of a new search
-    brings those that came after it.
-    """
-    if not found.goods:
-        return talk
-    if found.brands:
-        return Talk(intent=replace(found.query, brands=False, sort=None, by=()), total=found.total)
-    single = len(found.goods) == 1
-    if found.even:
-        return replace(talk, focus=None, spoken=tuple(item.id for item in found.goods), orders=(), order=None)
-    if single and found.query.among and not found.near:
-        focus = found.goods[0].id
-        spoken = () if set(found.query.among) == set(talk.items) else found.query.among
-        return replace(talk, focus=focus, spoken=spoken, met=talk.meeting(focus), orders=(), order=None)
-    listed = found.ranked[:_CANDIDATES] if single and not found.near else found.goods
-    asked = replace(found.query, about=None)
-    return Talk(
-        items=tuple(item.id for item in listed),
-        prices=tuple(item.price for item in listed),
-        focus=found.goods[0].id if single else None,
-        # What was let go to find the nearest is not asked for again, and all of the nearest are shown.
-        intent=_went_before(talk) if found.query.among else _nearest(found) if found.near else asked,
-        total=0 if found.query.among or found.near else found.total,
-        met=talk.meeting(found.goods[0].id) if single else (),
-    )
-
-
-def _nearest(found: Found) -> QueryIntent:
-    return replace(found.held, limit=5, about=None)
-
-
-def _went_before(talk: Talk) -> QueryIntent | None:
-    """The query whose goods were chosen from: "something else" is none of them."""
-    if talk.intent is None:
+def _plan(topic: Topic, turn: ToolContext) -> JsonObject | None:
+    """The arguments, if the words of the question are about that topic."""
+    understood = interpret(turn.question, shown_in(turn.state))
+    if understood is None or understood[0] != topic:
         return None
-    return replace(talk.intent, beyond=tuple(dict.fromkeys((*talk.intent.beyond, *talk.items)))[-MAX_KEPT:])
+    plain: JsonObject = msgspec.to_builtins(understood[1])
+    return plain
 
 
-def _discussed(items: Sequence[Item], talk: Talk) -> Talk:
-    if not items:
-        return talk
-    focus = items[0].id if len(items) == 1 else None
-    if all(item.id in talk.items for item in items):
-        ids = tuple(item.id for item in items)
-        spoken = talk.spoken if focus in talk.spoken else ids if len(ids) > 1 else ()
-        met = talk.met if focus is None else talk.meeting(focus)
-        return replace(talk, focus=focus, spoken=spoken, met=met, orders=(), order=None)
-    return Talk(
-        items=tuple(item.id for item in items[:MAX_KEPT]),
-        prices=tuple(item.price for item in items[:MAX_KEPT]),
-        focus=focus,
-        spoken=tuple(item.id for item in items) if len(items) > 1 else (),
-        met=talk.met if focus is None else talk.meeting(focus),
-        intent=QueryIntent(category=items[0].category),
+async def _search(catalogue: Catalogue, intent: QueryIntent, turn: ToolContext) -> ToolOutput:
+    shelf = await catalogue.shelf(turn.scope)
+    shown = shown_in(turn.state)
+    among = shown.items if intent.among_previous else None
+    if intent.position is not None:
+        among = at_position(shown.items, intent.position)
+    if among == ():
+        return _output(GoodsAnswer(query=intent, shown_before=len(shown.items)), goods=())
+    found = shelf.search(intent, among)
+    answer = GoodsAnswer(
+        goods=tuple(make_card(item, turn.language) for item in found.items),
+        found=found.total,
+        query=intent,
+        text_ignored=found.text_ignored,
+        categories=() if found.items else shelf.categories,
+        currencies=() if found.items else shelf.currencies,
     )
+    # One of the goods shown leaves the list as it is: "the second one" still counts in it.
+    picked = among is not None and len(found.items) == 1
+    items = tuple(item.id for item in found.items) if found.items and not picked else shown.items
+    return _output(answer, Shown(items=items) if found.items else None, goods=answer.goods)
 
 
-def _past_the_end(asked: Details, talk: Talk) -> bool:
-    return bool(asked.places) and not talk.at(asked.places)
+async def _show_orders(catalogue: Catalogue, intent: QueryIntent, turn: ToolContext, *, complaint: bool) -> ToolOutput:
+    """Orders and cases, or an open case about the one order that is meant.
+
+    Without a user, and where others read along, the answer is the same for everyone and no model is asked.
+    """
+    if turn.scope.user is None or turn.scope.chat is not None:
+        refusal = msgspec.to_builtins(
+            OrdersAnswer(signed_in=turn.scope.user is not None, shared=turn.scope.chat is not None)
+        )
+        return ToolOutput(output=refusal, reply=render_orders(refusal, turn))
+    shown = shown_in(turn.state)
+    own = await catalogue.orders(turn.scope)
+    orders = _select(own, intent, shown)
+    named = bool(intent.order) or intent.position is not None
+    opened = None
+    # Several orders may end in the number named; the answer lists them, and the user says which one it is.
+    if complaint and (not named or len(orders) == 1):
+        opened = await catalogue.open_case(turn.scope, orders[0].id if named else None, turn.now.date())
+    cases = await catalogue.cases(turn.scope)
+    answer = OrdersAnswer(
+        orders=tuple(make_order_card(order, turn.language) for order in orders[:_MAX_ORDERS_SHOWN]),
+        cases=tuple(case for case in cases if not named or case.order in {order.id for order in orders}),
+        more=max(len(orders) - _MAX_ORDERS_SHOWN, 0),
+        named=named,
+        opened=opened,
+    )
+    digests = tuple(map(_digest, orders[:_MAX_ORDERS_SHOWN]))
+    if not digests or set(digests) <= set(shown.orders):
+        digests = shown.orders
+    return _output(answer, Shown(items=shown.items, orders=digests), orders=answer.orders, cases=answer.cases)
 
 
-def _listed(shelf: Shelf, item: Item, about: str) -> bool:
-    """Whether the item is noted with that word."""
-    terms, unknown = shelf.known((about,))
-    return bool(terms) and not unknown and all(map(shelf.by_id[item.id].fits, terms))
+def _select(orders: tuple[Order, ...], intent: QueryIntent, shown: Shown) -> tuple[Order, ...]:
+    """The orders that are meant: by number, by place in the orders shown last, or all."""
+    if number := _bare(intent.order):
+        whole = tuple(order for order in orders if _bare(order.id) == number)
+        if whole or len(number) < _MIN_NUMBER_END:
+            return whole
+        return tuple(order for order in orders if _bare(order.id).endswith(number))
+    if intent.position is not None:
+        meant = at_position(shown.orders, intent.position)
+        return tuple(order for order in orders if _digest(order) in meant)
+    return orders
 
 
-def _noted_under(items: Sequence[Item], about: str) -> str:
-    """The attribute under which such an amount is noted: the millilitres of a cream are its size."""
-    return next((name for item in items if (name := noted_under(item, about)) is not None), about)
+def _bare(number: str) -> str:
+    return "".join(filter(str.isalnum, number)).casefold()
+
+
+def _digest(order: Order) -> str:
+    return blake2b(order.id.encode(), digest_size=6).hexdigest()
+
+
+def _output(answer: Value, shown: Shown | None = None, **data: object) -> ToolOutput:
+    output, plain, state = msgspec.json.decode(msgspec.json.encode((answer, data, shown or {})))
+    return ToolOutput(output=output, data=plain, state=state)

@@ -75,9 +75,8 @@ export const en = {
   "tool.running": "running",
   "tool.failed": "failed",
   "tool.search_goods": "searched the shop",
-  "tool.goods_details": "looked at details",
   "tool.my_orders": "looked up orders",
-  "tool.shop_help": "said what can be asked",
+  "tool.open_case": "opened a complaint case",
   "tool.retrieve_evidence": "looked for evidence",
 
   "badge.offline": "offline",

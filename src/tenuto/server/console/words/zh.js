@@ -73,9 +73,8 @@ export const zh = {
   "tool.running": "运行中",
   "tool.failed": "失败",
   "tool.search_goods": "搜索商品",
-  "tool.goods_details": "查看详情",
   "tool.my_orders": "查询订单",
-  "tool.shop_help": "说明可以问什么",
+  "tool.open_case": "建立投诉工单",
   "tool.retrieve_evidence": "检索依据",
 
   "badge.offline": "离线",

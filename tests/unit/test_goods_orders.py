@@ -1,0 +1,182 @@
+"""A user's own orders and complaint cases: shown to that user alone."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from tenuto.assistants.goods import (
+    Case,
+    CaseStatus,
+    Catalogue,
+    Order,
+    OrderStatus,
+    goods_assistant,
+    replace_cases,
+    replace_orders,
+)
+from tenuto.errors import Invalid
+from tenuto.model import Scope
+from tenuto.stores.memory import MemoryStore
+from tests.clock import START
+from tests.unit.shop import ANN, BOB, SOMEBODY, Shop
+
+VISITOR = Scope(tenant="acme", visitor=True)
+
+
+@pytest.mark.parametrize("question", ["What is my order status?", "我的订单状态如何？"])
+async def test_orders_are_shown_to_their_buyer(question: str) -> None:
+    """B16."""
+    shop = Shop()
+
+    answer = await shop.ask(question)
+
+    shown = [order["id"] for order in shop.outcome.data["orders"]]
+    assert shown == ["GD202611144192", "GD202611114122", "GD202610154144", "GD202610034163"]
+    assert all(number in answer for number in shown)
+
+
+@pytest.mark.parametrize("scope", [SOMEBODY, VISITOR])
+@pytest.mark.parametrize(("question", "word"), [("my orders", "sign in"), ("投诉订单4122", "登录")])
+async def test_without_a_user_the_answer_asks_to_sign_in(scope: Scope, question: str, word: str) -> None:
+    """A30: a fixed reply; no model is asked, and nothing is written."""
+    store = MemoryStore()
+    shop = Shop(goods_assistant(store), scope)
+
+    answer = await shop.ask(question)
+
+    assert word in answer
+    assert shop.outcome.reply == answer
+    assert shop.outcome.data == {}
+
+
+async def test_orders_are_not_shown_where_others_read_along() -> None:
+    shop = Shop(scope=Scope(tenant="acme", user="1001", channel="lark", chat="team"))
+
+    answer = await shop.ask("my orders")
+
+    assert "GD2026" not in answer
+    assert shop.outcome.data == {}
+
+
+async def test_orders_of_other_users_are_not_found_by_number_or_argument() -> None:
+    """A30."""
+    assistant = goods_assistant(MemoryStore())
+    ann, bob = Shop(assistant, ANN), Shop(assistant, BOB)
+    await ann.ask("my order status")
+    others = [order["id"] for order in ann.outcome.data["orders"]]
+
+    for number in others:
+        assert await bob.ask(f"where is my order {number}?") == "Among your orders there is none with that number."
+        assert "none with that number" in await bob.ask(f"I complain about order {number}")
+    for made_up in ({"user": "1001"}, {"user_id": "1001", "order": others[0]}, {"scope": {"user": "1001"}}):
+        with pytest.raises(Invalid):
+            await bob.call("my_orders", made_up)
+    assert await Catalogue(MemoryStore()).cases(BOB) == ()
+
+
+async def test_the_same_user_id_of_another_tenant_or_site_sees_nothing() -> None:
+    store = MemoryStore()
+    order = Order(id="X-1", item="PH101", name="Phone", status=OrderStatus.PAID, ordered_on=date(2026, 11, 1))
+    ann = Scope(tenant="acme", user="ann")
+    await replace_orders(store, ann, [order])
+    assistant = goods_assistant(store)
+    await Shop(assistant, ann).ask("complaint")
+
+    for scope in (Scope(tenant="evil", user="ann"), Scope(tenant="acme", site="museum", user="ann")):
+        shop = Shop(assistant, scope)
+        await shop.ask("my order status")
+        assert shop.outcome.data == {"orders": [], "cases": []}
+    shop = Shop(assistant, ann)
+    await shop.ask("my order status")
+    assert [found["id"] for found in shop.outcome.data["orders"]] == ["X-1"]
+
+
+@pytest.mark.parametrize(
+    ("question", "ids"),
+    [
+        ("order GO-1234", ["GO-1234"]),
+        ("where is my order go 1234", ["GO-1234"]),
+        ("has 678 shipped?", ["GO-5678"]),
+        ("尾号5678的那单发货了吗", ["GO-5678"]),
+        ("order 9999", []),
+    ],
+)
+async def test_an_order_is_found_by_its_number_or_the_end_of_it(question: str, ids: list[str]) -> None:
+    store = MemoryStore()
+    day = date(2026, 11, 1)
+    numbers = ("GO-1234", "GO-5678")
+    orders = [Order(id=id_, item="PH101", name="Phone", status=OrderStatus.SHIPPED, ordered_on=day) for id_ in numbers]
+    await replace_orders(store, ANN, orders)
+    shop = Shop(goods_assistant(store))
+
+    await shop.ask(question)
+
+    assert [order["id"] for order in shop.outcome.data["orders"]] == ids
+
+
+async def test_orders_are_pointed_at_until_goods_are_shown() -> None:
+    """The session state holds no order number (A30)."""
+    shop = Shop()
+    answer = await shop.ask("my orders")
+    listed = [order["id"] for order in shop.outcome.data["orders"]]
+    assert "GD2026" in answer
+    assert "GD2026" not in str(shop.state)
+
+    for _ in range(2):
+        await shop.ask("the second one")
+        assert [order["id"] for order in shop.outcome.data["orders"]] == listed[1:2]
+
+    await shop.ask("cheap phones?")
+    phones = shop.ids
+    await shop.ask("the second one")
+    assert shop.ids == phones[1:2]
+
+
+@pytest.mark.parametrize(
+    ("complaint", "later", "state"),
+    [("I complain about order 4122", "my complaint?", "open"), ("我要投诉订单4122", "我的投诉怎么样了", "处理中")],
+    ids=["en", "zh"],
+)
+async def test_a_complaint_opens_one_case_that_later_questions_find(complaint: str, later: str, state: str) -> None:
+    """A35: the case is the user's, survives the conversation, and is not doubled."""
+    store = MemoryStore()
+    assistant = goods_assistant(store)
+
+    first = await Shop(assistant).ask(complaint)
+    again = await Shop(assistant).ask(later)
+    orders = await Shop(assistant).ask("my orders")
+
+    assert first == again
+    assert state in again
+    assert "C1" in orders
+    case = Case(id="C1", order="GD202611114122", opened_on=START.date())
+    assert await Catalogue(store).cases(ANN) == (case,)
+    assert await Catalogue(store).cases(BOB) == ()
+
+
+async def test_a_closed_case_is_shown_so_and_a_new_complaint_opens_another() -> None:
+    store = MemoryStore()
+    shop = Shop(goods_assistant(store))
+    await shop.ask("complaint")
+    await replace_cases(store, ANN, [Case(id="C1", opened_on=START.date(), status=CaseStatus.CLOSED)])
+
+    shown = await shop.ask("my orders")
+    await shop.ask("complaint")
+
+    assert "C1, opened on 2026-01-15: closed" in shown
+    assert [(case.id, case.status) for case in await Catalogue(store).cases(ANN)] == [("C1", "closed"), ("C2", "open")]
+
+
+async def test_a_complaint_about_several_orders_asks_which() -> None:
+    store = MemoryStore()
+    day = date(2026, 11, 1)
+    orders = [Order(id=f"{id_}-777", item="X", name="X", status=OrderStatus.PAID, ordered_on=day) for id_ in "AB"]
+    await replace_orders(store, ANN, orders)
+
+    answer = await Shop(goods_assistant(store)).ask("I complain about order 777")
+
+    assert "A-777" in answer
+    assert "B-777" in answer
+    assert await Catalogue(store).cases(ANN) == ()
