@@ -263,11 +263,12 @@ async def test_a_comparison_made_anew_compares_with_the_same_thing() -> None:
         assert [await ann.say(regenerate=True) for _ in range(2)] == [once, once]
 
 
-async def test_the_next_rule_made_anew_is_the_same_rule() -> None:
+async def test_a_rule_that_was_edited_away_is_not_the_topic() -> None:
     async with tenuto.open("memory://") as app:
         ann = Person(app, "npc")
         await ann.say("第三条")
-        fourth = await ann.say("下一条呢")
+        await ann.say("第五条")
+        story = await ann.say("有什么故事吗", edit=await ann.last_words())
 
-        assert "E-MEAN-04" in fourth
-        assert [await ann.say(regenerate=True) for _ in range(2)] == [fourth, fourth]
+        assert "E-STORY-03" in story
+        assert [await ann.say(regenerate=True) for _ in range(2)] == [story, story]

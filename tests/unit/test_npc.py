@@ -1,32 +1,34 @@
-"""Characters speak from evidence alone: what they look up, how sure they are, and what they cite (C1, C10, C13)."""
+"""Characters speak from evidence alone: what they look up, how sure they are, what they cite (C1, C10, C13, C16)."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.assistants.npc import Corpus, Evidence, PolicyMode, RetrieveEvidence, npc_assistant
+from tenuto.assistants import npc
+from tenuto.assistants.npc import Corpus, Evidence, PolicyMode, cited, evidence_tool, npc_assistant
 from tenuto.assistants.npc.corpus import ID
-from tenuto.assistants.npc.telling import held_to_evidence
+from tenuto.assistants.npc.tool import remove_invented_ids
 from tenuto.context import language_of
 from tenuto.errors import Invalid, InvalidSetting
-from tenuto.llm import OfflineModel
 from tenuto.model.prompt import Language
-from tenuto.model.talk import Asking, Said, ToolCall, ToolContext, ToolOutput, ToolResult
+from tenuto.model.talk import ToolCall, ToolContext, ToolOutput, ToolResult
+from tenuto.ports import OfflineTool, Tool
 from tests.samples import ANN
 
-NPC = npc_assistant()
-TOOL = NPC.tools[0]
-assert isinstance(TOOL, RetrieveEvidence)
-NPC_PIECES = {"ancestor_yan": "E-PERSON-01", "craftsman_fu": "E-PERSON-05"}
+NPC: Final = npc_assistant()
+ALL_RULES: Final = [f"E-RULE-{number:02d}" for number in range(1, 11)]
+_QUESTIONS: Final = Path(__file__).parent.parent / "data" / "npc" / "questions.txt"
+_QUOTED: Final = 2
+"""How many pieces an answer without a model quotes."""
 
 
-def turn(question: str, state: dict[str, Any] | None = None, persona: str | None = "ancestor_yan") -> ToolContext:
+def turn(question: str, state: dict[str, Any] | None = None, persona: str | None = "guide_lin") -> ToolContext:
     return ToolContext(
         scope=ANN,
         session=None,
@@ -38,385 +40,223 @@ def turn(question: str, state: dict[str, Any] | None = None, persona: str | None
     )
 
 
-async def looked_up(
-    question: str, state: dict[str, Any] | None = None, persona: str | None = "ancestor_yan"
-) -> ToolOutput:
-    assert isinstance(TOOL, RetrieveEvidence)
-    asked = turn(question, state, persona)
-    arguments = TOOL.plan(asked)
-    assert arguments is not None, question
-    return await TOOL.run(arguments, asked)
+def plan(asked: ToolContext, tool: Tool = NPC.tools[0]) -> dict[str, Any] | None:
+    assert isinstance(tool, OfflineTool)
+    return tool.plan(asked)
+
+
+def render(outcome: ToolOutput, asked: ToolContext, tool: Tool = NPC.tools[0]) -> str:
+    assert isinstance(tool, OfflineTool)
+    return tool.render(outcome.output, asked)
+
+
+async def talk(*questions: str, persona: str | None = "guide_lin", state: dict[str, Any] | None = None) -> ToolOutput:
+    """What the last of these questions finds."""
+    outcome = ToolOutput(output=None, state=state or {})
+    for question in questions:
+        asked = turn(question, state := {**(state or {}), **outcome.state}, persona)
+        arguments = plan(asked)
+        assert arguments is not None, question
+        outcome = await NPC.tools[0].run(arguments, asked)
+    return outcome
 
 
 def ids(outcome: ToolOutput) -> list[str]:
     return [piece["id"] for piece in outcome.output["evidence"]]
 
 
+def mode(outcome: ToolOutput) -> str:
+    return str(outcome.data["policy_mode"])
+
+
 @pytest.mark.parametrize(
     "questions",
     [
-        ("请问严氏家训有哪些？", "第一条是什么意思？", "有没有具体的故事？"),
+        ("家训有哪些？", "第一条是什么意思？", "有没有具体的故事？"),
+        ("请问严氏家训有哪些？", "第一条孝悌为本是什么意思？", "有什么具体的故事吗？"),
         ("What are the family rules?", "What does the first one mean?", "Is there any concrete story?"),
     ],
-    ids=["zh", "en"],
 )
 async def test_the_three_turns_of_the_documents(questions: tuple[str, str, str]) -> None:
-    """C10: what is left out is found in what was talked about; each factual question looks up evidence anew."""
-    rules = await looked_up(questions[0])
-    meaning = await looked_up(questions[1], rules.state)
-    story = await looked_up(questions[2], meaning.state)
+    """C10: what is left out is resolved from the topic; each factual question looks up evidence anew."""
+    rules, meaning, story = [await talk(*questions[:count]) for count in (1, 2, 3)]
 
-    assert ids(rules) == [f"E-RULE-{n:02d}" for n in range(1, 11)]
+    assert ids(rules) == ALL_RULES
     assert ids(meaning) == ["E-RULE-01", "E-MEAN-01"]
     assert ids(story) == ["E-STORY-01"]
-    assert {outcome.data["policy_mode"] for outcome in (rules, meaning, story)} == {"normal"}
-    assert isinstance(TOOL, RetrieveEvidence)
-    told = TOOL.render(story.output, turn(questions[2]))
-    assert "[E-STORY-01]" in told
-    assert language_of(told) is language_of(questions[2])
+    assert {mode(outcome) for outcome in (rules, meaning, story)} == {"normal"}
+    quoted = render(story, turn(questions[2]))
+    assert story.output["evidence"][0]["text"] in quoted
+    assert ID.findall(quoted) == ["E-STORY-01"]
 
 
 @pytest.mark.parametrize(
-    ("question", "found"),
+    ("questions", "expected", "found"),
     [
-        ("那第三条呢？", "E-MEAN-03"),
-        ("第10则呢", "E-MEAN-10"),
-        ("最后一条是什么意思", "E-MEAN-10"),
-        ("耕读是什么意思", "E-MEAN-02"),
-        ("耕读传家有什么故事吗", "E-STORY-02"),
-        ("and the third?", "E-MEAN-03"),
-        ("tell me about rule seven", "E-MEAN-07"),
-        ("what is the 8th one about?", "E-MEAN-08"),
-        ("the last one?", "E-MEAN-10"),
-        ("倒数第二条呢", "E-MEAN-09"),
-        ("what about rule IV?", "E-MEAN-04"),
-        ("rule number 5, please", "E-MEAN-05"),
-        ("what does the tenth mean?", "E-MEAN-10"),
+        # English, one question
+        (("rules",), "normal", "E-RULE-01"),
+        (("What are the ten family rules?",), "normal", "E-RULE-01"),
+        (("tell me about rule seven",), "normal", "E-RULE-07"),
+        (("What does the 8th rule mean?",), "normal", "E-RULE-08"),
+        (("Who founded the free school?",), "normal", "E-PERSON-03"),
+        (("How wide is the Yielding Channel?",), "normal", "E-PLACE-03"),
+        (("How deep is the Yielding Channel?",), "conservative", "E-PLACE-03"),
+        (("How is salt made here?",), "conservative", "E-CRAFT-01"),
+        (("Where is the hall?",), "conservative", "E-PLACE-01"),
+        (("Who invented the light bulb?",), "refuse", None),
+        (("What is the capital of France?",), "refuse", None),
+        (("What is the weather like today?",), "refuse", None),
+        (("What is the eleventh rule?",), "refuse", None),
+        (("What does 'carpe diem' mean?",), "refuse", None),
+        # English, after other questions
+        (("rules", "and the third?"), "normal", "E-RULE-03"),
+        (("rules", "Is there a story about rule 5?"), "normal", "E-STORY-05"),
+        (("rule 2", "Who painted the story of rule 3?"), "conservative", "E-STORY-03"),
+        (("Tell me about the Yielding Channel", "tell me more about it"), "conservative", "E-PLACE-03"),
+        (("Tell me about the Yielding Channel", "What does the first one mean?"), "conservative", "E-PLACE-03"),
+        (("rule 5", "any story about bananas?"), "refuse", None),
+        (("What does the third one mean?",), "refuse", None),
+        (("why?",), "refuse", None),
+        # Chinese, one question
+        (("家训",), "normal", "E-RULE-01"),
+        (("严氏家训十则有哪些",), "normal", "E-RULE-01"),
+        (("第十则是什么意思",), "normal", "E-RULE-10"),
+        (("盐是怎么晒出来的？",), "normal", "E-CRAFT-01"),
+        (("古法晒盐有几步？",), "normal", "E-CRAFT-01"),
+        (("耕读传家有什么故事吗",), "conservative", "E-STORY-02"),
+        (("让渠有多深？",), "conservative", "E-PLACE-03"),
+        (("家训是谁写的",), "conservative", "E-HIST-01"),
+        (("祠堂在哪里",), "conservative", "E-PLACE-01"),
+        (("谁发明了电灯？",), "refuse", None),
+        (("明天股票会涨吗",), "refuse", None),
+        (("今天天气怎么样",), "refuse", None),
+        (("第十一条是什么意思？",), "refuse", None),
+        (("第一百零一条家训",), "refuse", None),
+        # Chinese, after other questions
+        (("家训有哪些", "那第三条呢？"), "normal", "E-RULE-03"),
+        (("家训有哪些", "第三个是什么意思？"), "normal", "E-RULE-03"),
+        (("家训有哪些", "谁违反过第三条？"), "conservative", "E-RULE-03"),
+        (("让渠有多长？", "为什么？"), "conservative", "E-PLACE-03"),
+        (("第二条是什么意思", "画蛇添足是什么意思"), "refuse", None),
+        (("那个呢？",), "refuse", None),
     ],
 )
-async def test_a_rule_is_found_by_its_place_or_its_words(question: str, found: str) -> None:
-    listed = (await looked_up("家规有哪些")).state
-
-    assert found in ids(await looked_up(question, listed))
-
-
-@pytest.mark.parametrize(
-    ("question", "number"),
-    [
-        ("第十一条是什么意思？", 11),
-        ("第二十条呢", 20),
-        ("第12则有什么故事", 12),
-        ("第一百零一条家训", 101),
-        ("第廿一条", 21),
-        ("What is the eleventh rule?", 11),
-        ("what does the 11th mean?", 11),
-        ("and the twenty-first one?", 21),
-        ("tell me about rule eleven", 11),
-        ("rule XI?", 11),
-        ("Is there a story about rule 99?", 99),
-    ],
-)
-async def test_a_rule_that_there_is_not_is_declined_and_no_other_told(question: str, number: int) -> None:
-    """C1: the number is taken as it stands, however it is written, and no other rule's text answers for it."""
-    listed = (await looked_up("家规有哪些")).state
-
-    outcome = await looked_up(question, listed)
-
-    assert outcome.data == {"policy_mode": "refuse", "evidence": []}
-    assert outcome.reply is not None
-    assert str(number) in outcome.reply
-    assert "10" in outcome.reply
-
-
-@pytest.mark.parametrize("question", ["第十一条是什么意思？", "What is the eleventh rule?", "Rule XI?"])
-async def test_no_list_is_needed_to_know_that_a_rule_is_not_there(question: str) -> None:
-    assert (await looked_up(question)).data["policy_mode"] == "refuse"
-
-
-@pytest.mark.parametrize(
-    "questions", [("第十条", "下一条呢"), ("第一条", "上一条呢"), ("the last rule", "and the next one?")]
-)
-async def test_beyond_either_end_of_the_rules_there_is_nothing(questions: tuple[str, str]) -> None:
-    state = (await looked_up("家规有哪些")).state
-    state = (await looked_up(questions[0], state)).state
-
-    assert (await looked_up(questions[1], state)).data["policy_mode"] == "refuse"
-
-
-@pytest.mark.parametrize(
-    ("question", "found"),
-    [("第一代是谁？", "E-PERSON-02"), ("Who was the first of the Yans at Yantian?", "E-PERSON-02")],
-)
-async def test_not_every_number_counts_rules(question: str, found: str) -> None:
-    listed = (await looked_up("家规有哪些")).state
-
-    assert found in ids(await looked_up(question, listed))
-
-
-async def test_a_model_that_asks_for_a_rule_that_there_is_not_gets_no_other() -> None:
-    outcome = await TOOL.run({"query": "the meaning of the family rule", "rule": 11}, turn("?"))
-
-    assert outcome.data["policy_mode"] == "refuse"
-
-
-@pytest.mark.parametrize(
-    ("question", "found"),
-    [
-        ("家训是谁写的？", "E-HIST-01"),
-        ("Who wrote the rules?", "E-HIST-01"),
-        ("祠堂在哪里？", "E-PLACE-01"),
-        ("几点开放？", "E-VISIT-01"),
-        ("How is salt dried?", "E-CRAFT-01"),
-        ("古法晒盐怎么做", "E-CRAFT-01"),
-        ("How do you make salt?", "E-CRAFT-01"),
-        ("让渠是怎么来的", "E-PLACE-03"),
-        ("Render me about the Yielding Channel", "E-PLACE-03"),
-        ("婚礼上为什么撒盐", "E-CUSTOM-02"),
-        ("你是谁？", "E-PERSON-01"),
-    ],
-)
-async def test_other_facts_are_found_by_search(question: str, found: str) -> None:
-    outcome = await looked_up(question)
-
-    assert found in ids(outcome)
-    assert outcome.data["policy_mode"] in ("normal", "conservative")
-
-
-@pytest.mark.parametrize("question", ["你是谁？", "请自我介绍一下", "Who are you?", "What is your name?"])
-@pytest.mark.parametrize(
-    ("persona", "names"),
-    [
-        ("ancestor_yan", ("严氏先祖", "ancestor of the Yans")),
-        ("craftsman_fu", ("阿福", "Old Fu")),
-        ("guide_lin", ("小林", "Lin")),
-        ("nobody", ("讲解员", "guide")),
-    ],
-)
-async def test_characters_say_who_they_are_and_cite_only_what_tells_of_them(
-    persona: str, names: tuple[str, str], question: str
+async def test_what_a_question_finds_and_how_sure_it_is(
+    questions: tuple[str, ...], expected: str, found: str | None
 ) -> None:
-    outcome = await looked_up(question, persona=persona)
-    assert isinstance(TOOL, RetrieveEvidence)
-    told = TOOL.render(outcome.output, turn(question, persona=persona))
+    """C1: evidence that covers little of a question makes the answer careful, and none makes a refusal."""
+    outcome = await talk(*questions)
 
-    assert names[language_of(question) is Language.ENGLISH] in told
-    assert outcome.data["policy_mode"] == "normal"
-    assert ID.findall(told) == ids(outcome) == ([NPC_PIECES[persona]] if persona in NPC_PIECES else [])
-
-
-@pytest.mark.parametrize("persona", ["craftsman_fu", "ancestor_yan", "guide_lin"])
-async def test_how_a_thing_is_made_is_answered_with_the_craft_first(persona: str) -> None:
-    outcome = await looked_up("How is salt made?", persona=persona)
-
-    assert ids(outcome)[0] == "E-CRAFT-01"
-    assert not [piece for piece in ids(outcome) if piece.startswith("E-STORY")]
+    assert mode(outcome) == expected
+    assert ids(outcome)[:1] == ([found] if found else [])
+    assert (outcome.reply is None) is (expected != "refuse")
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        "谁发明了电灯？",
-        "Who invented the light bulb?",
-        "量子力学是什么",
-        "What is the capital of France?",
-        "明天股票会涨吗",
-    ],
-)
-async def test_what_the_records_do_not_hold_is_declined_without_asking_a_model(question: str) -> None:
-    outcome = await looked_up(question)
+@pytest.mark.parametrize("language", list(Language))
+async def test_what_the_evidence_does_not_answer_is_hardly_ever_normal(language: Language) -> None:
+    """C1: and what it answers is mostly found. The thresholds were chosen on these questions and their neighbours."""
+    lines = [line.split(" | ") for line in _QUESTIONS.read_text(encoding="utf-8").splitlines() if " | " in line]
+    asked = {text: set(named.split()) - {"-"} for named, text in lines if language_of(text) is language}
+    outcomes = {text: await talk(text) for text in asked}
+
+    sure = [text for text, outcome in outcomes.items() if mode(outcome) == "normal"]
+    right = [text for text, outcome in outcomes.items() if asked[text] & set(ids(outcome)[:_QUOTED])]
+    answered = [text for text in asked if asked[text]]
+
+    assert len(asked) > 50
+    assert len(set(sure) - set(right)) <= 1, set(sure) - set(right)
+    assert len(right) >= 0.6 * len(answered), set(answered) - set(right)
+    assert len(set(sure) & set(right)) >= 3
+
+
+@pytest.mark.parametrize("question", ["第十一条是什么意思？", "Is there a story about rule 11?"])
+async def test_no_other_rule_answers_for_one_that_does_not_exist(question: str) -> None:
+    outcome = await talk("家训有哪些", question)
 
     assert outcome.data == {"policy_mode": "refuse", "evidence": []}
-    assert outcome.reply is not None
-    assert language_of(outcome.reply) is language_of(question)
+    assert "11" in (outcome.reply or "")
+    assert "10" in (outcome.reply or "")
+
+
+async def test_a_model_that_asks_for_a_rule_that_does_not_exist_gets_no_other() -> None:
+    outcome = await NPC.tools[0].run({"query": "the meaning of the family rule", "rule": 11}, turn("?"))
+
+    assert mode(outcome) == "refuse"
 
 
 @pytest.mark.parametrize(
-    "words", ["你好", "谢谢！", "好的，再见", "Hello!", "thanks a lot", "我叫小明", "我叫什么名字？", "What did I ask?"]
-)
+    "words",
+    [
+        "你好", "谢谢！", "好的，再见", "Hello!", "thanks a lot", "bye", "你是谁？", "Who are you?",
+        "我叫小明", "我叫什么名字？", "What did I ask?",
+    ],
+)  # fmt: skip
 def test_small_talk_and_what_only_the_talk_knows_need_no_evidence(words: str) -> None:
-    assert isinstance(TOOL, RetrieveEvidence)
-
-    assert TOOL.plan(turn(words)) is None
+    assert plan(turn(words)) is None
 
 
-async def test_characters_do_not_share_what_they_were_talking_about() -> None:
+@pytest.mark.parametrize(
+    "words", ["I am Ann, who wrote the rules?", "我叫小明，家训有哪些", "Hello! Where is the hall?"]
+)
+def test_a_question_beside_small_talk_needs_evidence(words: str) -> None:
+    """C1."""
+    assert plan(turn(words)) is not None
+
+
+async def test_characters_do_not_share_their_topics() -> None:
     """C13: switching the character within a session mixes nothing up."""
-    listed = await looked_up("家训有哪些", persona="ancestor_yan")
+    listed = await talk("第一条家训是什么意思？", persona="ancestor_yan")
 
-    other = await looked_up("有没有具体的故事？", listed.state, persona="craftsman_fu")
+    other = await talk("有没有具体的故事？", persona="craftsman_fu", state=listed.state)
 
     assert "E-STORY-01" not in ids(other)
-    assert set(other.state) == {"craftsman_fu"}
+    assert "ancestor_yan" not in other.state
 
 
-async def test_some_evidence_is_known_to_some_characters_only() -> None:
-    knows = await looked_up("莲子是做什么用的？", persona="craftsman_fu")
-    does_not = await looked_up("莲子是做什么用的？", persona="ancestor_yan")
+@pytest.mark.parametrize("question", ["莲子是做什么用的？", "Tell me about lotus seeds"])
+async def test_some_evidence_is_reserved_to_some_characters(question: str) -> None:
+    knows = await talk(question, persona="craftsman_fu")
+    does_not = await talk(question, persona="ancestor_yan")
 
     assert ids(knows) == ["E-CRAFT-02"]
-    assert does_not.data["policy_mode"] == "refuse"
+    assert mode(does_not) == "refuse"
 
 
-async def test_weak_evidence_makes_an_answer_careful() -> None:
-    outcome = await looked_up("祠堂里的石柱有多高")
+@pytest.mark.parametrize("question", ["Tell me more about it", "为什么？"])
+async def test_reserved_evidence_is_not_quoted_for_being_in_the_state(question: str) -> None:
+    """C13: a client may have written the state."""
+    state = {"ancestor_yan": ["E-CRAFT-02", "E-NOWHERE-01"]}
 
-    assert outcome.data["policy_mode"] == PolicyMode.CONSERVATIVE
-    assert isinstance(TOOL, RetrieveEvidence)
-    assert TOOL.render(outcome.output, turn("祠堂里的石柱有多高")).startswith("此事老夫只记得大概")
-
-
-@pytest.mark.parametrize("persona", ["ancestor_yan", "craftsman_fu", "guide_lin", None])
-@pytest.mark.parametrize(
-    "question", ["家训", "规矩", "严氏家训", "rules", "The rules?", "the Yan family rules", "rule"]
-)
-async def test_the_name_of_the_rules_alone_asks_for_all_of_them(question: str, persona: str | None) -> None:
-    outcome = await looked_up(question, persona=persona)
-    assert isinstance(TOOL, RetrieveEvidence)
-    told = TOOL.render(outcome.output, turn(question, persona=persona))
-
-    assert ids(outcome) == [f"E-RULE-{n:02d}" for n in range(1, 11)]
-    assert all(piece["title"] in told for piece in outcome.output["evidence"])
-
-
-@pytest.mark.parametrize("persona", ["ancestor_yan", None])
-@pytest.mark.parametrize(
-    "question", ["family", "tell me about family", "盐", "祠堂", "salt", "the law", "story", "意思"]
-)
-async def test_what_is_cited_is_told(question: str, persona: str | None) -> None:
-    """An answer that names evidence says what it says, whoever is asked."""
-    outcome = await looked_up(question, persona=persona)
-    assert isinstance(TOOL, RetrieveEvidence)
-    told = TOOL.render(outcome.output, turn(question, persona=persona))
-
-    assert outcome.data["policy_mode"] != "refuse"
-    assert any(piece["text"] in told for piece in outcome.output["evidence"])
+    assert ids(await talk(question, persona="ancestor_yan", state=state)) == []
 
 
 @pytest.mark.parametrize(
-    ("question", "found"),
+    ("question", "persona", "opening"),
     [
-        ("盐", "E-CRAFT-01"),
-        ("盐？", "E-CRAFT-01"),
-        ("盐是什么", "E-CRAFT-01"),
-        ("讲讲盐", "E-CRAFT-01"),
-        ("渠呢", "E-PLACE-03"),
-        ("船", "E-STORY-09"),
-        ("灯", "E-STORY-02"),
+        ("第一条是什么意思", "ancestor_yan", "后生问得好。"),
+        ("祠堂在哪里", "ancestor_yan", "此事老夫只记得大概，载籍所存不多："),
+        ("rule 1", "craftsman_fu", "That one I know. "),
+        ("Where is the hall?", None, "There is little on record about this. What I can tell you: "),
     ],
 )
-async def test_a_subject_of_one_character_is_found(question: str, found: str) -> None:
-    assert found in ids(await looked_up(question))
+async def test_an_answer_quotes_its_evidence_in_the_voice_of_the_character(
+    question: str, persona: str | None, opening: str
+) -> None:
+    outcome = await talk(question, persona=persona)
+    quoted = render(outcome, turn(question, persona=persona))
+
+    assert quoted.startswith(opening)
+    assert ID.findall(quoted) == ids(outcome)[:_QUOTED]
+    assert all(piece["text"] in quoted for piece in outcome.output["evidence"][:_QUOTED])
 
 
-@pytest.mark.parametrize("question", ["茶", "谁", "怎么做", "2+2?", "what is 2 + 2", "7"])
-async def test_signs_and_figures_alone_find_nothing(question: str) -> None:
-    assert (await looked_up(question)).data["policy_mode"] == "refuse"
+async def test_a_list_names_every_rule_with_its_number() -> None:
+    outcome = await talk("rules")
 
+    lines = render(outcome, turn("rules")).splitlines()
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        "What is the weather like today?",
-        "weather today",
-        "How do I cook rice?",
-        "When was the railway built?",
-        "Did the family own a bank?",
-        "Where can I park my car?",
-        "How much is a ticket?",
-        "How was the house built?",
-        "how long did the war last",
-        "今天天气怎么样",
-        "怎么煮米饭",
-        "铁路什么时候修的",
-        "严家开过银行吗",
-    ],
-)
-@pytest.mark.parametrize("persona", ["ancestor_yan", "guide_lin"])
-async def test_words_that_are_mentioned_in_passing_are_no_evidence(question: str, persona: str) -> None:
-    """C1: a piece must be about what is asked, or know nearly all of it."""
-    assert (await looked_up(question, persona=persona)).data["policy_mode"] == "refuse"
-
-
-@pytest.mark.parametrize(
-    ("question", "found"),
-    [
-        ("Is there a school?", "E-PLACE-04"),
-        ("Who was poor as a boy?", "E-PERSON-03"),
-        ("What happened in the drought?", "E-STORY-08"),
-        ("What do they do at weddings?", "E-CUSTOM-02"),
-        ("How is New Year celebrated?", "E-CUSTOM-01"),
-        ("What did the war do to the family?", "E-STORY-09"),
-        ("What is the village called?", "E-HIST-02"),
-        ("Which tools are used to gather salt?", "E-CRAFT-03"),
-        ("How tall are the pillars?", "E-PLACE-01"),
-    ],
-)
-async def test_what_the_records_do_hold_is_found_in_other_words(question: str, found: str) -> None:
-    assert found in ids(await looked_up(question, persona="guide_lin"))
-
-
-@pytest.mark.parametrize(
-    ("question", "numbers"),
-    [
-        ("家训第五条和第六条有什么区别", [5, 6]),
-        ("第五和第六条", [5, 6]),
-        ("耕读和诚信有什么不同", [2, 3]),
-        ("第一到第三条", [1, 2, 3]),
-        ("What is the difference between rule 5 and rule 6?", [5, 6]),
-        ("rules 5 and 6", [5, 6]),
-        ("the fifth and the sixth rule", [5, 6]),
-        ("rules one to three", [1, 2, 3]),
-    ],
-)
-async def test_several_rules_are_told_side_by_side(question: str, numbers: list[int]) -> None:
-    outcome = await looked_up(question)
-    assert isinstance(TOOL, RetrieveEvidence)
-    told = TOOL.render(outcome.output, turn(question))
-
-    assert ids(outcome) == [f"E-{kind}-{n:02d}" for n in numbers for kind in ("RULE", "MEAN")]
-    assert ID.findall(told) == [f"E-MEAN-{n:02d}" for n in numbers]
-
-
-async def test_of_several_rules_one_that_is_not_there_is_named() -> None:
-    outcome = await looked_up("第五条和第十一条有什么区别")
-
-    assert outcome.data["policy_mode"] == "refuse"
-    assert "没有第11则" in (outcome.reply or "")
-
-
-@pytest.mark.parametrize(
-    "question", ["next one?", "next", "and the next one?", "the next?", "next rule", "下一条呢", "下一个"]
-)
-async def test_the_next_one_goes_on_from_the_rule_that_was_talked_about(question: str) -> None:
-    state = (await looked_up("Is there a story about rule 5?")).state
-
-    assert "E-MEAN-06" in ids(await looked_up(question, state))
-
-
-async def test_the_next_generation_is_no_rule() -> None:
-    state = (await looked_up("rule 5")).state
-
-    assert "E-RULE-06" not in ids(await looked_up("What about the next generation of salt workers?", state))
-
-
-@pytest.mark.parametrize(
-    ("persona", "names"),
-    [
-        ("ancestor_yan", ("严氏先祖", "ancestor of the Yans")),
-        ("guide_lin", ("小林", "Lin")),
-        (None, ("讲解员", "guide")),
-    ],
-)
-@pytest.mark.parametrize("words", ["你好", "您好！", "hello", "Hi there!", "Good morning"])
-async def test_a_greeting_is_returned_in_character(words: str, persona: str | None, names: tuple[str, str]) -> None:
-    asked = turn(words, persona=persona)
-    events = [event async for event in OfflineModel().answer(Asking(messages=(), turn=asked), NPC.tools)]
-    said = "".join(event.text for event in events if isinstance(event, Said))
-
-    assert names[language_of(words) is Language.ENGLISH] in said
-    assert "offline" not in said
-    assert "离线" not in said
-    assert not ID.search(said)
+    assert lines[0] == "Gladly. The family has 10 rules:"
+    assert lines[10] == "10. Respect nature, waste nothing [E-RULE-10]"
 
 
 def results(*named: str) -> tuple[ToolResult, ...]:
@@ -428,73 +268,75 @@ def results(*named: str) -> tuple[ToolResult, ...]:
     ("answer", "mended"),
     [
         ("孝为先 [E-RULE-01]。", "孝为先 [E-RULE-01]。"),
-        ("孝为先。", "孝为先。（依据：[E-RULE-01], [E-MEAN-01]）"),
-        ("孝为先 [E-RULE-99]。", "孝为先。（依据：[E-RULE-01], [E-MEAN-01]）"),
+        ("孝为先。", "孝为先。"),
+        ("孝为先 [E-RULE-99]。", "孝为先。"),
         ("孝为先 [E-RULE-01, E-RULE-99]。", "孝为先 [E-RULE-01]。"),
         ("孝为先（E-MEAN-01）。", "孝为先（E-MEAN-01）。"),
     ],
 )
-def test_an_answer_cites_the_evidence_it_was_given_and_no_other(answer: str, mended: str) -> None:
-    assert held_to_evidence(answer, results("E-RULE-01", "E-MEAN-01"), turn("第一条?")) == mended
+def test_an_answer_cites_what_was_looked_up_and_only_where_it_used_it(answer: str, mended: str) -> None:
+    """C16: an invented id is removed, and no id is added behind words that cite none."""
+    assert remove_invented_ids(answer, results("E-RULE-01", "E-MEAN-01"), turn("第一条?")) == mended
 
 
-def test_without_evidence_nothing_is_added() -> None:
-    assert held_to_evidence("你好！", (), turn("你好")) == "你好！"
+def test_an_id_from_earlier_talk_is_no_citation() -> None:
+    """C1, C16: nothing was looked up in this turn."""
+    assert remove_invented_ids("As I said [E-RULE-01].", (), turn("thanks")) == "As I said."
 
 
-@pytest.mark.parametrize("arguments", [{}, {"query": 5}, {"query": "x", "wish": "all"}, {"query": "x", "rule": "one"}])
-async def test_arguments_that_a_model_makes_up_are_refused_with_a_sentence(arguments: dict[str, Any]) -> None:
+def test_the_evidence_of_an_answer_is_what_it_names() -> None:
+    looked_up = [{"id": name, "title": "a"} for name in ("E-RULE-01", "E-RULE-10", "E-MEAN-01")]
+
+    assert cited("孝为先 [E-RULE-10, E-MEAN-01]。", looked_up) == looked_up[1:]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"query": 5}, {"query": "x", "kind": "all"}, {"query": "x", "rule": "one"}])
+async def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
-        await TOOL.run(arguments, turn("?"))
+        await NPC.tools[0].run(arguments, turn("?"))
 
 
-@given(text=st.text(max_size=300), kept=st.dictionaries(st.text(max_size=12), st.integers() | st.text() | st.none()))
-def test_any_text_and_any_state_are_read_without_stumbling(text: str, kept: dict[str, Any]) -> None:
-    assert isinstance(TOOL, RetrieveEvidence)
-    TOOL.plan(turn(text, {"ancestor_yan": kept, **kept}))
+@given(text=st.text(max_size=300), kept=st.lists(st.text()) | st.integers() | st.dictionaries(st.text(), st.none()))
+async def test_any_text_and_any_state_are_accepted(text: str, kept: Any) -> None:
+    asked = turn(text, {"guide_lin": kept})
+
+    outcome = await NPC.tools[0].run(plan(asked) or {"query": text}, asked)
+
+    assert mode(outcome) in list(PolicyMode)
 
 
 @pytest.mark.usefixtures("brief")
-@pytest.mark.parametrize("words", ["哦", "了", "!", "好的", "thanks "])
-def test_endless_small_talk_is_read_once(words: str) -> None:
-    """The end of it does not fit, and not every way to share the rest out is tried before that is known."""
-    assert isinstance(TOOL, RetrieveEvidence)
+@pytest.mark.parametrize("words", ["哦", "!", "the first ", "第", " ", "啊" * 500])
+async def test_a_question_of_a_megabyte_costs_no_more_than_its_beginning(words: str) -> None:
+    asked = turn((words * 1_000_000)[:1_000_000] + "盐?")
 
-    assert TOOL.plan(turn(f"hi{words * 2000}"[:1990] + "盐?")) is not None
+    outcome = await NPC.tools[0].run(plan(asked) or {"query": asked.question}, asked)
 
-
-async def test_a_question_of_a_megabyte_is_read_in_part() -> None:
-    outcome = await looked_up("祠堂在哪里" + "啊" * 1_000_000)
-
-    assert outcome.output["evidence"] == [] or len(outcome.output["evidence"]) <= 4
+    assert len(ids(outcome)) <= 10
 
 
 def test_the_shipped_evidence_is_whole() -> None:
-    assert isinstance(TOOL, RetrieveEvidence)
-    corpus = TOOL._corpus
+    corpus = Corpus.load(Path(npc.__file__).parent / "shipped" / "evidence.jsonl")
     for piece in corpus.pieces:
-        assert ID.fullmatch(piece.id)
-        for language in Language:
-            assert piece.title[language]
-            assert piece.text[language]
-            assert set(piece.personas) <= set(NPC.personas)
+        assert set(piece.personas) <= set(NPC.personas)
+        assert all(piece.title[language] and piece.text[language] for language in Language)
     for number in range(1, 11):
         assert [len(corpus.of(kind, number)) for kind in ("rule", "meaning", "story")] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "error"),
     [
         ("{", "line 1"),
-        ('{"id": "x", "kind": "a", "title": {}, "text": {}}', "E-RULE-01"),
-        ('{"id": "E-1", "kind": "a", "title": {"fr": "x"}, "text": {}}', "line 1"),
+        ('{"id": "x", "kind": "a", "title": {}, "text": {}}', "line 1: ids look like E-RULE-01"),
+        ('\n{"id": "E-1", "kind": "a", "title": {"fr": "x"}, "text": {}}', "line 2"),
         ('{"id": "E-1", "kind": "a", "title": {}, "text": {}}\n' * 2, "one id"),
     ],
 )
-def test_evidence_that_does_not_fit_is_refused_with_its_line(tmp_path: Path, line: str, said: str) -> None:
+def test_evidence_that_does_not_fit_is_refused_with_its_line(tmp_path: Path, line: str, error: str) -> None:
     (tmp_path / "evidence.jsonl").write_text(line)
 
-    with pytest.raises(InvalidSetting, match=said):
+    with pytest.raises(InvalidSetting, match=error):
         Corpus.load(tmp_path / "evidence.jsonl")
 
 
@@ -504,21 +346,23 @@ async def test_a_site_brings_its_own_evidence_and_characters(tmp_path: Path) -> 
     )
     (tmp_path / "characters.toml").write_text('[miller]\nname.en = "The miller"\nsystem.en = "You are the miller."\n')
     own = npc_assistant(corpus=tmp_path)
-    tool = own.tools[0]
-    assert isinstance(tool, RetrieveEvidence)
     asked = turn("When was the mill built?", persona="miller")
 
-    outcome = await tool.run(tool.plan(asked) or {}, asked)
+    outcome = await own.tools[0].run(plan(asked, own.tools[0]) or {}, asked)
 
-    assert ids(outcome) == ["M-1"]
+    assert render(outcome, asked, own.tools[0]) == "The mill was built in 1820. [M-1]"
     assert own.persona(None) == own.personas["miller"]
-    introduced = await tool.run({"query": "?", "wish": "about"}, asked)
-    assert tool.render(introduced.output, asked) == "I am the miller."
-    with pytest.raises(InvalidSetting, match="cannot be read"):
+    with pytest.raises(InvalidSetting, match=r"evidence.jsonl cannot be read"):
         npc_assistant(corpus=tmp_path / "nowhere")
+    (tmp_path / "characters.toml").write_text('[miller]\nname.en = "The miller"\nmood.en = "dry"\n')
+    with pytest.raises(InvalidSetting, match=r"characters.toml: .*mood"):
+        npc_assistant(corpus=tmp_path)
 
 
-def test_a_piece_in_one_language_is_told_in_that_one() -> None:
-    piece = Evidence(id="M-1", kind="place", title={Language.ENGLISH: "Mill"}, text={Language.ENGLISH: "Old."})
+async def test_a_piece_in_one_language_is_quoted_in_that_one() -> None:
+    piece = Evidence(id="M-1", kind="place", title={Language.ENGLISH: "Mill"}, text={Language.ENGLISH: "A mill."})
+    tool = evidence_tool(Corpus([piece]), {})
 
-    assert (piece.titled(Language.CHINESE), piece.said(Language.CHINESE)) == ("Mill", "Old.")
+    outcome = await tool.run({"query": "mill"}, turn("磨坊 mill 在哪里"))
+
+    assert outcome.output["evidence"] == [{"id": "M-1", "kind": "place", "title": "Mill", "text": "A mill."}]

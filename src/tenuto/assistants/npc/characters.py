@@ -1,9 +1,8 @@
-"""Who speaks: the characters of a site, how they are called and how they begin, hesitate, decline and part."""
+"""The characters of a site: their names, and the words they begin, hesitate and decline with."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -15,29 +14,22 @@ from tenuto.model.values import Value
 
 
 class Character(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One character; `introduces` is the piece of evidence about itself, `introduction` its own words for who it is."""
+    """One character: `opening`, `careful` and `refusal` introduce answers of the three policy modes."""
 
     name: dict[Language, str]
     system: dict[Language, str]
-    introduction: dict[Language, str] = {}
     opening: dict[Language, str] = {}
     careful: dict[Language, str] = {}
     refusal: dict[Language, str] = {}
-    farewell: dict[Language, str] = {}
-    introduces: str | None = None
 
     def persona(self, name: str) -> Persona:
-        """As an assistant knows it."""
+        """The character as a persona of the assistant."""
         return Persona(id=name, names=self.name, system=self.system)
 
 
 PLAIN = Character(
     name={Language.ENGLISH: "Guide", Language.CHINESE: "讲解员"},
     system={},
-    introduction={
-        Language.ENGLISH: "I am a guide of this site.",
-        Language.CHINESE: "我是这里的讲解员。",
-    },
     careful={
         Language.ENGLISH: "There is little on record about this. What I can tell you:",
         Language.CHINESE: "这方面的记载不多，我只能告诉您：",
@@ -49,15 +41,14 @@ PLAIN = Character(
 )
 
 
-def load_characters(path: Path) -> Mapping[str, Character]:
+def load_characters(path: Path) -> dict[str, Character]:
     """The characters of a file, by their ids.
 
     Raises:
         InvalidSetting: the file cannot be read; the field is named.
     """
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
-        return msgspec.convert(told, dict[str, Character])
+        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), dict[str, Character])
     except (OSError, UnicodeDecodeError):
         raise InvalidSetting("npc_corpus", f"{path.name} cannot be read") from None
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as unfit:

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from tenuto.assistants.assistant import Assistant
-from tenuto.assistants.npc.characters import Character, load_characters
+from tenuto.assistants.npc.characters import load_characters
 from tenuto.assistants.npc.corpus import Corpus
-from tenuto.assistants.npc.telling import held_to_evidence
-from tenuto.assistants.npc.tool import NAME, RetrieveEvidence
-from tenuto.errors import InvalidSetting
+from tenuto.assistants.npc.tool import NAME, evidence_tool, remove_invented_ids
 from tenuto.model.policy import Preset, preset
 from tenuto.model.prompt import Language, LayoutName, PromptPolicy
 
@@ -41,7 +39,10 @@ def npc_assistant(policies: Preset | None = None, *, remembers: bool = True, cor
     Raises:
         InvalidSetting: the folder's files do not fit.
     """
-    evidence, characters = _read(corpus)
+    if corpus is None:
+        with as_file(files(__package__).joinpath("shipped")) as shipped:
+            return npc_assistant(policies, remembers=remembers, corpus=shipped)
+    evidence, characters = Corpus.load(corpus / _EVIDENCE), load_characters(corpus / _CHARACTERS)
     return Assistant(
         name="npc",
         titles={Language.ENGLISH: "Heritage guide", Language.CHINESE: "遗址人物"},
@@ -52,24 +53,10 @@ def npc_assistant(policies: Preset | None = None, *, remembers: bool = True, cor
         system={Language.ENGLISH: _ENGLISH, Language.CHINESE: _CHINESE},
         policies=policies or preset("npc"),
         prompt=PromptPolicy(layout=LayoutName.MARKED),
-        tools=(RetrieveEvidence(evidence, characters),),
+        tools=(evidence_tool(evidence, characters),),
         first=(NAME,),
         personas={name: character.persona(name) for name, character in characters.items()},
         isolated=True,
         remembers=remembers,
-        mend=held_to_evidence,
+        mend=remove_invented_ids,
     )
-
-
-def _read(folder: Path | None) -> tuple[Corpus, dict[str, Character]]:
-    if folder is None:
-        with as_file(files(__package__).joinpath("shipped")) as shipped:
-            return _read(shipped)
-    evidence = Corpus.load(folder / _EVIDENCE)
-    characters = dict(load_characters(folder / _CHARACTERS))
-    for name, character in characters.items():
-        if character.introduces is not None and character.introduces not in evidence.by_id:
-            raise InvalidSetting(
-                "npc_corpus", f"{name} introduces itself with {character.introduces}, which is missing"
-            )
-    return evidence, characters
