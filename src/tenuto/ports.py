@@ -426,15 +426,6 @@ class OfflineTool(Protocol):
         ...
 
 
-@runtime_checkable
-class Greeting(Protocol):
-    """A tool that lends the offline model its voice for a greeting or a parting, which need nothing looked up."""
-
-    def greet(self, turn: ToolContext) -> str | None:
-        """A greeting or parting words back, in the question's language; `None` when it is neither. Pure."""
-        ...
-
-
 class ChatModel(Protocol):
     """Answers prompts, piece by piece.
 

@@ -85,15 +85,15 @@ def test_a_talk_with_its_commands(desk: Desk) -> None:
         screen.say("/why")
         screen.see("invalid: nothing was said yet")
         screen.say("My name is Ann.")
-        screen.see("Noted: your name is Ann.")
+        screen.see("Noted.")
         screen.say("What is my name?")
-        screen.see("Your name is Ann.")
+        screen.see("You said: “My name is Ann.”")
         screen.say("/why")
         screen.see("in the prompt, 1,024 kept for the reply (counted exactly)")
         assert "\x1b[44m" in screen.see("KIND ")
         assert "#1" in screen.see("frame")
         screen.say("/retry")
-        screen.see("Your name is Ann.")
+        screen.see("You said: “My name is Ann.”")
         screen.say("/trace")
         screen.see("assemble")
         screen.say("/title Who I Am")
@@ -109,7 +109,7 @@ def test_a_talk_with_its_commands(desk: Desk) -> None:
         screen.see("(go on later: tenuto chat --session ")
         assert screen.end() == 0
 
-    assert desk.texts() == ["My name is Ann.", "Noted: your name is Ann.", "What is my name?", "Your name is Ann."]
+    assert desk.texts() == ["My name is Ann.", "Noted.", "What is my name?", "You said: “My name is Ann.”"]
 
 
 def test_one_switches_between_sessions(desk: Desk) -> None:
@@ -128,9 +128,9 @@ def test_one_switches_between_sessions(desk: Desk) -> None:
         screen.say("/open 1")
         screen.see("General answers")
         screen.see("My name is Ann")
-        screen.see("Noted: your name is Ann.")
+        screen.see("Noted.")
         screen.say("What is my name?")
-        screen.see("Your name is Ann.")
+        screen.see("You said: “My name is Ann.”")
         screen.say(f"/open {visit}")
         screen.see("The ancestor of the Yans answers")
         screen.see("[E-RULE-10]")
@@ -199,7 +199,7 @@ def test_the_command_to_go_on_with_can_be_typed_as_it_stands(desk: Desk) -> None
         command = shlex.split(screen.see(")\x1b"))
         assert screen.end() == 0
 
-    assert "Your name is Ann." in desk.run(*command, "What is my name?").stdout
+    assert "You said: “My name is Ann.”" in desk.run(*command, "What is my name?").stdout
 
 
 def test_the_command_to_go_on_with_shows_no_password(desk: Desk) -> None:
@@ -221,16 +221,16 @@ def test_a_talk_goes_on_where_it_was_and_earlier_words_can_be_recalled(desk: Des
     with desk.sit_down("--session", session) as screen:
         screen.see("2 messages")
         screen.see("> My name is Ann.")
-        screen.see("Noted: your name is Ann.")
+        screen.see("Noted.")
         screen.say("What is my name?")
-        screen.see("Your name is Ann.")
+        screen.see("You said: “My name is Ann.”")
         screen.see("> ")
         screen.press(CTRL_P + CTRL_P + ENTER)
-        screen.see("Noted: your name is Ann.")
+        screen.see("Noted.")
         screen.say("/quit")
         assert screen.end() == 0
 
-    assert desk.texts()[-2:] == ["My name is Ann.", "Noted: your name is Ann."]
+    assert desk.texts()[-2:] == ["My name is Ann.", "Noted."]
 
 
 def test_words_come_as_they_are_said_and_ctrl_c_stops_the_answer_and_keeps_the_question(
@@ -289,9 +289,9 @@ def test_one_question_is_answered_and_the_process_ends(desk: Desk) -> None:
     given = desk.run("chat", "My name is Ann.")
     piped = desk.run("chat", piped="我叫小林。\n".encode())
 
-    assert (given.returncode, given.stdout, given.stderr) == (0, "Noted: your name is Ann.\n", "")
+    assert (given.returncode, given.stdout, given.stderr) == (0, "Noted.\n", "")
     assert piped.returncode == 0
-    assert "小林" in piped.stdout
+    assert piped.stdout == "记下了。\n"
 
 
 def test_json_tells_the_whole_reply(desk: Desk) -> None:

@@ -46,6 +46,8 @@ async def test_a_session_goes_on_with_its_character(again: ChatRequest) -> None:
     await t.chat.take_turn(ANN, again)
 
     assert shown(t)[0] == "You help.\n\nYou are ada."
+    assert (turn := t.model.askings[-1].turn) is not None
+    assert turn.persona_name == "ada"
     assert {message.persona for message in (await t.sessions.messages(ANN, "s")).messages} == {"ada"}
 
 

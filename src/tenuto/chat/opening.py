@@ -359,15 +359,17 @@ class Opener:
         materials = materials_of(turn, "", talk=past.talk, counted=_counted(request, turn))
         language = _language(request, session, materials.question)
         materials = _completed(materials, assistant, persona, session, past, language, request.profile)
+        spoken = request.language or _spoken(materials.question, language)
         asked = ToolContext(
             scope=turn.scope,
             session=session,
             question=materials.question,
-            language=request.language or _spoken(materials.question, language),
+            language=spoken,
             now=self._clock(),
             state=left_before(turn.window, assistant.name) if assistant.tools else {},
             history=_own(materials.history, assistant, turn.scope.persona),
             persona=turn.scope.persona,
+            persona_name=in_language(persona.names, spoken) if persona is not None else None,
         )
         return Begun(
             request=request,
@@ -404,6 +406,7 @@ class Opener:
             language=language,
             now=self._clock(),
             persona=scope.persona,
+            persona_name=in_language(persona.names, language) if persona is not None else None,
         )
         return Begun(
             request=request,

@@ -90,17 +90,10 @@ def is_summary(message: Draft) -> bool:
 
 
 def chatter_in(messages: Sequence[Message]) -> frozenset[int]:
-    """The turns in which the offline model spoke on its own: it quoted what was said or spoke of itself.
-
-    Where a tool brought something into the turn, that is news.
-    """
-    served = {message.turn for message in messages if message.role is Role.TOOL}
-    return frozenset(message.turn for message in messages if _is_chatter(message)) - served
-
-
-def _is_chatter(message: Message) -> bool:
-    marks = message.metadata
-    return message.role is Role.ASSISTANT and bool(marks.get("offline")) and not marks.get("data")
+    """The turns in which the offline model only quoted or spoke of itself: no tool brought anything into them."""
+    served = {message.turn for message in messages if message.role is Role.TOOL or message.metadata.get("data")}
+    offline = (one for one in messages if one.role is Role.ASSISTANT and one.metadata.get("offline"))
+    return frozenset(one.turn for one in offline) - served
 
 
 def text_part(text: str) -> JsonObject:

@@ -37,7 +37,7 @@ class ToolContext(Value, frozen=True, kw_only=True, gc=True):
     `scope` is the caller's, from the credential: whose orders, whose records. `state` is what the assistant's tools
     left with its newest answer that stands (the previous result set), so that "the first one" can be found again.
     `history` is the talk before the question, oldest first, as far as it was loaded; an isolated persona gets its own
-    turns only.
+    turns only. `persona_name` is the persona's display name in the question's language.
     """
 
     scope: Scope
@@ -48,6 +48,7 @@ class ToolContext(Value, frozen=True, kw_only=True, gc=True):
     state: JsonObject = {}
     history: tuple[Message, ...] = ()
     persona: str | None = None
+    persona_name: str | None = None
 
 
 class ToolOutput(Value, frozen=True, kw_only=True, gc=True):

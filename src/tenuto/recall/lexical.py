@@ -11,7 +11,9 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from operator import add
 from typing import Final, NamedTuple
 
 MAX_CHARACTERS: Final = 8_000
@@ -38,6 +40,12 @@ _STOP_PAIRS_TEXT: Final = """
 怎样 如何 为何 可以 能不 不能 多少 几个 一下 一个 一些 有没 没有 想要 告诉 谢谢 好吗 知道 介绍 讲讲 说说 关于 还有
 """
 _STOP_PAIRS: Final = frozenset(_STOP_PAIRS_TEXT.split())
+
+_ENDINGS: Final = {
+    "s": (("ies", "y"), ("sses", "ss"), ("es", ""), ("s", "")),
+    "d": (("ied", "y"), ("ed", "")),
+    "g": (("ing", ""),),
+}
 
 # Where a full stop stands behind an abbreviation, an initial or a list number, the sentence goes on.
 _SENTENCE_END: Final = re.compile(r"[。！？；…]+[”’」』）)\"']*|[.!?]+[\"')\]]*(?=\s|$)|\n+")
@@ -66,7 +74,7 @@ class LexicalIndex:
         self._documents = [_count_terms(document) for document in documents]
         self._lengths = [counts.total() for counts in self._documents]
         self._average = sum(self._lengths) / max(1, len(self._lengths)) or 1.0
-        self._spread = Counter(term for counts in self._documents for term in counts)
+        self._spread = Counter(chain.from_iterable(self._documents))
 
     def search(self, query: str, limit: int | None = None) -> list[Hit]:
         """Documents that share a term with the query, best first; documents of equal score in their order."""
@@ -99,7 +107,7 @@ def terms(text: str) -> list[str]:
 
     A CJK character that stands alone between particles is a term by itself, as 盐 is in 盐是什么.
     """
-    return list(_iterate_terms(text, singles=False))
+    return _list_terms(text, singles=False)
 
 
 def split_sentences(text: str) -> list[str]:
@@ -116,31 +124,30 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _count_terms(document: str | Sequence[tuple[str, int]]) -> Counter[str]:
+    if isinstance(document, str):
+        return Counter(_list_terms(document, singles=True))
     counts: Counter[str] = Counter()
-    for text, weight in ((document, 1),) if isinstance(document, str) else document:
-        for term in _iterate_terms(text, singles=True):
+    for text, weight in document:
+        for term in _list_terms(text, singles=True):
             counts[term] += weight
     return counts
 
 
-def _iterate_terms(text: str, *, singles: bool) -> Iterator[str]:
-    """`singles` also yields each CJK character, so that a document is found by a query of one character."""
+def _list_terms(text: str, *, singles: bool) -> list[str]:
+    """`singles` adds each CJK character, so that a document is found by a query of one character."""
+    found: list[str] = []
     for token in _TOKEN.findall(_fold(text)):
         if _CHARACTER.match(token):
             for run in _PARTICLES.split(token):
-                yield from _pairs(run)
-                if singles and len(run) > 1:
-                    yield from run
+                if len(run) == 1:
+                    found.append(run)
+                    continue
+                found += [pair for pair in map(add, run, run[1:]) if pair not in _STOP_PAIRS]
+                if singles:
+                    found += run
         elif token not in _STOP_WORDS:
-            yield _stem(token)
-
-
-def _pairs(run: str) -> Iterator[str]:
-    if len(run) == 1:
-        yield run
-    for place in range(len(run) - 1):
-        if (pair := run[place : place + 2]) not in _STOP_PAIRS:
-            yield pair
+            found.append(_stem(token))
+    return found
 
 
 def _fold(text: str) -> str:
@@ -151,7 +158,7 @@ def _fold(text: str) -> str:
 def _stem(word: str) -> str:
     """The word without its inflection, so that "pays", "paying" and "pay" are one; not always a word itself."""
     word = word.removesuffix("'s")
-    for ending, rest in (("ies", "y"), ("ied", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("es", ""), ("s", "")):
+    for ending, rest in _ENDINGS.get(word[-1:], ()):
         if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith(("ss", "us", "is")):
             word = word[: -len(ending)] + rest
             break

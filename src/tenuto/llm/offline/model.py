@@ -1,4 +1,4 @@
-"""The model without a model: tools that serve themselves, and the talk itself."""
+"""The model without a language model: the assistant's offline tools, and quotes from the conversation."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from typing import Final
 
 import regex
 
-from tenuto.llm.offline.phrases import CHINESE, ENGLISH
-from tenuto.llm.offline.replies import reply_to
-from tenuto.llm.offline.talk import talk_of
+from tenuto.llm.offline.answers import compose_answer, load_conversation
+from tenuto.llm.offline.phrases import PHRASES
 from tenuto.llm.sound import sound
-from tenuto.model.prompt import Language
 from tenuto.model.talk import Asking, Called, Ended, ModelEvent, Said, ToolCall, ToolContext, ToolResult
 from tenuto.model.values import JsonObject
-from tenuto.ports import Greeting, OfflineTool, Tool
+from tenuto.ports import OfflineTool, Tool
 
 _log = logging.getLogger(__name__)
 
 _GRAPHEME: Final = regex.compile(r"\X")
-# A piece is a word, or so many characters where words have no blanks between them.
+# A streamed piece is a word, or so many characters where words have no blanks between them.
 _PIECE: Final = 3
 _LONGEST: Final = 24
 
@@ -28,8 +26,8 @@ _LONGEST: Final = 24
 class OfflineModel:
     """Answers without a language model, and says so.
 
-    It asks the tools that see themselves wanted, tells what they found, and else answers out of the conversation.
-    The same asking always gets the same answer. A `stand_in` answers because the real model cannot.
+    It calls the tools whose `plan` asks for it, renders what they return, and else quotes the conversation. The same
+    request always gets the same answer. A `stand_in` answers because the real model cannot.
     """
 
     def __init__(self, *, stand_in: bool = False) -> None:
@@ -41,80 +39,67 @@ class OfflineModel:
         return "offline"
 
     async def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
-        """Ask for tools, or say what there is to say."""
-        calls = _calls(asking, tools)
+        """Ask for tools, or answer in words."""
+        calls = _plan_calls(asking, tools)
         for call in calls:
             yield Called(call=call)
         if not calls:
-            for piece in pieces(sound(self._words(asking, tools))):
+            for piece in pieces(sound(self._text(asking, tools))):
                 yield Said(text=piece)
         yield Ended(model=self.name, offline=True)
 
-    def _words(self, asking: Asking, tools: Sequence[Tool]) -> str:
+    def _text(self, asking: Asking, tools: Sequence[Tool]) -> str:
         if asking.turn is not None and asking.results:
-            found = [words for result in asking.results if (words := _told(result, asking.turn, tools))]
-            if found:
-                return "\n\n".join(found)
+            if rendered := [text for result in asking.results if (text := _render(result, asking.turn, tools))]:
+                return "\n\n".join(rendered)
             if failed := [result.call.name for result in asking.results if result.failed is not None]:
-                phrases = CHINESE if asking.turn.language is Language.CHINESE else ENGLISH
-                return phrases.failed.format(tools=", ".join(dict.fromkeys(failed)))
-        return _greeting(asking.turn, tools) or reply_to(talk_of(asking), self._stand_in)
+                return PHRASES[asking.turn.language].tools_failed.format(tools=", ".join(dict.fromkeys(failed)))
+        conversation = load_conversation(asking)
+        answer = compose_answer(conversation)
+        return f"{PHRASES[conversation.language].stand_in}\n{answer}" if self._stand_in else answer
 
 
-def _calls(asking: Asking, tools: Sequence[Tool]) -> list[ToolCall]:
-    """The tools this question wants and that did not run yet; each runs once in a turn."""
+def _plan_calls(asking: Asking, tools: Sequence[Tool]) -> list[ToolCall]:
+    """Calls of the tools that the question needs and that have not run yet; each runs once in a turn."""
     turn = asking.turn
     if turn is None:
         return []
     ran = {result.call.name for result in asking.results}
-    wanted = [(tool.spec.name, _guess(tool, turn)) for tool in tools if tool.spec.name not in ran]
+    planned = [(tool.spec.name, _plan(tool, turn)) for tool in tools if tool.spec.name not in ran]
     stamp = f"{int(turn.now.timestamp() * 1000):x}"
     return [
         ToolCall(id=f"call_{stamp}_{len(ran) + number}", name=name, arguments=arguments)
-        for number, (name, arguments) in enumerate(wanted)
+        for number, (name, arguments) in enumerate(planned)
         if arguments is not None
     ]
 
 
-def _guess(tool: Tool, turn: ToolContext) -> JsonObject | None:
+def _plan(tool: Tool, turn: ToolContext) -> JsonObject | None:
     if not isinstance(tool, OfflineTool):
         return None
     try:
         return tool.plan(turn)
     except Exception as exc:
-        # A tool is somebody's own code; one that stumbles over a question is not wanted for it.
-        _log.warning("tool %s could not look at a question: %s", tool.spec.name, type(exc).__name__)
+        # A tool is user code: one that fails here is not called.
+        _log.warning("tool %s failed to plan a call: %s", tool.spec.name, type(exc).__name__)
         return None
 
 
-def _greeting(turn: ToolContext | None, tools: Sequence[Tool]) -> str:
-    """The greeting of whoever speaks here, where that is somebody."""
-    if turn is None:
-        return ""
-    for tool in tools:
-        try:
-            if isinstance(tool, Greeting) and (words := tool.greet(turn)):
-                return words
-        except Exception as exc:
-            _log.warning("tool %s could not greet: %s", tool.spec.name, type(exc).__name__)
-    return ""
-
-
-def _told(result: ToolResult, turn: ToolContext, tools: Sequence[Tool]) -> str:
+def _render(result: ToolResult, turn: ToolContext, tools: Sequence[Tool]) -> str:
     if result.failed is not None:
         return ""
-    serving = [tool for tool in tools if tool.spec.name == result.call.name and isinstance(tool, OfflineTool)]
-    if not serving:
+    tool = next((one for one in tools if one.spec.name == result.call.name and isinstance(one, OfflineTool)), None)
+    if not isinstance(tool, OfflineTool):
         return result.output if isinstance(result.output, str) else ""
     try:
-        return serving[0].render(result.output, turn).strip()
+        return tool.render(result.output, turn).strip()
     except Exception as exc:
-        _log.warning("tool %s could not tell what it found: %s", result.call.name, type(exc).__name__)
+        _log.warning("tool %s failed to render its output: %s", result.call.name, type(exc).__name__)
         return ""
 
 
 def pieces(text: str) -> Iterator[str]:
-    """A text in the small pieces it is streamed in; none of them splits a character."""
+    """A text in the small pieces it is streamed in; none of them splits a grapheme."""
     piece: list[str] = []
     for grapheme in _GRAPHEME.findall(text):
         piece.append(grapheme)

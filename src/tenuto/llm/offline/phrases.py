@@ -1,305 +1,206 @@
-"""The offline model's own words, in English and Chinese."""
+"""The offline model's words: what it recognises and what it says, in English and Chinese."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from enum import StrEnum
 from typing import Final
 
-from tenuto.llm.offline.facts import About, Fact
-from tenuto.model.expression import expression
+from tenuto.model.prompt import Language
 from tenuto.model.values import Value
+
+
+class Speaker(StrEnum):
+    """Who a quoted sentence comes from. `NOTES` is what the prompt tells of older messages: the summary."""
+
+    USER = "user"
+    OTHER = "other"
+    MODEL = "model"
+    NOTES = "notes"
+
+
+class Intent(StrEnum):
+    """What a short message asks for, where a table of words says so."""
+
+    GREETING = "greeting"
+    THANKS = "thanks"
+    FAREWELL = "farewell"
+    HELP = "help"
+    FIRST = "first"
+    LAST = "last"
+    REPEAT = "repeat"
+    SUMMARY = "summary"
 
 
 class Phrases(Value, frozen=True, kw_only=True):
     """Whole sentences, but for the places in braces."""
 
-    hello: str
-    hello_name: str
-    fine: str
-    met: str
-    forgiven: str
-    all_right: str
-    modest: str
-    blamed: str
-    welcome: str
-    bye: str
-    about: str
-    can_tools: str
-    connect: str
-    languages: str
-    stays: str
-    taken_back: str
-    no_reminders: str
-    listed: str
-    cannot: str
-    cannot_again: str
-    away: str
+    greeting: str
+    persona_greeting: str
+    thanks: str
+    farewell: str
+    help: str
     noted: str
-    noted_facts: str
-    not_told: str
-    not_in_this: str
-    later: str
-    only_denied: str
-    all_facts: str
-    more_facts: str
-    no_facts: str
-    also: str
-    before: str
-    item: str
-    item_missing: str
-    no_list: str
-    you_said: str
-    i_said: str
-    you_asked_first: str
-    earliest: str
-    part: str
-    nothing_yet: str
-    found: str
-    nothing_about: str
+    nothing_found: str
+    nothing_said: str
+    no_words: str
+    stand_in: str
+    tools_failed: str
+    first: str
+    last: str
     summary: str
-    you: str
-    me: str
-    failed: str
-    empty: str
-    comma: str
-    stop: str
+    quotes: dict[Speaker, str]
 
 
-ENGLISH: Final = Phrases(
-    hello="Hello!",
-    hello_name="Hello, {name}!",
-    fine="All is well here, thank you. What can I find for you?",
-    met="Nice to meet you too.",
-    forgiven="No problem at all.",
-    all_right="All right.",
-    modest="That is kind of you.",
-    blamed="I am sorry. I am only the offline model: I find again what was said here, and understand little else.",
-    welcome="You're welcome.",
-    bye="Goodbye! This conversation stays here, so you can pick it up again at any time.",
-    about=(
-        "I am tenuto's offline model, not a language model: I find again what was said in this conversation. "
-        "Tell me something (“My favourite colour is green”), ask for it later, or say “summarise”."
+PHRASES: Final = {
+    Language.ENGLISH: Phrases(
+        greeting="Hello! Tell me something and ask for it later, or say “help”.",
+        persona_greeting="Hello, I am {name}. What would you like to know?",
+        thanks="You're welcome.",
+        farewell="Goodbye! This conversation stays here, so you can pick it up again at any time.",
+        help=(
+            "I am tenuto's offline model, not a language model: I quote what was said in this conversation, and answer "
+            "with what this assistant's tools find. Tell me something (“My favourite colour is green”), ask for it "
+            "later, or say “summarise”. For free answers connect a language model with the setting TENUTO_MODEL."
+        ),
+        noted="Noted.",
+        nothing_found=(
+            "I am the offline model, not a language model, and I find nothing in this conversation that answers that. "
+            "For free answers connect a language model with the setting TENUTO_MODEL, such as openai:… or ollama:…."
+        ),
+        nothing_said="I see nothing here yet that I could quote.",
+        no_words="I need a few words to go on. What would you like to know?",
+        stand_in="The language model cannot be reached just now, so the offline model answers.",
+        tools_failed="Looking that up did not work just now ({tools}). Please try again in a moment.",
+        first="The first message of yours that I see is: “{text}”",
+        last="Your last message was: “{text}”",
+        summary="Sentences from this conversation:",
+        quotes={
+            Speaker.USER: "You said: “{text}”",
+            Speaker.OTHER: "Another user said: “{text}”",
+            Speaker.MODEL: "I said: “{text}”",
+            Speaker.NOTES: "The notes on this conversation say: “{text}”",
+        },
     ),
-    can_tools="I also answer with what this assistant's own tools find.",
-    connect="For free answers connect a language model with the setting TENUTO_MODEL, such as openai:… or ollama:….",
-    languages="I answer in English and in Chinese, whichever you ask in.",
-    stays="I take nothing back by myself: to have it gone, delete this conversation.",
-    taken_back="All right, I leave that out from now on. It stays written in this conversation until you delete it.",
-    no_reminders="I cannot remind anybody; it stays written in this conversation, where I find it again.",
-    listed="This is the list:",
-    cannot=(
-        "I am the offline model, not a language model, and nothing in this conversation answers that. I can find again "
-        "what was said here, list it or sum it up."
+    Language.CHINESE: Phrases(
+        greeting="你好！可以先告诉我一些事，之后再问我，或者说“帮助”。",
+        persona_greeting="你好，我是{name}。想了解些什么？",
+        thanks="不客气。",
+        farewell="再见！这段对话会保留下来，你随时可以接着聊。",
+        help=(
+            "我是 tenuto 的离线模型，不是大语言模型：我引用这段对话里说过的话，也用这个助手自带的工具查到的结果来回答。"
+            "可以先告诉我一些事（比如“我最喜欢的颜色是绿色”），之后再问我，或者说“总结一下”。"
+            "想要自由问答，请用设置项 TENUTO_MODEL 接入一个语言模型。"
+        ),
+        noted="记下了。",
+        nothing_found=(
+            "我是离线模型，不是大语言模型，在这段对话里没有找到这个问题的答案。"
+            "想要自由问答，请用设置项 TENUTO_MODEL 接入一个语言模型，例如 openai:… 或 ollama:…。"
+        ),
+        nothing_said="这里还没有可以引用的内容。",
+        no_words="请多说几个字，我才知道你想问什么。",
+        stand_in="语言模型暂时联系不上，现在由离线模型回答。",
+        tools_failed="刚才没有查成功（{tools}），请稍后再试一次。",
+        first="我能看到的你的第一条消息是：“{text}”",
+        last="你的上一条消息是：“{text}”",
+        summary="这段对话里的句子：",
+        quotes={
+            Speaker.USER: "你说过：“{text}”",
+            Speaker.OTHER: "另一位用户说过：“{text}”",
+            Speaker.MODEL: "我说过：“{text}”",
+            Speaker.NOTES: "对话摘要里写着：“{text}”",
+        },
     ),
-    cannot_again="Nothing in this conversation answers that, and offline I know nothing else.",
-    away="The language model cannot be reached just now, so the offline model answers.",
-    noted="Noted. Ask me about it whenever you like; I find it again in this conversation.",
-    noted_facts="Noted: {facts}.",
-    not_told="You have not told me that in this conversation yet.",
-    not_in_this="You have not told me that in English, and I do not translate. In Chinese you said: {said}",
-    later="Later you said: “{text}”",
-    only_denied="You have only told me that {facts}",
-    all_facts="This is what you have told me:",
-    more_facts="And {count} more; ask me for any of it.",
-    no_facts="You have not told me anything about yourself in this conversation yet.",
-    also=", and also ",
-    before=" (before, you said {value})",
-    item="{place} was: {item}",
-    item_missing="There is no such item: the list has {count}.",
-    no_list="I see no list in this conversation that you could mean.",
-    you_said="You said: “{text}”",
-    i_said="I said: “{text}”",
-    you_asked_first="Your first words were: “{text}”",
-    earliest="The earliest of your words there are: “{text}”",
-    part="I see only the newer part of this conversation.",
-    nothing_yet="Nothing has been said in this conversation yet.",
-    found="This is what I find in our conversation:",
-    nothing_about="I find nothing about “{topic}” in this conversation.",
-    summary="In short, this is what we talked about:",
-    you="You: {text}",
-    me="Me: {text}",
-    failed="Looking that up did not work just now ({tools}). Please try again in a moment.",
-    empty="I need a few words to go on. What would you like to know?",
-    comma="; ",
-    stop=".",
+}
+
+# Each pattern is matched against a whole message in lower case, with single blanks for punctuation.
+_SAID: Final = r"(?:say|ask|write|tell you)"
+_INTENTS: Final = {
+    Intent.GREETING: (
+        r"(?:hi|hello|hey|good (?:morning|afternoon|evening|day))(?: (?:there|again|everyone|all|assistant|tenuto))*",
+        r"(?:你好|您好|大家好|嗨|早上好|下午好|晚上好)[啊呀]?",
+    ),
+    Intent.THANKS: (
+        r"(?:ok |okay |great |many )*(?:thanks|thank you|thx)(?: (?:a lot|so much|very much|again))*",
+        r"(?:好的? ?)?(?:谢谢|多谢|感谢)(?:你|您|了|啦)*",
+    ),
+    Intent.FAREWELL: (
+        r"(?:ok |thanks |thank you )*(?:bye|goodbye|good night|see you)(?: (?:bye|later|soon|then|tomorrow|now))*",
+        r"(?:好的? ?)?(?:谢谢 ?)?(?:再见|拜拜|晚安|回头见)(?:了|啦)?",
+    ),
+    Intent.HELP: (
+        r"(?:please )?help(?: me)?|(?:who|what) are you|what can (?:you do|i ask)(?: here| for me)?|how does this work",
+        r"帮助|帮帮我|你是(?:谁|什么)|你(?:能|会|可以)(?:做|干)(?:些|点)?(?:什么|啥)|怎么用",
+    ),
+    Intent.FIRST: (
+        rf"what did i {_SAID} (?:at )?first|what (?:was|were|is) (?:my (?:very )?first (?:message|words?|question)"
+        r"|the first thing (?:that )?i (?:said|asked|wrote))",
+        r"我(?:的)?(?:第一(?:句|条|个)(?:话|消息|问题)?|一?开始|最先|最早)(?:说|问|讲|是|的)*了?(?:些?什么|啥)?",
+    ),
+    Intent.LAST: (
+        rf"what did i (?:just |last ){_SAID}|what did i {_SAID} (?:last|just now|before)"
+        r"|what (?:was|were|is) (?:my (?:last|previous) (?:message|words?|question)|the last thing (?:that )?i "
+        r"(?:said|asked|wrote))",
+        r"我(?:的)?(?:刚才|刚刚|刚|上一?(?:句|条)(?:话|消息)?|最后(?:一?(?:句|条)(?:话|消息)?)?)(?:说|问|讲|是|的)*了?"
+        r"(?:些?什么|啥)",
+    ),
+    Intent.REPEAT: (
+        r"what did you (?:just )?say(?: last| just now| before)?|(?:please )?(?:say that again|repeat(?: that)?)",
+        r"(?:请|麻烦)?(?:你)?再说一[遍次]|你刚才?说了?什么",
+    ),
+    Intent.SUMMARY: (
+        r"(?:please |can you |could you )*(?:summari[sz]e|sum up|recap|(?:give me )?a summary|what did we talk about)"
+        r"(?: (?:of|it|this|that|all|everything|our|the|whole|conversation|chat|discussion|what|we|i|have|said"
+        r"|talked|about|so far|today|please|for me))*",
+        r"(?:请|帮我|能不能|再)*(?:总结|概括|小结)(?:一下|下)?(?:我们|今天|刚才|这段|这次|的|所有|全部|对话|聊天|内容)*"
+        r"|我们(?:刚才|都)?(?:聊|说|谈)了?(?:些?什么|啥)",
+    ),
+}
+_ANY_INTENT: Final = re.compile("|".join(f"(?P<{intent}>{'|'.join(words)})" for intent, words in _INTENTS.items()))
+_LONGEST_INTENT: Final = 120
+_PUNCTUATION: Final = re.compile(r"[\W_]+")
+
+_SUBJECT: Final = r"i|you|he|she|it|we|they|the|a|an|my|your|his|her|our|their|this|that|there|any"
+_CHINESE_ASKING: Final = (
+    r"什么(?:时候|名字|地方)?|哪[里儿个些]?|谁|多少钱?|几[点个岁位天年次月号]|怎么样?|怎样|为何|如何|多[大久远高长]"
+)
+_QUESTION: Final = re.compile(
+    rf"[?？][\"'”’)）]*$|[吗呢]\W*$|{_CHINESE_ASKING}"
+    r"|^(?:what|when|where|which|who|whom|whose|why|how)\b[^,]*$"
+    rf"|^(?:is|are|am|was|were|do|does|did|can|could|will|would|should|have|has) (?:{_SUBJECT})\b",
+    re.IGNORECASE,
+)
+_REQUEST: Final = re.compile(
+    r"(?:please |now )*(?:tell|show|give|write|explain|translate|find|list|describe|remind|repeat|calculate|compare"
+    r"|help|draw|suggest|recommend|search|look up|go on|continue|say|summari[sz]e)\b"
+    r"|(?:请|麻烦|帮我|给我|替我|[写讲画查][一个讲查]|说说|介绍|解释|翻译|告诉我|列出|推荐|计算|搜索|继续|重复|总结)"
+    r"(?!.{0,4}记)",
+    re.IGNORECASE,
+)
+_ASKING: Final = re.compile(
+    rf"\b(?:how (?:much|many|long|far|often)|what (?:time|kind of))\b|关于|说过|提到|{_CHINESE_ASKING}", re.IGNORECASE
 )
 
-CHINESE: Final = Phrases(
-    hello="你好！",
-    hello_name="你好，{name}！",
-    fine="这里一切都好，谢谢。需要我找什么？",
-    met="我也很高兴认识你。",
-    forgiven="没关系。",
-    all_right="好的。",
-    modest="谢谢你。",
-    blamed="抱歉。我只是离线模型，只能找出这里说过的内容，别的懂得不多。",
-    welcome="不客气。",
-    bye="再见！这段对话会保留下来，你随时可以接着聊。",
-    about=(
-        "我是 tenuto 的离线模型，不是大语言模型：我能把这段对话里说过的内容找出来。"
-        "可以先告诉我一些事（比如“我最喜欢的颜色是绿色”），之后再问我，或者说“总结一下”。"
-    ),
-    can_tools="我也会用这个助手自带的工具查到的结果来回答。",
-    connect="想要自由问答，请用设置项 TENUTO_MODEL 接入一个语言模型，例如 openai:… 或 ollama:…。",
-    languages="我用中文和英文回答，你用哪种问，我就用哪种答。",
-    stays="我自己不会删改；要去掉说过的话，请删除这段对话。",
-    taken_back="好的，之后我不再提它。要去掉说过的话，请删除这段对话。",
-    no_reminders="我不能按时提醒，不过这句话留在了这段对话里，之后我能找到它。",
-    listed="列表是这样的：",
-    cannot="我是离线模型，不是大语言模型，这段对话里也没有这个问题的答案。我可以找出、列出或总结这里说过的内容。",
-    cannot_again="这段对话里没有这个问题的答案，离线时我也不知道别的。",
-    away="语言模型暂时联系不上，现在由离线模型回答。",
-    noted="记下了。之后随时可以问我，我会在这段对话里找到它。",
-    noted_facts="记下了：{facts}。",
-    not_told="这一点你还没有在这段对话里告诉过我。",
-    not_in_this="这一点你没有用中文告诉过我，我也不会翻译。你用英文说过：{said}",
-    later="后来你说：“{text}”",
-    only_denied="你只告诉过我，{facts}",
-    all_facts="你告诉过我这些：",
-    more_facts="还有 {count} 条，可以随时问我。",
-    no_facts="在这段对话里，你还没有告诉过我关于你自己的事。",
-    also="，还有",
-    before="（之前你说的是{value}）",
-    item="{place}是：{item}",
-    item_missing="没有这一项：列表里一共有 {count} 项。",
-    no_list="这段对话里没有看到你指的列表。",
-    you_said="你说过：“{text}”",
-    i_said="我说过：“{text}”",
-    earliest="其中你最早的一句话是：“{text}”",
-    part="我只看得到这段对话里较新的部分。",
-    you_asked_first="你的第一句话是：“{text}”",
-    nothing_yet="这段对话里还没有说过什么。",
-    found="我在我们的对话里找到这些：",
-    nothing_about="这段对话里没有找到关于“{topic}”的内容。",
-    summary="简单来说，我们聊了这些：",
-    you="你：{text}",
-    me="我：{text}",
-    failed="刚才没有查成功（{tools}），请稍后再试一次。",
-    empty="请多说几个字，我才知道你想问什么。",
-    comma="；",
-    stop="。",
-)
 
-_PLACE: Final = expression(r"\{\w+\}")
+def match_intent(message: str) -> Intent | None:
+    """What the whole message asks for by the table of words; `None` where the table has nothing."""
+    if len(message) > _LONGEST_INTENT:
+        return None
+    plain = _PUNCTUATION.sub(" ", message.lower().replace("'s", " is").replace("’s", " is")).strip()
+    found = _ANY_INTENT.fullmatch(plain)
+    return Intent(found.lastgroup) if found is not None and found.lastgroup else None
 
 
-def is_own(sentence: str) -> bool:
-    """Whether the offline model says this of itself, or says it again: no part of what a talk is about."""
-    return _OWN.fullmatch(sentence.strip()) is not None
+def is_question(sentence: str) -> bool:
+    """Whether a sentence asks: it answers nothing and is not quoted as an answer."""
+    return _QUESTION.search(sentence) is not None
 
 
-def _own_sentences() -> Iterator[str]:
-    """Patterns of all that is said in ready-made words, sentence by sentence; those of a single word tell nothing."""
-    for phrases in (ENGLISH, CHINESE):
-        for name in phrases.__struct_fields__:
-            for sentence in _END.split(getattr(phrases, name)):
-                words = _PLACE.split(sentence.strip().rstrip("。."))
-                if len("".join(words)) > _SHORT:
-                    yield ".{1,600}?".join(map(re.escape, words))
+def is_request(sentence: str) -> bool:
+    """Whether a sentence orders something, which noting it would not do."""
+    return _REQUEST.match(sentence) is not None
 
 
-_END: Final = expression(r"(?<=[.!?])\s+|(?<=[。！？])")
-_SHORT: Final = 3
-_OWN: Final = expression(rf"(?:{'|'.join(_own_sentences())})[。.]?", re.DOTALL)
-
-_ENGLISH_FACTS: Final = {
-    About.NAME: "your name is {value}",
-    About.AGE: "you are {value}",
-    About.BORN: "you were born {value}",
-    About.HOME: "you live in {value}",
-    About.ORIGIN: "you come from {value}",
-    About.JOB: "you work as {value}",
-    About.WORKPLACE: "you work {value}",
-    About.BEING: "you are {value}",
-    About.LIKES: "you like {value}",
-    About.DISLIKES: "you do not like {value}",
-    About.ALLERGY: "you are allergic to {value}",
-    About.SPEAKS: "you speak {value}",
-    About.OWN: "your {label} {verb} {value}",
-    About.NOTE: "{value}",
-}
-_ENGLISH_DENIED: Final = {
-    About.NAME: "your name is not {value}",
-    About.AGE: "you are not {value}",
-    About.BORN: "you were not born {value}",
-    About.HOME: "you do not live in {value}",
-    About.ORIGIN: "you do not come from {value}",
-    About.JOB: "you do not work as {value}",
-    About.WORKPLACE: "you do not work {value}",
-    About.BEING: "you are not {value}",
-    About.ALLERGY: "you are not allergic to {value}",
-    About.SPEAKS: "you do not speak {value}",
-    About.OWN: "your {label} {verb} not {value}",
-}
-_CHINESE_FACTS: Final = {
-    About.NAME: "你叫{value}",
-    About.AGE: "你{value}岁",
-    About.BORN: "你{value}出生",
-    About.HOME: "你住在{value}",
-    About.ORIGIN: "你来自{value}",
-    About.JOB: "你的工作是{value}",
-    About.WORKPLACE: "你在{value}工作",
-    About.BEING: "你是{value}",
-    About.LIKES: "你喜欢{value}",
-    About.DISLIKES: "你不喜欢{value}",
-    About.ALLERGY: "你对{value}过敏",
-    About.SPEAKS: "你会说{value}",
-    About.OWN: "你{of}{label}{verb}{value}",
-    About.NOTE: "{value}",
-}
-_CHINESE_DENIED: Final = {
-    About.NAME: "你不叫{value}",
-    About.AGE: "你不是{value}岁",
-    About.BORN: "你不是{value}出生",
-    About.HOME: "你不住在{value}",
-    About.ORIGIN: "你不是来自{value}",
-    About.JOB: "你的工作不是{value}",
-    About.WORKPLACE: "你不在{value}工作",
-    About.BEING: "你不是{value}",
-    About.ALLERGY: "你对{value}不过敏",
-    About.SPEAKS: "你不会说{value}",
-    About.OWN: "你{of}{label}不{verb}{value}",
-}
-_PREPOSITION: Final = expression(r"^(?:at|for|in) ")
-# What English puts around a value and Chinese says by other means.
-_ENGLISH_AROUND: Final = expression(r"^(?:at|for|in|on) |(?: years? old| yo)$")
-_TURNED: Final = {
-    "i am": "you are", "i'm": "you're", "i've": "you've", "i'll": "you'll", "i'd": "you'd", "i was": "you were",
-    "i": "you", "me": "you", "my": "your", "mine": "yours", "myself": "yourself",
-}  # fmt: skip
-_FIRST_PERSON: Final = expression(rf"\b(?:{'|'.join(_TURNED)})\b", re.IGNORECASE)
-
-
-def fact_words(fact: Fact, chinese: bool) -> str:
-    """A fact, told to the one who told it, as a clause."""
-    value, label = turned(fact.value), turned(fact.label)
-    if label and chinese is label.isascii():
-        return _in_own_words(fact, chinese)
-    if chinese:
-        verb = fact.verb if fact.verb and not fact.verb.isascii() else "是"
-        of = "" if label.startswith("最") else "的"
-        said = _CHINESE_DENIED if fact.denied else _CHINESE_FACTS
-        return said[fact.about].format(value=_ENGLISH_AROUND.sub("", value), label=label, of=of, verb=verb)
-    if fact.about is About.WORKPLACE and not _PREPOSITION.match(value):
-        value = f"at {value}"
-    verb = fact.verb if fact.verb.isascii() and fact.verb else "is"
-    return (_ENGLISH_DENIED if fact.denied else _ENGLISH_FACTS)[fact.about].format(value=value, label=label, verb=verb)
-
-
-def _in_own_words(fact: Fact, chinese: bool) -> str:
-    """What the user calls theirs has its name in one language only; in the other it is quoted."""
-    return ("你说过" if chinese else "you said ") + quote_of(fact)
-
-
-def quote_of(fact: Fact) -> str:
-    """A fact about what the user calls theirs, as they put it."""
-    if fact.label.isascii():
-        return f"“my {fact.label} {fact.verb}{' not' if fact.denied else ''} {fact.value}”"
-    of, no = "" if fact.label.startswith("最") else "的", "不" if fact.denied else ""
-    return f"“我{of}{fact.label}{no}{fact.verb}{fact.value}”"
-
-
-def turned(text: str) -> str:
-    """The same words from the other side: my becomes your, 我 becomes 你."""
-    return _FIRST_PERSON.sub(lambda found: _TURNED[found[0].lower()], text).replace("我", "你")
+def strip_asking(question: str) -> str:
+    """A question without the words that ask, which its answer does not repeat."""
+    return _ASKING.sub(" ", question)
