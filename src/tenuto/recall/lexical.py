@@ -38,9 +38,11 @@ _STOP_PAIRS_TEXT: Final = """
 怎样 如何 为何 可以 能不 不能 多少 几个 一下 一个 一些 有没 没有 想要 告诉 谢谢 好吗 知道 介绍 讲讲 说说 关于 还有
 """
 _STOP_PAIRS: Final = frozenset(_STOP_PAIRS_TEXT.split())
+_ENDINGS: Final = (("ies", "y"), ("ied", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""))
 
 # Where a full stop stands behind an abbreviation, an initial or a list number, the sentence goes on.
-_SENTENCE_END: Final = re.compile(r"[。！？；…]+[”’」』）)\"']*|[.!?]+[\"')\]]*(?=\s|$)|\n+")
+# Possessive and tried once per run of signs: a run of thousands takes linear time.
+_SENTENCE_END: Final = re.compile(r"[。！？；…]+[”’」』）)\"']*|(?<![.!?])[.!?]++[\"')\]]*+(?=\s|$)|\n+")
 _ABBREVIATION: Final = re.compile(
     r"(?:\b(?:mr|mrs|ms|dr|prof|st|no|vs|etc|inc|ltd|e\.g|i\.e|a\.m|p\.m)|(?:^|\s)[a-z]|^\s*\d{1,2})\.$", re.IGNORECASE
 )
@@ -151,10 +153,11 @@ def _fold(text: str) -> str:
 def _stem(word: str) -> str:
     """The word without its inflection, so that "pays", "paying" and "pay" are one; not always a word itself."""
     word = word.removesuffix("'s")
-    for ending, rest in (("ies", "y"), ("ied", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("es", ""), ("s", "")):
-        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith(("ss", "us", "is")):
-            word = word[: -len(ending)] + rest
-            break
+    if word.endswith(("s", "d", "g")) and not word.endswith(("ss", "us", "is")):
+        for ending, rest in _ENDINGS:
+            if word.endswith(ending) and len(word) - len(ending) >= 3:
+                word = word[: -len(ending)] + rest
+                break
     # "run" and "running", "cook" and "cooked", "price" and "prices".
     if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":
         word = word[:-1]
