@@ -204,14 +204,20 @@ def test_an_earlier_summary_is_merged_and_not_made_again() -> None:
     assert second.index("planning a trip") < second.index("Rail Pass costs")
 
 
-def test_a_models_summary_is_merged_sentence_by_sentence() -> None:
+def test_a_models_summary_is_merged_and_keeps_its_share_of_the_room() -> None:
     earlier = "The user plans a trip to Japan with Mia and Leo.\n\nThe budget of 6000 dollars is fixed."
 
-    second = short(TRIP[6:], earlier, tokens=150)
+    second = short(users(*(f"I like the {place} and my {place} plan." for place in PLACES * 3)), earlier, tokens=80)
 
     assert "plans a trip to Japan with Mia and Leo" in second
     assert "budget of 6000 dollars" in second
     assert "Assistant: The user plans" not in second
+
+
+def test_a_sentence_that_denies_another_is_kept_beside_it() -> None:
+    summary = short(users("Our guests eat meat.", "Our guests do not eat meat."))
+
+    assert "do not eat meat" in summary
 
 
 def test_an_open_point_that_was_settled_is_no_longer_open() -> None:

@@ -208,7 +208,9 @@ def _is_alike(line: _Line, other: _Line) -> bool:
 
 
 def _adds_nothing(line: _Line, other: _Line) -> bool:
-    return line.terms <= other.terms if line.terms else line.text == other.text
+    # "Not" is no term: of two sentences with the same terms the longer one may deny the other.
+    shorter = len(line.text) <= len(other.text)
+    return shorter and line.terms <= other.terms if line.terms else line.text == other.text
 
 
 class _Writer:
@@ -229,9 +231,10 @@ class _Writer:
         lines = [line for place, line in enumerate(lines, 1) if not _is_settled(line, lines, place)]
         ranked = self._rank(lines)
         fresh = [line for line in ranked if line.order[0] >= 0]
+        known = [line for line in ranked if line.order[0] < 0]
         chosen: list[_Line] = []
-        self._choose(fresh, chosen, _NEW_SHARE if old else 1.0, _is_alike)
-        self._choose(ranked, chosen, 1.0, _is_alike)
+        self._choose(fresh, chosen, _NEW_SHARE if known else 1.0, _is_alike)
+        self._choose([*known, *fresh], chosen, 1.0, _is_alike)
         self._choose(ranked, chosen, 1.0, _adds_nothing)
         # The labels of speakers are not counted while choosing.
         while len(chosen) > 1 and not self._fits(self._write(chosen)):

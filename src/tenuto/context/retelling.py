@@ -98,10 +98,10 @@ def usable(said: str, asked: Retelling, counter: Counter) -> str | None:
     source = {term for line in asked.text.splitlines() for term in terms(line)}
     if len(about & source) < _SHARED * len(about):
         return None
-    return _shortened(text, asked.limits, counter)
+    return _cut_to_limits(text, asked.limits, counter)
 
 
-def _shortened(text: str, limits: Limits, counter: Counter) -> str | None:
+def _cut_to_limits(text: str, limits: Limits, counter: Counter) -> str | None:
     """The text up to the last sentence that fits."""
     while not (counter.count(text) <= limits.tokens and len(text) <= (limits.characters or len(text))):
         *rows, last = text.splitlines()
