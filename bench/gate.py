@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from rich.console import Console
 from rich.table import Table
 
-from tenuto.context import cosine, lexical, points_back
+from tenuto.context import cosine, points_back, term_coverage
 from tenuto.llm import Access
 from tenuto.llm.embedding import LOCAL, open_embedder
 from tests.gated import Question, talks
@@ -24,8 +24,8 @@ _STEPS: Final = [step / 100 for step in range(1, 61)]
 
 
 def by_words(questions: Iterable[Question]) -> Scores:
-    """The share of the question's words that the best text holds."""
-    return {one: max(lexical(one.text, one.talk)) for one in questions}
+    """The share of the question's terms that the best text holds."""
+    return {one: term_coverage(one.text, one.talk) for one in questions}
 
 
 async def by_meaning(questions: Sequence[Question], embedder: str) -> Scores:

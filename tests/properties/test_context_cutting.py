@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tenuto.context import Counter, boundary_after, boundary_before, cut
 from tenuto.context.cutting import cut_parts, level
-from tenuto.context.estimate import estimate
+from tenuto.context.tokens import estimate
 from tenuto.model import text_part, tool_call, tool_result
 
 COUNTER = Counter()

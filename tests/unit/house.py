@@ -16,7 +16,7 @@ from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.talk import Summary, TurnEnded
 from tenuto.sessions import Announcer, Sessions, TurnRequest
-from tenuto.sessions.titles import opening_changes
+from tenuto.sessions.titles import claim_title
 from tenuto.stores.memory import MemoryStore
 from tenuto.upkeep import Upkeep
 from tenuto.upkeep.discretion import Indiscreet
@@ -106,7 +106,7 @@ class House:
         """One turn, followed as chat has it followed."""
         begun = await self.sessions.begin(ANN, TurnRequest(words=(says(question),), session_id=session_id))
         has_model = self.model is not None
-        claim = opening_changes(begun.session, question, Language.ENGLISH, self.clock(), model=has_model)
+        claim = claim_title(begun.session, question, Language.ENGLISH, self.clock(), model=has_model)
         done = await self.sessions.finish(begun, Closing(reply=(answers(answer),), changes=claim))
         if follow:
             self.upkeep.follow(self.ended(done.session, question, answer, titles=claim is not None))

@@ -31,39 +31,25 @@ RULES = talk("What are the family rules of the Yan clan?", "The Yan family rules
 
 
 @pytest.mark.parametrize(
-    "question",
+    ("history", "question", "relevant"),
     [
-        "其中性价比最高的是哪个？",
-        "红米的电池怎么样？",
-        "第一款多少钱？",
-        "手机有保修吗",
-        "那荣耀呢？",
-        "为什么？",
-        "还有别的吗",
+        (PHONES, "其中性价比最高的是哪个？", True),
+        (PHONES, "红米的电池怎么样？", True),
+        (PHONES, "第一款多少钱？", True),
+        (PHONES, "手机有保修吗", True),
+        (PHONES, "那荣耀呢？", True),
+        (PHONES, "明天上海天气如何，需要带伞吗？", False),
+        (RULES, "What does the first one mean?", True),
+        (RULES, "Is piety still taught?", True),
+        (RULES, "Why?", True),
+        (RULES, "Who wrote the rules?", True),
+        (RULES, "How do I reset my router password?", False),
     ],
 )
-def test_a_follow_up_in_chinese_opens_it(question: str) -> None:
-    assert has_relevant_history(question, PHONES)
-
-
-@pytest.mark.parametrize(
-    "question",
-    [
-        "What does the first one mean?",
-        "Which of them is oldest?",
-        "Is piety still taught?",
-        "Why?",
-        "Who wrote the rules?",
-    ],
-)
-def test_a_follow_up_in_english_opens_it(question: str) -> None:
-    assert has_relevant_history(question, RULES)
-
-
-@pytest.mark.parametrize("question", ["明天上海天气如何，需要带伞吗？", "How do I reset my router password?"])
-def test_another_subject_closes_it(question: str) -> None:
-    assert not has_relevant_history(question, PHONES)
-    assert not has_relevant_history(question, RULES)
+def test_a_follow_up_opens_the_gate_and_another_subject_does_not(
+    history: list[Message], question: str, relevant: bool
+) -> None:
+    assert has_relevant_history(question, history) is relevant
 
 
 def test_without_talk_there_is_nothing_to_be_relevant() -> None:
@@ -103,42 +89,28 @@ def test_tools_are_not_talk() -> None:
     assert not has_relevant_history("How do I reset my router password?", [tool])
 
 
-def test_a_full_question_points_nowhere() -> None:
-    assert not points_back("Which phones under 1000 yuan do you sell?")
-    assert points_back("and the second?")
-
-
 @pytest.mark.parametrize(
-    "question",
+    ("question", "back"),
     [
-        "and in red?",
-        "What about delivery before Friday?",
-        "Are there any later ones?",
-        "白色有货吗",
-        "妈妈的血压也有点高",
+        ("and the second?", True),
+        ("What about delivery before Friday?", True),
+        ("Are there any later ones?", True),
+        ("白色有货吗", True),
+        ("妈妈的血压也有点高", True),
+        ("Which phones under 1000 yuan do you sell?", False),
+        ("What time is it in Rome now?", False),
+        ("Is it legal to fly a drone over a park?", False),
+        ("Which films are shown this weekend in Ulm?", False),
+        ("教我一首简单的吉他曲。", False),
+        ("这个周末有什么新电影上映？", False),
     ],
 )
-def test_a_question_that_goes_on_points_back(question: str) -> None:
-    assert points_back(question)
-
-
-@pytest.mark.parametrize(
-    "question",
-    [
-        "What time is it in Rome now?",
-        "Is it legal to fly a drone over a park?",
-        "Our dishwasher does not drain any more.",
-        "Which films are shown this weekend in Ulm?",
-        "教我一首简单的吉他曲。",
-        "这个周末有什么新电影上映？",
-    ],
-)
-def test_words_that_point_at_nothing_do_not_point_back(question: str) -> None:
-    assert not points_back(question)
+def test_a_question_that_refers_back_or_goes_on_points_back(question: str, back: bool) -> None:
+    assert points_back(question) is back
 
 
 def test_of_a_very_long_text_the_beginning_is_looked_at() -> None:
-    """A question of a megabyte must not hold up everybody else's for a second."""
+    """A question of a megabyte must not block the event loop for a second."""
     long = "Which phones do you sell? " * 40_000
     far = talk("Routers are here. " * 1_000 + "Tablets.")
 

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from tenuto.context import Counter, encoding_for, tokens
-from tenuto.context.estimate import estimate
+from tenuto.context.tokens import estimate
 from tenuto.errors import InvalidSetting
 from tenuto.model import Role, tool_call, tool_result
 from tests.samples import says

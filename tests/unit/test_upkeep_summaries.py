@@ -11,14 +11,28 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.errors import ModelFailed, SessionNotFound, Unavailable
-from tenuto.model import Appended, Batch, Closing, Page, Scope, Truncating
+from tenuto.model import Appended, Batch, Closing, Page, Scope, Session, Truncating
 from tenuto.model.message import is_summary
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.prompt import Language
+from tenuto.model.talk import Summary
 from tenuto.sessions import Announcer, Sessions, TurnRequest
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN, answers, says
 from tests.unit.house import RETOLD, Asking, Discreet, House, Model
+
+
+async def compress(house: House, session: Session, **rest: Any) -> Summary:
+    """Follow a turn, and read the summary that came of it."""
+    await follow(house, session, **rest)
+    summary = await house.summary(session)
+    assert summary is not None
+    return summary
+
+
+async def follow(house: House, session: Session, **rest: Any) -> None:
+    house.upkeep.follow(house.ended(session, **rest))
+    await house.upkeep.drain()
 
 
 async def test_a_long_session_is_compressed_to_twenty_messages_and_a_summary() -> None:
@@ -26,11 +40,8 @@ async def test_a_long_session_is_compressed_to_twenty_messages_and_a_summary() -
     house = House()
     session = await house.talk(16)
 
-    house.upkeep.follow(house.ended(session))
-    await house.upkeep.drain()
+    summary = await compress(house, session)
 
-    summary = await house.summary(session)
-    assert summary is not None
     assert (summary.through, summary.made_by) == (12, "extract")
     assert "trip to Japan" in summary.text
     assert len(await house.log(session)) == 33
@@ -41,19 +52,15 @@ async def test_the_next_summary_builds_on_the_one_before_and_reads_no_old_talk_a
     model = Model(RETOLD)
     house = House(model)
     session = await house.talk(16)
-    house.upkeep.follow(house.ended(session))
-    await house.upkeep.drain()
+    await follow(house, session)
     await house.talk(8, session.id)
 
-    house.upkeep.follow(house.ended(session))
-    await house.upkeep.drain()
+    summary = await compress(house, session)
 
     _, text, _ = model.asked[1]
     assert RETOLD in text
     assert "Question 6 " not in text
     assert "Question 7 " in text
-    summary = await house.summary(session)
-    assert summary is not None
     assert (summary.through, summary.made_by) == (28, "model")
     assert len(await house.entries(session)) == 2
 
@@ -75,11 +82,8 @@ async def test_extraction_stands_in_for_a_model_that_is_of_no_use(said: str | Ex
     house = House(Model(said))
     session = await house.talk(16)
 
-    house.upkeep.follow(house.ended(session))
-    await house.upkeep.drain()
+    summary = await compress(house, session)
 
-    summary = await house.summary(session)
-    assert summary is not None
     assert (summary.through, summary.made_by) == (12, "extract")
 
 
@@ -108,11 +112,8 @@ async def test_a_summary_is_in_the_language_of_most_of_the_users_words(
         for asked, answered in turns[1:]:
             session = await house.turn(session.id, asked, answered, follow=False)
 
-        house.upkeep.follow(house.ended(session, language=last))
-        await house.upkeep.drain()
+        summary = await compress(house, session, language=last)
 
-        summary = await house.summary(session)
-        assert summary is not None
         assert summary.text.startswith(heading)
     [(system, *_)] = model.asked
     assert ("对话" in system) == (heading == "主要内容：")
@@ -123,8 +124,7 @@ async def test_a_few_words_in_another_language_turn_no_summary_around() -> None:
     session = await house.turn(None, *CHINESE, follow=False)
     for asked, answered in [*[CHINESE] * 15, *[ENGLISH] * 2, *[CHINESE] * 8]:
         session = await house.turn(session.id, asked, answered, follow=False)
-        house.upkeep.follow(house.ended(session, language=Language.ENGLISH))
-        await house.upkeep.drain()
+        await follow(house, session, language=Language.ENGLISH)
 
     entries = await house.entries(session)
     assert len(entries) > 1
@@ -135,11 +135,8 @@ async def test_a_model_that_talks_too_long_is_cut_between_sentences() -> None:
     house = House(Model((RETOLD + " ") * 30), summary_characters=200)
     session = await house.talk(16)
 
-    house.upkeep.follow(house.ended(session))
-    await house.upkeep.drain()
+    summary = await compress(house, session)
 
-    summary = await house.summary(session)
-    assert summary is not None
     assert summary.made_by == "model"
     assert len(summary.text) <= 200
     assert summary.text.endswith(".")
@@ -152,8 +149,7 @@ async def test_nothing_is_made_anew_while_nothing_changes() -> None:
     session = await house.talk(16)
 
     for _ in range(3):
-        house.upkeep.follow(house.ended(session))
-        await house.upkeep.drain()
+        await follow(house, session)
 
     assert len(model.asked) == 1
     assert len(await house.entries(session)) == 1
@@ -190,8 +186,7 @@ async def test_words_taken_back_while_the_model_thinks_leave_no_summary(what: st
             await house.sessions.create(ANN, session_id=session.id)
 
     model.meanwhile = take_back
-    house.upkeep.follow(house.ended(session))
-    await house.upkeep.drain()
+    await follow(house, session)
 
     if what == "delete":
         with pytest.raises(SessionNotFound):
@@ -218,17 +213,12 @@ async def test_a_summary_of_words_taken_back_in_the_last_moment_is_never_read() 
     session = await house.talk(16)
     store.after = 5
 
-    house.upkeep.follow(house.ended(session))
-    await house.upkeep.drain()
+    await follow(house, session)
     assert len(await house.entries(session)) == 1
     await house.talk(20, session.id)
 
     assert await house.summary(session) is None
-    house.upkeep.follow(house.ended(session))
-    await house.upkeep.drain()
-    summary = await house.summary(session)
-    assert summary is not None
-    assert "Question 10 " not in summary.text
+    assert "Question 10 " not in (await compress(house, session)).text
 
 
 async def test_a_summary_counts_the_messages_it_speaks_for_whatever_their_numbers() -> None:
@@ -237,16 +227,10 @@ async def test_a_summary_counts_the_messages_it_speaks_for_whatever_their_number
     session = await house.talk(4)
     await house.sessions.truncate(ANN, session.id, Truncating(after=4))
     await house.talk(14, session.id)
-    house.upkeep.follow(house.ended(session))
-    await house.upkeep.drain()
-    first = await house.summary(session)
+    first = await compress(house, session)
     await house.talk(8, session.id)
-    house.upkeep.follow(house.ended(session))
-    await house.upkeep.drain()
-    second = await house.summary(session)
+    second = await compress(house, session)
 
-    assert first is not None
-    assert second is not None
     assert (first.through, first.messages) == (16, 12)
     covered = [m for m in await house.log(session) if m.seq <= second.through and not is_summary(m)]
     assert second.messages == len(covered) < second.through
@@ -255,11 +239,9 @@ async def test_a_summary_counts_the_messages_it_speaks_for_whatever_their_number
 async def test_truncating_below_a_summary_brings_the_one_before_it_back() -> None:
     house = House()
     session = await house.talk(16)
-    house.upkeep.follow(house.ended(session))
-    await house.upkeep.drain()
+    await follow(house, session)
     await house.talk(8, session.id)
-    house.upkeep.follow(house.ended(session))
-    await house.upkeep.drain()
+    await follow(house, session)
 
     await house.sessions.truncate(ANN, session.id, Truncating(after=35))
 
@@ -292,11 +274,8 @@ async def test_a_long_log_that_was_never_compressed_is_worked_off_in_steps(monke
     house = House(cap=None)
     session = await house.talk(200)
 
-    house.upkeep.follow(house.ended(session))
-    await house.upkeep.drain()
+    summary = await compress(house, session)
 
-    summary = await house.summary(session)
-    assert summary is not None
     assert summary.through == 380
     assert 3 <= len(await house.entries(session)) <= 6
 
@@ -357,8 +336,7 @@ async def test_a_store_that_is_away_harms_neither_turn_nor_session(caplog: pytes
 
     with caplog.at_level(logging.WARNING):
         await house.upkeep.secure(house.ended(session), covered=0, adding=10)
-        house.upkeep.follow(house.ended(session))
-        await house.upkeep.drain()
+        await follow(house, session)
 
     assert caplog.text.count("a summary was put off: Unavailable") == 2
     assert "Japan" not in caplog.text
@@ -371,11 +349,8 @@ async def test_summaries_are_redacted_and_logs_tell_nothing(caplog: pytest.LogCa
     session = await house.talk(16)
 
     with caplog.at_level(logging.DEBUG):
-        house.upkeep.follow(house.ended(session))
-        await house.upkeep.drain()
+        summary = await compress(house, session)
 
-    summary = await house.summary(session)
-    assert summary is not None
     assert "Japan" not in summary.text
     assert "Japan" not in model.asked[0][1]
     assert "Japan" not in caplog.text
@@ -387,8 +362,7 @@ async def test_the_model_for_summaries_is_asked_with_what_was_looked_at_as_a_who
     house.upkeep = house.another(discretion=Asking())
     session = await house.talk(16)
 
-    house.upkeep.follow(house.ended(session))
-    await house.upkeep.drain()
+    await follow(house, session)
 
     assert "[PLACE]" in model.asked[0][1]
     assert "Japan" not in model.asked[0][1]
@@ -399,11 +373,8 @@ async def test_what_a_summary_speaks_for_is_rewritten_and_what_is_live_stays() -
     house.upkeep = house.another(discretion=Discreet(Japan="[PLACE]"))
     session = await house.talk(16)
 
-    house.upkeep.follow(house.ended(session))
-    await house.upkeep.drain()
+    summary = await compress(house, session)
 
-    summary = await house.summary(session)
-    assert summary is not None
     log = [message for message in await house.log(session) if not is_summary(message)]
     past = [message.text for message in log if message.seq <= summary.through]
     live = [message.text for message in log if message.seq > summary.through]
@@ -416,22 +387,18 @@ async def test_what_a_summary_speaks_for_is_rewritten_and_what_is_live_stays() -
 async def test_a_forked_session_keeps_its_summary() -> None:
     house = House()
     session = await house.talk(16)
-    house.upkeep.follow(house.ended(session))
-    await house.upkeep.drain()
+    await follow(house, session)
 
     fork = await house.sessions.fork(ANN, session.id)
 
     assert await house.summary(fork) == await house.summary(session)
 
 
-async def test_messages_that_may_only_be_small_get_small_summaries() -> None:
+async def test_a_small_message_limit_holds_for_summaries_too() -> None:
     house = House()
     house.policies = replace(house.policies, sessions=SessionPolicy(max_message_bytes=1024))
     house.sessions = Sessions(store=house.store, policy=house.policies.sessions, announcer=Announcer(clock=house.clock))
     house.upkeep = house.another()
     session = await house.talk(16)
 
-    house.upkeep.follow(house.ended(session))
-    await house.upkeep.drain()
-
-    assert await house.summary(session) is not None
+    assert len((await compress(house, session)).text) <= 106

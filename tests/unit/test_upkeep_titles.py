@@ -1,4 +1,4 @@
-"""Titles, as they follow a turn on a store: a model's, an extracted one, and renames that win."""
+"""Titles, as they follow a turn on a store: the model's, the fallback, and renames that win."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ import tenuto
 from tenuto.errors import ModelFailed, SessionNotFound
 from tenuto.model import Changes, Scope, Session
 from tenuto.stores.memory import MemoryStore
+from tenuto.upkeep.discretion import Discretion
 from tests.samples import ANN
 from tests.unit.house import ANSWER, QUESTION, Asking, Discreet, House, Model
+
+
+async def follow(house: House, session: Session) -> str:
+    """Follow a turn that claimed the title, and read the title that came of it."""
+    house.upkeep.follow(house.ended(session, QUESTION, ANSWER, titles=True))
+    await house.upkeep.drain()
+    return (await house.title(session))[0]
 
 
 async def test_a_model_gives_the_title() -> None:
@@ -25,22 +33,12 @@ async def test_a_model_gives_the_title() -> None:
     assert await house.title(session) == ("Two-Week Trip to Japan", "model")
 
 
-async def test_without_a_model_a_phrase_of_the_talk_is_the_title_and_stays_it() -> None:
+async def test_without_a_model_the_first_line_stays_until_there_is_one() -> None:
+    """A17."""
     house = House()
     session = await house.turn()
     await house.upkeep.drain()
-
-    house.clock.advance(timedelta(minutes=2))
-    await house.turn(session.id, "And what about the hotels in Kyoto city?")
-    await house.upkeep.drain()
-
-    assert await house.title(session) == ("Plan Two-Week Trip to Japan", "extract")
-
-
-async def test_a_model_that_appears_later_makes_the_extracted_title_better() -> None:
-    house = House()
-    session = await house.turn()
-    await house.upkeep.drain()
+    without = await house.title(session)
     house.model = Model("Spring Trip to Japan")
     house.upkeep = house.another()
     house.clock.advance(timedelta(minutes=2))
@@ -48,6 +46,7 @@ async def test_a_model_that_appears_later_makes_the_extracted_title_better() -> 
     await house.turn(session.id, "And the hotels?")
     await house.upkeep.drain()
 
+    assert without == ("Can you help me plan a two-week trip to...", "fallback")
     assert await house.title(session) == ("Spring Trip to Japan", "model")
 
 
@@ -101,17 +100,19 @@ async def test_a_hundred_first_requests_cost_one_call() -> None:
     assert (await house.title(made))[0] == "Two-Week Trip to Japan"
 
 
-async def test_a_rename_while_the_model_thinks_wins() -> None:
+@pytest.mark.parametrize(
+    ("meanwhile", "title"),
+    [(Changes(title="Our holiday"), "Our holiday"), (Changes(context={"colour": "blue"}), "Two-Week Trip to Japan")],
+    ids=["a rename", "another change"],
+)
+async def test_a_rename_while_the_model_thinks_wins_and_other_changes_do_not(meanwhile: Changes, title: str) -> None:
     """T13, U3."""
     model = Model("Two-Week Trip to Japan")
     house = House(model)
     session = await house.turn(follow=False)
-    model.meanwhile = lambda: house.sessions.patch(ANN, session.id, Changes(title="Our holiday"))
+    model.meanwhile = lambda: house.sessions.patch(ANN, session.id, meanwhile)
 
-    house.upkeep.follow(house.ended(session, QUESTION, ANSWER, titles=True))
-    await house.upkeep.drain()
-
-    assert (await house.title(session))[0] == "Our holiday"
+    assert await follow(house, session) == title
 
 
 class Renaming(MemoryStore):
@@ -132,22 +133,7 @@ async def test_a_rename_in_the_very_moment_of_writing_wins() -> None:
     session = await house.turn(follow=False)
     store.renamed = "Our holiday"
 
-    house.upkeep.follow(house.ended(session, QUESTION, ANSWER, titles=True))
-    await house.upkeep.drain()
-
-    assert (await house.title(session))[0] == "Our holiday"
-
-
-async def test_other_changes_in_that_moment_do_not_cost_the_title() -> None:
-    house = House(Model("Two-Week Trip to Japan"))
-    session = await house.turn(follow=False)
-    assert house.model is not None
-    house.model.meanwhile = lambda: house.sessions.patch(ANN, session.id, Changes(context={"colour": "blue"}))
-
-    house.upkeep.follow(house.ended(session, QUESTION, ANSWER, titles=True))
-    await house.upkeep.drain()
-
-    assert (await house.title(session))[0] == "Two-Week Trip to Japan"
+    assert await follow(house, session) == "Our holiday"
 
 
 async def test_a_session_that_is_gone_needs_no_title() -> None:
@@ -163,51 +149,37 @@ async def test_a_session_that_is_gone_needs_no_title() -> None:
         await house.sessions.get(ANN, session.id)
 
 
-async def test_titles_are_redacted() -> None:
+@pytest.mark.parametrize(
+    ("discretion", "title"),
+    [(Discreet(Japan="[PLACE]", Ann="[NAME]"), "Calling [NAME] About [PLACE]"), (Asking(), "Calling Ann About Japan")],
+    ids=["word by word", "the whole request"],
+)
+async def test_titles_and_what_their_model_is_asked_are_redacted(discretion: Discretion, title: str) -> None:
     model = Model("Calling Ann About Japan")
     house = House(model)
-    house.upkeep = house.another(discretion=Discreet(Japan="[PLACE]", Ann="[NAME]"))
+    house.upkeep = house.another(discretion=discretion)
 
     session = await house.turn()
     await house.upkeep.drain()
 
-    assert "Japan" not in model.asked[0][1]
-    assert (await house.title(session))[0] == "Calling [NAME] About [PLACE]"
-
-
-async def test_the_model_for_titles_is_asked_with_what_was_looked_at_as_a_whole() -> None:
-    model = Model("A Journey")
-    house = House(model)
-    house.upkeep = house.another(discretion=Asking())
-
-    await house.turn()
-    await house.upkeep.drain()
-
     assert "[PLACE]" in model.asked[0][1]
     assert "Japan" not in model.asked[0][1]
+    assert (await house.title(session))[0] == title
 
 
-@pytest.mark.parametrize(
-    ("instead", "title"),
-    [
-        ("How do I configure SQLite WAL mode for writers?", ("Configure SQLite WAL Mode", "extract")),
-        ("noodles?", ("noodles?", "fallback")),
-    ],
-    ids=["a phrase", "no phrase"],
-)
-async def test_a_title_does_not_outlive_the_words_it_is_made_of(instead: str, title: tuple[str, str]) -> None:
+async def test_a_title_does_not_outlive_the_words_it_is_made_of() -> None:
     async with tenuto.open("memory://") as t:
         ann = t.scope(user="ann")
         first = await t.ask(ann, QUESTION)
         await t.upkeep.drain()
         before = (await t.sessions.get(ann, first.session_id)).title
 
-        await t.ask(ann, instead, session_id=first.session_id, edit=1)
+        await t.ask(ann, "noodles?", session_id=first.session_id, edit=1)
         await t.upkeep.drain()
 
         head = await t.sessions.get(ann, first.session_id)
-        assert before == "Plan Two-Week Trip to Japan"
-        assert (head.title, head.metadata["title"]["by"]) == title
+        assert before == "Can you help me plan a two-week trip to..."
+        assert (head.title, head.metadata["title"]["by"]) == ("noodles?", "fallback")
 
 
 async def test_a_name_that_somebody_gave_outlives_an_edit() -> None:
@@ -230,7 +202,4 @@ async def test_a_title_on_its_way_is_dropped_when_its_words_are_taken_back() -> 
     claim = {"title": {"by": "fallback", "text": session.title, "tried_at": late, "stale": True}}
     house.model.meanwhile = lambda: house.sessions.patch(ANN, session.id, Changes(metadata=claim))
 
-    house.upkeep.follow(house.ended(session, QUESTION, ANSWER, titles=True))
-    await house.upkeep.drain()
-
-    assert (await house.title(session))[0] == session.title
+    assert await follow(house, session) == session.title

@@ -47,7 +47,7 @@ from tenuto.model.trace import trace_id
 from tenuto.model.values import JsonObject, Value
 from tenuto.sessions import TurnRequest, fresh_id
 from tenuto.sessions.desk import refuse_long_text, refuse_unsound
-from tenuto.sessions.titles import named
+from tenuto.sessions.titles import with_fallback_title
 from tenuto.sessions.waiting import uncut
 
 # Brought along with the turn: what a compressed session shows, and some more. Older talk is fetched where it is needed.
@@ -308,7 +308,7 @@ class Opener:
         metadata = {ASSISTANT: assistant.name, **({PERSONA: scope.persona} if scope.persona is not None else {})}
         new = NewSession(metadata=metadata, context=context)
         said = await self._screen.for_title(scope, request.text)
-        return named(new, said, request.language or language_of(request.text))
+        return with_fallback_title(new, said, request.language or language_of(request.text))
 
     async def _check_again(self, turn: OpenTurn, key: str | None) -> None:
         """What could only be seen with the session in hand; a turn that ran meanwhile may have spent the rest."""

@@ -40,7 +40,7 @@ from tenuto.model.values import JsonObject
 from tenuto.ports import OfflineTool
 from tenuto.sessions import fresh_id
 from tenuto.sessions.desk import refuse_unsound
-from tenuto.sessions.titles import opening_changes
+from tenuto.sessions.titles import claim_title
 from tenuto.sessions.waiting import uncut
 
 # Characters of a question, an answer or a tool's output that a trace keeps.
@@ -331,9 +331,7 @@ class Turn:
         asked, session = self._begun.asked, self._begun.turn.session
         # Only a session that has no title yet gets one out of the question.
         question = "" if session.title else await self._means.screen.for_title(self._begun.scope, asked.question)
-        return opening_changes(
-            session, question, asked.language, self._means.clock(), model=self._means.titles_by_model
-        )
+        return claim_title(session, question, asked.language, self._means.clock(), model=self._means.titles_by_model)
 
     async def _told(self, answer: Answer, said: str) -> _Told:
         """What was said and done, as a trace keeps it."""

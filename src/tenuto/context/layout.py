@@ -11,14 +11,18 @@ from typing import Final
 
 import msgspec
 
-from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, Counter
+from tenuto.context.cutting import cut
+from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, Counter, as_text
 from tenuto.context.turns import AsIs, Shown
 from tenuto.context.wording import Wording, wording
 from tenuto.model.message import Message, Role, text_part
 from tenuto.model.prompt import Language, LayoutName, Piece, PromptMessage, RecallPlace
-from tenuto.model.values import JsonObject, Value
+from tenuto.model.values import Json, JsonObject, Value
 
 _QUOTE: Final = "> "
+# Shared values have their writer and time beside them under such names, which do not belong into a prompt.
+_META: Final = ".__"
+STYLE_KEY: Final = "response_style"
 
 
 class Chosen(Value, frozen=True, kw_only=True):
@@ -298,3 +302,37 @@ def _sheet(name: LayoutName, language: Language) -> Sheet | None:
             return Sheet(history=words.plain_history, history_end="", question=words.plain_question)
         case LayoutName.MARKED:
             return Sheet(history=words.marked_history, history_end=words.marked_end, question=words.user)
+
+
+# The system prompt of one agent among several
+
+
+def agent_system(
+    role: str,
+    goal: str,
+    shared: Mapping[str, Json],
+    counter: Counter,
+    style: str | None = None,
+    value_tokens: int = 500,
+    language: Language = Language.CHINESE,
+) -> str:
+    """The system prompt of an agent; values of the shared board longer than `value_tokens` are cut visibly."""
+    words = wording(language)
+    lines = [words.role.format(role=role), words.goal.format(goal=goal)]
+    entries = [(key, value) for key, value in shared.items() if _META not in key]
+    if entries:
+        lines.append(words.shared)
+        lines += [f"- {key}: {cut(as_text(value), value_tokens, counter.count)}\n" for key, value in entries]
+        lines.append("\n")
+    if style:
+        lines.append(f"{words.style}{style}\n")
+    return "".join(lines)
+
+
+def profile_text(profile: Mapping[str, Json], language: Language) -> str:
+    """A user's profile as the prompt's preferences: one line each, in a fixed order, the response style last."""
+    words = wording(language)
+    known = {key: as_text(value) for key, value in profile.items() if value not in (None, "", [], {})}
+    style = known.pop(STYLE_KEY, None)
+    lines = [f"- {key}: {known[key]}" for key in sorted(known)]
+    return "\n".join([*lines, f"{words.style}{style}"] if style else lines)

@@ -8,13 +8,13 @@ from typing import Final
 
 from tenuto.context.compression import Limits
 from tenuto.context.cutting import cut
-from tenuto.context.relevance import features
-from tenuto.context.sentences import condensed, split
+from tenuto.context.sentences import condense, plain_sentences
 from tenuto.context.tokens import Counter
 from tenuto.context.wording import language_of, wording
 from tenuto.model.message import Message, Role
 from tenuto.model.prompt import Language
 from tenuto.model.values import Value
+from tenuto.recall.lexical import terms
 
 # What one request to a small model holds of the talk.
 _PORTION: Final = 6000
@@ -91,19 +91,21 @@ def retelling_of(
 def usable(said: str, asked: Retelling, counter: Counter) -> str | None:
     """The model's answer as a summary within its limits; `None` if it is none of this talk, or in another language."""
     text = _THOUGHTS.sub("", said).replace("\0", "").encode(errors="ignore").decode().strip()
-    about = features(text)
+    about = set(terms(text))
     if len(about) < _LEAST_WORDS or language_of(text) is not asked.language:
         return None
-    if len(about & features(asked.text)) < _SHARED * len(about):
+    # Line by line: of a longer text only the beginning is tokenized.
+    source = {term for line in asked.text.splitlines() for term in terms(line)}
+    if len(about & source) < _SHARED * len(about):
         return None
-    return _shortened(text, asked.limits, counter)
+    return _cut_to_limits(text, asked.limits, counter)
 
 
-def _shortened(text: str, limits: Limits, counter: Counter) -> str | None:
+def _cut_to_limits(text: str, limits: Limits, counter: Counter) -> str | None:
     """The text up to the last sentence that fits."""
     while not (counter.count(text) <= limits.tokens and len(text) <= (limits.characters or len(text))):
         *rows, last = text.splitlines()
-        kept = " ".join(split(last)[:-1])
+        kept = " ".join(plain_sentences(last)[:-1])
         text = "\n".join([*rows, kept] if kept else rows).strip()
         if not text:
             return None
@@ -119,4 +121,4 @@ def _lines(message: Message, language: Language, redact: Callable[[str], str], c
         said = cut(" ".join(redact(message.text).split()), _MESSAGE, counter.count)
         told.append((words.user if message.role is Role.USER else words.assistant) + said)
     outputs = [part.get("output") for part in message.parts if part["type"] == "tool_result"]
-    return told + [words.system + redact(condensed(output)) for output in outputs]
+    return told + [words.system + redact(condense(output)) for output in outputs]

@@ -1,4 +1,4 @@
-"""Talk taken apart into sentences, English and Chinese, each with who said it; tools' outputs in a few words."""
+"""Messages split into sentences, English and Chinese, each with its speaker; tool outputs condensed to one line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 
 from tenuto.model.graphemes import boundary_after, boundary_before
 from tenuto.model.message import Message, Role, chatter_in
-from tenuto.model.stops import ends_sentence
 from tenuto.model.values import Json, JsonObject
+from tenuto.recall.lexical import split_sentences
 
-# However long the talk is, so much of it is looked at; a message has its share, from its beginning and its end.
-_LOOK_AT: Final = 200_000
+# The most characters that are read of all messages together; each message has its share, from both its ends.
+_READ: Final = 200_000
 _LEAST_SHARE: Final = 400
 _HEAD_SHARE: Final = 0.7
 _LONGEST: Final = 220
@@ -22,95 +22,75 @@ _LONGEST_CHINESE: Final = 90
 _LISTED: Final = 4
 _VALUE: Final = 60
 
-_COUNTS: Final = re.compile(r"^\d{1,2}\.$")
-_END: Final = re.compile(r"[。！？；…]+[”’」』）)\"']*|(?<![.!?])[.!?]++[\"')\]]*+(?=\s|$)|;(?=\s)")
 _CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_MARKS: Final = re.compile(r"^\s*(?:#{1,6}|[-*•>|]|\d{1,2}[.)、])\s*|\*\*|__|`|\|")
+_MARKUP: Final = re.compile(r"^\s*(?:#{1,6}|[-*•>|]|\d{1,2}[.)、])\s*|\*\*|__|`|\|")
 _CLAUSE: Final = re.compile(r"[,，、;；:：—–]\s*")
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
 
 
 class Sentence(msgspec.Struct, frozen=True):
-    """One sentence on one line. `message` and `place` order it; `opens` and `closes` its message's first and last.
-
-    `chatter` is what the offline model said of itself, or only quoted.
-    """
+    """One sentence on one line. `message` and `place` order it; `chatter` marks the offline model's own words."""
 
     text: str
     role: Role
     message: int
     place: int
-    opens: bool = False
-    closes: bool = False
     chatter: bool = False
 
 
-def sentences_of(messages: Sequence[Message], redact: Callable[[str], str] = str) -> list[Sentence]:
-    """The talk, sentence by sentence. What is redacted is the whole message, before anything is taken out of it."""
-    share = max(_LEAST_SHARE, _LOOK_AT // max(1, len(messages)))
-    called: dict[str, str] = {}
+def message_sentences(messages: Sequence[Message], redact: Callable[[str], str] = str) -> list[Sentence]:
+    """The messages, sentence by sentence. A message is redacted as a whole, before anything is taken from it."""
+    share = max(_LEAST_SHARE, _READ // max(1, len(messages)))
+    calls: dict[str, str] = {}
     chatter = chatter_in(messages)
-    found: list[Sentence] = []
+    sentences: list[Sentence] = []
     for number, message in enumerate(messages):
         if message.role is Role.ITEM:
             continue
         idle = message.role is Role.ASSISTANT and message.turn in chatter
-        parts = split(_within(redact(message.text), share)) if message.text.strip() else []
-        tools = [redact(told) for told in _tools(message, called)]
-        said = [(text, message.role) for text in parts] + [(told, Role.TOOL) for told in tools]
-        found += [
-            Sentence(text, role, number, place, place == 0, place == len(said) - 1, idle)
-            for place, (text, role) in enumerate(said)
-        ]
-    return found
+        texts = plain_sentences(_both_ends(redact(message.text), share)) if message.text.strip() else []
+        lines = [(text, message.role) for text in texts]
+        lines += [(redact(line), Role.TOOL) for line in _tool_lines(message, calls)]
+        sentences += [Sentence(text, role, number, place, idle) for place, (text, role) in enumerate(lines)]
+    return sentences
 
 
-def split(text: str) -> list[str]:
-    """The sentences of a text, each on one line and none too long; lines and list items are sentences too."""
-    plain = _CODE.sub(" […] ", text)
-    return [
-        shortened(sentence)
-        for line in plain.splitlines()
-        for sentence in _sentences(" ".join(_MARKS.sub(" ", line).split()))
-    ]
+def plain_sentences(text: str) -> list[str]:
+    """The sentences of a text without code and markup, each on one line and none too long."""
+    lines = _CODE.sub("\n", text).splitlines()
+    plain = "\n".join(" ".join(_MARKUP.sub(" ", line).split()) for line in lines)
+    return [shorten(sentence) for sentence in split_sentences(plain)]
 
 
-def shortened(sentence: str, longest: int | None = None) -> str:
+def shorten(sentence: str, limit: int | None = None) -> str:
     """The sentence, or its first clauses and an ellipsis."""
-    most = longest or _longest(sentence[:_LONGEST])
-    if len(sentence) <= most:
+    if limit is None:
+        start = sentence[:_LONGEST]
+        limit = _LONGEST_CHINESE if len(_HAN.findall(start)) * 3 > len(start) else _LONGEST
+    if len(sentence) <= limit:
         return sentence
-    ends = [match.start() for match in _CLAUSE.finditer(sentence, most // 2, most)]
-    end = ends[-1] if ends else _word_end(sentence, most)
-    return sentence[: boundary_before(sentence, end)].rstrip() + "…"
+    ends = [match.start() for match in _CLAUSE.finditer(sentence, limit // 2, limit)]
+    end = ends[-1] if ends else sentence.rfind(" ", limit // 2, limit)
+    return sentence[: boundary_before(sentence, end if end > 0 else limit - 1)].rstrip() + "…"
 
 
-def _longest(start: str) -> int:
-    return _LONGEST_CHINESE if len(_HAN.findall(start)) * 3 > len(start) else _LONGEST
+def condense(value: Json) -> str:
+    """A tool's arguments or output in a few words: single values by name, lists by their length and first entries."""
+    if value is None or value in ("", [], {}):
+        return ""
+    match value:
+        case str():
+            return shorten(next(iter(plain_sentences(value[: _LONGEST * 4])), ""), _LONGEST // 2)
+        case dict():
+            return ", ".join(_fields(value))
+        case list() | tuple():
+            names = [name for name in map(_name, value[:_LISTED]) if name]
+            return f"{len(value)}: " + ", ".join(names) if names else str(len(value))
+        case _:
+            return str(value)
 
 
-def _word_end(sentence: str, most: int) -> int:
-    blank = sentence.rfind(" ", most // 2, most)
-    return blank if blank > 0 else most - 1
-
-
-def _sentences(line: str) -> Iterator[str]:
-    start = 0
-    for match in _END.finditer(line):
-        if match[0] == "." and (_COUNTS.match(line[start : match.end()]) or not ends_sentence(line, match.start())):
-            continue
-        yield from _worded(line[start : match.end()])
-        start = match.end()
-    yield from _worded(line[start:])
-
-
-def _worded(sentence: str) -> Iterator[str]:
-    sentence = sentence.strip()
-    if any(character.isalnum() for character in sentence):
-        yield sentence
-
-
-def _within(text: str, share: int) -> str:
+def _both_ends(text: str, share: int) -> str:
     if len(text) <= share:
         return text
     head = boundary_before(text, int(share * _HEAD_SHARE))
@@ -118,54 +98,31 @@ def _within(text: str, share: int) -> str:
     return f"{text[:head]}\n{text[tail:]}"
 
 
-def _tools(message: Message, called: dict[str, str]) -> Iterator[str]:
-    """What tools answered, in a few words; calls lend their names to their results."""
+def _tool_lines(message: Message, calls: dict[str, str]) -> Iterator[str]:
+    """Tool results in a few words, each behind its call; `calls` carries the calls from message to message."""
     for part in message.parts:
-        match part["type"]:
-            case "tool_call":
-                name = str(part.get("name", ""))
-                called[str(part.get("id"))] = f"{name}({condensed(part.get('arguments'))})"
-            case "tool_result":
-                told = condensed(part.get("output"))
-                call = called.get(str(part.get("call_id")), "")
-                if told or call:
-                    yield shortened(" ".join(f"{call} → {told}".split()))
-            case _:
-                continue
+        if part["type"] == "tool_call":
+            calls[str(part.get("id"))] = f"{part.get('name', '')}({condense(part.get('arguments'))})"
+        elif part["type"] == "tool_result":
+            output = condense(part.get("output"))
+            call = calls.get(str(part.get("call_id")), "")
+            if output or call:
+                yield shorten(" ".join(f"{call} → {output}".split()))
 
 
-def condensed(value: Json) -> str:
-    """A tool's arguments or output in a few words: single values by name, lists by their length and first entries."""
-    if value is None or value in ("", [], {}):
-        return ""
-    match value:
-        case str():
-            first = next(iter(split(value[: _LONGEST * 4])), "")
-            return shortened(first, _LONGEST // 2)
-        case dict():
-            return ", ".join(_fields(value))
-        case list() | tuple():
-            named = [name for name in map(_named, value[:_LISTED]) if name]
-            return f"{len(value)}: " + ", ".join(named) if named else str(len(value))
-        case _:
-            return str(value)
-
-
-def _fields(value: JsonObject) -> list[str]:
-    told: list[str] = []
+def _fields(value: JsonObject) -> Iterator[str]:
     for name, item in list(value.items())[: _LISTED * 2]:
         if isinstance(item, list | tuple):
-            told.append(f"{name} {condensed(item)}")
+            yield f"{name} {condense(item)}"
         elif isinstance(item, dict):
-            told.append(f"{name} ({_named(item)})")
+            yield f"{name} ({_name(item)})"
         elif item is not None and item != "":
-            told.append(f"{name}={shortened(' '.join(str(item).split()), _VALUE)}")
-    return told
+            yield f"{name}={shorten(' '.join(str(item).split()), _VALUE)}"
 
 
-def _named(item: Json) -> str:
+def _name(item: Json) -> str:
     """What stands for an entry of a list: its name or title, or itself if it is a single value."""
     if isinstance(item, dict):
-        wanted = ("name", "title", "label", "subject", "text", "id")
-        item = next((item[key] for key in wanted if isinstance(item.get(key), str | int)), "")
-    return shortened(" ".join(str(item).split()), _VALUE) if isinstance(item, str | int | float) else ""
+        keys = ("name", "title", "label", "subject", "text", "id")
+        item = next((item[key] for key in keys if isinstance(item.get(key), str | int)), "")
+    return shorten(" ".join(str(item).split()), _VALUE) if isinstance(item, str | int | float) else ""

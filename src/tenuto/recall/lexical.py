@@ -40,7 +40,7 @@ _STOP_PAIRS_TEXT: Final = """
 怎样 如何 为何 可以 能不 不能 多少 几个 一下 一个 一些 有没 没有 想要 告诉 谢谢 好吗 知道 介绍 讲讲 说说 关于 还有
 """
 _STOP_PAIRS: Final = frozenset(_STOP_PAIRS_TEXT.split())
-
+# Inflections by their last letter, longest first.
 _ENDINGS: Final = {
     "s": (("ies", "y"), ("sses", "ss"), ("es", ""), ("s", "")),
     "d": (("ied", "y"), ("ed", "")),
@@ -48,7 +48,8 @@ _ENDINGS: Final = {
 }
 
 # Where a full stop stands behind an abbreviation, an initial or a list number, the sentence goes on.
-_SENTENCE_END: Final = re.compile(r"[。！？；…]+[”’」』）)\"']*|[.!?]+[\"')\]]*(?=\s|$)|\n+")
+# Possessive and tried once per run of signs: a run of thousands takes linear time.
+_SENTENCE_END: Final = re.compile(r"[。！？；…]+[”’」』）)\"']*|(?<![.!?])[.!?]++[\"')\]]*+(?=\s|$)|\n+")
 _ABBREVIATION: Final = re.compile(
     r"(?:\b(?:mr|mrs|ms|dr|prof|st|no|vs|etc|inc|ltd|e\.g|i\.e|a\.m|p\.m)|(?:^|\s)[a-z]|^\s*\d{1,2})\.$", re.IGNORECASE
 )

@@ -1,4 +1,4 @@
-"""Finding a session its title: a small model's, or a phrase of the talk where there is no model."""
+"""Setting a session's title after a turn: the small model's, or the first line of the question without one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from tenuto.errors import ModelFailed, SessionNotFound, VersionConflict
 from tenuto.model import Session
 from tenuto.model.talk import TurnEnded
 from tenuto.sessions import Sessions
-from tenuto.sessions.titles import By, clipped, fallback, from_talk, made, tidy, title_request, titled
+from tenuto.sessions.titles import (
+    TitleSource,
+    clean_title,
+    clip_title,
+    fallback_title,
+    generated_title,
+    title_changes,
+    title_request,
+)
 from tenuto.upkeep.discretion import Discretion
 from tenuto.upkeep.small import Small
 
@@ -18,7 +26,7 @@ _TITLE_TOKENS: Final = 64
 
 
 class Titler:
-    """Gives titles; a name that somebody gave meanwhile stays."""
+    """Sets titles; a user's rename during generation wins."""
 
     def __init__(self, *, sessions: Sessions, small: Small | None, discretion: Discretion) -> None:
         self._sessions = sessions
@@ -26,50 +34,49 @@ class Titler:
         self._discretion = discretion
 
     async def title(self, ended: TurnEnded) -> None:
-        """Find a title and give it. When none is found the fallback stays, and a later turn tries again."""
+        """Set a title. If the model gives none, the fallback stays and a later turn tries again."""
         text: str | None = None
         try:
-            text = await self._found(ended)
+            if self._small is not None:
+                text = await self._generate(ended, self._small)
         finally:
-            # Whatever became of the search, a session without any title gets the fallback.
-            await self._give(ended, text)
+            # A session without any title gets the fallback even if the model failed.
+            await self._store(ended, text)
 
-    async def _found(self, ended: TurnEnded) -> str | None:
-        question = await self._discretion.for_title(ended.scope, ended.question)
-        answer = await self._discretion.for_title(ended.scope, ended.answer)
-        if self._small is None:
-            return from_talk(question, answer, ended.language)
-        question, answer = (self._discretion.for_model(ended.scope, text) for text in (question, answer))
+    async def _generate(self, ended: TurnEnded, small: Small) -> str | None:
+        question, answer = [
+            self._discretion.for_model(ended.scope, await self._discretion.for_title(ended.scope, text))
+            for text in (ended.question, ended.answer)
+        ]
         system, text = title_request(question, answer, ended.language)
-        shown = await self._discretion.to_model(ended.scope, text)
+        prompt = await self._discretion.to_model(ended.scope, text)
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                said = await self._small(ended.scope, system, shown, _TITLE_TOKENS)
+                completion = await small(ended.scope, system, prompt, _TITLE_TOKENS)
         except TimeoutError:
             raise ModelFailed("for titles", "took too long") from None
-        title = tidy(said, ended.language)
-        return clipped(await self._discretion.for_title(ended.scope, title)) if title is not None else None
+        title = clean_title(completion, ended.language)
+        return clip_title(await self._discretion.for_title(ended.scope, title)) if title is not None else None
 
-    async def _give(self, ended: TurnEnded, text: str | None) -> None:
-        by = By.EXTRACT if self._small is None else By.MODEL
-        instead = fallback(await self._discretion.for_title(ended.scope, ended.question), ended.language)
+    async def _store(self, ended: TurnEnded, text: str | None) -> None:
+        replacement = fallback_title(await self._discretion.for_title(ended.scope, ended.question), ended.language)
         while True:
             try:
                 session = await self._sessions.get(ended.scope, ended.session.id)
-                if session.incarnation != ended.session.incarnation or _overtaken(session, ended.session):
+                if session.incarnation != ended.session.incarnation or _is_superseded(session, ended.session):
                     return
-                changes = titled(session, text, by, instead)
+                changes = title_changes(session, text, TitleSource.MODEL, replacement)
                 if changes is not None:
                     await self._sessions.patch(ended.scope, session.id, changes)
             except VersionConflict:
-                # Somebody changed the session in this moment; look again whether the title is still ours to give.
+                # The session changed since it was read: check again whether the title may still be set.
                 continue
             except SessionNotFound:
                 return
             return
 
 
-def _overtaken(session: Session, left: Session) -> bool:
-    """Whether the words that this title is made of were taken back meanwhile: a later turn makes another one."""
-    now, then = made(session), made(left)
+def _is_superseded(session: Session, before: Session) -> bool:
+    """Whether the messages that this title is made of were removed meanwhile: a later turn sets another one."""
+    now, then = generated_title(session), generated_title(before)
     return now is not None and now.stale and (then is None or now.tried_at != then.tried_at)
