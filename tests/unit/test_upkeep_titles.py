@@ -10,6 +10,7 @@ import pytest
 import tenuto
 from tenuto.errors import ModelFailed, SessionNotFound
 from tenuto.model import Changes, Scope, Session
+from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN
 from tests.unit.house import ANSWER, QUESTION, Asking, Discreet, House, Model
@@ -166,7 +167,7 @@ async def test_a_session_that_is_gone_needs_no_title() -> None:
 async def test_titles_are_redacted() -> None:
     model = Model("Calling Ann About Japan")
     house = House(model)
-    house.upkeep = house.another(discretion=Discreet(Japan="[PLACE]", Ann="[NAME]"))
+    house.upkeep = house.another(redaction=Discreet(Japan="[PLACE]", Ann="[NAME]"))
 
     session = await house.turn()
     await house.upkeep.drain()
@@ -178,7 +179,7 @@ async def test_titles_are_redacted() -> None:
 async def test_the_model_for_titles_is_asked_with_what_was_looked_at_as_a_whole() -> None:
     model = Model("A Journey")
     house = House(model)
-    house.upkeep = house.another(discretion=Asking())
+    house.upkeep = house.another(redaction=Asking(NO_REDACTION))
 
     await house.turn()
     await house.upkeep.drain()

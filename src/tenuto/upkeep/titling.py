@@ -8,9 +8,9 @@ from typing import Final
 from tenuto.errors import ModelFailed, SessionNotFound, VersionConflict
 from tenuto.model import Session
 from tenuto.model.talk import TurnEnded
+from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.sessions.titles import By, clipped, fallback, from_talk, made, tidy, title_request, titled
-from tenuto.upkeep.discretion import Discretion
 from tenuto.upkeep.small import Small
 
 _TIMEOUT_SECONDS: Final = 30.0
@@ -20,10 +20,10 @@ _TITLE_TOKENS: Final = 64
 class Titler:
     """Gives titles; a name that somebody gave meanwhile stays."""
 
-    def __init__(self, *, sessions: Sessions, small: Small | None, discretion: Discretion) -> None:
+    def __init__(self, *, sessions: Sessions, small: Small | None, redaction: UpkeepRedaction) -> None:
         self._sessions = sessions
         self._small = small
-        self._discretion = discretion
+        self._redaction = redaction
 
     async def title(self, ended: TurnEnded) -> None:
         """Find a title and give it. When none is found the fallback stays, and a later turn tries again."""
@@ -35,24 +35,24 @@ class Titler:
             await self._give(ended, text)
 
     async def _found(self, ended: TurnEnded) -> str | None:
-        question = await self._discretion.for_title(ended.scope, ended.question)
-        answer = await self._discretion.for_title(ended.scope, ended.answer)
+        question = await self._redaction.for_title(ended.scope, ended.question)
+        answer = await self._redaction.for_title(ended.scope, ended.answer)
         if self._small is None:
             return from_talk(question, answer, ended.language)
-        question, answer = (self._discretion.for_model(ended.scope, text) for text in (question, answer))
+        question, answer = (self._redaction.for_model(ended.scope, text) for text in (question, answer))
         system, text = title_request(question, answer, ended.language)
-        shown = await self._discretion.to_model(ended.scope, text)
+        shown = await self._redaction.to_model(ended.scope, text)
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 said = await self._small(ended.scope, system, shown, _TITLE_TOKENS)
         except TimeoutError:
             raise ModelFailed("for titles", "took too long") from None
         title = tidy(said, ended.language)
-        return clipped(await self._discretion.for_title(ended.scope, title)) if title is not None else None
+        return clipped(await self._redaction.for_title(ended.scope, title)) if title is not None else None
 
     async def _give(self, ended: TurnEnded, text: str | None) -> None:
         by = By.EXTRACT if self._small is None else By.MODEL
-        instead = fallback(await self._discretion.for_title(ended.scope, ended.question), ended.language)
+        instead = fallback(await self._redaction.for_title(ended.scope, ended.question), ended.language)
         while True:
             try:
                 session = await self._sessions.get(ended.scope, ended.session.id)
