@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
+
+# The package has no type information.
 import re2  # type: ignore[import-untyped]
 from hypothesis import assume, given
 from hypothesis import strategies as st
