@@ -50,6 +50,9 @@ from tenuto.model.policy import ContextPolicy, preset
 from tenuto.model.prompt import Materials, PromptPolicy
 from tenuto.model.talk import Asking, Ended, ModelEvent, Said, TurnEnded
 from tenuto.ports import Store, Tool, utc_now
+from tenuto.privacy.redactor import NO_REDACTION
+from tenuto.privacy.turn_redaction import TurnRedaction
+from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Announcer, Sessions
 from tenuto.stores.by_url import open_store
 from tenuto.upkeep import Upkeep
@@ -288,7 +291,9 @@ def _chat(store: Store, words: Words) -> tuple[Chat, _Later]:
     platform = preset("platform")
     policies = replace(platform, sessions=replace(platform.sessions, keeping=_UNCAPPED.keeping))
     sessions = Sessions(store=store, policy=policies.sessions, announcer=Announcer(clock=utc_now))
-    later = _Later(Upkeep(sessions=sessions, sweep_every=policies.sessions.lease))
+    later = _Later(
+        Upkeep(sessions=sessions, redaction=UpkeepRedaction(NO_REDACTION), sweep_every=policies.sessions.lease)
+    )
     model = _AtOnce(words)
     general = general_assistant(policies)
     chat = Chat(
@@ -300,6 +305,7 @@ def _chat(store: Store, words: Words) -> tuple[Chat, _Later]:
             spending=Spending(state=store, budgets=Budgets(), clock=utc_now),
             clock=utc_now,
             afterwards=later,
+            redaction=TurnRedaction(NO_REDACTION),
         )
     )
     return chat, later

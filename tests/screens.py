@@ -6,8 +6,8 @@ from base64 import b64encode
 
 from tenuto.model.privacy import PrivacyPolicy
 from tenuto.ports import Store, utc_now
+from tenuto.privacy.redactor import Policies, Redactor
 from tenuto.privacy.screened import Screened
-from tenuto.privacy.screening import Policies, Screen
 from tenuto.privacy.sealed.keyring import key_ring
 from tenuto.privacy.sealed.sealing import TenantCiphers
 from tenuto.privacy.sealed.vault import Vault
@@ -23,9 +23,9 @@ def vault_over(store: Store) -> Vault:
     return Vault(store=store, ciphers=TenantCiphers(store=store, ring=ring, clock=utc_now))
 
 
-def screen_over(store: Store, policy: PrivacyPolicy | None = None, **tenants: PrivacyPolicy) -> Screen:
+def screen_over(store: Store, policy: PrivacyPolicy | None = None, **tenants: PrivacyPolicy) -> Redactor:
     """A screen with that policy, the default one where none is named, and a vault."""
-    return Screen(policies=Policies(policy or PrivacyPolicy(), tenants), vault=vault_over(store))
+    return Redactor(policies=Policies(policy or PrivacyPolicy(), tenants), vault=vault_over(store))
 
 
 def screened(policy: PrivacyPolicy | None = None, **tenants: PrivacyPolicy) -> tuple[MemoryStore, Screened]:

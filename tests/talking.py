@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, Assistants
 from tenuto.chat import Chat, ChatLimits, ChatRequest, Means, Spending
-from tenuto.chat.means import Afterwards, Screening, Unscreened
+from tenuto.chat.means import Afterwards
 from tenuto.chat.timing import Span, no_span
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Script
@@ -22,6 +22,8 @@ from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.talk import ToolContext, ToolOutput, ToolSpec, TurnEnded
 from tenuto.model.values import JsonObject
 from tenuto.ports import Clock, Embedder, Store
+from tenuto.privacy.redactor import NO_REDACTION
+from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import Announcer, Sessions
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
@@ -104,7 +106,7 @@ def talk(
     span: Span = no_span,
     embedder: Embedder | None = None,
     afterwards: Callable[[Sessions], Afterwards] | None = None,
-    screen: Screening | None = None,
+    redaction: TurnRedaction | None = None,
 ) -> Talk:
     """A chat in which a scripted model answers."""
     clock = clock or FakeClock()
@@ -125,7 +127,7 @@ def talk(
             limits=limits or ChatLimits(),
             span=span,
             embedder=embedder,
-            screen=screen or Unscreened(),
+            redaction=redaction or TurnRedaction(NO_REDACTION),
         )
     )
     return Talk(chat, store, sessions, script, noted.ended)

@@ -17,8 +17,8 @@ from tenuto.model.policy import Preset
 from tenuto.model.prompt import Language
 from tenuto.model.values import Value, checked_text
 from tenuto.ports import Clock, utc_now
-from tenuto.privacy.discreet import Discreet
 from tenuto.privacy.duties.compacting import Compactor
+from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Announcer, Listener, Sessions, TurnRequest, fresh_id
 from tenuto.settings import Settings, read_settings
 from tenuto.storing import Stores, open_stores
@@ -211,7 +211,7 @@ async def open_app(
             tasks=tasks,
             sweep_every=settings.sweep_every,
             clock=clock,
-            discretion=Discreet(stores.screen),
+            redaction=UpkeepRedaction(stores.screen),
             catch_up=compactor.catch_up,
         )
         if sweeping:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tenuto.errors import InvalidSetting, MasterKeyMissing
 from tenuto.model.scope import SYSTEM
 from tenuto.ports import Clock, StateStore, Store
-from tenuto.privacy.screening import Policies, Screen
+from tenuto.privacy.redactor import Policies, Redactor
 from tenuto.privacy.sealed.vault import Vault
 from tenuto.settings import Settings
 from tenuto.stores.encrypted import Encrypted, holds_sealed, mark_sealed
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tenuto.privacy.sealed.sealing import TenantCiphers
 
 
-def open_screen(stack: AsyncExitStack, settings: Settings, store: Store, clock: Clock) -> Screen:
+def open_screen(stack: AsyncExitStack, settings: Settings, store: Store, clock: Clock) -> Redactor:
     """The screen that the settings ask for; what it opens, the stack closes.
 
     Raises:
@@ -28,7 +28,7 @@ def open_screen(stack: AsyncExitStack, settings: Settings, store: Store, clock: 
     policies = open_policies(settings)
     vault = _vault(settings, store, clock)
     refuse_keyless(settings, policies)
-    return Screen(policies=policies, vault=vault, outside=_outside(stack, settings))
+    return Redactor(policies=policies, vault=vault, outside=_outside(stack, settings))
 
 
 def refuse_keyless(settings: Settings, policies: Policies) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from tenuto.errors import StoreAway, Unavailable
 from tenuto.ports import ChangeFeed, Ciphers, Clock, Preparing, Store
+from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.screened import Screened
-from tenuto.privacy.screening import Screen
 from tenuto.screens import open_screen, sealed_store
 from tenuto.settings import Settings
 from tenuto.stores.breaker import BreakerPolicy
@@ -39,7 +39,7 @@ class Stores:
     l1: Cached | None
     journal: Journaled | None
     journal_folder: Path
-    screen: Screen
+    screen: Redactor
     front: Store
 
     @property

@@ -32,9 +32,9 @@ from tenuto.model import Scope, Usage
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
 from tenuto.ports import ChatModel, Clock, Embedder, Store
-from tenuto.privacy.in_turn import InTurn
+from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.screened_model import ScreenedModel
-from tenuto.privacy.screening import Screen
+from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import Sessions
 from tenuto.settings import Settings
 from tenuto.telemetry import open_spans
@@ -49,7 +49,7 @@ async def open_chat(
     settings: Settings,
     *,
     store: Store,
-    screen: Screen,
+    screen: Redactor,
     sessions: Sessions,
     upkeep: Upkeep,
     clock: Clock,
@@ -87,7 +87,7 @@ async def open_chat(
                 traces=store,
                 assistants=known,
                 models=lambda name: screened[name or settings.model],
-                screen=InTurn(screen),
+                redaction=TurnRedaction(screen),
                 embedder=await stack.enter_async_context(_embedder(settings, home)),
                 spending=spending,
                 clock=clock,

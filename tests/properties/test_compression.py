@@ -47,6 +47,8 @@ from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
 from tenuto.model.prompt import Language, Materials, PromptPolicy
 from tenuto.model.talk import TurnEnded
 from tenuto.ports import Store
+from tenuto.privacy.redactor import NO_REDACTION
+from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Announcer, AppendRequest, Sessions, TurnRequest
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.sqlite import SqliteStore
@@ -143,7 +145,12 @@ class Life:
     def opened(self) -> Upkeep:
         """What follows the turns, in one process."""
         small = None if self.plan.model == "none" else (lambda scope, system, text, most: model_that(self, text))
-        return Upkeep(sessions=self.sessions, sweep_every=timedelta(minutes=5), small=small)
+        return Upkeep(
+            sessions=self.sessions,
+            redaction=UpkeepRedaction(NO_REDACTION),
+            sweep_every=timedelta(minutes=5),
+            small=small,
+        )
 
     @property
     def policies(self) -> Preset:

@@ -9,8 +9,8 @@ from tenuto.model import Page, Role, tool_result
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.model.values import Json
 from tenuto.privacy import detect
-from tenuto.privacy.pages import screened_draft
-from tenuto.privacy.sheet import part_slots, refilled, slots
+from tenuto.privacy.pages import redact_draft
+from tenuto.privacy.slots import part_slots, refilled, slots
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN, opening, says
 from tests.screens import screen_over, screened
@@ -63,7 +63,7 @@ async def test_redacting_twice_changes_nothing(text: str, output: Json) -> None:
     screen = screen_over(store)
     message = says(text, parts=({"type": "text", "text": text}, tool_result("c", output)))
 
-    once = await screened_draft(screen, Sink.SUMMARY, ANN, None, message)
-    twice = await screened_draft(screen, Sink.SUMMARY, ANN, None, once)
+    once = await redact_draft(screen, Sink.SUMMARY, ANN, None, message)
+    twice = await redact_draft(screen, Sink.SUMMARY, ANN, None, once)
 
     assert twice.parts == once.parts

@@ -15,11 +15,12 @@ from tenuto.model.message import is_summary
 from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.talk import Summary, TurnEnded
+from tenuto.privacy.redactor import NO_REDACTION
+from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Announcer, Sessions, TurnRequest
 from tenuto.sessions.titles import claim_title
 from tenuto.stores.memory import MemoryStore
 from tenuto.upkeep import Upkeep
-from tenuto.upkeep.discretion import Indiscreet
 from tests.clock import FakeClock
 from tests.samples import ANN, answers, says
 
@@ -46,10 +47,11 @@ class Model:
         return said
 
 
-class Discreet:
+class Discreet(UpkeepRedaction):
     """Knows some words that are nobody's business."""
 
     def __init__(self, **marks: str) -> None:
+        super().__init__(NO_REDACTION)
         self._marks = marks
 
     def for_summary(self, scope: Scope, text: str) -> str:
@@ -65,7 +67,7 @@ class Discreet:
     async def to_model(self, scope: Scope, text: str) -> str:
         return self.for_summary(scope, text)
 
-    async def retired(self, session: Session, messages: Sequence[Message]) -> tuple[Message, ...]:
+    async def redact_past(self, session: Session, messages: Sequence[Message]) -> tuple[Message, ...]:
         return tuple(
             replace(message, parts=(text_part(self.for_summary(session.scope, message.text)),))
             for message in messages
@@ -73,7 +75,7 @@ class Discreet:
         )
 
 
-class Asking(Indiscreet):
+class Asking(UpkeepRedaction):
     """Finds a place only where a whole request is looked at, as somebody outside would."""
 
     async def to_model(self, scope: Scope, text: str) -> str:
@@ -97,7 +99,7 @@ class House:
 
     def another(self, **rest: Any) -> Upkeep:
         """Another process on the same store."""
-        settled = {"small": self.model, "clock": self.clock, **rest}
+        settled = {"small": self.model, "clock": self.clock, "redaction": UpkeepRedaction(NO_REDACTION), **rest}
         return Upkeep(sessions=self.sessions, sweep_every=timedelta(minutes=5), **settled)
 
     async def turn(

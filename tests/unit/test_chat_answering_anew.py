@@ -16,6 +16,8 @@ from tenuto.llm.scripted import Script
 from tenuto.model import Appended, Closing, MessagePage, OpenTurn, Session, Truncating
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.talk import Said
+from tenuto.privacy.redactor import NO_REDACTION
+from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.stores.memory import MemoryStore
 from tenuto.upkeep import Upkeep
@@ -63,7 +65,7 @@ def dying(*scripts: Script, **policy: Any) -> tuple[Talk, Dying, Upkeep]:
     store, made = Dying(), []
 
     def upkeep(sessions: Sessions) -> Upkeep:
-        made.append(Upkeep(sessions=sessions, sweep_every=timedelta(hours=1)))
+        made.append(Upkeep(sessions=sessions, redaction=UpkeepRedaction(NO_REDACTION), sweep_every=timedelta(hours=1)))
         return made[0]
 
     t = talk(*scripts, store=store, assistants=[helper(policies=patient(**policy))], afterwards=upkeep)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tenuto.chat.answering import Answer
-from tenuto.chat.means import Unscreened
 from tenuto.chat.timing import Facts
 from tenuto.errors import ModelFailed, TooLarge
 from tenuto.llm import Call, Fail
@@ -17,6 +16,8 @@ from tenuto.model import Scope
 from tenuto.model.privacy import Sink
 from tenuto.model.talk import ToolContext, ToolOutput
 from tenuto.model.trace import Trace
+from tenuto.privacy.redactor import NO_REDACTION
+from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.samples import ANN
 from tests.talking import SMALL, Adder, ask, helper, patient, talk
 
@@ -30,10 +31,11 @@ class Untold:
         pass
 
 
-class Watching(Unscreened):
+class Watching(TurnRedaction):
     """Notes within which step it is asked to look through a text."""
 
     def __init__(self) -> None:
+        super().__init__(NO_REDACTION)
         self.open = ["no step"]
         self.looked: list[str] = []
 
@@ -74,7 +76,7 @@ async def test_every_search_of_a_long_text_stands_in_a_step() -> None:
     """C9: a turn's time is told step by step, and none of it is spent where no step tells."""
     watching = Watching()
     assistants = [helper(tools=(Telling(),), prompt=SMALL)]
-    t = talk([Call("add", {})], LONG, [Fail()], assistants=assistants, span=watching.span, screen=watching)
+    t = talk([Call("add", {})], LONG, [Fail()], assistants=assistants, span=watching.span, redaction=watching)
     t.chat.observe(lambda _: None)
 
     reply = await t.chat.take_turn(ANN, ask(LONG, "s"))
@@ -98,7 +100,7 @@ async def test_what_is_too_long_is_refused_before_anybody_looks_at_it(
 
     watching = Watching()
     policies = patient(max_message_bytes=1024)
-    t = talk("Hi.", assistants=[helper(policies=policies, remembers=remembers)], screen=watching)
+    t = talk("Hi.", assistants=[helper(policies=policies, remembers=remembers)], redaction=watching)
     monkeypatch.setattr("tenuto.context.tokens.Counter.count", counted)
 
     with pytest.raises(TooLarge):

@@ -15,7 +15,7 @@ from tenuto.errors import InvalidSetting
 from tenuto.logs import bound
 from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.privacy.lines import LogScreen
-from tenuto.privacy.screening import Policies
+from tenuto.privacy.redactor import Policies
 from tenuto.server.logs import OneLine, request_id
 
 MAIL = "ann.lee@example.com"
@@ -89,7 +89,7 @@ def test_where_logs_keep_everything_the_detector_is_not_even_loaded() -> None:
 import sys
 from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.privacy.lines import LogScreen
-from tenuto.privacy.screening import Policies
+from tenuto.privacy.redactor import Policies
 assert LogScreen(lambda: Policies(PrivacyPolicy(log=Mode.KEEP)))("to ann@example.com") == "to ann@example.com"
 LogScreen(lambda: Policies(PrivacyPolicy()))
 print("tenuto.privacy.rules.detector" in sys.modules)

@@ -8,12 +8,12 @@ import pytest
 
 from tenuto.context.cutting import cut
 from tenuto.model.privacy import Found, Mode, PrivacyPolicy, Sink
-from tenuto.privacy import screening
+from tenuto.privacy import redactor
 from tenuto.privacy.ends import SPARE
 from tenuto.privacy.finding.finder import Finder
-from tenuto.privacy.in_turn import InTurn
-from tenuto.privacy.screening import Policies, Screen
-from tenuto.privacy.sheet import Slot
+from tenuto.privacy.redactor import Policies, Redactor
+from tenuto.privacy.slots import Slot
+from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.samples import ANN
 
 SHOWN = 8000
@@ -25,8 +25,8 @@ KEY = f"-----BEGIN RSA PRIVATE KEY-----\n{BODY}\n-----END RSA PRIVATE KEY-----"
 BORDERS = (5_570, SHOWN, SHOWN + SPARE)
 
 
-def screen(trace: Mode = Mode.REDACT) -> InTurn:
-    return InTurn(Screen(policies=Policies(PrivacyPolicy(trace=trace))))
+def screen(trace: Mode = Mode.REDACT) -> TurnRedaction:
+    return TurnRedaction(Redactor(policies=Policies(PrivacyPolicy(trace=trace))))
 
 
 def filled(value: str, start: int) -> str:
@@ -79,7 +79,7 @@ async def test_of_a_megabyte_only_what_matters_to_its_ends_is_looked_through(mon
         looked_at.append(len(slot.text))
         return finder.find(slot.text)
 
-    monkeypatch.setattr(screening, "_seen", seen)
+    monkeypatch.setattr(redactor, "_seen", seen)
     text = "see 202-555-0143 " * 60_000
 
     clean, _ = await screen().before_cut(ANN, text, (Sink.TRACE,), SHOWN)

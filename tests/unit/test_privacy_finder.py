@@ -22,8 +22,8 @@ PROSE = "The committee talked about the garden and nobody could agree on anythin
 OWN = (
     OwnPattern(name="STAFF_NO", pattern=r"\bEMP-?\d{4,6}\b", ignore_case=True),
     OwnPattern(name="CASE_FILE", pattern="案号：[A-Z]{1,3}[0-9]{4}"),
-    OwnPattern(name="TICKET", pattern=r"(?<!\d)\d{3}"),
-    OwnPattern(name="TAIL", pattern=r"\d{2}x(?!\w)"),
+    OwnPattern(name="TICKET", pattern=r"\d{3}"),
+    OwnPattern(name="TAIL", pattern=r"\d{2}x\b"),
     OwnPattern(name="QUOTE", pattern="<.{1,200}>"),
     OwnPattern(name="BRACKET", pattern=r"[\[\]]x"),
 )

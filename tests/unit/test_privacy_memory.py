@@ -19,7 +19,7 @@ from tenuto.model.scope import state_key
 from tenuto.model.values import Json
 from tenuto.ports import Store, utc_now
 from tenuto.privacy.duties.scanning import Report, Scanner
-from tenuto.privacy.screening import WITHHELD
+from tenuto.privacy.redactor import WITHHELD
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ACME, ANN, BOB, CARD
 from tests.screens import KEY, screen_over, screened

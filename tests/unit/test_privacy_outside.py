@@ -23,8 +23,9 @@ from tenuto.ports import Detector
 from tenuto.privacy.finding.finder import Finder
 from tenuto.privacy.finding.outside import Outside, OutsidePolicy, language_of
 from tenuto.privacy.finding.presidio import PresidioService
+from tenuto.privacy.redactor import Policies, Redactor
 from tenuto.privacy.screened import Screened
-from tenuto.privacy.screening import Policies, Screen
+from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.stores.memory import MemoryStore
 from tests.samples import says
 
@@ -360,7 +361,7 @@ async def test_only_where_the_house_notes_it_is_a_name_its_own() -> None:
     """Under the same names, but in parts, attributes, memories, traces and deeper, stands what people said."""
     detector = Scripted("Mary")
     policy = PrivacyPolicy(message=Mode.REDACT)
-    screen = Screen(policies=Policies(policy), outside=beside(detector))
+    screen = Redactor(policies=Policies(policy), outside=beside(detector))
     said = {"assistant": "Mary", "persona": ["Mary"], "model": {"by": "Mary"}, "language": "Mary"}
     told = json.loads(json.dumps(said).replace("Mary", "[REDACTED_PERSON]"))
     store = Screened(store=MemoryStore(), screen=screen)
@@ -380,10 +381,10 @@ async def test_only_where_the_house_notes_it_is_a_name_its_own() -> None:
 async def test_a_name_is_whole_when_a_title_or_a_request_to_a_model_is_made_of_it() -> None:
     """A title is cut out of a text, and nobody finds half a name."""
     policies = Policies(PrivacyPolicy(model=Mode.REDACT))
-    screen = Screen(policies=policies, outside=beside(Scripted("Ann Lee")))
+    screen = Redactor(policies=policies, outside=beside(Scripted("Ann Lee")))
 
     assert await screen.for_title(ANN, "Write to Ann Lee") == "Write to [REDACTED_PERSON]"
-    assert await screen.to_model(ANN, "Write to Ann Lee") == "Write to [REDACTED_PERSON]"
+    assert await UpkeepRedaction(screen).to_model(ANN, "Write to Ann Lee") == "Write to [REDACTED_PERSON]"
 
 
 async def test_a_long_text_is_asked_in_parts_and_places_come_out_right() -> None:

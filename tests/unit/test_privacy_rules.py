@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import tenuto
 from tenuto.privacy import RedactionStream, Rule, Span, Type, detect, redact
 from tenuto.privacy.rules.cards import passes_luhn
 from tenuto.privacy.rules.identity import is_resident_id
+from tenuto.privacy.rules.span import TYPE_OF
+
+ROOT = Path(tenuto.__file__).parents[2]
 
 TABLE = {
     "user@example.com": "[REDACTED_EMAIL]",
@@ -114,6 +119,16 @@ def test_a_mark_says_what_stood_there_and_passes_through() -> None:
     text = "[EMAIL_1] and [REDACTED_PHONE], password is [REDACTED_SECRET], nested [REDACTED_[REDACTED_EMAIL]]"
 
     assert redact(text) == text
+
+
+def test_every_type_and_name_in_marks_is_in_the_docs_and_in_the_words_of_the_console() -> None:
+    docs, words = (
+        (ROOT / name).read_text(encoding="utf-8")
+        for name in ("docs/privacy.md", "src/tenuto/server/console/words/en.js")
+    )
+
+    assert [kind for kind in Type if f"`{kind}`" not in docs] == []
+    assert [rule for rule in Rule if f'"mark.{Span(0, 0, TYPE_OF[rule], rule).name}"' not in words] == []
 
 
 def test_no_number_hides_in_what_looks_like_a_mark() -> None:

@@ -30,7 +30,9 @@ from tenuto.model.scope import SYSTEM
 from tenuto.model.task import NewTask, TaskQuery, TaskStatus
 from tenuto.model.values import Json
 from tenuto.privacy.duties.office import PrivacyOffice
+from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.screened import Screened
+from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Announcer, Sessions
 from tenuto.settings import Settings, read_settings
 from tenuto.stores.memory import MemoryStore
@@ -110,7 +112,14 @@ async def upkeep_of(store: MemoryStore, tasks: Tasks, clock: FakeClock, rounds: 
             await asyncio.Event().wait()
 
     sessions = Sessions(store=store, policy=SessionPolicy(), announcer=Announcer(clock=clock))
-    upkeep = Upkeep(sessions=sessions, tasks=tasks, sweep_every=timedelta(minutes=5), clock=clock, pause=rest)
+    upkeep = Upkeep(
+        sessions=sessions,
+        tasks=tasks,
+        redaction=UpkeepRedaction(NO_REDACTION),
+        sweep_every=timedelta(minutes=5),
+        clock=clock,
+        pause=rest,
+    )
     running = asyncio.create_task(upkeep.run())
     await rested.wait()
     running.cancel()

@@ -14,6 +14,8 @@ from tenuto.app import open_app
 from tenuto.errors import Unavailable
 from tenuto.model import Gone, Keeping
 from tenuto.model.policy import SessionPolicy
+from tenuto.privacy.redactor import NO_REDACTION
+from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Announcer, EventKind, SessionEvent, Sessions, TurnRequest
 from tenuto.settings import Settings
 from tenuto.stores.memory import MemoryStore
@@ -78,7 +80,9 @@ class House:
         announcer = Announcer(clock=clock, listeners=[self._hear])
         self.sessions = Sessions(store=self.store, policy=policy, announcer=announcer)
         self.rests = Rests()
-        self.upkeep = Upkeep(sessions=self.sessions, sweep_every=EVERY, pause=self.rests)
+        self.upkeep = Upkeep(
+            sessions=self.sessions, redaction=UpkeepRedaction(NO_REDACTION), sweep_every=EVERY, pause=self.rests
+        )
 
     async def _hear(self, event: SessionEvent) -> None:
         self.heard.append(event)

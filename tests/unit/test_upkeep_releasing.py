@@ -11,6 +11,8 @@ import pytest
 from tenuto.errors import SessionBusy, StoreFull, TurnLost
 from tenuto.model import Closing, OpenTurn
 from tenuto.model.policy import OnStoreDown
+from tenuto.privacy.redactor import NO_REDACTION
+from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.stores.memory import MemoryStore
 from tenuto.upkeep import Upkeep
@@ -46,7 +48,7 @@ def _followed(store: Filling, *scripts: str, **policy: Any) -> tuple[Talk, list[
     made: list[Upkeep] = []
 
     def upkeep(sessions: Sessions) -> Upkeep:
-        made.append(Upkeep(sessions=sessions, sweep_every=HOUR))
+        made.append(Upkeep(sessions=sessions, redaction=UpkeepRedaction(NO_REDACTION), sweep_every=HOUR))
         return made[0]
 
     assistant = helper(policies=hurried(**policy))

@@ -16,6 +16,7 @@ from tenuto.model.message import is_summary
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.prompt import Language
 from tenuto.model.talk import Summary
+from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.sessions import Announcer, Sessions, TurnRequest
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN, answers, says
@@ -345,7 +346,7 @@ async def test_a_store_that_is_away_harms_neither_turn_nor_session(caplog: pytes
 async def test_summaries_are_redacted_and_logs_tell_nothing(caplog: pytest.LogCaptureFixture) -> None:
     model = Model("Garbage about Japan in prose that nobody asked for whatsoever")
     house = House(model)
-    house.upkeep = house.another(discretion=Discreet(Japan="[PLACE]"))
+    house.upkeep = house.another(redaction=Discreet(Japan="[PLACE]"))
     session = await house.talk(16)
 
     with caplog.at_level(logging.DEBUG):
@@ -359,7 +360,7 @@ async def test_summaries_are_redacted_and_logs_tell_nothing(caplog: pytest.LogCa
 async def test_the_model_for_summaries_is_asked_with_what_was_looked_at_as_a_whole() -> None:
     model = Model(RETOLD)
     house = House(model)
-    house.upkeep = house.another(discretion=Asking())
+    house.upkeep = house.another(redaction=Asking(NO_REDACTION))
     session = await house.talk(16)
 
     await follow(house, session)
@@ -370,7 +371,7 @@ async def test_the_model_for_summaries_is_asked_with_what_was_looked_at_as_a_who
 
 async def test_what_a_summary_speaks_for_is_rewritten_and_what_is_live_stays() -> None:
     house = House()
-    house.upkeep = house.another(discretion=Discreet(Japan="[PLACE]"))
+    house.upkeep = house.another(redaction=Discreet(Japan="[PLACE]"))
     session = await house.talk(16)
 
     summary = await compress(house, session)

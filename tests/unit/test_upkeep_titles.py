@@ -10,8 +10,9 @@ import pytest
 import tenuto
 from tenuto.errors import ModelFailed, SessionNotFound
 from tenuto.model import Changes, Scope, Session
+from tenuto.privacy.redactor import NO_REDACTION
+from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.stores.memory import MemoryStore
-from tenuto.upkeep.discretion import Discretion
 from tests.samples import ANN
 from tests.unit.house import ANSWER, QUESTION, Asking, Discreet, House, Model
 
@@ -150,14 +151,17 @@ async def test_a_session_that_is_gone_needs_no_title() -> None:
 
 
 @pytest.mark.parametrize(
-    ("discretion", "title"),
-    [(Discreet(Japan="[PLACE]", Ann="[NAME]"), "Calling [NAME] About [PLACE]"), (Asking(), "Calling Ann About Japan")],
+    ("redaction", "title"),
+    [
+        (Discreet(Japan="[PLACE]", Ann="[NAME]"), "Calling [NAME] About [PLACE]"),
+        (Asking(NO_REDACTION), "Calling Ann About Japan"),
+    ],
     ids=["word by word", "the whole request"],
 )
-async def test_titles_and_what_their_model_is_asked_are_redacted(discretion: Discretion, title: str) -> None:
+async def test_titles_and_what_their_model_is_asked_are_redacted(redaction: UpkeepRedaction, title: str) -> None:
     model = Model("Calling Ann About Japan")
     house = House(model)
-    house.upkeep = house.another(discretion=discretion)
+    house.upkeep = house.another(redaction=redaction)
 
     session = await house.turn()
     await house.upkeep.drain()

@@ -41,7 +41,7 @@ class Gate:
 
     def __init__(self, means: Means, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._screen = means.screen
+        self._redaction = means.redaction
         self._clock = means.clock
         self._patience = means.limits.embedder_timeout.total_seconds()
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
@@ -58,7 +58,7 @@ class Gate:
         if points_back(talk.question) or not (talk.history or talk.summary):
             return materials.relevant
         if self._embedder.outside:
-            talk = await self._screen.for_prompt(asked.scope, asked.session, talk) or talk
+            talk = await self._redaction.for_prompt(asked.scope, asked.session, talk) or talk
         texts = [talk.question, *spoken(talk.history), *([talk.summary] if talk.summary else [])]
         vectors = await self._asked(asked.scope, [text[:_CHARACTERS] for text in texts])
         return None if vectors is None else near_enough(vectors[0], vectors[1:], relevance)

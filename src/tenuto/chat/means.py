@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol, TypeAlias
@@ -10,14 +10,13 @@ from typing import Protocol, TypeAlias
 from tenuto.assistants import Assistants
 from tenuto.chat.spending import Spending
 from tenuto.chat.timing import Span, no_span
-from tenuto.model import Closing, OpenTurn, Scope, Session
+from tenuto.model import Closing, OpenTurn
 from tenuto.model.policy import SessionPolicy
-from tenuto.model.privacy import Sink
-from tenuto.model.prompt import Materials
 from tenuto.model.talk import TurnEnded
 from tenuto.model.trace import Trace
-from tenuto.model.values import Json, Value
+from tenuto.model.values import Value
 from tenuto.ports import ChatModel, Clock, Embedder, TraceStore
+from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import Sessions
 
 Models: TypeAlias = Callable[[str | None], ChatModel]
@@ -40,87 +39,6 @@ class Afterwards(Protocol):
         ...
 
 
-class Screening(Protocol):
-    """The privacy policy, as a turn meets it before anything is stored."""
-
-    @property
-    def degraded(self) -> bool:
-        """Whether part of what finds private data does not answer."""
-        ...
-
-    async def admit(self, scope: Scope, text: str) -> None:
-        """Refuse words that may be neither stored nor shown to a model.
-
-        Raises:
-            PrivateData: a policy blocks what is in them.
-        """
-        ...
-
-    async def for_title(self, scope: Scope, text: str) -> str:
-        """A text that a title may be made of."""
-        ...
-
-    def own_words(self, scope: Scope, text: str) -> str:
-        """A text that somebody gave us for a prompt; what looks like a mark of ours in it shall open nothing."""
-        ...
-
-    async def recalled(self, session: Session, value: Json) -> Json:
-        """A value of the session's own, with what its marks stand for."""
-        ...
-
-    async def for_prompt(self, scope: Scope, session: Session | None, materials: Materials) -> Materials | None:
-        """What a prompt is made of, as a model may be shown it; `None` where it may be shown everything."""
-        ...
-
-    async def before_cut(
-        self, scope: Scope, text: str, sinks: Iterable[Sink], shown: int | None = None
-    ) -> tuple[str, Mapping[str, int]]:
-        """A text that will be cut and then go to these sinks, and how much of what was taken out of it.
-
-        Where at most `shown` characters of its ends will be left, the rest need not be looked through.
-        """
-        ...
-
-    async def traced(self, scope: Scope, trace: Trace) -> Trace:
-        """A trace that was not stored, as it might have been."""
-        ...
-
-
-class Unscreened:
-    """Lets every word pass."""
-
-    degraded = False
-
-    async def admit(self, scope: Scope, text: str) -> None:
-        """Everybody may say everything."""
-
-    async def for_title(self, scope: Scope, text: str) -> str:
-        """As it is."""
-        return text
-
-    def own_words(self, scope: Scope, text: str) -> str:
-        """As it is."""
-        return text
-
-    async def recalled(self, session: Session, value: Json) -> Json:
-        """As it is."""
-        return value
-
-    async def for_prompt(self, scope: Scope, session: Session | None, materials: Materials) -> Materials | None:
-        """A model may be shown everything."""
-        return None
-
-    async def before_cut(
-        self, scope: Scope, text: str, sinks: Iterable[Sink], shown: int | None = None
-    ) -> tuple[str, Mapping[str, int]]:
-        """As it is."""
-        return text, {}
-
-    async def traced(self, scope: Scope, trace: Trace) -> Trace:
-        """As it is."""
-        return trace
-
-
 class ChatLimits(Value, frozen=True, kw_only=True):
     """How long a turn's parts may take, and how often a model may call for tools before it must answer."""
 
@@ -141,7 +59,7 @@ class Means:
     spending: Spending
     clock: Clock
     afterwards: Afterwards
-    screen: Screening = field(default_factory=Unscreened)
+    redaction: TurnRedaction
     embedder: Embedder | None = None
     titles_by_model: bool = False
     limits: ChatLimits = field(default_factory=ChatLimits)

@@ -123,7 +123,7 @@ class Opener:
         self._assistants = means.assistants
         self._spending = means.spending
         self._clock = means.clock
-        self._screen = means.screen
+        self._redaction = means.redaction
         self._back = GoingBack(means.sessions)
         self._gate = Gate(means, means.embedder) if means.embedder is not None else None
         self._partners = Partners()
@@ -153,7 +153,7 @@ class Opener:
         assistant, persona = self._partner(request, last)
         # Before anybody looks at what may be megabytes: to count it, or for what is private in it.
         refuse_long_text(request.text, assistant.policies.sessions)
-        await self._screen.admit(scope, request.text)
+        await self._redaction.admit(scope, request.text)
         if persona is not None:
             scope = replace(scope, persona=persona.id)
         if not assistant.remembers:
@@ -212,9 +212,9 @@ class Opener:
         if not asked.state and not materials.preferences:
             return begun
         if asked.state and asked.session is not None:
-            asked = replace(asked, state=await self._screen.recalled(asked.session, asked.state))
+            asked = replace(asked, state=await self._redaction.restore(asked.session, asked.state))
         if materials.preferences:
-            preferences = self._screen.own_words(begun.scope, materials.preferences)
+            preferences = self._redaction.own_words(begun.scope, materials.preferences)
             materials = replace(materials, preferences=preferences)
         return replace(begun, asked=asked, materials=materials)
 
@@ -307,7 +307,7 @@ class Opener:
         context: JsonObject = {PROFILE: request.profile} if request.profile else {}
         metadata = {ASSISTANT: assistant.name, **({PERSONA: scope.persona} if scope.persona is not None else {})}
         new = NewSession(metadata=metadata, context=context)
-        said = await self._screen.for_title(scope, request.text)
+        said = await self._redaction.for_title(scope, request.text)
         return with_fallback_title(new, said, request.language or language_of(request.text))
 
     async def _check_again(self, turn: OpenTurn, key: str | None) -> None:

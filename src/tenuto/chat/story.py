@@ -133,7 +133,7 @@ class Chat:
         )
         return replace(
             base,
-            text=await self._means.screen.recalled(begun.turn.session, text),
+            text=await self._means.redaction.restore(begun.turn.session, text),
             trace_id=told.get("trace", base.trace_id),
             model=told.get("model", base.model),
             offline=told.get("offline", base.offline),

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from tenuto.chat.answering import Answer, Answering, noted
 from tenuto.chat.audience import Audience
 from tenuto.chat.going_back import GoingBack, mark_of, note_of_answered
-from tenuto.chat.means import Means, Screening
+from tenuto.chat.means import Means
 from tenuto.chat.opening import Begun
 from tenuto.chat.request import Reply
 from tenuto.chat.timing import Steps
@@ -38,6 +38,7 @@ from tenuto.model.talk import Asking, ToolCall
 from tenuto.model.trace import ToolRun, Trace
 from tenuto.model.values import JsonObject
 from tenuto.ports import OfflineTool
+from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import fresh_id
 from tenuto.sessions.desk import refuse_unsound
 from tenuto.sessions.titles import claim_title
@@ -82,7 +83,7 @@ class Turn:
             rounds=means.limits.tool_rounds,
             timeout=means.limits.model_timeout,
             # A result is shown to the model, and stored.
-            before_cut=lambda text: means.screen.before_cut(begun.scope, text, (Sink.MODEL, Sink.MESSAGE)),
+            before_cut=lambda text: means.redaction.before_cut(begun.scope, text, (Sink.MODEL, Sink.MESSAGE)),
         )
 
     async def answered(self) -> Reply:
@@ -122,7 +123,7 @@ class Turn:
         if self._toolbox.pieces is not None:
             materials = replace(materials, evidence=self._toolbox.pieces)
         with self._steps.step("assemble"):
-            shown = await self._means.screen.for_prompt(begun.scope, begun.asked.session, materials)
+            shown = await self._means.redaction.for_prompt(begun.scope, begun.asked.session, materials)
             self._prompt = self._assembled(materials if shown is None else shown)
         self._answering.prompt = self._prompt.manifest.total
         self._answering.room = self._prompt.manifest.room - self._prompt.manifest.total
@@ -195,7 +196,7 @@ class Turn:
 
     def _watch_detector(self) -> None:
         """Whatever is looked at may be the first that the outside detector says nothing about."""
-        if self._means.screen.degraded and "detector" not in self._degraded:
+        if self._means.redaction.degraded and "detector" not in self._degraded:
             self._degraded.append("detector")
 
     async def _stored(self, answer: Answer, trace: Trace) -> Session | None:
@@ -330,12 +331,12 @@ class Turn:
         assert self._begun.turn is not None
         asked, session = self._begun.asked, self._begun.turn.session
         # Only a session that has no title yet gets one out of the question.
-        question = "" if session.title else await self._means.screen.for_title(self._begun.scope, asked.question)
+        question = "" if session.title else await self._means.redaction.for_title(self._begun.scope, asked.question)
         return claim_title(session, question, asked.language, self._means.clock(), model=self._means.titles_by_model)
 
     async def _told(self, answer: Answer, said: str) -> _Told:
         """What was said and done, as a trace keeps it."""
-        short = _Shortening(self._means.screen, self._begun.scope, answer.redacted)
+        short = _Shortening(self._means.redaction, self._begun.scope, answer.redacted)
         return _Told(
             request=await short.text(self._begun.asked.question),
             answer=await short.text(said),
@@ -376,7 +377,7 @@ class Turn:
             kept = self._kept
             if kept is None:
                 with self._steps.step("trace"):
-                    kept = await self._means.screen.traced(self._begun.scope, trace)
+                    kept = await self._means.redaction.redact_trace(self._begun.scope, trace)
             self._means.tell(replace(kept, steps=self._steps.taken, degraded=tuple(self._degraded)))
 
     async def _give_up(self, ended: BaseException) -> None:
@@ -463,15 +464,15 @@ class _Told(NamedTuple):
 class _Shortening:
     """Long texts as a trace keeps them: the log has all of them. `taken` counts what went before they were cut."""
 
-    def __init__(self, screen: Screening, scope: Scope, taken: Mapping[str, int]) -> None:
-        self._screen = screen
+    def __init__(self, redaction: TurnRedaction, scope: Scope, taken: Mapping[str, int]) -> None:
+        self._redaction = redaction
         self._scope = scope
         self.taken = dict(taken)
 
     async def text(self, text: str) -> str:
         if len(text) <= _TRACED:
             return text
-        clean, taken = await self._screen.before_cut(self._scope, text, (Sink.TRACE,), _TRACED)
+        clean, taken = await self._redaction.before_cut(self._scope, text, (Sink.TRACE,), _TRACED)
         self.taken = dict(Counts(self.taken) + Counts(taken))
         return cut(clean, _TRACED, len)
 

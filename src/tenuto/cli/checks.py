@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tenuto.chat import Chat
 
 _OWN_SCOPE: Final = replace(SYSTEM, site="doctor")
-_DRIVERS: Final = ("redis", "hiredis", "asyncpg")
+_DRIVERS: Final = ("hiredis", "asyncpg")
 _MIB: Final = 1024 * 1024
 _LITTLE_ROOM: Final = 512 * _MIB
 _NO_ROOM: Final = 32 * _MIB

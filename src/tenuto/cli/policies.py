@@ -19,7 +19,7 @@ from tenuto.model.privacy import Mode, Sink
 from tenuto.model.scope import outside_tenant
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
-from tenuto.privacy.screening import Policies
+from tenuto.privacy.redactor import Policies
 from tenuto.screens import open_ciphers, open_policies, refuse_keyless
 from tenuto.settings import Settings, read_settings
 

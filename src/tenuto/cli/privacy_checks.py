@@ -13,7 +13,7 @@ from tenuto.errors import InvalidSetting, KeysDamaged, PrivateData, Sealed, Tenu
 from tenuto.model import Scope
 from tenuto.model.privacy import Mode, Sink
 from tenuto.ports import utc_now
-from tenuto.privacy.sheet import Slot
+from tenuto.privacy.slots import Slot
 from tenuto.screens import open_ciphers
 from tenuto.stores.encrypted import holds_sealed
 

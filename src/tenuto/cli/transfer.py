@@ -31,7 +31,7 @@ from tenuto.model import Message, Scope, Session
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
 from tenuto.privacy.duties.walking import every_session
-from tenuto.privacy.exports import export_head, export_pages
+from tenuto.privacy.pages import export_head, export_pages
 from tenuto.sessions import fresh_id
 from tenuto.sessions.desk import refuse_unsound
 from tenuto.sessions.shape import session_json

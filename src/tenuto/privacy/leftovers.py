@@ -10,7 +10,7 @@ from tenuto.model.trace import Trace
 from tenuto.ports import Store
 from tenuto.privacy.pages import draft_slots, head_texts, trace_values
 from tenuto.privacy.sealed.vault import PSEUDONYM, Vault
-from tenuto.privacy.sheet import slots
+from tenuto.privacy.slots import slots
 
 _MESSAGES: Final = 500
 _TRACES: Final = 100

@@ -15,7 +15,7 @@ from tenuto.logs import about
 from tenuto.model import Scope
 from tenuto.model.privacy import PrivacyPolicy, Sink
 from tenuto.model.scope import SYSTEM
-from tenuto.privacy.screening import WITHHELD, Policies, Screen
+from tenuto.privacy.redactor import WITHHELD, Policies, Redactor
 
 _REMEMBERED: Final = 512
 _SHORT: Final = 120
@@ -33,17 +33,17 @@ class LogScreen:
         """The text as a log may have it."""
         try:
             tenant = about().get("tenant", "")
-            whose = tenant if tenant in self._screen.policies.tenants else SYSTEM.tenant
+            whose = tenant if tenant in self._redactor.policies.tenants else SYSTEM.tenant
             return (self._known if len(text) <= _SHORT else self._redacted)(whose, text)
         except Exception:
             return WITHHELD
 
     def _redacted(self, tenant: str, text: str) -> str:
-        return self._screen.redacted(Sink.LOG, Scope(tenant=tenant), text)
+        return self._redactor.redact(Sink.LOG, Scope(tenant=tenant), text)
 
     @cached_property
-    def _screen(self) -> Screen:
+    def _redactor(self) -> Redactor:
         try:
-            return Screen(policies=self._policies())
+            return Redactor(policies=self._policies())
         except TenutoError:
-            return Screen(policies=Policies(PrivacyPolicy()))
+            return Redactor(policies=Policies(PrivacyPolicy()))

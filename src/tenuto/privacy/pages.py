@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from tenuto.model import Draft, Scope, Session
+from tenuto.model import Draft, Message, Scope, Session
 from tenuto.model.message import STATE
 from tenuto.model.privacy import REDACTED, Mode, Sink
 from tenuto.model.session import ASSISTANT, PERSONA, PERSONAS
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, JsonObject
-from tenuto.privacy.screening import Screen
-from tenuto.privacy.sheet import ANY, Places, Slot, part_slots, refilled, refilled_parts, slots
+from tenuto.privacy.redactor import Redactor
+from tenuto.privacy.slots import ANY, Places, Slot, part_slots, refilled, refilled_parts, slots
 
 _Words = TypeVar("_Words", bound=Draft)
 # What the house notes for itself, in a message's metadata and in a session's context and metadata: an assistant and its
@@ -53,44 +53,44 @@ def state_slots(key: str, value: Json) -> list[Slot]:
     return list(slots(value, key))
 
 
-async def screened_draft(screen: Screen, sink: Sink, scope: Scope, session: Session | None, draft: _Words) -> _Words:
+async def redact_draft(redactor: Redactor, sink: Sink, scope: Scope, session: Session | None, draft: _Words) -> _Words:
     """A message as the sink may have it; the very same where nothing was found.
 
     What tools keep with an answer is nothing it says: it is screened as all the rest, and not counted.
     """
     bare, kept = _apart(draft)
     found = draft_slots(bare)
-    sheet = await screen.texts(sink, scope, session, found)
-    state, _ = await _screened(screen, sink, scope, session, kept)
-    if not sheet.changes(found) and state == kept:
+    redaction = await redactor.texts(sink, scope, session, found)
+    state, _ = await _redact(redactor, sink, scope, session, kept)
+    if not redaction.changes(found) and state == kept:
         return draft
-    changed = refilled_draft(bare, sheet.texts)
-    metadata = _noted(changed.metadata, sheet.taken)
+    changed = refilled_draft(bare, redaction.texts)
+    metadata = _noted(changed.metadata, redaction.taken)
     return replace(changed, metadata={**metadata, STATE: state[0]} if state else metadata)
 
 
-async def screened_values(
-    screen: Screen, sink: Sink, scope: Scope, session: Session | None, values: Sequence[JsonObject]
+async def redact_values(
+    redactor: Redactor, sink: Sink, scope: Scope, session: Session | None, values: Sequence[JsonObject]
 ) -> list[JsonObject]:
     """A head's context, attributes and metadata as the sink may have them."""
     context, attributes, metadata = values
     found = [*slots(context, house=_IN_CONTEXT), *slots(attributes), *slots(metadata, house=_IN_HEAD)]
-    sheet = await screen.texts(sink, scope, session, found)
-    return refilled(values, iter(sheet.texts)) if sheet.changes(found) else list(values)
+    redaction = await redactor.texts(sink, scope, session, found)
+    return refilled(values, iter(redaction.texts)) if redaction.changes(found) else list(values)
 
 
-async def screened_state(screen: Screen, scope: Scope, key: str, value: Json) -> Json:
+async def redact_state(redactor: Redactor, scope: Scope, key: str, value: Json) -> Json:
     """A value as it may be remembered; the very same where nothing was found."""
     found = state_slots(key, value)
-    sheet = await screen.texts(Sink.MEMORY, scope, None, found)
-    return refilled(value, iter(sheet.texts), key) if sheet.changes(found) else value
+    redaction = await redactor.texts(Sink.MEMORY, scope, None, found)
+    return refilled(value, iter(redaction.texts), key) if redaction.changes(found) else value
 
 
-async def screened_trace(screen: Screen, scope: Scope, session: Session | None, trace: Trace) -> Trace:
+async def redact_trace(redactor: Redactor, scope: Scope, session: Session | None, trace: Trace) -> Trace:
     """A trace as it may be stored."""
-    if screen.mode(Sink.TRACE, scope) is Mode.KEEP:
+    if redactor.mode(Sink.TRACE, scope) is Mode.KEEP:
         return trace
-    after, taken = await _screened(screen, Sink.TRACE, scope, session, trace_values(trace))
+    after, taken = await _redact(redactor, Sink.TRACE, scope, session, trace_values(trace))
     if not taken:
         return trace
     request, answer, changed, data = after
@@ -102,14 +102,36 @@ async def screened_trace(screen: Screen, scope: Scope, session: Session | None, 
     return replace(trace, request=request, answer=answer, tools=tools, data=data, redacted=redacted)
 
 
-async def _screened(
-    screen: Screen, sink: Sink, scope: Scope, session: Session | None, values: Sequence[Json]
+async def export_head(redactor: Redactor, scope: Scope, session: Session) -> Session:
+    """A session's head as an export may hold it; the very same where private data is kept in exports."""
+    if redactor.mode(Sink.EXPORT, scope) is Mode.KEEP:
+        return session
+    values = (session.context, session.attributes, session.metadata)
+    context, attributes, metadata = await redact_values(redactor, Sink.EXPORT, scope, None, values)
+    title = (await redactor.texts(Sink.EXPORT, scope, None, [Slot(session.title)])).texts[0]
+    return replace(session, title=title, context=context, attributes=attributes, metadata=metadata)
+
+
+async def export_pages(
+    redactor: Redactor, scope: Scope, pages: AsyncIterator[tuple[Message, ...]]
+) -> AsyncIterator[tuple[Message, ...]]:
+    """The pages of a session's log as an export may hold them, one at a time."""
+    kept = redactor.mode(Sink.EXPORT, scope) is Mode.KEEP
+    async for page in pages:
+        if kept:
+            yield page
+        else:
+            yield tuple([await redact_draft(redactor, Sink.EXPORT, scope, None, message) for message in page])
+
+
+async def _redact(
+    redactor: Redactor, sink: Sink, scope: Scope, session: Session | None, values: Sequence[Json]
 ) -> tuple[list[Json], Mapping[str, int]]:
     found = list(slots(values))
-    sheet = await screen.texts(sink, scope, session, found)
-    if not sheet.changes(found):
+    redaction = await redactor.texts(sink, scope, session, found)
+    if not redaction.changes(found):
         return list(values), {}
-    return refilled(values, iter(sheet.texts)), sheet.taken
+    return refilled(values, iter(redaction.texts)), redaction.taken
 
 
 def _apart(draft: _Words) -> tuple[_Words, list[Json]]:

@@ -44,10 +44,10 @@ from tenuto.model.trace import Trace
 from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, checked_json
 from tenuto.ports import Store
-from tenuto.privacy.entry import Entry
 from tenuto.privacy.leftovers import forget_unused, marks_behind
-from tenuto.privacy.pages import head_texts, screened_state, screened_trace
-from tenuto.privacy.screening import Screen
+from tenuto.privacy.message_redaction import MessageRedaction
+from tenuto.privacy.pages import head_texts, redact_state, redact_trace
+from tenuto.privacy.redactor import Redactor
 
 _DETECTOR: Final = "detector"
 """What a turn says that it had to do without."""
@@ -57,10 +57,10 @@ _Head = TypeVar("_Head", NewSession, Changes)
 class Screened:
     """The `Store` port behind the privacy policy."""
 
-    def __init__(self, *, store: Store, screen: Screen) -> None:
+    def __init__(self, *, store: Store, screen: Redactor) -> None:
         self._store = store
         self._screen = screen
-        self._entry = Entry(screen)
+        self._entry = MessageRedaction(screen)
 
     @property
     def inner(self) -> Store:
@@ -68,7 +68,7 @@ class Screened:
         return self._store
 
     @property
-    def screen(self) -> Screen:
+    def screen(self) -> Redactor:
         """The policy it stands behind."""
         return self._screen
 
@@ -207,7 +207,7 @@ class Screened:
         self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
     ) -> StateEntry:
         if is_memory(scope, namespace):
-            value = await screened_state(self._screen, scope, key, checked_json(value, "the state value"))
+            value = await redact_state(self._screen, scope, key, checked_json(value, "the state value"))
         return await self._store.write_state(scope, namespace, key, value, if_version)
 
     async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
@@ -297,7 +297,7 @@ class Screened:
 
     async def _traced(self, scope: Scope, session: Session, trace: Trace) -> Trace:
         """A trace as it may be stored; it says so where the outside detector did not answer."""
-        trace = await screened_trace(self._screen, scope, session, trace)
+        trace = await redact_trace(self._screen, scope, session, trace)
         missed = self._screen.degraded and _DETECTOR not in trace.degraded
         return replace(trace, degraded=(*trace.degraded, _DETECTOR)) if missed else trace
 

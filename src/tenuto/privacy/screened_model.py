@@ -19,15 +19,15 @@ from tenuto.model.prompt import PromptMessage
 from tenuto.model.talk import Asking, Called, Ended, ModelEvent, Said, ToolContext
 from tenuto.model.values import Json
 from tenuto.ports import Chained, ChatModel, Tool
-from tenuto.privacy.screening import Screen, TextStream
+from tenuto.privacy.redactor import Redactor, TextStream
 from tenuto.privacy.sealed.vault import RestoringStream, escaped, restored
-from tenuto.privacy.sheet import part_slots, refilled, refilled_parts, slots
+from tenuto.privacy.slots import part_slots, refilled, refilled_parts, slots
 
 
 class ScreenedModel:
     """The `ChatModel` port behind the privacy policy."""
 
-    def __init__(self, *, model: ChatModel, screen: Screen) -> None:
+    def __init__(self, *, model: ChatModel, screen: Redactor) -> None:
         self._model = model
         self._screen = screen
 

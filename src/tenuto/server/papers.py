@@ -8,7 +8,7 @@ from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 from msgspec.structs import replace
 
-from tenuto.privacy.exports import export_head, export_pages
+from tenuto.privacy.pages import export_head, export_pages
 from tenuto.server.answers import SessionView
 from tenuto.server.auth import asking
 from tenuto.server.bodies import Exporting

@@ -1,7 +1,6 @@
 """What follows the turns, off the request path: sweeping what expired, titles, compression."""
 
-from tenuto.upkeep.discretion import Discretion
 from tenuto.upkeep.small import Small
 from tenuto.upkeep.story import Upkeep
 
-__all__ = ["Discretion", "Small", "Upkeep"]
+__all__ = ["Small", "Upkeep"]

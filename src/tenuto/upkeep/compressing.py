@@ -35,8 +35,8 @@ from tenuto.model import Message, Page, Rewriting, Role, Scope, Session, Usage
 from tenuto.model.prompt import Language
 from tenuto.model.talk import Summary, TurnEnded
 from tenuto.ports import Clock
+from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import AppendRequest, Sessions, derived_id, fresh_id
-from tenuto.upkeep.discretion import Discretion
 from tenuto.upkeep.small import Small
 
 _TIMEOUT_SECONDS: Final = 60.0
@@ -68,11 +68,11 @@ class Compressor:
     """Compresses sessions when they are due."""
 
     def __init__(
-        self, *, sessions: Sessions, small: Small | None, discretion: Discretion, counter: Counter, clock: Clock
+        self, *, sessions: Sessions, small: Small | None, redaction: UpkeepRedaction, counter: Counter, clock: Clock
     ) -> None:
         self._sessions = sessions
         self._small = small
-        self._discretion = discretion
+        self._redaction = redaction
         self._counter = counter
         self._clock = clock
 
@@ -163,18 +163,18 @@ class Compressor:
 
         A process that dies right before this leaves the words as they were said; `tenuto privacy scan` finds them.
         """
-        retired = await self._discretion.retired(session, messages)
+        retired = await self._redaction.redact_past(session, messages)
         if retired:
             counted = tuple(self._counter.counted(replace(message, tokens=0)) for message in retired)
             await self._sessions.rewrite(session.scope, session.id, Rewriting(messages=counted))
 
     def _discreet(self, ended: TurnEnded) -> Callable[[str], str]:
-        return lambda text: self._discretion.for_summary(ended.scope, text)
+        return lambda text: self._redaction.for_summary(ended.scope, text)
 
     def _shown(self, ended: TurnEnded) -> Callable[[str], str]:
         """What a model may be shown of a text that a summary may be made of."""
         scope = ended.scope
-        return lambda text: self._discretion.for_model(scope, self._discretion.for_summary(scope, text))
+        return lambda text: self._redaction.for_model(scope, self._redaction.for_summary(scope, text))
 
     async def _still_there(self, ended: TurnEnded, session: Session, last: Message) -> bool:
         try:
@@ -213,7 +213,7 @@ class Compressor:
 
     async def _retold(self, scope: Scope, asked: Retelling) -> str | None:
         assert self._small is not None
-        asked = replace(asked, text=await self._discretion.to_model(scope, asked.text))
+        asked = replace(asked, text=await self._redaction.to_model(scope, asked.text))
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 said = await self._small(scope, asked.system, asked.text, asked.limits.tokens)
@@ -225,7 +225,7 @@ class Compressor:
         if told is None:
             _log.warning("a summary is extracted, the model's answer was of no use")
             return None
-        return self._discretion.for_summary(scope, told)
+        return self._redaction.for_summary(scope, told)
 
     async def _extracted(self, messages: Sequence[Message], previous: str, ended: TurnEnded, limits: Limits) -> str:
         # Hundreds of long messages take a while, which other turns need not wait for.

@@ -12,9 +12,9 @@ from tenuto.model.policy import SessionPolicy
 from tenuto.model.scope import session_key
 from tenuto.model.talk import TurnEnded
 from tenuto.ports import Clock
+from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.upkeep.compressing import Compressor
-from tenuto.upkeep.discretion import Discretion
 from tenuto.upkeep.jobs import Jobs, safely
 from tenuto.upkeep.releasing import Releasing
 from tenuto.upkeep.small import Small
@@ -24,14 +24,12 @@ from tenuto.upkeep.titling import Titler
 class Following:
     """Decides what a turn calls for, and has it done in the background."""
 
-    def __init__(self, *, sessions: Sessions, small: Small | None, discretion: Discretion, clock: Clock) -> None:
+    def __init__(self, *, sessions: Sessions, small: Small | None, redaction: UpkeepRedaction, clock: Clock) -> None:
         counter = Counter()
         self._jobs = Jobs()
         self._releasing = Releasing(sessions=sessions)
-        self._titler = Titler(sessions=sessions, small=small, discretion=discretion)
-        self._compressor = Compressor(
-            sessions=sessions, small=small, discretion=discretion, counter=counter, clock=clock
-        )
+        self._titler = Titler(sessions=sessions, small=small, redaction=redaction)
+        self._compressor = Compressor(sessions=sessions, small=small, redaction=redaction, counter=counter, clock=clock)
 
     def follow(self, ended: TurnEnded) -> None:
         """Start what is due. What waits holds no history."""

@@ -14,9 +14,9 @@ from tenuto.model import Closing, OpenTurn
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.talk import TurnEnded
 from tenuto.ports import Clock, utc_now
+from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.tasks import Tasks
-from tenuto.upkeep.discretion import Discretion, Indiscreet
 from tenuto.upkeep.jobs import safely
 from tenuto.upkeep.small import Small
 
@@ -42,7 +42,7 @@ class Upkeep:
         tasks: Tasks | None = None,
         clock: Clock = utc_now,
         small: Small | None = None,
-        discretion: Discretion | None = None,
+        redaction: UpkeepRedaction,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         catch_up: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
@@ -51,7 +51,7 @@ class Upkeep:
         self._sweep_every = sweep_every
         self._clock = clock
         self._small = small
-        self._discretion = discretion or Indiscreet()
+        self._redaction = redaction
         self._pause = pause
         self._catch_up = catch_up
         self._followed = False
@@ -95,7 +95,7 @@ class Upkeep:
         from tenuto.upkeep.following import Following
 
         self._followed = True
-        return Following(sessions=self._sessions, small=self._small, discretion=self._discretion, clock=self._clock)
+        return Following(sessions=self._sessions, small=self._small, redaction=self._redaction, clock=self._clock)
 
     # Every few minutes
 

@@ -8,6 +8,7 @@ from typing import Final
 from tenuto.errors import ModelFailed, SessionNotFound, VersionConflict
 from tenuto.model import Session
 from tenuto.model.talk import TurnEnded
+from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.sessions.titles import (
     TitleSource,
@@ -18,7 +19,6 @@ from tenuto.sessions.titles import (
     title_changes,
     title_request,
 )
-from tenuto.upkeep.discretion import Discretion
 from tenuto.upkeep.small import Small
 
 _TIMEOUT_SECONDS: Final = 30.0
@@ -28,10 +28,10 @@ _TITLE_TOKENS: Final = 64
 class Titler:
     """Sets titles; a user's rename during generation wins."""
 
-    def __init__(self, *, sessions: Sessions, small: Small | None, discretion: Discretion) -> None:
+    def __init__(self, *, sessions: Sessions, small: Small | None, redaction: UpkeepRedaction) -> None:
         self._sessions = sessions
         self._small = small
-        self._discretion = discretion
+        self._redaction = redaction
 
     async def title(self, ended: TurnEnded) -> None:
         """Set a title. If the model gives none, the fallback stays and a later turn tries again."""
@@ -45,21 +45,21 @@ class Titler:
 
     async def _generate(self, ended: TurnEnded, small: Small) -> str | None:
         question, answer = [
-            self._discretion.for_model(ended.scope, await self._discretion.for_title(ended.scope, text))
+            self._redaction.for_model(ended.scope, await self._redaction.for_title(ended.scope, text))
             for text in (ended.question, ended.answer)
         ]
         system, text = title_request(question, answer, ended.language)
-        prompt = await self._discretion.to_model(ended.scope, text)
+        prompt = await self._redaction.to_model(ended.scope, text)
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 completion = await small(ended.scope, system, prompt, _TITLE_TOKENS)
         except TimeoutError:
             raise ModelFailed("for titles", "took too long") from None
         title = clean_title(completion, ended.language)
-        return clip_title(await self._discretion.for_title(ended.scope, title)) if title is not None else None
+        return clip_title(await self._redaction.for_title(ended.scope, title)) if title is not None else None
 
     async def _store(self, ended: TurnEnded, text: str | None) -> None:
-        replacement = fallback_title(await self._discretion.for_title(ended.scope, ended.question), ended.language)
+        replacement = fallback_title(await self._redaction.for_title(ended.scope, ended.question), ended.language)
         while True:
             try:
                 session = await self._sessions.get(ended.scope, ended.session.id)

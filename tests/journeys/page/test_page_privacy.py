@@ -312,7 +312,7 @@ async def test_every_type_sink_and_mode_has_a_word_in_both_languages(chromium: B
             " (await import('/console/marks.js')).NAMES]"
         )
 
-    shown = {Span(0, 0, kind, rule).mark[10:-1] for kind in Type for rule in Rule}
+    shown = {Span(0, 0, kind, rule).name for kind in Type for rule in Rule}
     spoken = {f"mark.{name}" for name in shown} | {f"sink.{sink}" for sink in Sink} | {f"mode.{mode}" for mode in Mode}
     assert set(names) == shown
     assert spoken <= set(english)

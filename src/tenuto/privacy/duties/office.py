@@ -14,7 +14,7 @@ from tenuto.privacy.duties.erasing import Elsewhere, Erase, Eraser
 from tenuto.privacy.duties.receipts import Receipt, Signer
 from tenuto.privacy.duties.scanning import Report, Scanner, Survey
 from tenuto.privacy.duties.spoken import Spoken
-from tenuto.privacy.screening import Screen
+from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.sealed.vault import as_mark
 
 _SPACES: Final = 100
@@ -27,7 +27,7 @@ class PrivacyOffice:
         self,
         *,
         store: Store,
-        screen: Screen,
+        screen: Redactor,
         erase: Erase,
         clock: Clock,
         elsewhere: tuple[Elsewhere, ...] = (),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tenuto.model.privacy import Found, Mode, marked
 from tenuto.privacy.finding.finder import Finder
-from tenuto.privacy.screening import WITHHELD
+from tenuto.privacy.redactor import WITHHELD
 from tenuto.privacy.sealed.likeness import likeness
 
 

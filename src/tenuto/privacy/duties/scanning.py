@@ -25,15 +25,15 @@ from tenuto.privacy.duties.compacting import Cleared
 from tenuto.privacy.duties.walking import every_memory, every_session
 from tenuto.privacy.pages import (
     draft_slots,
-    screened_draft,
-    screened_state,
-    screened_trace,
-    screened_values,
+    redact_draft,
+    redact_state,
+    redact_trace,
+    redact_values,
     state_slots,
     trace_values,
 )
-from tenuto.privacy.screening import Screen
-from tenuto.privacy.sheet import Slot, slots
+from tenuto.privacy.redactor import Redactor
+from tenuto.privacy.slots import Slot, slots
 
 _log = logging.getLogger(__name__)
 _MESSAGES: Final = 200
@@ -135,7 +135,7 @@ class Survey:
 class Scanner:
     """Reads every session of a tenant's site, and all that is kept of its users and chats."""
 
-    def __init__(self, *, store: Store, screen: Screen) -> None:
+    def __init__(self, *, store: Store, screen: Redactor) -> None:
         self._store = store
         self._screen = screen
 
@@ -185,7 +185,7 @@ class Scanner:
 
     async def _mended_memory(self, name: StateName, entry: StateEntry, report: Report) -> bool:
         """Apply the policy to a remembered value; false when it is another by now."""
-        mended = await screened_state(self._screen, name.scope, name.key, entry.value)
+        mended = await redact_state(self._screen, name.scope, name.key, entry.value)
         if mended is entry.value:
             return True
         try:
@@ -221,7 +221,7 @@ class Scanner:
         report.add(sink, await self._screen.names(scope, draft_slots(message)))
         if not fix:
             return None
-        mended = await screened_draft(self._screen, sink, scope, session, message)
+        mended = await redact_draft(self._screen, sink, scope, session, message)
         return mended if mended is not message else None
 
     async def _traces(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
@@ -231,7 +231,7 @@ class Scanner:
             changed: list[Trace] = []
             for trace in traces:
                 await self._look(report, Sink.TRACE, scope, trace_values(trace))
-                mended = await screened_trace(self._screen, scope, session, trace) if fix else trace
+                mended = await redact_trace(self._screen, scope, session, trace) if fix else trace
                 if mended is not trace:
                     changed.append(mended)
             if changed:
@@ -246,7 +246,7 @@ class Scanner:
         while True:
             values = [getattr(session, what) for what in _HEAD]
             if self._screen.mode(Sink.MESSAGE, scope) is not Mode.KEEP:
-                values = await screened_values(self._screen, Sink.MESSAGE, scope, session, values)
+                values = await redact_values(self._screen, Sink.MESSAGE, scope, session, values)
             changes = _replacing(session, values)
             title = (await self._screen.texts(Sink.TITLE, scope, session, [Slot(session.title)])).texts[0]
             if title != session.title:

@@ -12,7 +12,7 @@ from tenuto.model.privacy import Sink
 from tenuto.model.values import JsonObject
 from tenuto.privacy.duties.audit import Note
 from tenuto.privacy.duties.scanning import Report, Survey
-from tenuto.privacy.screening import Policies
+from tenuto.privacy.redactor import Policies
 
 if TYPE_CHECKING:
     from tenuto.privacy.duties.receipts import Receipt

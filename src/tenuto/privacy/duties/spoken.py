@@ -18,9 +18,9 @@ from tenuto.model.session import PROFILE
 from tenuto.model.trace import Trace
 from tenuto.ports import Store
 from tenuto.privacy.pages import draft_slots, head_texts, refilled_draft, trace_values
-from tenuto.privacy.screening import Screen
+from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.sealed.vault import PSEUDONYM
-from tenuto.privacy.sheet import slots
+from tenuto.privacy.slots import slots
 
 ERASED: Final = "[ERASED]"
 _MESSAGES: Final = 500
@@ -30,7 +30,7 @@ _TRACES: Final = 100
 class Spoken:
     """Takes a speaker out of a session."""
 
-    def __init__(self, *, store: Store, screen: Screen) -> None:
+    def __init__(self, *, store: Store, screen: Redactor) -> None:
         self._store = store
         self._screen = screen
 

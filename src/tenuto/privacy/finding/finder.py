@@ -17,14 +17,10 @@ from tenuto.privacy.finding.own_patterns import BUILT_IN, OwnPatterns
 from tenuto.privacy.rules.detector import find as find_built_in
 from tenuto.privacy.rules.pieces import LIMIT, Piece, Pieces
 from tenuto.privacy.rules.redaction import detect
-from tenuto.privacy.rules.span import ALWAYS, MARK, ON_REQUEST, Rule, Span, Type
+from tenuto.privacy.rules.span import ALWAYS, MARK, ON_REQUEST, Span, Type
 
 _PORTION: Final = 4 * LIMIT
 _TYPES: Final = frozenset(map(str, Type))
-# Some rules are finer than their type and stand in the mark themselves; the span knows which.
-_MARKED_BY_RULE: Final = frozenset(
-    str(rule) for rule in Rule if Span(0, 0, Type.EMAIL, rule).mark.endswith(f"_{rule}]")
-)
 
 
 class Finder:
@@ -202,8 +198,7 @@ def _marks(own: Sequence[str]) -> re.Pattern[str]:
 
 
 def _found(span: Span) -> Found:
-    name = span.rule if span.rule in _MARKED_BY_RULE else span.type
-    return Found(start=span.start, end=span.end, type=span.type.value, rule=span.rule.value, name=name.value)
+    return Found(start=span.start, end=span.end, type=span.type.value, rule=span.rule.value, name=span.name)
 
 
 def _moved(find: Found, by: int) -> Found:

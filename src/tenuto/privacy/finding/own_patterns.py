@@ -1,154 +1,208 @@
-"""Kinds of private data that only one installation knows, and the proof that looking for them cannot run away."""
+r"""Kinds of private data that only one installation knows: expressions of RE2, whose time is linear in the text.
+
+RE2 bounds the time, not the length of a match, and a stream can only be cut where a match ends within a known
+distance. So an expression is also measured: every repeat has an end, and no match is longer than `LONGEST_MATCH`.
+
+Expressions see a text in which full-width letters, odd digits, spaces and dashes are their ASCII twins, and characters
+without width are gone. The only condition on what stands around a match is `\b`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
+
+# The package has no type information: what it returns becomes a span at once.
+import re2  # type: ignore[import-untyped]
 
 from tenuto.errors import InvalidSetting
 from tenuto.model.privacy import Found, OwnPattern
-from tenuto.privacy.finding.expressions import (
-    LONGEST_LOOK,
-    WALL,
-    Refused,
-    Shape,
-    longest,
-    plain_twins,
-    read,
-    shortest,
-    steps,
-    written,
-)
-from tenuto.privacy.rules.folding import INVISIBLE
+from tenuto.privacy.rules.folding import FOLDS, INVISIBLE
 from tenuto.privacy.rules.span import Rule, Type
 
 SETTING: Final = "patterns"
 LONGEST_MATCH: Final = 256
 MOST_PATTERNS: Final = 64
 _LONGEST_TEXT: Final = 1000
-_MOST_STEPS: Final = 500
-"""At one place of a text. Ordinary patterns need some dozens."""
+_MOST_INSTRUCTIONS: Final = 30_000
+"""Of RE2's program. Ordinary patterns have some dozens; `\\pL{1,20}` has 24,000."""
+_ODD_RANGE: Final = 128
+r"""Wider ranges are not folded: `[\x80-\uffff]` means any foreign character, not full-width letters."""
 
 _NAME: Final = re.compile("[A-Z][A-Z0-9_]{0,31}")
 # `[STAFF_1]` would be both the mark of a pattern of that name and the first pseudonym of STAFF.
 _NUMBERED: Final = re.compile(".*_[0-9]+")
 BUILT_IN: Final = frozenset({str(name) for name in (*Type, *Rule)})
 
-
-class Compiled:
-    """A pattern that has been found harmless.
-
-    It is held against text in which full-width letters, odd digits, spaces and dashes have become their ASCII twins
-    and characters without width are gone.
-    """
-
-    __slots__ = ("_expression", "anywhere", "name")
-
-    def __init__(self, name: str, shape: Shape) -> None:
-        self.name = name
-        self._expression = re.compile(written(shape), re.ASCII)
-        self.anywhere = written(shape, looks=False)
-        """The same without a look at what stands around: it matches whatever the pattern might."""
-
-    def spans(self, plain: str) -> Iterator[tuple[int, int]]:
-        """Where it matches in plain text, from left to right."""
-        return (match.span() for match in self._expression.finditer(plain))
-
-
-def compiled(own: OwnPattern) -> Compiled:
-    """The pattern, ready for use.
-
-    Raises:
-        InvalidSetting: the name cannot stand in a mark, or matching could take unbounded time. The message tells the
-            name and the reason, and leaves the expression out.
-    """
-    _check_name(own.name)
-    if len(own.pattern) > _LONGEST_TEXT:
-        raise _refused(own.name, f"is longer than {_LONGEST_TEXT} characters")
-    try:
-        shape = read(own.pattern, ignore_case=own.ignore_case)
-        _check_size(shape)
-    except Refused as exc:
-        raise _refused(own.name, str(exc)) from None
-    return Compiled(own.name, shape)
-
-
-def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise _refused(ascii(name[:32]), "is no name for a pattern: write capitals, digits and _, 32 at most")
-    if name in BUILT_IN or name.startswith("REDACTED"):
-        raise _refused(name, "is a name of ours; take another one")
-    if _NUMBERED.fullmatch(name):
-        raise _refused(name, "ends in a number like a pseudonym's mark; take another name")
-
-
-def _check_size(shape: Shape) -> None:
-    if shortest(shape) == 0:
-        raise Refused("matches the empty text")
-    if longest(shape) > LONGEST_MATCH:
-        raise Refused(f"can match more than {LONGEST_MATCH} characters")
-    if steps(shape) > _MOST_STEPS:
-        raise Refused("can share out one text among its repeats in too many ways; put something fixed between them")
-
-
-def _refused(name: str, why: str) -> InvalidSetting:
-    return InvalidSetting(SETTING, f"{name} {why}")
+_TOKEN: Final = re.compile(
+    r"""(?P<set>\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\])
+    |(?P<escape>\\(?:p\{[^}]*\}|P\{[^}]*\}|[pP].|x\{[^}]*\}|x..|.))
+    |(?P<flags>\(\?[a-zA-Z-]+\))
+    |(?P<open>\((?:\?(?:P?<\w+>|[a-zA-Z-]*:))?)
+    |(?P<close>\))|(?P<bar>\|)
+    |(?P<repeat>[*+?]|\{[0-9]+(?:,[0-9]*)?\})
+    |(?P<char>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_MEMBER: Final = re.compile(r"\A\[\^?|\\.|([^\\])-([^\\\]])|(.)", re.DOTALL)
+_UNSUITABLE: Final = frozenset((*"^$", r"\A", r"\z", r"\B", r"\C", r"\Q"))
+# Halves of characters have no UTF-8, which RE2 reads.
+_PLAIN: Final = {**FOLDS, **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)}
 
 
 class OwnPatterns:
-    """All own patterns of a policy, in its order."""
+    """All own patterns of a policy, in its order.
+
+    Raises:
+        InvalidSetting: a name cannot stand in a placeholder, or an expression is none of RE2's or too large. The
+            message has the name and the reason, and leaves the expression out.
+    """
 
     def __init__(self, patterns: Sequence[OwnPattern]) -> None:
         if len(patterns) > MOST_PATTERNS:
             raise InvalidSetting(SETTING, f"there are more than {MOST_PATTERNS}")
-        self._patterns = tuple(map(compiled, patterns))
-        self.names = tuple(pattern.name for pattern in self._patterns)
+        self.names = tuple(pattern.name for pattern in patterns)
+        self._expressions = [(pattern.name, _expression(pattern)) for pattern in patterns]
         for name in self.names:
             if self.names.count(name) > 1:
-                raise _refused(name, "stands there twice")
-        anywhere = "|".join([pattern.anywhere for pattern in self._patterns])
-        self._anywhere = re.compile(anywhere, re.ASCII)
-        self._runs = re.compile(rf"(?s:(?={anywhere}).)++", re.ASCII)
+                raise _refusal(name, "stands there twice")
+        self._anywhere = _compile("all of them together", "|".join(map(_source_without_borders, patterns)))
+        """Matches wherever one of them does, whatever stands around."""
 
     @property
     def reach(self) -> int:
         """How far from the first character of a match anything can matter to it."""
-        return LONGEST_MATCH + LONGEST_LOOK
+        return LONGEST_MATCH + 1
 
     def candidates(self, text: str) -> Iterator[tuple[int, int]]:
-        """Every place where a match might begin, in whatever surroundings; neighbours come as one stretch.
+        """Stretches that hold every place where a match might begin, in whatever surroundings.
 
-        Whether a place is among them depends on nothing but the `reach` characters from there on. Characters without
-        width are not looked through.
+        A stretch depends on nothing but the end of the one before it and the `reach` characters from its beginning
+        on. Characters without width are not looked through.
         """
-        return (match.span() for match in self._runs.finditer(_plain(text)))
+        return (match.span() for match in self._anywhere.finditer(_plain(text)))
 
     def find(self, text: str, *, behind: bool = False, before: bool = False) -> list[Found] | None:
-        """The matches of each pattern, which may overlap those of another; None if no part of the text has any.
+        r"""The matches of each pattern, which may overlap those of another; None if no part of the text has any.
 
-        A text may stand `behind` or `before` something that must not be looked at. What is found then would also be
-        found by one who sees it.
+        A text may stand `behind` or `before` something that must not be seen. No `\b` holds there, so what is found
+        is also found where it can be seen.
         """
         kept: list[int] | None = None
-        plain = text
-        if not text.isascii():
-            if INVISIBLE.search(text):
-                kept = [i for i, char in enumerate(text) if not INVISIBLE.match(char)]
-                text = "".join([text[i] for i in kept])
-            plain = _plain(text)
+        if not text.isascii() and INVISIBLE.search(text):
+            kept = [i for i, char in enumerate(text) if not INVISIBLE.match(char)]
+            text = "".join([text[i] for i in kept])
+        plain = _plain(text)
         if self._anywhere.search(plain) is None:
             return None
-        walled = WALL * behind + plain + WALL * before
+        # The outermost characters once more, outside of what is searched: there is no border between equals.
+        walled, end = plain[:1] * behind + plain + plain[-1:] * before, behind + len(plain)
         found: list[Found] = []
-        for pattern in self._patterns:
-            for start, end in pattern.spans(walled):
-                first, last = start - behind, end - behind
+        for name, expression in self._expressions:
+            for match in expression.finditer(walled, int(behind), end):
+                first, last = match.start() - behind, match.end() - behind
                 if kept is not None:
                     first, last = kept[first], kept[last - 1] + 1
-                found.append(Found(start=first, end=last, type=pattern.name, rule=pattern.name, name=pattern.name))
+                found.append(Found(start=first, end=last, type=name, rule=name, name=name))
         return found
 
 
+def longest_match(expression: str) -> int | None:
+    """The most characters that a match of a valid expression has, or a few more; None if there is no end."""
+    # Of each open group: its longest alternative so far, the present alternative, and the last item of that.
+    groups = [[0, 0, 0]]
+    for token in _TOKEN.finditer(expression):
+        group = groups[-1]
+        match token.lastgroup:
+            case "open":
+                groups.append([0, 0, 0])
+            case "bar":
+                group[:] = [max(group[:2]), 0, 0]
+            case "close":
+                groups.pop()
+                groups[-1][1:] = [groups[-1][1] + max(group[:2]), max(group[:2])]
+            case "repeat":
+                if token[0] in "*+" or token[0].endswith(",}"):
+                    return None
+                most = 1 if token[0] == "?" else int(token[0][1:-1].rpartition(",")[2])
+                group[1:] = [group[1] + group[2] * (most - 1), group[2] * most]
+            case "set" | "escape" | "char":
+                group[1:] = [group[1] + 1, 1]
+    return max(groups[0][:2])
+
+
+def _expression(pattern: OwnPattern) -> Any:
+    name = pattern.name
+    if not _NAME.fullmatch(name):
+        raise _refusal(ascii(name[:32]), "is no name for a pattern: write capitals, digits and _, 32 at most")
+    if name in BUILT_IN or name.startswith("REDACTED"):
+        raise _refusal(name, "is a name of ours; take another one")
+    if _NUMBERED.fullmatch(name):
+        raise _refusal(name, "ends in a number like a pseudonym's mark; take another name")
+    if len(pattern.pattern) > _LONGEST_TEXT:
+        raise _refusal(name, f"is longer than {_LONGEST_TEXT} characters")
+    _compile(name, pattern.pattern)
+    if not _UNSUITABLE.isdisjoint([token[0] for token in _TOKEN.finditer(pattern.pattern)]):
+        raise _refusal(name, r"has ^, $, \A, \z, \B, \C or \Q in it; it is looked for anywhere in a text: write \b")
+    longest = longest_match(pattern.pattern)
+    if longest is None:
+        raise _refusal(name, "has a repeat without an end (*, + or {n,}); say how often at most: {1,64}")
+    if longest > LONGEST_MATCH:
+        raise _refusal(name, f"can match more than {LONGEST_MATCH} characters")
+    if _compile(name, _source_without_borders(pattern)).fullmatch(""):
+        raise _refusal(name, "matches the empty text")
+    expression = _compile(name, _source(pattern))
+    if expression.programsize > _MOST_INSTRUCTIONS:
+        raise _refusal(name, "needs too large a program; repeat less, or fewer kinds of characters")
+    return expression
+
+
+def _compile(name: str, source: str) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    try:
+        return re2.compile(source, options)
+    except re2.error as exc:
+        # What follows the colon quotes the expression.
+        reason = exc.args[0].decode(errors="replace").partition(":")[0]
+        raise _refusal(
+            name, f"is no expression of RE2, which has no look-around and no back-references: {reason}"
+        ) from None
+    except UnicodeEncodeError:
+        raise _refusal(name, "has half a character in it") from None
+
+
+def _source(pattern: OwnPattern) -> str:
+    """The expression with the ASCII twins of its odd characters, as they are in the text it is held against."""
+    folded = "".join([_fold(token) for token in _TOKEN.finditer(pattern.pattern)])
+    return f"(?i:{folded})" if pattern.ignore_case else f"(?:{folded})"
+
+
+def _source_without_borders(pattern: OwnPattern) -> str:
+    return "".join(["(?:)" if token[0] == r"\b" else token[0] for token in _TOKEN.finditer(_source(pattern))])
+
+
+def _fold(token: re.Match[str]) -> str:
+    if token.lastgroup == "set":
+        return _MEMBER.sub(_add_twins, token[0])
+    odd = FOLDS.get(ord(token[0])) if token.lastgroup == "char" else None
+    return token[0] if odd is None else re.escape(chr(odd))
+
+
+def _add_twins(member: re.Match[str]) -> str:
+    first, last, one = member.groups()
+    if not (one or first):
+        return member[0]
+    points = range(ord(one or first), ord(one or last) + 1)
+    twins = {FOLDS[point] for point in points if point in FOLDS} if len(points) <= _ODD_RANGE else ()
+    return member[0] + "".join([re.escape(chr(twin)) for twin in sorted(twins)])
+
+
+def _refusal(name: str, why: str) -> InvalidSetting:
+    return InvalidSetting(SETTING, f"{name} {why}")
+
+
 def _plain(text: str) -> str:
-    return text if text.isascii() else text.translate(plain_twins())
+    return text if text.isascii() else text.translate(_PLAIN)

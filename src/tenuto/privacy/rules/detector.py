@@ -28,22 +28,8 @@ from tenuto.privacy.rules.names import find_names
 from tenuto.privacy.rules.networks import find_v4, find_v6, has_v4, has_v6
 from tenuto.privacy.rules.passwords import find_named, find_named_in_han
 from tenuto.privacy.rules.phones import NOWHERE, find_phones
-from tenuto.privacy.rules.span import ALWAYS, MARK, MAY_BE_MARK, ON_REQUEST, Rule, Span, Type
+from tenuto.privacy.rules.span import ALWAYS, MARK, MAY_BE_MARK, ON_REQUEST, TYPE_OF, Rule, Span, Type
 from tenuto.privacy.rules.spelled import find_spelled, has_spelled
-
-_TYPES: Final = {rule: Type(rule) for rule in Rule if rule in Type.__members__} | {
-    Rule.CC: Type.CARD,
-    Rule.BANK_CARD: Type.CARD,
-    Rule.IPV4: Type.IP,
-    Rule.IPV6: Type.IP,
-    Rule.JWT: Type.API_KEY,
-    Rule.WEBHOOK: Type.API_KEY,
-    Rule.PASSWORD: Type.SECRET,
-    Rule.PRIVATE_KEY: Type.SECRET,
-    Rule.URL_CREDENTIALS: Type.SECRET,
-    Rule.EMAIL_SPELLED: Type.EMAIL,
-    Rule.PHONE_SPELLED: Type.PHONE,
-}
 
 _SHORTEST: Final = 6
 """No rule finds anything in fewer characters: a@b.co."""
@@ -184,7 +170,7 @@ def look(view: Folded, families: Iterable[Family]) -> tuple[list[Span], list[Fam
                 finds.insert(at, (start, end, rule))
     if not finds:
         return [], open_ones
-    return [Span(*view.back(start, end), _TYPES[rule], rule) for start, end, rule in finds], open_ones
+    return [Span(*view.back(start, end), TYPE_OF[rule], rule) for start, end, rule in finds], open_ones
 
 
 def _find_numbers(view: Folded, found: list[Find]) -> Finds:

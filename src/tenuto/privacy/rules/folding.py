@@ -23,7 +23,7 @@ _UNSEEN: Final = (
     *(*range(0x2060, 0x2065), *range(0x2066, 0x2070), *range(0xFE00, 0xFE10), 0xFEFF),
 )
 
-_FOLDS: Final[dict[int, int]] = {
+FOLDS: Final[dict[int, int]] = {
     **{0xFF01 + i: 0x21 + i for i in range(94)},
     **{zero + i: 0x30 + i for zero in _ZEROS for i in range(10)},
     **dict.fromkeys(_SPACES, ord(" ")),
@@ -35,7 +35,7 @@ _FOLDS: Final[dict[int, int]] = {
 _LONG_VOWEL: Final = re.compile("(?<=[0-9])\u30fc(?=[0-9])")
 # Full-width punctuation stands in nearly every Chinese sentence; the cheap `replace` deals with it, and `translate`
 # (a hundred times dearer) only runs where letters, digits or odd dashes and spaces need it.
-_COMMON: Final = tuple((chr(wide), chr(_FOLDS[wide])) for wide in map(ord, "：（）"))
+_COMMON: Final = tuple((chr(wide), chr(FOLDS[wide])) for wide in map(ord, "：（）"))
 _PUNCTUATION: Final = frozenset("：（），！？；、")
 
 
@@ -64,8 +64,8 @@ def _class(ranges: Iterable[tuple[int, int]]) -> str:
 
 # A full-width comma ends what stands before it, which no comma inside a password does.
 for _point in (0x30FC, *map(ord, "，；")):
-    del _FOLDS[_point]
-_ODD_POINTS: Final = frozenset(point for point in _FOLDS if chr(point) not in _PUNCTUATION)
+    del FOLDS[_point]
+_ODD_POINTS: Final = frozenset(point for point in FOLDS if chr(point) not in _PUNCTUATION)
 _ODD: Final = re.compile(f"[{_class(_ranges(_ODD_POINTS))}]")
 INVISIBLE: Final = re.compile(f"[{_class(_ranges(_UNSEEN))}\U000e0000-\U000e007f]")
 # Single characters: one look finds them all, and few texts have one by chance.
@@ -106,7 +106,7 @@ def _blank(match: re.Match[str], group: int = 0) -> str:
 def fold(text: str) -> str:
     """`text` with every odd digit, letter, space and dash as its ASCII twin, of the same length."""
     if _ODD.search(text):
-        text = text.translate(_FOLDS)
+        text = text.translate(FOLDS)
     return _fold_common(text)
 
 

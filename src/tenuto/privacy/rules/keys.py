@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
 from typing import Final, NamedTuple
 
 from tenuto.privacy.rules.folding import Folded
-from tenuto.privacy.rules.providers import BY_HEAD, KEY_WORDS, NAMES, SHAPES
 from tenuto.privacy.rules.span import Rule
 
 _LEAST: Final = 16
@@ -50,10 +53,8 @@ _CHANGE: Final = re.compile("(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[0-9]|(?<=[0-9])[A-Za-
 _SAYS_KEY: Final = re.compile(r"(?:[a-z0-9]{1,12}[_-]){0,3}(?:secret|token|key|apikey|api|pat|sk|rw|priv|auth)[_-]")
 _ASSIGNED: Final = re.compile(r"(?<![a-z])(?:ak|sk|sas|sig)[ ]?[:=][ ]?[\"']?\Z")
 _CALLED_WITHIN: Final = 32
-_CALLED: Final = re.compile(
-    rf"(?<![a-z])(?:{'|'.join(KEY_WORDS)}|{'|'.join(NAMES)})s?[\s:=#\"'`(is,-]{{0,6}}\Z"
-    r"|(?:密钥|秘钥|密鑰|令牌|私钥|凭证|トークン|キー|키|토큰)[\s:=是为は는은\"'`]{0,4}\Z"
-)
+_KEY_WORDS: Final = """api app auth access server license licence service secret private personal ak sk pat sas sig
+    bearer token key credential oauth jwt webhook"""
 _CALLED_OTHERWISE: Final = re.compile(
     r"public|idempotency|cache|primary|foreign|partition|sort|redis|s3|object|commit|hash|sha|etag|integrity|checksum|digest"
     r"|trace|request|公钥|公開|공개"
@@ -66,6 +67,33 @@ _PLACEHOLDER: Final = re.compile(
     r"your|placeholder|insert|replace|example[_-]|[_-]here|redacted|x{5,}|\.\.\.|\*{3}|dummy|sample[_-]|<|\{|todo|changeme",
     re.IGNORECASE,
 )
+
+
+class _Providers(NamedTuple):
+    by_head: dict[str, re.Pattern[str]]
+    """The first two characters of a key, and every pattern that begins with them: more prefixes cost no time."""
+    shapes: tuple[tuple[str, re.Pattern[str]], ...]
+    called: re.Pattern[str]
+    """What stands before a long word without sense and calls it a key."""
+
+
+@cache
+def _providers() -> _Providers:
+    """What `providers.toml` says, compiled when the first text needs it."""
+    table = tomllib.loads(files("tenuto.privacy.rules").joinpath("providers.toml").read_text(encoding="utf-8"))
+    by_head: defaultdict[str, list[str]] = defaultdict(list)
+    for prefixes, rest in table["prefixes"]:
+        for prefix in prefixes.split():
+            by_head[prefix[:2]].append(re.escape(prefix) + rest)
+    called = "|".join([*_KEY_WORDS.split(), *table["names"].split()])
+    return _Providers(
+        {head: re.compile("|".join(patterns)) for head, patterns in by_head.items()},
+        tuple((sign, re.compile(f"(?<![A-Za-z0-9]){pattern}")) for sign, pattern in table["shapes"]),
+        re.compile(
+            rf"(?<![a-z])(?:{called})s?[\s:=#\"'`(is,-]{{0,6}}\Z"
+            r"|(?:密钥|秘钥|密鑰|令牌|私钥|凭证|トークン|キー|키|토큰)[\s:=是为は는은\"'`]{0,4}\Z"
+        ),
+    )
 
 
 class Block(NamedTuple):
@@ -141,12 +169,13 @@ def _in_word(view: Folded, start: int, end: int) -> Iterator[tuple[int, int, Rul
 
 def _prefixed(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
     """What has a provider's beginning or shape."""
+    providers = _providers()
     for head in _HEAD.finditer(text, start, end):
-        pattern = BY_HEAD.get(head[0])
+        pattern = providers.by_head.get(head[0])
         match = None if pattern is None else pattern.match(text, head.start(), end)
         if match is not None:
             yield match
-    for sign, pattern in SHAPES:
+    for sign, pattern in providers.shapes:
         if text.find(sign, start, end) >= 0:
             yield from pattern.finditer(text, start, end)
 
@@ -183,4 +212,4 @@ def is_scrambled(word: str) -> bool:
 
 def _is_called_key(text: str, start: int) -> bool:
     window = text[max(0, start - _CALLED_WITHIN) : start].lower().rpartition("\n")[2]
-    return _CALLED.search(window) is not None and _CALLED_OTHERWISE.search(window) is None
+    return _providers().called.search(window) is not None and _CALLED_OTHERWISE.search(window) is None

@@ -70,7 +70,7 @@ class Candidates(Protocol):
         ...
 
     def candidates(self, text: str) -> Iterator[tuple[int, int]]:
-        """Stretches of places where it may begin, in order."""
+        """Stretches that hold every place where it may begin, in order, apart from each other."""
         ...
 
 
@@ -91,6 +91,8 @@ class Pieces:
         """What lies before this has been given out."""
         self._seen = 0
         """Anchors that begin before this are known."""
+        self._candidate = 0
+        """Where the last stretch of candidates ends: the next one depends on it, and not on how the text came."""
         self._last = -self._after
         """Where the last anchor ends."""
         self._zone: int | None = None
@@ -138,10 +140,16 @@ class Pieces:
 
     def _anchors(self, since: int) -> Iterator[tuple[int, int]]:
         """Where anchors begin and end, from a place on."""
-        text = self._text[since - self._base :]
-        spans = (match.span() for match in self._anchor.finditer(_anchor_view(text, self._signs)))
-        for start, end in merge(spans, self._more.candidates(text)) if self._more else spans:
-            yield since + start, since + end
+        view = _anchor_view(self._text[since - self._base :], self._signs)
+        spans = ((since + match.start(), since + match.end()) for match in self._anchor.finditer(view))
+        yield from merge(spans, self._candidates(self._more, since)) if self._more else spans
+
+    def _candidates(self, more: Candidates, since: int) -> Iterator[tuple[int, int]]:
+        at = max(since, self._candidate)
+        for start, end in more.candidates(self._text[at - self._base :]):
+            yield at + start, at + end
+            # Resumed: the stretch has been dealt with, and is not looked for again.
+            self._candidate = at + end
 
     def _at_calm(self, place: int) -> Iterator[Piece]:
         """Cut where nothing on one side concerns the other."""

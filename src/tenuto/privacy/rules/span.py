@@ -57,6 +57,21 @@ class Rule(StrEnum):
     PERSON = "PERSON"
 
 
+TYPE_OF: Final = {rule: Type(rule) for rule in Rule if rule in Type.__members__} | {
+    Rule.EMAIL_SPELLED: Type.EMAIL,
+    Rule.PHONE_SPELLED: Type.PHONE,
+    Rule.CC: Type.CARD,
+    Rule.BANK_CARD: Type.CARD,
+    Rule.IPV4: Type.IP,
+    Rule.IPV6: Type.IP,
+    Rule.JWT: Type.API_KEY,
+    Rule.WEBHOOK: Type.API_KEY,
+    Rule.PASSWORD: Type.SECRET,
+    Rule.PRIVATE_KEY: Type.SECRET,
+    Rule.URL_CREDENTIALS: Type.SECRET,
+}
+"""A rule named like a type finds that type; every other one is listed."""
+
 # A mark says what stood there as finely as the reader of a conversation needs it, and no finer.
 _MARKED_BY_RULE: Final = frozenset({Rule.CC, Rule.BANK_CARD, Rule.JWT, Rule.PRIVATE_KEY})
 
@@ -70,9 +85,14 @@ class Span(msgspec.Struct, frozen=True, order=True):
     rule: Rule
 
     @property
+    def name(self) -> str:
+        """What stands in the mark: the type, or the rule where that is finer and tells the reader something."""
+        return (self.rule if self.rule in _MARKED_BY_RULE else self.type).value
+
+    @property
     def mark(self) -> str:
         """What takes the value's place: `[REDACTED_EMAIL]`."""
-        return f"[REDACTED_{self.rule if self.rule in _MARKED_BY_RULE else self.type}]"
+        return f"[REDACTED_{self.name}]"
 
 
 _NAMES: Final = "|".join(sorted({str(name) for name in (*Type, *Rule)}, key=len, reverse=True))

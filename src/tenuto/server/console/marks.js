@@ -7,26 +7,10 @@
 
 import { number } from "./format.js";
 import { has, t } from "./i18n.js";
+import { en } from "./words/en.js";
 
-export const NAMES = [
-  "EMAIL",
-  "PHONE",
-  "CARD",
-  "CC",
-  "BANK_CARD",
-  "SSN",
-  "CN_ID",
-  "PASSPORT",
-  "IP",
-  "API_KEY",
-  "JWT",
-  "SECRET",
-  "PRIVATE_KEY",
-  "IBAN",
-  "ORDER_ID",
-  "ADDRESS",
-  "PERSON",
-];
+/** Every name of ours has a phrase, and those of own patterns have none. */
+export const NAMES = Object.keys(en).flatMap((phrase) => phrase.match(/^mark\.([A-Z_]+)$/)?.[1] ?? []);
 // What may have been anything before it was stored.
 const ANY = /\[[A-Z][A-Z0-9_]*\]/;
 

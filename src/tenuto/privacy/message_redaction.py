@@ -1,4 +1,4 @@
-"""What a policy makes of words and heads on their way into the store."""
+"""Messages and session heads on their way into the store."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tenuto.model import Changes, Draft, NewSession, Scope, Session
 from tenuto.model.message import STATE, is_summary
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.session import MAX_TITLE_CHARACTERS
-from tenuto.privacy.pages import draft_slots, screened_draft, screened_values
-from tenuto.privacy.screening import Screen
+from tenuto.privacy.pages import draft_slots, redact_draft, redact_values
+from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.sealed.vault import escaped
-from tenuto.privacy.sheet import Slot, part_slots, refilled, refilled_parts, slots
+from tenuto.privacy.slots import Slot, part_slots, refilled, refilled_parts, slots
 
 _Head = TypeVar("_Head", NewSession, Changes)
 
 
-class Entry:
-    """Applies a screen. Without a session there is no vault to put values into, and they are redacted."""
+class MessageRedaction:
+    """The redactor, for what is going to be stored. Without a session there is no vault: values are redacted."""
 
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
 
     async def said(self, scope: Scope, words: tuple[Draft, ...]) -> tuple[Draft, ...]:
         """Words as they came in: refused where the policy blocks what is in them, and without marks that were typed.
@@ -30,39 +30,39 @@ class Entry:
         Raises:
             PrivateData: a policy blocks what is in them.
         """
-        if self._screen.mode(Sink.MESSAGE, scope) is Mode.BLOCK:
+        if self._redactor.mode(Sink.MESSAGE, scope) is Mode.BLOCK:
             for draft in words:
                 if not is_summary(draft):
-                    await self._screen.refuse(scope, draft_slots(draft))
+                    await self._redactor.refuse(scope, draft_slots(draft))
         return self.unmarked(scope, words)
 
     def unmarked(self, scope: Scope, words: tuple[Draft, ...]) -> tuple[Draft, ...]:
         """Words without marks: those in them were typed by somebody, or made up. A summary's are ours."""
-        if self._screen.mode(Sink.MESSAGE, scope) is not Mode.PSEUDONYM:
+        if self._redactor.mode(Sink.MESSAGE, scope) is not Mode.PSEUDONYM:
             return words
         return tuple(draft if is_summary(draft) else _unmarked(draft) for draft in words)
 
     async def messages(self, scope: Scope, session: Session | None, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
         """Messages as they may be stored; the very same where nothing is to be done."""
-        if self._screen.mode(Sink.MESSAGE, scope) is Mode.KEEP and not any(map(is_summary, drafts)):
+        if self._redactor.mode(Sink.MESSAGE, scope) is Mode.KEEP and not any(map(is_summary, drafts)):
             return drafts
-        return tuple([await screened_draft(self._screen, _sink(draft), scope, session, draft) for draft in drafts])
+        return tuple([await redact_draft(self._redactor, _sink(draft), scope, session, draft) for draft in drafts])
 
     async def head(self, scope: Scope, session: Session | None, head: _Head) -> _Head:
         """A head, or what is to change in one."""
         title = head.title
         if title and isinstance(title, str):
             head = replace(head, title=await self.title(scope, session, title))
-        if self._screen.mode(Sink.MESSAGE, scope) is Mode.KEEP:
+        if self._redactor.mode(Sink.MESSAGE, scope) is Mode.KEEP:
             return head
         values = (head.context, head.attributes, head.metadata)
-        context, attributes, metadata = await screened_values(self._screen, Sink.MESSAGE, scope, session, values)
+        context, attributes, metadata = await redact_values(self._redactor, Sink.MESSAGE, scope, session, values)
         return replace(head, context=context, attributes=attributes, metadata=metadata)
 
     async def title(self, scope: Scope, session: Session | None, title: str) -> str:
         """A title; marks may be longer than what they stand for."""
-        sheet = await self._screen.texts(Sink.TITLE, scope, session, [Slot(title)])
-        return sheet.texts[0][:MAX_TITLE_CHARACTERS]
+        redaction = await self._redactor.texts(Sink.TITLE, scope, session, [Slot(title)])
+        return redaction.texts[0][:MAX_TITLE_CHARACTERS]
 
 
 def _sink(draft: Draft) -> Sink:

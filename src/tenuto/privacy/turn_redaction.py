@@ -14,22 +14,22 @@ from tenuto.model.privacy import Mode, Sink
 from tenuto.model.prompt import Materials, Piece
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json
-from tenuto.privacy.pages import screened_trace
-from tenuto.privacy.screening import Screen
+from tenuto.privacy.pages import redact_trace
+from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.sealed.vault import escaped, restored
-from tenuto.privacy.sheet import Slot, part_slots, refilled, refilled_parts, slots
+from tenuto.privacy.slots import Slot, part_slots, refilled, refilled_parts, slots
 
 
-class InTurn:
-    """Chat's `Screening`, by the policies of a screen."""
+class TurnRedaction:
+    """The redactor, for one step of a turn at a time."""
 
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
 
     @property
     def degraded(self) -> bool:
         """Whether the outside detector does not answer at present."""
-        return self._screen.degraded
+        return self._redactor.degraded
 
     async def admit(self, scope: Scope, text: str) -> None:
         """Refuse words that may be neither stored nor shown to a model.
@@ -37,30 +37,30 @@ class InTurn:
         Raises:
             PrivateData: a policy blocks what is in them; it names the types, not the values.
         """
-        policy = self._screen.policies.of(scope)
+        policy = self._redactor.policies.of(scope)
         if Mode.BLOCK in (policy.message, policy.model):
-            await self._screen.refuse(scope, [Slot(text)])
+            await self._redactor.refuse(scope, [Slot(text)])
 
     async def for_title(self, scope: Scope, text: str) -> str:
         """A text that a title may be made of."""
-        return await self._screen.for_title(scope, text)
+        return await self._redactor.for_title(scope, text)
 
     def own_words(self, scope: Scope, text: str) -> str:
         """A text that somebody gave us for a prompt, without marks: those in it were typed, and open nothing."""
-        return escaped(text) if self._screen.vaulted(scope) else text
+        return escaped(text) if self._redactor.vaulted(scope) else text
 
-    async def recalled(self, session: Session, value: Json) -> Json:
+    async def restore(self, session: Session, value: Json) -> Json:
         """A value of the session's own with what its marks stand for, for the session's own turn."""
-        values = await self._screen.values(session)
+        values = await self._redactor.values(session)
         return refilled(value, (restored(slot.text, values) for slot in slots(value))) if values else value
 
     async def for_prompt(self, scope: Scope, session: Session | None, materials: Materials) -> Materials | None:
         """What a prompt is made of, as a model may be shown it; `None` where it may be shown everything."""
-        if self._screen.mode(Sink.MODEL, scope) is Mode.KEEP:
+        if self._redactor.mode(Sink.MODEL, scope) is Mode.KEEP:
             return None
-        found = _slots(materials, typed=self._screen.marks_are_typed(scope))
-        sheet = await self._screen.texts(Sink.MODEL, scope, session, found)
-        return _refilled(materials, sheet.texts)
+        found = _slots(materials, typed=self._redactor.marks_are_typed(scope))
+        redaction = await self._redactor.texts(Sink.MODEL, scope, session, found)
+        return _refilled(materials, redaction.texts)
 
     async def before_cut(
         self, scope: Scope, text: str, sinks: Iterable[Sink], shown: int | None = None
@@ -69,16 +69,16 @@ class InTurn:
 
         What a sink keeps stays. Where no more than `shown` characters will be left, no more than that is looked for.
         """
-        strict = next((sink for sink in sinks if self._screen.mode(sink, scope) is not Mode.KEEP), None)
+        strict = next((sink for sink in sinks if self._redactor.mode(sink, scope) is not Mode.KEEP), None)
         if strict is None:
             return text, {}
         # What one sink had taken out no other one finds any more, so the text is searched once.
-        sheet = await self._screen.ends(strict, scope, text, len(text) if shown is None else shown)
-        return sheet.texts[0], sheet.taken
+        redaction = await self._redactor.ends(strict, scope, text, len(text) if shown is None else shown)
+        return redaction.texts[0], redaction.taken
 
-    async def traced(self, scope: Scope, trace: Trace) -> Trace:
+    async def redact_trace(self, scope: Scope, trace: Trace) -> Trace:
         """A trace that was not stored, as it might have been; nothing gets a pseudonym."""
-        return await screened_trace(self._screen, scope, None, trace)
+        return await redact_trace(self._redactor, scope, None, trace)
 
 
 def _slots(materials: Materials, *, typed: bool) -> list[Slot]:

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec.structs import replace
 
@@ -15,7 +15,7 @@ from tenuto.model import Scope, Session
 from tenuto.model.privacy import Found, Mode, PrivacyPolicy, Sink, marked
 from tenuto.privacy.ends import ends_of
 from tenuto.privacy.sealed.vault import Vault
-from tenuto.privacy.sheet import Slot
+from tenuto.privacy.slots import Slot
 
 if TYPE_CHECKING:
     from tenuto.privacy.finding.finder import Finder
@@ -47,7 +47,7 @@ class TextStream(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class Redaction:
     """Texts as a sink may have them, and what was taken out of them: how many of each name."""
 
     texts: list[str]
@@ -95,8 +95,11 @@ class Policies:
         return any(policy.vaulted for policy in (self._general, *self._tenants.values()))
 
 
-class Screen:
-    """Applies the policies. `vault` is needed where one of them asks for pseudonyms."""
+class Redactor:
+    """Applies the policies, for every sink. `vault` is needed where one of them asks for pseudonyms.
+
+    `TurnRedaction` and `UpkeepRedaction` are what chat and upkeep need of it.
+    """
 
     def __init__(self, *, policies: Policies, vault: Vault | None = None, outside: Outside | None = None) -> None:
         self._policies = policies
@@ -152,28 +155,20 @@ class Screen:
         """What is in these texts, by name; whatever the policy would do with it."""
         return [one.name for finds in await self._seen(scope, slots) for one in finds]
 
-    def redacted(self, sink: Sink, scope: Scope, text: str) -> str:
-        """A text on its way to a sink that has no session at hand; pseudonyms are left to the one who stores it."""
+    def redact(self, sink: Sink, scope: Scope, text: str) -> str:
+        """A text on its way to a sink that has no session at hand; pseudonyms are left to the store."""
         mode = self.mode(sink, scope)
         if mode is Mode.KEEP or mode is Mode.PSEUDONYM:
             return text
         clean = self._policies.finder(scope).redact(text)
         return clean if mode is Mode.REDACT or clean == text else WITHHELD
 
-    def for_model(self, scope: Scope, text: str) -> str:
-        """A text for a model that is asked outside of any turn: whatever it may not see in the clear is redacted."""
-        return text if self.mode(Sink.MODEL, scope) is Mode.KEEP else self._policies.finder(scope).redact(text)
-
-    async def to_model(self, scope: Scope, text: str) -> str:
-        """A whole request to such a model: the outside detector is asked as well."""
-        return text if self.mode(Sink.MODEL, scope) is Mode.KEEP else await self._redacted(scope, text)
-
     def vaulted(self, scope: Scope) -> bool:
         """Whether values of this tenant go into vaults."""
         return self._vault is not None and self._policies.of(scope).vaulted
 
     def marks_are_typed(self, scope: Scope) -> bool:
-        """Whether marks in stored words are somebody's and not ours: such words are stored as they were said."""
+        """Whether marks in stored words were typed by a user: such words are stored as they were said."""
         return self.vaulted(scope) and self.mode(Sink.MESSAGE, scope) is not Mode.PSEUDONYM
 
     async def values(self, session: Session | None) -> dict[str, str]:
@@ -186,25 +181,27 @@ class Screen:
         """Redacts a text that comes in chunks."""
         return self._policies.finder(scope).stream()
 
-    async def texts(self, sink: Sink, scope: Scope, session: Session | None, slots: Sequence[Slot]) -> Sheet:
+    async def texts(self, sink: Sink, scope: Scope, session: Session | None, slots: Sequence[Slot]) -> Redaction:
         """The texts as the sink may have them. Without a session there are no pseudonyms, and values are redacted."""
         mode = self.mode(sink, scope)
         if mode is Mode.KEEP:
-            return Sheet([slot.text for slot in slots])
+            return Redaction([slot.text for slot in slots])
         if (sink is Sink.MODEL and mode is Mode.BLOCK) or (mode is Mode.PSEUDONYM and session is None):
             # A question that holds private data was refused; what is left to show is older than that.
             mode = Mode.REDACT
         found = await self._found(scope, slots)
         if not any(found):
-            return Sheet([slot.text for slot in slots])
+            return Redaction([slot.text for slot in slots])
         taken = Counter(one.name for finds in found for one in finds)
         if mode is Mode.BLOCK:
-            return Sheet([WITHHELD if finds else slot.text for slot, finds in zip(slots, found, strict=True)], taken)
+            return Redaction(
+                [WITHHELD if finds else slot.text for slot, finds in zip(slots, found, strict=True)], taken
+            )
         marks = await self._marks(scope, session, slots, found) if mode is Mode.PSEUDONYM else {}
         texts = [marked(slot.text, finds, marks=marks) for slot, finds in zip(slots, found, strict=True)]
-        return Sheet(texts, taken)
+        return Redaction(texts, taken)
 
-    async def ends(self, sink: Sink, scope: Scope, text: str, shown: int) -> Sheet:
+    async def ends(self, sink: Sink, scope: Scope, text: str, shown: int) -> Redaction:
         """A text as the sink may have it that will be cut to so many characters; of a long one, both ends alone."""
         ends = ends_of(text, shown)
         mode = self.mode(sink, scope)
@@ -212,7 +209,7 @@ class Screen:
             return await self.texts(sink, scope, None, [Slot(text)])
         first, last = await self._found(scope, [Slot(ends.first), Slot(ends.last)])
         told, found = ends.told(first, last)
-        return Sheet([WITHHELD if found and mode is Mode.BLOCK else told], Counter(one.name for one in found))
+        return Redaction([WITHHELD if found and mode is Mode.BLOCK else told], Counter(one.name for one in found))
 
     async def _redacted(self, scope: Scope, text: str) -> str:
         (found,) = await self._found(scope, [Slot(text)])
@@ -251,6 +248,19 @@ class Screen:
             if one.type not in unvaulted
         ]
         return await self._vault.allot(session, wanted) if wanted else {}
+
+
+_KEEP_ALL: Final = PrivacyPolicy(
+    past=Mode.KEEP,
+    summary=Mode.KEEP,
+    memory=Mode.KEEP,
+    title=Mode.KEEP,
+    trace=Mode.KEEP,
+    log=Mode.KEEP,
+    export=Mode.KEEP,
+)
+NO_REDACTION: Final = Redactor(policies=Policies(_KEEP_ALL))
+"""Keeps every text as it is: for programs and tests that leave privacy to others."""
 
 
 def _seen(finder: Finder, slot: Slot) -> Sequence[Found]:

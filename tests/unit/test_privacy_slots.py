@@ -9,7 +9,7 @@ from tenuto.model.privacy import REDACTED, Mode, PrivacyPolicy
 from tenuto.model.session import NewSession
 from tenuto.model.trace import Trace
 from tenuto.model.values import JsonObject
-from tenuto.privacy.pages import screened_trace
+from tenuto.privacy.pages import redact_trace
 from tests.samples import ANN, SENT_AT, fresh, says
 from tests.screens import screened
 
@@ -34,7 +34,7 @@ async def test_a_text_is_read_with_its_own_name_below_whatever_name_it_stands() 
     create = NewSession(context=SECRETS, attributes=SECRETS, metadata=SECRETS)
 
     done = await store.append(ANN, "s", Batch(id=fresh("b"), messages=(draft,), create=create))
-    trace = await screened_trace(store.screen, ANN, None, traced(SECRETS))
+    trace = await redact_trace(store.screen, ANN, None, traced(SECRETS))
     remembered = await store.write_state(ANN, "facts", "language", SECRETS)
 
     head, (said,) = done.session, done.messages

@@ -18,8 +18,8 @@ from tenuto.model.talk import ToolContext, ToolOutput, ToolSpec
 from tenuto.model.trace import Trace
 from tenuto.model.values import JsonObject
 from tenuto.privacy.finding.finder import Finder
-from tenuto.privacy.in_turn import InTurn
-from tenuto.privacy.screening import Policies, Screen
+from tenuto.privacy.redactor import Policies, Redactor
+from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.samples import ANN
 from tests.unit.test_privacy_model import MAIL, house, prompt
 
@@ -239,8 +239,8 @@ async def test_a_text_for_several_sinks_is_searched_once(model: Mode, monkeypatc
         return find(self, text)
 
     monkeypatch.setattr(Finder, "find", counted)
-    screen = Screen(policies=Policies(PrivacyPolicy(message=Mode.REDACT, model=model)))
+    screen = Redactor(policies=Policies(PrivacyPolicy(message=Mode.REDACT, model=model)))
 
-    clean, taken = await InTurn(screen).before_cut(ANN, f"write to {MAIL}", (Sink.MODEL, Sink.MESSAGE))
+    clean, taken = await TurnRedaction(screen).before_cut(ANN, f"write to {MAIL}", (Sink.MODEL, Sink.MESSAGE))
 
     assert (clean, dict(taken), len(searched)) == ("write to [REDACTED_EMAIL]", {"EMAIL": 1}, 1)
