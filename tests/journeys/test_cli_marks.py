@@ -56,7 +56,9 @@ def test_why_says_nothing_of_values_where_there_were_none(desk: Desk) -> None:
 
 def test_marks_are_plain_text_in_a_pipe(desk: Desk) -> None:
     desk.env |= {"TENUTO_PRIVACY_ANSWER": "redact"}
-    done = desk.run("chat", f"My mail is {MAIL}.")
+    desk.run("chat", f"My mail is {MAIL}.")
+    (session,) = desk.ask("sessions", "list")["sessions"]
+    done = desk.run("chat", "--session", session["id"], "What is my mail?")
 
     assert "[REDACTED_EMAIL]" in done.stdout
     assert "\x1b" not in done.stdout

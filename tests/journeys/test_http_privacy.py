@@ -59,6 +59,8 @@ def test_a_card_and_a_mail_stay_in_the_live_message_and_nowhere_else(tmp_path: P
     with running(store, TENUTO_PRESET="multi_agent", TENUTO_LOG_LEVEL="debug") as server:
         first = server.http.post("/v1/chat", headers=ANN, json={"message": SAID}).json()
         session = first["session_id"]
+        asked = {"message": "What is my mail?", "session_id": session}
+        quoted = server.http.post("/v1/chat", headers=ANN, json=asked).json()
         live = server.http.get(at(session, "messages"), headers=ANN).json()["messages"]
         for number in range(17):
             talk = {"message": f"Tell me about garden number {number} of the old town.", "session_id": session}
@@ -68,14 +70,14 @@ def test_a_card_and_a_mail_stay_in_the_live_message_and_nowhere_else(tmp_path: P
         assert server.end(signal.SIGTERM) == 0
 
     head, messages = asyncio.run(_stored(store, session))
-    assert MAIL in first["answer"]
+    assert MAIL in quoted["answer"]
     assert MAIL in live[0]["text"]
     summaries = [message for message in messages if is_summary(message)]
     assert summaries, "the talk was long enough for a summary"
     elsewhere = [str(head), *map(str, messages), export, json.dumps(traces), *server.log]
     assert not [text for text in elsewhere if MAIL in text or shows_card(text)]
     assert not [text for text in (first["title"], *(message.text for message in messages)) if "4242" in text]
-    assert traces[-1]["redacted"] == {"CC": 2, "EMAIL": 2}
+    assert [trace["redacted"] for trace in traces[-2:]] == [{"CC": 1, "EMAIL": 1}] * 2
     assert messages[0].metadata["redacted"] == {"CC": 1, "EMAIL": 1}
 
 
@@ -408,6 +410,7 @@ async def test_what_somebody_said_in_a_group_goes_with_its_trace_and_its_values(
         backend = await door.key(role=KeyRole.REVEAL)
         team = {**backend, "X-Channel": "lark", "X-Chat-ID": "team"}
         shared = (await ask(door, {**team, "X-User-ID": "ann"}))["session_id"]
+        await ask(door, {**team, "X-User-ID": "ann"}, "What is my mail?", session_id=shared)
         other = "My mail is bob@example.org."
         await ask(door, {**team, "X-User-ID": "bob"}, other, session_id=shared)
 
@@ -418,11 +421,10 @@ async def test_what_somebody_said_in_a_group_goes_with_its_trace_and_its_values(
 
     kept = "bob@example.org" if not given else "[EMAIL_2]"
     texts = [message["text"] for message in words]
-    assert (texts[0], texts[2]) == ("[ERASED]", f"My mail is {kept}.")
-    assert "[REDACTED_EMAIL]" in texts[1]
-    assert "4242" not in texts[1]
-    assert kept in texts[3]
-    assert [trace["request"] for trace in traces] == ["My mail is [REDACTED_EMAIL].", "[ERASED]"]
+    assert texts[0::2] == ["[ERASED]", "[ERASED]", f"My mail is {kept}."]
+    assert "[REDACTED_EMAIL]" in texts[3]
+    assert "4242" not in texts[3]
+    assert [trace["request"] for trace in traces] == ["My mail is [REDACTED_EMAIL].", "[ERASED]", "[ERASED]"]
     assert opened.get("values") == ({"[EMAIL_2]": "bob@example.org"} if given else None)
 
 
