@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from tenuto.errors import Invalid
 from tenuto.model import Batch, Draft, Message, NewSession, Page, Role, Session, Status, Usage, text_part
 from tenuto.sessions import fresh_id
-from tenuto.sessions.shape import message_json
 from tenuto.sessions.transfer import ExportFormat, SavedSession, exported, imported
+from tenuto.sessions.views import message_json
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN
 

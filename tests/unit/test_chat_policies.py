@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenuto.chat.shape import manifest_json
+from tenuto.chat.views import manifest_json
 from tenuto.context.summaries import summary_draft
 from tenuto.errors import ModelFailed, SessionNotFound
 from tenuto.llm import Call, Fail

@@ -17,8 +17,8 @@ from tenuto.model.policy import ContextPolicy, preset
 from tenuto.model.talk import ToolContext, ToolOutput
 from tenuto.model.values import JsonObject
 from tenuto.sessions import AppendRequest
-from tenuto.sessions.shape import message_json, saved_json
 from tenuto.sessions.transfer import ExportFormat, exported, imported
+from tenuto.sessions.views import message_json, saved_json
 from tests.clock import START
 from tests.samples import ANN, answers, fresh, says
 from tests.talking import Adder, Talk, ask, helper, patient, talk

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tenuto.assistants import in_language
 from tenuto.chat import Answered, ChatRequest, Reply, Started, ToolEnded, ToolStarted
 from tenuto.chat.partners import Partner, noted, resolved
-from tenuto.chat.shape import reply_json
+from tenuto.chat.views import reply_json
 from tenuto.cli.aside import Aside, opened_aside
 from tenuto.cli.effective import without_password
 from tenuto.cli.keyboard import Keyboard

@@ -15,7 +15,7 @@ from tenuto.cli.screen import moment, show_facts, show_json, show_table
 from tenuto.model.scope import outside_tenant
 from tenuto.model.values import JsonObject, checked_id
 from tenuto.ports import utc_now
-from tenuto.sessions.shape import instant
+from tenuto.sessions.views import instant
 
 _Answer = TypeVar("_Answer")
 

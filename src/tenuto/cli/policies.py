@@ -43,7 +43,7 @@ _ABOUT: Final = {
 
 def show_policy(tenant: Tenant = LOCAL, store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Show what becomes of private data, sink by sink, for a tenant; ends with 1 where its key is missing or wrong."""
-    from tenuto.privacy.duties.shape import policy_json
+    from tenuto.privacy.duties.views import policy_json
 
     settings = read_settings(store=store)
     policies = open_policies(settings)

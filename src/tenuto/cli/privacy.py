@@ -55,7 +55,7 @@ def scan(
     scope = caller(tenant, site, None)
     report = run(lambda app: _scanned(app, scope, fix, quiet=as_json), store=store, reading_only=not fix)
     if as_json:
-        from tenuto.privacy.duties.shape import report_json
+        from tenuto.privacy.duties.views import report_json
 
         show_json(report_json(report))
     else:
@@ -67,7 +67,7 @@ def scan(
 def _scan_all(fix: bool, store: str | None, as_json: bool) -> None:
     survey = run(lambda app: _scanned_all(app, fix, quiet=as_json), store=store, reading_only=not fix)
     if as_json:
-        from tenuto.privacy.duties.shape import survey_json
+        from tenuto.privacy.duties.views import survey_json
 
         show_json(survey_json(survey))
     else:
@@ -168,7 +168,7 @@ def erase(
     as_json: AsJson = False,
 ) -> None:
     """Remove a person from everywhere on a site, for good, and print the signed receipt."""
-    from tenuto.privacy.duties.shape import receipt_json
+    from tenuto.privacy.duties.views import receipt_json
 
     scope = caller(tenant, site, checked_id(user, "the user id"))
     if not yes:
@@ -240,7 +240,7 @@ def verify(
 ) -> None:
     """Check that a receipt is as this installation signed it; ends with 1 where it is not."""
     from tenuto.privacy.duties.receipts import read_receipt
-    from tenuto.privacy.duties.shape import receipt_json
+    from tenuto.privacy.duties.views import receipt_json
 
     try:
         receipt = read_receipt(file.read_bytes())
@@ -316,7 +316,7 @@ def audit(
     scope = caller(tenant, site, None)
     notes = run(lambda app: app.privacy.audit.notes(scope, after=after, limit=limit), store=store, reading_only=True)
     if as_json:
-        from tenuto.privacy.duties.shape import note_json
+        from tenuto.privacy.duties.views import note_json
 
         show_json({"notes": [note_json(note) for note in notes]})
     elif not notes:

@@ -19,7 +19,7 @@ from tenuto.errors import NotFound, TenutoError
 from tenuto.model import Changes, Message, MessagePage, Page, Scope, Session, SessionPage, SessionQuery, Status
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
-from tenuto.sessions.shape import message_json, session_json
+from tenuto.sessions.views import message_json, session_json
 
 _LARGEST_PAGE = 1000
 

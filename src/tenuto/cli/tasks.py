@@ -17,7 +17,7 @@ from tenuto.model import Scope
 from tenuto.model.task import BoardEntry, BoardView, Task, TaskPage, TaskQuery, TaskStatus
 from tenuto.model.values import Json, checked_id
 from tenuto.ports import utc_now
-from tenuto.tasks.shape import board_json, task_json
+from tenuto.tasks.views import board_json, task_json
 
 tasks = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at tasks and their boards, remove them.")
 

@@ -41,7 +41,7 @@ def list_traces(
     found = run(lambda app: _found(app, scope, session, limit), store=store, reading_only=True)
     if as_json:
         # With the assistants behind it, more to load than a table needs.
-        from tenuto.chat.shape import trace_json
+        from tenuto.chat.views import trace_json
 
         show_json({"traces": [trace_json(trace) for trace in found]})
     elif not found:
@@ -91,7 +91,7 @@ def show_one(
     trace = run(lambda app: _one(app, scope, name, turn), store=store, reading_only=True)
     if as_json:
         # See list_traces.
-        from tenuto.chat.shape import trace_json
+        from tenuto.chat.views import trace_json
 
         show_json(trace_json(trace))
     else:

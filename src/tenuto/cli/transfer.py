@@ -34,8 +34,8 @@ from tenuto.privacy.duties.walking import every_session
 from tenuto.privacy.exports import export_head, export_pages
 from tenuto.sessions import fresh_id
 from tenuto.sessions.desk import refuse_unsound
-from tenuto.sessions.shape import session_json
 from tenuto.sessions.transfer import ENDINGS, ExportFormat, exported, imported
+from tenuto.sessions.views import session_json
 
 _STDIN: Final = "-"
 # Most file systems take 255 bytes; some room is left for an ending, and for the name it has while it is written.

@@ -8,7 +8,7 @@ from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import run
 from tenuto.cli.screen import counted, show_facts, show_json
-from tenuto.sessions.shape import stats_json
+from tenuto.sessions.views import stats_json
 
 
 def stats(

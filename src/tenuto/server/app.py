@@ -14,11 +14,11 @@ from tenuto.app import Tenuto, open_app
 from tenuto.errors import InvalidSetting, StoreAway
 from tenuto.ports import Clock, utc_now
 from tenuto.server import chat as talks
-from tenuto.server import goods, health, messages, npc, openapi, page, papers, privacy, problems, sessions, tasks, turns
+from tenuto.server import export, goods, health, messages, npc, openapi, page, privacy, problems, sessions, tasks, turns
 from tenuto.server.auth import Gate, is_loopback
-from tenuto.server.envelope import Envelope
 from tenuto.server.limits import Rates
 from tenuto.server.metrics import Meters
+from tenuto.server.middleware import RequestMiddleware
 from tenuto.server.service import Service
 from tenuto.settings import Settings
 
@@ -78,11 +78,11 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.meters = meters
-    app.add_middleware(Envelope, meters=meters, away=lambda: _away(app))
+    app.add_middleware(RequestMiddleware, meters=meters, away=lambda: _away(app))
     problems.install(app)
-    for room in (talks, turns, messages, sessions, tasks, papers, privacy, npc, goods, health, page):
+    for module in (talks, turns, messages, sessions, tasks, export, privacy, npc, goods, health, page):
         # Not include_router: FastAPI would match each request against the rooms one by one, which costs as much again.
-        app.router.routes.extend(room.routes.routes)
+        app.router.routes.extend(module.routes.routes)
     openapi.install(app)
     return app
 

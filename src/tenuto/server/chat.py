@@ -8,24 +8,24 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from tenuto.chat import ChatRequest
-from tenuto.chat.shape import assistant_json, reply_json, trace_json
+from tenuto.chat.views import assistant_json, reply_json, trace_json
 from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tenuto.model.trace import Trace
-from tenuto.server.answers import AssistantList, ReplyView, TraceList, TraceView
 from tenuto.server.auth import admitted, asking
-from tenuto.server.bodies import ChatBody, Traces
-from tenuto.server.openapi import room, tells
+from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, path_part, query_of
+from tenuto.server.openapi import describe, router
+from tenuto.server.requests import ChatBody, Traces
+from tenuto.server.responses import AssistantList, ReplyView, TraceList, TraceView
 from tenuto.server.service import service, sessions
 from tenuto.server.streams import event_stream, unless_gone
-from tenuto.server.wire import answer, body_of, fingerprint, idempotency_key, path_part, query_of
 from tenuto.sessions.traces import latest_traces, trace_named
 
-routes = room("chat", prefix="/v1")
+routes = router("chat", prefix="/v1")
 
 _EXAMPLE: Final = {"message": "Which phones are cheap?", "assistant": "goods"}
 
-_told = tells(
+_told = describe(
     (200, ReplyView), body=ChatBody, example=_EXAMPLE, required=True, headers=("Idempotency-Key",), problems=(409,)
 )
 _told["responses"][200]["content"]["text/event-stream"] = {"example": 'event: delta\ndata: {"text":"The "}\n\n'}
@@ -54,7 +54,7 @@ async def chat(request: Request) -> Response:
     return answer(reply_json(await unless_gone(request, talk.take_turn(scope, asked))))
 
 
-@routes.get("/assistants", **tells((200, AssistantList)))
+@routes.get("/assistants", **describe((200, AssistantList)))
 async def list_assistants(request: Request) -> Response:
     """Who can be talked to."""
     await asking(request)
@@ -65,7 +65,7 @@ async def list_assistants(request: Request) -> Response:
     )
 
 
-@routes.get("/traces", **tells((200, TraceList), query=Traces))
+@routes.get("/traces", **describe((200, TraceList), query=Traces))
 async def list_traces(request: Request) -> Response:
     """Traces of a session's turns, newest first; without a session, of the sessions changed last."""
     scope = await asking(request)
@@ -79,7 +79,7 @@ async def list_traces(request: Request) -> Response:
     return answer({"traces": [trace_json(trace) for trace in found]})
 
 
-@routes.get("/traces/{trace_id}", **tells((200, TraceView)))
+@routes.get("/traces/{trace_id}", **describe((200, TraceView)))
 async def get_trace(request: Request) -> Response:
     """Everything about one turn."""
     return answer(trace_json(await trace_of(request, await asking(request))))

@@ -10,22 +10,22 @@ from fastapi.responses import Response
 
 from tenuto.chat import ChatRequest
 from tenuto.chat.timing import milliseconds_since
-from tenuto.server.answers import GoodsAnswer
 from tenuto.server.auth import admitted, naming_user, visiting
-from tenuto.server.bodies import GoodsQuestion
-from tenuto.server.openapi import room, tells
+from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key
+from tenuto.server.openapi import describe, router
+from tenuto.server.requests import GoodsQuestion
+from tenuto.server.responses import GoodsAnswer
 from tenuto.server.service import service
 from tenuto.server.streams import unless_gone
-from tenuto.server.wire import answer, body_of, fingerprint, idempotency_key
 
-routes = room("goods")
+routes = router("goods")
 
 _EXAMPLE: Final = {"question": "有什么便宜的手机?"}
 
 
 @routes.post(
     "/goods/qa",
-    **tells(
+    **describe(
         (200, GoodsAnswer),
         body=GoodsQuestion,
         example=_EXAMPLE,

@@ -11,25 +11,25 @@ from fastapi.responses import Response
 
 from tenuto.errors import StoreAway, Unavailable
 from tenuto.model.values import JsonObject
-from tenuto.server.answers import Health, Ready
+from tenuto.server.json_io import answer
 from tenuto.server.metrics import Meters
-from tenuto.server.openapi import room, tells
+from tenuto.server.openapi import describe, router
+from tenuto.server.responses import Health, Ready
 from tenuto.server.service import service
-from tenuto.server.wire import answer
 
-routes = room("health")
+routes = router("health")
 
 _PATIENCE_SECONDS: Final = 2.0
 _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-_metering: dict[str, Any] = tells((200, None), public=True)
+_metering: dict[str, Any] = describe((200, None), public=True)
 _metering["responses"][200] = {
     "description": "Prometheus text.",
     "content": {"text/plain": {"schema": {"type": "string"}}},
 }
 
 
-@routes.get("/healthz", **tells((200, Health), public=True))
+@routes.get("/healthz", **describe((200, Health), public=True))
 async def get_health(request: Request) -> Response:
     """The process lives; which store it works on, and how requests get in."""
     here = service(request)
@@ -42,7 +42,7 @@ async def get_health(request: Request) -> Response:
     return answer({"status": "ok", "version": version("tenuto"), "store": store, "auth": auth})
 
 
-@routes.get("/readyz", **tells((200, Ready), public=True, problems=(503,)))
+@routes.get("/readyz", **describe((200, Ready), public=True, problems=(503,)))
 async def get_readiness(request: Request) -> Response:
     """The store answers, or a journal keeps what those say until it does whom the gate can tell without the store."""
     here = service(request)

@@ -7,12 +7,8 @@ from fastapi.responses import Response
 
 from tenuto.model import Appended, Page, Usage
 from tenuto.model.values import JsonObject
-from tenuto.server.answers import AppendedView, MessageList
 from tenuto.server.auth import asking
-from tenuto.server.bodies import AppendMessages, Paging
-from tenuto.server.openapi import room, tells
-from tenuto.server.service import sessions
-from tenuto.server.wire import (
+from tenuto.server.json_io import (
     answer,
     body_of,
     converted,
@@ -22,12 +18,16 @@ from tenuto.server.wire import (
     path_part,
     query_of,
 )
+from tenuto.server.openapi import describe, router
+from tenuto.server.requests import AppendMessages, Paging
+from tenuto.server.responses import AppendedView, MessageList
+from tenuto.server.service import sessions
 from tenuto.sessions import AppendRequest
-from tenuto.sessions.shape import message_json, session_json
+from tenuto.sessions.views import message_json, session_json
 
-routes = room("messages", prefix="/v1")
+routes = router("messages", prefix="/v1")
 
-_told = tells(
+_told = describe(
     (201, AppendedView),
     (200, AppendedView),
     body=AppendMessages,
@@ -43,7 +43,7 @@ _content = _told["openapi_extra"]["requestBody"]["content"]["application/json"]
 _content["schema"] = {"anyOf": [_content["schema"], {"$ref": "#/components/schemas/NewMessage"}]}
 
 
-@routes.get("/sessions/{session_id}/messages", **tells((200, MessageList), query=Paging))
+@routes.get("/sessions/{session_id}/messages", **describe((200, MessageList), query=Paging))
 async def get_messages(request: Request) -> Response:
     """A page of messages, oldest first: the newest, or those next before or after a sequence number."""
     scope = await asking(request)

@@ -9,21 +9,21 @@ from fastapi.responses import Response
 
 from tenuto.assistants.npc import cited
 from tenuto.chat import ChatRequest
-from tenuto.chat.shape import tool_json
+from tenuto.chat.views import tool_json
 from tenuto.errors import SessionNotFound
 from tenuto.model import Message, Page, Role, Scope
 from tenuto.model.values import JsonObject
-from tenuto.server.answers import NpcAnswer, NpcCleared, NpcSession, NpcTraceView
 from tenuto.server.auth import admitted, asking
-from tenuto.server.bodies import NpcQuestion, NpcTrace
 from tenuto.server.chat import trace_of
-from tenuto.server.openapi import room, tells
+from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, path_part, query_of
+from tenuto.server.openapi import describe, router
+from tenuto.server.requests import NpcQuestion, NpcTrace
+from tenuto.server.responses import NpcAnswer, NpcCleared, NpcSession, NpcTraceView
 from tenuto.server.service import service, sessions
 from tenuto.server.streams import unless_gone
-from tenuto.server.wire import answer, body_of, fingerprint, idempotency_key, path_part, query_of
-from tenuto.sessions.shape import instant
+from tenuto.sessions.views import instant
 
-routes = room("npc", prefix="/v1/npc")
+routes = router("npc", prefix="/v1/npc")
 
 _EXAMPLE: Final = {
     "tenant_id": "yantian",
@@ -36,7 +36,7 @@ _UNKNOWN: Final = "normal"
 
 @routes.post(
     "/chat",
-    **tells(
+    **describe(
         (200, NpcAnswer),
         body=NpcQuestion,
         example=_EXAMPLE,
@@ -72,7 +72,7 @@ async def npc_chat(request: Request) -> Response:
     )
 
 
-@routes.get("/traces/{trace_id}", **tells((200, NpcTraceView), query=NpcTrace))
+@routes.get("/traces/{trace_id}", **describe((200, NpcTraceView), query=NpcTrace))
 async def get_npc_trace(request: Request) -> Response:
     """What a character was asked and what it looked up, with the talk around it where `include_session` asks (C9)."""
     scope = await asking(request)
@@ -104,7 +104,7 @@ async def _summary(request: Request, scope: Scope, session_id: str) -> JsonObjec
     return {name: talk[name] for name in ("session_id", "message_count", "recent_messages")}
 
 
-@routes.get("/sessions/{session_id}", **tells((200, NpcSession)))
+@routes.get("/sessions/{session_id}", **describe((200, NpcSession)))
 async def get_npc_session(request: Request) -> Response:
     """A talk in short: how many messages, when the first and the last, and the most recent ones."""
     return answer(await _talk(request, await asking(request), path_part(request)))
@@ -130,7 +130,7 @@ async def _talk(request: Request, scope: Scope, session_id: str) -> JsonObject:
     }
 
 
-@routes.delete("/sessions/{session_id}", **tells((200, NpcCleared)))
+@routes.delete("/sessions/{session_id}", **describe((200, NpcCleared)))
 async def clear_npc_session(request: Request) -> Response:
     """Forget a talk."""
     scope = await asking(request)

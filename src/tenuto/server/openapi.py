@@ -15,7 +15,7 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
 from tenuto.model.values import JsonObject
-from tenuto.server import answers, bodies
+from tenuto.server import requests, responses
 from tenuto.server.problems import MEDIA_TYPE
 
 _REF: Final = "#/components/schemas/{name}"
@@ -118,7 +118,7 @@ _SAID_OR_ANEW: Final[JsonObject] = {
         {
             "required": ["message"],
             "properties": {
-                "message": {"type": "string", "pattern": bodies.SAID},
+                "message": {"type": "string", "pattern": requests.SAID},
                 "regenerate": {"const": False},
                 "edit": {"type": "null"},
             },
@@ -135,7 +135,7 @@ _SAID_OR_ANEW: Final[JsonObject] = {
         {
             "required": ["message", "edit", "session_id"],
             "properties": {
-                "message": {"type": "string", "pattern": bodies.SAID},
+                "message": {"type": "string", "pattern": requests.SAID},
                 "regenerate": {"const": False},
                 "edit": {"type": "integer"},
                 "session_id": {"type": "string"},
@@ -156,7 +156,7 @@ class _PlainRoute(APIRoute):
         return handler
 
 
-def room(tag: str, prefix: str = "") -> APIRouter:
+def router(tag: str, prefix: str = "") -> APIRouter:
     """A group of routes; in the document each is called as its function is."""
     return APIRouter(
         prefix=prefix,
@@ -167,7 +167,7 @@ def room(tag: str, prefix: str = "") -> APIRouter:
     )
 
 
-def tells(
+def describe(
     *good: tuple[int, type[Any] | None],
     query: type[Any] | None = None,
     body: type[Any] | None = None,
@@ -263,11 +263,11 @@ def _complete(document: JsonObject) -> None:
 def _schemas() -> Mapping[str, Any]:
     kinds = [
         kind
-        for room in (bodies, answers)
-        for kind in vars(room).values()
+        for module in (requests, responses)
+        for kind in vars(module).values()
         if isinstance(kind, type)
         and issubclass(kind, msgspec.Struct)
-        and kind.__module__ == room.__name__
+        and kind.__module__ == module.__name__
         and not kind.__name__.startswith("_")
     ]
     schemas = msgspec.json.schema_components(kinds, ref_template=_REF)[1]
@@ -278,7 +278,7 @@ def _schemas() -> Mapping[str, Any]:
 
 
 def _problem(reason: str) -> JsonObject:
-    return {"description": reason, "content": {MEDIA_TYPE: {"schema": _ref(answers.Problem)}}}
+    return {"description": reason, "content": {MEDIA_TYPE: {"schema": _ref(responses.Problem)}}}
 
 
 def _path_part(name: str) -> JsonObject:

@@ -10,22 +10,22 @@ from fastapi.responses import Response
 
 from tenuto.access import KeyRole
 from tenuto.errors import InvalidCursor
-from tenuto.privacy.duties.shape import note_json, policy_json, receipt_json
+from tenuto.privacy.duties.views import note_json, policy_json, receipt_json
 from tenuto.privacy.sealed.vault import as_mark
-from tenuto.server.answers import AuditList, PrivacyView, ReceiptView, RevealedView
 from tenuto.server.auth import Admission, admitted, asking, naming_user
-from tenuto.server.bodies import Auditing, RevealMarks
-from tenuto.server.openapi import room, tells
+from tenuto.server.json_io import answer, body_of, path_part, query_of
+from tenuto.server.openapi import describe, router
 from tenuto.server.problems import Forbidden
+from tenuto.server.requests import Auditing, RevealMarks
+from tenuto.server.responses import AuditList, PrivacyView, ReceiptView, RevealedView
 from tenuto.server.service import service
-from tenuto.server.wire import answer, body_of, path_part, query_of
 
-routes = room("privacy", prefix="/v1")
+routes = router("privacy", prefix="/v1")
 
 _NOTE_ID: Final = re.compile(r"[0-9]+\.[0-9]{6}-[0-9a-f]{8}", re.ASCII)
 
 
-@routes.get("/privacy", **tells((200, PrivacyView)))
+@routes.get("/privacy", **describe((200, PrivacyView)))
 async def get_privacy(request: Request) -> Response:
     """What becomes of private data of the caller's tenant, sink by sink."""
     scope = await asking(request)
@@ -45,7 +45,7 @@ async def get_privacy(request: Request) -> Response:
 
 @routes.post(
     "/sessions/{session_id}/reveal",
-    **tells((200, RevealedView), body=RevealMarks, example={"marks": ["[EMAIL_1]"]}, required=True),
+    **describe((200, RevealedView), body=RevealMarks, example={"marks": ["[EMAIL_1]"]}, required=True),
 )
 async def reveal_marks(request: Request) -> Response:
     """The values behind marks of a session, for a credential with the role privacy.reveal; each look is noted. Marks
@@ -59,7 +59,7 @@ async def reveal_marks(request: Request) -> Response:
     return answer({"values": values, "unknown": unknown}, headers={"Cache-Control": "no-store"})
 
 
-@routes.get("/privacy/audit", **tells((200, AuditList), query=Auditing))
+@routes.get("/privacy/audit", **describe((200, AuditList), query=Auditing))
 async def get_audit(request: Request) -> Response:
     """Who looked behind marks, mended or erased on this site; for the tenant's own backend and for admins."""
     admission = await admitted(request)
@@ -74,7 +74,7 @@ async def get_audit(request: Request) -> Response:
     return answer({"notes": [note_json(note) for note in notes], "cursor": cursor})
 
 
-@routes.delete("/users/{user_id}", **tells((200, ReceiptView)))
+@routes.delete("/users/{user_id}", **describe((200, ReceiptView)))
 async def erase_user(request: Request) -> Response:
     """Remove everything of a user on this site, and answer with a signed receipt; for that user, for the tenant's own
     backend and for admins. An unknown user gets one as well, with nothing counted."""

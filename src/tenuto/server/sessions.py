@@ -6,20 +6,8 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from tenuto.model import Changes, SessionQuery, Truncating
-from tenuto.server.answers import AttributesView, AttributeView, SessionList, SessionView, StatsView
 from tenuto.server.auth import admitted, asking
-from tenuto.server.bodies import (
-    AttributeValue,
-    ChangeSession,
-    CreateSession,
-    ForkSession,
-    Listing,
-    TruncateSession,
-    one_version,
-)
-from tenuto.server.openapi import room, tells
-from tenuto.server.service import sessions
-from tenuto.server.wire import (
+from tenuto.server.json_io import (
     answer,
     body_of,
     fingerprint,
@@ -29,14 +17,26 @@ from tenuto.server.wire import (
     query_of,
     session_answer,
 )
-from tenuto.sessions.shape import session_json, stats_json
+from tenuto.server.openapi import describe, router
+from tenuto.server.requests import (
+    AttributeValue,
+    ChangeSession,
+    CreateSession,
+    ForkSession,
+    Listing,
+    TruncateSession,
+    one_version,
+)
+from tenuto.server.responses import AttributesView, AttributeView, SessionList, SessionView, StatsView
+from tenuto.server.service import sessions
+from tenuto.sessions.views import session_json, stats_json
 
-routes = room("sessions", prefix="/v1")
+routes = router("sessions", prefix="/v1")
 
 
 @routes.post(
     "/sessions",
-    **tells(
+    **describe(
         (201, SessionView),
         (200, SessionView),
         body=CreateSession,
@@ -60,7 +60,7 @@ async def create_session(request: Request) -> Response:
     return session_answer(session, 201 if new else 200)
 
 
-@routes.get("/sessions", **tells((200, SessionList), query=Listing))
+@routes.get("/sessions", **describe((200, SessionList), query=Listing))
 async def list_sessions(request: Request) -> Response:
     """The caller's sessions, latest change first."""
     scope = await asking(request)
@@ -70,7 +70,7 @@ async def list_sessions(request: Request) -> Response:
     return answer({"sessions": [session_json(session) for session in page.sessions], "cursor": page.cursor})
 
 
-@routes.get("/sessions/{session_id}", **tells((200, SessionView)))
+@routes.get("/sessions/{session_id}", **describe((200, SessionView)))
 async def get_session(request: Request) -> Response:
     """A session's head."""
     scope = await asking(request)
@@ -79,7 +79,7 @@ async def get_session(request: Request) -> Response:
 
 @routes.patch(
     "/sessions/{session_id}",
-    **tells(
+    **describe(
         (200, SessionView),
         body=ChangeSession,
         example={"title": "Two weeks in Lisbon", "context": {"language": None}},
@@ -94,7 +94,7 @@ async def change_session(request: Request) -> Response:
     return session_answer(await sessions(request).patch(scope, path_part(request), body.value(if_match(request))))
 
 
-@routes.delete("/sessions/{session_id}", **tells((204, None)))
+@routes.delete("/sessions/{session_id}", **describe((204, None)))
 async def delete_session(request: Request) -> Response:
     """Remove a session and everything of it."""
     scope = await asking(request)
@@ -102,7 +102,7 @@ async def delete_session(request: Request) -> Response:
     return Response(status_code=204)
 
 
-@routes.post("/sessions/{session_id}/reset", **tells((200, SessionView)))
+@routes.post("/sessions/{session_id}/reset", **describe((200, SessionView)))
 async def reset_session(request: Request) -> Response:
     """Forget messages, context and metadata, and keep the session; a running turn is lost."""
     scope = await asking(request)
@@ -111,7 +111,7 @@ async def reset_session(request: Request) -> Response:
 
 @routes.post(
     "/sessions/{session_id}/fork",
-    **tells((201, SessionView), body=ForkSession, example={"at": 4, "title": "What if"}, problems=(409,)),
+    **describe((201, SessionView), body=ForkSession, example={"at": 4, "title": "What if"}, problems=(409,)),
 )
 async def fork_session(request: Request) -> Response:
     """Branch off a new session at a message."""
@@ -123,7 +123,7 @@ async def fork_session(request: Request) -> Response:
 
 @routes.post(
     "/sessions/{session_id}/truncate",
-    **tells(
+    **describe(
         (200, SessionView),
         body=TruncateSession,
         example={"after": 4},
@@ -141,14 +141,14 @@ async def truncate_session(request: Request) -> Response:
     return session_answer(await sessions(request).truncate(scope, path_part(request), truncating))
 
 
-@routes.get("/sessions/{session_id}/attributes", **tells((200, AttributesView)))
+@routes.get("/sessions/{session_id}/attributes", **describe((200, AttributesView)))
 async def get_attributes(request: Request) -> Response:
     """All attributes of a session."""
     scope = await asking(request)
     return answer({"attributes": (await sessions(request).get(scope, path_part(request))).attributes})
 
 
-@routes.get("/sessions/{session_id}/attributes/{name}", **tells((200, AttributeView)))
+@routes.get("/sessions/{session_id}/attributes/{name}", **describe((200, AttributeView)))
 async def get_attribute(request: Request) -> Response:
     """One attribute of a session; null when there is none of this name."""
     scope = await asking(request)
@@ -159,7 +159,7 @@ async def get_attribute(request: Request) -> Response:
 
 @routes.put(
     "/sessions/{session_id}/attributes/{name}",
-    **tells((200, AttributeView), body=AttributeValue, example={"value": "gold"}, required=True),
+    **describe((200, AttributeView), body=AttributeValue, example={"value": "gold"}, required=True),
 )
 async def set_attribute(request: Request) -> Response:
     """Set one attribute, whatever others change meanwhile."""
@@ -171,7 +171,7 @@ async def set_attribute(request: Request) -> Response:
     return answer({"name": name, "value": session.attributes.get(name)})
 
 
-@routes.delete("/sessions/{session_id}/attributes/{name}", **tells((204, None)))
+@routes.delete("/sessions/{session_id}/attributes/{name}", **describe((204, None)))
 async def remove_attribute(request: Request) -> Response:
     """Remove one attribute; again is harmless."""
     scope = await asking(request)
@@ -180,7 +180,7 @@ async def remove_attribute(request: Request) -> Response:
     return Response(status_code=204)
 
 
-@routes.get("/stats", **tells((200, StatsView)))
+@routes.get("/stats", **describe((200, StatsView)))
 async def get_stats(request: Request) -> Response:
     """How many sessions, messages and tokens the caller has, and what they cost."""
     scope = await asking(request)

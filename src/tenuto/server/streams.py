@@ -14,7 +14,7 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.requests import ClientDisconnect
 
 from tenuto.chat import ChatEvent
-from tenuto.chat.shape import event_json
+from tenuto.chat.views import event_json
 from tenuto.errors import TenutoError, Unavailable
 from tenuto.model.values import JsonObject
 from tenuto.server.problems import internal, of_error

@@ -10,17 +10,20 @@ from fastapi.responses import Response
 from tenuto.errors import EntryNotFound, Invalid
 from tenuto.model import Scope
 from tenuto.model.task import NewTask, TaskQuery
-from tenuto.server.answers import (
-    AgentNoteList,
-    AgentNoteView,
-    BoardAnswer,
-    BoardEntryView,
-    LockView,
-    TaskList,
-    TaskView,
-)
 from tenuto.server.auth import admitted, asking
-from tenuto.server.bodies import (
+from tenuto.server.json_io import (
+    agent_named,
+    answer,
+    body_of,
+    idempotency_key,
+    if_match,
+    path_part,
+    query_of,
+    versioned,
+)
+from tenuto.server.openapi import describe, router
+from tenuto.server.problems import Forbidden
+from tenuto.server.requests import (
     ChangeTask,
     Holding,
     LockKey,
@@ -31,14 +34,20 @@ from tenuto.server.bodies import (
     WriteNote,
     one_version,
 )
-from tenuto.server.openapi import room, tells
-from tenuto.server.problems import Forbidden
+from tenuto.server.responses import (
+    AgentNoteList,
+    AgentNoteView,
+    BoardAnswer,
+    BoardEntryView,
+    LockView,
+    TaskList,
+    TaskView,
+)
 from tenuto.server.service import service
-from tenuto.server.wire import agent_named, answer, body_of, idempotency_key, if_match, path_part, query_of, versioned
 from tenuto.tasks import Board, Notes, Tasks
-from tenuto.tasks.shape import board_json, entry_json, lock_json, note_json, task_json
+from tenuto.tasks.views import board_json, entry_json, lock_json, note_json, task_json
 
-routes = room("tasks", prefix="/v1")
+routes = router("tasks", prefix="/v1")
 
 _ENTRY = "/tasks/{task_id}/board/{key}"
 _LOCK = "/tasks/{task_id}/locks/{key}"
@@ -50,7 +59,7 @@ _WRITTEN = (*_GUARDED, "If-None-Match")
 
 @routes.post(
     "/tasks",
-    **tells(
+    **describe(
         (201, TaskView),
         body=OpenTask,
         example={"type": "contract_review", "goal": "Find what limits later employment"},
@@ -72,7 +81,7 @@ async def open_task(request: Request) -> Response:
     return opened
 
 
-@routes.get("/tasks", **tells((200, TaskList), query=TaskListing))
+@routes.get("/tasks", **describe((200, TaskList), query=TaskListing))
 async def list_tasks(request: Request) -> Response:
     """The caller's tasks, oldest first. With a `cursor` there may be more, also behind a page that has none."""
     scope = await asking(request)
@@ -82,7 +91,7 @@ async def list_tasks(request: Request) -> Response:
     return answer({"tasks": [task_json(task) for task in page.tasks], "cursor": page.cursor})
 
 
-@routes.get("/tasks/{task_id}", **tells((200, TaskView)))
+@routes.get("/tasks/{task_id}", **describe((200, TaskView)))
 async def get_task(request: Request) -> Response:
     """A task without its board."""
     task = await _tasks(request).get(await asking(request), _task_id(request))
@@ -91,7 +100,7 @@ async def get_task(request: Request) -> Response:
 
 @routes.patch(
     "/tasks/{task_id}",
-    **tells(
+    **describe(
         (200, TaskView),
         body=ChangeTask,
         example={"status": "completed", "result": {"answer": "Twelve months, in Germany alone"}},
@@ -116,20 +125,20 @@ async def change_task(request: Request) -> Response:
     return versioned(task_json(task), task.version)
 
 
-@routes.delete("/tasks/{task_id}", **tells((204, None), headers=("If-Match",), problems=(409,)))
+@routes.delete("/tasks/{task_id}", **describe((204, None), headers=("If-Match",), problems=(409,)))
 async def delete_task(request: Request) -> Response:
     """Remove a task with its board and all notes. With If-Match, of that version only."""
     await _tasks(request).delete(await asking(request), _task_id(request), if_version=if_match(request))
     return Response(status_code=204)
 
 
-@routes.get("/tasks/{task_id}/board", **tells((200, BoardAnswer)))
+@routes.get("/tasks/{task_id}/board", **describe((200, BoardAnswer)))
 async def get_board(request: Request) -> Response:
     """Everything that stands on a task's board, and which keys are locked."""
     return answer(board_json(await _board(request, await asking(request)).view()))
 
 
-@routes.get(_ENTRY, **tells((200, BoardEntryView)))
+@routes.get(_ENTRY, **describe((200, BoardEntryView)))
 async def get_entry(request: Request) -> Response:
     """What stands under one key of a board."""
     key = path_part(request, "key")
@@ -141,7 +150,7 @@ async def get_entry(request: Request) -> Response:
 
 @routes.put(
     _ENTRY,
-    **tells(
+    **describe(
         (200, BoardEntryView),
         body=WriteEntry,
         example={"agent": "labour-law", "value": {"clause": 7, "months": 12}},
@@ -166,7 +175,7 @@ async def write_entry(request: Request) -> Response:
     return versioned(entry_json(entry), entry.version)
 
 
-@routes.delete(_ENTRY, **tells((204, None), query=Holding, headers=_GUARDED, problems=(409,)))
+@routes.delete(_ENTRY, **describe((204, None), query=Holding, headers=_GUARDED, problems=(409,)))
 async def delete_entry(request: Request) -> Response:
     """Take away what stands under a key, under the same rules; again is harmless."""
     board, key = _board(request, await asking(request)), path_part(request, "key")
@@ -177,7 +186,7 @@ async def delete_entry(request: Request) -> Response:
 
 @routes.post(
     _LOCK,
-    **tells(
+    **describe(
         (200, LockView),
         body=LockKey,
         example={"agent": "labour-law", "seconds": 30},
@@ -194,7 +203,7 @@ async def lock_key(request: Request) -> Response:
     return answer(lock_json(lock))
 
 
-@routes.delete(_LOCK, **tells((204, None), query=Unlocking, headers=_AGENT, problems=(409,)))
+@routes.delete(_LOCK, **describe((204, None), query=Unlocking, headers=_AGENT, problems=(409,)))
 async def unlock_key(request: Request) -> Response:
     """Give a lock back, by its token."""
     board, key = _board(request, await asking(request)), path_part(request, "key")
@@ -202,14 +211,14 @@ async def unlock_key(request: Request) -> Response:
     return Response(status_code=204)
 
 
-@routes.get("/tasks/{task_id}/agents/{agent}/notes", **tells((200, AgentNoteList), headers=_AGENT))
+@routes.get("/tasks/{task_id}/agents/{agent}/notes", **describe((200, AgentNoteList), headers=_AGENT))
 async def list_notes(request: Request) -> Response:
     """What an agent noted for itself on a task. A Tenuto-Agent header that names another agent is refused."""
     notes = await _notes(request, await asking(request)).list()
     return answer({"notes": [note_json(note) for note in notes]})
 
 
-@routes.get(_NOTE, **tells((200, AgentNoteView), headers=_AGENT))
+@routes.get(_NOTE, **describe((200, AgentNoteView), headers=_AGENT))
 async def get_note(request: Request) -> Response:
     """One note of an agent, for that agent alone."""
     key = path_part(request, "key")
@@ -221,7 +230,7 @@ async def get_note(request: Request) -> Response:
 
 @routes.put(
     _NOTE,
-    **tells(
+    **describe(
         (200, AgentNoteView),
         body=WriteNote,
         example={"value": "ask for annex B"},
@@ -238,7 +247,7 @@ async def write_note(request: Request) -> Response:
     return versioned(note_json(note), note.version)
 
 
-@routes.delete(_NOTE, **tells((204, None), headers=_GUARDED, problems=(409,)))
+@routes.delete(_NOTE, **describe((204, None), headers=_GUARDED, problems=(409,)))
 async def delete_note(request: Request) -> Response:
     """Forget a note; again is harmless."""
     notes, key = _notes(request, await asking(request)), path_part(request, "key")

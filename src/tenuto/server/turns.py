@@ -17,17 +17,17 @@ from fastapi.responses import Response
 from tenuto.errors import Invalid, NotFound
 from tenuto.model import Closing, Keeping, OpenTurn, Scope, Session, TurnState
 from tenuto.model.values import JsonObject, Value, checked_id
-from tenuto.server.answers import AppendedView, RenewedView, TurnView
 from tenuto.server.auth import admitted, asking
-from tenuto.server.bodies import BeginAnyTurn, BeginTurn, FinishTurn
+from tenuto.server.json_io import answer, body_of, drafts_of, fingerprint, idempotency_key, path_part
 from tenuto.server.messages import appended_json
-from tenuto.server.openapi import room, tells
+from tenuto.server.openapi import describe, router
+from tenuto.server.requests import BeginAnyTurn, BeginTurn, FinishTurn
+from tenuto.server.responses import AppendedView, RenewedView, TurnView
 from tenuto.server.service import sessions
-from tenuto.server.wire import answer, body_of, drafts_of, fingerprint, idempotency_key, path_part
 from tenuto.sessions import TurnRequest
-from tenuto.sessions.shape import instant, message_json, session_json
+from tenuto.sessions.views import instant, message_json, session_json
 
-routes = room("turns", prefix="/v1")
+routes = router("turns", prefix="/v1")
 
 _EXAMPLE: Final = {"message": {"role": "user", "text": "Which museums are open on Monday?"}, "window": 20}
 _KEYED: Final = ("Idempotency-Key",)
@@ -54,7 +54,7 @@ class _Ticket(Value, frozen=True, kw_only=True, array_like=True):
 
 @routes.post(
     "/sessions/{session_id}/turns",
-    **tells((201, TurnView), (200, TurnView), body=BeginTurn, example=_EXAMPLE, headers=_KEYED, problems=(409,)),
+    **describe((201, TurnView), (200, TurnView), body=BeginTurn, example=_EXAMPLE, headers=_KEYED, problems=(409,)),
 )
 async def begin_turn(request: Request) -> Response:
     """Store the user's words, take the session for this turn, and bring what the model should see."""
@@ -64,7 +64,7 @@ async def begin_turn(request: Request) -> Response:
 
 @routes.post(
     "/turns",
-    **tells((201, TurnView), (200, TurnView), body=BeginAnyTurn, example=_EXAMPLE, headers=_KEYED, problems=(409,)),
+    **describe((201, TurnView), (200, TurnView), body=BeginAnyTurn, example=_EXAMPLE, headers=_KEYED, problems=(409,)),
 )
 async def begin_any_turn(request: Request) -> Response:
     """Begin a turn in a session that the body names, or in a new one."""
@@ -75,7 +75,7 @@ async def begin_any_turn(request: Request) -> Response:
 
 @routes.post(
     "/turns/{turn_id}/finish",
-    **tells(
+    **describe(
         (200, AppendedView),
         body=FinishTurn,
         example={
@@ -97,14 +97,14 @@ async def finish_turn(request: Request) -> Response:
     return answer(appended_json(await sessions(request).finish(turn, closing)))
 
 
-@routes.post("/turns/{turn_id}/renew", **tells((200, RenewedView), problems=(409,)))
+@routes.post("/turns/{turn_id}/renew", **describe((200, RenewedView), problems=(409,)))
 async def renew_turn(request: Request) -> Response:
     """Keep the session for a turn that takes long."""
     turn = await sessions(request).renew(_turn(request, await asking(request)))
     return answer({"turn_id": _token(turn), "lease_until": instant(turn.lease_until) if turn.lease_until else None})
 
 
-@routes.post("/turns/{turn_id}/abandon", **tells((200, AppendedView), problems=(409,)))
+@routes.post("/turns/{turn_id}/abandon", **describe((200, AppendedView), problems=(409,)))
 async def abandon_turn(request: Request) -> Response:
     """Give the session free without a reply; the words stay, and the same idempotency key resumes the turn."""
     turn = _turn(request, await asking(request))

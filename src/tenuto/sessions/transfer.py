@@ -19,7 +19,7 @@ from tenuto.errors import Invalid, InvalidJson
 from tenuto.model import Draft, Message, NewSession, Session, Status, Usage
 from tenuto.model.session import cost_nanos
 from tenuto.model.values import Json, JsonObject, Value
-from tenuto.sessions.shape import draft_from_json, saved_json, session_json
+from tenuto.sessions.views import draft_from_json, saved_json, session_json
 
 FORMAT: Final = "tenuto.session"
 FORMAT_VERSION: Final = 1

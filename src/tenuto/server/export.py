@@ -9,19 +9,19 @@ from fastapi.responses import Response, StreamingResponse
 from msgspec.structs import replace
 
 from tenuto.privacy.exports import export_head, export_pages
-from tenuto.server.answers import SessionView
 from tenuto.server.auth import asking
-from tenuto.server.bodies import Exporting
+from tenuto.server.json_io import corrected, path_part, query_of, session_answer
 from tenuto.server.limits import read_body
-from tenuto.server.openapi import room, tells
+from tenuto.server.openapi import describe, router
+from tenuto.server.requests import Exporting
+from tenuto.server.responses import SessionView
 from tenuto.server.service import service, sessions
-from tenuto.server.wire import corrected, path_part, query_of, session_answer
 from tenuto.sessions import fresh_id
 from tenuto.sessions.transfer import ENDINGS, FORMAT, FORMAT_VERSION, MEDIA_TYPES, ExportFormat, exported, imported
 
-routes = room("export and import", prefix="/v1")
+routes = router("export and import", prefix="/v1")
 
-_exporting: dict[str, Any] = tells((200, None), query=Exporting)
+_exporting: dict[str, Any] = describe((200, None), query=Exporting)
 _exporting["responses"][200] = {
     "description": "The session with all its messages.",
     "content": {
@@ -29,7 +29,7 @@ _exporting["responses"][200] = {
         for written in ExportFormat
     },
 }
-_importing: dict[str, Any] = tells((201, SessionView), problems=(413,))
+_importing: dict[str, Any] = describe((201, SessionView), problems=(413,))
 _importing["openapi_extra"]["requestBody"] = {
     "required": True,
     "description": "An export in any of its formats; which one shows by itself.",

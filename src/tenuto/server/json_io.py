@@ -25,7 +25,7 @@ from tenuto.server.limits import read_body
 from tenuto.server.service import service, sessions
 from tenuto.sessions import fresh_id
 from tenuto.sessions.desk import refuse_unsound
-from tenuto.sessions.shape import draft_from_json, session_json
+from tenuto.sessions.views import draft_from_json, session_json
 
 _Body = TypeVar("_Body")
 _JSON: Final = "application/json"
