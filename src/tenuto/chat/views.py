@@ -1,131 +1,179 @@
-"""How replies, events, traces and assistants look outside, as JSON: the same over HTTP and in the CLI."""
+"""Replies, events, traces and assistants as JSON: the same over HTTP and in the CLI."""
 
 from __future__ import annotations
 
-from decimal import Decimal
-from typing import Any
+from datetime import datetime
+from typing import Any, Self
 
-import msgspec
+from msgspec.structs import asdict
 
 from tenuto.assistants import Assistant
 from tenuto.chat.request import Answered, ChatEvent, Reply, Started, ToolEnded, ToolStarted
-from tenuto.model.prompt import Manifest
-from tenuto.model.session import NANOS_PER_USD
+from tenuto.model.prompt import Fate, Kind, Language, LayoutName, Manifest, Reason
 from tenuto.model.talk import Said
-from tenuto.model.trace import ToolRun, Trace
-from tenuto.model.values import JsonObject
+from tenuto.model.trace import Trace
+from tenuto.model.values import JsonObject, View
+from tenuto.sessions.views import usd
 
 
-def reply_json(reply: Reply) -> JsonObject:
-    """A reply, whole."""
-    return {
-        "session_id": reply.session_id,
-        "trace_id": reply.trace_id or None,
-        "turn": reply.turn,
-        "assistant": reply.assistant,
-        "answer": reply.text,
-        "model": reply.model,
-        "offline": reply.offline,
-        "degraded": list(reply.degraded),
-        "title": reply.title,
-        "created": reply.created,
-        "repeated": reply.repeated,
-        "usage": _usage(reply.input_tokens, reply.output_tokens, reply.cost_nanos),
-        "data": reply.data,
-        "context": manifest_json(reply.manifest) if reply.manifest is not None else None,
-        "steps": reply.steps,
-    }
+class UsageView(View, frozen=True, kw_only=True):
+    """What a turn cost."""
+
+    input_tokens: int
+    output_tokens: int
+    cost_usd: str
+
+    @classmethod
+    def of(cls, value: Reply | Trace) -> Self:
+        """What this turn cost."""
+        return cls.derive(value, cost_usd=usd(value.cost_nanos))
 
 
-def event_json(event: ChatEvent) -> tuple[str, JsonObject]:
-    """An event's name and what it tells."""
+class EntryView(View, frozen=True, kw_only=True):
+    """One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages."""
+
+    kind: Kind
+    fate: Fate
+    reason: Reason
+    tokens: int
+    whole: int
+    id: str | None
+    first: int | None
+    last: int | None
+    count: int
+
+
+class ContextView(View, frozen=True, kw_only=True):
+    """What the model saw: `total` of `room` tokens, part by part."""
+
+    total: int
+    room: int
+    budget: int
+    reply: int
+    encoding: str
+    exact: bool
+    layout: LayoutName
+    entries: list[EntryView]
+
+
+class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "manifest": "context"}):
+    """An answer and how it came to be. `degraded` names what it had to do without; `steps` are milliseconds.
+
+    `trace_id` is null where nothing is kept of the turn.
+    """
+
+    session_id: str
+    trace_id: str | None
+    turn: int
+    assistant: str
+    text: str
+    model: str
+    offline: bool
+    degraded: tuple[str, ...]
+    title: str
+    created: bool
+    repeated: bool
+    usage: UsageView
+    data: JsonObject
+    manifest: ContextView | None
+    steps: dict[str, float]
+
+    @classmethod
+    def of(cls, reply: Reply) -> Self:
+        """The view of a whole reply."""
+        trace_id, usage = reply.trace_id or None, UsageView.of(reply)
+        return cls.derive(reply, trace_id=trace_id, usage=usage, manifest=_context(reply.manifest))
+
+
+class ToolRunView(View, frozen=True, kw_only=True):
+    """One call of a tool."""
+
+    name: str
+    arguments: JsonObject
+    output: Any
+    milliseconds: float
+    error: str | None
+
+
+class TraceView(View, frozen=True, kw_only=True, rename={"id": "trace_id", "number": "turn", "manifest": "context"}):
+    """Everything about one turn; `error` is the code of what ended it without an answer.
+
+    `redacted` counts the private values that were taken out of its texts, by type.
+    """
+
+    id: str
+    session_id: str
+    number: int
+    began_at: datetime
+    assistant: str
+    persona: str | None
+    request: str
+    answer: str
+    model: str
+    offline: bool
+    degraded: tuple[str, ...]
+    error: str | None
+    usage: UsageView
+    tools: list[ToolRunView]
+    steps: dict[str, float]
+    data: JsonObject
+    redacted: dict[str, int]
+    manifest: ContextView | None
+
+    @classmethod
+    def of(cls, trace: Trace) -> Self:
+        """The view of a whole trace."""
+        tools = list(map(ToolRunView.of, trace.tools))
+        return cls.derive(trace, usage=UsageView.of(trace), tools=tools, manifest=_context(trace.manifest))
+
+
+class PersonaView(View, frozen=True, kw_only=True):
+    """A character an assistant speaks as."""
+
+    id: str
+    names: dict[Language, str]
+
+
+class AssistantView(View, frozen=True, kw_only=True):
+    """An assistant, as a user chooses it."""
+
+    name: str
+    default: bool
+    titles: dict[Language, str]
+    about: dict[Language, str]
+    model: str
+    personas: list[PersonaView]
+    tools: list[str]
+
+
+def assistant_view(assistant: Assistant, model: str, default: bool) -> AssistantView:
+    """An assistant with the model that answers for it."""
+    return AssistantView(
+        name=assistant.name,
+        default=default,
+        titles=dict(assistant.titles),
+        about=dict(assistant.about),
+        model=model,
+        personas=[PersonaView(id=persona.id, names=dict(persona.names)) for persona in assistant.personas.values()],
+        tools=[tool.spec.name for tool in assistant.tools],
+    )
+
+
+def event_view(event: ChatEvent) -> tuple[str, ReplyView | JsonObject]:
+    """An event's name and its data."""
     match event:
         case Started():
-            return "start", {**_plain(event), "trace_id": event.trace_id or None}
+            return "start", {**asdict(event), "trace_id": event.trace_id or None}
         case Said(text=text):
             return "delta", {"text": text}
         case ToolStarted(name=name):
             return "tool", {"name": name, "state": "started"}
-        case ToolEnded(name=name, milliseconds=taken, failed=failed):
-            return "tool", {
-                "name": name,
-                "state": "failed" if failed else "done",
-                "milliseconds": taken,
-                "error": failed,
-            }
+        case ToolEnded(name=name, milliseconds=taken, failed=error):
+            state = "failed" if error else "done"
+            return "tool", {"name": name, "state": state, "milliseconds": taken, "error": error}
         case Answered(reply=reply):
-            return "done", reply_json(reply)
+            return "done", ReplyView.of(reply)
 
 
-def trace_json(trace: Trace) -> JsonObject:
-    """A trace, whole."""
-    return {
-        "trace_id": trace.id,
-        "session_id": trace.session_id,
-        "turn": trace.number,
-        "began_at": trace.began_at.isoformat().replace("+00:00", "Z"),
-        "assistant": trace.assistant,
-        "persona": trace.persona,
-        "request": trace.request,
-        "answer": trace.answer,
-        "model": trace.model,
-        "offline": trace.offline,
-        "degraded": list(trace.degraded),
-        "error": trace.error,
-        "usage": _usage(trace.input_tokens, trace.output_tokens, trace.cost_nanos),
-        "tools": [tool_json(run) for run in trace.tools],
-        "steps": trace.steps,
-        "data": trace.data,
-        "redacted": trace.redacted,
-        "context": manifest_json(trace.manifest) if trace.manifest is not None else None,
-    }
-
-
-def tool_json(run: ToolRun) -> JsonObject:
-    """One call of a tool."""
-    return {
-        "name": run.name,
-        "arguments": run.arguments,
-        "output": run.output,
-        "milliseconds": run.milliseconds,
-        "error": run.error,
-    }
-
-
-def manifest_json(manifest: Manifest) -> JsonObject:
-    """What the model saw, part by part."""
-    return {
-        "total": manifest.total,
-        "room": manifest.room,
-        "budget": manifest.budget,
-        "reply": manifest.reply,
-        "encoding": manifest.encoding,
-        "exact": manifest.exact,
-        "layout": manifest.layout,
-        "entries": [{name: getattr(entry, name) for name in entry.__struct_fields__} for entry in manifest.entries],
-    }
-
-
-def assistant_json(assistant: Assistant, model: str, default: bool) -> JsonObject:
-    """An assistant, as one chooses it."""
-    return {
-        "name": assistant.name,
-        "default": default,
-        "titles": dict(assistant.titles),
-        "about": dict(assistant.about),
-        "model": model,
-        "personas": [{"id": persona.id, "names": dict(persona.names)} for persona in assistant.personas.values()],
-        "tools": [tool.spec.name for tool in assistant.tools],
-    }
-
-
-def _usage(input_tokens: int, output_tokens: int, cost_nanos: int) -> JsonObject:
-    return {
-        "input_tokens": input_tokens,
-        "output_tokens": output_tokens,
-        "cost_usd": f"{Decimal(cost_nanos) / NANOS_PER_USD:f}",
-    }
-
-
-def _plain(event: msgspec.Struct) -> dict[str, Any]:
-    return {name: getattr(event, name) for name in event.__struct_fields__}
+def _context(manifest: Manifest | None) -> ContextView | None:
+    return ContextView.of(manifest) if manifest is not None else None

@@ -9,26 +9,28 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from enum import EnumType
 from hashlib import blake2b
-from typing import Any, Final, NoReturn, TypeVar, get_args, get_type_hints
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar, get_args, get_type_hints
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
-from fastapi import Request
-from fastapi.responses import Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tenuto.context import Counter
 from tenuto.errors import Invalid, InvalidJson, InvalidText
 from tenuto.model import Draft, Session
 from tenuto.model.message import words_size
-from tenuto.model.values import Json, JsonObject, checked_id
+from tenuto.model.values import Json, JsonObject, View, checked_id
 from tenuto.server.limits import read_body
 from tenuto.server.service import service, sessions
 from tenuto.sessions import fresh_id
 from tenuto.sessions.desk import refuse_unsound
-from tenuto.sessions.views import draft_from_json, session_json
+from tenuto.sessions.views import SessionView, draft_from_json
+from tenuto.tasks.views import AgentNoteView, BoardEntryView, TaskView
 
 _Body = TypeVar("_Body")
-_JSON: Final = "application/json"
+_Versioned: TypeAlias = SessionView | TaskView | BoardEntryView | AgentNoteView
+JSON: Final = "application/json"
 # What msgspec says about types, lengths and places names no value of the input; the rest of its messages may.
 _HARMLESS: Final = re.compile(
     r"(Expected `[^`]*`.*|Object missing required field `[^`]*`.*|(Number|Integer value) out of range.*)", re.DOTALL
@@ -206,19 +208,19 @@ async def corrected(request: Request, drafts: tuple[Draft, ...]) -> tuple[Draft,
     return await asyncio.to_thread(_counter.corrected, drafts)
 
 
-def answer(value: Json, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def answer(view: View, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON answer."""
-    return Response(msgspec.json.encode(value), status, headers, _JSON)
+    return Response(msgspec.json.encode(view), status, headers, JSON)
 
 
-def versioned(value: Json, version: int, status: int = 200) -> Response:
-    """A JSON answer with a version as ETag."""
-    return answer(value, status, {"ETag": f'"{version}"'})
+def versioned(view: _Versioned, status: int = 200) -> Response:
+    """A JSON answer with the version of what it shows as ETag."""
+    return answer(view, status, {"ETag": f'"{view.version}"'})
 
 
 def session_answer(session: Session, status: int = 200) -> Response:
     """A session's head, with its version as ETag; a new one tells where it stands."""
-    answered = versioned(session_json(session), session.version, status)
+    answered = versioned(SessionView.of(session), status)
     if status == 201:
         answered.headers["Location"] = f"/v1/sessions/{_address(session.id)}"
     return answered

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import Request
-from fastapi.responses import Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tenuto.model import Changes, SessionQuery, Truncating
+from tenuto.model.values import Json, JsonObject, View
 from tenuto.server.auth import admitted, asking
 from tenuto.server.json_io import (
     answer,
@@ -17,7 +18,7 @@ from tenuto.server.json_io import (
     query_of,
     session_answer,
 )
-from tenuto.server.openapi import describe, router
+from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import (
     AttributeValue,
     ChangeSession,
@@ -27,18 +28,31 @@ from tenuto.server.requests import (
     TruncateSession,
     one_version,
 )
-from tenuto.server.responses import AttributesView, AttributeView, SessionList, SessionView, StatsView
 from tenuto.server.service import sessions
-from tenuto.sessions.views import session_json, stats_json
+from tenuto.sessions.views import SessionList, SessionView, StatsView
 
-routes = router("sessions", prefix="/v1")
+routes = Router("sessions", prefix="/v1")
+
+
+class AttributesView(View, frozen=True, kw_only=True):
+    """All attributes of a session."""
+
+    attributes: JsonObject
+
+
+class AttributeView(View, frozen=True, kw_only=True):
+    """One attribute; null when there is none of this name."""
+
+    name: str
+    value: Json
 
 
 @routes.post(
     "/sessions",
-    **describe(
-        (201, SessionView),
-        (200, SessionView),
+    describe(
+        SessionView,
+        201,
+        200,
         body=CreateSession,
         example={"title": "Holiday plans", "context": {"language": "en"}, "attributes": {"vip": True}},
         headers=("Idempotency-Key",),
@@ -60,17 +74,16 @@ async def create_session(request: Request) -> Response:
     return session_answer(session, 201 if new else 200)
 
 
-@routes.get("/sessions", **describe((200, SessionList), query=Listing))
+@routes.get("/sessions", describe(SessionList, query=Listing))
 async def list_sessions(request: Request) -> Response:
     """The caller's sessions, latest change first."""
     scope = await asking(request)
     asked = query_of(request, Listing)
     query = SessionQuery(limit=asked.limit, cursor=asked.cursor, title=asked.q, status=asked.status)
-    page = await sessions(request).list(scope, query)
-    return answer({"sessions": [session_json(session) for session in page.sessions], "cursor": page.cursor})
+    return answer(SessionList.of(await sessions(request).list(scope, query)))
 
 
-@routes.get("/sessions/{session_id}", **describe((200, SessionView)))
+@routes.get("/sessions/{session_id}", describe(SessionView))
 async def get_session(request: Request) -> Response:
     """A session's head."""
     scope = await asking(request)
@@ -79,8 +92,8 @@ async def get_session(request: Request) -> Response:
 
 @routes.patch(
     "/sessions/{session_id}",
-    **describe(
-        (200, SessionView),
+    describe(
+        SessionView,
         body=ChangeSession,
         example={"title": "Two weeks in Lisbon", "context": {"language": None}},
         headers=("If-Match",),
@@ -94,7 +107,7 @@ async def change_session(request: Request) -> Response:
     return session_answer(await sessions(request).patch(scope, path_part(request), body.value(if_match(request))))
 
 
-@routes.delete("/sessions/{session_id}", **describe((204, None)))
+@routes.delete("/sessions/{session_id}", describe(None, 204))
 async def delete_session(request: Request) -> Response:
     """Remove a session and everything of it."""
     scope = await asking(request)
@@ -102,7 +115,7 @@ async def delete_session(request: Request) -> Response:
     return Response(status_code=204)
 
 
-@routes.post("/sessions/{session_id}/reset", **describe((200, SessionView)))
+@routes.post("/sessions/{session_id}/reset", describe(SessionView))
 async def reset_session(request: Request) -> Response:
     """Forget messages, context and metadata, and keep the session; a running turn is lost."""
     scope = await asking(request)
@@ -111,7 +124,7 @@ async def reset_session(request: Request) -> Response:
 
 @routes.post(
     "/sessions/{session_id}/fork",
-    **describe((201, SessionView), body=ForkSession, example={"at": 4, "title": "What if"}, problems=(409,)),
+    describe(SessionView, 201, body=ForkSession, example={"at": 4, "title": "What if"}, problems=(409,)),
 )
 async def fork_session(request: Request) -> Response:
     """Branch off a new session at a message."""
@@ -123,14 +136,7 @@ async def fork_session(request: Request) -> Response:
 
 @routes.post(
     "/sessions/{session_id}/truncate",
-    **describe(
-        (200, SessionView),
-        body=TruncateSession,
-        example={"after": 4},
-        required=True,
-        headers=("If-Match",),
-        problems=(409,),
-    ),
+    describe(SessionView, body=TruncateSession, example={"after": 4}, headers=("If-Match",), problems=(409,)),
 )
 async def truncate_session(request: Request) -> Response:
     """Forget what was said after a message, to ask or answer anew; a running turn is lost. With If-Match or
@@ -141,25 +147,24 @@ async def truncate_session(request: Request) -> Response:
     return session_answer(await sessions(request).truncate(scope, path_part(request), truncating))
 
 
-@routes.get("/sessions/{session_id}/attributes", **describe((200, AttributesView)))
+@routes.get("/sessions/{session_id}/attributes", describe(AttributesView))
 async def get_attributes(request: Request) -> Response:
     """All attributes of a session."""
     scope = await asking(request)
-    return answer({"attributes": (await sessions(request).get(scope, path_part(request))).attributes})
+    return answer(AttributesView.of(await sessions(request).get(scope, path_part(request))))
 
 
-@routes.get("/sessions/{session_id}/attributes/{name}", **describe((200, AttributeView)))
+@routes.get("/sessions/{session_id}/attributes/{name}", describe(AttributeView))
 async def get_attribute(request: Request) -> Response:
     """One attribute of a session; null when there is none of this name."""
     scope = await asking(request)
     name = path_part(request, "name")
     session = await sessions(request).get(scope, path_part(request))
-    return answer({"name": name, "value": session.attributes.get(name)})
+    return answer(AttributeView(name=name, value=session.attributes.get(name)))
 
 
 @routes.put(
-    "/sessions/{session_id}/attributes/{name}",
-    **describe((200, AttributeView), body=AttributeValue, example={"value": "gold"}, required=True),
+    "/sessions/{session_id}/attributes/{name}", describe(AttributeView, body=AttributeValue, example={"value": "gold"})
 )
 async def set_attribute(request: Request) -> Response:
     """Set one attribute, whatever others change meanwhile."""
@@ -168,10 +173,10 @@ async def set_attribute(request: Request) -> Response:
     body = await body_of(request, AttributeValue)
     changes = Changes(attributes={name: body.value})
     session = await sessions(request).patch(scope, path_part(request), changes)
-    return answer({"name": name, "value": session.attributes.get(name)})
+    return answer(AttributeView(name=name, value=session.attributes.get(name)))
 
 
-@routes.delete("/sessions/{session_id}/attributes/{name}", **describe((204, None)))
+@routes.delete("/sessions/{session_id}/attributes/{name}", describe(None, 204))
 async def remove_attribute(request: Request) -> Response:
     """Remove one attribute; again is harmless."""
     scope = await asking(request)
@@ -180,8 +185,8 @@ async def remove_attribute(request: Request) -> Response:
     return Response(status_code=204)
 
 
-@routes.get("/stats", **describe((200, StatsView)))
+@routes.get("/stats", describe(StatsView))
 async def get_stats(request: Request) -> Response:
     """How many sessions, messages and tokens the caller has, and what they cost."""
     scope = await asking(request)
-    return answer(stats_json(await sessions(request).stats(scope)))
+    return answer(StatsView.of(await sessions(request).stats(scope)))

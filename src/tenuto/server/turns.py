@@ -8,26 +8,25 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import UTC, datetime
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 import msgspec
-from fastapi import Request
-from fastapi.responses import Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tenuto.errors import Invalid, NotFound
 from tenuto.model import Closing, Keeping, OpenTurn, Scope, Session, TurnState
-from tenuto.model.values import JsonObject, Value, checked_id
+from tenuto.model.values import Value, View, checked_id
 from tenuto.server.auth import admitted, asking
 from tenuto.server.json_io import answer, body_of, drafts_of, fingerprint, idempotency_key, path_part
-from tenuto.server.messages import appended_json
-from tenuto.server.openapi import describe, router
+from tenuto.server.messages import AppendedView
+from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import BeginAnyTurn, BeginTurn, FinishTurn
-from tenuto.server.responses import AppendedView, RenewedView, TurnView
 from tenuto.server.service import sessions
 from tenuto.sessions import TurnRequest
-from tenuto.sessions.views import instant, message_json, session_json
+from tenuto.sessions.views import MessageView, SessionView
 
-routes = router("turns", prefix="/v1")
+routes = Router("turns", prefix="/v1")
 
 _EXAMPLE: Final = {"message": {"role": "user", "text": "Which museums are open on Monday?"}, "window": 20}
 _KEYED: Final = ("Idempotency-Key",)
@@ -43,6 +42,31 @@ class TurnNotFound(NotFound):
         super().__init__("this is no turn_id that a turn's beginning answered")
 
 
+class RenewedView(View, frozen=True, kw_only=True):
+    """A lease that holds on."""
+
+    turn_id: str
+    lease_until: datetime | None
+
+
+class TurnView(RenewedView, frozen=True, kw_only=True):
+    """A turn that has begun. In state `finished` this key was answered before, and `reply` is the answer."""
+
+    number: int
+    state: TurnState
+    created: bool
+    session: SessionView
+    words: list[MessageView]
+    window: list[MessageView]
+    reply: list[MessageView]
+
+    @classmethod
+    def of(cls, turn: OpenTurn) -> Self:
+        """The view of a turn that has begun."""
+        messages = {name: list(map(MessageView.of, getattr(turn, name))) for name in ("words", "window", "reply")}
+        return cls.derive(turn, turn_id=_token(turn), session=SessionView.of(turn.session), **messages)
+
+
 class _Ticket(Value, frozen=True, kw_only=True, array_like=True):
     """What a token holds: where the turn stands, so that the server need not remember it."""
 
@@ -54,7 +78,7 @@ class _Ticket(Value, frozen=True, kw_only=True, array_like=True):
 
 @routes.post(
     "/sessions/{session_id}/turns",
-    **describe((201, TurnView), (200, TurnView), body=BeginTurn, example=_EXAMPLE, headers=_KEYED, problems=(409,)),
+    describe(TurnView, 201, 200, body=BeginTurn, example=_EXAMPLE, headers=_KEYED, problems=(409,)),
 )
 async def begin_turn(request: Request) -> Response:
     """Store the user's words, take the session for this turn, and bring what the model should see."""
@@ -63,8 +87,7 @@ async def begin_turn(request: Request) -> Response:
 
 
 @routes.post(
-    "/turns",
-    **describe((201, TurnView), (200, TurnView), body=BeginAnyTurn, example=_EXAMPLE, headers=_KEYED, problems=(409,)),
+    "/turns", describe(TurnView, 201, 200, body=BeginAnyTurn, example=_EXAMPLE, headers=_KEYED, problems=(409,))
 )
 async def begin_any_turn(request: Request) -> Response:
     """Begin a turn in a session that the body names, or in a new one."""
@@ -75,8 +98,8 @@ async def begin_any_turn(request: Request) -> Response:
 
 @routes.post(
     "/turns/{turn_id}/finish",
-    **describe(
-        (200, AppendedView),
+    describe(
+        AppendedView,
         body=FinishTurn,
         example={
             "message": {"role": "assistant", "text": "The tile museum is closed, the others are open."},
@@ -94,21 +117,21 @@ async def finish_turn(request: Request) -> Response:
         usage=body.usage.value(),
         changes=body.changes.value() if body.changes is not None else None,
     )
-    return answer(appended_json(await sessions(request).finish(turn, closing)))
+    return answer(AppendedView.of(await sessions(request).finish(turn, closing)))
 
 
-@routes.post("/turns/{turn_id}/renew", **describe((200, RenewedView), problems=(409,)))
+@routes.post("/turns/{turn_id}/renew", describe(RenewedView, problems=(409,)))
 async def renew_turn(request: Request) -> Response:
     """Keep the session for a turn that takes long."""
     turn = await sessions(request).renew(_turn(request, await asking(request)))
-    return answer({"turn_id": _token(turn), "lease_until": instant(turn.lease_until) if turn.lease_until else None})
+    return answer(RenewedView(turn_id=_token(turn), lease_until=turn.lease_until))
 
 
-@routes.post("/turns/{turn_id}/abandon", **describe((200, AppendedView), problems=(409,)))
+@routes.post("/turns/{turn_id}/abandon", describe(AppendedView, problems=(409,)))
 async def abandon_turn(request: Request) -> Response:
     """Give the session free without a reply; the words stay, and the same idempotency key resumes the turn."""
     turn = _turn(request, await asking(request))
-    return answer(appended_json(await sessions(request).finish(turn, Closing(abandoned=True))))
+    return answer(AppendedView.of(await sessions(request).finish(turn, Closing(abandoned=True))))
 
 
 async def _begin(request: Request, scope: Scope, session_id: str | None, body: BeginTurn) -> Response:
@@ -122,21 +145,7 @@ async def _begin(request: Request, scope: Scope, session_id: str | None, body: B
             window=body.window,
         ),
     )
-    return answer(_turn_json(turn), 201 if turn.state is TurnState.OPENED else 200)
-
-
-def _turn_json(turn: OpenTurn) -> JsonObject:
-    return {
-        "turn_id": _token(turn),
-        "number": turn.number,
-        "state": turn.state,
-        "created": turn.created,
-        "lease_until": instant(turn.lease_until) if turn.lease_until else None,
-        "session": session_json(turn.session),
-        "words": [message_json(message) for message in turn.words],
-        "window": [message_json(message) for message in turn.window],
-        "reply": [message_json(message) for message in turn.reply],
-    }
+    return answer(TurnView.of(turn), 201 if turn.state is TurnState.OPENED else 200)
 
 
 def _token(turn: OpenTurn) -> str:

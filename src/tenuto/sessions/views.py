@@ -1,4 +1,4 @@
-"""How sessions and messages look outside, as JSON: the same shape over HTTP, in the CLI and in exports.
+"""Sessions and messages as JSON: the same over HTTP, in the CLI and in exports, and messages as clients send them.
 
 A message's fields that we do not know stand beside ours, as the sender wrote them.
 """
@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Final
+from typing import Final, Self, cast
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from tenuto.errors import Invalid, InvalidJson
-from tenuto.model import Draft, Message, Role, Session, Stats, text_part
+from tenuto.model import Draft, Message, MessagePage, Role, Session, Stats, Status, text_part
 from tenuto.model.message import STATE, checked_part
-from tenuto.model.session import NANOS_PER_USD
-from tenuto.model.values import Json, JsonObject
+from tenuto.model.session import NANOS_PER_USD, ForkPoint, SessionPage
+from tenuto.model.values import Json, JsonObject, View
 
 _OURS: Final = frozenset(
     {"id", "role", "text", "content", "parts", "speaker", "persona", "parent", "tokens", "sent_at", "metadata"}
@@ -23,67 +24,114 @@ _OURS: Final = frozenset(
 )
 
 
-def session_json(session: Session) -> JsonObject:
+class SessionView(View, frozen=True, kw_only=True, rename={"messages": "message_count"}):
     """A session's head."""
-    scope = session.scope
-    return {
-        "id": session.id,
-        "tenant": scope.tenant,
-        "site": scope.site,
-        "user": scope.user,
-        "title": session.title,
-        "status": session.status,
-        "context": session.context,
-        "attributes": session.attributes,
-        "metadata": session.metadata,
-        "created_at": instant(session.created_at),
-        "updated_at": instant(session.updated_at),
-        "expires_at": instant(session.expires_at) if session.expires_at else None,
-        "version": session.version,
-        "turns": session.turns,
-        "message_count": session.messages,
-        "last_seq": session.last_seq,
-        "tokens": session.tokens,
-        "cost_usd": f"{session.cost_usd:f}",
-        "forked_from": msgspec.to_builtins(session.forked_from) if session.forked_from else None,
-    }
+
+    id: str
+    tenant: str
+    site: str
+    user: str | None
+    title: str
+    status: Status
+    context: JsonObject
+    attributes: JsonObject
+    metadata: JsonObject
+    created_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None
+    version: int
+    turns: int
+    messages: int
+    last_seq: int
+    tokens: int
+    cost_usd: str
+    forked_from: ForkPoint | None
+
+    @classmethod
+    def of(cls, session: Session) -> Self:
+        """The view of a session."""
+        scope, cost = session.scope, usd(session.cost_nanos)
+        return cls.derive(session, tenant=scope.tenant, site=scope.site, user=scope.user, cost_usd=cost)
 
 
-def stats_json(stats: Stats) -> JsonObject:
-    """How much somebody has."""
-    return {
-        "sessions": stats.sessions,
-        "messages": stats.messages,
-        "tokens": stats.tokens,
-        "cost_usd": f"{Decimal(stats.cost_nanos) / NANOS_PER_USD:f}",
-    }
+class SessionList(View, frozen=True, kw_only=True):
+    """Part of a listing; `cursor` continues it, null ends it."""
+
+    sessions: list[SessionView]
+    cursor: str | None
+
+    @classmethod
+    def of(cls, page: SessionPage) -> Self:
+        """The view of a page of sessions."""
+        return cls(sessions=list(map(SessionView.of, page.sessions)), cursor=page.cursor)
 
 
-def message_json(message: Message) -> JsonObject:
-    """A stored message as it is shown: without what an assistant's tools keep with it for themselves."""
-    saved = saved_json(message)
-    if STATE in message.metadata:
-        saved["metadata"] = {name: value for name, value in message.metadata.items() if name != STATE}
-    return saved
+class MessageView(View, frozen=True, kw_only=True):
+    """A stored message; fields that only its sender knows stand beside ours.
+
+    `redacted` in its metadata counts the private values that marks stand for, by type.
+    """
+
+    id: str
+    seq: int
+    turn: int
+    role: Role
+    text: str
+    parts: tuple[JsonObject, ...]
+    speaker: str | None
+    persona: str | None
+    parent: str | None
+    tokens: int
+    sent_at: datetime
+    metadata: JsonObject
+
+    @classmethod
+    def of(cls, message: Message) -> Self:
+        """The view of a stored message, without the state that an assistant's tools store in it."""
+        if STATE in message.metadata:
+            metadata = {name: value for name, value in message.metadata.items() if name != STATE}
+            message = replace(message, metadata=metadata)
+        return cls.complete(message)
+
+    @classmethod
+    def complete(cls, message: Message) -> Self:
+        """All of a stored message, as exports have it."""
+        view = cls.derive(message)
+        # A struct has no room for fields of other names. msgspec encodes a dict like the struct, and our fields come
+        # last, so that none of the sender's hides one of ours.
+        return cast("Self", {**message.extra, **asdict(view)}) if message.extra else view
 
 
-def saved_json(message: Message) -> JsonObject:
-    """All of a stored message, with the sender's own fields first, so that none of them hides ours."""
-    return {
-        **message.extra,
-        "id": message.id,
-        "seq": message.seq,
-        "turn": message.turn,
-        "role": message.role,
-        "text": message.text,
-        "parts": list(message.parts),
-        "speaker": message.speaker,
-        "persona": message.persona,
-        "parent": message.parent,
-        "tokens": message.tokens,
-        "sent_at": instant(message.sent_at),
-        "metadata": message.metadata,
-    }
+class MessageList(View, frozen=True, kw_only=True):
+    """Messages, oldest first, and whether there are more on either side."""
+
+    messages: list[MessageView]
+    more_before: bool
+    more_after: bool
+
+    @classmethod
+    def of(cls, page: MessagePage) -> Self:
+        """The view of a page of messages."""
+        return cls.derive(page, messages=list(map(MessageView.of, page.messages)))
+
+
+class StatsView(View, frozen=True, kw_only=True):
+    """How much the caller has."""
+
+    sessions: int
+    messages: int
+    tokens: int
+    cost_usd: str
+
+    @classmethod
+    def of(cls, stats: Stats) -> Self:
+        """The view of what a tenant's site holds."""
+        return cls.derive(stats, cost_usd=usd(stats.cost_nanos))
+
+
+def usd(nanos: int) -> str:
+    """Billionths of a US dollar in dollars: exact, and never in exponents."""
+    return f"{Decimal(nanos) / NANOS_PER_USD:f}"
 
 
 def draft_from_json(body: Json, *, new_id: str, now: datetime) -> Draft:
@@ -106,11 +154,6 @@ def draft_from_json(body: Json, *, new_id: str, now: datetime) -> Draft:
         metadata=_object(body, "metadata"),
         extra={name: value for name, value in body.items() if name not in _OURS},
     )
-
-
-def instant(moment: datetime) -> str:
-    """ISO 8601 in UTC, ending in Z."""
-    return str(msgspec.to_builtins(moment)).replace("+00:00", "Z")
 
 
 def _role(body: JsonObject) -> Role:

@@ -1,68 +1,80 @@
-"""How tasks, boards and notes look outside, as JSON: the same shape over HTTP and in the CLI."""
+"""Tasks, boards and notes as JSON: the same over HTTP and in the CLI."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
-import msgspec
-
-from tenuto.model.task import BoardEntry, BoardLock, BoardView, Note, Task
-from tenuto.model.values import JsonObject
+from tenuto.model.task import TaskStatus
+from tenuto.model.values import View
 
 
-def task_json(task: Task) -> JsonObject:
+class TaskView(View, frozen=True, kw_only=True):
     """A task without its board."""
-    return {
-        "id": task.id,
-        "session_id": task.session_id,
-        "type": task.type,
-        "goal": task.goal,
-        "status": task.status,
-        "result": task.result,
-        "created_at": _instant(task.created_at),
-        "updated_at": _instant(task.updated_at),
-        "completed_at": _instant(task.completed_at) if task.completed_at is not None else None,
-        "expires_at": _instant(task.expires_at),
-        "version": task.version,
-    }
+
+    id: str
+    session_id: str | None
+    type: str
+    goal: str
+    status: TaskStatus
+    result: Any
+    created_at: datetime
+    updated_at: datetime
+    completed_at: datetime | None
+    expires_at: datetime
+    version: int
 
 
-def entry_json(entry: BoardEntry) -> JsonObject:
-    """What stands under one key of a board."""
-    return {
-        "key": entry.key,
-        "value": entry.value,
-        "writer": entry.writer,
-        "written_at": _instant(entry.written_at),
-        "version": entry.version,
-        "overwrote": entry.overwrote,
-    }
+class TaskList(View, frozen=True, kw_only=True):
+    """Part of a listing; `cursor` continues it, null ends it."""
+
+    tasks: list[TaskView]
+    cursor: str | None
 
 
-def board_json(board: BoardView) -> JsonObject:
-    """A whole board. Who has locked what is told to everybody; the token is its holder's."""
-    return {
-        "entries": [entry_json(entry) for entry in board.entries],
-        "locks": [{"key": lock.key, "holder": lock.holder, "until": _instant(lock.until)} for lock in board.locks],
-    }
+class BoardEntryView(View, frozen=True, kw_only=True):
+    """What stands under one key of a board; `overwrote` is the last other agent that wrote there before."""
+
+    key: str
+    value: Any
+    writer: str
+    written_at: datetime
+    version: int
+    overwrote: str | None
 
 
-def lock_json(lock: BoardLock) -> JsonObject:
-    """A lock, for its holder."""
-    return {"key": lock.key, "holder": lock.holder, "token": lock.token, "until": _instant(lock.until)}
+class HeldView(View, frozen=True, kw_only=True):
+    """A key that an agent has for itself at present. The lock's token is for its holder alone."""
+
+    key: str
+    holder: str
+    until: datetime
 
 
-def note_json(note: Note) -> JsonObject:
-    """A note of one agent."""
-    return {
-        "key": note.key,
-        "value": note.value,
-        "written_at": _instant(note.written_at),
-        "expires_at": _instant(note.expires_at),
-        "version": note.version,
-    }
+class BoardAnswer(View, frozen=True, kw_only=True):
+    """A whole board, in order of its keys, and the locks that hold."""
+
+    entries: list[BoardEntryView]
+    locks: list[HeldView]
 
 
-def _instant(moment: datetime) -> str:
-    """ISO 8601 in UTC, ending in Z."""
-    return str(msgspec.to_builtins(moment)).replace("+00:00", "Z")
+class LockView(HeldView, frozen=True, kw_only=True):
+    """A lock that was taken; writes name its `token`, which is greater than that of any lock of the key before it."""
+
+    token: int
+
+
+class AgentNoteView(View, frozen=True, kw_only=True):
+    """What an agent noted for itself."""
+
+    key: str
+    value: Any
+    written_at: datetime
+    expires_at: datetime
+    version: int
+
+
+class AgentNoteList(View, frozen=True, kw_only=True):
+    """All notes of one agent on one task, in order of their keys."""
+
+    notes: list[AgentNoteView]
