@@ -24,9 +24,7 @@ routes = Router("chat", prefix="/v1")
 _CHAT = describe(
     ReplyView,
     body=ChatBody,
-    example={"message": "Which phones are cheap?", "assistant": "goods"},
     headers=("Idempotency-Key",),
-    problems=(409,),
     content={"text/event-stream": {"example": 'event: delta\ndata: {"text":"The "}\n\n'}},
 )
 # Each of its fields may be left out, but not all of them.

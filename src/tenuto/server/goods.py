@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,8 +18,6 @@ from tenuto.server.service import service
 from tenuto.server.streams import unless_gone
 
 routes = Router("goods")
-
-_EXAMPLE: Final = {"question": "有什么便宜的手机?"}
 
 
 class GoodsAnswer(View, frozen=True, kw_only=True, rename="camel"):
@@ -40,10 +37,7 @@ class GoodsAnswer(View, frozen=True, kw_only=True, rename="camel"):
     degraded: tuple[str, ...]
 
 
-@routes.post(
-    "/goods/qa",
-    describe(GoodsAnswer, body=GoodsQuestion, example=_EXAMPLE, headers=("Idempotency-Key",), problems=(409,)),
-)
+@routes.post("/goods/qa", describe(GoodsAnswer, body=GoodsQuestion, headers=("Idempotency-Key",)))
 async def goods_qa(request: Request) -> Response:
     """Ask about goods, or about one's own orders; an unknown or expired session becomes a new one (B6).
 

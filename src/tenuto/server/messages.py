@@ -43,18 +43,7 @@ class AppendedView(View, frozen=True, kw_only=True):
         return cls(session=SessionView.of(done.session), messages=messages, duplicate=done.duplicate)
 
 
-_APPEND = describe(
-    AppendedView,
-    201,
-    200,
-    body=AppendMessages,
-    headers=("Idempotency-Key",),
-    example={
-        "messages": [{"role": "user", "text": "Hello!"}, {"role": "assistant", "text": "Hello Ann.", "tokens": 4}],
-        "usage": {"tokens": 12, "cost_usd": "0.000036"},
-    },
-    problems=(409,),
-)
+_APPEND = describe(AppendedView, 201, 200, body=AppendMessages, headers=("Idempotency-Key",))
 _content = _APPEND.content["requestBody"]["content"]["application/json"]
 _content["schema"] = {"anyOf": [_content["schema"], {"$ref": "#/components/schemas/NewMessage"}]}
 
@@ -75,23 +64,20 @@ async def append_messages(request: Request) -> Response:
     body = await body_of(request, dict)
     batch = converted(_several(body), AppendMessages)
     messages = await drafts_of(request, batch.messages)
+    # The tokens that a client names are what it spent, whatever we count for the prompt.
+    spent = Usage(tokens=sum(message.get("tokens", 0) for message in batch.messages))
     done = await sessions(request).append(
         scope,
         path_part(request),
         AppendRequest(
             messages=messages,
-            usage=batch.usage.value() if batch.usage is not None else _named(batch.messages),
+            usage=batch.usage.value() if batch.usage is not None else spent,
             key=idempotency_key(request),
             fingerprint=fingerprint(body),
             producer=batch.producer.value() if batch.producer is not None else None,
         ),
     )
     return answer(AppendedView.of(done), 200 if done.duplicate else 201)
-
-
-def _named(messages: list[JsonObject]) -> Usage:
-    """What a client says that its messages took: that is what it spent, whatever we count for the prompt."""
-    return Usage(tokens=sum(message.get("tokens", 0) for message in messages))
 
 
 def _several(body: JsonObject) -> JsonObject:

@@ -25,12 +25,6 @@ from tenuto.server.streams import unless_gone
 
 routes = Router("npc", prefix="/v1/npc")
 
-_EXAMPLE: Final = {
-    "tenant_id": "yantian",
-    "site_id": "yantian-main",
-    "npc_id": "ancestor_yan",
-    "query": "严氏家训有哪些?",
-}
 _UNKNOWN: Final = "normal"
 
 
@@ -88,9 +82,7 @@ class NpcCleared(View, frozen=True, kw_only=True):
     session_id: str
 
 
-@routes.post(
-    "/chat", describe(NpcAnswer, body=NpcQuestion, example=_EXAMPLE, headers=("Idempotency-Key",), problems=(409,))
-)
+@routes.post("/chat", describe(NpcAnswer, body=NpcQuestion, headers=("Idempotency-Key",)))
 async def npc_chat(request: Request) -> Response:
     """Ask a character; facts come from the evidence store, and the answer names them (C1, C6)."""
     admission = await admitted(request)

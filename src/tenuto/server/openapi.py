@@ -201,20 +201,22 @@ def describe(
     answer: type[Any] | None,
     *statuses: int,
     query: type[Any] | None = None,
-    body: type[Any] | None = None,
-    example: object = None,
+    body: type[requests.Sent] | None = None,
     headers: tuple[str, ...] = (),
     problems: tuple[int, ...] = (),
     content: Mapping[str, JsonObject] | None = None,
     public: bool = False,
 ) -> Operation:
     """What a route takes and answers: `answer` as JSON under each of `statuses` (200 by default), `content` by other
-    media types, and problems. A body with a required field is itself required."""
+    media types, and problems. A body with a required field is required itself; a request that names a version or an
+    idempotency key may conflict."""
     kinds = tuple(kind for kind in (answer, body) if kind is not None)
     good: JsonObject = {"description": inspect.getdoc(answer) if answer is not None else "Done."}
     if answer is not None or content is not None:
         good["content"] = {**({"application/json": {"schema": _ref(answer)}} if answer else {}), **(content or {})}
-    expected = problems if public else (*_ALWAYS, *problems, *((413,) if body is not None else ()))
+    expected = {*problems, *(() if public else _ALWAYS)}
+    expected |= {413} if body is not None else set()
+    expected |= {409} if {"If-Match", "Idempotency-Key"} & {*headers} else set()
     operation: JsonObject = {
         "parameters": [*(_query(query) if query is not None else ()), *_named(headers)],
         "responses": {
@@ -223,9 +225,9 @@ def describe(
         },
     }
     if body is not None:
-        written = {"schema": _ref(body), **({"example": example} if example is not None else {})}
         required = any(field.required for field in fields(body))
-        operation["requestBody"] = {"required": required, "content": {"application/json": written}}
+        written = {"application/json": {"schema": _ref(body), "example": body.EXAMPLE}}
+        operation["requestBody"] = {"required": required, "content": written}
     if public:
         operation["security"] = []
     return Operation(operation, kinds)
@@ -278,8 +280,14 @@ def _build(routes: Sequence[ApiRoute]) -> JsonObject:
         "paths": paths,
         "components": {
             "schemas": {**_schemas(list(kinds)), "NewMessage": _NEW_MESSAGE, "Part": _PART},
-            "responses": {f"Problem{status}": _problem(reason) for status, reason in _REASONS.items()},
-            "parameters": {name: _header(name, about, schema) for name, about, schema in _HEADERS},
+            "responses": {
+                f"Problem{status}": {"description": reason, "content": {MEDIA_TYPE: {"schema": _ref(Problem)}}}
+                for status, reason in _REASONS.items()
+            },
+            "parameters": {
+                name: {"name": name, "in": "header", "required": False, "description": about, "schema": schema}
+                for name, about, schema in _HEADERS
+            },
             "securitySchemes": {
                 "key": {"type": "http", "scheme": "bearer", "description": "An API key or a JWT."},
                 "key_header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
@@ -290,7 +298,10 @@ def _build(routes: Sequence[ApiRoute]) -> JsonObject:
 
 
 def _operation(route: ApiRoute, operation: Operation) -> JsonObject:
-    in_path = [_path_part(name) for name in route.param_convertors]
+    in_path = [
+        {"name": name, "in": "path", "required": True, "description": _PARTS_OF_PATHS[name], "schema": _TEXT}
+        for name in route.param_convertors
+    ]
     named = _named(_WHO) if route.path.startswith(("/v1/", "/goods/")) else []
     return {
         "tags": [route.tag],
@@ -308,15 +319,3 @@ def _schemas(kinds: Sequence[type[Any]]) -> JsonObject:
     schemas["UsageBody"]["properties"]["cost_usd"]["type"] = ["string", "number"]
     schemas["ChatBody"] |= _SAID_OR_ANEW
     return schemas
-
-
-def _problem(reason: str) -> JsonObject:
-    return {"description": reason, "content": {MEDIA_TYPE: {"schema": _ref(Problem)}}}
-
-
-def _path_part(name: str) -> JsonObject:
-    return {"name": name, "in": "path", "required": True, "description": _PARTS_OF_PATHS[name], "schema": _TEXT}
-
-
-def _header(name: str, about: str, schema: JsonObject) -> JsonObject:
-    return {"name": name, "in": "header", "required": False, "description": about, "schema": schema}

@@ -70,9 +70,7 @@ async def get_privacy(request: Request) -> Response:
     )
 
 
-@routes.post(
-    "/sessions/{session_id}/reveal", describe(RevealedView, body=RevealMarks, example={"marks": ["[EMAIL_1]"]})
-)
+@routes.post("/sessions/{session_id}/reveal", describe(RevealedView, body=RevealMarks))
 async def reveal_marks(request: Request) -> Response:
     """The values behind marks of a session, for a credential with the role privacy.reveal; each look is noted. Marks
     may be written without their brackets; where the session knows none of them, that is 404 `mark_not_found`."""

@@ -139,27 +139,21 @@ def _retry_after(error: TenutoError) -> float | None:
     return round(pause.total_seconds(), 3) if isinstance(pause, timedelta) else None
 
 
-async def _answer_ours(_: Request, error: Exception) -> Response:
-    assert isinstance(error, TenutoError)
-    if isinstance(error, Unavailable):
-        _log.warning("%s: %s", error.code, error)
-    return of_error(error)
-
-
-async def _answer_refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
-    return problem(error.status, error.code, str(error), headers=error.headers)
-
-
-async def _answer_http(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    code, detail = _HTTP.get(error.status_code, ("http_error", "the request cannot be answered"))
-    return problem(error.status_code, code, detail, headers=error.headers)
+async def _answer(_: Request, error: Exception) -> Response:
+    match error:
+        case TenutoError():
+            if isinstance(error, Unavailable):
+                _log.warning("%s: %s", error.code, error)
+            return of_error(error)
+        case Refused():
+            return problem(error.status, error.code, str(error), headers=error.headers)
+        case HTTPException():
+            code, detail = _HTTP.get(error.status_code, ("http_error", "the request cannot be answered"))
+            return problem(error.status_code, code, detail, headers=error.headers)
+    raise error
 
 
 # Every error of the application is answered as a problem.
-HANDLERS: Final[Mapping[type[Exception], ExceptionHandler]] = {
-    TenutoError: _answer_ours,
-    Refused: _answer_refused,
-    HTTPException: _answer_http,
-}
+HANDLERS: Final[Mapping[type[Exception], ExceptionHandler]] = dict.fromkeys(
+    (TenutoError, Refused, HTTPException), _answer
+)

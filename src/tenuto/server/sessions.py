@@ -47,18 +47,7 @@ class AttributeView(View, frozen=True, kw_only=True):
     value: Json
 
 
-@routes.post(
-    "/sessions",
-    describe(
-        SessionView,
-        201,
-        200,
-        body=CreateSession,
-        example={"title": "Holiday plans", "context": {"language": "en"}, "attributes": {"vip": True}},
-        headers=("Idempotency-Key",),
-        problems=(409,),
-    ),
-)
+@routes.post("/sessions", describe(SessionView, 201, 200, body=CreateSession, headers=("Idempotency-Key",)))
 async def create_session(request: Request) -> Response:
     """Make a session. The caller's own session of that id comes back as it is (200); an id that is taken by
     somebody else is not told to be: the session gets another one."""
@@ -90,21 +79,13 @@ async def get_session(request: Request) -> Response:
     return session_answer(await sessions(request).get(scope, path_part(request)))
 
 
-@routes.patch(
-    "/sessions/{session_id}",
-    describe(
-        SessionView,
-        body=ChangeSession,
-        example={"title": "Two weeks in Lisbon", "context": {"language": None}},
-        headers=("If-Match",),
-        problems=(409,),
-    ),
-)
+@routes.patch("/sessions/{session_id}", describe(SessionView, body=ChangeSession, headers=("If-Match",)))
 async def change_session(request: Request) -> Response:
     """Change title, status, context, attributes or metadata; with If-Match or `if_version`, of that version only."""
     scope = await asking(request)
     body = await body_of(request, ChangeSession)
-    return session_answer(await sessions(request).patch(scope, path_part(request), body.value(if_match(request))))
+    changes = body.value(one_version(if_match(request), body.if_version))
+    return session_answer(await sessions(request).patch(scope, path_part(request), changes))
 
 
 @routes.delete("/sessions/{session_id}", describe(None, 204))
@@ -122,10 +103,7 @@ async def reset_session(request: Request) -> Response:
     return session_answer(await sessions(request).reset(scope, path_part(request)))
 
 
-@routes.post(
-    "/sessions/{session_id}/fork",
-    describe(SessionView, 201, body=ForkSession, example={"at": 4, "title": "What if"}, problems=(409,)),
-)
+@routes.post("/sessions/{session_id}/fork", describe(SessionView, 201, body=ForkSession, problems=(409,)))
 async def fork_session(request: Request) -> Response:
     """Branch off a new session at a message."""
     scope = await asking(request)
@@ -134,10 +112,7 @@ async def fork_session(request: Request) -> Response:
     return session_answer(fork, 201)
 
 
-@routes.post(
-    "/sessions/{session_id}/truncate",
-    describe(SessionView, body=TruncateSession, example={"after": 4}, headers=("If-Match",), problems=(409,)),
-)
+@routes.post("/sessions/{session_id}/truncate", describe(SessionView, body=TruncateSession, headers=("If-Match",)))
 async def truncate_session(request: Request) -> Response:
     """Forget what was said after a message, to ask or answer anew; a running turn is lost. With If-Match or
     `if_version`, of that version only, so that nothing goes which was said since it was read."""
@@ -163,9 +138,7 @@ async def get_attribute(request: Request) -> Response:
     return answer(AttributeView(name=name, value=session.attributes.get(name)))
 
 
-@routes.put(
-    "/sessions/{session_id}/attributes/{name}", describe(AttributeView, body=AttributeValue, example={"value": "gold"})
-)
+@routes.put("/sessions/{session_id}/attributes/{name}", describe(AttributeView, body=AttributeValue))
 async def set_attribute(request: Request) -> Response:
     """Set one attribute, whatever others change meanwhile."""
     scope = await asking(request)

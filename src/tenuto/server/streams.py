@@ -84,7 +84,9 @@ async def _lines(request: Request, first: ChatEvent, events: AsyncIterator[ChatE
         await _end(gone)
         if step is not None:
             await _end(step)
-        await _closed(events)
+        close = getattr(events, "aclose", None)
+        if close is not None:
+            await close()
 
 
 def _line(name: str, data: View | JsonObject) -> bytes:
@@ -107,9 +109,3 @@ async def _end(task: asyncio.Task[Any]) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError, Exception):
         await task
-
-
-async def _closed(events: AsyncIterator[ChatEvent]) -> None:
-    close = getattr(events, "aclose", None)
-    if close is not None:
-        await close()

@@ -48,17 +48,7 @@ _GUARDED = ("Tenuto-Agent", "If-Match")
 _WRITTEN = (*_GUARDED, "If-None-Match")
 
 
-@routes.post(
-    "/tasks",
-    describe(
-        TaskView,
-        201,
-        body=OpenTask,
-        example={"type": "contract_review", "goal": "Find what limits later employment"},
-        headers=("Idempotency-Key",),
-        problems=(409,),
-    ),
-)
+@routes.post("/tasks", describe(TaskView, 201, body=OpenTask, headers=("Idempotency-Key",)))
 async def open_task(request: Request) -> Response:
     """Open a task for several agents. It is the caller's, and goes a day after its last change. Asked again under the
     same Idempotency-Key, the same one is answered."""
@@ -88,16 +78,7 @@ async def get_task(request: Request) -> Response:
     return versioned(TaskView.of(task))
 
 
-@routes.patch(
-    "/tasks/{task_id}",
-    describe(
-        TaskView,
-        body=ChangeTask,
-        example={"status": "completed", "result": {"answer": "Twelve months, in Germany alone"}},
-        headers=("If-Match",),
-        problems=(409,),
-    ),
-)
+@routes.patch("/tasks/{task_id}", describe(TaskView, body=ChangeTask, headers=("If-Match",)))
 async def change_task(request: Request) -> Response:
     """Begin or end a task; with its end, the notes of its agents go. With If-Match or `if_version`, of that version
     only."""
@@ -114,7 +95,7 @@ async def change_task(request: Request) -> Response:
     return versioned(TaskView.of(task))
 
 
-@routes.delete("/tasks/{task_id}", describe(None, 204, headers=("If-Match",), problems=(409,)))
+@routes.delete("/tasks/{task_id}", describe(None, 204, headers=("If-Match",)))
 async def delete_task(request: Request) -> Response:
     """Remove a task with its board and all notes. With If-Match, of that version only."""
     await _tasks(request).delete(await asking(request), _task_id(request), if_version=if_match(request))
@@ -137,16 +118,7 @@ async def get_entry(request: Request) -> Response:
     return versioned(BoardEntryView.of(entry))
 
 
-@routes.put(
-    _ENTRY,
-    describe(
-        BoardEntryView,
-        body=WriteEntry,
-        example={"agent": "labour-law", "value": {"clause": 7, "months": 12}},
-        headers=_WRITTEN,
-        problems=(409,),
-    ),
-)
+@routes.put(_ENTRY, describe(BoardEntryView, body=WriteEntry, headers=_WRITTEN))
 async def write_entry(request: Request) -> Response:
     """Write under a key, whatever others write under other keys. Writing over another agent's value is told in the
     entry; protected keys are for one agent alone. With If-Match or `if_version`, over that version only; with
@@ -163,7 +135,7 @@ async def write_entry(request: Request) -> Response:
     return versioned(BoardEntryView.of(entry))
 
 
-@routes.delete(_ENTRY, describe(None, 204, query=Holding, headers=_GUARDED, problems=(409,)))
+@routes.delete(_ENTRY, describe(None, 204, query=Holding, headers=_GUARDED))
 async def delete_entry(request: Request) -> Response:
     """Take away what stands under a key, under the same rules; again is harmless."""
     board, key = _board(request, await asking(request)), path_part(request, "key")
@@ -172,10 +144,7 @@ async def delete_entry(request: Request) -> Response:
     return Response(status_code=204)
 
 
-@routes.post(
-    _LOCK,
-    describe(LockView, body=LockKey, example={"agent": "labour-law", "seconds": 30}, headers=_AGENT, problems=(409,)),
-)
+@routes.post(_LOCK, describe(LockView, body=LockKey, headers=_AGENT, problems=(409,)))
 async def lock_key(request: Request) -> Response:
     """Have a key of the board for oneself for a while, or, with the lock's token, for as long again."""
     board, key = _board(request, await asking(request)), path_part(request, "key")
@@ -210,10 +179,7 @@ async def get_note(request: Request) -> Response:
     return versioned(AgentNoteView.of(note))
 
 
-@routes.put(
-    _NOTE,
-    describe(AgentNoteView, body=WriteNote, example={"value": "ask for annex B"}, headers=_WRITTEN, problems=(409,)),
-)
+@routes.put(_NOTE, describe(AgentNoteView, body=WriteNote, headers=_WRITTEN))
 async def write_note(request: Request) -> Response:
     """Note something for oneself; it is gone an hour after it was written, or when the task ends."""
     notes, key = _notes(request, await asking(request)), path_part(request, "key")
@@ -222,7 +188,7 @@ async def write_note(request: Request) -> Response:
     return versioned(AgentNoteView.of(note))
 
 
-@routes.delete(_NOTE, describe(None, 204, headers=_GUARDED, problems=(409,)))
+@routes.delete(_NOTE, describe(None, 204, headers=_GUARDED))
 async def delete_note(request: Request) -> Response:
     """Forget a note; again is harmless."""
     notes, key = _notes(request, await asking(request)), path_part(request, "key")

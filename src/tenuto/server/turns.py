@@ -28,7 +28,6 @@ from tenuto.sessions.views import MessageView, SessionView
 
 routes = Router("turns", prefix="/v1")
 
-_EXAMPLE: Final = {"message": {"role": "user", "text": "Which museums are open on Monday?"}, "window": 20}
 _KEYED: Final = ("Idempotency-Key",)
 _NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -76,19 +75,14 @@ class _Ticket(Value, frozen=True, kw_only=True, array_like=True):
     number: int
 
 
-@routes.post(
-    "/sessions/{session_id}/turns",
-    describe(TurnView, 201, 200, body=BeginTurn, example=_EXAMPLE, headers=_KEYED, problems=(409,)),
-)
+@routes.post("/sessions/{session_id}/turns", describe(TurnView, 201, 200, body=BeginTurn, headers=_KEYED))
 async def begin_turn(request: Request) -> Response:
     """Store the user's words, take the session for this turn, and bring what the model should see."""
     scope = await asking(request)
     return await _begin(request, scope, path_part(request), await body_of(request, BeginTurn))
 
 
-@routes.post(
-    "/turns", describe(TurnView, 201, 200, body=BeginAnyTurn, example=_EXAMPLE, headers=_KEYED, problems=(409,))
-)
+@routes.post("/turns", describe(TurnView, 201, 200, body=BeginAnyTurn, headers=_KEYED))
 async def begin_any_turn(request: Request) -> Response:
     """Begin a turn in a session that the body names, or in a new one."""
     admission = await admitted(request)
@@ -96,24 +90,13 @@ async def begin_any_turn(request: Request) -> Response:
     return await _begin(request, admission.scope(body.tenant_id, body.site_id), body.session_id, body)
 
 
-@routes.post(
-    "/turns/{turn_id}/finish",
-    describe(
-        AppendedView,
-        body=FinishTurn,
-        example={
-            "message": {"role": "assistant", "text": "The tile museum is closed, the others are open."},
-            "usage": {"tokens": 420, "cost_usd": "0.00126"},
-        },
-        problems=(409,),
-    ),
-)
+@routes.post("/turns/{turn_id}/finish", describe(AppendedView, body=FinishTurn, problems=(409,)))
 async def finish_turn(request: Request) -> Response:
     """Store the reply, add what it cost, apply the changes, and give the session free; again is harmless."""
     turn = _turn(request, await asking(request))
     body = await body_of(request, FinishTurn)
     closing = Closing(
-        reply=await drafts_of(request, body.reply()),
+        reply=await drafts_of(request, body.all()),
         usage=body.usage.value(),
         changes=body.changes.value() if body.changes is not None else None,
     )
@@ -138,10 +121,10 @@ async def _begin(request: Request, scope: Scope, session_id: str | None, body: B
     turn = await sessions(request).begin(
         scope,
         TurnRequest(
-            words=await drafts_of(request, body.words()),
+            words=await drafts_of(request, body.all()),
             session_id=session_id,
             key=idempotency_key(request),
-            fingerprint=fingerprint(body.words()),
+            fingerprint=fingerprint(body.all()),
             window=body.window,
         ),
     )
