@@ -28,14 +28,7 @@ Tenant = Annotated[
     str, Meta(min_length=1, max_length=MAX_ID_BYTES, extra_json_schema={"pattern": "^[^~\\u0000][^\\u0000]*$"})
 ]
 Cost = Annotated[
-    Decimal,
-    Meta(
-        extra_json_schema={
-            "pattern": r"^[0-9]{1,6}(\.[0-9]{1,9})?$",
-            "minimum": 0,
-            "maximum": 999_999,
-        }
-    ),
+    Decimal, Meta(extra_json_schema={"pattern": r"^[0-9]{1,6}(\.[0-9]{1,9})?$", "minimum": 0, "maximum": 999_999})
 ]
 # Something said: at least one character that is no blank.
 SAID = "^[^\\u0000]*[^\\s\\u0000\\u001c-\\u001f\\u0085][^\\u0000]*$"
@@ -117,11 +110,7 @@ class ProducerBody(Sent, frozen=True, kw_only=True):
 class CreateSession(Sent, frozen=True, kw_only=True):
     """A session to make. An `id` of one's own that exists already brings that session back."""
 
-    EXAMPLE = {
-        "title": "Holiday plans",
-        "context": {"language": "en"},
-        "attributes": {"vip": True},
-    }
+    EXAMPLE = {"title": "Holiday plans", "context": {"language": "en"}, "attributes": {"vip": True}}
 
     id: Name | None = None
     title: Title = ""
@@ -213,10 +202,7 @@ class _Messages(Sent, frozen=True, kw_only=True):
 class BeginTurn(_Messages, frozen=True, kw_only=True):
     """A turn's beginning: the words (none, to answer anew) and how many of the newest messages to bring."""
 
-    EXAMPLE = {
-        "message": {"role": "user", "text": "Which museums are open on Monday?"},
-        "window": 20,
-    }
+    EXAMPLE = {"message": {"role": "user", "text": "Which museums are open on Monday?"}, "window": 20}
 
     window: Annotated[int, Meta(ge=0, le=MAX_WINDOW)] = 20
 
@@ -367,12 +353,7 @@ class WriteNote(Sent, frozen=True, kw_only=True):
 class NpcQuestion(Sent, frozen=True, kw_only=True):
     """Something to ask a character."""
 
-    EXAMPLE = {
-        "tenant_id": "yantian",
-        "site_id": "yantian-main",
-        "npc_id": "ancestor_yan",
-        "query": "严氏家训有哪些?",
-    }
+    EXAMPLE = {"tenant_id": "yantian", "site_id": "yantian-main", "npc_id": "ancestor_yan", "query": "严氏家训有哪些?"}
 
     query: Words
     npc_id: Name | None = None
