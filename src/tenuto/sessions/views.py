@@ -50,8 +50,29 @@ class SessionView(View, frozen=True, kw_only=True, rename={"messages": "message_
     @classmethod
     def of(cls, session: Session) -> Self:
         """The view of a session."""
-        scope, cost = session.scope, usd(session.cost_nanos)
-        return cls.derive(session, tenant=scope.tenant, site=scope.site, user=scope.user, cost_usd=cost)
+        scope = session.scope
+        # Spelled out, as in `MessageView`: a page has hundreds of them, and `derive` takes four times as long.
+        return cls(
+            id=session.id,
+            tenant=scope.tenant,
+            site=scope.site,
+            user=scope.user,
+            title=session.title,
+            status=session.status,
+            context=session.context,
+            attributes=session.attributes,
+            metadata=session.metadata,
+            created_at=session.created_at,
+            updated_at=session.updated_at,
+            expires_at=session.expires_at,
+            version=session.version,
+            turns=session.turns,
+            messages=session.messages,
+            last_seq=session.last_seq,
+            tokens=session.tokens,
+            cost_usd=usd(session.cost_nanos),
+            forked_from=session.forked_from,
+        )
 
 
 class SessionList(View, frozen=True, kw_only=True):
@@ -96,7 +117,20 @@ class MessageView(View, frozen=True, kw_only=True):
     @classmethod
     def complete(cls, message: Message) -> Self:
         """All of a stored message, as exports have it."""
-        view = cls.derive(message)
+        view = cls(
+            id=message.id,
+            seq=message.seq,
+            turn=message.turn,
+            role=message.role,
+            text=message.text,
+            parts=message.parts,
+            speaker=message.speaker,
+            persona=message.persona,
+            parent=message.parent,
+            tokens=message.tokens,
+            sent_at=message.sent_at,
+            metadata=message.metadata,
+        )
         # A struct has no room for fields of other names. msgspec encodes a dict like the struct, and our fields come
         # last, so that none of the sender's hides one of ours.
         return cast("Self", {**message.extra, **asdict(view)}) if message.extra else view
