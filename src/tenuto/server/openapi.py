@@ -318,4 +318,8 @@ def _schemas(kinds: Sequence[type[Any]]) -> JsonObject:
     # msgspec reads decimals from numbers as well, but describes them as strings alone.
     schemas["UsageBody"]["properties"]["cost_usd"]["type"] = ["string", "number"]
     schemas["ChatBody"] |= _SAID_OR_ANEW
+    schemas["ChangeTask"] |= {
+        "if": {"properties": {"status": {"const": "running"}}},
+        "then": {"properties": {"result": {"type": "null"}}},
+    }
     return schemas
