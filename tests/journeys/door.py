@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from tenuto.access import ApiKeys
 from tenuto.app import Tenuto, open_app
@@ -33,7 +33,7 @@ class Door:
     """A server that is up, and what stands behind it."""
 
     http: httpx.AsyncClient
-    app: FastAPI
+    app: Starlette
     tenuto: Tenuto
     keys: ApiKeys
     ticks: Ticks

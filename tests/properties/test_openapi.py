@@ -16,11 +16,12 @@ from schemathesis.python import asgi
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tenuto.server import create_app
+from tenuto.server.openapi import document
 from tenuto.settings import Settings
 
 SECRET = "a secret that is long enough for HS256, at least"
 INSTALLATION = Settings(store="memory://", jwt_secret=SECRET, requests_per_minute=0, busy_wait=timedelta(0))
-DOCUMENT = create_app(INSTALLATION).openapi()
+DOCUMENT = document(create_app(INSTALLATION))
 OPERATIONS = [
     pytest.param(path, method, mode, id=f"{method} {path} {mode.value}")
     for path, operations in DOCUMENT["paths"].items()

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from tenuto.errors import Invalid
 from tenuto.model import Batch, Draft, Message, NewSession, Page, Role, Session, Status, Usage, text_part
 from tenuto.sessions import fresh_id
-from tenuto.sessions.shape import message_json
 from tenuto.sessions.transfer import ExportFormat, SavedSession, exported, imported
+from tenuto.sessions.views import MessageView
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN
 
@@ -149,7 +150,7 @@ async def test_a_messages_json_keeps_the_senders_fields_beside_ours() -> None:
     draft = Draft(id="1", role=Role.USER, sent_at=datetime(2026, 1, 1, tzinfo=UTC), extra={"phase": "final", "seq": 99})
     _, messages = await _stored([draft], NewSession(), Usage())
 
-    shown = message_json(messages[0])
+    shown = to_builtins(MessageView.of(messages[0]))
 
     assert (shown["phase"], shown["seq"]) == ("final", 1)
 

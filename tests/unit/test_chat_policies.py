@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenuto.chat.shape import manifest_json
+from tenuto.chat.views import ContextView
 from tenuto.context.summaries import summary_draft
 from tenuto.errors import ModelFailed, SessionNotFound
 from tenuto.llm import Call, Fail
@@ -138,7 +138,7 @@ async def test_the_manifest_tells_all_that_a_summary_speaks_for_loaded_or_not() 
     loaded = [entry for entry in reply.manifest.entries if entry.fate is Fate.SUMMARISED]
     assert (told.first, told.last, told.count) == (1, 60, 60)
     assert sum(entry.count for entry in loaded) < 60
-    assert manifest_json(reply.manifest)["entries"][1]["count"] == 60
+    assert ContextView.of(reply.manifest).entries[1].count == 60
 
 
 async def test_what_a_summary_of_unknown_making_speaks_for_is_told_by_its_numbers() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 import tenuto
@@ -17,8 +18,8 @@ from tenuto.model.policy import ContextPolicy, preset
 from tenuto.model.talk import ToolContext, ToolOutput
 from tenuto.model.values import JsonObject
 from tenuto.sessions import AppendRequest
-from tenuto.sessions.shape import message_json, saved_json
 from tenuto.sessions.transfer import ExportFormat, exported, imported
+from tenuto.sessions.views import MessageView
 from tests.clock import START
 from tests.samples import ANN, answers, fresh, says
 from tests.talking import Adder, Talk, ask, helper, patient, talk
@@ -195,7 +196,7 @@ async def test_doors_show_an_answer_without_what_tools_keep_with_it() -> None:
     await t.chat.take_turn(ANN, ask("One?", "s"))
     message = await newest(t)
 
-    shown, saved = message_json(message), saved_json(message)
+    shown, saved = to_builtins(MessageView.of(message)), to_builtins(MessageView.complete(message))
 
     assert "state" not in shown["metadata"]
     assert saved == {**shown, "metadata": {**shown["metadata"], "state": {"helper": {"last": 1}}}}

@@ -11,7 +11,7 @@ import pytest
 
 import tenuto
 
-HEAVY = {"asyncpg", "cryptography", "fastapi", "httpx", "jwt", "pydantic", "redis", "rich", "starlette", "uvicorn"}
+HEAVY = {"asyncpg", "cryptography", "httpx", "jwt", "pydantic", "redis", "rich", "starlette", "uvicorn"}
 
 # Runs commands one after the other in a process of its own and prints after each one, on a line of stderr that
 # begins with "loaded", the packages that are there by then.

@@ -16,7 +16,6 @@ HEAVY = {
     "cachetools",
     "click",
     "cryptography",
-    "fastapi",
     "httpx",
     "importlib.metadata",
     "jwt",

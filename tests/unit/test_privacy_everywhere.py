@@ -12,7 +12,7 @@ from tenuto.privacy.duties import office
 from tenuto.privacy.duties.audit import Act
 from tenuto.privacy.duties.office import PrivacyOffice
 from tenuto.privacy.duties.scanning import Survey
-from tenuto.privacy.duties.shape import survey_json
+from tenuto.privacy.duties.views import survey_json
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch
 from tests.screens import screen_over

@@ -7,8 +7,8 @@ import traceback
 from collections.abc import AsyncIterator
 
 import pytest
-from fastapi import Request
-from fastapi.responses import StreamingResponse
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
 
 from tenuto.chat import ChatEvent, ToolStarted
 from tenuto.server.streams import event_stream, unless_gone

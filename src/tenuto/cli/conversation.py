@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tenuto.assistants import in_language
 from tenuto.chat import Answered, ChatRequest, Reply, Started, ToolEnded, ToolStarted
 from tenuto.chat.partners import Partner, noted, resolved
-from tenuto.chat.shape import reply_json
+from tenuto.chat.views import ReplyView
 from tenuto.cli.aside import Aside, opened_aside
 from tenuto.cli.effective import without_password
 from tenuto.cli.keyboard import Keyboard
@@ -139,7 +139,7 @@ class Conversation:
             raise
         self._last = reply
         if self._manner.as_json:
-            show_json(reply_json(reply))
+            show_json(ReplyView.of(reply))
             return
         screen.finish(reply.text)
         for line in remarks(reply.degraded):

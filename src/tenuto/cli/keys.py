@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 
 import typer
+from msgspec.structs import asdict
 
 from tenuto.access import ApiKey, ApiKeys, KeyRole
 from tenuto.app import Tenuto
@@ -13,9 +14,8 @@ from tenuto.cli.options import AsJson, StoreUrl
 from tenuto.cli.running import run
 from tenuto.cli.screen import moment, show_facts, show_json, show_table
 from tenuto.model.scope import outside_tenant
-from tenuto.model.values import JsonObject, checked_id
+from tenuto.model.values import checked_id
 from tenuto.ports import utc_now
-from tenuto.sessions.shape import instant
 
 _Answer = TypeVar("_Answer")
 
@@ -39,7 +39,7 @@ def create_key(
         lambda keys: keys.create(tenant=tenant, site=site, user=user, role=role, name=name), store, making=True
     )
     if as_json:
-        show_json({"key": _key_json(key), "secret": secret})
+        show_json({"key": asdict(key), "secret": secret})
         return
     show_facts(_facts(key))
     typer.echo(f"\n{secret}\n\nKeep this secret now: only its hash is stored, and it is never shown again.")
@@ -56,7 +56,7 @@ def list_keys(
         outside_tenant(tenant)
     found = _with_keys(lambda keys: keys.list(tenant), store)
     if as_json:
-        show_json({"keys": [_key_json(key) for key in found]})
+        show_json({"keys": [asdict(key) for key in found]})
     elif not found:
         typer.echo("No keys: the server listens on loopback only. Make one with: tenuto keys create --tenant ID")
     else:
@@ -74,7 +74,7 @@ def revoke_key(
     checked_id(key_id, "the key id")
     key = _with_keys(lambda keys: keys.revoke(key_id), store)
     if as_json:
-        show_json(_key_json(key))
+        show_json(asdict(key))
     else:
         typer.echo(f"Key {key.id} opens nothing any more.")
 
@@ -100,16 +100,3 @@ def _facts(key: ApiKey) -> list[tuple[str, str]]:
 def _row(key: ApiKey) -> tuple[str, ...]:
     revoked = moment(key.revoked_at) if key.revoked_at else "-"
     return (*(value for _, value in _facts(key)), moment(key.created_at), revoked)
-
-
-def _key_json(key: ApiKey) -> JsonObject:
-    return {
-        "id": key.id,
-        "tenant": key.tenant,
-        "site": key.site,
-        "user": key.user,
-        "role": key.role,
-        "name": key.name,
-        "created_at": instant(key.created_at),
-        "revoked_at": instant(key.revoked_at) if key.revoked_at else None,
-    }

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from msgspec.structs import asdict
 
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, StoreUrl, Tenant, caller
@@ -24,6 +25,7 @@ from tenuto.screens import open_ciphers, open_policies, refuse_keyless
 from tenuto.settings import Settings, read_settings
 
 if TYPE_CHECKING:
+    from tenuto.privacy.duties.views import PolicyView
     from tenuto.privacy.sealed.sealing import TenantCiphers
 
 _STDIN: Final = "-"
@@ -43,16 +45,16 @@ _ABOUT: Final = {
 
 def show_policy(tenant: Tenant = LOCAL, store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Show what becomes of private data, sink by sink, for a tenant; ends with 1 where its key is missing or wrong."""
-    from tenuto.privacy.duties.shape import policy_json
+    from tenuto.privacy.duties.views import policy_view
 
     settings = read_settings(store=store)
     policies = open_policies(settings)
     scope = caller(tenant, "", None)
     key = bool(settings.privacy_key or settings.privacy_key_file)
-    holds = policy_json(policies, scope)
+    holds = policy_view(policies, scope)
     if as_json:
         beside = {"key": key, "detector": settings.privacy_detector is not None, "encryption": settings.encryption}
-        show_json({"tenant": tenant, **holds, **beside, "tenants": list(policies.tenants)})
+        show_json({"tenant": tenant, **asdict(holds), **beside, "tenants": list(policies.tenants)})
     else:
         _show_policy(settings, policies, scope, holds)
     # What a start would refuse: somebody may ask before there is a server.
@@ -84,16 +86,16 @@ async def _closed(app: Tenuto, tenant: str) -> str | None:
     return await closed(ciphers, tenant) if ciphers is not None else None
 
 
-def _show_policy(settings: Settings, policies: Policies, scope: Scope, holds: JsonObject) -> None:
+def _show_policy(settings: Settings, policies: Policies, scope: Scope, holds: PolicyView) -> None:
     key = settings.privacy_key or settings.privacy_key_file
-    rows = [(sink.value, holds["modes"][sink.value], _ABOUT[sink]) for sink in Sink]
+    rows = [(sink.value, holds.modes[sink], _ABOUT[sink]) for sink in Sink]
     show_table(("SINK", "MODE", "WHAT"), rows, flexible="WHAT")
     typer.echo()
     show_facts(
         [
-            ("looked for", ", ".join(holds["types"])),
-            ("own patterns", ", ".join(holds["patterns"]) or "none"),
-            ("never in a vault", ", ".join(holds["unvaulted"]) or "none"),
+            ("looked for", ", ".join(holds.types)),
+            ("own patterns", ", ".join(holds.patterns) or "none"),
+            ("never in a vault", ", ".join(holds.unvaulted) or "none"),
             ("allowed values", f"{len(policies.of(scope).allow):,}"),
             ("key", "there" if key else "none"),
             ("encryption", "on" if settings.encryption else "off"),

@@ -55,7 +55,7 @@ def scan(
     scope = caller(tenant, site, None)
     report = run(lambda app: _scanned(app, scope, fix, quiet=as_json), store=store, reading_only=not fix)
     if as_json:
-        from tenuto.privacy.duties.shape import report_json
+        from tenuto.privacy.duties.views import report_json
 
         show_json(report_json(report))
     else:
@@ -67,7 +67,7 @@ def scan(
 def _scan_all(fix: bool, store: str | None, as_json: bool) -> None:
     survey = run(lambda app: _scanned_all(app, fix, quiet=as_json), store=store, reading_only=not fix)
     if as_json:
-        from tenuto.privacy.duties.shape import survey_json
+        from tenuto.privacy.duties.views import survey_json
 
         show_json(survey_json(survey))
     else:
@@ -168,7 +168,7 @@ def erase(
     as_json: AsJson = False,
 ) -> None:
     """Remove a person from everywhere on a site, for good, and print the signed receipt."""
-    from tenuto.privacy.duties.shape import receipt_json
+    from tenuto.privacy.duties.views import ReceiptView
 
     scope = caller(tenant, site, checked_id(user, "the user id"))
     if not yes:
@@ -177,9 +177,9 @@ def erase(
     with written(out) if out is not None else nullcontext() as file:
         receipt = run(lambda app: _erased(app, scope, quiet=as_json), store=store)
         if file is not None:
-            file.write(msgspec.json.format(msgspec.json.encode(receipt_json(receipt))) + b"\n")
+            file.write(msgspec.json.format(msgspec.json.encode(ReceiptView.of(receipt))) + b"\n")
     if as_json:
-        show_json(receipt_json(receipt))
+        show_json(ReceiptView.of(receipt))
     else:
         show_facts(_receipt_facts(receipt))
 
@@ -240,7 +240,7 @@ def verify(
 ) -> None:
     """Check that a receipt is as this installation signed it; ends with 1 where it is not."""
     from tenuto.privacy.duties.receipts import read_receipt
-    from tenuto.privacy.duties.shape import receipt_json
+    from tenuto.privacy.duties.views import ReceiptView
 
     try:
         receipt = read_receipt(file.read_bytes())
@@ -249,7 +249,7 @@ def verify(
     known = key or run(lambda app: app.privacy.signer.public_key(), store=store, reading_only=True)
     why = _doubt(receipt, known, user)
     if as_json:
-        show_json({"valid": why is None, "why": why, "receipt": receipt_json(receipt)})
+        show_json({"valid": why is None, "why": why, "receipt": ReceiptView.of(receipt)})
     elif why is None:
         show_facts(_receipt_facts(receipt))
         typer.echo("\nThe receipt holds: it is as this installation signed it.")
@@ -316,9 +316,9 @@ def audit(
     scope = caller(tenant, site, None)
     notes = run(lambda app: app.privacy.audit.notes(scope, after=after, limit=limit), store=store, reading_only=True)
     if as_json:
-        from tenuto.privacy.duties.shape import note_json
+        from tenuto.privacy.duties.views import NoteView
 
-        show_json({"notes": [note_json(note) for note in notes]})
+        show_json({"notes": list(map(NoteView.of, notes))})
     elif not notes:
         typer.echo("Nothing was done.")
     else:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import msgspec
 import typer
+from msgspec.structs import asdict
 
 from tenuto.app import Tenuto
 from tenuto.cli import transfer
@@ -19,7 +20,7 @@ from tenuto.errors import NotFound, TenutoError
 from tenuto.model import Changes, Message, MessagePage, Page, Scope, Session, SessionPage, SessionQuery, Status
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
-from tenuto.sessions.shape import message_json, session_json
+from tenuto.sessions.views import MessageList, SessionList, SessionView
 
 _LARGEST_PAGE = 1000
 
@@ -48,7 +49,7 @@ def list_sessions(
     query = SessionQuery(title=search, status=status, cursor=cursor)
     page = run(lambda app: _listed(app, scope, query, None if everything else limit), store=store, reading_only=True)
     if as_json:
-        show_json({"sessions": [session_json(session) for session in page.sessions], "cursor": page.cursor})
+        show_json(SessionList.of(page))
     else:
         show_sessions(page)
 
@@ -113,14 +114,7 @@ def show_session(
     wanted = Page(limit=limit, before=before)
     page = run(lambda app: app.sessions.messages(scope, session_id, wanted), store=store, reading_only=True)
     if as_json:
-        show_json(
-            {
-                "session": session_json(page.session),
-                "messages": [message_json(message) for message in page.messages],
-                "more_before": page.more_before,
-                "more_after": page.more_after,
-            }
-        )
+        show_json({"session": SessionView.of(page.session), **asdict(MessageList.of(page))})
     else:
         _show_talk(page)
 
@@ -228,7 +222,7 @@ def reset_session(
 
 def _tell(session: Session, sentence: str, as_json: bool) -> None:
     if as_json:
-        show_json(session_json(session))
+        show_json(SessionView.of(session))
     else:
         typer.echo(visible(sentence))
 

@@ -17,7 +17,7 @@ from tenuto.model import Scope
 from tenuto.model.task import BoardEntry, BoardView, Task, TaskPage, TaskQuery, TaskStatus
 from tenuto.model.values import Json, checked_id
 from tenuto.ports import utc_now
-from tenuto.tasks.shape import board_json, task_json
+from tenuto.tasks.views import BoardAnswer, TaskList, TaskView
 
 tasks = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at tasks and their boards, remove them.")
 
@@ -48,7 +48,7 @@ def list_tasks(
     query = TaskQuery(session_id=session, status=status, limit=limit, cursor=cursor)
     page = run(lambda app: app.tasks.list(scope, query), store=store, reading_only=True)
     if as_json:
-        show_json({"tasks": [task_json(task) for task in page.tasks], "cursor": page.cursor})
+        show_json(TaskList.of(page))
     else:
         _show_tasks(page)
 
@@ -81,7 +81,7 @@ def show_task(
     scope = caller(tenant, site, user)
     task, board = run(lambda app: _found(app, scope, task_id), store=store, reading_only=True)
     if as_json:
-        show_json({"task": task_json(task), "board": board_json(board)})
+        show_json({"task": TaskView.of(task), "board": BoardAnswer.of(board)})
     else:
         show_facts(_facts(task))
         _show_board(board)

@@ -41,9 +41,9 @@ def list_traces(
     found = run(lambda app: _found(app, scope, session, limit), store=store, reading_only=True)
     if as_json:
         # With the assistants behind it, more to load than a table needs.
-        from tenuto.chat.shape import trace_json
+        from tenuto.chat.views import TraceView
 
-        show_json({"traces": [trace_json(trace) for trace in found]})
+        show_json({"traces": list(map(TraceView.of, found))})
     elif not found:
         typer.echo("No traces.")
     else:
@@ -91,9 +91,9 @@ def show_one(
     trace = run(lambda app: _one(app, scope, name, turn), store=store, reading_only=True)
     if as_json:
         # See list_traces.
-        from tenuto.chat.shape import trace_json
+        from tenuto.chat.views import TraceView
 
-        show_json(trace_json(trace))
+        show_json(TraceView.of(trace))
     else:
         show_trace(trace)
 

@@ -34,8 +34,8 @@ from tenuto.privacy.duties.walking import every_session
 from tenuto.privacy.pages import export_head, export_pages
 from tenuto.sessions import fresh_id
 from tenuto.sessions.desk import refuse_unsound
-from tenuto.sessions.shape import session_json
 from tenuto.sessions.transfer import ENDINGS, ExportFormat, exported, imported
+from tenuto.sessions.views import SessionView
 
 _STDIN: Final = "-"
 # Most file systems take 255 bytes; some room is left for an ending, and for the name it has while it is written.
@@ -201,7 +201,7 @@ def import_sessions(
     arrived = {file: _read(file) for file in files if _may_wait(file)}
     made, failures = run(lambda app: _import(app, scope, files, arrived, quiet=as_json), store=store, making=True)
     if as_json:
-        imports = [{"file": file, "session": session_json(session)} for file, session in made]
+        imports = [{"file": file, "session": SessionView.of(session)} for file, session in made]
         show_json({"imported": imports, "failed": failures})
     else:
         _tell_imported(made, failures)

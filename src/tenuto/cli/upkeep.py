@@ -8,7 +8,7 @@ from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import run
 from tenuto.cli.screen import counted, show_facts, show_json
-from tenuto.sessions.shape import stats_json
+from tenuto.sessions.views import StatsView
 
 
 def stats(
@@ -16,12 +16,12 @@ def stats(
 ) -> None:
     """Count sessions, messages, tokens and cost."""
     scope = caller(tenant, site, user)
-    held = stats_json(run(lambda app: app.sessions.stats(scope), store=store, reading_only=True))
+    held = StatsView.of(run(lambda app: app.sessions.stats(scope), store=store, reading_only=True))
     if as_json:
         show_json(held)
     else:
-        counts = [(name, f"{held[name]:,}") for name in ("sessions", "messages", "tokens")]
-        show_facts([*counts, ("cost", f"{held['cost_usd']} USD")])
+        counts = [(name, f"{getattr(held, name):,}") for name in ("sessions", "messages", "tokens")]
+        show_facts([*counts, ("cost", f"{held.cost_usd} USD")])
 
 
 def sweep(store: StoreUrl = None, as_json: AsJson = False) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 
@@ -30,6 +30,24 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     The garbage collector passes values over: thousands live at once, and what is made before it is held cannot hold
     itself. One whose dictionaries go into foreign hands, which might close such a circle, says `gc=True`.
     """
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What clients see of a value. Encoded it is the JSON of an answer; its type gives the schema in the OpenAPI.
+
+    Subclasses repeat `kw_only` and `frozen`, as those of `Value` do.
+    """
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """Take every field from the value's attribute of the same name; nested values become views likewise."""
+        return msgspec.convert(value, cls, from_attributes=True)
+
+    @classmethod
+    def derive(cls, value: Any, **derived: Any) -> Self:
+        """Take the fields from the value's attributes as they are, except for those that are `derived` from it."""
+        fields = {name: derived[name] if name in derived else getattr(value, name) for name in cls.__struct_fields__}
+        return cls(**fields)
 
 
 def checked_text(text: str, what: str) -> str:

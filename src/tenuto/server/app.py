@@ -7,18 +7,18 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from tenuto.access import ApiKeys, TokenPolicy, Tokens
 from tenuto.app import Tenuto, open_app
 from tenuto.errors import InvalidSetting, StoreAway
 from tenuto.ports import Clock, utc_now
 from tenuto.server import chat as talks
-from tenuto.server import goods, health, messages, npc, openapi, page, papers, privacy, problems, sessions, tasks, turns
+from tenuto.server import export, goods, health, messages, npc, page, privacy, problems, sessions, tasks, turns
 from tenuto.server.auth import Gate, is_loopback
-from tenuto.server.envelope import Envelope
 from tenuto.server.limits import Rates
 from tenuto.server.metrics import Meters
+from tenuto.server.middleware import RequestMiddleware
 from tenuto.server.service import Service
 from tenuto.settings import Settings
 
@@ -33,7 +33,7 @@ def create_app(
     clock: Clock = utc_now,
     ticks: Callable[[], float] = time.monotonic,
     opened: Tenuto | None = None,
-) -> FastAPI:
+) -> Starlette:
     """The application. It opens the installation when it starts and closes it when it ends, unless handed an open one.
 
     `clock` tells the time of day, `ticks` the seconds that limits and trust in a credential are counted by.
@@ -44,7 +44,7 @@ def create_app(
     tokens = _tokens(settings)
     meters = Meters()
 
-    async def begin(app: FastAPI, tenuto: Tenuto) -> None:
+    async def begin(app: Starlette, tenuto: Tenuto) -> None:
         gate = _gate(settings, tokens, tenuto, clock, ticks)
         # Opened now: a model or an assistant that cannot be had stops the start, not the first question.
         chat = await tenuto.chat()
@@ -59,7 +59,7 @@ def create_app(
         _log.info("store %s, %s", settings.store.split(":", 1)[0], mode)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with nullcontext(opened) if opened is not None else open_app(settings, clock=clock) as tenuto:
             try:
                 await begin(app, tenuto)
@@ -69,25 +69,19 @@ def create_app(
                 raise
             yield
 
-    app = FastAPI(
+    modules = (talks, turns, messages, sessions, tasks, export, privacy, npc, goods, health, page)
+    app = Starlette(
+        routes=[route for module in modules for route in module.routes.routes],
+        exception_handlers=problems.HANDLERS,
         lifespan=lifespan,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        # FastAPI's own spans would carry addresses, and with them ids and what people search for.
-        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
+    app.add_middleware(RequestMiddleware, meters=meters, away=lambda: _away(app))
+    app.router.redirect_slashes = False
     app.state.meters = meters
-    app.add_middleware(Envelope, meters=meters, away=lambda: _away(app))
-    problems.install(app)
-    for room in (talks, turns, messages, sessions, tasks, papers, privacy, npc, goods, health, page):
-        # Not include_router: FastAPI would match each request against the rooms one by one, which costs as much again.
-        app.router.routes.extend(room.routes.routes)
-    openapi.install(app)
     return app
 
 
-def _away(app: FastAPI) -> bool:
+def _away(app: Starlette) -> bool:
     """Whether answers are given without the store at present."""
     service: Service | None = getattr(app.state, "service", None)
     return service is not None and service.tenuto.stores.away

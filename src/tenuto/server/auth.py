@@ -18,8 +18,8 @@ from hashlib import sha256
 from typing import Final
 from urllib.parse import urlsplit
 
-from fastapi import Request
 from msgspec.structs import replace
+from starlette.requests import Request
 
 from tenuto.access import ApiKeys, Caller, Tokens
 from tenuto.errors import InvalidText, Sealed, Unavailable

@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from fastapi import Request
-from fastapi.responses import Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tenuto.chat import ChatRequest
-from tenuto.chat.shape import assistant_json, reply_json, trace_json
+from tenuto.chat.views import AssistantView, ReplyView, TraceView, assistant_view
 from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tenuto.model.trace import Trace
-from tenuto.server.answers import AssistantList, ReplyView, TraceList, TraceView
+from tenuto.model.values import View
 from tenuto.server.auth import admitted, asking
-from tenuto.server.bodies import ChatBody, Traces
-from tenuto.server.openapi import room, tells
+from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, path_part, query_of
+from tenuto.server.openapi import Router, describe
+from tenuto.server.requests import ChatBody, Traces
 from tenuto.server.service import service, sessions
 from tenuto.server.streams import event_stream, unless_gone
-from tenuto.server.wire import answer, body_of, fingerprint, idempotency_key, path_part, query_of
 from tenuto.sessions.traces import latest_traces, trace_named
 
-routes = room("chat", prefix="/v1")
+routes = Router("chat", prefix="/v1")
 
-_EXAMPLE: Final = {"message": "Which phones are cheap?", "assistant": "goods"}
-
-_told = tells(
-    (200, ReplyView), body=ChatBody, example=_EXAMPLE, required=True, headers=("Idempotency-Key",), problems=(409,)
+_CHAT = describe(
+    ReplyView,
+    body=ChatBody,
+    headers=("Idempotency-Key",),
+    content={"text/event-stream": {"example": 'event: delta\ndata: {"text":"The "}\n\n'}},
 )
-_told["responses"][200]["content"]["text/event-stream"] = {"example": 'event: delta\ndata: {"text":"The "}\n\n'}
+# Each of its fields may be left out, but not all of them.
+_CHAT.content["requestBody"]["required"] = True
 
 
-@routes.post("/chat", **_told)
+class AssistantList(View, frozen=True, kw_only=True):
+    """Who can be talked to."""
+
+    assistants: list[AssistantView]
+
+
+class TraceList(View, frozen=True, kw_only=True):
+    """Traces, newest first."""
+
+    traces: list[TraceView]
+
+
+@routes.post("/chat", _CHAT)
 async def chat(request: Request) -> Response:
     """Say something and get the answer; with `stream`, as server-sent events: start, delta, tool, done or error."""
     scope = (await admitted(request)).scope()
@@ -51,21 +63,20 @@ async def chat(request: Request) -> Response:
     talk = service(request).chat
     if body.stream:
         return await event_stream(request, talk.stream(scope, asked))
-    return answer(reply_json(await unless_gone(request, talk.take_turn(scope, asked))))
+    return answer(ReplyView.of(await unless_gone(request, talk.take_turn(scope, asked))))
 
 
-@routes.get("/assistants", **tells((200, AssistantList)))
+@routes.get("/assistants", describe(AssistantList))
 async def list_assistants(request: Request) -> Response:
     """Who can be talked to."""
     await asking(request)
     talk = service(request).chat
     known = talk.assistants
-    return answer(
-        {"assistants": [assistant_json(each, talk.model_of(each).name, each.name == known.default) for each in known]}
-    )
+    views = [assistant_view(each, talk.model_of(each).name, each.name == known.default) for each in known]
+    return answer(AssistantList(assistants=views))
 
 
-@routes.get("/traces", **tells((200, TraceList), query=Traces))
+@routes.get("/traces", describe(TraceList, query=Traces))
 async def list_traces(request: Request) -> Response:
     """Traces of a session's turns, newest first; without a session, of the sessions changed last."""
     scope = await asking(request)
@@ -76,13 +87,13 @@ async def list_traces(request: Request) -> Response:
         raise Invalid("before: counts the turns of one session; name it")
     else:
         found = await latest_traces(service(request).tenuto.store, sessions(request), scope, asked.limit)
-    return answer({"traces": [trace_json(trace) for trace in found]})
+    return answer(TraceList(traces=list(map(TraceView.of, found))))
 
 
-@routes.get("/traces/{trace_id}", **tells((200, TraceView)))
+@routes.get("/traces/{trace_id}", describe(TraceView))
 async def get_trace(request: Request) -> Response:
     """Everything about one turn."""
-    return answer(trace_json(await trace_of(request, await asking(request))))
+    return answer(TraceView.of(await trace_of(request, await asking(request))))
 
 
 async def trace_of(request: Request, scope: Scope) -> Trace:

@@ -3,37 +3,41 @@
 from __future__ import annotations
 
 import time
-from typing import Final
 
-from fastapi import Request
-from fastapi.responses import Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tenuto.chat import ChatRequest
 from tenuto.chat.timing import milliseconds_since
-from tenuto.server.answers import GoodsAnswer
+from tenuto.model.values import JsonObject, View
 from tenuto.server.auth import admitted, naming_user, visiting
-from tenuto.server.bodies import GoodsQuestion
-from tenuto.server.openapi import room, tells
+from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key
+from tenuto.server.openapi import Router, describe
+from tenuto.server.requests import GoodsQuestion
 from tenuto.server.service import service
 from tenuto.server.streams import unless_gone
-from tenuto.server.wire import answer, body_of, fingerprint, idempotency_key
 
-routes = room("goods")
-
-_EXAMPLE: Final = {"question": "有什么便宜的手机?"}
+routes = Router("goods")
 
 
-@routes.post(
-    "/goods/qa",
-    **tells(
-        (200, GoodsAnswer),
-        body=GoodsQuestion,
-        example=_EXAMPLE,
-        required=True,
-        headers=("Idempotency-Key",),
-        problems=(409,),
-    ),
-)
+class GoodsAnswer(View, frozen=True, kw_only=True, rename="camel"):
+    """The shop's answer; `queryTime` is in milliseconds, `traceId` null where nothing is kept.
+
+    `degraded` names what it had to do without.
+    """
+
+    code: int
+    message: str
+    answer: str
+    goods: list[JsonObject]
+    session_id: str
+    query_time: int
+    trace_id: str | None
+    offline: bool
+    degraded: tuple[str, ...]
+
+
+@routes.post("/goods/qa", describe(GoodsAnswer, body=GoodsQuestion, headers=("Idempotency-Key",)))
 async def goods_qa(request: Request) -> Response:
     """Ask about goods, or about one's own orders; an unknown or expired session becomes a new one (B6).
 
@@ -54,15 +58,15 @@ async def goods_qa(request: Request) -> Response:
     )
     reply = await unless_gone(request, service(request).chat.take_turn(scope, asked))
     return answer(
-        {
-            "code": 200,
-            "message": "success",
-            "answer": reply.text,
-            "goods": reply.data.get("goods", []),
-            "sessionId": reply.session_id,
-            "queryTime": round(milliseconds_since(began)),
-            "traceId": reply.trace_id or None,
-            "offline": reply.offline,
-            "degraded": list(reply.degraded),
-        }
+        GoodsAnswer(
+            code=200,
+            message="success",
+            answer=reply.text,
+            goods=reply.data.get("goods", []),
+            session_id=reply.session_id,
+            query_time=round(milliseconds_since(began)),
+            trace_id=reply.trace_id or None,
+            offline=reply.offline,
+            degraded=reply.degraded,
+        )
     )

@@ -4,32 +4,51 @@ from __future__ import annotations
 
 import asyncio
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Final
 
-from fastapi import Request
-from fastapi.responses import Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tenuto.errors import StoreAway, Unavailable
-from tenuto.model.values import JsonObject
-from tenuto.server.answers import Health, Ready
+from tenuto.model.values import View
+from tenuto.server.json_io import answer
 from tenuto.server.metrics import Meters
-from tenuto.server.openapi import room, tells
+from tenuto.server.openapi import Router, describe
 from tenuto.server.service import service
-from tenuto.server.wire import answer
 
-routes = room("health")
+routes = Router("health")
 
 _PATIENCE_SECONDS: Final = 2.0
 _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-_metering: dict[str, Any] = tells((200, None), public=True)
-_metering["responses"][200] = {
-    "description": "Prometheus text.",
-    "content": {"text/plain": {"schema": {"type": "string"}}},
-}
+_VERSION: Final = version("tenuto")
 
 
-@routes.get("/healthz", **tells((200, Health), public=True))
+class Health(View, frozen=True, kw_only=True):
+    """The process lives."""
+
+    status: str
+    version: str
+    store: str
+    auth: str
+
+
+class JournalCount(View, frozen=True, kw_only=True):
+    """Turns in the journal: those that wait for the store, and those that it can never take."""
+
+    waiting: int
+    aside: int
+
+
+class Ready(View, frozen=True, kw_only=True, omit_defaults=True):
+    """`ready`: the store answers. `degraded`: it is away, and turns go on in the journal."""
+
+    status: str
+    store: str | None = None
+    journal: JournalCount | None = None
+
+
+@routes.get("/healthz", describe(Health, public=True))
 async def get_health(request: Request) -> Response:
     """The process lives; which store it works on, and how requests get in."""
     here = service(request)
@@ -39,10 +58,10 @@ async def get_health(request: Request) -> Response:
     except (TimeoutError, Unavailable):
         auth = "unknown: the store does not answer"
     store = here.settings.store.split(":", 1)[0]
-    return answer({"status": "ok", "version": version("tenuto"), "store": store, "auth": auth})
+    return answer(Health(status="ok", version=_VERSION, store=store, auth=auth))
 
 
-@routes.get("/readyz", **tells((200, Ready), public=True, problems=(503,)))
+@routes.get("/readyz", describe(Ready, public=True, problems=(503,)))
 async def get_readiness(request: Request) -> Response:
     """The store answers, or a journal keeps what those say until it does whom the gate can tell without the store."""
     here = service(request)
@@ -54,12 +73,11 @@ async def get_readiness(request: Request) -> Response:
         journal = stores.ready_journal
         if journal is None or not here.gate.holds_alone():
             raise away if isinstance(away, StoreAway) else Unavailable("session store") from None
-        counts: JsonObject = {"waiting": journal.state.waiting, "aside": journal.state.aside}
-        return answer({"status": "degraded", "store": "away", "journal": counts})
-    return answer({"status": "ready"})
+        return answer(Ready(status="degraded", store="away", journal=JournalCount.of(journal.state)))
+    return answer(Ready(status="ready"))
 
 
-@routes.get("/metrics", **_metering)
+@routes.get("/metrics", describe(None, content={"text/plain": {"schema": {"type": "string"}}}, public=True))
 async def get_metrics(request: Request) -> Response:
     """Meters, as Prometheus reads them."""
     meters: Meters = request.app.state.meters

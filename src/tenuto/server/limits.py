@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from datetime import timedelta
 from typing import ClassVar, Final
 
-from fastapi import Request
+from starlette.requests import Request
 
 from tenuto.errors import LimitReached, TooLarge
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import Request
-from fastapi.responses import Response
+from typing import Self
+
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tenuto.model import Appended, Page, Usage
-from tenuto.model.values import JsonObject
-from tenuto.server.answers import AppendedView, MessageList
+from tenuto.model.values import JsonObject, View
 from tenuto.server.auth import asking
-from tenuto.server.bodies import AppendMessages, Paging
-from tenuto.server.openapi import room, tells
-from tenuto.server.service import sessions
-from tenuto.server.wire import (
+from tenuto.server.json_io import (
     answer,
     body_of,
     converted,
@@ -22,67 +20,64 @@ from tenuto.server.wire import (
     path_part,
     query_of,
 )
+from tenuto.server.openapi import Router, describe
+from tenuto.server.requests import AppendMessages, Paging
+from tenuto.server.service import sessions
 from tenuto.sessions import AppendRequest
-from tenuto.sessions.shape import message_json, session_json
+from tenuto.sessions.views import MessageList, MessageView, SessionView
 
-routes = room("messages", prefix="/v1")
+routes = Router("messages", prefix="/v1")
 
-_told = tells(
-    (201, AppendedView),
-    (200, AppendedView),
-    body=AppendMessages,
-    required=True,
-    headers=("Idempotency-Key",),
-    example={
-        "messages": [{"role": "user", "text": "Hello!"}, {"role": "assistant", "text": "Hello Ann.", "tokens": 4}],
-        "usage": {"tokens": 12, "cost_usd": "0.000036"},
-    },
-    problems=(409,),
-)
-_content = _told["openapi_extra"]["requestBody"]["content"]["application/json"]
+
+class AppendedView(View, frozen=True, kw_only=True):
+    """What became of a write; a `duplicate` stored nothing."""
+
+    session: SessionView
+    messages: list[MessageView]
+    duplicate: bool
+
+    @classmethod
+    def of(cls, done: Appended) -> Self:
+        """The view of a write."""
+        messages = list(map(MessageView.of, done.messages))
+        return cls(session=SessionView.of(done.session), messages=messages, duplicate=done.duplicate)
+
+
+_APPEND = describe(AppendedView, 201, 200, body=AppendMessages, headers=("Idempotency-Key",))
+_content = _APPEND.content["requestBody"]["content"]["application/json"]
 _content["schema"] = {"anyOf": [_content["schema"], {"$ref": "#/components/schemas/NewMessage"}]}
 
 
-@routes.get("/sessions/{session_id}/messages", **tells((200, MessageList), query=Paging))
+@routes.get("/sessions/{session_id}/messages", describe(MessageList, query=Paging))
 async def get_messages(request: Request) -> Response:
     """A page of messages, oldest first: the newest, or those next before or after a sequence number."""
     scope = await asking(request)
     asked = query_of(request, Paging)
     page = Page(limit=asked.limit, before=asked.before, after=asked.after)
-    found = await sessions(request).messages(scope, path_part(request), page)
-    return answer(
-        {
-            "messages": [message_json(message) for message in found.messages],
-            "more_before": found.more_before,
-            "more_after": found.more_after,
-        }
-    )
+    return answer(MessageList.of(await sessions(request).messages(scope, path_part(request), page)))
 
 
-@routes.post("/sessions/{session_id}/messages", **_told)
+@routes.post("/sessions/{session_id}/messages", _APPEND)
 async def append_messages(request: Request) -> Response:
     """Append messages, or one, outside a turn; by a key or a producer's number at most once (then 200)."""
     scope = await asking(request)
     body = await body_of(request, dict)
     batch = converted(_several(body), AppendMessages)
     messages = await drafts_of(request, batch.messages)
+    # The tokens that a client names are what it spent, whatever we count for the prompt.
+    spent = Usage(tokens=sum(message.get("tokens", 0) for message in batch.messages))
     done = await sessions(request).append(
         scope,
         path_part(request),
         AppendRequest(
             messages=messages,
-            usage=batch.usage.value() if batch.usage is not None else _named(batch.messages),
+            usage=batch.usage.value() if batch.usage is not None else spent,
             key=idempotency_key(request),
             fingerprint=fingerprint(body),
             producer=batch.producer.value() if batch.producer is not None else None,
         ),
     )
-    return answer(appended_json(done), 200 if done.duplicate else 201)
-
-
-def _named(messages: list[JsonObject]) -> Usage:
-    """What a client says that its messages took: that is what it spent, whatever we count for the prompt."""
-    return Usage(tokens=sum(message.get("tokens", 0) for message in messages))
+    return answer(AppendedView.of(done), 200 if done.duplicate else 201)
 
 
 def _several(body: JsonObject) -> JsonObject:
@@ -91,12 +86,3 @@ def _several(body: JsonObject) -> JsonObject:
         return body
     beside: JsonObject = {name: body[name] for name in ("usage", "producer") if name in body}
     return {"messages": [{name: value for name, value in body.items() if name not in beside}], **beside}
-
-
-def appended_json(done: Appended) -> JsonObject:
-    """What became of a write."""
-    return {
-        "session": session_json(done.session),
-        "messages": [message_json(message) for message in done.messages],
-        "duplicate": done.duplicate,
-    }

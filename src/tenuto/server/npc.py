@@ -2,49 +2,87 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
-from fastapi import Request
-from fastapi.responses import Response
+from msgspec import UNSET, UnsetType
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tenuto.assistants.npc import cited
 from tenuto.chat import ChatRequest
-from tenuto.chat.shape import tool_json
+from tenuto.chat.views import ToolRunView
 from tenuto.errors import SessionNotFound
 from tenuto.model import Message, Page, Role, Scope
-from tenuto.model.values import JsonObject
-from tenuto.server.answers import NpcAnswer, NpcCleared, NpcSession, NpcTraceView
+from tenuto.model.values import Json, JsonObject, View
 from tenuto.server.auth import admitted, asking
-from tenuto.server.bodies import NpcQuestion, NpcTrace
 from tenuto.server.chat import trace_of
-from tenuto.server.openapi import room, tells
+from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, path_part, query_of
+from tenuto.server.openapi import Router, describe
+from tenuto.server.requests import NpcQuestion, NpcTrace
 from tenuto.server.service import service, sessions
 from tenuto.server.streams import unless_gone
-from tenuto.server.wire import answer, body_of, fingerprint, idempotency_key, path_part, query_of
-from tenuto.sessions.shape import instant
 
-routes = room("npc", prefix="/v1/npc")
+routes = Router("npc", prefix="/v1/npc")
 
-_EXAMPLE: Final = {
-    "tenant_id": "yantian",
-    "site_id": "yantian-main",
-    "npc_id": "ancestor_yan",
-    "query": "严氏家训有哪些?",
-}
 _UNKNOWN: Final = "normal"
 
 
-@routes.post(
-    "/chat",
-    **tells(
-        (200, NpcAnswer),
-        body=NpcQuestion,
-        example=_EXAMPLE,
-        required=True,
-        headers=("Idempotency-Key",),
-        problems=(409,),
-    ),
-)
+class NpcAnswer(View, frozen=True, kw_only=True):
+    """A character's answer. `degraded` names what it had to do without; `trace_id` is null where nothing is kept."""
+
+    trace_id: str | None
+    session_id: str
+    policy_mode: str
+    answer_text: str
+    evidence: list[Json]
+    offline: bool
+    degraded: tuple[str, ...]
+
+
+class NpcMessage(View, frozen=True, kw_only=True):
+    """A line of a talk with a character."""
+
+    role: Role
+    content: str
+    timestamp: datetime
+
+
+class NpcSummary(View, frozen=True, kw_only=True):
+    """The talk a trace belongs to."""
+
+    session_id: str
+    message_count: int
+    recent_messages: list[NpcMessage]
+
+
+class NpcSession(NpcSummary, frozen=True, kw_only=True):
+    """A talk with a character, in short."""
+
+    first_message_at: datetime | None
+    last_message_at: datetime | None
+
+
+class NpcTraceView(View, frozen=True, kw_only=True):
+    """What a character was asked and looked up; the talk around it where it was asked for."""
+
+    trace_id: str
+    session_id: str
+    request_input: JsonObject
+    tool_calls: list[ToolRunView]
+    policy_mode: str
+    answer_text: str
+    session_summary: NpcSummary | UnsetType | None = UNSET
+
+
+class NpcCleared(View, frozen=True, kw_only=True):
+    """A talk that is forgotten."""
+
+    success: bool
+    session_id: str
+
+
+@routes.post("/chat", describe(NpcAnswer, body=NpcQuestion, headers=("Idempotency-Key",)))
 async def npc_chat(request: Request) -> Response:
     """Ask a character; facts come from the evidence store, and the answer names them (C1, C6)."""
     admission = await admitted(request)
@@ -60,83 +98,83 @@ async def npc_chat(request: Request) -> Response:
     )
     reply = await unless_gone(request, service(request).chat.take_turn(scope, asked))
     return answer(
-        {
-            "trace_id": reply.trace_id or None,
-            "session_id": reply.session_id,
-            "policy_mode": reply.data.get("policy_mode", _UNKNOWN),
-            "answer_text": reply.text,
-            "evidence": cited(reply.text, reply.data.get("evidence", [])),
-            "offline": reply.offline,
-            "degraded": list(reply.degraded),
-        }
+        NpcAnswer(
+            trace_id=reply.trace_id or None,
+            session_id=reply.session_id,
+            policy_mode=reply.data.get("policy_mode", _UNKNOWN),
+            answer_text=reply.text,
+            evidence=cited(reply.text, reply.data.get("evidence", [])),
+            offline=reply.offline,
+            degraded=reply.degraded,
+        )
     )
 
 
-@routes.get("/traces/{trace_id}", **tells((200, NpcTraceView), query=NpcTrace))
+@routes.get("/traces/{trace_id}", describe(NpcTraceView, query=NpcTrace))
 async def get_npc_trace(request: Request) -> Response:
     """What a character was asked and what it looked up, with the talk around it where `include_session` asks (C9)."""
     scope = await asking(request)
     trace = await trace_of(request, scope)
-    told: JsonObject = {
-        "trace_id": trace.id,
-        "session_id": trace.session_id,
-        "request_input": {
-            "tenant_id": scope.tenant,
-            "site_id": scope.site,
-            "npc_id": trace.persona,
-            "query": trace.request,
-            "session_id": trace.session_id,
-        },
-        "tool_calls": [tool_json(run) for run in trace.tools],
-        "policy_mode": trace.data.get("policy_mode", _UNKNOWN),
-        "answer_text": trace.answer,
-    }
-    if query_of(request, NpcTrace).include_session:
-        told["session_summary"] = await _summary(request, scope, trace.session_id)
-    return answer(told)
+    asked = query_of(request, NpcTrace)
+    return answer(
+        NpcTraceView(
+            trace_id=trace.id,
+            session_id=trace.session_id,
+            request_input={
+                "tenant_id": scope.tenant,
+                "site_id": scope.site,
+                "npc_id": trace.persona,
+                "query": trace.request,
+                "session_id": trace.session_id,
+            },
+            tool_calls=list(map(ToolRunView.of, trace.tools)),
+            policy_mode=trace.data.get("policy_mode", _UNKNOWN),
+            answer_text=trace.answer,
+            session_summary=await _summary(request, scope, trace.session_id) if asked.include_session else UNSET,
+        )
+    )
 
 
-async def _summary(request: Request, scope: Scope, session_id: str) -> JsonObject | None:
+async def _summary(request: Request, scope: Scope, session_id: str) -> NpcSummary | None:
     try:
-        talk = await _talk(request, scope, session_id)
+        return NpcSummary.of(await _talk(request, scope, session_id))
     except SessionNotFound:
         return None
-    return {name: talk[name] for name in ("session_id", "message_count", "recent_messages")}
 
 
-@routes.get("/sessions/{session_id}", **tells((200, NpcSession)))
+@routes.get("/sessions/{session_id}", describe(NpcSession))
 async def get_npc_session(request: Request) -> Response:
     """A talk in short: how many messages, when the first and the last, and the most recent ones."""
     return answer(await _talk(request, await asking(request), path_part(request)))
 
 
-async def _talk(request: Request, scope: Scope, session_id: str) -> JsonObject:
+async def _talk(request: Request, scope: Scope, session_id: str) -> NpcSession:
     context = service(request).settings.npc_policies().context
     page = await sessions(request).messages(scope, session_id, Page(limit=context.window_messages or 10))
     recent = _newest_within(page.messages, context.window_characters)
     first = page.messages[:1]
     if page.more_before:
         first = (await sessions(request).messages(scope, session_id, Page(limit=1, after=0))).messages
-    return {
-        "session_id": session_id,
-        "message_count": page.session.messages,
-        "recent_messages": [
-            {"role": message.role, "content": message.text, "timestamp": instant(message.sent_at)}
+    return NpcSession(
+        session_id=session_id,
+        message_count=page.session.messages,
+        recent_messages=[
+            NpcMessage(role=message.role, content=message.text, timestamp=message.sent_at)
             for message in recent
             if message.text and message.role is not Role.ITEM
         ],
-        "first_message_at": instant(first[0].sent_at) if first else None,
-        "last_message_at": instant(page.messages[-1].sent_at) if page.messages else None,
-    }
+        first_message_at=first[0].sent_at if first else None,
+        last_message_at=page.messages[-1].sent_at if page.messages else None,
+    )
 
 
-@routes.delete("/sessions/{session_id}", **tells((200, NpcCleared)))
+@routes.delete("/sessions/{session_id}", describe(NpcCleared))
 async def clear_npc_session(request: Request) -> Response:
     """Forget a talk."""
     scope = await asking(request)
     session_id = path_part(request)
     await sessions(request).delete(scope, session_id)
-    return answer({"success": True, "session_id": session_id})
+    return answer(NpcCleared(success=True, session_id=session_id))
 
 
 def _newest_within(messages: tuple[Message, ...], characters: int | None) -> tuple[Message, ...]:

@@ -1,23 +1,30 @@
-"""The OpenAPI document: what each route takes and answers, with examples, from the types that read and write it."""
+"""Routes that describe themselves, and the OpenAPI document made of them.
+
+The types that decode a request and encode its answer are those of the document.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partialmethod
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Request
-from fastapi.openapi.utils import get_openapi
-from fastapi.responses import Response
-from fastapi.routing import APIRoute
+from msgspec.structs import fields
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from tenuto.model.values import JsonObject
-from tenuto.server import answers, bodies
-from tenuto.server.problems import MEDIA_TYPE
+from tenuto.server import requests
+from tenuto.server.problems import MEDIA_TYPE, Problem
 
+_Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 _REF: Final = "#/components/schemas/{name}"
 _ABOUT: Final = (
     "Conversation state for LLM agents. Sessions are held for their owner alone: what is absent, expired, deleted or "
@@ -55,7 +62,6 @@ _HEADERS: Final[tuple[tuple[str, str, JsonObject], ...]] = (
     ("If-Match", "The version the change is meant for.", {"type": "string", "pattern": '^([*]|(W/)?"[0-9]{1,16}")$'}),
 )
 _WHO: Final = tuple(name for name, _, _ in _HEADERS if name.startswith("X-"))
-_PART_OF_PATH: Final = re.compile(r"{(\w+)}")
 _PARTS_OF_PATHS: Final = {
     "session_id": "The session's id, percent-encoded where it holds a slash or other odd characters.",
     "turn_id": "The `turn_id` that the turn's beginning answered.",
@@ -118,7 +124,7 @@ _SAID_OR_ANEW: Final[JsonObject] = {
         {
             "required": ["message"],
             "properties": {
-                "message": {"type": "string", "pattern": bodies.SAID},
+                "message": {"type": "string", "pattern": requests.SAID},
                 "regenerate": {"const": False},
                 "edit": {"type": "null"},
             },
@@ -135,7 +141,7 @@ _SAID_OR_ANEW: Final[JsonObject] = {
         {
             "required": ["message", "edit", "session_id"],
             "properties": {
-                "message": {"type": "string", "pattern": bodies.SAID},
+                "message": {"type": "string", "pattern": requests.SAID},
                 "regenerate": {"const": False},
                 "edit": {"type": "integer"},
                 "session_id": {"type": "string"},
@@ -145,49 +151,86 @@ _SAID_OR_ANEW: Final[JsonObject] = {
 }
 
 
-class _PlainRoute(APIRoute):
-    """A route whose function takes the request and returns the response: what it reads, it reads itself.
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What the document says of a route, and the types it refers to."""
 
-    FastAPI's own solving of parameters costs more than all the rest of a request.
-    """
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
-        return handler
+    content: JsonObject
+    kinds: tuple[type[Any], ...]
 
 
-def room(tag: str, prefix: str = "") -> APIRouter:
-    """A group of routes; in the document each is called as its function is."""
-    return APIRouter(
-        prefix=prefix,
-        tags=[tag],
-        route_class=_PlainRoute,
-        default_response_class=Response,
-        generate_unique_id_function=lambda route: route.name,
-    )
+class ApiRoute(Route):
+    """A route of one method, without the HEAD that Starlette would answer with all of a GET."""
+
+    def __init__(self, method: str, path: str, endpoint: _Endpoint, tag: str, operation: Operation | None) -> None:
+        super().__init__(path, endpoint, methods=[method])
+        self.methods = {method}
+        self.tag = tag
+        self.operation = operation
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = self  # For the metrics, which count by route.
+        await super().handle(scope, receive, send)
 
 
-def tells(
-    *good: tuple[int, type[Any] | None],
+class Router:
+    """A group of routes under one tag. Routes without an operation are not in the document."""
+
+    def __init__(self, tag: str = "", prefix: str = "") -> None:
+        self.routes: list[ApiRoute] = []
+        self._tag = tag
+        self._prefix = prefix
+
+    def add(self, method: str, path: str, operation: Operation | None = None) -> Callable[[_Endpoint], _Endpoint]:
+        """Add the decorated function as a route; in the document it has the function's name and docstring."""
+
+        def register(endpoint: _Endpoint) -> _Endpoint:
+            self.routes.append(ApiRoute(method, self._prefix + path, endpoint, self._tag, operation))
+            return endpoint
+
+        return register
+
+    get = partialmethod(add, "GET")
+    post = partialmethod(add, "POST")
+    put = partialmethod(add, "PUT")
+    patch = partialmethod(add, "PATCH")
+    delete = partialmethod(add, "DELETE")
+
+
+def describe(
+    answer: type[Any] | None,
+    *statuses: int,
     query: type[Any] | None = None,
-    body: type[Any] | None = None,
-    example: object = None,
-    required: bool = False,
+    body: type[requests.Sent] | None = None,
     headers: tuple[str, ...] = (),
     problems: tuple[int, ...] = (),
+    content: Mapping[str, JsonObject] | None = None,
     public: bool = False,
-) -> dict[str, Any]:
-    """What a route's decorator tells the OpenAPI: its parameters, its body with an example, its answers."""
-    responses: dict[int | str, dict[str, Any]] = {status: _good(kind) for status, kind in good}
-    expected = problems if public else (*_ALWAYS, *problems, *((413,) if body is not None else ()))
-    responses |= {status: {"$ref": f"#/components/responses/Problem{status}"} for status in sorted(expected)}
-    parameters = [*(_query(query) if query is not None else ()), *_named(headers)]
-    extra: dict[str, Any] = {"parameters": parameters}
+) -> Operation:
+    """What a route takes and answers: `answer` as JSON under each of `statuses` (200 by default), `content` by other
+    media types, and problems. A body with a required field is required itself; a request that names a version or an
+    idempotency key may conflict."""
+    kinds = tuple(kind for kind in (answer, body) if kind is not None)
+    good: JsonObject = {"description": inspect.getdoc(answer) if answer is not None else "Done."}
+    if answer is not None or content is not None:
+        good["content"] = {**({"application/json": {"schema": _ref(answer)}} if answer else {}), **(content or {})}
+    expected = {*problems, *(() if public else _ALWAYS)}
+    expected |= {413} if body is not None else set()
+    expected |= {409} if {"If-Match", "Idempotency-Key"} & {*headers} else set()
+    operation: JsonObject = {
+        "parameters": [*(_query(query) if query is not None else ()), *_named(headers)],
+        "responses": {
+            **{str(status): good for status in statuses or (200,)},
+            **{str(status): {"$ref": f"#/components/responses/Problem{status}"} for status in sorted(expected)},
+        },
+    }
     if body is not None:
-        extra["requestBody"] = _json_body(body, example, required)
+        required = any(field.required for field in fields(body))
+        written = {"application/json": {"schema": _ref(body), "example": body.EXAMPLE}}
+        operation["requestBody"] = {"required": required, "content": written}
     if public:
-        extra["security"] = []
-    return {"status_code": good[0][0], "responses": responses, "openapi_extra": extra}
+        operation["security"] = []
+    return Operation(operation, kinds)
 
 
 def _named(headers: tuple[str, ...]) -> list[JsonObject]:
@@ -211,79 +254,72 @@ def _present(schema: JsonObject) -> JsonObject:
     return {**rest, **kinds[0]} if kinds else rest
 
 
-def _good(kind: type[Any] | None) -> dict[str, Any]:
-    if kind is None:
-        return {"description": "Done."}
-    about = (kind.__doc__ or "").strip()
-    return {"description": about, "content": {"application/json": {"schema": _ref(kind)}}}
-
-
-def _json_body(kind: type[Any], example: object, required: bool) -> JsonObject:
-    content: JsonObject = {"schema": _ref(kind)}
-    if example is not None:
-        content["example"] = example
-    return {"required": required, "content": {"application/json": content}}
-
-
 def _ref(kind: type[Any]) -> JsonObject:
     return {"$ref": _REF.format(name=kind.__name__)}
 
 
-def install(app: FastAPI) -> None:
-    """Have the application describe itself."""
-    app.openapi = partial(_document, app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
+def document(app: Starlette) -> JsonObject:
+    """The application's OpenAPI document, built at the first call."""
+    if not hasattr(app.state, "document"):
+        app.state.document = _build([route for route in app.routes if isinstance(route, ApiRoute)])
+    built: JsonObject = app.state.document
+    return built
 
 
-def _document(app: FastAPI) -> JsonObject:
-    if app.openapi_schema is None:
-        document = get_openapi(title="tenuto", version=version("tenuto"), description=_ABOUT, routes=app.routes)
-        _complete(document)
-        app.openapi_schema = document
-    return app.openapi_schema
-
-
-def _complete(document: JsonObject) -> None:
-    document["components"] = {
-        "schemas": {**_schemas(), "NewMessage": _NEW_MESSAGE, "Part": _PART},
-        "responses": {f"Problem{status}": _problem(reason) for status, reason in _REASONS.items()},
-        "parameters": {name: _header(name, about, schema) for name, about, schema in _HEADERS},
-        "securitySchemes": {
-            "key": {"type": "http", "scheme": "bearer", "description": "An API key or a JWT."},
-            "key_header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+def _build(routes: Sequence[ApiRoute]) -> JsonObject:
+    kinds: dict[type[Any], None] = {Problem: None}
+    paths: dict[str, JsonObject] = {}
+    for route in routes:
+        if route.operation is not None:
+            kinds |= dict.fromkeys(route.operation.kinds)
+            operations = paths.setdefault(route.path, {})
+            operations |= {method.lower(): _operation(route, route.operation) for method in route.methods or ()}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "tenuto", "version": version("tenuto"), "description": _ABOUT},
+        "paths": paths,
+        "components": {
+            "schemas": {**_schemas(list(kinds)), "NewMessage": _NEW_MESSAGE, "Part": _PART},
+            "responses": {
+                f"Problem{status}": {"description": reason, "content": {MEDIA_TYPE: {"schema": _ref(Problem)}}}
+                for status, reason in _REASONS.items()
+            },
+            "parameters": {
+                name: {"name": name, "in": "header", "required": False, "description": about, "schema": schema}
+                for name, about, schema in _HEADERS
+            },
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer", "description": "An API key or a JWT."},
+                "key_header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+            },
         },
+        "security": [{"key": []}, {"key_header": []}],
     }
-    document["security"] = [{"key": []}, {"key_header": []}]
-    for path, operations in document["paths"].items():
-        parts = [_path_part(name) for name in _PART_OF_PATH.findall(path)]
-        named = _named(_WHO) if path.startswith(("/v1/", "/goods/")) else []
-        for operation in operations.values():
-            operation["parameters"] = [*parts, *operation.get("parameters", []), *named]
 
 
-def _schemas() -> Mapping[str, Any]:
-    kinds = [
-        kind
-        for room in (bodies, answers)
-        for kind in vars(room).values()
-        if isinstance(kind, type)
-        and issubclass(kind, msgspec.Struct)
-        and kind.__module__ == room.__name__
-        and not kind.__name__.startswith("_")
+def _operation(route: ApiRoute, operation: Operation) -> JsonObject:
+    in_path = [
+        {"name": name, "in": "path", "required": True, "description": _PARTS_OF_PATHS[name], "schema": _TEXT}
+        for name in route.param_convertors
     ]
+    named = _named(_WHO) if route.path.startswith(("/v1/", "/goods/")) else []
+    return {
+        "tags": [route.tag],
+        "summary": route.name.replace("_", " ").title(),
+        "description": inspect.getdoc(route.endpoint),
+        "operationId": route.name,
+        **operation.content,
+        "parameters": [*in_path, *operation.content["parameters"], *named],
+    }
+
+
+def _schemas(kinds: Sequence[type[Any]]) -> JsonObject:
     schemas = msgspec.json.schema_components(kinds, ref_template=_REF)[1]
     # msgspec reads decimals from numbers as well, but describes them as strings alone.
     schemas["UsageBody"]["properties"]["cost_usd"]["type"] = ["string", "number"]
     schemas["ChatBody"] |= _SAID_OR_ANEW
+    schemas["ChangeTask"] |= {
+        "if": {"properties": {"status": {"const": "running"}}},
+        "then": {"properties": {"result": {"type": "null"}}},
+    }
     return schemas
-
-
-def _problem(reason: str) -> JsonObject:
-    return {"description": reason, "content": {MEDIA_TYPE: {"schema": _ref(answers.Problem)}}}
-
-
-def _path_part(name: str) -> JsonObject:
-    return {"name": name, "in": "path", "required": True, "description": _PARTS_OF_PATHS[name], "schema": _TEXT}
-
-
-def _header(name: str, about: str, schema: JsonObject) -> JsonObject:
-    return {"name": name, "in": "header", "required": False, "description": about, "schema": schema}

@@ -12,13 +12,16 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
 
-from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, Response
+import msgspec
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
 
+from tenuto.server.json_io import JSON
+from tenuto.server.openapi import Router, document
 from tenuto.server.service import service
 
-routes = APIRouter(include_in_schema=False)
+routes = Router()
 
 _TYPES: Final = {
     "html": "text/html; charset=utf-8",
@@ -59,7 +62,7 @@ class _File:
 
 
 @routes.get("/")
-async def console() -> Response:
+async def console(_: Request) -> Response:
     """The console."""
     page = _files()["index.html"]
     headers = {
@@ -71,9 +74,9 @@ async def console() -> Response:
 
 
 @routes.get("/console/{name:path}")
-async def console_file(request: Request, name: str) -> Response:
+async def console_file(request: Request) -> Response:
     """A file of the console. Browsers keep it and ask each time whether it changed, so an upgrade shows at once."""
-    file = _files().get(name)
+    file = _files().get(request.path_params["name"])
     if file is None:
         raise HTTPException(404)
     headers = {"ETag": file.tag, "Cache-Control": "no-cache", "Cross-Origin-Resource-Policy": "same-origin"}
@@ -102,14 +105,19 @@ def _below(folder: Traversable, at: str = "") -> Iterator[tuple[str, Traversable
             yield f"{at}{place.name}", place
 
 
+@routes.get("/openapi.json")
+async def openapi_document(request: Request) -> Response:
+    """The OpenAPI document."""
+    return Response(msgspec.json.encode(document(request.app)), media_type=JSON)
+
+
 @routes.get("/docs")
 async def routes_page(request: Request) -> Response:
     """A first step, and all routes from the OpenAPI document."""
-    document = request.app.openapi()
     rows = [
         f"<tr><td>{escape(method.upper())}</td><td><code>{escape(path)}</code></td>"
         f"<td>{escape(operation.get('description', operation.get('summary', '')))}</td></tr>"
-        for path, operations in document["paths"].items()
+        for path, operations in document(request.app)["paths"].items()
         for method, operation in operations.items()
     ]
     return _page(

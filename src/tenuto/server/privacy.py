@@ -5,48 +5,72 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from fastapi import Request
-from fastapi.responses import Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tenuto.access import KeyRole
 from tenuto.errors import InvalidCursor
-from tenuto.privacy.duties.shape import note_json, policy_json, receipt_json
+from tenuto.model.values import View
+from tenuto.privacy.duties.views import NoteView, PolicyView, ReceiptView, policy_view
 from tenuto.privacy.sealed.vault import as_mark
-from tenuto.server.answers import AuditList, PrivacyView, ReceiptView, RevealedView
 from tenuto.server.auth import Admission, admitted, asking, naming_user
-from tenuto.server.bodies import Auditing, RevealMarks
-from tenuto.server.openapi import room, tells
+from tenuto.server.json_io import answer, body_of, path_part, query_of
+from tenuto.server.openapi import Router, describe
 from tenuto.server.problems import Forbidden
+from tenuto.server.requests import Auditing, RevealMarks
 from tenuto.server.service import service
-from tenuto.server.wire import answer, body_of, path_part, query_of
 
-routes = room("privacy", prefix="/v1")
+routes = Router("privacy", prefix="/v1")
 
 _NOTE_ID: Final = re.compile(r"[0-9]+\.[0-9]{6}-[0-9a-f]{8}", re.ASCII)
 
 
-@routes.get("/privacy", **tells((200, PrivacyView)))
+class PrivacyView(PolicyView, frozen=True, kw_only=True):
+    """What becomes of private data here: a mode for each sink, what is looked for, and what stands behind it.
+
+    `patterns` names the tenant's own; `receipt_key` checks receipts, and is null until the first was signed.
+    """
+
+    vault: bool
+    detector: bool
+    degraded: bool
+    encryption: bool
+    receipt_key: str | None
+
+
+class RevealedView(View, frozen=True, kw_only=True):
+    """Values by the marks that stand for them, and those marks that the session does not know."""
+
+    values: dict[str, str]
+    unknown: list[str]
+
+
+class AuditList(View, frozen=True, kw_only=True):
+    """Part of the audit, oldest first; `cursor` continues it, null ends it."""
+
+    notes: list[NoteView]
+    cursor: str | None
+
+
+@routes.get("/privacy", describe(PrivacyView))
 async def get_privacy(request: Request) -> Response:
     """What becomes of private data of the caller's tenant, sink by sink."""
     scope = await asking(request)
     tenuto = service(request).tenuto
     screen = tenuto.screen
     return answer(
-        {
-            **policy_json(screen.policies, scope),
-            "vault": screen.vault is not None,
-            "detector": screen.outside is not None,
-            "degraded": screen.degraded,
-            "encryption": tenuto.settings.encryption,
-            "receipt_key": await tenuto.privacy.signer.public_key(),
-        }
+        PrivacyView.derive(
+            policy_view(screen.policies, scope),
+            vault=screen.vault is not None,
+            detector=screen.outside is not None,
+            degraded=screen.degraded,
+            encryption=tenuto.settings.encryption,
+            receipt_key=await tenuto.privacy.signer.public_key(),
+        )
     )
 
 
-@routes.post(
-    "/sessions/{session_id}/reveal",
-    **tells((200, RevealedView), body=RevealMarks, example={"marks": ["[EMAIL_1]"]}, required=True),
-)
+@routes.post("/sessions/{session_id}/reveal", describe(RevealedView, body=RevealMarks))
 async def reveal_marks(request: Request) -> Response:
     """The values behind marks of a session, for a credential with the role privacy.reveal; each look is noted. Marks
     may be written without their brackets; where the session knows none of them, that is 404 `mark_not_found`."""
@@ -56,10 +80,10 @@ async def reveal_marks(request: Request) -> Response:
     body = await body_of(request, RevealMarks)
     values = await service(request).tenuto.privacy.reveal(scope, path_part(request), body.marks, by=_who(admission))
     unknown = [mark for mark in dict.fromkeys(map(as_mark, body.marks)) if mark not in values]
-    return answer({"values": values, "unknown": unknown}, headers={"Cache-Control": "no-store"})
+    return answer(RevealedView(values=dict(values), unknown=unknown), headers={"Cache-Control": "no-store"})
 
 
-@routes.get("/privacy/audit", **tells((200, AuditList), query=Auditing))
+@routes.get("/privacy/audit", describe(AuditList, query=Auditing))
 async def get_audit(request: Request) -> Response:
     """Who looked behind marks, mended or erased on this site; for the tenant's own backend and for admins."""
     admission = await admitted(request)
@@ -71,10 +95,10 @@ async def get_audit(request: Request) -> Response:
         raise InvalidCursor
     notes = await service(request).tenuto.privacy.audit.notes(scope, after=asked.cursor or "", limit=asked.limit)
     cursor = notes[-1].id if len(notes) == asked.limit else None
-    return answer({"notes": [note_json(note) for note in notes], "cursor": cursor})
+    return answer(AuditList(notes=list(map(NoteView.of, notes)), cursor=cursor))
 
 
-@routes.delete("/users/{user_id}", **tells((200, ReceiptView)))
+@routes.delete("/users/{user_id}", describe(ReceiptView))
 async def erase_user(request: Request) -> Response:
     """Remove everything of a user on this site, and answer with a signed receipt; for that user, for the tenant's own
     backend and for admins. An unknown user gets one as well, with nothing counted."""
@@ -84,7 +108,7 @@ async def erase_user(request: Request) -> Response:
     themselves = admission.caller is not None and admission.caller.user == user
     # The audit stays, and shall not keep the name of somebody who was just forgotten.
     by = "themselves" if themselves else _who(admission)
-    return answer(receipt_json(await service(request).tenuto.privacy.erase(scope, by=by)))
+    return answer(ReceiptView.of(await service(request).tenuto.privacy.erase(scope, by=by)))
 
 
 def _refuse_unless_reveals(admission: Admission) -> None:

@@ -12,9 +12,11 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
-from fastapi import FastAPI, Request
-from fastapi.responses import Response
+from msgspec.structs import asdict
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ExceptionHandler
 
 from tenuto.errors import (
     Conflict,
@@ -26,7 +28,7 @@ from tenuto.errors import (
     TooLarge,
     Unavailable,
 )
-from tenuto.model.values import JsonObject
+from tenuto.model.values import JsonObject, View
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -94,19 +96,23 @@ class HostRefused(Refused):
         super().__init__("without API keys this server answers requests made on and for this machine only")
 
 
+class Problem(View, frozen=True, kw_only=True):
+    """What went wrong: `code` is stable, `detail` is for people; some problems carry facts, such as `retry_after`."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+
+
 def problem(
     status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **facts: object
 ) -> Response:
     """A problem+json answer."""
-    body = {
-        "type": f"urn:tenuto:problem:{code}",
-        "title": code.replace("_", " ").capitalize(),
-        "status": status,
-        "code": code,
-        "detail": detail,
-        **facts,
-    }
-    return Response(msgspec.json.encode(body), status, headers, MEDIA_TYPE)
+    kind, title = f"urn:tenuto:problem:{code}", code.replace("_", " ").capitalize()
+    view = Problem(type=kind, title=title, status=status, code=code, detail=detail)
+    return Response(msgspec.json.encode({**asdict(view), **facts}), status, headers, MEDIA_TYPE)
 
 
 def internal() -> Response:
@@ -133,20 +139,21 @@ def _retry_after(error: TenutoError) -> float | None:
     return round(pause.total_seconds(), 3) if isinstance(pause, timedelta) else None
 
 
-def install(app: FastAPI) -> None:
-    """Have every error of the application answered as a problem."""
+async def _answer(_: Request, error: Exception) -> Response:
+    match error:
+        case TenutoError():
+            if isinstance(error, Unavailable):
+                _log.warning("%s: %s", error.code, error)
+            return of_error(error)
+        case Refused():
+            return problem(error.status, error.code, str(error), headers=error.headers)
+        case HTTPException():
+            code, detail = _HTTP.get(error.status_code, ("http_error", "the request cannot be answered"))
+            return problem(error.status_code, code, detail, headers=error.headers)
+    raise error
 
-    @app.exception_handler(TenutoError)
-    async def _ours(_: Request, error: TenutoError) -> Response:
-        if isinstance(error, Unavailable):
-            _log.warning("%s: %s", error.code, error)
-        return of_error(error)
 
-    @app.exception_handler(Refused)
-    async def _refused(_: Request, error: Refused) -> Response:
-        return problem(error.status, error.code, str(error), headers=error.headers)
-
-    @app.exception_handler(HTTPException)
-    async def _http(_: Request, error: HTTPException) -> Response:
-        code, detail = _HTTP.get(error.status_code, ("http_error", "the request cannot be answered"))
-        return problem(error.status_code, code, detail, headers=error.headers)
+# Every error of the application is answered as a problem.
+HANDLERS: Final[Mapping[type[Exception], ExceptionHandler]] = dict.fromkeys(
+    (TenutoError, Refused, HTTPException), _answer
+)

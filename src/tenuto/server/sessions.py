@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import Request
-from fastapi.responses import Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tenuto.model import Changes, SessionQuery, Truncating
-from tenuto.server.answers import AttributesView, AttributeView, SessionList, SessionView, StatsView
+from tenuto.model.values import Json, JsonObject, View
 from tenuto.server.auth import admitted, asking
-from tenuto.server.bodies import (
-    AttributeValue,
-    ChangeSession,
-    CreateSession,
-    ForkSession,
-    Listing,
-    TruncateSession,
-    one_version,
-)
-from tenuto.server.openapi import room, tells
-from tenuto.server.service import sessions
-from tenuto.server.wire import (
+from tenuto.server.json_io import (
     answer,
     body_of,
     fingerprint,
@@ -29,22 +18,36 @@ from tenuto.server.wire import (
     query_of,
     session_answer,
 )
-from tenuto.sessions.shape import session_json, stats_json
-
-routes = room("sessions", prefix="/v1")
-
-
-@routes.post(
-    "/sessions",
-    **tells(
-        (201, SessionView),
-        (200, SessionView),
-        body=CreateSession,
-        example={"title": "Holiday plans", "context": {"language": "en"}, "attributes": {"vip": True}},
-        headers=("Idempotency-Key",),
-        problems=(409,),
-    ),
+from tenuto.server.openapi import Router, describe
+from tenuto.server.requests import (
+    AttributeValue,
+    ChangeSession,
+    CreateSession,
+    ForkSession,
+    Listing,
+    TruncateSession,
+    one_version,
 )
+from tenuto.server.service import sessions
+from tenuto.sessions.views import SessionList, SessionView, StatsView
+
+routes = Router("sessions", prefix="/v1")
+
+
+class AttributesView(View, frozen=True, kw_only=True):
+    """All attributes of a session."""
+
+    attributes: JsonObject
+
+
+class AttributeView(View, frozen=True, kw_only=True):
+    """One attribute; null when there is none of this name."""
+
+    name: str
+    value: Json
+
+
+@routes.post("/sessions", describe(SessionView, 201, 200, body=CreateSession, headers=("Idempotency-Key",)))
 async def create_session(request: Request) -> Response:
     """Make a session. The caller's own session of that id comes back as it is (200); an id that is taken by
     somebody else is not told to be: the session gets another one."""
@@ -60,41 +63,32 @@ async def create_session(request: Request) -> Response:
     return session_answer(session, 201 if new else 200)
 
 
-@routes.get("/sessions", **tells((200, SessionList), query=Listing))
+@routes.get("/sessions", describe(SessionList, query=Listing))
 async def list_sessions(request: Request) -> Response:
     """The caller's sessions, latest change first."""
     scope = await asking(request)
     asked = query_of(request, Listing)
     query = SessionQuery(limit=asked.limit, cursor=asked.cursor, title=asked.q, status=asked.status)
-    page = await sessions(request).list(scope, query)
-    return answer({"sessions": [session_json(session) for session in page.sessions], "cursor": page.cursor})
+    return answer(SessionList.of(await sessions(request).list(scope, query)))
 
 
-@routes.get("/sessions/{session_id}", **tells((200, SessionView)))
+@routes.get("/sessions/{session_id}", describe(SessionView))
 async def get_session(request: Request) -> Response:
     """A session's head."""
     scope = await asking(request)
     return session_answer(await sessions(request).get(scope, path_part(request)))
 
 
-@routes.patch(
-    "/sessions/{session_id}",
-    **tells(
-        (200, SessionView),
-        body=ChangeSession,
-        example={"title": "Two weeks in Lisbon", "context": {"language": None}},
-        headers=("If-Match",),
-        problems=(409,),
-    ),
-)
+@routes.patch("/sessions/{session_id}", describe(SessionView, body=ChangeSession, headers=("If-Match",)))
 async def change_session(request: Request) -> Response:
     """Change title, status, context, attributes or metadata; with If-Match or `if_version`, of that version only."""
     scope = await asking(request)
     body = await body_of(request, ChangeSession)
-    return session_answer(await sessions(request).patch(scope, path_part(request), body.value(if_match(request))))
+    changes = body.value(one_version(if_match(request), body.if_version))
+    return session_answer(await sessions(request).patch(scope, path_part(request), changes))
 
 
-@routes.delete("/sessions/{session_id}", **tells((204, None)))
+@routes.delete("/sessions/{session_id}", describe(None, 204))
 async def delete_session(request: Request) -> Response:
     """Remove a session and everything of it."""
     scope = await asking(request)
@@ -102,17 +96,14 @@ async def delete_session(request: Request) -> Response:
     return Response(status_code=204)
 
 
-@routes.post("/sessions/{session_id}/reset", **tells((200, SessionView)))
+@routes.post("/sessions/{session_id}/reset", describe(SessionView))
 async def reset_session(request: Request) -> Response:
     """Forget messages, context and metadata, and keep the session; a running turn is lost."""
     scope = await asking(request)
     return session_answer(await sessions(request).reset(scope, path_part(request)))
 
 
-@routes.post(
-    "/sessions/{session_id}/fork",
-    **tells((201, SessionView), body=ForkSession, example={"at": 4, "title": "What if"}, problems=(409,)),
-)
+@routes.post("/sessions/{session_id}/fork", describe(SessionView, 201, body=ForkSession, problems=(409,)))
 async def fork_session(request: Request) -> Response:
     """Branch off a new session at a message."""
     scope = await asking(request)
@@ -121,17 +112,7 @@ async def fork_session(request: Request) -> Response:
     return session_answer(fork, 201)
 
 
-@routes.post(
-    "/sessions/{session_id}/truncate",
-    **tells(
-        (200, SessionView),
-        body=TruncateSession,
-        example={"after": 4},
-        required=True,
-        headers=("If-Match",),
-        problems=(409,),
-    ),
-)
+@routes.post("/sessions/{session_id}/truncate", describe(SessionView, body=TruncateSession, headers=("If-Match",)))
 async def truncate_session(request: Request) -> Response:
     """Forget what was said after a message, to ask or answer anew; a running turn is lost. With If-Match or
     `if_version`, of that version only, so that nothing goes which was said since it was read."""
@@ -141,26 +122,23 @@ async def truncate_session(request: Request) -> Response:
     return session_answer(await sessions(request).truncate(scope, path_part(request), truncating))
 
 
-@routes.get("/sessions/{session_id}/attributes", **tells((200, AttributesView)))
+@routes.get("/sessions/{session_id}/attributes", describe(AttributesView))
 async def get_attributes(request: Request) -> Response:
     """All attributes of a session."""
     scope = await asking(request)
-    return answer({"attributes": (await sessions(request).get(scope, path_part(request))).attributes})
+    return answer(AttributesView.of(await sessions(request).get(scope, path_part(request))))
 
 
-@routes.get("/sessions/{session_id}/attributes/{name}", **tells((200, AttributeView)))
+@routes.get("/sessions/{session_id}/attributes/{name}", describe(AttributeView))
 async def get_attribute(request: Request) -> Response:
     """One attribute of a session; null when there is none of this name."""
     scope = await asking(request)
     name = path_part(request, "name")
     session = await sessions(request).get(scope, path_part(request))
-    return answer({"name": name, "value": session.attributes.get(name)})
+    return answer(AttributeView(name=name, value=session.attributes.get(name)))
 
 
-@routes.put(
-    "/sessions/{session_id}/attributes/{name}",
-    **tells((200, AttributeView), body=AttributeValue, example={"value": "gold"}, required=True),
-)
+@routes.put("/sessions/{session_id}/attributes/{name}", describe(AttributeView, body=AttributeValue))
 async def set_attribute(request: Request) -> Response:
     """Set one attribute, whatever others change meanwhile."""
     scope = await asking(request)
@@ -168,10 +146,10 @@ async def set_attribute(request: Request) -> Response:
     body = await body_of(request, AttributeValue)
     changes = Changes(attributes={name: body.value})
     session = await sessions(request).patch(scope, path_part(request), changes)
-    return answer({"name": name, "value": session.attributes.get(name)})
+    return answer(AttributeView(name=name, value=session.attributes.get(name)))
 
 
-@routes.delete("/sessions/{session_id}/attributes/{name}", **tells((204, None)))
+@routes.delete("/sessions/{session_id}/attributes/{name}", describe(None, 204))
 async def remove_attribute(request: Request) -> Response:
     """Remove one attribute; again is harmless."""
     scope = await asking(request)
@@ -180,8 +158,8 @@ async def remove_attribute(request: Request) -> Response:
     return Response(status_code=204)
 
 
-@routes.get("/stats", **tells((200, StatsView)))
+@routes.get("/stats", describe(StatsView))
 async def get_stats(request: Request) -> Response:
     """How many sessions, messages and tokens the caller has, and what they cost."""
     scope = await asking(request)
-    return answer(stats_json(await sessions(request).stats(scope)))
+    return answer(StatsView.of(await sessions(request).stats(scope)))

@@ -9,14 +9,13 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Final, TypeVar
 
 import msgspec
-from fastapi import Request
-from fastapi.responses import Response, StreamingResponse
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
 
 from tenuto.chat import ChatEvent
-from tenuto.chat.shape import event_json
+from tenuto.chat.views import event_view
 from tenuto.errors import TenutoError, Unavailable
-from tenuto.model.values import JsonObject
+from tenuto.model.values import JsonObject, View
 from tenuto.server.problems import internal, of_error
 
 _Answer = TypeVar("_Answer")
@@ -61,7 +60,7 @@ async def _lines(request: Request, first: ChatEvent, events: AsyncIterator[ChatE
     gone = asyncio.create_task(_gone(request))
     step: asyncio.Task[ChatEvent] | None = None
     try:
-        yield _line(*event_json(first))
+        yield _line(*event_view(first))
         while True:
             step = step or asyncio.create_task(_next(events))
             await asyncio.wait((step, gone), timeout=_PING_EVERY, return_when=asyncio.FIRST_COMPLETED)
@@ -71,7 +70,7 @@ async def _lines(request: Request, first: ChatEvent, events: AsyncIterator[ChatE
                 yield _PING
                 continue
             event, step = step.result(), None
-            yield _line(*event_json(event))
+            yield _line(*event_view(event))
     except StopAsyncIteration:
         return
     except TenutoError as error:
@@ -85,11 +84,13 @@ async def _lines(request: Request, first: ChatEvent, events: AsyncIterator[ChatE
         await _end(gone)
         if step is not None:
             await _end(step)
-        await _closed(events)
+        close = getattr(events, "aclose", None)
+        if close is not None:
+            await close()
 
 
-def _line(name: str, told: JsonObject) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(told))
+def _line(name: str, data: View | JsonObject) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(data))
 
 
 async def _gone(request: Request) -> None:
@@ -108,9 +109,3 @@ async def _end(task: asyncio.Task[Any]) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError, Exception):
         await task
-
-
-async def _closed(events: AsyncIterator[ChatEvent]) -> None:
-    close = getattr(events, "aclose", None)
-    if close is not None:
-        await close()

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from fastapi import Request
-from fastapi.responses import Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tenuto.errors import EntryNotFound, Invalid
 from tenuto.model import Scope
 from tenuto.model.task import NewTask, TaskQuery
-from tenuto.server.answers import (
-    AgentNoteList,
-    AgentNoteView,
-    BoardAnswer,
-    BoardEntryView,
-    LockView,
-    TaskList,
-    TaskView,
-)
 from tenuto.server.auth import admitted, asking
-from tenuto.server.bodies import (
+from tenuto.server.json_io import (
+    agent_named,
+    answer,
+    body_of,
+    idempotency_key,
+    if_match,
+    path_part,
+    query_of,
+    versioned,
+)
+from tenuto.server.openapi import Router, describe
+from tenuto.server.problems import Forbidden
+from tenuto.server.requests import (
     ChangeTask,
     Holding,
     LockKey,
@@ -31,14 +34,11 @@ from tenuto.server.bodies import (
     WriteNote,
     one_version,
 )
-from tenuto.server.openapi import room, tells
-from tenuto.server.problems import Forbidden
 from tenuto.server.service import service
-from tenuto.server.wire import agent_named, answer, body_of, idempotency_key, if_match, path_part, query_of, versioned
 from tenuto.tasks import Board, Notes, Tasks
-from tenuto.tasks.shape import board_json, entry_json, lock_json, note_json, task_json
+from tenuto.tasks.views import AgentNoteList, AgentNoteView, BoardAnswer, BoardEntryView, LockView, TaskList, TaskView
 
-routes = room("tasks", prefix="/v1")
+routes = Router("tasks", prefix="/v1")
 
 _ENTRY = "/tasks/{task_id}/board/{key}"
 _LOCK = "/tasks/{task_id}/locks/{key}"
@@ -48,17 +48,7 @@ _GUARDED = ("Tenuto-Agent", "If-Match")
 _WRITTEN = (*_GUARDED, "If-None-Match")
 
 
-@routes.post(
-    "/tasks",
-    **tells(
-        (201, TaskView),
-        body=OpenTask,
-        example={"type": "contract_review", "goal": "Find what limits later employment"},
-        required=True,
-        headers=("Idempotency-Key",),
-        problems=(409,),
-    ),
-)
+@routes.post("/tasks", describe(TaskView, 201, body=OpenTask, headers=("Idempotency-Key",)))
 async def open_task(request: Request) -> Response:
     """Open a task for several agents. It is the caller's, and goes a day after its last change. Asked again under the
     same Idempotency-Key, the same one is answered."""
@@ -67,39 +57,28 @@ async def open_task(request: Request) -> Response:
     scope = admission.scope(body.tenant_id, body.site_id)
     new = NewTask(type=body.type, goal=body.goal, session_id=body.session_id)
     task = await _tasks(request).open(scope, new, key=idempotency_key(request))
-    opened = versioned(task_json(task), task.version, 201)
+    opened = versioned(TaskView.of(task), 201)
     opened.headers["Location"] = f"/v1/tasks/{task.id}"
     return opened
 
 
-@routes.get("/tasks", **tells((200, TaskList), query=TaskListing))
+@routes.get("/tasks", describe(TaskList, query=TaskListing))
 async def list_tasks(request: Request) -> Response:
     """The caller's tasks, oldest first. With a `cursor` there may be more, also behind a page that has none."""
     scope = await asking(request)
     asked = query_of(request, TaskListing)
     query = TaskQuery(limit=asked.limit, cursor=asked.cursor, session_id=asked.session_id, status=asked.status)
-    page = await _tasks(request).list(scope, query)
-    return answer({"tasks": [task_json(task) for task in page.tasks], "cursor": page.cursor})
+    return answer(TaskList.of(await _tasks(request).list(scope, query)))
 
 
-@routes.get("/tasks/{task_id}", **tells((200, TaskView)))
+@routes.get("/tasks/{task_id}", describe(TaskView))
 async def get_task(request: Request) -> Response:
     """A task without its board."""
     task = await _tasks(request).get(await asking(request), _task_id(request))
-    return versioned(task_json(task), task.version)
+    return versioned(TaskView.of(task))
 
 
-@routes.patch(
-    "/tasks/{task_id}",
-    **tells(
-        (200, TaskView),
-        body=ChangeTask,
-        example={"status": "completed", "result": {"answer": "Twelve months, in Germany alone"}},
-        required=True,
-        headers=("If-Match",),
-        problems=(409,),
-    ),
-)
+@routes.patch("/tasks/{task_id}", describe(TaskView, body=ChangeTask, headers=("If-Match",)))
 async def change_task(request: Request) -> Response:
     """Begin or end a task; with its end, the notes of its agents go. With If-Match or `if_version`, of that version
     only."""
@@ -113,43 +92,33 @@ async def change_task(request: Request) -> Response:
     else:
         failed = body.status == "failed"
         task = await _tasks(request).finish(scope, task_id, failed=failed, result=body.result, if_version=version)
-    return versioned(task_json(task), task.version)
+    return versioned(TaskView.of(task))
 
 
-@routes.delete("/tasks/{task_id}", **tells((204, None), headers=("If-Match",), problems=(409,)))
+@routes.delete("/tasks/{task_id}", describe(None, 204, headers=("If-Match",)))
 async def delete_task(request: Request) -> Response:
     """Remove a task with its board and all notes. With If-Match, of that version only."""
     await _tasks(request).delete(await asking(request), _task_id(request), if_version=if_match(request))
     return Response(status_code=204)
 
 
-@routes.get("/tasks/{task_id}/board", **tells((200, BoardAnswer)))
+@routes.get("/tasks/{task_id}/board", describe(BoardAnswer))
 async def get_board(request: Request) -> Response:
     """Everything that stands on a task's board, and which keys are locked."""
-    return answer(board_json(await _board(request, await asking(request)).view()))
+    return answer(BoardAnswer.of(await _board(request, await asking(request)).view()))
 
 
-@routes.get(_ENTRY, **tells((200, BoardEntryView)))
+@routes.get(_ENTRY, describe(BoardEntryView))
 async def get_entry(request: Request) -> Response:
     """What stands under one key of a board."""
     key = path_part(request, "key")
     entry = await _board(request, await asking(request)).read(key)
     if entry is None:
         raise EntryNotFound(_task_id(request), key)
-    return versioned(entry_json(entry), entry.version)
+    return versioned(BoardEntryView.of(entry))
 
 
-@routes.put(
-    _ENTRY,
-    **tells(
-        (200, BoardEntryView),
-        body=WriteEntry,
-        example={"agent": "labour-law", "value": {"clause": 7, "months": 12}},
-        required=True,
-        headers=_WRITTEN,
-        problems=(409,),
-    ),
-)
+@routes.put(_ENTRY, describe(BoardEntryView, body=WriteEntry, headers=_WRITTEN))
 async def write_entry(request: Request) -> Response:
     """Write under a key, whatever others write under other keys. Writing over another agent's value is told in the
     entry; protected keys are for one agent alone. With If-Match or `if_version`, over that version only; with
@@ -163,10 +132,10 @@ async def write_entry(request: Request) -> Response:
         if_version=await _version(request, board, body.if_version),
         token=body.token,
     )
-    return versioned(entry_json(entry), entry.version)
+    return versioned(BoardEntryView.of(entry))
 
 
-@routes.delete(_ENTRY, **tells((204, None), query=Holding, headers=_GUARDED, problems=(409,)))
+@routes.delete(_ENTRY, describe(None, 204, query=Holding, headers=_GUARDED))
 async def delete_entry(request: Request) -> Response:
     """Take away what stands under a key, under the same rules; again is harmless."""
     board, key = _board(request, await asking(request)), path_part(request, "key")
@@ -175,26 +144,17 @@ async def delete_entry(request: Request) -> Response:
     return Response(status_code=204)
 
 
-@routes.post(
-    _LOCK,
-    **tells(
-        (200, LockView),
-        body=LockKey,
-        example={"agent": "labour-law", "seconds": 30},
-        headers=_AGENT,
-        problems=(409,),
-    ),
-)
+@routes.post(_LOCK, describe(LockView, body=LockKey, headers=_AGENT, problems=(409,)))
 async def lock_key(request: Request) -> Response:
     """Have a key of the board for oneself for a while, or, with the lock's token, for as long again."""
     board, key = _board(request, await asking(request)), path_part(request, "key")
     body = await body_of(request, LockKey)
     lease = timedelta(seconds=body.seconds) if body.seconds is not None else None
     lock = await board.lock(key, agent=_agent(request, body.agent), lease=lease, token=body.token)
-    return answer(lock_json(lock))
+    return answer(LockView.of(lock))
 
 
-@routes.delete(_LOCK, **tells((204, None), query=Unlocking, headers=_AGENT, problems=(409,)))
+@routes.delete(_LOCK, describe(None, 204, query=Unlocking, headers=_AGENT, problems=(409,)))
 async def unlock_key(request: Request) -> Response:
     """Give a lock back, by its token."""
     board, key = _board(request, await asking(request)), path_part(request, "key")
@@ -202,43 +162,33 @@ async def unlock_key(request: Request) -> Response:
     return Response(status_code=204)
 
 
-@routes.get("/tasks/{task_id}/agents/{agent}/notes", **tells((200, AgentNoteList), headers=_AGENT))
+@routes.get("/tasks/{task_id}/agents/{agent}/notes", describe(AgentNoteList, headers=_AGENT))
 async def list_notes(request: Request) -> Response:
     """What an agent noted for itself on a task. A Tenuto-Agent header that names another agent is refused."""
     notes = await _notes(request, await asking(request)).list()
-    return answer({"notes": [note_json(note) for note in notes]})
+    return answer(AgentNoteList(notes=list(map(AgentNoteView.of, notes))))
 
 
-@routes.get(_NOTE, **tells((200, AgentNoteView), headers=_AGENT))
+@routes.get(_NOTE, describe(AgentNoteView, headers=_AGENT))
 async def get_note(request: Request) -> Response:
     """One note of an agent, for that agent alone."""
     key = path_part(request, "key")
     note = await _notes(request, await asking(request)).read(key)
     if note is None:
         raise EntryNotFound(_task_id(request), key)
-    return versioned(note_json(note), note.version)
+    return versioned(AgentNoteView.of(note))
 
 
-@routes.put(
-    _NOTE,
-    **tells(
-        (200, AgentNoteView),
-        body=WriteNote,
-        example={"value": "ask for annex B"},
-        required=True,
-        headers=_WRITTEN,
-        problems=(409,),
-    ),
-)
+@routes.put(_NOTE, describe(AgentNoteView, body=WriteNote, headers=_WRITTEN))
 async def write_note(request: Request) -> Response:
     """Note something for oneself; it is gone an hour after it was written, or when the task ends."""
     notes, key = _notes(request, await asking(request)), path_part(request, "key")
     body = await body_of(request, WriteNote)
     note = await notes.write(key, body.value, if_version=await _version(request, notes, body.if_version))
-    return versioned(note_json(note), note.version)
+    return versioned(AgentNoteView.of(note))
 
 
-@routes.delete(_NOTE, **tells((204, None), headers=_GUARDED, problems=(409,)))
+@routes.delete(_NOTE, describe(None, 204, headers=_GUARDED))
 async def delete_note(request: Request) -> Response:
     """Forget a note; again is harmless."""
     notes, key = _notes(request, await asking(request)), path_part(request, "key")

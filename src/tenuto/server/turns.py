@@ -8,28 +8,26 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import UTC, datetime
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 import msgspec
-from fastapi import Request
-from fastapi.responses import Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tenuto.errors import Invalid, NotFound
 from tenuto.model import Closing, Keeping, OpenTurn, Scope, Session, TurnState
-from tenuto.model.values import JsonObject, Value, checked_id
-from tenuto.server.answers import AppendedView, RenewedView, TurnView
+from tenuto.model.values import Value, View, checked_id
 from tenuto.server.auth import admitted, asking
-from tenuto.server.bodies import BeginAnyTurn, BeginTurn, FinishTurn
-from tenuto.server.messages import appended_json
-from tenuto.server.openapi import room, tells
+from tenuto.server.json_io import answer, body_of, drafts_of, fingerprint, idempotency_key, path_part
+from tenuto.server.messages import AppendedView
+from tenuto.server.openapi import Router, describe
+from tenuto.server.requests import BeginAnyTurn, BeginTurn, FinishTurn
 from tenuto.server.service import sessions
-from tenuto.server.wire import answer, body_of, drafts_of, fingerprint, idempotency_key, path_part
 from tenuto.sessions import TurnRequest
-from tenuto.sessions.shape import instant, message_json, session_json
+from tenuto.sessions.views import MessageView, SessionView
 
-routes = room("turns", prefix="/v1")
+routes = Router("turns", prefix="/v1")
 
-_EXAMPLE: Final = {"message": {"role": "user", "text": "Which museums are open on Monday?"}, "window": 20}
 _KEYED: Final = ("Idempotency-Key",)
 _NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -43,6 +41,31 @@ class TurnNotFound(NotFound):
         super().__init__("this is no turn_id that a turn's beginning answered")
 
 
+class RenewedView(View, frozen=True, kw_only=True):
+    """A lease that holds on."""
+
+    turn_id: str
+    lease_until: datetime | None
+
+
+class TurnView(RenewedView, frozen=True, kw_only=True):
+    """A turn that has begun. In state `finished` this key was answered before, and `reply` is the answer."""
+
+    number: int
+    state: TurnState
+    created: bool
+    session: SessionView
+    words: list[MessageView]
+    window: list[MessageView]
+    reply: list[MessageView]
+
+    @classmethod
+    def of(cls, turn: OpenTurn) -> Self:
+        """The view of a turn that has begun."""
+        messages = {name: list(map(MessageView.of, getattr(turn, name))) for name in ("words", "window", "reply")}
+        return cls.derive(turn, turn_id=_token(turn), session=SessionView.of(turn.session), **messages)
+
+
 class _Ticket(Value, frozen=True, kw_only=True, array_like=True):
     """What a token holds: where the turn stands, so that the server need not remember it."""
 
@@ -52,20 +75,14 @@ class _Ticket(Value, frozen=True, kw_only=True, array_like=True):
     number: int
 
 
-@routes.post(
-    "/sessions/{session_id}/turns",
-    **tells((201, TurnView), (200, TurnView), body=BeginTurn, example=_EXAMPLE, headers=_KEYED, problems=(409,)),
-)
+@routes.post("/sessions/{session_id}/turns", describe(TurnView, 201, 200, body=BeginTurn, headers=_KEYED))
 async def begin_turn(request: Request) -> Response:
     """Store the user's words, take the session for this turn, and bring what the model should see."""
     scope = await asking(request)
     return await _begin(request, scope, path_part(request), await body_of(request, BeginTurn))
 
 
-@routes.post(
-    "/turns",
-    **tells((201, TurnView), (200, TurnView), body=BeginAnyTurn, example=_EXAMPLE, headers=_KEYED, problems=(409,)),
-)
+@routes.post("/turns", describe(TurnView, 201, 200, body=BeginAnyTurn, headers=_KEYED))
 async def begin_any_turn(request: Request) -> Response:
     """Begin a turn in a session that the body names, or in a new one."""
     admission = await admitted(request)
@@ -73,70 +90,45 @@ async def begin_any_turn(request: Request) -> Response:
     return await _begin(request, admission.scope(body.tenant_id, body.site_id), body.session_id, body)
 
 
-@routes.post(
-    "/turns/{turn_id}/finish",
-    **tells(
-        (200, AppendedView),
-        body=FinishTurn,
-        example={
-            "message": {"role": "assistant", "text": "The tile museum is closed, the others are open."},
-            "usage": {"tokens": 420, "cost_usd": "0.00126"},
-        },
-        problems=(409,),
-    ),
-)
+@routes.post("/turns/{turn_id}/finish", describe(AppendedView, body=FinishTurn, problems=(409,)))
 async def finish_turn(request: Request) -> Response:
     """Store the reply, add what it cost, apply the changes, and give the session free; again is harmless."""
     turn = _turn(request, await asking(request))
     body = await body_of(request, FinishTurn)
     closing = Closing(
-        reply=await drafts_of(request, body.reply()),
+        reply=await drafts_of(request, body.all()),
         usage=body.usage.value(),
         changes=body.changes.value() if body.changes is not None else None,
     )
-    return answer(appended_json(await sessions(request).finish(turn, closing)))
+    return answer(AppendedView.of(await sessions(request).finish(turn, closing)))
 
 
-@routes.post("/turns/{turn_id}/renew", **tells((200, RenewedView), problems=(409,)))
+@routes.post("/turns/{turn_id}/renew", describe(RenewedView, problems=(409,)))
 async def renew_turn(request: Request) -> Response:
     """Keep the session for a turn that takes long."""
     turn = await sessions(request).renew(_turn(request, await asking(request)))
-    return answer({"turn_id": _token(turn), "lease_until": instant(turn.lease_until) if turn.lease_until else None})
+    return answer(RenewedView(turn_id=_token(turn), lease_until=turn.lease_until))
 
 
-@routes.post("/turns/{turn_id}/abandon", **tells((200, AppendedView), problems=(409,)))
+@routes.post("/turns/{turn_id}/abandon", describe(AppendedView, problems=(409,)))
 async def abandon_turn(request: Request) -> Response:
     """Give the session free without a reply; the words stay, and the same idempotency key resumes the turn."""
     turn = _turn(request, await asking(request))
-    return answer(appended_json(await sessions(request).finish(turn, Closing(abandoned=True))))
+    return answer(AppendedView.of(await sessions(request).finish(turn, Closing(abandoned=True))))
 
 
 async def _begin(request: Request, scope: Scope, session_id: str | None, body: BeginTurn) -> Response:
     turn = await sessions(request).begin(
         scope,
         TurnRequest(
-            words=await drafts_of(request, body.words()),
+            words=await drafts_of(request, body.all()),
             session_id=session_id,
             key=idempotency_key(request),
-            fingerprint=fingerprint(body.words()),
+            fingerprint=fingerprint(body.all()),
             window=body.window,
         ),
     )
-    return answer(_turn_json(turn), 201 if turn.state is TurnState.OPENED else 200)
-
-
-def _turn_json(turn: OpenTurn) -> JsonObject:
-    return {
-        "turn_id": _token(turn),
-        "number": turn.number,
-        "state": turn.state,
-        "created": turn.created,
-        "lease_until": instant(turn.lease_until) if turn.lease_until else None,
-        "session": session_json(turn.session),
-        "words": [message_json(message) for message in turn.words],
-        "window": [message_json(message) for message in turn.window],
-        "reply": [message_json(message) for message in turn.reply],
-    }
+    return answer(TurnView.of(turn), 201 if turn.state is TurnState.OPENED else 200)
 
 
 def _token(turn: OpenTurn) -> str:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -19,7 +19,7 @@ from tenuto.errors import Invalid, InvalidJson
 from tenuto.model import Draft, Message, NewSession, Session, Status, Usage
 from tenuto.model.session import cost_nanos
 from tenuto.model.values import Json, JsonObject, Value
-from tenuto.sessions.shape import draft_from_json, saved_json, session_json
+from tenuto.sessions.views import MessageView, SessionView, draft_from_json
 
 FORMAT: Final = "tenuto.session"
 FORMAT_VERSION: Final = 1
@@ -58,44 +58,28 @@ async def exported(
     session: Session, pages: AsyncIterator[tuple[Message, ...]], export_format: ExportFormat
 ) -> AsyncIterator[bytes]:
     """The session in pieces, page by page, so that a long one never stands in memory whole."""
-    head = {"format": FORMAT, "version": FORMAT_VERSION, "session": session_json(session)}
     opening, message, closing = _WRITERS[export_format]
-    yield opening(head)
+    head = msgspec.json.encode({"format": FORMAT, "version": FORMAT_VERSION, "session": SessionView.of(session)})
+    yield opening(head, session)
     first = True
     async for page in pages:
         for item in page:
-            yield message(saved_json(item), first)
+            yield message(msgspec.json.encode(MessageView.complete(item)), item, first)
             first = False
     yield closing
 
 
-def _json_opening(head: JsonObject) -> bytes:
-    return msgspec.json.encode(head)[:-1] + b',"messages":['
+def _markdown_opening(head: bytes, session: Session) -> bytes:
+    title = _shown(session.title or f"Session {session.id}")
+    since, until = map(msgspec.to_builtins, (session.created_at, session.updated_at))
+    return f"{_comment(head)}\n# {title}\n\n{session.messages} messages, {since} to {until}\n".encode()
 
 
-def _json_message(message: JsonObject, first: bool) -> bytes:
-    return (b"" if first else b",") + b"\n" + msgspec.json.encode(message)
-
-
-def _jsonl_opening(head: JsonObject) -> bytes:
-    return msgspec.json.encode(head) + b"\n"
-
-
-def _jsonl_message(message: JsonObject, first: bool) -> bytes:
-    return msgspec.json.encode(message) + b"\n"
-
-
-def _markdown_opening(head: JsonObject) -> bytes:
-    session = head["session"]
-    title = _shown(session["title"] or f"Session {session['id']}")
-    about = f"{session['message_count']} messages, {session['created_at']} to {session['updated_at']}"
-    return f"{_comment(head)}\n# {title}\n\n{about}\n".encode()
-
-
-def _markdown_message(message: JsonObject, first: bool) -> bytes:
-    speaker = _shown(f" {message['speaker']}") if message["speaker"] else ""
-    words = _shown(message["text"] or "*(no text)*")
-    return f"\n{_comment(message)}\n## {message['role']}{speaker} · {message['sent_at']}\n\n{words}\n".encode()
+def _markdown_message(raw: bytes, message: Message, _: bool) -> bytes:
+    speaker = _shown(f" {message.speaker}") if message.speaker else ""
+    words = _shown(message.text or "*(no text)*")
+    sent_at = msgspec.to_builtins(message.sent_at)
+    return f"\n{_comment(raw)}\n## {message.role}{speaker} · {sent_at}\n\n{words}\n".encode()
 
 
 def _shown(text: str) -> str:
@@ -103,18 +87,23 @@ def _shown(text: str) -> str:
     return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text.replace("<!--", "&lt;!--"))
 
 
-def _comment(value: JsonObject) -> str:
+def _comment(raw: bytes) -> str:
     # "--" may not stand in a comment, and a text may not end it. Both are found in strings only, where JSON reads the
     # escaped form back; a single "-" may also be the sign of a number and stays.
-    text = _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", msgspec.json.encode(value).decode())
+    text = _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", raw.decode())
     return _OPEN + text.replace("--", "-\\u002d").replace(">", "\\u003e") + _CLOSE
 
 
-_WRITERS: Final[
-    dict[ExportFormat, tuple[Callable[[JsonObject], bytes], Callable[[JsonObject, bool], bytes], bytes]]
-] = {
-    ExportFormat.JSON: (_json_opening, _json_message, b"\n]}\n"),
-    ExportFormat.JSONL: (_jsonl_opening, _jsonl_message, b""),
+# Each takes JSON and the value that it was made of; a message's writer is told whether it is the first.
+_Opening: TypeAlias = Callable[[bytes, Session], bytes]
+_Writer: TypeAlias = Callable[[bytes, Message, bool], bytes]
+_WRITERS: Final[dict[ExportFormat, tuple[_Opening, _Writer, bytes]]] = {
+    ExportFormat.JSON: (
+        lambda head, _: head[:-1] + b',"messages":[',
+        lambda raw, _, first: (b"\n" if first else b",\n") + raw,
+        b"\n]}\n",
+    ),
+    ExportFormat.JSONL: (lambda head, _: head + b"\n", lambda raw, _, __: raw + b"\n", b""),
     ExportFormat.MARKDOWN: (_markdown_opening, _markdown_message, b""),
 }
 

@@ -23,7 +23,7 @@ _ALIASED: Final = ("/api/v1/", "/api/goods/")
 _CLIENT_GONE: Final = 499
 
 
-class Envelope:
+class RequestMiddleware:
     """The outermost layer of the application."""
 
     def __init__(self, app: ASGIApp, *, meters: Meters, away: Callable[[], bool]) -> None:

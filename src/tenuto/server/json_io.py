@@ -9,26 +9,28 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from enum import EnumType
 from hashlib import blake2b
-from typing import Any, Final, NoReturn, TypeVar, get_args, get_type_hints
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar, get_args, get_type_hints
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
-from fastapi import Request
-from fastapi.responses import Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tenuto.context import Counter
 from tenuto.errors import Invalid, InvalidJson, InvalidText
 from tenuto.model import Draft, Session
 from tenuto.model.message import words_size
-from tenuto.model.values import Json, JsonObject, checked_id
+from tenuto.model.values import Json, JsonObject, View, checked_id
 from tenuto.server.limits import read_body
 from tenuto.server.service import service, sessions
 from tenuto.sessions import fresh_id
 from tenuto.sessions.desk import refuse_unsound
-from tenuto.sessions.shape import draft_from_json, session_json
+from tenuto.sessions.views import SessionView, draft_from_json
+from tenuto.tasks.views import AgentNoteView, BoardEntryView, TaskView
 
 _Body = TypeVar("_Body")
-_JSON: Final = "application/json"
+_Versioned: TypeAlias = SessionView | TaskView | BoardEntryView | AgentNoteView
+JSON: Final = "application/json"
 # What msgspec says about types, lengths and places names no value of the input; the rest of its messages may.
 _HARMLESS: Final = re.compile(
     r"(Expected `[^`]*`.*|Object missing required field `[^`]*`.*|(Number|Integer value) out of range.*)", re.DOTALL
@@ -98,17 +100,13 @@ def _refuse(unfit: msgspec.ValidationError, kind: type[Any], whole: str = "the b
     elif "unknown field" in text and not where:
         told = f"a field is unknown; known are {', '.join(kind.__struct_fields__)}"
     else:
-        told = f"the value does not fit{_instead(kind, where)}"
+        choices = " or ".join(_choices(get_type_hints(kind).get(where)))
+        told = "the value does not fit" + (f"; it may be {choices}" if choices else "")
     raise Invalid(f"{where or whole}: {told}{_SHAPES.get(where.split('.')[0], '')}") from None
 
 
-def _instead(kind: type[Any], field: str) -> str:
-    """What a field may say that has a fixed choice."""
-    choices = tuple(_choices(get_type_hints(kind).get(field)))
-    return f"; it may be {' or '.join(choices)}" if choices else ""
-
-
 def _choices(hint: Any) -> Iterator[str]:
+    """What a field of a fixed choice may say."""
     if isinstance(hint, EnumType):
         yield from map(str, hint)
     for part in get_args(hint):
@@ -120,16 +118,12 @@ def _broken(raw: bytes) -> Invalid:
     if _WIDE.match(raw):
         return InvalidJson("the body is in UTF-16 or UTF-32; JSON is sent in UTF-8")
     try:
-        json.loads(raw.decode(), parse_constant=_no_constant)
+        json.loads(raw.decode(), parse_constant=int)  # int refuses NaN and Infinity, which JSON does not have.
     except UnicodeDecodeError:
         return InvalidJson("the body is not UTF-8")
     except (ValueError, RecursionError):
         return InvalidJson("the body is not JSON")
     return InvalidText("a text in the body holds half of a surrogate pair")
-
-
-def _no_constant(_: str) -> NoReturn:
-    raise ValueError
 
 
 def query_of(request: Request, kind: type[_Body]) -> _Body:
@@ -206,24 +200,21 @@ async def corrected(request: Request, drafts: tuple[Draft, ...]) -> tuple[Draft,
     return await asyncio.to_thread(_counter.corrected, drafts)
 
 
-def answer(value: Json, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def answer(view: View, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON answer."""
-    return Response(msgspec.json.encode(value), status, headers, _JSON)
+    return Response(msgspec.json.encode(view), status, headers, JSON)
 
 
-def versioned(value: Json, version: int, status: int = 200) -> Response:
-    """A JSON answer with a version as ETag."""
-    return answer(value, status, {"ETag": f'"{version}"'})
+def versioned(view: _Versioned, status: int = 200) -> Response:
+    """A JSON answer with the version of what it shows as ETag."""
+    return answer(view, status, {"ETag": f'"{view.version}"'})
 
 
 def session_answer(session: Session, status: int = 200) -> Response:
-    """A session's head, with its version as ETag; a new one tells where it stands."""
-    answered = versioned(session_json(session), session.version, status)
+    """A session's head, with its version as ETag; the answer to a new one has its Location."""
+    answered = versioned(SessionView.of(session), status)
     if status == 201:
-        answered.headers["Location"] = f"/v1/sessions/{_address(session.id)}"
+        # Clients take dots alone for steps between folders, so these are encoded too.
+        address = session.id.replace(".", "%2E") if session.id in (".", "..") else quote(session.id, safe="")
+        answered.headers["Location"] = f"/v1/sessions/{address}"
     return answered
-
-
-def _address(session_id: str) -> str:
-    """An id as part of a path. Clients take dots alone for steps between folders, so these are written out."""
-    return session_id.replace(".", "%2E") if session_id in (".", "..") else quote(session_id, safe="")

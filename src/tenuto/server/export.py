@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fastapi import Request
-from fastapi.responses import Response, StreamingResponse
 from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 
 from tenuto.privacy.pages import export_head, export_pages
-from tenuto.server.answers import SessionView
 from tenuto.server.auth import asking
-from tenuto.server.bodies import Exporting
+from tenuto.server.json_io import corrected, path_part, query_of, session_answer
 from tenuto.server.limits import read_body
-from tenuto.server.openapi import room, tells
+from tenuto.server.openapi import Router, describe
+from tenuto.server.requests import Exporting
 from tenuto.server.service import service, sessions
-from tenuto.server.wire import corrected, path_part, query_of, session_answer
 from tenuto.sessions import fresh_id
 from tenuto.sessions.transfer import ENDINGS, FORMAT, FORMAT_VERSION, MEDIA_TYPES, ExportFormat, exported, imported
+from tenuto.sessions.views import SessionView
 
-routes = room("export and import", prefix="/v1")
+routes = Router("export and import", prefix="/v1")
 
-_exporting: dict[str, Any] = tells((200, None), query=Exporting)
-_exporting["responses"][200] = {
-    "description": "The session with all its messages.",
-    "content": {
+_EXPORT = describe(
+    None,
+    query=Exporting,
+    content={
         MEDIA_TYPES[written]: {"schema": {"type": "object" if written is ExportFormat.JSON else "string"}}
         for written in ExportFormat
     },
-}
-_importing: dict[str, Any] = tells((201, SessionView), problems=(413,))
-_importing["openapi_extra"]["requestBody"] = {
+)
+_IMPORT = describe(SessionView, 201, problems=(413,))
+_IMPORT.content["requestBody"] = {
     "required": True,
     "description": "An export in any of its formats; which one shows by itself.",
     "content": {
@@ -58,7 +56,7 @@ _importing["openapi_extra"]["requestBody"] = {
 }
 
 
-@routes.get("/sessions/{session_id}/export", **_exporting)
+@routes.get("/sessions/{session_id}/export", _EXPORT)
 async def export_session(request: Request) -> Response:
     """The whole session, as JSON, JSON Lines or Markdown, written while it is read; private data as the policy for
     exports says, which is redacted unless it was changed."""
@@ -75,7 +73,7 @@ async def export_session(request: Request) -> Response:
     )
 
 
-@routes.post("/sessions/import", **_importing)
+@routes.post("/sessions/import", _IMPORT)
 async def import_session(request: Request) -> Response:
     """Make a new session out of an export: all of it in one step, or nothing."""
     scope = await asking(request)

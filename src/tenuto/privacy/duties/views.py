@@ -1,43 +1,66 @@
-"""How policies, reports, receipts and audit notes look outside, as JSON: the same over HTTP and in the CLI."""
+"""Policies, reports, receipts and audit notes as JSON: the same over HTTP and in the CLI."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-import msgspec
+from datetime import datetime
 
 from tenuto.model import Scope
-from tenuto.model.privacy import Sink
-from tenuto.model.values import JsonObject
-from tenuto.privacy.duties.audit import Note
+from tenuto.model.privacy import Mode, Sink
+from tenuto.model.values import JsonObject, View
+from tenuto.privacy.duties.audit import Act
+from tenuto.privacy.duties.compacting import Cleared
 from tenuto.privacy.duties.scanning import Report, Survey
 from tenuto.privacy.redactor import Policies
 
-if TYPE_CHECKING:
-    from tenuto.privacy.duties.receipts import Receipt
 
-
-def policy_json(policies: Policies, scope: Scope) -> JsonObject:
+class PolicyView(View, frozen=True, kw_only=True):
     """What holds for a tenant. Of its own patterns only the names: an expression may tell what is being hidden."""
+
+    modes: dict[Sink, Mode]
+    types: list[str]
+    patterns: list[str]
+    unvaulted: list[str]
+
+
+def policy_view(policies: Policies, scope: Scope) -> PolicyView:
+    """The policy that holds for a tenant."""
     policy = policies.of(scope)
-    return {
-        "modes": {sink.value: policy.mode(sink) for sink in Sink},
-        "types": sorted(map(str, policies.finder(scope).types)),
-        "patterns": sorted(pattern.name for pattern in policy.patterns),
-        "unvaulted": sorted(policy.unvaulted),
-    }
+    return PolicyView(
+        modes={sink: policy.mode(sink) for sink in Sink},
+        types=sorted(map(str, policies.finder(scope).types)),
+        patterns=sorted(pattern.name for pattern in policy.patterns),
+        unvaulted=sorted(policy.unvaulted),
+    )
 
 
-def note_json(note: Note) -> JsonObject:
-    """One line of the audit."""
-    return {"id": note.id, "at": _instant(note), "act": note.act, "by": note.by, "about": note.about}
+class NoteView(View, frozen=True, kw_only=True):
+    """Who did what about private data; `about` holds facts, never a value."""
+
+    id: str
+    at: datetime
+    act: Act
+    by: str
+    about: JsonObject
 
 
-def receipt_json(receipt: Receipt) -> JsonObject:
-    """A receipt with all its fields; it reads back as what was signed."""
-    shown: JsonObject = msgspec.to_builtins(receipt)
-    return {name: shown.get(name, getattr(receipt, name)) for name in receipt.__struct_fields__}
+class ReceiptView(View, frozen=True, kw_only=True):
+    """What was removed of whom. `person` is a digest of tenant and user; the signature covers every other field.
+
+    `compacted` tells what became of deleted bytes in the store's files: `done`, `later` (upkeep will clear them),
+    `partly` (`remains` says what stays), or `nothing` where nothing went.
+    """
+
+    id: str
+    tenant: str
+    site: str
+    person: str
+    erased_at: datetime
+    counts: dict[str, int]
+    compacted: Cleared
+    remains: str
+    public_key: str
+    signature: str
 
 
 def survey_json(survey: Survey) -> JsonObject:
@@ -84,7 +107,3 @@ def _found_json(report: Report) -> JsonObject:
 
 def _counts(found: Mapping[Sink, Mapping[str, int]]) -> JsonObject:
     return {sink.value: dict(sorted(names.items())) for sink, names in found.items()}
-
-
-def _instant(note: Note) -> str:
-    return str(msgspec.to_builtins(note.at)).replace("+00:00", "Z")

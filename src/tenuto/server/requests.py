@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import asdict
 
 from tenuto.errors import Invalid
 from tenuto.model import Changes, NewSession, Producer, Status, Usage
@@ -27,14 +28,7 @@ Tenant = Annotated[
     str, Meta(min_length=1, max_length=MAX_ID_BYTES, extra_json_schema={"pattern": "^[^~\\u0000][^\\u0000]*$"})
 ]
 Cost = Annotated[
-    Decimal,
-    Meta(
-        extra_json_schema={
-            "pattern": r"^[0-9]{1,6}(\.[0-9]{1,9})?$",
-            "minimum": 0,
-            "maximum": 999_999,
-        }
-    ),
+    Decimal, Meta(extra_json_schema={"pattern": r"^[0-9]{1,6}(\.[0-9]{1,9})?$", "minimum": 0, "maximum": 999_999})
 ]
 # Something said: at least one character that is no blank.
 SAID = "^[^\\u0000]*[^\\s\\u0000\\u001c-\\u001f\\u0085][^\\u0000]*$"
@@ -62,8 +56,10 @@ def one_version(if_match: int | None, if_version: int | None) -> int | None:
     return if_version if if_match is None else if_match
 
 
-class _Sent(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Something a client sends: a field we do not know is a mistake worth telling."""
+class Sent(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A request's body: unknown fields are refused. `EXAMPLE` is the one in the OpenAPI document."""
+
+    EXAMPLE: ClassVar[JsonObject] = {}
 
 
 class Listing(msgspec.Struct, kw_only=True, frozen=True):
@@ -89,7 +85,7 @@ class Exporting(msgspec.Struct, kw_only=True, frozen=True):
     format: ExportFormat = ExportFormat.JSON
 
 
-class UsageBody(_Sent, frozen=True, kw_only=True, rename={"cost": "cost_usd"}):
+class UsageBody(Sent, frozen=True, kw_only=True, rename={"cost": "cost_usd"}):
     """What something cost. `cost_usd` is exact to a billionth; as a string it stays exact on the way."""
 
     tokens: Count = 0
@@ -100,7 +96,7 @@ class UsageBody(_Sent, frozen=True, kw_only=True, rename={"cost": "cost_usd"}):
         return Usage(tokens=self.tokens, cost_nanos=cost_nanos(self.cost))
 
 
-class ProducerBody(_Sent, frozen=True, kw_only=True):
+class ProducerBody(Sent, frozen=True, kw_only=True):
     """A writer that numbers what it sends per session: 1, 2, 3 ..."""
 
     id: Name
@@ -111,8 +107,10 @@ class ProducerBody(_Sent, frozen=True, kw_only=True):
         return Producer(id=self.id, seq=self.seq)
 
 
-class CreateSession(_Sent, frozen=True, kw_only=True):
+class CreateSession(Sent, frozen=True, kw_only=True):
     """A session to make. An `id` of one's own that exists already brings that session back."""
+
+    EXAMPLE = {"title": "Holiday plans", "context": {"language": "en"}, "attributes": {"vip": True}}
 
     id: Name | None = None
     title: Title = ""
@@ -127,91 +125,86 @@ class CreateSession(_Sent, frozen=True, kw_only=True):
         return NewSession(title=self.title, context=self.context, attributes=self.attributes, metadata=self.metadata)
 
 
-class ChangeSession(_Sent, frozen=True, kw_only=True):
+class TurnChanges(Sent, frozen=True, kw_only=True):
+    """Changes to a session's head that come with a turn's end: only what is named changes."""
+
+    title: Title | UnsetType = UNSET
+    status: Status | UnsetType = UNSET
+    window_start: Annotated[int, Meta(ge=1, le=_MOST)] | UnsetType = UNSET
+    context: Values = {}
+    attributes: Values = {}
+    metadata: Values = {}
+
+    def value(self, if_version: int | None = None) -> Changes:
+        """As the store takes it."""
+        return Changes(**{**asdict(self), "if_version": if_version})
+
+
+class ChangeSession(TurnChanges, frozen=True, kw_only=True):
     """Changes to a session's head: only what is named changes."""
 
-    title: Title | UnsetType = UNSET
-    status: Status | UnsetType = UNSET
-    window_start: Annotated[int, Meta(ge=1, le=_MOST)] | UnsetType = UNSET
-    context: Values = {}
-    attributes: Values = {}
-    metadata: Values = {}
+    EXAMPLE = {"title": "Two weeks in Lisbon", "context": {"language": None}}
+
     if_version: Count | None = None
 
-    def value(self, if_match: int | None = None) -> Changes:
-        """As the store takes it."""
-        return Changes(
-            title=self.title,
-            status=self.status,
-            window_start=self.window_start,
-            context=self.context,
-            attributes=self.attributes,
-            metadata=self.metadata,
-            if_version=one_version(if_match, self.if_version),
-        )
 
-
-class TurnChanges(_Sent, frozen=True, kw_only=True):
-    """Changes to a session's head that come with a turn's end."""
-
-    title: Title | UnsetType = UNSET
-    status: Status | UnsetType = UNSET
-    window_start: Annotated[int, Meta(ge=1, le=_MOST)] | UnsetType = UNSET
-    context: Values = {}
-    attributes: Values = {}
-    metadata: Values = {}
-
-    def value(self) -> Changes:
-        """As the store takes it."""
-        return Changes(
-            title=self.title,
-            status=self.status,
-            window_start=self.window_start,
-            context=self.context,
-            attributes=self.attributes,
-            metadata=self.metadata,
-        )
-
-
-class AttributeValue(_Sent, frozen=True, kw_only=True):
+class AttributeValue(Sent, frozen=True, kw_only=True):
     """One attribute's value; null removes it."""
+
+    EXAMPLE = {"value": "gold"}
 
     value: Any
 
 
-class AppendMessages(_Sent, frozen=True, kw_only=True):
+class AppendMessages(Sent, frozen=True, kw_only=True):
     """Messages to append, oldest first. Without `usage` the tokens that the messages name are what was spent."""
+
+    EXAMPLE = {
+        "messages": [{"role": "user", "text": "Hello!"}, {"role": "assistant", "text": "Hello Ann.", "tokens": 4}],
+        "usage": {"tokens": 12, "cost_usd": "0.000036"},
+    }
 
     messages: Annotated[list[MessageBody], Meta(min_length=1)]
     usage: UsageBody | None = None
     producer: ProducerBody | None = None
 
 
-class ForkSession(_Sent, frozen=True, kw_only=True):
+class ForkSession(Sent, frozen=True, kw_only=True):
     """Where to branch off: with everything up to and including message `at`, or all of it."""
+
+    EXAMPLE = {"at": 4, "title": "What if"}
 
     at: Count | None = None
     id: Name | None = None
     title: Title | None = None
 
 
-class TruncateSession(_Sent, frozen=True, kw_only=True):
+class TruncateSession(Sent, frozen=True, kw_only=True):
     """Forget the messages after this sequence number; with `if_version`, if nothing has changed since."""
+
+    EXAMPLE = {"after": 4}
 
     after: Count
     if_version: Count | None = None
 
 
-class BeginTurn(_Sent, frozen=True, kw_only=True):
-    """A turn's beginning: the words (none, to answer anew) and how many of the newest messages to bring."""
+class _Messages(Sent, frozen=True, kw_only=True):
+    """One message, several, or none."""
 
     message: MessageBody | None = None
     messages: list[MessageBody] = []
-    window: Annotated[int, Meta(ge=0, le=MAX_WINDOW)] = 20
 
-    def words(self) -> list[JsonObject]:
-        """All messages it brings."""
+    def all(self) -> list[JsonObject]:
+        """Every message it brings."""
         return [*([self.message] if self.message is not None else []), *self.messages]
+
+
+class BeginTurn(_Messages, frozen=True, kw_only=True):
+    """A turn's beginning: the words (none, to answer anew) and how many of the newest messages to bring."""
+
+    EXAMPLE = {"message": {"role": "user", "text": "Which museums are open on Monday?"}, "window": 20}
+
+    window: Annotated[int, Meta(ge=0, le=MAX_WINDOW)] = 20
 
 
 class BeginAnyTurn(BeginTurn, frozen=True, kw_only=True):
@@ -222,20 +215,19 @@ class BeginAnyTurn(BeginTurn, frozen=True, kw_only=True):
     site_id: Text | None = None
 
 
-class FinishTurn(_Sent, frozen=True, kw_only=True):
+class FinishTurn(_Messages, frozen=True, kw_only=True):
     """A turn's end: the reply, tool calls and results included, what it cost, and what changes with it."""
 
-    message: MessageBody | None = None
-    messages: list[MessageBody] = []
+    EXAMPLE = {
+        "message": {"role": "assistant", "text": "The tile museum is closed, the others are open."},
+        "usage": {"tokens": 420, "cost_usd": "0.00126"},
+    }
+
     usage: UsageBody = UsageBody()
     changes: TurnChanges | None = None
 
-    def reply(self) -> list[JsonObject]:
-        """All messages it brings."""
-        return [*([self.message] if self.message is not None else []), *self.messages]
 
-
-class ChatBody(_Sent, frozen=True, kw_only=True):
+class ChatBody(Sent, frozen=True, kw_only=True):
     """Something to say to an assistant.
 
     Without a session a new one begins; without an assistant the session's own goes on, or the default one begins, and
@@ -243,6 +235,8 @@ class ChatBody(_Sent, frozen=True, kw_only=True):
     `regenerate` answers the last words anew; `edit` says `message` instead of the message of that sequence number, and
     forgets what came after it. `profile` is what is known of the user.
     """
+
+    EXAMPLE = {"message": "Which phones are cheap?", "assistant": "goods"}
 
     message: Text = ""
     session_id: Name | None = None
@@ -267,8 +261,10 @@ class Traces(msgspec.Struct, kw_only=True, frozen=True):
     before: Annotated[int, Meta(ge=1, le=_MOST, description="Only turns before this number.")] | None = None
 
 
-class RevealMarks(_Sent, frozen=True, kw_only=True):
+class RevealMarks(Sent, frozen=True, kw_only=True):
     """Which marks to look behind."""
+
+    EXAMPLE = {"marks": ["[EMAIL_1]"]}
 
     marks: Annotated[list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(min_length=1, max_length=MOST_MARKS)]
 
@@ -280,8 +276,10 @@ class Auditing(msgspec.Struct, kw_only=True, frozen=True):
     cursor: Annotated[str, Meta(description="Continues a listing: the `cursor` of its last page.")] | None = None
 
 
-class OpenTask(_Sent, frozen=True, kw_only=True):
+class OpenTask(Sent, frozen=True, kw_only=True):
     """A task to open; `session_id` names the talk it came out of."""
+
+    EXAMPLE = {"type": "contract_review", "goal": "Find what limits later employment"}
 
     type: Name
     goal: Text = ""
@@ -290,8 +288,10 @@ class OpenTask(_Sent, frozen=True, kw_only=True):
     site_id: Text | None = None
 
 
-class ChangeTask(_Sent, frozen=True, kw_only=True):
+class ChangeTask(Sent, frozen=True, kw_only=True):
     """How far a task is; its end may have a result. With `if_version`, of that version only."""
+
+    EXAMPLE = {"status": "completed", "result": {"answer": "Twelve months, in Germany alone"}}
 
     status: Literal["running", "completed", "failed"]
     result: Any = None
@@ -307,9 +307,11 @@ class TaskListing(msgspec.Struct, kw_only=True, frozen=True):
     status: TaskStatus | None = None
 
 
-class WriteEntry(_Sent, frozen=True, kw_only=True):
+class WriteEntry(Sent, frozen=True, kw_only=True):
     """What shall stand under a key of a board. `agent` may be named by the header Tenuto-Agent instead; `token` is that
     of the agent's lock, and an `if_version` of 0 demands that nothing stands there."""
+
+    EXAMPLE = {"agent": "labour-law", "value": {"clause": 7, "months": 12}}
 
     value: Any
     agent: Name | None = None
@@ -317,8 +319,10 @@ class WriteEntry(_Sent, frozen=True, kw_only=True):
     if_version: Count | None = None
 
 
-class LockKey(_Sent, frozen=True, kw_only=True):
+class LockKey(Sent, frozen=True, kw_only=True):
     """For how many seconds to have a key, a minute where nothing is said; with its `token` a lock is held on."""
+
+    EXAMPLE = {"agent": "labour-law", "seconds": 30}
 
     seconds: Annotated[float, Meta(ge=0.001, le=3600)] | None = None
     agent: Name | None = None
@@ -337,15 +341,19 @@ class Unlocking(msgspec.Struct, kw_only=True, frozen=True):
     token: Token
 
 
-class WriteNote(_Sent, frozen=True, kw_only=True):
+class WriteNote(Sent, frozen=True, kw_only=True):
     """What an agent notes for itself; an `if_version` of 0 demands that there is no such note."""
+
+    EXAMPLE = {"value": "ask for annex B"}
 
     value: Any
     if_version: Count | None = None
 
 
-class NpcQuestion(_Sent, frozen=True, kw_only=True):
+class NpcQuestion(Sent, frozen=True, kw_only=True):
     """Something to ask a character."""
+
+    EXAMPLE = {"tenant_id": "yantian", "site_id": "yantian-main", "npc_id": "ancestor_yan", "query": "严氏家训有哪些?"}
 
     query: Words
     npc_id: Name | None = None
@@ -360,8 +368,10 @@ class NpcTrace(msgspec.Struct, kw_only=True, frozen=True):
     include_session: bool = False
 
 
-class GoodsQuestion(_Sent, frozen=True, kw_only=True):
+class GoodsQuestion(Sent, frozen=True, kw_only=True):
     """A shopper's question; a session and a user may be named. The names are those of the shop's clients."""
+
+    EXAMPLE = {"question": "有什么便宜的手机?"}
 
     question: Words
     sessionId: Text | None = None  # noqa: N815

@@ -1,0 +1,179 @@
+"""Replies, events, traces and assistants as JSON: the same over HTTP and in the CLI."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Self
+
+from msgspec.structs import asdict
+
+from tenuto.assistants import Assistant
+from tenuto.chat.request import Answered, ChatEvent, Reply, Started, ToolEnded, ToolStarted
+from tenuto.model.prompt import Fate, Kind, Language, LayoutName, Manifest, Reason
+from tenuto.model.talk import Said
+from tenuto.model.trace import Trace
+from tenuto.model.values import JsonObject, View
+from tenuto.sessions.views import usd
+
+
+class UsageView(View, frozen=True, kw_only=True):
+    """What a turn cost."""
+
+    input_tokens: int
+    output_tokens: int
+    cost_usd: str
+
+    @classmethod
+    def of(cls, value: Reply | Trace) -> Self:
+        """What this turn cost."""
+        return cls.derive(value, cost_usd=usd(value.cost_nanos))
+
+
+class EntryView(View, frozen=True, kw_only=True):
+    """One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages."""
+
+    kind: Kind
+    fate: Fate
+    reason: Reason
+    tokens: int
+    whole: int
+    id: str | None
+    first: int | None
+    last: int | None
+    count: int
+
+
+class ContextView(View, frozen=True, kw_only=True):
+    """What the model saw: `total` of `room` tokens, part by part."""
+
+    total: int
+    room: int
+    budget: int
+    reply: int
+    encoding: str
+    exact: bool
+    layout: LayoutName
+    entries: list[EntryView]
+
+
+class ReplyView(View, frozen=True, kw_only=True, rename={"text": "answer", "manifest": "context"}):
+    """An answer and how it came to be. `degraded` names what it had to do without; `steps` are milliseconds.
+
+    `trace_id` is null where nothing is kept of the turn.
+    """
+
+    session_id: str
+    trace_id: str | None
+    turn: int
+    assistant: str
+    text: str
+    model: str
+    offline: bool
+    degraded: tuple[str, ...]
+    title: str
+    created: bool
+    repeated: bool
+    usage: UsageView
+    data: JsonObject
+    manifest: ContextView | None
+    steps: dict[str, float]
+
+    @classmethod
+    def of(cls, reply: Reply) -> Self:
+        """The view of a whole reply."""
+        trace_id, usage = reply.trace_id or None, UsageView.of(reply)
+        return cls.derive(reply, trace_id=trace_id, usage=usage, manifest=_context(reply.manifest))
+
+
+class ToolRunView(View, frozen=True, kw_only=True):
+    """One call of a tool."""
+
+    name: str
+    arguments: JsonObject
+    output: Any
+    milliseconds: float
+    error: str | None
+
+
+class TraceView(View, frozen=True, kw_only=True, rename={"id": "trace_id", "number": "turn", "manifest": "context"}):
+    """Everything about one turn; `error` is the code of what ended it without an answer.
+
+    `redacted` counts the private values that were taken out of its texts, by type.
+    """
+
+    id: str
+    session_id: str
+    number: int
+    began_at: datetime
+    assistant: str
+    persona: str | None
+    request: str
+    answer: str
+    model: str
+    offline: bool
+    degraded: tuple[str, ...]
+    error: str | None
+    usage: UsageView
+    tools: list[ToolRunView]
+    steps: dict[str, float]
+    data: JsonObject
+    redacted: dict[str, int]
+    manifest: ContextView | None
+
+    @classmethod
+    def of(cls, trace: Trace) -> Self:
+        """The view of a whole trace."""
+        tools = list(map(ToolRunView.of, trace.tools))
+        return cls.derive(trace, usage=UsageView.of(trace), tools=tools, manifest=_context(trace.manifest))
+
+
+class PersonaView(View, frozen=True, kw_only=True):
+    """A character an assistant speaks as."""
+
+    id: str
+    names: dict[Language, str]
+
+
+class AssistantView(View, frozen=True, kw_only=True):
+    """An assistant, as a user chooses it."""
+
+    name: str
+    default: bool
+    titles: dict[Language, str]
+    about: dict[Language, str]
+    model: str
+    personas: list[PersonaView]
+    tools: list[str]
+
+
+def assistant_view(assistant: Assistant, model: str, default: bool) -> AssistantView:
+    """An assistant with the model that answers for it."""
+    return AssistantView(
+        name=assistant.name,
+        default=default,
+        titles=dict(assistant.titles),
+        about=dict(assistant.about),
+        model=model,
+        personas=[PersonaView(id=persona.id, names=dict(persona.names)) for persona in assistant.personas.values()],
+        tools=[tool.spec.name for tool in assistant.tools],
+    )
+
+
+def event_view(event: ChatEvent) -> tuple[str, ReplyView | JsonObject]:
+    """An event's name and its data."""
+    match event:
+        case Started():
+            return "start", {**asdict(event), "trace_id": event.trace_id or None}
+        case Said(text=text):
+            return "delta", {"text": text}
+        case ToolStarted(name=name):
+            return "tool", {"name": name, "state": "started"}
+        case ToolEnded(name=name, milliseconds=taken, failed=error):
+            state = "failed" if error else "done"
+            return "tool", {"name": name, "state": state, "milliseconds": taken, "error": error}
+        case Answered(reply=reply):
+            return "done", ReplyView.of(reply)
+
+
+def _context(manifest: Manifest | None) -> ContextView | None:
+    return ContextView.of(manifest) if manifest is not None else None
