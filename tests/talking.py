@@ -109,17 +109,19 @@ def talk(
     """A chat in which a scripted model answers."""
     clock = clock or FakeClock()
     store = store or MemoryStore(clock=clock)
-    sessions = Sessions(store=store, policy=patient().sessions, announcer=Announcer(clock=clock))
+    sessions = Sessions(
+        store=store.sessions, upkeep=store.upkeep, policy=patient().sessions, announcer=Announcer(clock=clock)
+    )
     known = list(assistants) or [helper()]
     script = model or ScriptedModel(*scripts)
     noted = Noted()
     chat = Chat(
         Means(
             sessions=sessions,
-            traces=store,
+            traces=store.traces,
             assistants=Assistants(known, known[0].name),
             models=lambda _: script,
-            spending=Spending(state=store, budgets=budgets or Budgets(), clock=clock),
+            spending=Spending(state=store.state, budgets=budgets or Budgets(), clock=clock),
             clock=clock,
             afterwards=noted if afterwards is None else afterwards(sessions),
             limits=limits or ChatLimits(),

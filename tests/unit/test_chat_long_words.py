@@ -83,7 +83,7 @@ async def test_every_search_of_a_long_text_stands_in_a_step() -> None:
 
     assert set(watching.looked) == {"begin", "tools", "trace"}
     assert set(reply.steps) == {"begin", "assemble", "model", "tools", "trace", "finish"}
-    trace = await t.store.trace(ANN, "s", reply.turn)
+    trace = await t.store.traces.trace(ANN, "s", reply.turn)
     assert trace is not None
     assert "trace" in trace.steps
 

@@ -221,8 +221,8 @@ async def test_a_shop_s_own_attributes_and_units_are_compared_too() -> None:
         Item(id="R2", name="Ring Two", category="rings", price=1, stock=1, attributes={"battery": "2 h"}),
         Item(id="R3", name="Ring Three", category="rings", price=1, stock=1, attributes={"battery": "40 mAh"}),
     ]
-    await replace_catalogue(store, SOMEBODY, rings)
-    shop = Shop(goods_assistant(store))
+    await replace_catalogue(store.state, SOMEBODY, rings)
+    shop = Shop(goods_assistant(store.state))
 
     await shop.ask("rings with a battery over 100 minutes")
     assert shop.ids == ["R2"]

@@ -225,8 +225,8 @@ async def test_amounts_are_compared_in_their_units_and_only_where_they_are_noted
 ) -> None:
     """Minutes with hours and grams with kilograms; what is in mAh, or not noted at all, stands aside."""
     store = MemoryStore()
-    await replace_catalogue(store, SOMEBODY, RINGS)
-    shop = Shop(goods_assistant(store))
+    await replace_catalogue(store.state, SOMEBODY, RINGS)
+    shop = Shop(goods_assistant(store.state))
 
     await shop.ask(question)
 
@@ -266,8 +266,8 @@ async def test_a_shop_s_own_currency_is_understood(question: str) -> None:
     rings = [
         replace(ring, currency="USD", price=price) for ring, price in zip(RINGS, (100, 140, 160, 200), strict=True)
     ]
-    await replace_catalogue(store, SOMEBODY, rings)
-    shop = Shop(goods_assistant(store))
+    await replace_catalogue(store.state, SOMEBODY, rings)
+    shop = Shop(goods_assistant(store.state))
 
     answer = await shop.ask(question)
 

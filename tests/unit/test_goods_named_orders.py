@@ -376,8 +376,8 @@ async def test_orders_are_asked_for_by_when_they_were_made(question: str, orders
     today = START.date()
     days = [today, today - timedelta(days=1), today - timedelta(days=8), date(2025, 3, 1), date(2024, 11, 5)]
     store = MemoryStore()
-    await replace_orders(store, ANN, [made(f"A-{number}", day) for number, day in enumerate(days, 1)])
-    shop = Shop(goods_assistant(store), ANN)
+    await replace_orders(store.state, ANN, [made(f"A-{number}", day) for number, day in enumerate(days, 1)])
+    shop = Shop(goods_assistant(store.state), ANN)
 
     await shop.ask(question)
 

@@ -157,8 +157,8 @@ async def buyer() -> Shop:
         paid("A-102", date(2025, 12, 31), 99, OrderStatus.RETURNED),
         paid("A-103", date(2026, 1, 2), 407),
     ]
-    await replace_orders(store, ANN, orders)
-    return Shop(goods_assistant(store), ANN)
+    await replace_orders(store.state, ANN, orders)
+    return Shop(goods_assistant(store.state), ANN)
 
 
 @pytest.mark.parametrize(("question", "said"), [("my orders", "a new conversation"), ("我的订单", "新的对话")])

@@ -54,7 +54,7 @@ async def test_orders_are_not_shown_where_others_read_along() -> None:
 
 async def test_other_peoples_orders_are_not_found_whatever_is_named() -> None:
     """A30: neither a number nor an argument made up by a model opens somebody else's order."""
-    assistant = goods_assistant(MemoryStore())
+    assistant = goods_assistant(MemoryStore().state)
     ann, bob = Shop(assistant, ANN), Shop(assistant, BOB)
     await ann.ask("my order status")
     others = [order["id"] for order in ann.outcome.data["orders"]]
@@ -70,8 +70,8 @@ async def test_other_peoples_orders_are_not_found_whatever_is_named() -> None:
 async def test_the_same_user_id_of_another_tenant_or_site_sees_nothing_of_it() -> None:
     store = MemoryStore()
     order = Order(id="X-1", item="PH101", name="Phone", status=OrderStatus.PAID, ordered_on=date(2026, 11, 1))
-    await replace_orders(store, Scope(tenant="acme", user="ann"), [order])
-    assistant = goods_assistant(store)
+    await replace_orders(store.state, Scope(tenant="acme", user="ann"), [order])
+    assistant = goods_assistant(store.state)
 
     for scope in (Scope(tenant="evil", user="ann"), Scope(tenant="acme", site="museum", user="ann")):
         shop = Shop(assistant, scope)
@@ -85,9 +85,9 @@ async def test_the_same_user_id_of_another_tenant_or_site_sees_nothing_of_it() -
 async def test_a_complaint_is_met_politely_and_promises_nothing() -> None:
     """A30: nothing is written for it."""
     store = MemoryStore()
-    shop = Shop(goods_assistant(store))
+    shop = Shop(goods_assistant(store.state))
     await shop.ask("my order status")
-    before = await store.list_state(ANN, "goods")
+    before = await store.state.list_state(ANN, "goods")
 
     english = await shop.ask("my kettle arrived broken, I want to complain")
     chinese = await shop.ask("我要投诉")
@@ -95,7 +95,7 @@ async def test_a_complaint_is_met_politely_and_promises_nothing() -> None:
     assert english.startswith("I am sorry")
     assert "customer service" in english
     assert "很抱歉" in chinese
-    assert await store.list_state(ANN, "goods") == before
+    assert await store.state.list_state(ANN, "goods") == before
 
 
 @pytest.mark.parametrize(
@@ -186,8 +186,8 @@ GO = [
 async def test_an_order_is_found_by_its_number_as_people_write_it(question: str) -> None:
     """A30, B16: whole or only its end, with or without the dash; nobody else sees anything of it."""
     store = MemoryStore()
-    await replace_orders(store, ANN, GO)
-    assistant = goods_assistant(store)
+    await replace_orders(store.state, ANN, GO)
+    assistant = goods_assistant(store.state)
     ann, bob = Shop(assistant, ANN), Shop(assistant, BOB)
 
     answer = await ann.ask(question)
@@ -238,8 +238,8 @@ def test_a_number_that_is_no_order_s_asks_for_none(question: str) -> None:
 @pytest.mark.parametrize("number", ["34", "9999", "O-1234X"])
 async def test_a_number_that_fits_no_order_finds_none(number: str) -> None:
     store = MemoryStore()
-    await replace_orders(store, ANN, GO)
-    shop = Shop(goods_assistant(store), ANN)
+    await replace_orders(store.state, ANN, GO)
+    shop = Shop(goods_assistant(store.state), ANN)
 
     await shop.call("my_orders", {"order": number})
 

@@ -16,7 +16,7 @@ from tenuto.model.message import is_summary
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.prompt import Language
 from tenuto.sessions import Announcer, Sessions, TurnRequest
-from tenuto.stores.memory import MemoryStore
+from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, answers, says
 from tests.unit.house import RETOLD, Asking, Discreet, House, Model
 
@@ -200,7 +200,7 @@ async def test_words_taken_back_while_the_model_thinks_leave_no_summary(what: st
         assert await house.entries(session) == []
 
 
-class Forgetting(MemoryStore):
+class Forgetting(FlatMemoryStore):
     """A store where the session is truncated in the moment a summary is appended."""
 
     after: int | None = None
@@ -338,7 +338,7 @@ async def test_far_from_the_cap_securing_asks_nothing_of_the_store() -> None:
     await house.upkeep.secure(house.ended(session), covered=0, adding=6)
 
 
-class Away(MemoryStore):
+class Away(FlatMemoryStore):
     """A store that stops answering."""
 
     away = False
@@ -427,7 +427,12 @@ async def test_a_forked_session_keeps_its_summary() -> None:
 async def test_messages_that_may_only_be_small_get_small_summaries() -> None:
     house = House()
     house.policies = replace(house.policies, sessions=SessionPolicy(max_message_bytes=1024))
-    house.sessions = Sessions(store=house.store, policy=house.policies.sessions, announcer=Announcer(clock=house.clock))
+    house.sessions = Sessions(
+        store=house.store.sessions,
+        upkeep=house.store.upkeep,
+        policy=house.policies.sessions,
+        announcer=Announcer(clock=house.clock),
+    )
     house.upkeep = house.another()
     session = await house.talk(16)
 

@@ -10,7 +10,7 @@ import pytest
 import tenuto
 from tenuto.errors import ModelFailed, SessionNotFound
 from tenuto.model import Changes, Scope, Session
-from tenuto.stores.memory import MemoryStore
+from tests.doubles import FlatMemoryStore
 from tests.samples import ANN
 from tests.unit.house import ANSWER, QUESTION, Asking, Discreet, House, Model
 
@@ -114,7 +114,7 @@ async def test_a_rename_while_the_model_thinks_wins() -> None:
     assert (await house.title(session))[0] == "Our holiday"
 
 
-class Renaming(MemoryStore):
+class Renaming(FlatMemoryStore):
     """A store where somebody renames the session in the moment a title is to be written."""
 
     renamed: str | None = None

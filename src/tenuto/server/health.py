@@ -9,7 +9,7 @@ from typing import Any, Final
 from fastapi import Request
 from fastapi.responses import Response
 
-from tenuto.errors import StoreAway, Unavailable
+from tenuto.errors import StoreUnavailable, Unavailable
 from tenuto.model.values import JsonObject
 from tenuto.server.answers import Health, Ready
 from tenuto.server.metrics import Meters
@@ -49,12 +49,12 @@ async def get_readiness(request: Request) -> Response:
     stores = here.tenuto.stores
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
-            await stores.front.ping()
-    except (TimeoutError, StoreAway) as away:
+            await stores.front.upkeep.ping()
+    except (TimeoutError, StoreUnavailable) as away:
         journal = stores.ready_journal
         if journal is None or not here.gate.holds_alone():
-            raise away if isinstance(away, StoreAway) else Unavailable("session store") from None
-        counts: JsonObject = {"waiting": journal.state.waiting, "aside": journal.state.aside}
+            raise away if isinstance(away, StoreUnavailable) else Unavailable("session store") from None
+        counts: JsonObject = {"waiting": journal.status.waiting, "aside": journal.status.aside}
         return answer({"status": "degraded", "store": "away", "journal": counts})
     return answer({"status": "ready"})
 

@@ -31,7 +31,7 @@ from tenuto.llm.embedding import open_embedder
 from tenuto.model import Scope, Usage
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
-from tenuto.ports import ChatModel, Clock, Embedder, Store
+from tenuto.ports import ChatModel, Clock, Embedder, StateStore, Store
 from tenuto.privacy.in_turn import InTurn
 from tenuto.privacy.screened_model import ScreenedModel
 from tenuto.privacy.screening import Screen
@@ -61,7 +61,7 @@ async def open_chat(
     Raises:
         InvalidSetting: a model, an assistant or a budget of the settings cannot be had.
     """
-    known = Assistants([*_shipped(settings, store), *_own(settings, assistants)], settings.assistant)
+    known = Assistants([*_shipped(settings, store.state), *_own(settings, assistants)], settings.assistant)
     async with AsyncExitStack() as stack:
         shelf: dict[str, ChatModel] = {}
         home = provider_of(settings.model, models)
@@ -74,7 +74,7 @@ async def open_chat(
         for assistant in known:
             _check(assistant, shelf[assistant.model or settings.model])
         # The offline model would make neither titles nor summaries better than extraction does.
-        spending = Spending(state=store, budgets=settings.budgets(), clock=clock)
+        spending = Spending(state=store.state, budgets=settings.budgets(), clock=clock)
         retelling = _small(shelf[small], settings.model_timeout, spending) if small != OFFLINE else None
         upkeep.equip(small=retelling)
         # Before the models close: what was started for finished turns may still ask them.
@@ -84,7 +84,7 @@ async def open_chat(
         yield Chat(
             Means(
                 sessions=sessions,
-                traces=store,
+                traces=store.traces,
                 assistants=known,
                 models=lambda name: screened[name or settings.model],
                 screen=InTurn(screen),
@@ -140,9 +140,9 @@ def _small(model: ChatModel, timeout: timedelta, spending: Spending) -> Small:
     return small
 
 
-def _shipped(settings: Settings, store: Store) -> Iterator[Assistant]:
+def _shipped(settings: Settings, state: StateStore) -> Iterator[Assistant]:
     yield general_assistant(settings.policies(), settings.prompt())
-    yield goods_assistant(store, settings.limited(preset("goods_qa")))
+    yield goods_assistant(state, settings.limited(preset("goods_qa")))
     yield npc_assistant(
         settings.npc_policies(),
         remembers=settings.memory_enabled,
