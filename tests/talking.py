@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, Assistants
 from tenuto.chat import Chat, ChatLimits, ChatRequest, Means, Spending
-from tenuto.chat.means import Afterwards, Screening, Unscreened
-from tenuto.chat.timing import Span, no_span
+from tenuto.chat.means import Screening, Unscreened
+from tenuto.chat.timing import no_span
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model import Closing, OpenTurn
@@ -21,7 +21,7 @@ from tenuto.model.policy import OnMissing, Preset, SessionPolicy, preset
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.talk import ToolContext, ToolOutput, ToolSpec, TurnEnded
 from tenuto.model.values import JsonObject
-from tenuto.ports import Clock, Embedder, Store
+from tenuto.ports import Afterwards, Clock, Embedder, Span, Store
 from tenuto.sessions import Announcer, Sessions
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import UTC, datetime
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -35,8 +35,9 @@ from tenuto.model import (
 )
 from tenuto.model.assurance import Assurance
 from tenuto.model.news import News
+from tenuto.model.policy import SessionPolicy
 from tenuto.model.privacy import Found
-from tenuto.model.talk import Asking, ModelEvent, ToolContext, ToolOutput, ToolSpec
+from tenuto.model.talk import Asking, ModelEvent, ToolContext, ToolOutput, ToolSpec, TurnEnded
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, JsonObject
 
@@ -509,6 +510,34 @@ class ChatModel(Protocol):
             ModelFailed: it did not answer, or not usably.
         """
         ...
+
+
+class Afterwards(Protocol):
+    """What follows a turn: titles and summaries, and the end of one that the store did not take."""
+
+    def follow(self, ended: TurnEnded) -> None:
+        """Start it, and return at once."""
+        ...
+
+    async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
+        """Wait until so many messages can be stored without pushing out any that no summary covers."""
+        ...
+
+    def release(self, turn: OpenTurn, closing: Closing, policy: SessionPolicy) -> None:
+        """Give a turn up as soon as the store lets us, and return at once."""
+        ...
+
+
+class Facts(Protocol):
+    """What a span tells besides its time."""
+
+    def tell(self, **facts: str | int | None) -> None:
+        """Add ids and counts, never words."""
+        ...
+
+
+Span: TypeAlias = Callable[[str], AbstractContextManager[Facts]]
+"""Opens a span of that name around a step, where telemetry is configured."""
 
 
 class Embedder(Protocol):

@@ -10,13 +10,13 @@ import pytest
 
 from tenuto.chat.answering import Answer
 from tenuto.chat.means import Unscreened
-from tenuto.chat.timing import Facts
 from tenuto.errors import ModelFailed, TooLarge
 from tenuto.llm import Call, Fail
 from tenuto.model import Scope
 from tenuto.model.privacy import Sink
 from tenuto.model.talk import ToolContext, ToolOutput
 from tenuto.model.trace import Trace
+from tenuto.ports import Facts
 from tests.samples import ANN
 from tests.talking import SMALL, Adder, ask, helper, patient, talk
 

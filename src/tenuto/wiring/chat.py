@@ -22,7 +22,7 @@ from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.npc import npc_assistant
 from tenuto.assistants.own import load_folder
 from tenuto.chat import Chat, ChatLimits, Means, Spending
-from tenuto.chat.timing import Span, no_span
+from tenuto.chat.timing import no_span
 from tenuto.context import Counter, check_budget, encoding_for
 from tenuto.context.tokens import as_text
 from tenuto.errors import InvalidSetting
@@ -31,7 +31,7 @@ from tenuto.llm.embedding import open_embedder
 from tenuto.model import Scope, Usage
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
-from tenuto.ports import ChatModel, Clock, Embedder, StateStore, Store
+from tenuto.ports import ChatModel, Clock, Embedder, Span, StateStore, Store
 from tenuto.privacy.in_turn import InTurn
 from tenuto.privacy.screened_model import ScreenedModel
 from tenuto.privacy.screening import Screen
