@@ -93,19 +93,22 @@ class CachedStore:
         max_bytes: int = 256 * 1024 * 1024,
     ) -> None:
         self.inner = store
+        self._feed = feed
+        self._stack = AsyncExitStack()
         self.sessions = CachedSessions(store.sessions, feed, clock, max_sessions, max_bytes)
         self.traces = store.traces
         self.state = store.state
         self.upkeep = _Upkeep(store.upkeep, self.sessions.forget)
 
     async def __aenter__(self) -> Self:
-        await self.sessions.__aenter__()
+        await self._stack.enter_async_context(self._feed.watch(self.sessions.drop))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.sessions.__aexit__(kind, error, trace)
+        await self._stack.aclose()
+        self.sessions.drop(None)
 
 
 class CachedSessions:
@@ -123,20 +126,9 @@ class CachedSessions:
         # The feed speaks of keys; hits go by name, which costs less than making a key.
         self._names: dict[bytes, _Name] = {}
         self._caught_up = False
-        self._stack = AsyncExitStack()
         self.hits = 0
         self.misses = 0
         self.list, self.renew_turn = inner.list, inner.renew_turn
-
-    async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(self._feed.watch(self._drop))
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stack.aclose()
-        self._drop(None)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -280,7 +272,7 @@ class CachedSessions:
         elif flight is not None:
             self._names.pop(flight.key, None)
 
-    def _drop(self, news: News | None) -> None:
+    def drop(self, news: News | None) -> None:
         """What the feed tells: these sessions changed elsewhere, or any may have."""
         if news is None:
             self._entries.clear()

@@ -9,36 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from tenuto.errors import CircuitOpen, Invalid, LimitReached, StoreUnavailable, TenutoError
 from tenuto.model import (
     Appended,
-    Batch,
-    Changes,
     Closing,
     Compaction,
-    Erased,
-    Forking,
-    Gone,
-    MessagePage,
     Opening,
     OpenTurn,
-    Page,
-    Rewriting,
     Scope,
-    Session,
-    SessionPage,
-    SessionQuery,
-    StateEntry,
-    StateName,
-    Stats,
-    Truncating,
 )
-from tenuto.model.trace import Trace
-from tenuto.model.values import Json
 from tenuto.ports import SessionStore, Sharded, StateStore, Store, StoreUpkeep, TraceStore
 from tenuto.stores.breaker import Breaker, BreakerPolicy, BreakerState
 
@@ -48,6 +31,7 @@ _SOON: Final = timedelta(seconds=1)
 _ALL: Final = ""
 _P = ParamSpec("_P")
 _Answer = TypeVar("_Answer")
+_Call = TypeVar("_Call", bound=Callable[..., Awaitable[Any]])
 
 
 class CircuitBreakerStore:
@@ -161,6 +145,24 @@ class Circuit:
             self._heard(at, generation)
         return answer
 
+    def guard(self, call: _Call) -> _Call:
+        """The same call, behind the breaker of the whole store."""
+
+        async def guarded(*args: Any, **named: Any) -> Any:
+            return await self.ask(self.whole, call, *args, **named)
+
+        # The signature is the call's own.
+        return cast(_Call, guarded)
+
+    def guard_session(self, call: _Call) -> _Call:
+        """The same call, which begins with a scope and a session's id, behind the breaker of the session's server."""
+
+        async def guarded(scope: Scope, session_id: str, *args: Any, **named: Any) -> Any:
+            return await self.ask(self.at(scope, session_id), call, scope, session_id, *args, **named)
+
+        # The signature is the call's own.
+        return cast(_Call, guarded)
+
     def _prepared(self, call: Callable[_P, Awaitable[_Answer]]) -> Callable[_P, Awaitable[_Answer]]:
         """The same call, after what is to be done first; calls that come together share one attempt and its failure."""
 
@@ -212,100 +214,41 @@ class _Sessions:
 
     def __init__(self, inner: SessionStore, circuit: Circuit) -> None:
         self._inner = inner
-        self._ask, self._at, self._whole = circuit.ask, circuit.at, circuit.whole
-
-    # Turns
+        self._circuit = circuit
+        guard = circuit.guard_session
+        self.append, self.get, self.messages = guard(inner.append), guard(inner.get), guard(inner.messages)
+        self.patch, self.reset, self.fork = guard(inner.patch), guard(inner.reset), guard(inner.fork)
+        self.truncate, self.rewrite, self.delete = guard(inner.truncate), guard(inner.rewrite), guard(inner.delete)
+        self.list = circuit.guard(inner.list)
 
     async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
-        return await self._ask(self._at(scope, opening.session_id), self._inner.begin_turn, scope, opening)
+        at = self._circuit.at(scope, opening.session_id)
+        return await self._circuit.ask(at, self._inner.begin_turn, scope, opening)
 
     async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
-        return await self._ask(self._at(turn.scope, turn.session.id), self._inner.finish_turn, turn, closing)
+        at = self._circuit.at(turn.scope, turn.session.id)
+        return await self._circuit.ask(at, self._inner.finish_turn, turn, closing)
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
-        return await self._ask(self._at(turn.scope, turn.session.id), self._inner.renew_turn, turn)
-
-    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
-        return await self._ask(self._at(scope, session_id), self._inner.append, scope, session_id, batch)
-
-    # Reading
-
-    async def get(self, scope: Scope, session_id: str) -> Session:
-        return await self._ask(self._at(scope, session_id), self._inner.get, scope, session_id)
-
-    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
-        return await self._ask(self._at(scope, session_id), self._inner.messages, scope, session_id, page)
-
-    async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
-        return await self._ask(self._whole, self._inner.list, scope, query)
-
-    # Changing
-
-    async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        return await self._ask(self._at(scope, session_id), self._inner.patch, scope, session_id, changes)
-
-    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
-        return await self._ask(self._at(scope, session_id), self._inner.reset, scope, session_id, sparing=sparing)
-
-    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
-        return await self._ask(self._at(scope, session_id), self._inner.fork, scope, session_id, forking)
-
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
-        return await self._ask(self._at(scope, session_id), self._inner.truncate, scope, session_id, truncating)
-
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
-        return await self._ask(self._at(scope, session_id), self._inner.rewrite, scope, session_id, rewriting)
-
-    async def delete(self, scope: Scope, session_id: str) -> None:
-        await self._ask(self._at(scope, session_id), self._inner.delete, scope, session_id)
+        at = self._circuit.at(turn.scope, turn.session.id)
+        return await self._circuit.ask(at, self._inner.renew_turn, turn)
 
 
 class _Traces:
     """The `TraceStore` port behind a circuit."""
 
     def __init__(self, inner: TraceStore, circuit: Circuit) -> None:
-        self._inner = inner
-        self._ask, self._at = circuit.ask, circuit.at
-
-    async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
-        return await self._ask(self._at(scope, session_id), self._inner.trace, scope, session_id, number)
-
-    async def traces(
-        self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
-    ) -> tuple[Trace, ...]:
-        return await self._ask(self._at(scope, session_id), self._inner.traces, scope, session_id, limit, before)
+        self.trace, self.traces = circuit.guard_session(inner.trace), circuit.guard_session(inner.traces)
 
 
 class _State:
     """The `StateStore` port behind a circuit."""
 
     def __init__(self, inner: StateStore, circuit: Circuit) -> None:
-        self._inner = inner
-        self._ask, self._whole = circuit.ask, circuit.whole
-
-    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
-        return await self._ask(self._whole, self._inner.read_state, scope, namespace, key)
-
-    async def write_state(
-        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
-    ) -> StateEntry:
-        return await self._ask(self._whole, self._inner.write_state, scope, namespace, key, value, if_version)
-
-    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
-        return await self._ask(self._whole, self._inner.delete_state, scope, namespace, key)
-
-    async def list_state(
-        self, scope: Scope, namespace: str, after: str = "", limit: int = 100
-    ) -> tuple[StateEntry, ...]:
-        return await self._ask(self._whole, self._inner.list_state, scope, namespace, after, limit)
-
-    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
-        return await self._ask(self._whole, self._inner.state_keys, scope, namespace, after, limit)
-
-    async def state_names(
-        self, scope: Scope, after: StateName | None = None, limit: int = 100
-    ) -> tuple[StateName, ...]:
-        return await self._ask(self._whole, self._inner.state_names, scope, after, limit)
+        guard = circuit.guard
+        self.read_state, self.write_state = guard(inner.read_state), guard(inner.write_state)
+        self.delete_state, self.list_state = guard(inner.delete_state), guard(inner.list_state)
+        self.state_keys, self.state_names = guard(inner.state_keys), guard(inner.state_names)
 
 
 class _Upkeep:
@@ -313,35 +256,24 @@ class _Upkeep:
 
     def __init__(self, inner: StoreUpkeep, circuit: Circuit) -> None:
         self._inner = inner
-        self._ask, self._whole = circuit.ask, circuit.whole
-
-    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
-        return await self._ask_at_length(self._inner.sweep, limit)
-
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
-        return await self._ask_at_length(self._inner.evict, scope, keep, sparing)
-
-    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
-        return await self._ask_at_length(self._inner.erase, scope, limit)
-
-    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
-        return await self._ask(self._whole, self._inner.spaces, after, limit)
+        self._circuit = circuit
+        guard, guard_long = circuit.guard, self._guard_long
+        self.ping, self.stats, self.spaces = guard(inner.ping), guard(inner.stats), guard(inner.spaces)
+        self.sweep, self.evict, self.erase = guard_long(inner.sweep), guard_long(inner.evict), guard_long(inner.erase)
 
     async def compact(self) -> Compaction:
-        # It may take an hour, and nobody else could ask for so long if it were the probe.
+        # It may take an hour. As the probe, it would keep every other call waiting for so long.
         await self.ping()
         return await self._inner.compact()
 
-    async def stats(self, scope: Scope) -> Stats:
-        return await self._ask(self._whole, self._inner.stats, scope)
+    def _guard_long(self, call: _Call) -> _Call:
+        """The same call, which may take long: a ping before it is the probe, so that no other call waits for it."""
 
-    async def ping(self) -> None:
-        await self._ask(self._whole, self._inner.ping)
+        async def guarded(*args: Any, **named: Any) -> Any:
+            whole = self._circuit.whole
+            if whole is not None and whole.state is not BreakerState.CLOSED:
+                await self.ping()
+            return await self._circuit.ask(whole, call, *args, **named)
 
-    async def _ask_at_length(
-        self, call: Callable[_P, Awaitable[_Answer]], *args: _P.args, **named: _P.kwargs
-    ) -> _Answer:
-        """Ask for what may take long. It is never the probe: nobody else could ask for as long as it takes."""
-        if self._whole is not None and self._whole.state is not BreakerState.CLOSED:
-            await self.ping()
-        return await self._ask(self._whole, call, *args, **named)
+        # The signature is the call's own.
+        return cast(_Call, guarded)
