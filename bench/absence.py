@@ -130,11 +130,11 @@ async def _make(app: Tenuto, words: Words, prefix: str, place: int, *, hot: bool
     drafts = tuple(draft for _ in range(2) for draft in drafts_of(words.turn()))
     for kind, create in (("alive", _LONG), ("foreign", _LONG), ("expired", _SHORT), ("deleted", _LONG)):
         session = f"{prefix}-{kind}-{place}"
-        await app.store.append(_OWNER, session, Batch(id=f"{session}-batch", messages=drafts, create=create))
+        await app.store.sessions.append(_OWNER, session, Batch(id=f"{session}-batch", messages=drafts, create=create))
         if hot:
-            await app.store.messages(_OWNER, session, _NEWEST)
+            await app.store.sessions.messages(_OWNER, session, _NEWEST)
         if kind == "deleted":
-            await app.store.delete(_OWNER, session)
+            await app.store.sessions.delete(_OWNER, session)
 
 
 async def _look_up(app: Tenuto, ask: Question, prefix: str, count: int, *, hot: bool) -> dict[str, list[float]]:
@@ -145,7 +145,7 @@ async def _look_up(app: Tenuto, ask: Question, prefix: str, count: int, *, hot: 
         for kind in dice.sample(KINDS, len(KINDS)):
             # Somebody was served before, whatever comes next: their own session, or a neighbour.
             served = kind if hot and kind == "foreign" else "alive"
-            await app.store.messages(_OWNER, f"{prefix}-{served}-{place}", _NEWEST)
+            await app.store.sessions.messages(_OWNER, f"{prefix}-{served}-{place}", _NEWEST)
             session = f"{prefix}-{kind}-{place}"
             started = perf_counter()
             try:

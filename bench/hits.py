@@ -13,9 +13,9 @@ from bench.ours import Ours, scope_of
 from bench.plan import Plan
 from bench.workload import WINDOW, Words
 from tenuto.model import Page
-from tenuto.ports import ChangeFeed, Store
+from tenuto.ports import Backend, Store
 from tenuto.stores.by_url import open_store
-from tenuto.stores.cached import Cached
+from tenuto.stores.cached import CachedStore
 
 _SESSIONS: Final = [f"hit-{place}" for place in range(32)]
 _TURNS: Final = 50
@@ -45,34 +45,34 @@ async def measure_hits(backend: str, url: str, plan: Plan) -> list[Hits]:
     """Hits and store in turn; nothing when the store has no change feed, since L1 then stays away."""
     store = await open_store(url)
     try:
-        if not isinstance(store, ChangeFeed):
+        if store.feed is None:
             return []
         await _seed(store)
-        async with Cached(store=store, feed=store) as cached:
+        async with CachedStore(store=store, feed=store.feed) as cached:
             return [await _compare(backend, what, store, cached, plan) for what in ("get", "messages")]
     finally:
         await store.close()
 
 
-async def _seed(store: Store) -> None:
+async def _seed(store: Backend) -> None:
     words = Words()
     ours = Ours(store)
     for session in _SESSIONS:
         await ours.seed(session, [words.turn() for _ in range(_TURNS)])
 
 
-async def _compare(backend: str, what: str, store: Store, cached: Cached, plan: Plan) -> Hits:
+async def _compare(backend: str, what: str, store: Store, cached: CachedStore, plan: Plan) -> Hits:
     ask_store, ask_l1 = _question(what, store), _question(what, cached)
     await _timed(ask_l1, len(_SESSIONS))
     await _timed(ask_store, len(_SESSIONS))
-    misses = cached.misses
+    misses = cached.sessions.misses
     took = [(await _timed(ask_store, plan.hits // _FEWER), await _timed(ask_l1, plan.hits)) for _ in range(_ROUNDS)]
     return Hits(
         backend,
         what,
         store=median(store for store, _ in took),
         hit=median(hit for _, hit in took),
-        missed=cached.misses - misses,
+        missed=cached.sessions.misses - misses,
     )
 
 
@@ -80,8 +80,8 @@ def _question(what: str, store: Store) -> Callable[[str], Awaitable[object]]:
     newest = Page(limit=WINDOW)
     scopes = {session: scope_of(session) for session in _SESSIONS}
     if what == "get":
-        return lambda session: store.get(scopes[session], session)
-    return lambda session: store.messages(scopes[session], session, newest)
+        return lambda session: store.sessions.get(scopes[session], session)
+    return lambda session: store.sessions.messages(scopes[session], session, newest)
 
 
 async def _timed(ask: Callable[[str], Awaitable[object]], times: int) -> float:

@@ -21,7 +21,7 @@ from tenuto.model import (
     Usage,
     text_part,
 )
-from tenuto.ports import Store
+from tenuto.ports import Backend
 from tenuto.stores.by_url import open_store
 
 # The stored cap is lifted: histories of 10,000 messages are to stay that long.
@@ -39,7 +39,7 @@ def scope_of(session: str) -> Scope:
 class Ours:
     """A cycle is `begin_turn` and `finish_turn`, with an idempotency key, a lease and totals."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Backend) -> None:
         self._store = store
 
     async def seed(self, session: str, turns: Sequence[Turn]) -> None:
@@ -47,14 +47,14 @@ class Ours:
             some = turns[first : first + _SEEDED_AT_ONCE]
             drafts = tuple(draft for turn in some for draft in drafts_of(turn))
             batch = Batch(id=f"seed-{some[0].number}", messages=drafts, create=FRESH)
-            await self._store.append(scope_of(session), session, batch)
+            await self._store.sessions.append(scope_of(session), session, batch)
 
     async def append(self, session: str, turn: Turn) -> None:
         batch = Batch(id=f"batch-{turn.number}", messages=drafts_of(turn))
-        await self._store.append(scope_of(session), session, batch)
+        await self._store.sessions.append(scope_of(session), session, batch)
 
     async def load(self, session: str) -> int:
-        return len((await self._store.messages(scope_of(session), session, _NEWEST)).messages)
+        return len((await self._store.sessions.messages(scope_of(session), session, _NEWEST)).messages)
 
     async def cycle(self, session: str, turn: Turn) -> int:
         question, answer = drafts_of(turn)
@@ -65,9 +65,9 @@ class Ours:
             window=WINDOW,
             once=Once(key=f"key-{turn.number}", fingerprint="body"),
         )
-        begun = await self._store.begin_turn(scope_of(session), opening)
+        begun = await self._store.sessions.begin_turn(scope_of(session), opening)
         closing = Closing(reply=(answer,), usage=Usage(tokens=300, cost_nanos=1_250_000))
-        await self._store.finish_turn(begun, closing)
+        await self._store.sessions.finish_turn(begun, closing)
         return len(begun.window)
 
     async def close(self) -> None:

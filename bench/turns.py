@@ -49,7 +49,7 @@ from tenuto.model.budget import Budgets
 from tenuto.model.policy import ContextPolicy, preset
 from tenuto.model.prompt import Materials, PromptPolicy
 from tenuto.model.talk import Asking, Ended, ModelEvent, Said, TurnEnded
-from tenuto.ports import Store, Tool, utc_now
+from tenuto.ports import Backend, SessionStore, Tool, utc_now
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
@@ -119,7 +119,7 @@ async def measure_turns(backend: str, url: str) -> list[Turns]:
 class _Case:
     """Sessions of one length with so many callers; each round measures the light cycle, the bare one and a turn."""
 
-    def __init__(self, store: Store, words: Words, bared: _Bared, history: int, callers: int) -> None:
+    def __init__(self, store: Backend, words: Words, bared: _Bared, history: int, callers: int) -> None:
         self._words, self._bared, self._ours = words, bared, Ours(store)
         self._history, self._callers = history, callers
         self._chat, self._later = _chat(store, words)
@@ -128,7 +128,7 @@ class _Case:
         self._sessions = {kind: [f"{kind}-{history}-{callers}-{n}" for n in range(callers)] for kind in _KINDS}
 
     @classmethod
-    async def ready(cls, store: Store, words: Words, history: int, callers: int) -> _Case:
+    async def ready(cls, store: Backend, words: Words, history: int, callers: int) -> _Case:
         """The histories stored, and the first turns taken."""
         case = cls(store, words, await _bared(store, words, history), history, callers)
         for sessions in case._sessions.values():
@@ -165,7 +165,7 @@ class _Case:
 class _Bared:
     """The store's part of a turn, without the chat: one turn's opening and closing, under fresh ids."""
 
-    def __init__(self, store: Store, opening: Opening, closing: Closing) -> None:
+    def __init__(self, store: Backend, opening: Opening, closing: Closing) -> None:
         self._store = store
         self._opening = opening
         self._closing = closing
@@ -179,36 +179,36 @@ class _Bared:
             words=(replace(question, id=f"q-{turn.number}", parts=(text_part(turn.user),)),),
             once=Once(key=f"key-{turn.number}", fingerprint="body"),
         )
-        begun = await self._store.begin_turn(scope_of(session), opening)
+        begun = await self._store.sessions.begin_turn(scope_of(session), opening)
         reply = (replace(answer, id=f"a-{turn.number}", parts=(text_part(turn.assistant),)),)
-        await self._store.finish_turn(begun, replace(self._closing, reply=reply))
+        await self._store.sessions.finish_turn(begun, replace(self._closing, reply=reply))
 
 
 class _Listening:
-    """A store that remembers how the last turn began and ended."""
+    """Sessions that remember how the last turn began and ended."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, sessions: SessionStore) -> None:
+        self._sessions = sessions
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+        return getattr(self._sessions, name)
 
     async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
         self.opening = opening
-        return await self._store.begin_turn(scope, opening)
+        return await self._sessions.begin_turn(scope, opening)
 
     async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
         self.closing = closing
-        return await self._store.finish_turn(turn, closing)
+        return await self._sessions.finish_turn(turn, closing)
 
 
-async def _bared(store: Store, words: Words, history: int) -> _Bared:
+async def _bared(store: Backend, words: Words, history: int) -> _Bared:
     """What the chat hands to the store in a turn like those that are measured: not the first, with a summary."""
     session = f"sample-{history}-{words.turn().number}"
     await _seed(store, session, [words.turn() for _ in range(history // 2)])
-    listening = _Listening(store)
-    # It is a whole store: what it does not do itself it passes on.
-    chat, later = _chat(cast(Store, listening), words)
+    listening = _Listening(store.sessions)
+    # It is a whole port: what it does not do itself it passes on.
+    chat, later = _chat(store, words, cast(SessionStore, listening))
     for _ in range(4):
         await chat.take_turn(scope_of(session), _request(session, words.turn()))
         await later.done()
@@ -259,14 +259,14 @@ async def _together(do: Callable[[str], Awaitable[None]], sessions: Sequence[str
     return [one for took in await asyncio.gather(*map(several, sessions)) for one in took]
 
 
-async def _seed(store: Store, session: str, turns: Sequence[Turn]) -> None:
+async def _seed(store: Backend, session: str, turns: Sequence[Turn]) -> None:
     """A history whose messages were counted when they were written, as the chat's are."""
     counter = Counter()
     for first in range(0, len(turns), _SEEDED_AT_ONCE):
         some = turns[first : first + _SEEDED_AT_ONCE]
         drafts = tuple(counter.counted(draft) for turn in some for draft in drafts_of(turn))
         batch = Batch(id=f"seed-{some[0].number}", messages=drafts, create=_UNCAPPED)
-        await store.append(scope_of(session), session, batch)
+        await store.sessions.append(scope_of(session), session, batch)
 
 
 class _Later:
@@ -287,10 +287,15 @@ class _Later:
         await self._upkeep.drain()
 
 
-def _chat(store: Store, words: Words) -> tuple[Chat, _Later]:
+def _chat(store: Backend, words: Words, listening: SessionStore | None = None) -> tuple[Chat, _Later]:
     platform = preset("platform")
     policies = replace(platform, sessions=replace(platform.sessions, keeping=_UNCAPPED.keeping))
-    sessions = Sessions(store=store, policy=policies.sessions, announcer=Announcer(clock=utc_now))
+    sessions = Sessions(
+        store=listening or store.sessions,
+        upkeep=store.upkeep,
+        policy=policies.sessions,
+        announcer=Announcer(clock=utc_now),
+    )
     later = _Later(
         Upkeep(sessions=sessions, redaction=UpkeepRedaction(NO_REDACTION), sweep_every=policies.sessions.lease)
     )
@@ -299,10 +304,10 @@ def _chat(store: Store, words: Words) -> tuple[Chat, _Later]:
     chat = Chat(
         Means(
             sessions=sessions,
-            traces=store,
+            traces=store.traces,
             assistants=Assistants([general], general.name),
             models=lambda _: model,
-            spending=Spending(state=store, budgets=Budgets(), clock=utc_now),
+            spending=Spending(state=store.state, budgets=Budgets(), clock=utc_now),
             clock=utc_now,
             afterwards=later,
             redaction=TurnRedaction(NO_REDACTION),

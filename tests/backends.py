@@ -17,13 +17,13 @@ from tenuto.model.news import News
 from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.model.scope import session_key, space_key
 from tenuto.ports import ChangeFeed, Clock, Store
-from tenuto.privacy.screened import Screened
+from tenuto.privacy.screened import RedactingStore
 from tenuto.privacy.sealed.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.sealed.sealing import TenantCiphers
-from tenuto.stores.cached import Cached
-from tenuto.stores.encrypted import Encrypted
-from tenuto.stores.guarded import Guarded
-from tenuto.stores.journaled import Journaled, Outbox
+from tenuto.stores.cached import CachedStore
+from tenuto.stores.circuit_breaker import CircuitBreakerStore
+from tenuto.stores.encrypted import EncryptedStore
+from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._link import Connection, Link
@@ -111,8 +111,13 @@ class Unshared:
 
 @asynccontextmanager
 async def _cached_memory(place: Place) -> AsyncIterator[Store]:
-    async with Cached(store=MemoryStore(clock=place.clock), feed=Unshared(), clock=place.clock) as cached:
+    async with CachedStore(store=MemoryStore(clock=place.clock), feed=Unshared(), clock=place.clock) as cached:
         yield cached
+
+
+def _feed_of(store: Store) -> ChangeFeed:
+    assert isinstance(store, SqliteStore | PostgresStore | RedisStore)
+    return store.feed
 
 
 def cached(backend: Backend) -> Backend:
@@ -121,13 +126,12 @@ def cached(backend: Backend) -> Backend:
     @asynccontextmanager
     async def opened(place: Place) -> AsyncIterator[Store]:
         async with backend.open(place) as store:
-            feed = store.inner if isinstance(store, Encrypted | Guarded) else store
-            assert isinstance(feed, ChangeFeed)
-            async with Cached(store=store, feed=feed, clock=place.clock) as hot:
+            inner = store.inner if isinstance(store, EncryptedStore | CircuitBreakerStore) else store
+            async with CachedStore(store=store, feed=_feed_of(inner), clock=place.clock) as hot:
                 yield hot
 
     async def damage(store: Store, scope: Scope, session_id: str) -> None:
-        assert isinstance(store, Cached)
+        assert isinstance(store, CachedStore)
         assert backend.damage is not None
         await backend.damage(store.inner, scope, session_id)
 
@@ -140,10 +144,10 @@ def encrypted(backend: Backend) -> Backend:
     @asynccontextmanager
     async def opened(place: Place) -> AsyncIterator[Store]:
         async with backend.open(place) as store:
-            yield Encrypted(store=store, ciphers=TenantCiphers(store=store, ring=RING, clock=place.clock))
+            yield EncryptedStore(store=store, ciphers=TenantCiphers(store=store.state, ring=RING, clock=place.clock))
 
     async def damage(store: Store, scope: Scope, session_id: str) -> None:
-        assert isinstance(store, Encrypted)
+        assert isinstance(store, EncryptedStore)
         assert backend.damage is not None
         await backend.damage(store.inner, scope, session_id)
 
@@ -156,10 +160,10 @@ def guarded(backend: Backend) -> Backend:
     @asynccontextmanager
     async def opened(place: Place) -> AsyncIterator[Store]:
         async with backend.open(place) as store:
-            yield Guarded(store=store)
+            yield CircuitBreakerStore(store=store)
 
     async def damage(store: Store, scope: Scope, session_id: str) -> None:
-        assert isinstance(store, Guarded)
+        assert isinstance(store, CircuitBreakerStore)
         assert backend.damage is not None
         await backend.damage(store.inner, scope, session_id)
 
@@ -172,14 +176,13 @@ def journaled(backend: Backend) -> Backend:
     @asynccontextmanager
     async def opened(place: Place) -> AsyncIterator[Store]:
         async with backend.open(place) as store:
-            assert isinstance(store, ChangeFeed)
             outbox = await Outbox.open(place.folder / "journal")
-            async with Journaled(store=store, outbox=outbox, feed=store, clock=place.clock) as journal:
+            async with JournaledStore(store=store, outbox=outbox, feed=_feed_of(store), clock=place.clock) as journal:
                 yield journal
             await outbox.close()
 
     async def damage(store: Store, scope: Scope, session_id: str) -> None:
-        assert isinstance(store, Journaled)
+        assert isinstance(store, JournaledStore)
         assert backend.damage is not None
         await backend.damage(store.inner, scope, session_id)
 
@@ -192,7 +195,7 @@ def screened(backend: Backend) -> Backend:
     @asynccontextmanager
     async def opened(place: Place) -> AsyncIterator[Store]:
         async with backend.open(place) as store:
-            yield Screened(store=store, screen=screen_over(store, PrivacyPolicy(message=Mode.PSEUDONYM)))
+            yield RedactingStore(store=store, screen=screen_over(store, PrivacyPolicy(message=Mode.PSEUDONYM)))
 
     return Backend(f"screened {backend.name}", opened)
 

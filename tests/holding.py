@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import Any, Self, cast
 
-from tenuto.ports import Store
+from tenuto.ports import SessionStore, Store
 from tests.patience import LONG
 
 
@@ -20,8 +20,16 @@ class Holding:
         self._may_go = asyncio.Event()
 
     def __getattr__(self, name: str) -> Any:
-        call = getattr(self._store, name)
+        call = getattr(self._store.state, name)
         return self._held if name == self._method else call
+
+    @property
+    def state(self) -> Self:
+        return self
+
+    @property
+    def sessions(self) -> SessionStore:
+        return self._store.sessions
 
     @property
     def store(self) -> Store:
@@ -40,4 +48,4 @@ class Holding:
         if namespace.startswith(self._drawer) and not self._come.is_set():
             self._come.set()
             await self._may_go.wait()
-        return await getattr(self._store, self._method)(scope, namespace, *given, **named)
+        return await getattr(self._store.state, self._method)(scope, namespace, *given, **named)

@@ -6,16 +6,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
-from tenuto.errors import StoreAway
+from tenuto.errors import StoreUnavailable
 from tenuto.model import Closing, OpenTurn, Page, Scope
 from tenuto.model.news import News
 from tenuto.model.scope import session_key
 from tenuto.ports import Ciphers, Store
-from tenuto.stores.journaled import Journaled, Outbox
+from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import port_with
 from tests.samples import begin, closing
 
 
@@ -51,8 +52,24 @@ class Wire:
         """Whatever was planned, does not happen."""
         self._fates.clear()
 
+    @property
+    def sessions(self) -> Self:
+        return self
+
+    @property
+    def state(self) -> Self:
+        return self
+
+    @property
+    def upkeep(self) -> Self:
+        return self
+
+    @property
+    def traces(self) -> Any:
+        return self.store.traces
+
     def __getattr__(self, name: str) -> Any:
-        step = getattr(self.store, name)
+        step = getattr(port_with(self.store, name), name)
 
         async def call(*args: Any, **rest: Any) -> Any:
             fate = self._fates.pop(len(self.calls), None)
@@ -60,7 +77,7 @@ class Wire:
             if fate is Fate.KILLED_BEFORE:
                 raise Killed
             if self.cut or fate is Fate.REFUSED:
-                raise StoreAway
+                raise StoreUnavailable
             before = self._version(name, args)
             answer = await step(*args, **rest)
             if self._version(name, args) != before:
@@ -70,7 +87,7 @@ class Wire:
             if fate is Fate.UNANSWERED:
                 if self.meanwhile is not None:
                     await self.meanwhile()
-                raise StoreAway
+                raise StoreUnavailable
             return answer
 
         return call
@@ -79,7 +96,7 @@ class Wire:
         """How often the session of a turn, or of a patch, was changed."""
         if not isinstance(self.store, MemoryStore) or name not in ("begin_turn", "finish_turn", "patch"):
             return None
-        record = self.store.record(_key(name, args))
+        record = self.store.sessions.record(_key(name, args))
         return None if record is None else int(record.session.version)
 
 
@@ -138,12 +155,12 @@ class Process:
         self.now = 0.0
         self._ciphers = ciphers
         self.outbox: Outbox
-        self.store: Journaled
+        self.store: JournaledStore
 
     async def start(self) -> None:
         self.outbox = await Outbox.open(self.folder)
         behind = cast(Store, self.wire)
-        self.store = Journaled(
+        self.store = JournaledStore(
             store=behind,
             outbox=self.outbox,
             feed=self.feed,
@@ -180,26 +197,26 @@ class Process:
 
     async def turn(self, scope: Scope, session_id: str, question: str, answer: str, **rest: Any) -> OpenTurn:
         turn = await self.begin(scope, session_id, question, **rest)
-        await self.store.finish_turn(turn, closing(answer))
+        await self.store.sessions.finish_turn(turn, closing(answer))
         return turn
 
     async def finish(self, turn: OpenTurn, *words: str, **rest: Any) -> Closing:
         end = closing(*words, **rest)
-        await self.store.finish_turn(turn, end)
+        await self.store.sessions.finish_turn(turn, end)
         return end
 
     async def is_unknown(self, scope: Scope, session_id: str) -> bool:
         """Whether nothing of the session is shown when the store goes away now."""
         self.goes_away()
         try:
-            await self.store.get(scope, session_id)
-        except StoreAway:
+            await self.store.sessions.get(scope, session_id)
+        except StoreUnavailable:
             return True
         return False
 
     async def log(self, scope: Scope, session_id: str) -> list[str]:
         """What the store itself has."""
-        page = await self.memory.messages(scope, session_id, Page(limit=10_000))
+        page = await self.memory.sessions.messages(scope, session_id, Page(limit=10_000))
         return [message.text for message in page.messages]
 
 

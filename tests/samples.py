@@ -22,7 +22,7 @@ from tenuto.model import (
     text_part,
 )
 from tenuto.model.trace import Trace, trace_id
-from tenuto.ports import SessionStore
+from tenuto.ports import Store
 
 ANN = Scope(tenant="acme", user="ann")
 BOB = Scope(tenant="acme", user="bob")
@@ -102,18 +102,18 @@ def once(key: str, fingerprint: str = "body") -> Once:
     return Once(key=key, fingerprint=fingerprint)
 
 
-async def begin(store: SessionStore, scope: Scope, session_id: str, *words: str, **fields: Any) -> OpenTurn:
+async def begin(store: Store, scope: Scope, session_id: str, *words: str, **fields: Any) -> OpenTurn:
     """Begin a turn."""
-    return await store.begin_turn(scope, opening(session_id, *words, **fields))
+    return await store.sessions.begin_turn(scope, opening(session_id, *words, **fields))
 
 
-async def talk(store: SessionStore, scope: Scope, session_id: str, question: str, answer: str) -> None:
+async def talk(store: Store, scope: Scope, session_id: str, question: str, answer: str) -> None:
     """One whole turn."""
     turn = await begin(store, scope, session_id, question)
-    await store.finish_turn(turn, closing(answer))
+    await store.sessions.finish_turn(turn, closing(answer))
 
 
-async def texts(store: SessionStore, scope: Scope, session_id: str) -> list[str]:
+async def texts(store: Store, scope: Scope, session_id: str) -> list[str]:
     """What the log says, oldest first."""
-    page = await store.messages(scope, session_id, Page(limit=10_000))
+    page = await store.sessions.messages(scope, session_id, Page(limit=10_000))
     return [message.text for message in page.messages]

@@ -7,7 +7,7 @@ from base64 import b64encode
 from tenuto.model.privacy import PrivacyPolicy
 from tenuto.ports import Store, utc_now
 from tenuto.privacy.redactor import Policies, Redactor
-from tenuto.privacy.screened import Screened
+from tenuto.privacy.screened import RedactingStore
 from tenuto.privacy.sealed.keyring import key_ring
 from tenuto.privacy.sealed.sealing import TenantCiphers
 from tenuto.privacy.sealed.vault import Vault
@@ -20,7 +20,9 @@ def vault_over(store: Store) -> Vault:
     """A vault whose key is the tests' own."""
     ring = key_ring(key=KEY)
     assert ring is not None
-    return Vault(store=store, ciphers=TenantCiphers(store=store, ring=ring, clock=utc_now))
+    return Vault(
+        state=store.state, sessions=store.sessions, ciphers=TenantCiphers(store=store.state, ring=ring, clock=utc_now)
+    )
 
 
 def screen_over(store: Store, policy: PrivacyPolicy | None = None, **tenants: PrivacyPolicy) -> Redactor:
@@ -28,7 +30,7 @@ def screen_over(store: Store, policy: PrivacyPolicy | None = None, **tenants: Pr
     return Redactor(policies=Policies(policy or PrivacyPolicy(), tenants), vault=vault_over(store))
 
 
-def screened(policy: PrivacyPolicy | None = None, **tenants: PrivacyPolicy) -> tuple[MemoryStore, Screened]:
+def screened(policy: PrivacyPolicy | None = None, **tenants: PrivacyPolicy) -> tuple[MemoryStore, RedactingStore]:
     """A store in memory, and the same store behind a policy."""
     store = MemoryStore()
-    return store, Screened(store=store, screen=screen_over(store, policy, **tenants))
+    return store, RedactingStore(store=store, screen=screen_over(store, policy, **tenants))

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, Assistants
 from tenuto.chat import Chat, ChatLimits, ChatRequest, Means, Spending
-from tenuto.chat.means import Afterwards
-from tenuto.chat.timing import Span, no_span
+from tenuto.chat.timing import no_span
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model import Closing, OpenTurn
@@ -21,7 +20,7 @@ from tenuto.model.policy import OnMissing, Preset, SessionPolicy, preset
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.talk import ToolContext, ToolOutput, ToolSpec, TurnEnded
 from tenuto.model.values import JsonObject
-from tenuto.ports import Clock, Embedder, Store
+from tenuto.ports import Afterwards, Clock, Embedder, Span, Store
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import Announcer, Sessions
@@ -111,17 +110,19 @@ def talk(
     """A chat in which a scripted model answers."""
     clock = clock or FakeClock()
     store = store or MemoryStore(clock=clock)
-    sessions = Sessions(store=store, policy=patient().sessions, announcer=Announcer(clock=clock))
+    sessions = Sessions(
+        store=store.sessions, upkeep=store.upkeep, policy=patient().sessions, announcer=Announcer(clock=clock)
+    )
     known = list(assistants) or [helper()]
     script = model or ScriptedModel(*scripts)
     noted = Noted()
     chat = Chat(
         Means(
             sessions=sessions,
-            traces=store,
+            traces=store.traces,
             assistants=Assistants(known, known[0].name),
             models=lambda _: script,
-            spending=Spending(state=store, budgets=budgets or Budgets(), clock=clock),
+            spending=Spending(state=store.state, budgets=budgets or Budgets(), clock=clock),
             clock=clock,
             afterwards=noted if afterwards is None else afterwards(sessions),
             limits=limits or ChatLimits(),

@@ -14,7 +14,7 @@ from tenuto.tasks import Tasks
 
 def tasks_over(store: Store, clock: Clock, **policy: Any) -> Tasks:
     """A desk on a store."""
-    return Tasks(store=store, policy=TaskPolicy(**policy), clock=clock, new_id=fresh_id)
+    return Tasks(state=store.state, sessions=store.sessions, policy=TaskPolicy(**policy), clock=clock, new_id=fresh_id)
 
 
 async def opened(tasks: Tasks, scope: Scope, **fields: Any) -> Task:

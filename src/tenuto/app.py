@@ -21,9 +21,9 @@ from tenuto.privacy.duties.compacting import Compactor
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Announcer, Listener, Sessions, TurnRequest, fresh_id
 from tenuto.settings import Settings, read_settings
-from tenuto.storing import Stores, open_stores
 from tenuto.tasks import Tasks
 from tenuto.upkeep import Upkeep
+from tenuto.wiring.stores import Stores, open_stores
 
 if TYPE_CHECKING:
     from tenuto.assistants import Assistant
@@ -82,7 +82,7 @@ class Tenuto:
         async with self._opening:
             if self._chat is None:
                 # Assistants, tokenizer and models: much to import that keeping sessions does without.
-                from tenuto.talking import open_chat
+                from tenuto.wiring.chat import open_chat
 
                 self._chat = await self._stack.enter_async_context(
                     open_chat(
@@ -106,7 +106,7 @@ class Tenuto:
         from tenuto.privacy.duties.office import PrivacyOffice
 
         async def keys(scope: Scope) -> dict[str, int]:
-            return {"api_keys": await ApiKeys(store=self.store, clock=self._clock).forget_user(scope)}
+            return {"api_keys": await ApiKeys(store=self.store.state, clock=self._clock).forget_user(scope)}
 
         async def deadlines(scope: Scope) -> dict[str, int]:
             return {"task_deadlines": await self.tasks.forget(scope)}
@@ -202,10 +202,11 @@ async def open_app(
     """
     async with AsyncExitStack() as stack:
         stores = await open_stores(stack, settings, clock, reading_only)
+        store, policies = stores.front, settings.policies()
         announcer = Announcer(clock=clock, listeners=listeners)
-        sessions = Sessions(store=stores.front, policy=settings.policies().sessions, announcer=announcer)
-        tasks = Tasks(store=stores.front, policy=settings.policies().tasks, clock=clock, new_id=fresh_id)
-        compactor = Compactor(store=stores.front, clock=clock)
+        sessions = Sessions(store=store.sessions, upkeep=store.upkeep, policy=policies.sessions, announcer=announcer)
+        tasks = Tasks(state=store.state, sessions=store.sessions, policy=policies.tasks, clock=clock, new_id=fresh_id)
+        compactor = Compactor(state=store.state, upkeep=store.upkeep, clock=clock)
         upkeep = Upkeep(
             sessions=sessions,
             tasks=tasks,

@@ -369,17 +369,17 @@ class ModelTimeout(ModelFailed):
         super().__init__(model, "took too long")
 
 
-class StoreAway(Unavailable):
+class StoreUnavailable(Unavailable):
     """The store's server does not answer; what was asked of it may have been carried out."""
 
     def __init__(self, what: str = "session store", why: str = "does not answer") -> None:
         super().__init__(what, why)
 
 
-class StoreResting(StoreAway):
+class CircuitOpen(StoreUnavailable):
     """The server failed to answer several times in a row and is not asked for now; nothing was carried out."""
 
-    code: ClassVar[str] = "store_resting"
+    code: ClassVar[str] = "circuit_open"
 
     def __init__(self, retry_after: timedelta) -> None:
         super().__init__(why="has stopped answering and is left alone for a while")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import UTC, datetime
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from tenuto.errors import TenutoError
 from tenuto.model import (
     Appended,
     Batch,
@@ -29,13 +31,17 @@ from tenuto.model import (
     StateName,
     Stats,
     Truncating,
+    TurnState,
 )
 from tenuto.model.assurance import Assurance
 from tenuto.model.news import News
+from tenuto.model.policy import SessionPolicy
 from tenuto.model.privacy import Found
-from tenuto.model.talk import Asking, ModelEvent, ToolContext, ToolOutput, ToolSpec
+from tenuto.model.talk import Asking, ModelEvent, ToolContext, ToolOutput, ToolSpec, TurnEnded
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, JsonObject
+
+_log = logging.getLogger(__name__)
 
 Clock: TypeAlias = Callable[[], datetime]
 Place: TypeAlias = tuple[str, ...]
@@ -161,6 +167,16 @@ class SessionStore(Protocol):
         ...
 
 
+async def release_lease(finish: Callable[[OpenTurn, Closing], Awaitable[Appended]], turn: OpenTurn) -> None:
+    """Give up a turn by whatever finishes it; where that fails, the lease expires on its own."""
+    if turn.state is TurnState.FINISHED:
+        return
+    try:
+        await finish(turn, Closing(abandoned=True))
+    except TenutoError as failed:
+        _log.info("could not release the lease of a turn: %s", failed.code)
+
+
 class TraceStore(Protocol):
     """Keeps what `finish_turn` was handed as trace: those of a session's newest turns, by turn number.
 
@@ -219,6 +235,16 @@ class StateStore(Protocol):
         """The keys alone, in the same order; also those of values that cannot be read."""
         ...
 
+    async def state_names(
+        self, scope: Scope, after: StateName | None = None, limit: int = 100
+    ) -> tuple[StateName, ...]:
+        """Where users and chats that the scope reaches keep values, in whatever drawer; in an order that stays.
+
+        A tenant's own state is not among them, nor what has a name that cannot be read. A page that is not full is the
+        last one.
+        """
+        ...
+
 
 class StoreUpkeep(Protocol):
     """What keeps a store in shape, off the request path."""
@@ -254,16 +280,6 @@ class StoreUpkeep(Protocol):
         """
         ...
 
-    async def state_names(
-        self, scope: Scope, after: StateName | None = None, limit: int = 100
-    ) -> tuple[StateName, ...]:
-        """Where users and chats that the scope reaches keep values, in whatever drawer; in an order that stays.
-
-        A tenant's own state is not among them, nor what has a name that cannot be read. A page that is not full is the
-        last one.
-        """
-        ...
-
     async def compact(self) -> Compaction:
         """Let no deleted byte stay behind in the backend's own files, and tell what could not be done about it.
 
@@ -285,7 +301,46 @@ class StoreUpkeep(Protocol):
         ...
 
 
-@runtime_checkable
+class Store(Protocol):
+    """Four ports over the same records: a backend, or a wrapper that stands before one.
+
+    A wrapper replaces the ports it changes and hands on the others as they are.
+    """
+
+    @property
+    def sessions(self) -> SessionStore:
+        """Sessions and their messages."""
+        ...
+
+    @property
+    def traces(self) -> TraceStore:
+        """What `sessions.finish_turn` was handed as trace."""
+        ...
+
+    @property
+    def state(self) -> StateStore:
+        """Small JSON values."""
+        ...
+
+    @property
+    def upkeep(self) -> StoreUpkeep:
+        """Expiry, erasure, statistics."""
+        ...
+
+
+class Backend(Store, Protocol):
+    """A store that holds the records itself, and the files or connections to them."""
+
+    @property
+    def feed(self) -> ChangeFeed | None:
+        """What tells of changes by other processes; `None` where no other process can reach the records."""
+        ...
+
+    async def close(self) -> None:
+        """Release files and connections."""
+        ...
+
+
 class ChangeFeed(Protocol):
     """Tells a cache which sessions somebody else changed, by `session_key`.
 
@@ -448,6 +503,34 @@ class ChatModel(Protocol):
         ...
 
 
+class Afterwards(Protocol):
+    """What follows a turn: titles and summaries, and the end of one that the store did not take."""
+
+    def follow(self, ended: TurnEnded) -> None:
+        """Start it, and return at once."""
+        ...
+
+    async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
+        """Wait until so many messages can be stored without pushing out any that no summary covers."""
+        ...
+
+    def release(self, turn: OpenTurn, closing: Closing, policy: SessionPolicy) -> None:
+        """Give a turn up as soon as the store lets us, and return at once."""
+        ...
+
+
+class Facts(Protocol):
+    """What a span tells besides its time."""
+
+    def tell(self, **facts: str | int | None) -> None:
+        """Add ids and counts, never words."""
+        ...
+
+
+Span: TypeAlias = Callable[[str], AbstractContextManager[Facts]]
+"""Opens a span of that name around a step, where telemetry is configured."""
+
+
 class Embedder(Protocol):
     """Turns texts into vectors that lie near each other where the texts mean alike, whatever their words.
 
@@ -475,7 +558,7 @@ class Embedder(Protocol):
 
 
 @runtime_checkable
-class Assuring(Protocol):
+class DurabilityReport(Protocol):
     """A store on a server whose own settings decide how safe is what it acknowledged."""
 
     async def assurances(self) -> tuple[Assurance, ...]:
@@ -488,7 +571,7 @@ class Assuring(Protocol):
 
 
 @runtime_checkable
-class Preparing(Protocol):
+class Preparable(Protocol):
     """A store on a server that can be had before the server answers; nothing may be asked before it is prepared."""
 
     async def prepare(self) -> None:
@@ -501,20 +584,20 @@ class Preparing(Protocol):
 
 
 @runtime_checkable
-class Parted(Protocol):
+class Sharded(Protocol):
     """A store that may lie on several servers, of which one can be away while the others answer."""
 
     @property
-    def parted(self) -> bool:
+    def sharded(self) -> bool:
         """Whether it does."""
         ...
 
     @property
-    def parts(self) -> frozenset[str]:
+    def shards(self) -> frozenset[str]:
         """Which servers those are, as far as is known now."""
         ...
 
-    def part_of(self, scope: Scope, session_id: str) -> str:
+    def shard_of(self, scope: Scope, session_id: str) -> str:
         """Which of them keeps the session, as far as is known now."""
         ...
 
@@ -526,12 +609,4 @@ class Chained(Protocol):
     @property
     def links(self) -> int:
         """How many they are."""
-        ...
-
-
-class Store(SessionStore, TraceStore, StateStore, StoreUpkeep, Protocol):
-    """Everything a backend keeps, in one place."""
-
-    async def close(self) -> None:
-        """Let go of files and connections."""
         ...

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tenuto.app import Tenuto, open_app
-from tenuto.errors import StoreAway, Unavailable
+from tenuto.errors import StoreUnavailable, Unavailable
 from tenuto.model import Page
 from tenuto.model.scope import SYSTEM
 from tenuto.settings import Settings
@@ -45,7 +45,7 @@ async def _turn(app: Tenuto, words: str, reply: str, session_id: str | None = No
 
 
 async def _said(app: Tenuto, session_id: str) -> list[str]:
-    page = await app.store.messages(ANN, session_id, Page(limit=100))
+    page = await app.store.sessions.messages(ANN, session_id, Page(limit=100))
     return [message.text for message in page.messages]
 
 
@@ -60,7 +60,7 @@ async def _until_it_hears(app: Tenuto) -> None:
 async def _until_all_is_there(app: Tenuto) -> None:
     assert app.stores.journal is not None
     async with asyncio.timeout(LONG):
-        while app.stores.journal.state.waiting:
+        while app.stores.journal.status.waiting:
             await app.stores.journal.replay()
             await asyncio.sleep(0.02)
 
@@ -95,7 +95,7 @@ async def test_without_turns_that_wait_a_start_fails_as_ever(
     """A wrong address must not look like an outage."""
     server.kill()
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         async with _opened(server, tmp_path):
             pass
 
@@ -108,7 +108,7 @@ async def test_what_an_opening_looks_at_is_looked_at_when_the_store_is_back(
         await _until_it_hears(app)
         session_id = await _turn(app, "one", "1")
         backend = await open_store(_settings(server, tmp_path).store)
-        await mark_sealed(backend)
+        await mark_sealed(backend.state)
         await backend.close()
         server.kill()
         await _turn(app, "two", "2", session_id)
@@ -120,12 +120,12 @@ async def test_what_an_opening_looks_at_is_looked_at_when_the_store_is_back(
             async with asyncio.timeout(LONG):
                 await _read(app)
         assert app.stores.journal is not None
-        assert app.stores.journal.state.waiting == 1
+        assert app.stores.journal.status.waiting == 1
 
 
 async def _read(app: Tenuto) -> None:
     while True:
         try:
-            await app.store.read_state(SYSTEM, "any", "key")
-        except StoreAway:
+            await app.store.state.read_state(SYSTEM, "any", "key")
+        except StoreUnavailable:
             await asyncio.sleep(0.02)

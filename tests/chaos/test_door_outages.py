@@ -59,7 +59,7 @@ async def test_a_character_answers_on_while_the_store_of_an_open_door_is_dead(
         assert [answer.status_code for answer in answers] == [200] * CALLS
         assert all("store" in answer.json()["degraded"] for answer in answers)
         assert all(answer.json()["trace_id"] is None for answer in answers)
-        assert code(refused) == (503, "store_resting")
+        assert code(refused) == (503, "circuit_open")
         assert int(refused.headers["Retry-After"]) > 0
 
 
@@ -77,7 +77,7 @@ async def test_a_key_seen_lately_reaches_characters_while_the_store_is_dead(
         nobody = await door.http.post("/v1/npc/chat", json=QUESTION)
 
         assert [answer.status_code for answer in answers] == [200] * CALLS
-        assert code(stranger) == (503, "store_resting")
+        assert code(stranger) == (503, "circuit_open")
         assert code(nobody) == (401, "invalid_credential")
 
 

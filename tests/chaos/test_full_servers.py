@@ -126,21 +126,21 @@ async def test_a_server_that_cannot_write_refuses_whole_calls_is_read_and_goes_o
         trouble.begin(server)
 
         for write in (
-            lambda: store.finish_turn(turn, closing("four")),
-            lambda: store.append(ANN, "s", batch("five")),
+            lambda: store.sessions.finish_turn(turn, closing("four")),
+            lambda: store.sessions.append(ANN, "s", batch("five")),
             lambda: begin(store, ANN, "new", "five"),
-            lambda: store.write_state(ANN, "prefs", "k", 1),
+            lambda: store.state.write_state(ANN, "prefs", "k", 1),
         ):
             with pytest.raises(trouble.error):
                 await write()
         assert await texts(store, ANN, "s") == ["one", "two", "three"]
-        assert [session.id for session in (await store.list(ANN, SessionQuery())).sessions] == ["s"]
-        await store.ping()
+        assert [session.id for session in (await store.sessions.list(ANN, SessionQuery())).sessions] == ["s"]
+        await store.upkeep.ping()
         async with _redis(server) as another:
-            assert (await another.get(ANN, "s")).messages == 3
+            assert (await another.sessions.get(ANN, "s")).messages == 3
 
         trouble.end(server)
-        await store.finish_turn(turn, closing("four"))
+        await store.sessions.finish_turn(turn, closing("four"))
         await talk(store, ANN, "s", "five", "six")
         assert await texts(store, ANN, "s") == ["one", "two", "three", "four", "five", "six"]
         if not trouble.options:
@@ -154,17 +154,21 @@ async def test_where_reading_moves_the_deadline_a_server_that_cannot_write_is_st
 ) -> None:
     clock = FakeClock()
     async with _redis(server, clock) as store:
-        deadline = (await store.append(ANN, "s", batch("one", create=KEPT_BY_READING))).session.expires_at
+        deadline = (await store.sessions.append(ANN, "s", batch("one", create=KEPT_BY_READING))).session.expires_at
         clock.advance(timedelta(minutes=30))
         trouble.begin(server)
 
         assert await texts(store, ANN, "s") == ["one"]
-        assert (await store.get(ANN, "s")).expires_at == deadline
+        assert (await store.sessions.get(ANN, "s")).expires_at == deadline
 
         trouble.end(server)
-        moved = (await store.get(ANN, "s")).expires_at
+        moved = (await store.sessions.get(ANN, "s")).expires_at
         assert moved is not None
-        assert moved == (await store.messages(ANN, "s", Page())).session.expires_at == clock() + timedelta(hours=1)
+        assert (
+            moved
+            == (await store.sessions.messages(ANN, "s", Page())).session.expires_at
+            == clock() + timedelta(hours=1)
+        )
 
 
 @pytest.fixture(scope="module")
@@ -207,12 +211,12 @@ async def test_a_full_disk_under_postgres_refuses_whole_batches_and_the_connecti
 ) -> None:
     async with _full(own_postgres, "messages") as full:
         store = full.store
-        calls = [store.append(ANN, f"s{n}", batch("one")) for n in range(20)]
+        calls = [store.sessions.append(ANN, f"s{n}", batch("one")) for n in range(20)]
         ends = await asyncio.gather(*calls, begin(store, ANN, "t", "one"), return_exceptions=True)
 
         assert all(isinstance(end, StoreFull) for end in ends)
-        assert (await store.list(ANN, SessionQuery())).sessions == ()
-        assert (await store.stats(ANN)).messages == 0
+        assert (await store.sessions.list(ANN, SessionQuery())).sessions == ()
+        assert (await store.upkeep.stats(ANN)).messages == 0
 
         full.make_room()
         await asyncio.gather(*(talk(store, ANN, f"s{n}", "one", "two") for n in range(20)))
@@ -227,13 +231,13 @@ async def test_an_answer_that_a_full_postgres_did_not_take_is_taken_when_it_has_
         store = full.store
         turn = await begin(store, ANN, "s", "one")
         with pytest.raises(StoreFull):
-            await store.finish_turn(turn, closing("two", tokens=5, trace=trace_of(turn)))
+            await store.sessions.finish_turn(turn, closing("two", tokens=5, trace=trace_of(turn)))
 
         assert await texts(store, ANN, "s") == ["one"]
-        assert (await store.get(ANN, "s")).tokens == 0
+        assert (await store.sessions.get(ANN, "s")).tokens == 0
 
         full.make_room()
-        await store.finish_turn(turn, closing("two", tokens=5, trace=trace_of(turn)))
+        await store.sessions.finish_turn(turn, closing("two", tokens=5, trace=trace_of(turn)))
         assert await texts(store, ANN, "s") == ["one", "two"]
-        assert (await store.get(ANN, "s")).tokens == 5
-        assert await store.trace(ANN, "s", 1) == trace_of(turn)
+        assert (await store.sessions.get(ANN, "s")).tokens == 5
+        assert await store.traces.trace(ANN, "s", 1) == trace_of(turn)

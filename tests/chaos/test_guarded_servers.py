@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tenuto.errors import StoreAway, StoreResting, Unavailable
+from tenuto.errors import CircuitOpen, StoreUnavailable, Unavailable
 from tenuto.model import Changes, Page, SessionQuery
 from tenuto.ports import Store, utc_now
 from tenuto.stores.breaker import BreakerPolicy, BreakerState
-from tenuto.stores.guarded import Guarded
+from tenuto.stores.circuit_breaker import CircuitBreakerStore
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._link import Link
 from tenuto.stores.redis import LinkPolicy, RedisStore
@@ -27,26 +27,26 @@ from tests.servers import PostgresServer, RedisServer
 SHORT = 0.5
 EVERY_KIND: list[Callable[[Store], Coroutine[Any, Any, Any]]] = [
     lambda store: begin(store, ANN, "s", "hello"),
-    lambda store: store.append(ANN, "s", batch("hello")),
-    lambda store: store.get(ANN, "s"),
-    lambda store: store.messages(ANN, "s", Page()),
-    lambda store: store.list(ANN, SessionQuery()),
-    lambda store: store.patch(ANN, "s", Changes(title="title")),
-    lambda store: store.reset(ANN, "s"),
-    lambda store: store.delete(ANN, "s"),
-    lambda store: store.traces(ANN, "s"),
-    lambda store: store.read_state(ANN, "drawer", "key"),
-    lambda store: store.write_state(ANN, "drawer", "key", 1),
-    lambda store: store.list_state(ANN, "drawer"),
-    lambda store: store.state_keys(ANN, "drawer"),
-    lambda store: store.state_names(ANN),
-    lambda store: store.sweep(),
-    lambda store: store.evict(ANN, 10),
-    lambda store: store.erase(ANN),
-    lambda store: store.spaces(),
-    lambda store: store.stats(ANN),
-    lambda store: store.compact(),
-    lambda store: store.ping(),
+    lambda store: store.sessions.append(ANN, "s", batch("hello")),
+    lambda store: store.sessions.get(ANN, "s"),
+    lambda store: store.sessions.messages(ANN, "s", Page()),
+    lambda store: store.sessions.list(ANN, SessionQuery()),
+    lambda store: store.sessions.patch(ANN, "s", Changes(title="title")),
+    lambda store: store.sessions.reset(ANN, "s"),
+    lambda store: store.sessions.delete(ANN, "s"),
+    lambda store: store.traces.traces(ANN, "s"),
+    lambda store: store.state.read_state(ANN, "drawer", "key"),
+    lambda store: store.state.write_state(ANN, "drawer", "key", 1),
+    lambda store: store.state.list_state(ANN, "drawer"),
+    lambda store: store.state.state_keys(ANN, "drawer"),
+    lambda store: store.state.state_names(ANN),
+    lambda store: store.upkeep.sweep(),
+    lambda store: store.upkeep.evict(ANN, 10),
+    lambda store: store.upkeep.erase(ANN),
+    lambda store: store.upkeep.spaces(),
+    lambda store: store.upkeep.stats(ANN),
+    lambda store: store.upkeep.compact(),
+    lambda store: store.upkeep.ping(),
 ]
 
 
@@ -69,7 +69,7 @@ async def _until_it_answers(store: Store) -> None:
     async with asyncio.timeout(LONG):
         while True:
             try:
-                return await store.ping()
+                return await store.upkeep.ping()
             except Unavailable:
                 await asyncio.sleep(0.02)
 
@@ -86,7 +86,7 @@ async def test_every_call_to_a_frozen_server_ends_by_itself(server: RedisServer 
             outcomes = await asyncio.gather(*(ask(store) for ask in crowd), return_exceptions=True)
 
         server.thaw()
-        assert {type(outcome) for outcome in outcomes if not isinstance(outcome, StoreAway)} == set()
+        assert {type(outcome) for outcome in outcomes if not isinstance(outcome, StoreUnavailable)} == set()
         await _until_it_answers(store)
 
 
@@ -95,19 +95,19 @@ async def test_after_five_calls_in_vain_nobody_waits(server: RedisServer | Postg
     ticks = Ticks()
     async with _opened(server, SHORT) as impatient, _opened(server, LONG) as patient:
         await talk(patient, ANN, "s", "one", "two")
-        guarded = Guarded(store=impatient, policy=BreakerPolicy(reset=timedelta(seconds=30)), now=ticks)
+        guarded = CircuitBreakerStore(store=impatient, policy=BreakerPolicy(reset=timedelta(seconds=30)), now=ticks)
         await _until_it_answers(guarded)
         server.freeze()
 
         for _ in range(5):
-            with pytest.raises(StoreAway):
-                await guarded.get(ANN, "s")
+            with pytest.raises(StoreUnavailable):
+                await guarded.sessions.get(ANN, "s")
         for ask in EVERY_KIND:
             _refused_at_once(ask(guarded))
         ticks.now += 30
-        with pytest.raises(StoreAway):
-            await guarded.get(ANN, "s")
-        _refused_at_once(guarded.get(ANN, "s"))
+        with pytest.raises(StoreUnavailable):
+            await guarded.sessions.get(ANN, "s")
+        _refused_at_once(guarded.sessions.get(ANN, "s"))
 
         server.thaw()
         await _until_it_answers(patient)
@@ -119,16 +119,16 @@ async def test_after_five_calls_in_vain_nobody_waits(server: RedisServer | Postg
 
 def _refused_at_once(call: Coroutine[Any, Any, Any]) -> None:
     """A call that waits for nothing ends when it takes its first step."""
-    with pytest.raises(StoreResting):
+    with pytest.raises(CircuitOpen):
         call.send(None)
 
 
-async def _until_closed(guarded: Guarded, ticks: Ticks) -> None:
+async def _until_closed(guarded: CircuitBreakerStore, ticks: Ticks) -> None:
     """Pinged until a probe is answered; on a machine that stands still, one may be too late."""
     async with asyncio.timeout(LONG):
-        while guarded.state is not BreakerState.CLOSED:
+        while guarded.circuit.state is not BreakerState.CLOSED:
             try:
-                await guarded.ping()
-            except StoreAway:
+                await guarded.upkeep.ping()
+            except StoreUnavailable:
                 ticks.now += 30
                 await asyncio.sleep(0.02)

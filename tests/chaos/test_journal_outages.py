@@ -16,9 +16,8 @@ import jwt
 import pytest
 
 from tenuto.model import Scope
-from tenuto.ports import Store
 from tenuto.stores.by_url import open_store
-from tenuto.stores.journaled import Journaled, Outbox
+from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.redis import LinkPolicy, RedisStore
 from tests.journeys.door import bearer
 from tests.journeys.test_http_process import WAIT, Running, running
@@ -70,7 +69,7 @@ def _until_ready(door: Running) -> None:
 
 async def _elsewhere(server: RedisServer | PostgresServer, session: str, question: str, answer: str) -> None:
     """Another process writes to the store itself."""
-    store: Store = await open_store(_url(server))
+    store = await open_store(_url(server))
     await talk(store, ANN, session, question, answer)
     await store.close()
 
@@ -127,15 +126,15 @@ async def test_what_a_frozen_server_carries_out_later_is_not_stored_twice(tmp_pa
     with start_redis(fsync="no") as server:
         store = await RedisStore.open(server.url, policy=LinkPolicy(call_timeout=0.3))
         outbox = await Outbox.open(tmp_path)
-        async with Journaled(store=store, outbox=outbox, feed=store, every=0.05) as journal:
+        async with JournaledStore(store=store, outbox=outbox, feed=store.feed, every=0.05) as journal:
             turn = await begin(journal, ANN, "s", "one", journaled=True)
-            await journal.finish_turn(turn, closing("1"))
+            await journal.sessions.finish_turn(turn, closing("1"))
             server.freeze()
             turn = await begin(journal, ANN, "s", "two", journaled=True)
-            done = await journal.finish_turn(turn, closing("2"))
+            done = await journal.sessions.finish_turn(turn, closing("2"))
             server.thaw()
             async with asyncio.timeout(LONG):
-                while journal.state.waiting:  # noqa: ASYNC110
+                while journal.status.waiting:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
         await outbox.close()
         await store.close()

@@ -16,7 +16,7 @@ from tenuto.errors import SessionBusy, SessionNotFound, StoreReadOnly, TenutoErr
 from tenuto.model import Keeping, NewSession, TurnState
 from tenuto.model.session import Touch
 from tenuto.ports import utc_now
-from tenuto.stores.cached import Cached
+from tenuto.stores.cached import CachedStore
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._faults import InDoubt
 from tenuto.stores.postgres._link import Connection, Link
@@ -72,7 +72,7 @@ async def _until_it_answers(store: PostgresStore) -> None:
     async with asyncio.timeout(LONG):
         while True:
             try:
-                return await store.ping()
+                return await store.upkeep.ping()
             except Unavailable:
                 await asyncio.sleep(0.05)
 
@@ -103,7 +103,7 @@ class Talk:
             question, answer = f"q{self.sent}", f"a{self.sent}"
             try:
                 turn = await begin(self.store, ANN, self.session_id, question, create=UNCAPPED, lease=BRIEF)
-                await self.store.finish_turn(turn, closing(answer))
+                await self.store.sessions.finish_turn(turn, closing(answer))
                 self.acknowledged.append(answer)
             except Unavailable:
                 self.refused.append(answer)
@@ -151,7 +151,7 @@ async def test_a_keyed_turn_sent_until_it_is_acknowledged_is_stored_once(server:
             try:
                 turn = await begin(store, ANN, f"s-{key}", f"q-{key}", once=once(key), lease=timedelta(milliseconds=20))
                 if turn.state is not TurnState.FINISHED:
-                    await store.finish_turn(turn, closing(f"a-{key}"))
+                    await store.sessions.finish_turn(turn, closing(f"a-{key}"))
                 return
             except (Unavailable, SessionBusy):
                 await asyncio.sleep(0.05)
@@ -187,13 +187,16 @@ def test_a_server_killed_in_the_middle_of_calls_is_told_so_under_the_loop_that_w
 
 async def test_a_frozen_server_is_given_up_in_time(server: PostgresServer) -> None:
     async with _opened(server) as patient, _impatient(server) as store:
-        await patient.append(ANN, "s", batch("hello"))
+        await patient.sessions.append(ANN, "s", batch("hello"))
         server.freeze()
 
         # The server stays frozen: a call without an end of its own would never end.
         async with asyncio.timeout(LONG):
             results = await asyncio.gather(
-                store.get(ANN, "s"), store.append(ANN, "s", batch("more")), store.ping(), return_exceptions=True
+                store.sessions.get(ANN, "s"),
+                store.sessions.append(ANN, "s", batch("more")),
+                store.upkeep.ping(),
+                return_exceptions=True,
             )
 
         server.thaw()
@@ -203,43 +206,47 @@ async def test_a_frozen_server_is_given_up_in_time(server: PostgresServer) -> No
 
 
 async def test_a_cache_does_not_answer_for_a_frozen_server(server: PostgresServer) -> None:
-    async with _opened(server) as patient, _impatient(server) as store, Cached(store=store, feed=store) as hot:
-        await patient.append(ANN, "s", batch("hello"))
+    async with (
+        _opened(server) as patient,
+        _impatient(server) as store,
+        CachedStore(store=store, feed=store.feed) as hot,
+    ):
+        await patient.sessions.append(ANN, "s", batch("hello"))
         await _until_hot(hot, "s")
         server.freeze()
         async with asyncio.timeout(LONG):
-            while store.catch_up():  # noqa: ASYNC110
+            while store.feed.catch_up():  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
         with pytest.raises(Unavailable):
-            await hot.get(ANN, "s")
+            await hot.sessions.get(ANN, "s")
 
         server.thaw()
         await _until_hot(hot, "s")
-        assert (await patient.get(ANN, "s")).messages == 1
+        assert (await patient.sessions.get(ANN, "s")).messages == 1
 
 
-async def _until_hot(cache: Cached, session_id: str) -> None:
+async def _until_hot(cache: CachedStore, session_id: str) -> None:
     """News of an append may come after the first answers, and take them out of the cache again."""
-    hits = cache.hits
+    hits = cache.sessions.hits
     async with asyncio.timeout(LONG):
-        while cache.hits == hits:
+        while cache.sessions.hits == hits:
             with suppress(Unavailable):
-                await cache.get(ANN, session_id)
+                await cache.sessions.get(ANN, session_id)
             await asyncio.sleep(0.01)
 
 
 async def test_a_hung_cache_delays_a_deletion_and_shows_nothing_old(server: PostgresServer) -> None:
     """The listener's backend is frozen, not its client: the deletion waits until the cache doubts itself."""
-    async with _opened(server) as other, _opened(server) as store, Cached(store=store, feed=store) as hot:
-        await hot.append(ANN, "s", batch("hello"))
+    async with _opened(server) as other, _opened(server) as store, CachedStore(store=store, feed=store.feed) as hot:
+        await hot.sessions.append(ANN, "s", batch("hello"))
         await _until_hot(hot, "s")
         listener = await _suspended_listener(other)
 
-        await other.delete(ANN, "s")
+        await other.sessions.delete(ANN, "s")
 
         with pytest.raises(SessionNotFound):
-            await hot.get(ANN, "s")
+            await hot.sessions.get(ANN, "s")
         listener.resume()
 
 
@@ -257,14 +264,14 @@ async def _suspended_listener(store: PostgresStore) -> psutil.Process:
 
 async def test_a_read_only_server_is_told_apart(server: PostgresServer) -> None:
     async with _opened(server) as store:
-        await store.append(ANN, "s", batch("hello"))
+        await store.sessions.append(ANN, "s", batch("hello"))
         _make_read_only(server)
 
         for write in (
-            lambda: store.append(ANN, "s", batch("more")),
+            lambda: store.sessions.append(ANN, "s", batch("more")),
             lambda: begin(store, ANN, "new", "more"),
-            lambda: store.delete(ANN, "s"),
-            lambda: store.write_state(ANN, "prefs", "k", 1),
+            lambda: store.sessions.delete(ANN, "s"),
+            lambda: store.state.write_state(ANN, "prefs", "k", 1),
         ):
             with pytest.raises(StoreReadOnly):
                 await _second_time(write)
@@ -281,13 +288,13 @@ async def test_a_read_only_server_is_read_where_reading_would_move_the_deadline(
     clock = FakeClock()
     async with _opened(server, clock=clock) as store:
         kept = NewSession(keeping=Keeping(idle=timedelta(hours=1), touch=Touch.READ))
-        deadline = (await store.append(ANN, "s", batch("hello", create=kept))).session.expires_at
+        deadline = (await store.sessions.append(ANN, "s", batch("hello", create=kept))).session.expires_at
         clock.advance(timedelta(minutes=30))
         _make_read_only(server)
         await _until_it_answers(store)
 
         assert await texts(store, ANN, "s") == ["hello"]
-        assert (await store.get(ANN, "s")).expires_at == deadline
+        assert (await store.sessions.get(ANN, "s")).expires_at == deadline
 
 
 async def _second_time(call: object) -> None:
@@ -323,17 +330,17 @@ async def test_a_slow_lock_holds_up_nobody_else(server: PostgresServer) -> None:
     """Somebody's transaction sits on a session: calls on it give up in time, other sessions go on."""
     link = _WithoutPatienceForLocks(server.app_url, **_LINK, timeout=LONG, connect_timeout=LONG)
     async with _opened(server) as other, _over(link) as store:
-        await other.append(ANN, "stuck", batch("hello"))
-        await other.append(ANN, "free", batch("hello"))
+        await other.sessions.append(ANN, "stuck", batch("hello"))
+        await other.sessions.append(ANN, "free", batch("hello"))
         connection = await other.link.connect()
         async with connection.transaction():
             await connection.execute("SELECT set_config('tenuto.upkeep', 'on', true)")
             rows = await connection.fetch("SELECT space FROM sessions")
             await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", rows[0]["space"])
             await connection.execute("SELECT FROM sessions WHERE id = 'stuck' FOR UPDATE")
-            stuck = asyncio.create_task(store.append(ANN, "stuck", batch("late")))
-            same_batch = await store.append(ANN, "free", batch("in time"))
-            next_batch = await store.append(ANN, "free", batch("in time, too"))
+            stuck = asyncio.create_task(store.sessions.append(ANN, "stuck", batch("late")))
+            same_batch = await store.sessions.append(ANN, "free", batch("in time"))
+            next_batch = await store.sessions.append(ANN, "free", batch("in time, too"))
 
             # The lock is held all the while: a call that did not give up would never end.
             with pytest.raises(Unavailable):
@@ -345,8 +352,8 @@ async def test_a_slow_lock_holds_up_nobody_else(server: PostgresServer) -> None:
 
 async def test_cancelled_callers_harm_nobody(server: PostgresServer) -> None:
     async with _opened(server) as store:
-        await store.append(ANN, "s", batch())
-        calls = [asyncio.create_task(store.append(ANN, "s", batch(f"m{n}"))) for n in range(60)]
+        await store.sessions.append(ANN, "s", batch())
+        calls = [asyncio.create_task(store.sessions.append(ANN, "s", batch(f"m{n}"))) for n in range(60)]
         await asyncio.sleep(0.002)
         for call in calls[::2]:
             call.cancel()

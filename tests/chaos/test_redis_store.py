@@ -39,7 +39,7 @@ async def answers_again(store: RedisStore) -> None:
     async with asyncio.timeout(LONG):
         while True:
             try:
-                await store.ping()
+                await store.upkeep.ping()
             except Unavailable:
                 await asyncio.sleep(0.02)
             else:
@@ -52,11 +52,11 @@ async def test_a_turn_outlives_the_server_it_began_on(server: RedisServer) -> No
         turn = await begin(store, ANN, "s", "one")
         server.kill()
         with pytest.raises(Unavailable):
-            await store.get(ANN, "s")
+            await store.sessions.get(ANN, "s")
         server.restart()
         await answers_again(store)
 
-        await store.finish_turn(turn, closing("two"))
+        await store.sessions.finish_turn(turn, closing("two"))
         assert await texts(store, ANN, "s") == ["one", "two"]
 
 
@@ -71,8 +71,8 @@ async def test_no_call_waits_longer_than_its_time_for_a_frozen_server(server: Re
     # The server stays frozen: a call without an end of its own would never end.
     async with asyncio.timeout(LONG):
         outcomes = await asyncio.gather(
-            *(store.messages(ANN, "s", Page()) for _ in range(10)),
-            *(store.append(ANN, "s", batch("lost")) for _ in range(10)),
+            *(store.sessions.messages(ANN, "s", Page()) for _ in range(10)),
+            *(store.sessions.append(ANN, "s", batch("lost")) for _ in range(10)),
             return_exceptions=True,
         )
 
@@ -87,11 +87,11 @@ async def test_a_keyed_write_whose_fate_was_unknown_is_stored_once(server: Redis
     async with opened(server.url) as store:
         await talk(store, ANN, "s", "one", "two")
         for number in range(20):
-            write = asyncio.ensure_future(store.append(ANN, "s", batch("keyed", once=once(f"k{number}"))))
+            write = asyncio.ensure_future(store.sessions.append(ANN, "s", batch("keyed", once=once(f"k{number}"))))
             await asyncio.sleep(0)
             server.call("CLIENT", "KILL", "TYPE", "normal")
             await write
-        assert (await store.get(ANN, "s")).messages == 22
+        assert (await store.sessions.get(ANN, "s")).messages == 22
 
 
 async def test_a_server_without_memory_is_full_and_keeps_nothing_by_halves(server: RedisServer) -> None:
@@ -105,8 +105,8 @@ async def test_a_server_without_memory_is_full_and_keeps_nothing_by_halves(serve
         server.call("CONFIG", "SET", "maxmemory", 0)
 
         assert await texts(store, ANN, "s") == ["one", "two"]
-        assert [session.id for session in (await store.list(ANN, SessionQuery())).sessions] == ["s"]
-        assert (await store.get(ANN, "s")).version == 2
+        assert [session.id for session in (await store.sessions.list(ANN, SessionQuery())).sessions] == ["s"]
+        assert (await store.sessions.get(ANN, "s")).version == 2
 
 
 async def test_a_replica_can_be_read_and_not_written() -> None:
@@ -128,7 +128,7 @@ async def test_a_conversation_goes_on_after_a_failover() -> None:
             await asyncio.to_thread(group.fail_over)
             await answers_again(store)
 
-            await store.finish_turn(turn, closing("two"))
+            await store.sessions.finish_turn(turn, closing("two"))
             assert await texts(store, ANN, "s") == ["one", "two"]
 
 
@@ -145,7 +145,7 @@ async def test_a_conversation_goes_on_while_its_slot_moves() -> None:
             await talk(store, ANN, "s", "five", "six")
 
             assert await texts(store, ANN, "s") == ["one", "two", "three", "four", "five", "six"]
-            assert len((await store.list(ANN, SessionQuery())).sessions) == 1
+            assert len((await store.sessions.list(ANN, SessionQuery())).sessions) == 1
 
 
 async def test_a_lost_cluster_node_takes_only_its_own_sessions_along() -> None:
@@ -163,10 +163,10 @@ async def test_a_lost_cluster_node_takes_only_its_own_sessions_along() -> None:
             for session_id, node in held.items():
                 if node is down:
                     with pytest.raises(Unavailable):
-                        await store.get(ANN, session_id)
+                        await store.sessions.get(ANN, session_id)
                 else:
-                    assert (await store.get(ANN, session_id)).messages == 2
+                    assert (await store.sessions.get(ANN, session_id)).messages == 2
             down.restart()
             cluster.wait_until_whole()
             await answers_again(store)
-            assert (await store.stats(ANN)).sessions == 12
+            assert (await store.upkeep.stats(ANN)).sessions == 12

@@ -40,7 +40,7 @@ async def limit(store: SqliteStore, pages: int) -> None:
         count = txn.execute("PRAGMA page_count").fetchone()[0]
         txn.execute(f"PRAGMA max_page_count = {count + pages}")
 
-    await store._writer.run(step)
+    await store._database.writer.run(step)
 
 
 async def test_a_full_disk_refuses_whole_calls_and_recovers(tmp_path: Path) -> None:
@@ -50,15 +50,15 @@ async def test_a_full_disk_refuses_whole_calls_and_recovers(tmp_path: Path) -> N
         with pytest.raises(StoreFull):
             await begin(store, ANN, "s", BIG)
         with pytest.raises(StoreFull):
-            await store.append(ANN, "new", batch(BIG))
+            await store.sessions.append(ANN, "new", batch(BIG))
 
         assert await texts(store, ANN, "s") == ["before", "yes"]
-        session = await store.get(ANN, "s")
+        session = await store.sessions.get(ANN, "s")
         assert (session.messages, session.turns) == (2, 1)
 
         await limit(store, 10_000)
         turn = await begin(store, ANN, "s", BIG)
-        await store.finish_turn(turn, closed("room again"))
+        await store.sessions.finish_turn(turn, closed("room again"))
 
         assert turn.number == 2
         assert await texts(store, ANN, "s") == ["before", "yes", BIG, "room again"]
@@ -72,7 +72,7 @@ async def test_a_full_disk_under_load_keeps_each_acknowledged_turn(tmp_path: Pat
     async def chat(store: SqliteStore, name: str) -> None:
         stored[name] = []
         for n in range(50):
-            await store.append(ANN, name, batch(f"{n} " + "x" * 2000))
+            await store.sessions.append(ANN, name, batch(f"{n} " + "x" * 2000))
             stored[name].append(f"{n} " + "x" * 2000)
 
     async with await SqliteStore.open(tmp_path / "sessions.db") as store:
@@ -92,7 +92,7 @@ async def test_where_reading_moves_the_deadline_a_full_disk_is_still_read(
     kept = NewSession(keeping=Keeping(idle=timedelta(hours=1), touch=Touch.READ))
     clock = FakeClock()
     async with await SqliteStore.open(tmp_path / "sessions.db", clock=clock) as store:
-        deadline = (await store.append(ANN, "s", batch("before", create=kept))).session.expires_at
+        deadline = (await store.sessions.append(ANN, "s", batch("before", create=kept))).session.expires_at
         clock.advance(timedelta(minutes=30))
 
         def no_room(txn: Transaction, *_: object) -> Session:
@@ -104,23 +104,23 @@ async def test_where_reading_moves_the_deadline_a_full_disk_is_still_read(
         monkeypatch.setattr(_edits, "touch", no_room)
 
         assert await texts(store, ANN, "s") == ["before"]
-        assert (await store.get(ANN, "s")).expires_at == deadline
+        assert (await store.sessions.get(ANN, "s")).expires_at == deadline
 
 
 async def test_a_file_that_turns_read_only_still_answers_reads(tmp_path: Path) -> None:
     async with await SqliteStore.open(tmp_path / "sessions.db") as store:
         turn = await begin(store, ANN, "s", "before")
-        store._writer._db.execute("PRAGMA query_only = ON")
+        store._database.writer._db.execute("PRAGMA query_only = ON")
 
         with pytest.raises(StoreReadOnly):
-            await store.finish_turn(turn, closed("answer"))
+            await store.sessions.finish_turn(turn, closed("answer"))
         with pytest.raises(StoreReadOnly):
-            await store.write_state(ANN, "prefs", "k", 1)
-        assert (await store.messages(ANN, "s", Page())).messages[0].text == "before"
-        await store.ping()
+            await store.state.write_state(ANN, "prefs", "k", 1)
+        assert (await store.sessions.messages(ANN, "s", Page())).messages[0].text == "before"
+        await store.upkeep.ping()
 
-        store._writer._db.execute("PRAGMA query_only = OFF")
-        await store.finish_turn(turn, closed("answer"))
+        store._database.writer._db.execute("PRAGMA query_only = OFF")
+        await store.sessions.finish_turn(turn, closed("answer"))
         assert await texts(store, ANN, "s") == ["before", "answer"]
 
 

@@ -33,7 +33,7 @@ NEW = NewSession(keeping=Keeping(max_messages=None))
 async def talk(store, name, start):
     # Few enough that one page holds what all rounds said, however late we are killed.
     for n in range(start, start + 1000):
-        turn = await store.begin_turn(ANN, Opening(
+        turn = await store.sessions.begin_turn(ANN, Opening(
             session_id=name, turn_id=f"{name}.{n}.{start}", words=(says(f"q{n}"),), create=NEW,
             once=Once(key=f"k{n}", fingerprint=f"q{n}"), lease=timedelta(microseconds=1),
         ))
@@ -43,7 +43,7 @@ async def talk(store, name, start):
             id=turn.id, session_id=name, turn_id=turn.id, number=turn.number, began_at=SENT_AT, assistant="general",
             answer=f"a{n}",
         )
-        await store.finish_turn(turn, Closing(reply=(answers(f"a{n}"),), usage=Usage(tokens=1), trace=trace))
+        await store.sessions.finish_turn(turn, Closing(reply=(answers(f"a{n}"),), usage=Usage(tokens=1), trace=trace))
         print(name, n, flush=True)
     await asyncio.Event().wait()
 
@@ -80,12 +80,12 @@ def talk_until_killed(path: Path, start: int, acknowledgements: int) -> dict[str
 
 async def traced(store: SqliteStore, name: str) -> list[str]:
     """The answers that traces tell of, oldest first."""
-    return [trace.answer for trace in reversed(await store.traces(ANN, name, limit=1000))]
+    return [trace.answer for trace in reversed(await store.traces.traces(ANN, name, limit=1000))]
 
 
 async def answered(store: SqliteStore, name: str) -> list[str]:
     """The answers in the log that are young enough to have a trace."""
-    page = await store.messages(ANN, name, Page(limit=10_000))
+    page = await store.sessions.messages(ANN, name, Page(limit=10_000))
     replies = [message for message in page.messages if message.role is Role.ASSISTANT]
     return [reply.text for reply in replies if reply.turn > replies[-1].turn - TRACES_KEPT]
 
@@ -103,7 +103,7 @@ async def test_what_was_acknowledged_survives_sigkill(tmp_path: Path) -> None:
     async with await SqliteStore.open(path) as store:
         for name in (f"s{place}" for place in range(SESSIONS)):
             said = await texts(store, ANN, name)
-            session = await store.get(ANN, name)
+            session = await store.sessions.get(ANN, name)
             numbers = [int(text[1:]) for text in said]
             assert len(said) == len(set(said)), "nothing is stored twice"
             assert numbers == sorted(numbers), "nothing is out of order"
@@ -111,5 +111,5 @@ async def test_what_was_acknowledged_survives_sigkill(tmp_path: Path) -> None:
             assert session.messages == session.last_seq == len(said)
             assert session.tokens == sum(text.startswith("a") for text in said)
             assert await traced(store, name) == await answered(store, name), "a trace is stored with its answer"
-        assert (await store.stats(ACME)).sessions == SESSIONS
-        await store.append(ANN, "s0", batch("after the crash"))
+        assert (await store.upkeep.stats(ACME)).sessions == SESSIONS
+        await store.sessions.append(ANN, "s0", batch("after the crash"))

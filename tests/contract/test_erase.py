@@ -20,36 +20,36 @@ IN_A_CHAT = Scope(tenant="acme", user="ann", channel="lark", chat="team")
 async def traced(store: Store, scope: Scope, session_id: str) -> None:
     """One whole turn with a trace."""
     turn = await begin(store, scope, session_id, "hello")
-    await store.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+    await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
 
 
 async def test_everything_the_user_owns_goes_and_is_counted(store: Store, clock: FakeClock) -> None:
     await traced(store, ANN, "first")
     clock.advance(timedelta(seconds=1))
-    await store.append(ANN, "second", batch("a", "b", "c", once=once("k")))
-    await store.write_state(ANN, "prefs", "tone", "warm")
-    await store.write_state(ANN, "prefs", "name", "Ann")
-    await store.write_state(ANN, "vault", "first", {"EMAIL_1": "secret"})
+    await store.sessions.append(ANN, "second", batch("a", "b", "c", once=once("k")))
+    await store.state.write_state(ANN, "prefs", "tone", "warm")
+    await store.state.write_state(ANN, "prefs", "name", "Ann")
+    await store.state.write_state(ANN, "vault", "first", {"EMAIL_1": "secret"})
 
-    erased = await store.erase(ANN)
+    erased = await store.upkeep.erase(ANN)
 
     gone = (Gone(scope=ANN, session_id="first"), Gone(scope=ANN, session_id="second"))
     assert erased == Erased(gone=gone, messages=5, traces=1, states=3)
     for session_id in ("first", "second"):
         with pytest.raises(SessionNotFound):
-            await store.get(ANN, session_id)
-    assert (await store.list(ACME, SessionQuery())).sessions == ()
-    assert await store.stats(ANN) == Stats()
-    assert await store.read_state(ANN, "vault", "first") is None
-    assert await store.list_state(ANN, "prefs") == ()
+            await store.sessions.get(ANN, session_id)
+    assert (await store.sessions.list(ACME, SessionQuery())).sessions == ()
+    assert await store.upkeep.stats(ANN) == Stats()
+    assert await store.state.read_state(ANN, "vault", "first") is None
+    assert await store.state.list_state(ANN, "prefs") == ()
 
 
 async def test_erasing_again_finds_nothing(store: Store) -> None:
     await traced(store, ANN, "s")
-    await store.write_state(ANN, "prefs", "k", 1)
-    await store.erase(ANN)
+    await store.state.write_state(ANN, "prefs", "k", 1)
+    await store.upkeep.erase(ANN)
 
-    assert await store.erase(ANN) == Erased()
+    assert await store.upkeep.erase(ANN) == Erased()
 
 
 async def test_nobody_elses_goes_along(store: Store) -> None:
@@ -57,25 +57,25 @@ async def test_nobody_elses_goes_along(store: Store) -> None:
     others = (BOB, EVE, ANN_ELSEWHERE, ACME, IN_A_CHAT)
     for scope in (ANN, *others):
         await traced(store, scope, f"of {'/'.join(scope.owner)}")
-        await store.write_state(scope, "prefs", "k", "kept")
+        await store.state.write_state(scope, "prefs", "k", "kept")
 
-    erased = await store.erase(ANN)
+    erased = await store.upkeep.erase(ANN)
 
     assert (len(erased.gone), erased.states) == (1, 1)
     for scope in others:
         assert await texts(store, scope, f"of {'/'.join(scope.owner)}") == ["hello", "hi"]
-        assert len(await store.traces(scope, f"of {'/'.join(scope.owner)}")) == 1
-        entry = await store.read_state(scope, "prefs", "k")
+        assert len(await store.traces.traces(scope, f"of {'/'.join(scope.owner)}")) == 1
+        entry = await store.state.read_state(scope, "prefs", "k")
         assert entry is not None
         assert entry.value == "kept"
 
 
 async def test_a_user_is_erased_from_wherever_they_speak(store: Store) -> None:
     """The chat in a scope says where somebody is heard, not whose the data is."""
-    await store.append(ANN, "own", batch("a"))
-    await store.append(IN_A_CHAT, "shared", batch("b"))
+    await store.sessions.append(ANN, "own", batch("a"))
+    await store.sessions.append(IN_A_CHAT, "shared", batch("b"))
 
-    erased = await store.erase(IN_A_CHAT)
+    erased = await store.upkeep.erase(IN_A_CHAT)
 
     assert [item.session_id for item in erased.gone] == ["own"]
     assert await texts(store, IN_A_CHAT, "shared") == ["b"]
@@ -84,23 +84,23 @@ async def test_a_user_is_erased_from_wherever_they_speak(store: Store) -> None:
 async def test_a_scope_without_a_user_erases_nothing(store: Store, subtests: pytest.Subtests) -> None:
     for kind, scope in {"tenant": ACME, "chat": Scope(tenant="acme", chat="team")}.items():
         with subtests.test(kind):
-            await store.append(scope, kind, batch("a"))
-            await store.write_state(scope, "prefs", "k", 1)
+            await store.sessions.append(scope, kind, batch("a"))
+            await store.state.write_state(scope, "prefs", "k", 1)
 
             with pytest.raises(Invalid):
-                await store.erase(scope)
+                await store.upkeep.erase(scope)
 
             assert await texts(store, scope, kind) == ["a"]
-            assert await store.read_state(scope, "prefs", "k") is not None
+            assert await store.state.read_state(scope, "prefs", "k") is not None
 
 
 async def test_many_sessions_go_step_by_step_and_state_goes_last(store: Store, clock: FakeClock) -> None:
     for n in range(5):
-        await store.append(ANN, f"s{n}", batch("a", "b"))
+        await store.sessions.append(ANN, f"s{n}", batch("a", "b"))
         clock.advance(timedelta(seconds=1))
-    await store.write_state(ANN, "prefs", "k", 1)
+    await store.state.write_state(ANN, "prefs", "k", 1)
 
-    steps = [await store.erase(ANN, limit=2) for _ in range(4)]
+    steps = [await store.upkeep.erase(ANN, limit=2) for _ in range(4)]
 
     assert [[item.session_id for item in step.gone] for step in steps] == [["s0", "s1"], ["s2", "s3"], ["s4"], []]
     assert [(step.messages, step.states, step.more) for step in steps] == [
@@ -110,99 +110,99 @@ async def test_many_sessions_go_step_by_step_and_state_goes_last(store: Store, c
 
 async def test_exactly_as_many_as_the_limit_is_one_step(store: Store) -> None:
     for n in range(3):
-        await store.append(ANN, f"s{n}", batch("a"))
-    await store.write_state(ANN, "prefs", "k", 1)
+        await store.sessions.append(ANN, f"s{n}", batch("a"))
+    await store.state.write_state(ANN, "prefs", "k", 1)
 
-    erased = await store.erase(ANN, limit=3)
+    erased = await store.upkeep.erase(ANN, limit=3)
 
     assert (len(erased.gone), erased.states, erased.more) == (3, 1, False)
 
 
 async def test_a_limit_of_none_only_looks(store: Store) -> None:
-    await store.append(ANN, "s", batch("a"))
-    await store.write_state(ANN, "prefs", "k", 1)
+    await store.sessions.append(ANN, "s", batch("a"))
+    await store.state.write_state(ANN, "prefs", "k", 1)
 
-    assert await store.erase(ANN, limit=0) == Erased(more=True)
-    assert await store.erase(ANN, limit=-1) == Erased(more=True)
+    assert await store.upkeep.erase(ANN, limit=0) == Erased(more=True)
+    assert await store.upkeep.erase(ANN, limit=-1) == Erased(more=True)
     assert await texts(store, ANN, "s") == ["a"]
 
 
 async def test_more_than_a_transaction_holds_goes_in_one_step(store: Store) -> None:
     for n in range(120):
-        await store.append(ANN, f"s{n}", batch("a"))
+        await store.sessions.append(ANN, f"s{n}", batch("a"))
 
-    erased = await store.erase(ANN, limit=1000)
+    erased = await store.upkeep.erase(ANN, limit=1000)
 
     assert (len(erased.gone), erased.messages, erased.more) == (120, 120, False)
 
 
 async def test_what_expired_and_was_not_swept_yet_goes_too(store: Store, clock: FakeClock) -> None:
     """Nobody reaches it any more, but its words are still there."""
-    await store.append(ANN, "s", batch("a", "b", create=NewSession(keeping=Keeping(idle=timedelta(hours=1)))))
+    await store.sessions.append(ANN, "s", batch("a", "b", create=NewSession(keeping=Keeping(idle=timedelta(hours=1)))))
     clock.advance(timedelta(days=2))
 
-    erased = await store.erase(ANN)
+    erased = await store.upkeep.erase(ANN)
 
     assert erased == Erased(gone=(Gone(scope=ANN, session_id="s"),), messages=2)
-    assert await store.sweep() == ()
+    assert await store.upkeep.sweep() == ()
 
 
 async def test_an_id_that_passed_to_another_is_not_taken_from_them(store: Store, clock: FakeClock) -> None:
     """Ann's session expired, and Bob's of the same id stands in its place."""
     brief = NewSession(keeping=Keeping(idle=timedelta(hours=1)))
-    await store.append(ANN, "s", batch("ann's", create=brief))
-    await store.append(ANN, "other", batch("ann's"))
+    await store.sessions.append(ANN, "s", batch("ann's", create=brief))
+    await store.sessions.append(ANN, "other", batch("ann's"))
     clock.advance(timedelta(hours=2))
-    await store.append(BOB, "s", batch("bob's", create=brief))
+    await store.sessions.append(BOB, "s", batch("bob's", create=brief))
 
-    erased = await store.erase(ANN, limit=1)
+    erased = await store.upkeep.erase(ANN, limit=1)
 
     assert [item.session_id for item in erased.gone] == ["other"]
     assert not erased.more
     assert await texts(store, BOB, "s") == ["bob's"]
-    assert [session.id for session in (await store.list(ACME, SessionQuery())).sessions] == ["s"]
+    assert [session.id for session in (await store.sessions.list(ACME, SessionQuery())).sessions] == ["s"]
 
 
 async def test_a_running_turn_is_lost(store: Store) -> None:
     turn = await begin(store, ANN, "s", "hello")
 
-    await store.erase(ANN)
+    await store.upkeep.erase(ANN)
 
     with pytest.raises(TurnLost):
-        await store.finish_turn(turn, closing("too late"))
+        await store.sessions.finish_turn(turn, closing("too late"))
     with pytest.raises(SessionNotFound):
-        await store.get(ANN, "s")
+        await store.sessions.get(ANN, "s")
 
 
 async def test_the_ids_are_free_and_keys_are_forgotten(store: Store) -> None:
     asked = {"once": once("k")}
     turn = await begin(store, ANN, "s", "old", **asked)
-    await store.finish_turn(turn, closing("old"))
-    await store.erase(ANN)
+    await store.sessions.finish_turn(turn, closing("old"))
+    await store.upkeep.erase(ANN)
 
     again = await begin(store, ANN, "s", "new", **asked)
-    await store.finish_turn(again, closing("new"))
+    await store.sessions.finish_turn(again, closing("new"))
 
     assert again.created
     assert await texts(store, ANN, "s") == ["new", "new"]
-    assert await store.traces(ANN, "s") == ()
+    assert await store.traces.traces(ANN, "s") == ()
 
 
 async def test_state_written_afterwards_starts_anew(store: Store) -> None:
-    await store.write_state(ANN, "prefs", "k", 1)
-    await store.write_state(ANN, "prefs", "k", 2)
-    await store.erase(ANN)
+    await store.state.write_state(ANN, "prefs", "k", 1)
+    await store.state.write_state(ANN, "prefs", "k", 2)
+    await store.upkeep.erase(ANN)
 
-    assert (await store.write_state(ANN, "prefs", "k", 3, if_version=0)).version == 1
-    assert (await store.erase(ANN)).states == 1
+    assert (await store.state.write_state(ANN, "prefs", "k", 3, if_version=0)).version == 1
+    assert (await store.upkeep.erase(ANN)).states == 1
 
 
 async def test_state_that_was_deleted_before_is_not_counted(store: Store) -> None:
-    await store.write_state(ANN, "prefs", "k", 1)
-    await store.write_state(ANN, "prefs", "l", 1)
-    await store.delete_state(ANN, "prefs", "k")
+    await store.state.write_state(ANN, "prefs", "k", 1)
+    await store.state.write_state(ANN, "prefs", "l", 1)
+    await store.state.delete_state(ANN, "prefs", "k")
 
-    assert (await store.erase(ANN)).states == 1
+    assert (await store.upkeep.erase(ANN)).states == 1
 
 
 async def test_a_copy_set_aside_as_unreadable_goes_too(store: Store, backend: Backend, clock: FakeClock) -> None:
@@ -213,16 +213,16 @@ async def test_a_copy_set_aside_as_unreadable_goes_too(store: Store, backend: Ba
         await traced(store, ANN, "s")
         await backend.damage(store, ANN, "s")
         with pytest.raises(SessionNotFound):
-            await store.get(finder, "s")
+            await store.sessions.get(finder, "s")
         clock.advance(timedelta(seconds=1))
     await talk(store, ANN, "s", "fresh", "start")
     await traced(store, BOB, "t")
 
-    erased = await store.erase(ANN)
+    erased = await store.upkeep.erase(ANN)
 
     gone = (Gone(scope=ANN, session_id="s"),)
     assert erased == Erased(gone=gone, messages=6, traces=2, quarantined=2)
-    assert await store.erase(ANN) == Erased()
+    assert await store.upkeep.erase(ANN) == Erased()
     assert await texts(store, BOB, "t") == ["hello", "hi"]
 
 
@@ -232,11 +232,11 @@ async def test_what_is_unreadable_and_was_not_met_yet_goes_too(store: Store, bac
     await traced(store, ANN, "s")
     await backend.damage(store, ANN, "s")
 
-    erased = await store.erase(ANN)
+    erased = await store.upkeep.erase(ANN)
 
     assert len(erased.gone) + erased.quarantined == 1
     assert (erased.messages, erased.traces, erased.more) == (2, 1, False)
-    assert await store.erase(ANN) == Erased()
+    assert await store.upkeep.erase(ANN) == Erased()
 
 
 async def test_an_id_of_a_copy_set_aside_may_be_anothers_by_now(store: Store, backend: Backend) -> None:
@@ -245,24 +245,24 @@ async def test_an_id_of_a_copy_set_aside_may_be_anothers_by_now(store: Store, ba
     await talk(store, ANN, "s", "ann's", "words")
     await backend.damage(store, ANN, "s")
     with pytest.raises(SessionNotFound):
-        await store.get(ANN, "s")
+        await store.sessions.get(ANN, "s")
     await talk(store, BOB, "s", "bob's", "words")
 
-    erased = await store.erase(ANN)
+    erased = await store.upkeep.erase(ANN)
 
     assert erased == Erased(messages=2, quarantined=1)
     assert await texts(store, BOB, "s") == ["bob's", "words"]
-    assert [session.id for session in (await store.list(ACME, SessionQuery())).sessions] == ["s"]
+    assert [session.id for session in (await store.sessions.list(ACME, SessionQuery())).sessions] == ["s"]
 
 
 async def test_compacting_changes_nothing_that_is_kept(store: Store) -> None:
     await traced(store, ANN, "s")
-    await store.write_state(ANN, "prefs", "k", 1)
+    await store.state.write_state(ANN, "prefs", "k", 1)
     turn = await begin(store, ANN, "s", "before")
 
-    await store.compact()
+    await store.upkeep.compact()
 
-    await store.finish_turn(turn, closing("after"))
+    await store.sessions.finish_turn(turn, closing("after"))
     assert await texts(store, ANN, "s") == ["hello", "hi", "before", "after"]
-    assert (await store.write_state(ANN, "prefs", "k", 2)).version == 2
-    assert len(await store.traces(ANN, "s")) == 1
+    assert (await store.state.write_state(ANN, "prefs", "k", 2)).version == 2
+    assert len(await store.traces.traces(ANN, "s")) == 1

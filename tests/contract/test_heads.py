@@ -15,44 +15,48 @@ from tests.samples import ACME, ANN, BOB, EVE, batch, begin, closing, once, talk
 
 
 async def test_a_patch_changes_only_what_it_names(store: Store) -> None:
-    await store.append(ANN, "s", batch("hello"))
-    await store.patch(ANN, "s", Changes(title="Old", context={"a": 1, "b": [1.5, None]}, attributes={"x": "y"}))
+    await store.sessions.append(ANN, "s", batch("hello"))
+    await store.sessions.patch(
+        ANN, "s", Changes(title="Old", context={"a": 1, "b": [1.5, None]}, attributes={"x": "y"})
+    )
 
-    patched = await store.patch(ANN, "s", Changes(context={"a": None, "c": {"deep": []}}, status=Status.ARCHIVED))
+    patched = await store.sessions.patch(
+        ANN, "s", Changes(context={"a": None, "c": {"deep": []}}, status=Status.ARCHIVED)
+    )
 
     assert patched.title == "Old"
     assert patched.context == {"b": [1.5, None], "c": {"deep": []}}
     assert patched.attributes == {"x": "y"}
     assert patched.status is Status.ARCHIVED
-    assert patched == await store.get(ANN, "s")
+    assert patched == await store.sessions.get(ANN, "s")
 
 
 async def test_concurrent_patches_of_different_keys_are_all_kept(store: Store) -> None:
-    await store.append(ANN, "s", batch("hello"))
+    await store.sessions.append(ANN, "s", batch("hello"))
 
-    await asyncio.gather(*(store.patch(ANN, "s", Changes(attributes={f"k{n}": n})) for n in range(20)))
+    await asyncio.gather(*(store.sessions.patch(ANN, "s", Changes(attributes={f"k{n}": n})) for n in range(20)))
 
-    assert (await store.get(ANN, "s")).attributes == {f"k{n}": n for n in range(20)}
+    assert (await store.sessions.get(ANN, "s")).attributes == {f"k{n}": n for n in range(20)}
 
 
 async def test_a_patch_of_another_version_is_refused(store: Store) -> None:
-    first = (await store.append(ANN, "s", batch("hello"))).session
-    await store.patch(ANN, "s", Changes(title="one", if_version=first.version))
+    first = (await store.sessions.append(ANN, "s", batch("hello"))).session
+    await store.sessions.patch(ANN, "s", Changes(title="one", if_version=first.version))
 
     with pytest.raises(VersionConflict) as conflict:
-        await store.patch(ANN, "s", Changes(title="two", if_version=first.version))
+        await store.sessions.patch(ANN, "s", Changes(title="two", if_version=first.version))
 
     assert (conflict.value.expected, conflict.value.actual) == (first.version, first.version + 1)
-    assert (await store.get(ANN, "s")).title == "one"
+    assert (await store.sessions.get(ANN, "s")).title == "one"
 
 
 async def test_listing_shows_the_latest_change_first(store: Store, clock: FakeClock) -> None:
     for session_id in ("a", "b", "c"):
-        await store.append(ANN, session_id, batch("hello"))
+        await store.sessions.append(ANN, session_id, batch("hello"))
         clock.advance(timedelta(seconds=1))
-    await store.patch(ANN, "a", Changes(title="again"))
+    await store.sessions.patch(ANN, "a", Changes(title="again"))
 
-    page = await store.list(ANN, SessionQuery())
+    page = await store.sessions.list(ANN, SessionQuery())
 
     assert [session.id for session in page.sessions] == ["a", "c", "b"]
     assert page.cursor is None
@@ -60,13 +64,13 @@ async def test_listing_shows_the_latest_change_first(store: Store, clock: FakeCl
 
 async def test_listing_pages_without_gaps_or_repeats(store: Store, clock: FakeClock) -> None:
     for n in range(7):
-        await store.append(ANN, f"s{n}", batch("hello"))
+        await store.sessions.append(ANN, f"s{n}", batch("hello"))
         clock.advance(timedelta(seconds=n % 2))
 
     seen: list[str] = []
     cursor = None
     for _ in range(5):
-        page = await store.list(ANN, SessionQuery(limit=2, cursor=cursor))
+        page = await store.sessions.list(ANN, SessionQuery(limit=2, cursor=cursor))
         seen += [session.id for session in page.sessions]
         cursor = page.cursor
         if cursor is None:
@@ -77,12 +81,12 @@ async def test_listing_pages_without_gaps_or_repeats(store: Store, clock: FakeCl
 
 
 async def test_listing_keeps_owners_apart(store: Store) -> None:
-    await store.append(ANN, "a", batch("hello"))
-    await store.append(BOB, "b", batch("hello"))
-    await store.append(EVE, "e", batch("hello"))
+    await store.sessions.append(ANN, "a", batch("hello"))
+    await store.sessions.append(BOB, "b", batch("hello"))
+    await store.sessions.append(EVE, "e", batch("hello"))
 
     async def listed(scope: object) -> set[str]:
-        page = await store.list(scope, SessionQuery())  # type: ignore[arg-type]  # narrowed by the calls below
+        page = await store.sessions.list(scope, SessionQuery())  # type: ignore[arg-type]  # narrowed by the calls below
         return {session.id for session in page.sessions}
 
     assert await listed(ANN) == {"a"}
@@ -93,11 +97,11 @@ async def test_listing_keeps_owners_apart(store: Store) -> None:
 
 async def test_listing_finds_titles_in_any_case_and_script(store: Store) -> None:
     for session_id, title in (("a", "Ménage À Trois"), ("b", "杭州三日游"), ("c", "100% _sure_")):
-        await store.append(ANN, session_id, batch("hello"))
-        await store.patch(ANN, session_id, Changes(title=title))
+        await store.sessions.append(ANN, session_id, batch("hello"))
+        await store.sessions.patch(ANN, session_id, Changes(title=title))
 
     async def found(text: str) -> list[str]:
-        page = await store.list(ANN, SessionQuery(title=text))
+        page = await store.sessions.list(ANN, SessionQuery(title=text))
         return [session.id for session in page.sessions]
 
     assert await found("ménage à") == ["a"]
@@ -107,24 +111,24 @@ async def test_listing_finds_titles_in_any_case_and_script(store: Store) -> None
 
 
 async def test_listing_filters_by_status(store: Store) -> None:
-    await store.append(ANN, "a", batch("hello"))
-    await store.append(ANN, "b", batch("hello"))
-    await store.patch(ANN, "b", Changes(status=Status.ARCHIVED))
+    await store.sessions.append(ANN, "a", batch("hello"))
+    await store.sessions.append(ANN, "b", batch("hello"))
+    await store.sessions.patch(ANN, "b", Changes(status=Status.ARCHIVED))
 
-    page = await store.list(ANN, SessionQuery(status=Status.ARCHIVED))
+    page = await store.sessions.list(ANN, SessionQuery(status=Status.ARCHIVED))
 
     assert [session.id for session in page.sessions] == ["b"]
 
 
 async def test_listing_leaves_out_deleted_and_expired_sessions(store: Store, clock: FakeClock) -> None:
-    await store.append(ANN, "old", batch("hello"))
+    await store.sessions.append(ANN, "old", batch("hello"))
     clock.advance(timedelta(days=29))
-    await store.append(ANN, "deleted", batch("hello"))
-    await store.append(ANN, "new", batch("hello"))
-    await store.delete(ANN, "deleted")
+    await store.sessions.append(ANN, "deleted", batch("hello"))
+    await store.sessions.append(ANN, "new", batch("hello"))
+    await store.sessions.delete(ANN, "deleted")
     clock.advance(timedelta(days=1))
 
-    page = await store.list(ANN, SessionQuery())
+    page = await store.sessions.list(ANN, SessionQuery())
 
     assert [session.id for session in page.sessions] == ["new"]
 
@@ -132,16 +136,16 @@ async def test_listing_leaves_out_deleted_and_expired_sessions(store: Store, clo
 async def test_a_foreign_cursor_is_refused(store: Store, subtests: pytest.Subtests) -> None:
     for cursor in ["", "x", "not base64 at all!", "AAAA", "é"]:
         with subtests.test(cursor=cursor), pytest.raises(InvalidCursor):
-            await store.list(ANN, SessionQuery(cursor=cursor))
+            await store.sessions.list(ANN, SessionQuery(cursor=cursor))
 
 
 async def test_a_reset_forgets_the_talk_and_keeps_the_session(store: Store) -> None:
     """D20: messages, context and metadata go; title, attributes and totals stay."""
     turn = await begin(store, ANN, "s", "one", once=once("k"))
-    await store.finish_turn(turn, closing("reply", tokens=9))
-    await store.patch(ANN, "s", Changes(title="T", context={"c": 1}, metadata={"m": 1}, attributes={"a": 1}))
+    await store.sessions.finish_turn(turn, closing("reply", tokens=9))
+    await store.sessions.patch(ANN, "s", Changes(title="T", context={"c": 1}, metadata={"m": 1}, attributes={"a": 1}))
 
-    session = await store.reset(ANN, "s")
+    session = await store.sessions.reset(ANN, "s")
     following = await begin(store, ANN, "s", "two", once=once("k"))
 
     assert (session.messages, session.context, session.metadata) == (0, {}, {})
@@ -152,23 +156,25 @@ async def test_a_reset_forgets_the_talk_and_keeps_the_session(store: Store) -> N
 
 async def test_a_reset_keeps_the_metadata_it_is_told_to(store: Store) -> None:
     metadata = {"assistant": "goods", "assist": 1, "title": {"by": "rules"}, "odd": [1.0, {"a": None}]}
-    await store.append(ANN, "s", batch("a", create=NewSession(metadata=metadata, context={"assistant": "mine"})))
+    await store.sessions.append(
+        ANN, "s", batch("a", create=NewSession(metadata=metadata, context={"assistant": "mine"}))
+    )
 
-    reset = await store.reset(ANN, "s", sparing=("assistant", "odd", "persona"))
+    reset = await store.sessions.reset(ANN, "s", sparing=("assistant", "odd", "persona"))
 
     assert reset.metadata == {"assistant": "goods", "odd": [1.0, {"a": None}]}
     assert type(reset.metadata["odd"][0]) is float
     assert reset.context == {}
-    assert await store.get(ANN, "s") == reset
-    assert (await store.reset(ANN, "s")).metadata == {}
+    assert await store.sessions.get(ANN, "s") == reset
+    assert (await store.sessions.reset(ANN, "s")).metadata == {}
 
 
 async def test_a_reset_keeps_producers_marks(store: Store) -> None:
     """A journal that replays after a reset neither doubles nor finds a gap."""
-    await store.append(ANN, "s", batch("one", producer=Producer(id="journal", seq=1)))
-    await store.reset(ANN, "s")
+    await store.sessions.append(ANN, "s", batch("one", producer=Producer(id="journal", seq=1)))
+    await store.sessions.reset(ANN, "s")
 
-    again = await store.append(ANN, "s", batch("one", producer=Producer(id="journal", seq=1)))
+    again = await store.sessions.append(ANN, "s", batch("one", producer=Producer(id="journal", seq=1)))
 
     assert again.duplicate
 
@@ -176,19 +182,19 @@ async def test_a_reset_keeps_producers_marks(store: Store) -> None:
 async def test_a_reset_during_a_turn_wins(store: Store) -> None:
     """S9: the running turn cannot bring the old talk back."""
     turn = await begin(store, ANN, "s", "one")
-    await store.reset(ANN, "s")
+    await store.sessions.reset(ANN, "s")
 
     with pytest.raises(TurnLost):
-        await store.finish_turn(turn, closing("late"))
+        await store.sessions.finish_turn(turn, closing("late"))
 
     assert await texts(store, ANN, "s") == []
 
 
 async def test_a_truncation_forgets_the_tail_and_never_reuses_numbers(store: Store) -> None:
-    await store.append(ANN, "s", batch("a", "b", "c", "d"))
+    await store.sessions.append(ANN, "s", batch("a", "b", "c", "d"))
 
-    session = await store.truncate(ANN, "s", Truncating(after=2))
-    more = await store.append(ANN, "s", batch("e"))
+    session = await store.sessions.truncate(ANN, "s", Truncating(after=2))
+    more = await store.sessions.append(ANN, "s", batch("e"))
 
     assert session.messages == 2
     assert [message.seq for message in more.messages] == [5]
@@ -197,16 +203,16 @@ async def test_a_truncation_forgets_the_tail_and_never_reuses_numbers(store: Sto
 
 async def test_a_truncation_during_a_turn_wins(store: Store) -> None:
     turn = await begin(store, ANN, "s", "one")
-    await store.truncate(ANN, "s", Truncating(after=0))
+    await store.sessions.truncate(ANN, "s", Truncating(after=0))
 
     with pytest.raises(TurnLost):
-        await store.finish_turn(turn, closing("late"))
+        await store.sessions.finish_turn(turn, closing("late"))
 
 
 async def test_a_truncated_reply_makes_its_key_resume(store: Store) -> None:
     turn = await begin(store, ANN, "s", "question", once=once("k"))
-    await store.finish_turn(turn, closing("answer"))
-    await store.truncate(ANN, "s", Truncating(after=1))
+    await store.sessions.finish_turn(turn, closing("answer"))
+    await store.sessions.truncate(ANN, "s", Truncating(after=1))
 
     again = await begin(store, ANN, "s", "question", once=once("k"))
 
@@ -216,8 +222,8 @@ async def test_a_truncated_reply_makes_its_key_resume(store: Store) -> None:
 
 async def test_a_truncated_question_forgets_its_key(store: Store) -> None:
     turn = await begin(store, ANN, "s", "question", once=once("k"))
-    await store.finish_turn(turn, closing("answer"))
-    await store.truncate(ANN, "s", Truncating(after=0))
+    await store.sessions.finish_turn(turn, closing("answer"))
+    await store.sessions.truncate(ANN, "s", Truncating(after=0))
 
     again = await begin(store, ANN, "s", "question", once=once("k"))
 
@@ -228,9 +234,9 @@ async def test_a_truncated_question_forgets_its_key(store: Store) -> None:
 async def test_a_fork_copies_up_to_a_message_and_goes_its_own_way(store: Store) -> None:
     await talk(store, ANN, "s", "q1", "a1")
     await talk(store, ANN, "s", "q2", "a2")
-    await store.patch(ANN, "s", Changes(title="Original", context={"c": 1}, attributes={"a": [1, 2.0]}))
+    await store.sessions.patch(ANN, "s", Changes(title="Original", context={"c": 1}, attributes={"a": [1, 2.0]}))
 
-    fork = await store.fork(ANN, "s", Forking(new_id="f", at=2))
+    fork = await store.sessions.fork(ANN, "s", Forking(new_id="f", at=2))
     await talk(store, ANN, "f", "other", "way")
 
     assert (fork.title, fork.context, fork.attributes) == ("Original", {"c": 1}, {"a": [1, 2.0]})
@@ -243,18 +249,18 @@ async def test_a_fork_copies_up_to_a_message_and_goes_its_own_way(store: Store) 
 
 async def test_a_fork_outlives_its_source(store: Store) -> None:
     await talk(store, ANN, "s", "q1", "a1")
-    await store.fork(ANN, "s", Forking(new_id="f", title="Branch"))
-    await store.delete(ANN, "s")
+    await store.sessions.fork(ANN, "s", Forking(new_id="f", title="Branch"))
+    await store.sessions.delete(ANN, "s")
 
     assert await texts(store, ANN, "f") == ["q1", "a1"]
-    assert (await store.get(ANN, "f")).title == "Branch"
-    assert [session.id for session in (await store.list(ANN, SessionQuery())).sessions] == ["f"]
+    assert (await store.sessions.get(ANN, "f")).title == "Branch"
+    assert [session.id for session in (await store.sessions.list(ANN, SessionQuery())).sessions] == ["f"]
 
 
 async def test_a_fork_at_nothing_is_empty(store: Store) -> None:
     await talk(store, ANN, "s", "q1", "a1")
 
-    fork = await store.fork(ANN, "s", Forking(new_id="f", at=0))
+    fork = await store.sessions.fork(ANN, "s", Forking(new_id="f", at=0))
 
     assert (fork.messages, fork.last_seq) == (0, 0)
     assert await texts(store, ANN, "f") == []
@@ -262,9 +268,9 @@ async def test_a_fork_at_nothing_is_empty(store: Store) -> None:
 
 async def test_a_fork_during_a_turn_holds_no_lease(store: Store) -> None:
     turn = await begin(store, ANN, "s", "q1")
-    await store.fork(ANN, "s", Forking(new_id="f"))
+    await store.sessions.fork(ANN, "s", Forking(new_id="f"))
 
     await begin(store, ANN, "f", "q2")
-    await store.finish_turn(turn, Closing())
+    await store.sessions.finish_turn(turn, Closing())
 
     assert await texts(store, ANN, "f") == ["q1", "q2"]

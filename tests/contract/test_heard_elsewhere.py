@@ -12,16 +12,15 @@ from msgspec.structs import replace
 
 from tenuto.errors import SessionNotFound
 from tenuto.model import Page, Rewriting, text_part
-from tenuto.ports import ChangeFeed
 from tenuto.stores.by_url import open_store
-from tenuto.stores.cached import Cached
+from tenuto.stores.cached import CachedStore
 from tests.patience import LONG
 from tests.samples import ANN, batch, talk, texts
 from tests.shared_stores import SHARED, SharedStore
 
 
 @pytest.fixture(params=SHARED, ids=lambda shared: shared.name)
-async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Cached, Cached]]:
+async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[CachedStore, CachedStore]]:
     """Two caches on one store, each over a connection of its own, as two processes have them."""
     assert isinstance(request.param, SharedStore)
     url = request.param.url(request.getfixturevalue, tmp_path)
@@ -30,21 +29,21 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         for _ in range(2):
             store = await open_store(url)
             stack.push_async_callback(store.close)
-            assert isinstance(store, ChangeFeed)
-            caches.append(await stack.enter_async_context(Cached(store=store, feed=store)))
+            assert store.feed is not None
+            caches.append(await stack.enter_async_context(CachedStore(store=store, feed=store.feed)))
         yield caches[0], caches[1]
 
 
-async def warmed(cache: Cached, session_id: str) -> None:
+async def warmed(cache: CachedStore, session_id: str) -> None:
     """Read until the cache answers by itself: else nothing old could be shown, and the test would show nothing."""
-    hits = cache.hits
+    hits = cache.sessions.hits
     async with asyncio.timeout(LONG):
-        while cache.hits == hits:
+        while cache.sessions.hits == hits:
             assert "secret" in await texts(cache, ANN, session_id)
             await asyncio.sleep(0.02)
 
 
-async def settled(store: Cached, session_id: str, wanted: list[str]) -> None:
+async def settled(store: CachedStore, session_id: str, wanted: list[str]) -> None:
     """Read until a session says what it should, or nothing where there is none, once the news are there.
 
     Redis sends them right behind the writer's answer, on another connection.
@@ -54,20 +53,20 @@ async def settled(store: Cached, session_id: str, wanted: list[str]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def said(store: Cached, session_id: str) -> list[str]:
+async def said(store: CachedStore, session_id: str) -> list[str]:
     try:
         return await texts(store, ANN, session_id)
     except SessionNotFound:
         return []
 
 
-async def test_a_rewriting_is_heard(pair: tuple[Cached, Cached]) -> None:
+async def test_a_rewriting_is_heard(pair: tuple[CachedStore, CachedStore]) -> None:
     here, there = pair
     await talk(here, ANN, "s", "secret", "ok")
     await warmed(there, "s")
-    log = (await here.messages(ANN, "s", Page())).messages
+    log = (await here.sessions.messages(ANN, "s", Page())).messages
 
-    await here.rewrite(ANN, "s", Rewriting(messages=(replace(log[0], parts=(text_part("-"),)),)))
+    await here.sessions.rewrite(ANN, "s", Rewriting(messages=(replace(log[0], parts=(text_part("-"),)),)))
 
     await settled(there, "s", ["-", "ok"])
     # A turn there builds on the new words as well.
@@ -75,13 +74,13 @@ async def test_a_rewriting_is_heard(pair: tuple[Cached, Cached]) -> None:
     await settled(here, "s", ["-", "ok", "next", "fine"])
 
 
-async def test_an_erasure_is_heard(pair: tuple[Cached, Cached]) -> None:
+async def test_an_erasure_is_heard(pair: tuple[CachedStore, CachedStore]) -> None:
     here, there = pair
     for n in range(3):
-        await here.append(ANN, f"s{n}", batch("secret"))
+        await here.sessions.append(ANN, f"s{n}", batch("secret"))
         await warmed(there, f"s{n}")
 
-    await here.erase(ANN)
+    await here.upkeep.erase(ANN)
 
     for n in range(3):
         await settled(there, f"s{n}", [])

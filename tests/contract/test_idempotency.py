@@ -16,7 +16,7 @@ from tests.samples import ANN, batch, begin, closing, once, texts
 
 async def test_a_finished_turn_answers_its_key_again(store: Store) -> None:
     turn = await begin(store, ANN, "s", "question", once=once("k"))
-    await store.finish_turn(turn, closing("answer"))
+    await store.sessions.finish_turn(turn, closing("answer"))
 
     again = await begin(store, ANN, "s", "question", once=once("k"))
 
@@ -28,7 +28,7 @@ async def test_a_finished_turn_answers_its_key_again(store: Store) -> None:
 
 async def test_a_finished_key_is_answered_while_another_turn_runs(store: Store) -> None:
     turn = await begin(store, ANN, "s", "question", once=once("k"))
-    await store.finish_turn(turn, closing("answer"))
+    await store.sessions.finish_turn(turn, closing("answer"))
     await begin(store, ANN, "s", "next")
 
     again = await begin(store, ANN, "s", "question", once=once("k"))
@@ -43,7 +43,7 @@ async def test_an_unfinished_turn_is_resumed_by_its_key(store: Store, clock: Fak
     clock.advance(timedelta(seconds=61))
 
     second = await begin(store, ANN, "s", "question", once=once("k"))
-    await store.finish_turn(second, closing("answer"))
+    await store.sessions.finish_turn(second, closing("answer"))
 
     assert second.state is TurnState.RESUMED
     assert second.number == first.number
@@ -53,7 +53,7 @@ async def test_an_unfinished_turn_is_resumed_by_its_key(store: Store, clock: Fak
 
 async def test_an_abandoned_turn_is_resumed_by_its_key(store: Store) -> None:
     turn = await begin(store, ANN, "s", "question", once=once("k"))
-    await store.finish_turn(turn, Closing(abandoned=True))
+    await store.sessions.finish_turn(turn, Closing(abandoned=True))
 
     again = await begin(store, ANN, "s", "question", once=once("k"))
 
@@ -62,10 +62,10 @@ async def test_an_abandoned_turn_is_resumed_by_its_key(store: Store) -> None:
 
 
 async def test_a_key_with_another_body_is_refused(store: Store) -> None:
-    await store.append(ANN, "s", batch("one", once=once("k", "body one")))
+    await store.sessions.append(ANN, "s", batch("one", once=once("k", "body one")))
 
     with pytest.raises(KeyReused):
-        await store.append(ANN, "s", batch("two", once=once("k", "body two")))
+        await store.sessions.append(ANN, "s", batch("two", once=once("k", "body two")))
     with pytest.raises(KeyReused):
         await begin(store, ANN, "s", "two", once=once("k", "body two"))
 
@@ -73,10 +73,10 @@ async def test_a_key_with_another_body_is_refused(store: Store) -> None:
 
 
 async def test_a_keyed_append_happens_once_and_tells_what_it_stored(store: Store) -> None:
-    first = await store.append(ANN, "s", batch("one", "two", once=once("k")))
-    await store.append(ANN, "s", batch("three"))
+    first = await store.sessions.append(ANN, "s", batch("one", "two", once=once("k")))
+    await store.sessions.append(ANN, "s", batch("three"))
 
-    again = await store.append(ANN, "s", batch("one", "two", once=once("k")))
+    again = await store.sessions.append(ANN, "s", batch("one", "two", once=once("k")))
 
     assert again.duplicate
     assert again.messages == first.messages
@@ -84,7 +84,7 @@ async def test_a_keyed_append_happens_once_and_tells_what_it_stored(store: Store
 
 
 async def test_many_concurrent_sends_of_one_key_are_one_write(store: Store) -> None:
-    results = await asyncio.gather(*(store.append(ANN, "s", batch("one", once=once("k"))) for _ in range(10)))
+    results = await asyncio.gather(*(store.sessions.append(ANN, "s", batch("one", once=once("k"))) for _ in range(10)))
 
     assert sum(not result.duplicate for result in results) == 1
     assert await texts(store, ANN, "s") == ["one"]
@@ -92,20 +92,20 @@ async def test_many_concurrent_sends_of_one_key_are_one_write(store: Store) -> N
 
 async def test_a_keyed_finish_is_recognised_after_later_turns(store: Store) -> None:
     turn = await begin(store, ANN, "s", "one", once=once("k"))
-    await store.finish_turn(turn, closing("reply"))
+    await store.sessions.finish_turn(turn, closing("reply"))
     later = await begin(store, ANN, "s", "two")
-    await store.finish_turn(later, closing("reply two"))
+    await store.sessions.finish_turn(later, closing("reply two"))
 
-    again = await store.finish_turn(turn, closing("reply"))
+    again = await store.sessions.finish_turn(turn, closing("reply"))
 
     assert again.duplicate
     assert await texts(store, ANN, "s") == ["one", "reply", "two", "reply two"]
 
 
 async def test_keys_belong_to_their_session(store: Store) -> None:
-    await store.append(ANN, "a", batch("one", once=once("k")))
+    await store.sessions.append(ANN, "a", batch("one", once=once("k")))
 
-    other = await store.append(ANN, "b", batch("one", once=once("k")))
+    other = await store.sessions.append(ANN, "b", batch("one", once=once("k")))
 
     assert not other.duplicate
 
@@ -113,7 +113,7 @@ async def test_keys_belong_to_their_session(store: Store) -> None:
 async def test_keys_are_remembered_for_a_thousand_writes(store: Store) -> None:
     async def keyed(n: int) -> bool:
         """Whether the store knew the key."""
-        return (await store.append(ANN, "s", batch(f"m{n}", once=once(f"k{n}")))).duplicate
+        return (await store.sessions.append(ANN, "s", batch(f"m{n}", once=once(f"k{n}")))).duplicate
 
     for n in range(3):
         await keyed(n)
@@ -128,11 +128,11 @@ async def test_a_producer_counts_without_gaps(store: Store) -> None:
     def numbered(seq: int) -> Producer:
         return Producer(id="journal", seq=seq)
 
-    await store.append(ANN, "s", batch("one", producer=numbered(1)))
-    await store.append(ANN, "s", batch("two", producer=numbered(2)))
-    again = await store.append(ANN, "s", batch("two", producer=numbered(2)))
+    await store.sessions.append(ANN, "s", batch("one", producer=numbered(1)))
+    await store.sessions.append(ANN, "s", batch("two", producer=numbered(2)))
+    again = await store.sessions.append(ANN, "s", batch("two", producer=numbered(2)))
     with pytest.raises(SequenceGap) as gap:
-        await store.append(ANN, "s", batch("four", producer=numbered(4)))
+        await store.sessions.append(ANN, "s", batch("four", producer=numbered(4)))
 
     assert again.duplicate
     assert gap.value.expected == 3
@@ -140,28 +140,28 @@ async def test_a_producer_counts_without_gaps(store: Store) -> None:
 
 
 async def test_producers_count_apart(store: Store) -> None:
-    await store.append(ANN, "s", batch("one", producer=Producer(id="a", seq=1)))
+    await store.sessions.append(ANN, "s", batch("one", producer=Producer(id="a", seq=1)))
 
-    other = await store.append(ANN, "s", batch("two", producer=Producer(id="b", seq=1)))
+    other = await store.sessions.append(ANN, "s", batch("two", producer=Producer(id="b", seq=1)))
 
     assert not other.duplicate
 
 
 async def test_a_gap_creates_no_session(store: Store) -> None:
     with pytest.raises(SequenceGap):
-        await store.append(ANN, "s", batch("four", producer=Producer(id="journal", seq=4)))
+        await store.sessions.append(ANN, "s", batch("four", producer=Producer(id="journal", seq=4)))
     with pytest.raises(SequenceGap):
         await begin(store, ANN, "s", "four", producer=Producer(id="journal", seq=4))
     with pytest.raises(SessionNotFound):
-        await store.get(ANN, "s")
+        await store.sessions.get(ANN, "s")
 
 
 async def test_a_turn_replayed_by_its_producer_is_stored_once(store: Store) -> None:
     turn = await begin(store, ANN, "s", "question", producer=Producer(id="journal", seq=1))
-    await store.finish_turn(turn, closing("answer", producer=Producer(id="journal", seq=2)))
+    await store.sessions.finish_turn(turn, closing("answer", producer=Producer(id="journal", seq=2)))
 
-    words = await store.append(ANN, "s", batch("question", producer=Producer(id="journal", seq=1)))
-    reply = await store.append(ANN, "s", batch("answer", producer=Producer(id="journal", seq=2)))
+    words = await store.sessions.append(ANN, "s", batch("question", producer=Producer(id="journal", seq=1)))
+    reply = await store.sessions.append(ANN, "s", batch("answer", producer=Producer(id="journal", seq=2)))
     resumed = await begin(store, ANN, "s", "question", producer=Producer(id="journal", seq=1))
 
     assert words.duplicate
@@ -173,8 +173,8 @@ async def test_a_turn_replayed_by_its_producer_is_stored_once(store: Store) -> N
 async def test_a_gap_in_a_reply_leaves_the_turn_open(store: Store) -> None:
     turn = await begin(store, ANN, "s", "question")
     with pytest.raises(SequenceGap):
-        await store.finish_turn(turn, closing("answer", producer=Producer(id="journal", seq=9)))
+        await store.sessions.finish_turn(turn, closing("answer", producer=Producer(id="journal", seq=9)))
 
-    await store.finish_turn(turn, closing("answer"))
+    await store.sessions.finish_turn(turn, closing("answer"))
 
     assert await texts(store, ANN, "s") == ["question", "answer"]

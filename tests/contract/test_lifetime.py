@@ -21,9 +21,9 @@ def kept(**fields: object) -> NewSession:
 
 async def test_a_write_moves_the_deadline(store: Store, clock: FakeClock) -> None:
     """T5: written at 29 days, alive at 58."""
-    await store.append(ANN, "s", batch("one", create=kept(idle=MONTH, touch=Touch.WRITE)))
+    await store.sessions.append(ANN, "s", batch("one", create=kept(idle=MONTH, touch=Touch.WRITE)))
     clock.advance(timedelta(days=29))
-    await store.append(ANN, "s", batch("two"))
+    await store.sessions.append(ANN, "s", batch("two"))
     clock.advance(timedelta(days=29))
 
     assert await texts(store, ANN, "s") == ["one", "two"]
@@ -31,45 +31,45 @@ async def test_a_write_moves_the_deadline(store: Store, clock: FakeClock) -> Non
 
 async def test_a_read_moves_the_deadline_where_reads_touch(store: Store, clock: FakeClock) -> None:
     """T5: read at 29 days, alive at 58."""
-    await store.append(ANN, "s", batch("one", create=kept(idle=MONTH, touch=Touch.READ)))
-    version = (await store.get(ANN, "s")).version
+    await store.sessions.append(ANN, "s", batch("one", create=kept(idle=MONTH, touch=Touch.READ)))
+    version = (await store.sessions.get(ANN, "s")).version
     clock.advance(timedelta(days=29))
-    touched = await store.get(ANN, "s")
+    touched = await store.sessions.get(ANN, "s")
     clock.advance(timedelta(days=29))
-    await store.messages(ANN, "s", Page())
+    await store.sessions.messages(ANN, "s", Page())
     clock.advance(timedelta(days=29))
 
-    session = await store.get(ANN, "s")
+    session = await store.sessions.get(ANN, "s")
     assert touched.expires_at == touched.updated_at + timedelta(days=59)
     assert session.version == version
 
 
 async def test_a_read_moves_nothing_where_writes_touch(store: Store, clock: FakeClock) -> None:
-    await store.append(ANN, "s", batch("one", create=kept(idle=MONTH, touch=Touch.WRITE)))
+    await store.sessions.append(ANN, "s", batch("one", create=kept(idle=MONTH, touch=Touch.WRITE)))
     clock.advance(timedelta(days=29))
-    await store.get(ANN, "s")
+    await store.sessions.get(ANN, "s")
     clock.advance(timedelta(days=1))
 
     with pytest.raises(SessionNotFound):
-        await store.get(ANN, "s")
+        await store.sessions.get(ANN, "s")
 
 
 async def test_nothing_moves_an_absolute_deadline(store: Store, clock: FakeClock) -> None:
-    await store.append(ANN, "s", batch("one", create=kept(idle=MONTH, touch=Touch.NEVER)))
+    await store.sessions.append(ANN, "s", batch("one", create=kept(idle=MONTH, touch=Touch.NEVER)))
     clock.advance(timedelta(days=29))
-    await store.append(ANN, "s", batch("two"))
-    await store.get(ANN, "s")
+    await store.sessions.append(ANN, "s", batch("two"))
+    await store.sessions.get(ANN, "s")
     clock.advance(timedelta(days=1))
 
     with pytest.raises(SessionNotFound):
-        await store.get(ANN, "s")
+        await store.sessions.get(ANN, "s")
 
 
 async def test_without_retention_a_session_never_expires(store: Store, clock: FakeClock) -> None:
-    await store.append(ANN, "s", batch("one", create=kept(idle=None)))
+    await store.sessions.append(ANN, "s", batch("one", create=kept(idle=None)))
     clock.advance(timedelta(days=36_500))
 
-    session = await store.get(ANN, "s")
+    session = await store.sessions.get(ANN, "s")
 
     assert session.expires_at is None
 
@@ -77,8 +77,8 @@ async def test_without_retention_a_session_never_expires(store: Store, clock: Fa
 async def test_an_expired_session_is_not_revived(store: Store, clock: FakeClock) -> None:
     """T5: what comes after the deadline starts anew, with nothing of the old."""
     turn = await begin(store, ANN, "s", "old", once=once("k"))
-    await store.finish_turn(turn, closing("reply", tokens=5))
-    await store.patch(ANN, "s", Changes(title="Old", attributes={"a": 1}))
+    await store.sessions.finish_turn(turn, closing("reply", tokens=5))
+    await store.sessions.patch(ANN, "s", Changes(title="Old", attributes={"a": 1}))
     clock.advance(MONTH)
 
     fresh = await begin(store, ANN, "s", "new", once=once("k"))
@@ -101,9 +101,11 @@ async def test_an_expired_id_is_free_for_another_owner(store: Store, clock: Fake
 async def test_the_stored_cap_slides(store: Store) -> None:
     """A9: the newest 500 messages stay."""
     for n in range(0, 520, 20):
-        await store.append(ANN, "s", batch(*(f"m{m}" for m in range(n, n + 20)), create=kept(max_messages=500)))
+        await store.sessions.append(
+            ANN, "s", batch(*(f"m{m}" for m in range(n, n + 20)), create=kept(max_messages=500))
+        )
 
-    session = await store.get(ANN, "s")
+    session = await store.sessions.get(ANN, "s")
     said = await texts(store, ANN, "s")
     assert said == [f"m{n}" for n in range(20, 520)]
     assert (session.messages, session.last_seq) == (500, 520)
@@ -112,12 +114,12 @@ async def test_the_stored_cap_slides(store: Store) -> None:
 async def test_the_cap_may_count_turns(store: Store) -> None:
     """B9: the last 10 turns stay, whatever their number of messages."""
     new = kept(max_turns=10, max_messages=None)
-    await store.append(ANN, "s", Batch(id="b", create=new))
+    await store.sessions.append(ANN, "s", Batch(id="b", create=new))
     for n in range(12):
         turn = await begin(store, ANN, "s", f"q{n}")
-        await store.finish_turn(turn, closing(*(f"a{n}.{part}" for part in range(n % 3))))
+        await store.sessions.finish_turn(turn, closing(*(f"a{n}.{part}" for part in range(n % 3))))
 
-    page = await store.messages(ANN, "s", Page(limit=1000))
+    page = await store.sessions.messages(ANN, "s", Page(limit=1000))
     questions = [message.text for message in page.messages if message.text.startswith("q")]
     assert questions == [f"q{n}" for n in range(2, 12)]
     assert page.messages[0].text == "q2"
@@ -125,16 +127,16 @@ async def test_the_cap_may_count_turns(store: Store) -> None:
 
 
 async def test_a_batch_larger_than_the_cap_keeps_its_end(store: Store) -> None:
-    appended = await store.append(ANN, "s", batch(*"abcdef", create=kept(max_messages=4)))
+    appended = await store.sessions.append(ANN, "s", batch(*"abcdef", create=kept(max_messages=4)))
 
     assert len(appended.messages) == 6
     assert await texts(store, ANN, "s") == list("cdef")
 
 
 async def test_a_clock_that_goes_backwards_disorders_nothing(store: Store, clock: FakeClock) -> None:
-    first = (await store.append(ANN, "s", batch("one"))).session
+    first = (await store.sessions.append(ANN, "s", batch("one"))).session
     clock.advance(timedelta(hours=-3))
-    second = (await store.append(ANN, "s", batch("two"))).session
+    second = (await store.sessions.append(ANN, "s", batch("two"))).session
 
     assert second.updated_at >= first.updated_at
     assert second.version > first.version
@@ -145,8 +147,8 @@ async def test_times_are_kept_to_the_microsecond(store: Store, clock: FakeClock)
     clock.advance(timedelta(microseconds=123_457))
     created: datetime = clock()
 
-    await store.append(ANN, "s", batch("one"))
+    await store.sessions.append(ANN, "s", batch("one"))
 
-    session = await store.get(ANN, "s")
+    session = await store.sessions.get(ANN, "s")
     assert (session.created_at, session.updated_at) == (created, created)
     assert session.expires_at == created + MONTH

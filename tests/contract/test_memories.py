@@ -9,7 +9,7 @@ from tenuto.model.values import Json
 from tenuto.ports import Store, utc_now
 from tenuto.privacy.duties.office import PrivacyOffice
 from tenuto.privacy.duties.scanning import Report
-from tenuto.privacy.screened import Screened
+from tenuto.privacy.screened import RedactingStore
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB
 from tests.screens import screen_over
 
@@ -19,19 +19,19 @@ MAIL = "ann.lee@example.com"
 
 
 async def value_of(store: Store, scope: Scope, namespace: str, key: str) -> Json:
-    entry = await store.read_state(scope, namespace, key)
+    entry = await store.state.read_state(scope, namespace, key)
     assert entry is not None
     return entry.value
 
 
 def unscreened(store: Store) -> Store:
     """The store as it was before there was a policy."""
-    return store.inner if isinstance(store, Screened) else store
+    return store.inner if isinstance(store, RedactingStore) else store
 
 
 def office_over(store: Store, policy: PrivacyPolicy | None = None) -> PrivacyOffice:
-    screened = Screened(store=store, screen=screen_over(store, policy))
-    return PrivacyOffice(store=screened, screen=screened.screen, erase=screened.erase, clock=utc_now)
+    screened = RedactingStore(store=store, screen=screen_over(store, policy))
+    return PrivacyOffice(store=screened, screen=screened.screen, erase=screened.upkeep.erase, clock=utc_now)
 
 
 async def scanned(office: PrivacyOffice, scope: Scope = ACME, *, fix: bool = False) -> Report:
@@ -40,19 +40,19 @@ async def scanned(office: PrivacyOffice, scope: Scope = ACME, *, fix: bool = Fal
 
 async def test_what_is_remembered_is_stored_without_private_data(store: Store) -> None:
     """A13: by default, on whatever store; reading, versions and compare-and-set are the store's own."""
-    screened = Screened(store=store, screen=screen_over(store))
+    screened = RedactingStore(store=store, screen=screen_over(store))
 
-    first = await screened.write_state(ANN, "facts", "mail", {"said": [f"write to {MAIL}"], "n": 3}, if_version=0)
-    second = await screened.write_state(ANN, "facts", "mail", f"or {MAIL}", if_version=first.version)
+    first = await screened.state.write_state(ANN, "facts", "mail", {"said": [f"write to {MAIL}"], "n": 3}, if_version=0)
+    second = await screened.state.write_state(ANN, "facts", "mail", f"or {MAIL}", if_version=first.version)
     try:
-        await screened.write_state(ANN, "facts", "mail", MAIL, if_version=first.version)
+        await screened.state.write_state(ANN, "facts", "mail", MAIL, if_version=first.version)
         conflict = None
     except VersionConflict as met:
         conflict = met
 
     assert first.value == {"said": ["write to [REDACTED_EMAIL]"], "n": 3}
     assert (first.version, second.version) == (1, 2)
-    assert await store.read_state(ANN, "facts", "mail") == second
+    assert await store.state.read_state(ANN, "facts", "mail") == second
     assert second.value == "or [REDACTED_EMAIL]"
     assert conflict is not None
 
@@ -61,8 +61,8 @@ async def test_a_scan_finds_what_is_remembered_and_a_fix_takes_it_out(store: Sto
     """Whoever keeps it and in whatever drawer; on no other site; and the tenant's own state is none of it."""
     old = unscreened(store)
     for scope in (ANN, BOB, TEAM, ANN_ELSEWHERE, ACME):
-        await old.write_state(scope, "facts", "mail", [f"write to {MAIL}"])
-    await store.write_state(BOB, "prefs", "tone", "warm")
+        await old.state.write_state(scope, "facts", "mail", [f"write to {MAIL}"])
+    await store.state.write_state(BOB, "prefs", "tone", "warm")
     office = office_over(store)
 
     before = await scanned(office)
@@ -81,7 +81,7 @@ async def test_a_scan_finds_what_is_remembered_and_a_fix_takes_it_out(store: Sto
 
 async def test_a_scan_of_everything_reaches_sites_where_nothing_but_memories_is_left(store: Store) -> None:
     for scope in (ANN, ANN_ELSEWHERE):
-        await unscreened(store).write_state(scope, "facts", "mail", MAIL)
+        await unscreened(store).state.write_state(scope, "facts", "mail", MAIL)
 
     *_, survey = [survey async for survey in office_over(store).scan_all(fix=True, by="otto")]
 
@@ -93,7 +93,7 @@ async def test_a_scan_of_everything_reaches_sites_where_nothing_but_memories_is_
 async def test_more_memories_than_a_page_are_all_looked_through(store: Store) -> None:
     old = unscreened(store)
     for number in range(105):
-        await old.write_state(Scope(tenant="acme", user=f"u{number % 3}"), "facts", f"k{number}", MAIL)
+        await old.state.write_state(Scope(tenant="acme", user=f"u{number % 3}"), "facts", f"k{number}", MAIL)
     office = office_over(store, PrivacyPolicy(memory=Mode.KEEP))
 
     report = await scanned(office)

@@ -38,7 +38,7 @@ from tenuto.privacy.duties.compacting import Cleared
 from tenuto.privacy.duties.office import PrivacyOffice
 from tenuto.privacy.sealed.keyring import key_ring
 from tenuto.privacy.sealed.sealing import TenantCiphers
-from tenuto.stores.encrypted import Encrypted
+from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.sqlite import SqliteStore
@@ -99,12 +99,12 @@ async def live(store: Store, scope: Scope, mark: Marks) -> None:
     turn = await begin(store, scope, mark("session"), words=(words,), create=new)
     trace = trace_of(turn, request=mark("request"), answer=mark("answer"), data={"x": mark("data")})
     reply = replace(says(mark("reply")), parts=(tool_result("c", [mark("output")]), text_part(mark("reply"))))
-    await store.finish_turn(turn, replace(closing(trace=trace), reply=(reply,)))
-    await store.patch(scope, mark("session"), Changes(attributes={mark("name"): mark("attribute")}))
-    await store.append(scope, mark("session"), batch(mark("appended"), once=Once(key="k", fingerprint="f")))
-    await store.append(scope, mark("session"), batch(mark("produced"), producer=Producer(id="p", seq=1)))
-    await store.write_state(scope, "prefs", mark("key"), {"tone": mark("value")})
-    await store.write_state(scope, mark("drawer"), "k", mark("remembered"))
+    await store.sessions.finish_turn(turn, replace(closing(trace=trace), reply=(reply,)))
+    await store.sessions.patch(scope, mark("session"), Changes(attributes={mark("name"): mark("attribute")}))
+    await store.sessions.append(scope, mark("session"), batch(mark("appended"), once=Once(key="k", fingerprint="f")))
+    await store.sessions.append(scope, mark("session"), batch(mark("produced"), producer=Producer(id="p", seq=1)))
+    await store.state.write_state(scope, "prefs", mark("key"), {"tone": mark("value")})
+    await store.state.write_state(scope, mark("drawer"), "k", mark("remembered"))
 
 
 async def leave_traces(proof: Proof, scope: Scope, mark: Marks, clock: FakeClock) -> None:
@@ -112,19 +112,19 @@ async def leave_traces(proof: Proof, scope: Scope, mark: Marks, clock: FakeClock
     store = proof.store
     broken, over, removed, edited = (mark(f"id{n}") for n in range(4))
     turn = await begin(store, scope, broken, mark("damaged"), create=NewSession(title=mark("damagedtitle")))
-    await store.finish_turn(turn, closing("hi", trace=trace_of(turn, request=mark("damagedtrace"))))
+    await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn, request=mark("damagedtrace"))))
     await proof.damage(store, scope, broken)
     with pytest.raises(SessionNotFound):
-        await store.get(scope, broken)
+        await store.sessions.get(scope, broken)
     hour = NewSession(keeping=Keeping(idle=timedelta(hours=1)))
-    await store.append(scope, over, batch(mark("expired"), create=hour))
+    await store.sessions.append(scope, over, batch(mark("expired"), create=hour))
     clock.advance(timedelta(hours=2))
-    await store.append(scope, removed, batch(mark("deleted")))
-    await store.delete(scope, removed)
-    await store.append(scope, edited, batch(mark("reworded")))
-    page = await store.messages(scope, edited, Page())
+    await store.sessions.append(scope, removed, batch(mark("deleted")))
+    await store.sessions.delete(scope, removed)
+    await store.sessions.append(scope, edited, batch(mark("reworded")))
+    page = await store.sessions.messages(scope, edited, Page())
     redacted = replace(page.messages[0], parts=(text_part("[REDACTED]"),))
-    await store.rewrite(scope, edited, Rewriting(messages=(redacted,)))
+    await store.sessions.rewrite(scope, edited, Rewriting(messages=(redacted,)))
 
 
 async def found(proof: Proof, mark: Marks) -> dict[str, set[str]]:
@@ -149,7 +149,7 @@ async def sqlite(place: Place) -> AsyncIterator[Proof]:
     async with SQLITE.open(place) as store:
         assert isinstance(store, SqliteStore)
         # Some builds of SQLite wipe what they delete, and some do not.
-        await store._writer.run_alone(lambda db, _: db.execute("PRAGMA secure_delete = OFF").fetchone())
+        await store._database.writer.run_alone(lambda db, _: db.execute("PRAGMA secure_delete = OFF").fetchone())
         yield Proof(store, search, ("files",), ("files",), _damage_of(SQLITE))
 
 
@@ -251,8 +251,8 @@ async def test_nothing_of_an_erased_person_remains(proof: Proof, clock: FakeCloc
         await leave_traces(proof, scope, mark, clock)
     before = await found(proof, theirs)
 
-    erased = await proof.store.erase(person)
-    await proof.store.compact()
+    erased = await proof.store.upkeep.erase(person)
+    await proof.store.upkeep.compact()
     after, kept = await found(proof, theirs), await found(proof, others)
 
     assert all(before[place] >= theirs.all - TAKEN_BACK for place in proof.holds)
@@ -278,8 +278,8 @@ async def test_nothing_of_an_erased_person_remains_in_a_journal(proof: Proof, tm
         before = theirs.found_in(_bytes_in(folder))
         one.comes_back()
 
-        erased = await one.store.erase(person)
-        await one.store.compact()
+        erased = await one.store.upkeep.erase(person)
+        await one.store.upkeep.compact()
         after, kept = theirs.found_in(_bytes_in(folder)), others.found_in(_bytes_in(folder))
         two.comes_back()
         assert await one.replay()
@@ -302,7 +302,7 @@ async def test_words_that_were_rewritten_do_not_remain(proof: Proof, clock: Fake
     person = Scope(tenant="acme", user=mark("user"))
     await leave_traces(proof, person, mark, clock)
 
-    await proof.store.compact()
+    await proof.store.upkeep.compact()
 
     places = await found(proof, mark)
     assert TAKEN_BACK.isdisjoint(set().union(*places.values()))
@@ -319,16 +319,16 @@ async def test_what_a_scan_took_out_of_several_sites_does_not_remain(proof: Proo
     ]
     ring = key_ring(key=KEY)
     assert ring is not None
-    seen: Store = Encrypted(store=store, ciphers=TenantCiphers(store=store, ring=ring)) if sealed else store
+    seen: Store = EncryptedStore(store=store, ciphers=TenantCiphers(store=store.state, ring=ring)) if sealed else store
     for scope in sites:
-        await seen.append(scope, "s", batch(f"write to {plain}"))
-        await seen.write_state(scope, "facts", "mail", f"writes from {plain}")
+        await seen.sessions.append(scope, "s", batch(f"write to {plain}"))
+        await seen.state.write_state(scope, "facts", "mail", f"writes from {plain}")
     raw = [text for scope in sites for text in (await _stored_texts(store, scope) if sealed else [plain])]
-    await store.compact()  # Now it is in every kind of file that there is.
+    await store.upkeep.compact()  # Now it is in every kind of file that there is.
     before = await _which(proof, raw)
 
     screen = screen_over(seen, PrivacyPolicy(message=Mode.REDACT))
-    office = PrivacyOffice(store=seen, screen=screen, erase=seen.erase, clock=utc_now)
+    office = PrivacyOffice(store=seen, screen=screen, erase=seen.upkeep.erase, clock=utc_now)
     *_, survey = [survey async for survey in office.scan_all(fix=True, by="otto")]
 
     assert before == set(raw)
@@ -348,7 +348,7 @@ async def test_nothing_of_an_erased_persons_tasks_remains(proof: Proof, clock: F
         await board.write(mark("key"), {"said": mark("value")}, agent=mark("agent"))
         await board.lock("locked", agent=mark("holder"))
         await notes.write(mark("note"), mark("noted"))
-    await proof.store.compact()  # Now it is in every kind of file that there is.
+    await proof.store.upkeep.compact()  # Now it is in every kind of file that there is.
     before = await found(proof, theirs)
 
     async def deadlines(person: Scope) -> dict[str, int]:
@@ -357,7 +357,7 @@ async def test_nothing_of_an_erased_persons_tasks_remains(proof: Proof, clock: F
     office = PrivacyOffice(
         store=proof.store,
         screen=screen_over(proof.store, PrivacyPolicy()),
-        erase=proof.store.erase,
+        erase=proof.store.upkeep.erase,
         clock=clock,
         elsewhere=(deadlines,),
     )
@@ -373,8 +373,8 @@ async def test_nothing_of_an_erased_persons_tasks_remains(proof: Proof, clock: F
 
 async def _stored_texts(store: Store, scope: Scope) -> list[str]:
     """A part of the one message's words, and of what is remembered, as the backend has them: nobody else's."""
-    [message] = (await store.messages(scope, "s", Page())).messages
-    entry = await store.read_state(scope, "facts", "mail")
+    [message] = (await store.sessions.messages(scope, "s", Page())).messages
+    entry = await store.state.read_state(scope, "facts", "mail")
     assert entry is not None
     return [str(message.parts[0])[40:80], entry.value[40:80]]
 

@@ -32,7 +32,7 @@ from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, clos
 
 
 async def log_of(store: Store, session_id: str = "s") -> tuple[Message, ...]:
-    return (await store.messages(ANN, session_id, Page(limit=1000))).messages
+    return (await store.sessions.messages(ANN, session_id, Page(limit=1000))).messages
 
 
 def reworded(message: Message, text: str, **fields: object) -> Message:
@@ -47,35 +47,35 @@ def kept(session: Session) -> Session:
 
 async def test_a_rewritten_message_reads_as_the_new_value_in_its_old_place(store: Store) -> None:
     """Its number, turn and id stay; everything else is what the new value says."""
-    await store.append(ANN, "s", batch("call 555-0100", "noted", "more"))
+    await store.sessions.append(ANN, "s", batch("call 555-0100", "noted", "more"))
     first, second, third = await log_of(store)
     new = reworded(first, "call [PHONE_1]", tokens=7, metadata={"redacted": ["PHONE"]}, extra={"x": [1.0, None]})
 
-    session = await store.rewrite(ANN, "s", Rewriting(messages=(new,)))
+    session = await store.sessions.rewrite(ANN, "s", Rewriting(messages=(new,)))
 
     assert await log_of(store) == (new, second, third)
-    assert await store.get(ANN, "s") == session
+    assert await store.sessions.get(ANN, "s") == session
     window = (await begin(store, ANN, "s", "next", window=4)).window
     assert [message.text for message in window] == ["call [PHONE_1]", "noted", "more", "next"]
 
 
 async def test_the_head_stays_but_for_its_version(store: Store, clock: FakeClock) -> None:
     """Totals, counters, times and the place in listings: a rewriting is no activity."""
-    await store.append(ANN, "s", batch("a", "b"))
+    await store.sessions.append(ANN, "s", batch("a", "b"))
     turn = await begin(store, ANN, "s", "c")
-    await store.finish_turn(turn, closing("d", tokens=40, cost_nanos=9))
-    await store.append(ANN, "later", batch("x"))
-    before = await store.get(ANN, "s")
+    await store.sessions.finish_turn(turn, closing("d", tokens=40, cost_nanos=9))
+    await store.sessions.append(ANN, "later", batch("x"))
+    before = await store.sessions.get(ANN, "s")
     clock.advance(timedelta(hours=5))
     log = await log_of(store)
 
-    after = await store.rewrite(
+    after = await store.sessions.rewrite(
         ANN, "s", Rewriting(messages=tuple(reworded(message, "-", tokens=99) for message in log))
     )
 
     assert after == replace(before, version=before.version + 1)
     assert await texts(store, ANN, "s") == ["-"] * 4
-    listed = (await store.list(ANN, SessionQuery())).sessions
+    listed = (await store.sessions.list(ANN, SessionQuery())).sessions
     assert {session.id: session.updated_at for session in listed} == {
         "s": before.updated_at,
         "later": before.updated_at,
@@ -85,23 +85,23 @@ async def test_the_head_stays_but_for_its_version(store: Store, clock: FakeClock
 async def test_no_deadline_moves_however_the_session_is_touched(store: Store, clock: FakeClock) -> None:
     for touch in Touch:
         keeping = Keeping(idle=timedelta(days=1), touch=touch)
-        await store.append(ANN, touch.value, batch("a", create=NewSession(keeping=keeping)))
-        (message,) = (await store.messages(ANN, touch.value, Page())).messages
-        before = await store.get(ANN, touch.value)
+        await store.sessions.append(ANN, touch.value, batch("a", create=NewSession(keeping=keeping)))
+        (message,) = (await store.sessions.messages(ANN, touch.value, Page())).messages
+        before = await store.sessions.get(ANN, touch.value)
         clock.advance(timedelta(hours=6))
 
-        after = await store.rewrite(ANN, touch.value, Rewriting(messages=(reworded(message, "b"),)))
+        after = await store.sessions.rewrite(ANN, touch.value, Rewriting(messages=(reworded(message, "b"),)))
 
         assert (after.expires_at, after.updated_at) == (before.expires_at, before.updated_at)
 
 
 async def test_what_is_gone_or_another_is_passed_over(store: Store) -> None:
     """A scan may work with what it read a while ago: what it does not find is simply not there any more."""
-    await store.append(ANN, "s", batch("a", "b", "c", create=NewSession(keeping=Keeping(max_messages=2))))
-    await store.append(ANN, "s", batch("d"))
-    dropped = (await store.append(ANN, "t", batch("a"))).messages[0]
+    await store.sessions.append(ANN, "s", batch("a", "b", "c", create=NewSession(keeping=Keeping(max_messages=2))))
+    await store.sessions.append(ANN, "s", batch("d"))
+    dropped = (await store.sessions.append(ANN, "t", batch("a"))).messages[0]
     third, fourth = await log_of(store)
-    before = await store.get(ANN, "s")
+    before = await store.sessions.get(ANN, "s")
     elsewhere = [
         reworded(dropped, "?"),  # its number has slid out of the log
         reworded(replace(third, id="another"), "?"),
@@ -112,22 +112,22 @@ async def test_what_is_gone_or_another_is_passed_over(store: Store) -> None:
         reworded(replace(third, id=third.id + "0"), "?"),
     ]
 
-    nothing = await store.rewrite(ANN, "s", Rewriting(messages=tuple(elsewhere)))
-    something = await store.rewrite(ANN, "s", Rewriting(messages=(*elsewhere, reworded(fourth, "D"))))
+    nothing = await store.sessions.rewrite(ANN, "s", Rewriting(messages=tuple(elsewhere)))
+    something = await store.sessions.rewrite(ANN, "s", Rewriting(messages=(*elsewhere, reworded(fourth, "D"))))
 
     assert nothing == before
     assert something == replace(before, version=before.version + 1)
     assert await texts(store, ANN, "s") == ["c", "D"]
-    assert await store.rewrite(ANN, "s", Rewriting()) == something
+    assert await store.sessions.rewrite(ANN, "s", Rewriting()) == something
 
 
 async def test_many_at_once_are_one_change_and_of_two_for_one_place_the_later_holds(store: Store) -> None:
-    await store.append(ANN, "s", batch(*(f"w{n}" for n in range(300))))
+    await store.sessions.append(ANN, "s", batch(*(f"w{n}" for n in range(300))))
     log = await log_of(store)
-    before = await store.get(ANN, "s")
+    before = await store.sessions.get(ANN, "s")
     first = reworded(log[0], "forgotten at once")
 
-    after = await store.rewrite(
+    after = await store.sessions.rewrite(
         ANN, "s", Rewriting(messages=(first, *(reworded(message, f"n{message.seq}") for message in log)))
     )
 
@@ -136,10 +136,10 @@ async def test_many_at_once_are_one_change_and_of_two_for_one_place_the_later_ho
 
 
 async def test_a_message_may_be_replaced_by_its_equal(store: Store) -> None:
-    await store.append(ANN, "s", batch("a", "b"))
+    await store.sessions.append(ANN, "s", batch("a", "b"))
     log = await log_of(store)
 
-    await store.rewrite(ANN, "s", Rewriting(messages=log))
+    await store.sessions.rewrite(ANN, "s", Rewriting(messages=log))
 
     assert await log_of(store) == log
 
@@ -149,32 +149,32 @@ async def test_any_id_is_found_again(store: Store, subtests: pytest.Subtests) ->
         with subtests.test(message=odd):
             session_id = f"s{place}"
             draft = replace(batch("a").messages[0], id=odd)
-            await store.append(ANN, session_id, batch("x", messages=(draft,)))
+            await store.sessions.append(ANN, session_id, batch("x", messages=(draft,)))
             (message,) = await log_of(store, session_id)
 
-            await store.rewrite(ANN, session_id, Rewriting(messages=(reworded(message, "b"),)))
+            await store.sessions.rewrite(ANN, session_id, Rewriting(messages=(reworded(message, "b"),)))
 
             assert await texts(store, ANN, session_id) == ["b"]
 
 
 async def test_a_turn_number_in_the_new_value_changes_nothing(store: Store) -> None:
-    await store.append(ANN, "s", batch("a", "b"))
+    await store.sessions.append(ANN, "s", batch("a", "b"))
     first, second = await log_of(store)
 
-    await store.rewrite(ANN, "s", Rewriting(messages=(reworded(first, "A", turn=77),)))
+    await store.sessions.rewrite(ANN, "s", Rewriting(messages=(reworded(first, "A", turn=77),)))
 
     assert await log_of(store) == (reworded(first, "A"), second)
 
 
 async def test_a_running_turn_goes_on_and_its_window_is_the_new_one(store: Store) -> None:
     """A turn holds the session for minutes; whoever takes private data out does not wait for it, nor cut it."""
-    await store.append(ANN, "s", batch("secret", "ok"))
+    await store.sessions.append(ANN, "s", batch("secret", "ok"))
     turn = await begin(store, ANN, "s", "secret too")
     old = turn.window
-    await store.rewrite(ANN, "s", Rewriting(messages=tuple(reworded(message, "-") for message in old)))
+    await store.sessions.rewrite(ANN, "s", Rewriting(messages=tuple(reworded(message, "-") for message in old)))
 
-    renewed = await store.renew_turn(turn)
-    done = await store.finish_turn(renewed, closing("answer"))
+    renewed = await store.sessions.renew_turn(turn)
+    done = await store.sessions.finish_turn(renewed, closing("answer"))
 
     assert [message.text for message in done.messages] == ["answer"]
     assert await texts(store, ANN, "s") == ["-", "-", "-", "answer"]
@@ -186,9 +186,9 @@ async def test_a_turn_known_to_this_process_sees_the_new_words(store: Store) -> 
     """Turn after turn on one session, some stores tell only what is new; rewritten words are new."""
     for n in range(3):
         turn = await begin(store, ANN, "s", f"q{n}", window=10)
-        await store.finish_turn(turn, closing(f"a{n}"))
+        await store.sessions.finish_turn(turn, closing(f"a{n}"))
         log = await log_of(store)
-        await store.rewrite(ANN, "s", Rewriting(messages=(reworded(log[-2], f"Q{n}"),)))
+        await store.sessions.rewrite(ANN, "s", Rewriting(messages=(reworded(log[-2], f"Q{n}"),)))
 
     turn = await begin(store, ANN, "s", "last", window=10)
 
@@ -199,23 +199,23 @@ async def test_a_finished_turn_replays_with_the_new_words(store: Store) -> None:
     """The idempotency key stays, and stands for what is stored now."""
     asked = {"once": once("k"), "window": 5}
     turn = await begin(store, ANN, "s", "my card is 4111", **asked)
-    await store.finish_turn(turn, closing("your card 4111 is noted"))
+    await store.sessions.finish_turn(turn, closing("your card 4111 is noted"))
     question, answer = await log_of(store)
 
-    await store.rewrite(
+    await store.sessions.rewrite(
         ANN, "s", Rewriting(messages=(reworded(question, "my card is [CC]"), reworded(answer, "[CC] is noted")))
     )
     replayed = await begin(store, ANN, "s", "my card is 4111", **asked)
 
     assert replayed.state is TurnState.FINISHED
     assert [message.text for message in (*replayed.words, *replayed.reply)] == ["my card is [CC]", "[CC] is noted"]
-    assert (await store.get(ANN, "s")).messages == 2
+    assert (await store.sessions.get(ANN, "s")).messages == 2
 
 
 async def test_an_unfinished_turn_resumes_with_the_new_words(store: Store, clock: FakeClock) -> None:
     asked = {"once": once("k"), "window": 5}
     turn = await begin(store, ANN, "s", "secret", **asked)
-    await store.rewrite(ANN, "s", Rewriting(messages=(reworded(turn.words[0], "-"),)))
+    await store.sessions.rewrite(ANN, "s", Rewriting(messages=(reworded(turn.words[0], "-"),)))
     clock.advance(timedelta(minutes=5))
 
     resumed = await begin(store, ANN, "s", "secret", **asked)
@@ -227,12 +227,12 @@ async def test_an_unfinished_turn_resumes_with_the_new_words(store: Store, clock
 
 async def test_a_repeated_append_tells_the_new_words_and_producers_go_on(store: Store) -> None:
     keyed = batch("secret", once=once("k"))
-    stored = await store.append(ANN, "s", keyed)
-    await store.append(ANN, "s", batch("more", producer=Producer(id="p", seq=1)))
-    await store.rewrite(ANN, "s", Rewriting(messages=(reworded(stored.messages[0], "-"),)))
+    stored = await store.sessions.append(ANN, "s", keyed)
+    await store.sessions.append(ANN, "s", batch("more", producer=Producer(id="p", seq=1)))
+    await store.sessions.rewrite(ANN, "s", Rewriting(messages=(reworded(stored.messages[0], "-"),)))
 
-    again = await store.append(ANN, "s", keyed)
-    further = await store.append(ANN, "s", batch("and more", producer=Producer(id="p", seq=2)))
+    again = await store.sessions.append(ANN, "s", keyed)
+    further = await store.sessions.append(ANN, "s", batch("and more", producer=Producer(id="p", seq=2)))
 
     assert again.duplicate
     assert [message.text for message in again.messages] == ["-"]
@@ -240,103 +240,103 @@ async def test_a_repeated_append_tells_the_new_words_and_producers_go_on(store: 
 
 
 async def test_a_fork_copies_the_new_words(store: Store) -> None:
-    await store.append(ANN, "s", batch("secret", "ok"))
+    await store.sessions.append(ANN, "s", batch("secret", "ok"))
     first, _ = await log_of(store)
-    await store.rewrite(ANN, "s", Rewriting(messages=(reworded(first, "-"),)))
+    await store.sessions.rewrite(ANN, "s", Rewriting(messages=(reworded(first, "-"),)))
 
-    await store.fork(ANN, "s", Forking(new_id="branch"))
+    await store.sessions.fork(ANN, "s", Forking(new_id="branch"))
 
     assert await texts(store, ANN, "branch") == ["-", "ok"]
 
 
 async def test_caps_and_truncations_work_on_a_rewritten_log(store: Store) -> None:
     keeping = Keeping(max_messages=4, max_turns=2)
-    await store.append(ANN, "s", batch("a", "b", create=NewSession(keeping=keeping)))
+    await store.sessions.append(ANN, "s", batch("a", "b", create=NewSession(keeping=keeping)))
     log = await log_of(store)
-    await store.rewrite(ANN, "s", Rewriting(messages=tuple(reworded(message, "-") for message in log)))
+    await store.sessions.rewrite(ANN, "s", Rewriting(messages=tuple(reworded(message, "-") for message in log)))
 
     turns = [await begin(store, ANN, "s", "c")]
-    await store.finish_turn(turns[0], closing("d"))
-    await store.truncate(ANN, "s", Truncating(after=3))
+    await store.sessions.finish_turn(turns[0], closing("d"))
+    await store.sessions.truncate(ANN, "s", Truncating(after=3))
 
     assert await texts(store, ANN, "s") == ["-", "-", "c"]
-    await store.append(ANN, "s", batch("e", "f"))
+    await store.sessions.append(ANN, "s", batch("e", "f"))
     assert await texts(store, ANN, "s") == ["c", "e", "f"]
 
 
 async def test_a_trace_is_rewritten_by_its_turn_and_id(store: Store) -> None:
     first, second = await told(store, "s"), await told(store, "s")
-    before = await store.get(ANN, "s")
+    before = await store.sessions.get(ANN, "s")
     new = trace_of(first, request="[REDACTED]", answer="", data={})
     strange = replace(trace_of(second), id="another", request="?")
     gone = replace(trace_of(second), number=99, request="?")
 
-    nothing = await store.rewrite(ANN, "s", Rewriting(traces=(strange, gone)))
-    session = await store.rewrite(ANN, "s", Rewriting(traces=(new, strange, gone)))
+    nothing = await store.sessions.rewrite(ANN, "s", Rewriting(traces=(strange, gone)))
+    session = await store.sessions.rewrite(ANN, "s", Rewriting(traces=(new, strange, gone)))
 
     assert nothing == before
     assert session == replace(before, version=before.version + 1)
-    assert await store.traces(ANN, "s") == (trace_of(second), new)
+    assert await store.traces.traces(ANN, "s") == (trace_of(second), new)
 
 
 async def test_messages_and_traces_together_are_one_change(store: Store) -> None:
     turn: OpenTurn = await told(store, "s", "secret")
-    before = await store.get(ANN, "s")
+    before = await store.sessions.get(ANN, "s")
     log = await log_of(store)
 
-    session = await store.rewrite(
+    session = await store.sessions.rewrite(
         ANN, "s", Rewriting(messages=(reworded(log[0], "-"),), traces=(trace_of(turn, request="-"),))
     )
 
     assert session.version == before.version + 1
     assert kept(session) == kept(before)
-    trace = await store.trace(ANN, "s", turn.number)
+    trace = await store.traces.trace(ANN, "s", turn.number)
     assert trace is not None
     assert trace.request == "-"
 
 
 async def test_outside_its_scope_a_session_is_not_rewritten(store: Store) -> None:
     """A7 for rewriting: strangers, other sites and other tenants find nothing; the tenant itself reaches it."""
-    await store.append(ANN, "s", batch("a"))
+    await store.sessions.append(ANN, "s", batch("a"))
     (message,) = await log_of(store)
     rewriting = Rewriting(messages=(reworded(message, "b"),))
 
     for scope in (BOB, EVE, ANN_ELSEWHERE):
         with pytest.raises(SessionNotFound):
-            await store.rewrite(scope, "s", rewriting)
+            await store.sessions.rewrite(scope, "s", rewriting)
     with pytest.raises(SessionNotFound):
-        await store.rewrite(ANN, "absent", rewriting)
+        await store.sessions.rewrite(ANN, "absent", rewriting)
     assert await texts(store, ANN, "s") == ["a"]
 
-    await store.rewrite(ACME, "s", rewriting)
+    await store.sessions.rewrite(ACME, "s", rewriting)
     assert await texts(store, ANN, "s") == ["b"]
 
 
 async def test_an_expired_session_is_not_rewritten(store: Store, clock: FakeClock) -> None:
-    await store.append(ANN, "s", batch("a", create=NewSession(keeping=Keeping(idle=timedelta(hours=1)))))
+    await store.sessions.append(ANN, "s", batch("a", create=NewSession(keeping=Keeping(idle=timedelta(hours=1)))))
     (message,) = await log_of(store)
     clock.advance(timedelta(hours=2))
 
     with pytest.raises(SessionNotFound):
-        await store.rewrite(ANN, "s", Rewriting(messages=(reworded(message, "b"),)))
+        await store.sessions.rewrite(ANN, "s", Rewriting(messages=(reworded(message, "b"),)))
 
 
 async def test_a_damaged_session_is_set_aside_by_whoever_rewrites_it(store: Store, backend: Backend) -> None:
     if backend.damage is None:
         return  # Nothing in this process's memory can be damaged.
-    await store.append(ANN, "s", batch("a"))
+    await store.sessions.append(ANN, "s", batch("a"))
     (message,) = await log_of(store)
     await backend.damage(store, ANN, "s")
 
     with pytest.raises(SessionNotFound):
-        await store.rewrite(ANN, "s", Rewriting(messages=(reworded(message, "b"),)))
-    await store.append(ANN, "s", batch("fresh"))
+        await store.sessions.rewrite(ANN, "s", Rewriting(messages=(reworded(message, "b"),)))
+    await store.sessions.append(ANN, "s", batch("fresh"))
 
     assert await texts(store, ANN, "s") == ["fresh"]
 
 
 async def test_words_that_no_store_can_keep_are_refused(store: Store) -> None:
-    await store.append(ANN, "s", batch("a"))
+    await store.sessions.append(ANN, "s", batch("a"))
     (message,) = await log_of(store)
 
     with pytest.raises(Invalid):

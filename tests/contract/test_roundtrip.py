@@ -38,9 +38,9 @@ async def test_foreign_items_come_back_as_they_went_in(store: Store) -> None:
         )
         for item in items
     )
-    await store.append(ANN, "s", Batch(id="b", messages=drafts, create=NewSession()))
+    await store.sessions.append(ANN, "s", Batch(id="b", messages=drafts, create=NewSession()))
 
-    page = await store.messages(ANN, "s", Page())
+    page = await store.sessions.messages(ANN, "s", Page())
 
     assert [repr(message.parts[0]) for message in page.messages] == [repr(item) for item in items]
     assert repr(page.messages[0].extra) == repr(drafts[0].extra)
@@ -61,9 +61,9 @@ async def test_every_field_of_a_message_comes_back(store: Store) -> None:
         metadata={"k": "v"},
         extra={"unknown": [1]},
     )
-    await store.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession()))
+    await store.sessions.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession()))
 
-    stored = (await store.messages(ANN, "s", Page())).messages[0]
+    stored = (await store.sessions.messages(ANN, "s", Page())).messages[0]
 
     assert {name: getattr(stored, name) for name in Draft.__struct_fields__} == {
         name: getattr(draft, name) for name in Draft.__struct_fields__
@@ -74,9 +74,9 @@ async def test_every_field_of_a_message_comes_back(store: Store) -> None:
 async def test_an_instant_keeps_its_meaning_in_any_time_zone(store: Store) -> None:
     sent_at = datetime(2026, 2, 3, 4, 5, 6, 7, tzinfo=timezone(timedelta(hours=8)))
     draft = Draft(id="m", role=Role.USER, sent_at=sent_at)
-    await store.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession()))
+    await store.sessions.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession()))
 
-    stored = (await store.messages(ANN, "s", Page())).messages[0]
+    stored = (await store.sessions.messages(ANN, "s", Page())).messages[0]
 
     assert stored.sent_at == sent_at
 
@@ -86,11 +86,11 @@ async def test_values_of_a_head_come_back_as_they_went_in(store: Store, subtests
     values |= {"odd *:{}'\" name\n": "x", "": "empty name"}
     for field in ("context", "attributes", "metadata"):
         with subtests.test(field):
-            await store.append(ANN, field, Batch(id="b", create=NewSession()))
+            await store.sessions.append(ANN, field, Batch(id="b", create=NewSession()))
 
-            await store.patch(ANN, field, msgspec.convert({field: values}, Changes))
+            await store.sessions.patch(ANN, field, msgspec.convert({field: values}, Changes))
 
-            stored = getattr(await store.get(ANN, field), field)
+            stored = getattr(await store.sessions.get(ANN, field), field)
             assert {name: repr(value) for name, value in stored.items()} == {n: repr(v) for n, v in values.items()}
 
 
@@ -99,18 +99,20 @@ async def test_a_megabyte_comes_back(store: Store) -> None:
     draft = Draft(
         id="m", role=Role.USER, sent_at=datetime(2026, 1, 1, tzinfo=UTC), parts=({"type": "text", "text": text},)
     )
-    await store.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession()))
+    await store.sessions.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession()))
 
-    assert (await store.messages(ANN, "s", Page())).messages[0].text == text
+    assert (await store.sessions.messages(ANN, "s", Page())).messages[0].text == text
 
 
 async def test_a_stored_message_appended_again_gets_a_new_place(store: Store) -> None:
-    first = await store.append(ANN, "s", Batch(id="b", messages=(says("one"), says("two")), create=NewSession()))
+    first = await store.sessions.append(
+        ANN, "s", Batch(id="b", messages=(says("one"), says("two")), create=NewSession())
+    )
 
-    again = await store.append(ANN, "t", Batch(id="b", messages=first.messages[1:], create=NewSession()))
+    again = await store.sessions.append(ANN, "t", Batch(id="b", messages=first.messages[1:], create=NewSession()))
 
     assert [(message.seq, message.turn, message.text) for message in again.messages] == [(1, 1, "two")]
-    assert (await store.messages(ANN, "t", Page())).messages == again.messages
+    assert (await store.sessions.messages(ANN, "t", Page())).messages == again.messages
 
 
 async def test_what_a_sender_alters_afterwards_is_not_what_was_said(store: Store) -> None:
@@ -130,11 +132,11 @@ async def test_what_a_sender_alters_afterwards_is_not_what_was_said(store: Store
 
     turn = await begin(store, ANN, "s", words=(draft(Role.USER),))
     alter()
-    await store.finish_turn(turn, Closing(reply=(draft(Role.ASSISTANT),)))
+    await store.sessions.finish_turn(turn, Closing(reply=(draft(Role.ASSISTANT),)))
     alter()
 
     window = (await begin(store, ANN, "s", "next")).window
-    page = (await store.messages(ANN, "s", Page())).messages
+    page = (await store.sessions.messages(ANN, "s", Page())).messages
 
     for messages in (window, page):
         assert [message.parts for message in messages[:2]] == [

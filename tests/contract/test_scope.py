@@ -18,15 +18,15 @@ from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, clos
 Act = Callable[[Store, Scope, str], Awaitable[object]]
 
 ACTS: dict[str, Act] = {
-    "get": lambda store, scope, id_: store.get(scope, id_),
-    "messages": lambda store, scope, id_: store.messages(scope, id_, Page()),
+    "get": lambda store, scope, id_: store.sessions.get(scope, id_),
+    "messages": lambda store, scope, id_: store.sessions.messages(scope, id_, Page()),
     "begin_turn": lambda store, scope, id_: begin(store, scope, id_, "hi", create=None),
-    "append": lambda store, scope, id_: store.append(scope, id_, batch("hi", create=None)),
-    "patch": lambda store, scope, id_: store.patch(scope, id_, Changes(title="mine")),
-    "reset": lambda store, scope, id_: store.reset(scope, id_),
-    "fork": lambda store, scope, id_: store.fork(scope, id_, Forking(new_id=f"copy of {id_}")),
-    "truncate": lambda store, scope, id_: store.truncate(scope, id_, Truncating(after=0)),
-    "delete": lambda store, scope, id_: store.delete(scope, id_),
+    "append": lambda store, scope, id_: store.sessions.append(scope, id_, batch("hi", create=None)),
+    "patch": lambda store, scope, id_: store.sessions.patch(scope, id_, Changes(title="mine")),
+    "reset": lambda store, scope, id_: store.sessions.reset(scope, id_),
+    "fork": lambda store, scope, id_: store.sessions.fork(scope, id_, Forking(new_id=f"copy of {id_}")),
+    "truncate": lambda store, scope, id_: store.sessions.truncate(scope, id_, Truncating(after=0)),
+    "delete": lambda store, scope, id_: store.sessions.delete(scope, id_),
 }
 STRANGERS = {"user": BOB, "tenant": EVE, "site": ANN_ELSEWHERE}
 
@@ -37,7 +37,7 @@ async def test_a_session_is_invisible_outside_its_scope(store: Store, subtests: 
         session_id = f"{name} by another {kind}"
         with subtests.test(session_id):
             await talk(store, ANN, session_id, "secret", "kept")
-            before = await store.messages(ANN, session_id, Page())
+            before = await store.sessions.messages(ANN, session_id, Page())
 
             with pytest.raises(SessionNotFound) as foreign:
                 await act(store, stranger, session_id)
@@ -46,14 +46,14 @@ async def test_a_session_is_invisible_outside_its_scope(store: Store, subtests: 
 
             assert str(foreign.value) == str(absent.value)
             assert foreign.value.code == absent.value.code
-            assert await store.messages(ANN, session_id, Page()) == before
+            assert await store.sessions.messages(ANN, session_id, Page()) == before
 
 
 async def test_a_deleted_session_is_not_found(store: Store, subtests: pytest.Subtests) -> None:
     for name, act in ACTS.items():
         with subtests.test(name):
             await talk(store, ANN, name, "secret", "kept")
-            await store.delete(ANN, name)
+            await store.sessions.delete(ANN, name)
 
             with pytest.raises(SessionNotFound):
                 await act(store, ANN, name)
@@ -83,7 +83,7 @@ async def test_a_corrupt_session_is_not_found_and_set_aside(
             with pytest.raises(SessionNotFound) as corrupt:
                 await act(store, ANN, name)
             with pytest.raises(SessionNotFound) as absent:
-                await store.get(ANN, "never was")
+                await store.sessions.get(ANN, "never was")
             turn = await begin(store, ANN, name, "fresh start")
 
             assert str(corrupt.value) == str(absent.value)
@@ -101,7 +101,7 @@ async def test_a_corrupt_session_is_told_once_then_starts_fresh(store: Store, ba
     with pytest.raises(SessionCorrupt):
         await begin(store, ANN, "s", "hello again")
     turn = await begin(store, ANN, "s", "hello again")
-    await store.finish_turn(turn, closing("hello"))
+    await store.sessions.finish_turn(turn, closing("hello"))
 
     assert turn.created
     assert await texts(store, ANN, "s") == ["hello again", "hello"]
@@ -110,15 +110,15 @@ async def test_a_corrupt_session_is_told_once_then_starts_fresh(store: Store, ba
 async def test_creating_on_a_foreign_id_of_the_tenant_touches_nothing(store: Store) -> None:
     """T2, A8: the hijack guard learns the owner; the stored session stays as it was."""
     await talk(store, ANN, "s", "secret", "kept")
-    before = await store.messages(ANN, "s", Page())
+    before = await store.sessions.messages(ANN, "s", Page())
 
     with pytest.raises(SessionForeign) as foreign:
         await begin(store, BOB, "s", "mine now")
     with pytest.raises(SessionForeign):
-        await store.append(BOB, "s", batch("mine now"))
+        await store.sessions.append(BOB, "s", batch("mine now"))
 
     assert foreign.value.owner == "user:ann"
-    assert await store.messages(ANN, "s", Page()) == before
+    assert await store.sessions.messages(ANN, "s", Page()) == before
 
 
 async def test_the_same_id_in_two_tenants_is_two_sessions(store: Store) -> None:
@@ -134,7 +134,7 @@ async def test_the_same_id_in_two_tenants_is_two_sessions(store: Store) -> None:
 async def test_the_tenant_itself_reaches_its_users_sessions(store: Store) -> None:
     await talk(store, ANN, "s", "question", "answer")
 
-    session = await store.get(ACME, "s")
+    session = await store.sessions.get(ACME, "s")
 
     assert session.scope == ANN
 
@@ -143,7 +143,7 @@ async def test_what_the_tenant_made_itself_is_no_users(store: Store) -> None:
     await begin(store, ACME, "s", "hello")
 
     with pytest.raises(SessionNotFound):
-        await store.get(ANN, "s")
+        await store.sessions.get(ANN, "s")
 
 
 async def test_a_visitor_reaches_what_visitors_opened_and_nothing_else(store: Store, subtests: pytest.Subtests) -> None:
@@ -159,10 +159,10 @@ async def test_a_visitor_reaches_what_visitors_opened_and_nothing_else(store: St
     follow_up = await begin(store, Scope(tenant="acme", visitor=True), "a visitor's", "and then?")
 
     assert [message.text for message in follow_up.window] == ["question", "answer", "and then?"]
-    assert (await store.get(ACME, "a visitor's")).scope == visitor
+    assert (await store.sessions.get(ACME, "a visitor's")).scope == visitor
     for outside in (ANN, chat, Scope(tenant="evil", visitor=True)):
         with pytest.raises(SessionNotFound):
-            await store.get(outside, "a visitor's")
+            await store.sessions.get(outside, "a visitor's")
 
 
 @pytest.mark.parametrize("somebody", [{"user": "ann"}, {"channel": "lark", "chat": "oc_1"}])
@@ -183,17 +183,17 @@ async def test_a_chat_is_shared_by_its_members_and_nobody_else(store: Store) -> 
     assert [message.text for message in follow_up.window] == ["question", "answer", "and then?"]
     for outside in (ANN, other_thread, Scope(tenant="acme", user="ann", channel="lark", chat="oc_2")):
         with pytest.raises(SessionNotFound):
-            await store.get(outside, "group")
+            await store.sessions.get(outside, "group")
 
 
 async def test_a_turn_on_a_session_deleted_and_made_again_is_lost(store: Store) -> None:
     """T4: the late reply of a deleted session does not land in its namesake."""
     old = await begin(store, ANN, "s", "old")
-    await store.delete(ANN, "s")
+    await store.sessions.delete(ANN, "s")
     await begin(store, ANN, "s", "new")
 
     with pytest.raises(TurnLost):
-        await store.finish_turn(old, closing("late"))
+        await store.sessions.finish_turn(old, closing("late"))
 
     assert await texts(store, ANN, "s") == ["new"]
 
@@ -201,14 +201,14 @@ async def test_a_turn_on_a_session_deleted_and_made_again_is_lost(store: Store) 
 async def test_a_turn_on_a_deleted_session_is_lost_and_revives_nothing(store: Store) -> None:
     """T4: deleted stays deleted."""
     turn = await begin(store, ANN, "s", "old")
-    await store.delete(ANN, "s")
+    await store.sessions.delete(ANN, "s")
 
     with pytest.raises(TurnLost):
-        await store.finish_turn(turn, closing("late"))
+        await store.sessions.finish_turn(turn, closing("late"))
     with pytest.raises(SessionNotFound):
-        await store.append(ANN, "s", batch("late", create=None))
+        await store.sessions.append(ANN, "s", batch("late", create=None))
     with pytest.raises(SessionNotFound):
-        await store.get(ANN, "s")
+        await store.sessions.get(ANN, "s")
 
 
 async def test_a_fork_onto_a_taken_id_is_refused(store: Store) -> None:
@@ -217,9 +217,9 @@ async def test_a_fork_onto_a_taken_id_is_refused(store: Store) -> None:
     await talk(store, BOB, "his", "q", "a")
 
     with pytest.raises(SessionExists):
-        await store.fork(ANN, "s", Forking(new_id="mine"))
+        await store.sessions.fork(ANN, "s", Forking(new_id="mine"))
     with pytest.raises(SessionForeign):
-        await store.fork(ANN, "s", Forking(new_id="his"))
+        await store.sessions.fork(ANN, "s", Forking(new_id="his"))
 
     assert await texts(store, BOB, "his") == ["q", "a"]
 
@@ -232,19 +232,19 @@ async def test_hostile_ids_stay_in_their_scope(store: Store) -> None:
     """T18: whatever an id is made of, it names one session of one scope."""
     scopes = [Scope(tenant=odd, site=odd, user=odd) for odd in HOSTILE]
     for scope, odd in zip(scopes, HOSTILE, strict=True):
-        await store.append(scope, odd, batch(f"of {HOSTILE.index(odd)}"))
+        await store.sessions.append(scope, odd, batch(f"of {HOSTILE.index(odd)}"))
 
     for place, (scope, odd) in enumerate(zip(scopes, HOSTILE, strict=True)):
         assert await texts(store, scope, odd) == [f"of {place}"]
-        listed = await store.list(scope, SessionQuery())
+        listed = await store.sessions.list(scope, SessionQuery())
         assert [session.id for session in listed.sessions] == [odd]
 
 
 async def test_parts_of_a_scope_do_not_run_into_each_other(store: Store) -> None:
     """T18: ("a", "b:c") is not ("a:b", "c")."""
-    await store.append(Scope(tenant="a", site="b:c"), "s", batch("one"))
+    await store.sessions.append(Scope(tenant="a", site="b:c"), "s", batch("one"))
 
     with pytest.raises(SessionNotFound):
-        await store.get(Scope(tenant="a:b", site="c"), "s")
+        await store.sessions.get(Scope(tenant="a:b", site="c"), "s")
     with pytest.raises(SessionNotFound):
-        await store.get(Scope(tenant="a", site="b"), "c:s")
+        await store.sessions.get(Scope(tenant="a", site="b"), "c:s")

@@ -18,7 +18,7 @@ DAY = NewSession(keeping=Keeping(idle=timedelta(days=1)))
 async def paged(store: Store, size: int) -> list[Scope]:
     """Every space, by pages of that size."""
     found: list[Scope] = []
-    while page := await store.spaces(found[-1] if found else None, size):
+    while page := await store.upkeep.spaces(found[-1] if found else None, size):
         assert len(page) <= size
         found += page
         if len(page) < size:
@@ -27,16 +27,16 @@ async def paged(store: Store, size: int) -> list[Scope]:
 
 
 async def test_an_empty_store_has_no_spaces(store: Store) -> None:
-    assert await store.spaces() == ()
+    assert await store.upkeep.spaces() == ()
 
 
 async def test_each_site_that_holds_sessions_is_told_once_without_its_users(store: Store) -> None:
     """However many sessions and owners it has; a chat's are the site's as well."""
     for scope in (ANN, BOB, ACME, EVE, ANN_ELSEWHERE, Scope(tenant="acme", user="ann", channel="lark", chat="team")):
         await begin(store, scope, f"by turn {scope.owner}", "hello", create=DAY)
-        await store.append(scope, f"by words {scope.owner}", batch("hello"))
+        await store.sessions.append(scope, f"by words {scope.owner}", batch("hello"))
 
-    told = await store.spaces()
+    told = await store.upkeep.spaces()
 
     assert sorted(told, key=repr) == sorted((ACME, MUSEUM, EVIL), key=repr)
 
@@ -45,120 +45,120 @@ async def test_pages_of_any_size_find_all_in_the_same_order(store: Store) -> Non
     sites = [Scope(tenant=f"t{n // 3}", site=f"{n % 3}") for n in range(23)]
     odd = [Scope(tenant="*:{}..\N{GRINNING FACE}"), Scope(tenant="t1:2"), Scope(tenant="t", site="1:2")]
     for scope in (*sites, *odd):
-        await store.append(scope, "s", batch("hello"))
+        await store.sessions.append(scope, "s", batch("hello"))
 
-    whole = await store.spaces()
+    whole = await store.upkeep.spaces()
 
     assert set(whole) == {*sites, *odd}
     assert len(whole) == 26
     for size in (1, 5, 13, 26):
         assert await paged(store, size) == list(whole)
-    assert await store.spaces(limit=0) == ()
+    assert await store.upkeep.spaces(limit=0) == ()
 
 
 async def test_going_on_needs_no_space_that_is_still_there(store: Store) -> None:
     for tenant in "abcde":
-        await store.append(Scope(tenant=tenant), "s", batch("hello"))
-    whole = await store.spaces()
+        await store.sessions.append(Scope(tenant=tenant), "s", batch("hello"))
+    whole = await store.upkeep.spaces()
 
-    await store.delete(whole[1], "s")
+    await store.sessions.delete(whole[1], "s")
 
-    assert await store.spaces(after=whole[1]) == whole[2:]
-    assert await store.spaces() == (whole[0], *whole[2:])
+    assert await store.upkeep.spaces(after=whole[1]) == whole[2:]
+    assert await store.upkeep.spaces() == (whole[0], *whole[2:])
 
 
 async def test_a_space_goes_with_its_last_session_and_comes_back_with_the_next(store: Store) -> None:
-    await store.append(ANN, "a", batch("hello"))
-    await store.append(BOB, "b", batch("hello"))
-    await store.append(EVE, "e", batch("hello"))
+    await store.sessions.append(ANN, "a", batch("hello"))
+    await store.sessions.append(BOB, "b", batch("hello"))
+    await store.sessions.append(EVE, "e", batch("hello"))
 
-    await store.delete(ANN, "a")
-    one_left = set(await store.spaces())
-    await store.delete(BOB, "b")
-    none_left = await store.spaces()
-    await store.append(ANN, "a", batch("hello"))
+    await store.sessions.delete(ANN, "a")
+    one_left = set(await store.upkeep.spaces())
+    await store.sessions.delete(BOB, "b")
+    none_left = await store.upkeep.spaces()
+    await store.sessions.append(ANN, "a", batch("hello"))
 
     assert one_left == {ACME, EVIL}
     assert none_left == (EVIL,)
-    assert set(await store.spaces()) == {ACME, EVIL}
+    assert set(await store.upkeep.spaces()) == {ACME, EVIL}
 
 
 async def test_a_fork_alone_holds_its_space(store: Store) -> None:
-    await store.append(ANN, "a", batch("hello"))
-    await store.fork(ANN, "a", Forking(new_id="b"))
-    await store.delete(ANN, "a")
+    await store.sessions.append(ANN, "a", batch("hello"))
+    await store.sessions.fork(ANN, "a", Forking(new_id="b"))
+    await store.sessions.delete(ANN, "a")
 
-    assert await store.spaces() == (ACME,)
+    assert await store.upkeep.spaces() == (ACME,)
 
 
 async def test_what_was_swept_holds_no_space(store: Store, clock: FakeClock) -> None:
     """One that has expired may be told until then."""
-    await store.append(ANN, "a", batch("hello", create=DAY))
-    await store.append(EVE, "e", batch("hello"))
+    await store.sessions.append(ANN, "a", batch("hello", create=DAY))
+    await store.sessions.append(EVE, "e", batch("hello"))
     clock.advance(timedelta(days=2))
 
-    before = set(await store.spaces())
-    await store.sweep()
+    before = set(await store.upkeep.spaces())
+    await store.upkeep.sweep()
 
     assert EVIL in before <= {ACME, EVIL}
-    assert await store.spaces() == (EVIL,)
+    assert await store.upkeep.spaces() == (EVIL,)
 
 
 async def test_a_new_session_on_an_expired_id_holds_its_space(store: Store, clock: FakeClock) -> None:
-    await store.append(ANN, "a", batch("hello", create=DAY))
+    await store.sessions.append(ANN, "a", batch("hello", create=DAY))
     clock.advance(timedelta(days=2))
-    await store.append(ANN, "a", batch("hello", create=DAY))
-    await store.sweep()
+    await store.sessions.append(ANN, "a", batch("hello", create=DAY))
+    await store.upkeep.sweep()
 
-    assert await store.spaces() == (ACME,)
+    assert await store.upkeep.spaces() == (ACME,)
 
 
 async def test_a_damaged_session_hides_no_other_of_its_space(backend: Backend, store: Store, clock: FakeClock) -> None:
     for session_id in ("a", "b", "c"):
-        await store.append(ANN, session_id, batch("hello"))
+        await store.sessions.append(ANN, session_id, batch("hello"))
         clock.advance(timedelta(seconds=1))
     if backend.damage is not None:
         await backend.damage(store, ANN, "a")
         await backend.damage(store, ANN, "c")
 
-    assert await store.spaces() == (ACME,)
-    assert (await store.get(ANN, "b")).id == "b"
+    assert await store.upkeep.spaces() == (ACME,)
+    assert (await store.sessions.get(ANN, "b")).id == "b"
 
 
 async def test_a_space_whose_only_session_is_damaged_breaks_nothing(backend: Backend, store: Store) -> None:
-    await store.append(ANN, "a", batch("hello"))
-    await store.append(EVE, "e", batch("hello"))
+    await store.sessions.append(ANN, "a", batch("hello"))
+    await store.sessions.append(EVE, "e", batch("hello"))
     if backend.damage is not None:
         await backend.damage(store, ANN, "a")
 
-    assert EVIL in await store.spaces()
+    assert EVIL in await store.upkeep.spaces()
 
 
 async def test_what_users_keep_holds_a_space_and_the_tenants_own_state_does_not(store: Store) -> None:
     """What is remembered of somebody outlives their sessions, and whoever looks at everything must find it."""
-    await store.write_state(ANN, "prefs", "tone", "warm")
-    await store.write_state(BOB, "prefs", "tone", "warm")
-    await store.write_state(Scope(tenant="house"), "prefs", "tone", "warm")
-    await store.append(EVE, "e", batch("hello"))
+    await store.state.write_state(ANN, "prefs", "tone", "warm")
+    await store.state.write_state(BOB, "prefs", "tone", "warm")
+    await store.state.write_state(Scope(tenant="house"), "prefs", "tone", "warm")
+    await store.sessions.append(EVE, "e", batch("hello"))
 
-    both = await store.spaces()
-    await store.delete_state(ANN, "prefs", "tone")
-    of_one = await store.spaces()
-    await store.erase(BOB)
+    both = await store.upkeep.spaces()
+    await store.state.delete_state(ANN, "prefs", "tone")
+    of_one = await store.upkeep.spaces()
+    await store.upkeep.erase(BOB)
 
     assert set(both) == set(of_one) == {ACME, EVIL}
-    assert await store.spaces() == (EVIL,)
+    assert await store.upkeep.spaces() == (EVIL,)
 
 
 async def test_sites_of_both_kinds_come_in_one_order_by_pages_of_any_size(store: Store) -> None:
     sites = [Scope(tenant=f"t{n}") for n in range(12)]
     for n, scope in enumerate(sites):
         if n % 3 != 0:
-            await store.append(scope, "s", batch("hello"))
+            await store.sessions.append(scope, "s", batch("hello"))
         if n % 3 != 1:
-            await store.write_state(Scope(tenant=scope.tenant, user="ann"), "prefs", "tone", "warm")
+            await store.state.write_state(Scope(tenant=scope.tenant, user="ann"), "prefs", "tone", "warm")
 
-    whole = await store.spaces()
+    whole = await store.upkeep.spaces()
 
     assert set(whole) == set(sites)
     assert len(whole) == 12

@@ -14,63 +14,63 @@ from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE
 
 
 async def test_a_value_is_read_back_with_its_version(store: Store) -> None:
-    first = await store.write_state(ANN, "prefs", "tone", "warm")
-    second = await store.write_state(ANN, "prefs", "tone", {"style": ["short", 1.0]})
+    first = await store.state.write_state(ANN, "prefs", "tone", "warm")
+    second = await store.state.write_state(ANN, "prefs", "tone", {"style": ["short", 1.0]})
 
     assert (first.version, second.version) == (1, 2)
-    assert await store.read_state(ANN, "prefs", "tone") == second
+    assert await store.state.read_state(ANN, "prefs", "tone") == second
 
 
 async def test_any_json_is_a_value(store: Store, subtests: pytest.Subtests) -> None:
     for place, value in enumerate(ODD_VALUES):
         with subtests.test(value=value):
-            await store.write_state(ANN, "prefs", f"k{place}", value)
+            await store.state.write_state(ANN, "prefs", f"k{place}", value)
 
-            entry = await store.read_state(ANN, "prefs", f"k{place}")
+            entry = await store.state.read_state(ANN, "prefs", f"k{place}")
 
             assert entry is not None
             assert repr(entry.value) == repr(value)
 
 
 async def test_absent_is_none(store: Store) -> None:
-    assert await store.read_state(ANN, "prefs", "nothing") is None
-    assert await store.delete_state(ANN, "prefs", "nothing") is False
+    assert await store.state.read_state(ANN, "prefs", "nothing") is None
+    assert await store.state.delete_state(ANN, "prefs", "nothing") is False
 
 
 async def test_state_does_not_cross_scopes_or_namespaces(store: Store) -> None:
-    await store.write_state(ANN, "prefs", "k", "ann's")
+    await store.state.write_state(ANN, "prefs", "k", "ann's")
 
     for scope in (ACME, BOB, EVE, ANN_ELSEWHERE):
-        assert await store.read_state(scope, "prefs", "k") is None
-        assert await store.list_state(scope, "prefs") == ()
-        assert not await store.delete_state(scope, "prefs", "k")
-    assert await store.read_state(ANN, "other", "k") is None
-    assert await store.read_state(ANN, "prefs", "k") is not None
+        assert await store.state.read_state(scope, "prefs", "k") is None
+        assert await store.state.list_state(scope, "prefs") == ()
+        assert not await store.state.delete_state(scope, "prefs", "k")
+    assert await store.state.read_state(ANN, "other", "k") is None
+    assert await store.state.read_state(ANN, "prefs", "k") is not None
 
 
 async def test_keys_are_listed_alone_in_the_order_of_the_values(store: Store) -> None:
     for key in ("b", "é", "a", "🦊", "z" * 300, "%"):
-        await store.write_state(ANN, "prefs", key, key)
-    await store.write_state(BOB, "prefs", "bobs", 1)
-    await store.write_state(ANN, "prefs2", "other", 1)
+        await store.state.write_state(ANN, "prefs", key, key)
+    await store.state.write_state(BOB, "prefs", "bobs", 1)
+    await store.state.write_state(ANN, "prefs2", "other", 1)
 
-    keys = await store.state_keys(ANN, "prefs")
+    keys = await store.state.state_keys(ANN, "prefs")
 
-    assert keys == tuple(entry.key for entry in await store.list_state(ANN, "prefs")) == tuple(sorted(keys))
-    assert await store.state_keys(ANN, "prefs", after=keys[1], limit=2) == keys[2:4]
-    assert await store.state_keys(ANN, "prefs", limit=0) == await store.state_keys(EVE, "prefs") == ()
+    assert keys == tuple(entry.key for entry in await store.state.list_state(ANN, "prefs")) == tuple(sorted(keys))
+    assert await store.state.state_keys(ANN, "prefs", after=keys[1], limit=2) == keys[2:4]
+    assert await store.state.state_keys(ANN, "prefs", limit=0) == await store.state.state_keys(EVE, "prefs") == ()
 
 
 async def test_a_write_on_another_version_is_refused(store: Store) -> None:
-    await store.write_state(ANN, "prefs", "k", 1, if_version=0)
+    await store.state.write_state(ANN, "prefs", "k", 1, if_version=0)
 
     with pytest.raises(VersionConflict):
-        await store.write_state(ANN, "prefs", "k", 2, if_version=0)
+        await store.state.write_state(ANN, "prefs", "k", 2, if_version=0)
     with pytest.raises(VersionConflict):
-        await store.write_state(ANN, "prefs", "other", 2, if_version=3)
-    await store.write_state(ANN, "prefs", "k", 3, if_version=1)
+        await store.state.write_state(ANN, "prefs", "other", 2, if_version=3)
+    await store.state.write_state(ANN, "prefs", "k", 3, if_version=1)
 
-    entry = await store.read_state(ANN, "prefs", "k")
+    entry = await store.state.read_state(ANN, "prefs", "k")
     assert entry is not None
     assert (entry.value, entry.version) == (3, 2)
 
@@ -78,7 +78,7 @@ async def test_a_write_on_another_version_is_refused(store: Store) -> None:
 async def test_of_many_writers_on_one_version_one_wins(store: Store) -> None:
     async def attempt(n: int) -> bool:
         try:
-            await store.write_state(ANN, "prefs", "k", n, if_version=0)
+            await store.state.write_state(ANN, "prefs", "k", n, if_version=0)
         except VersionConflict:
             return False
         return True
@@ -87,20 +87,20 @@ async def test_of_many_writers_on_one_version_one_wins(store: Store) -> None:
 
 
 async def test_a_deleted_value_is_gone_and_counts_anew(store: Store) -> None:
-    await store.write_state(ANN, "prefs", "k", 1)
+    await store.state.write_state(ANN, "prefs", "k", 1)
 
-    assert await store.delete_state(ANN, "prefs", "k") is True
-    assert await store.read_state(ANN, "prefs", "k") is None
-    assert (await store.write_state(ANN, "prefs", "k", 2, if_version=0)).version == 1
+    assert await store.state.delete_state(ANN, "prefs", "k") is True
+    assert await store.state.read_state(ANN, "prefs", "k") is None
+    assert (await store.state.write_state(ANN, "prefs", "k", 2, if_version=0)).version == 1
 
 
 async def test_keys_are_listed_in_order_and_in_pages(store: Store) -> None:
     keys = ["b", "a", "c", "B", "é", "中", "😀", "\uffee", "a b", "*"]
     for key in keys:
-        await store.write_state(ANN, "prefs", key, key)
+        await store.state.write_state(ANN, "prefs", key, key)
 
-    first = await store.list_state(ANN, "prefs", limit=4)
-    rest = await store.list_state(ANN, "prefs", after=first[-1].key, limit=100)
+    first = await store.state.list_state(ANN, "prefs", limit=4)
+    rest = await store.state.list_state(ANN, "prefs", after=first[-1].key, limit=100)
 
     assert [entry.key for entry in first + rest] == sorted(keys)
 
@@ -108,15 +108,15 @@ async def test_keys_are_listed_in_order_and_in_pages(store: Store) -> None:
 async def test_what_no_store_can_keep_is_refused(store: Store, subtests: pytest.Subtests) -> None:
     for key, value in [("", 1), ("k\0", 1), ("k", float("nan")), ("k", "\ud800"), ("k", 2**70)]:
         with subtests.test(key=key, value=value), pytest.raises(Invalid):
-            await store.write_state(ANN, "prefs", key, value)
+            await store.state.write_state(ANN, "prefs", key, value)
 
 
 @pytest.mark.parametrize("namespace", ["", "n" * (MAX_ID_BYTES + 1)], ids=["empty", "long"])
 async def test_a_namespace_is_named_and_no_longer_than_an_id(store: Store, namespace: str) -> None:
     """It stands beside every value."""
     with pytest.raises(Invalid, match="the namespace is"):
-        await store.write_state(ANN, namespace, "k", 1)
+        await store.state.write_state(ANN, namespace, "k", 1)
 
-    await store.write_state(ANN, "n" * MAX_ID_BYTES, "k", 1)
-    [name] = await store.state_names(ANN)
+    await store.state.write_state(ANN, "n" * MAX_ID_BYTES, "k", 1)
+    [name] = await store.state.state_names(ANN)
     assert name.namespace == "n" * MAX_ID_BYTES

@@ -33,11 +33,11 @@ CHAT = Scope(tenant="acme", channel="lark", chat="team", user="ann")
 
 async def names_left(store: Store, scope: Scope) -> list[str]:
     """The drawers in which something of the scope's users is still kept."""
-    return sorted({name.namespace.partition(":")[0] for name in await store.state_names(scope, limit=1000)})
+    return sorted({name.namespace.partition(":")[0] for name in await store.state.state_names(scope, limit=1000)})
 
 
 async def deadlines_left(store: Store) -> int:
-    return len(await store.list_state(SYSTEM, "task-deadlines"))
+    return len(await store.state.list_state(SYSTEM, "task-deadlines"))
 
 
 # Tasks
@@ -149,7 +149,7 @@ async def test_a_chats_task_is_every_members(tasks: Tasks) -> None:
 async def test_tasks_are_listed_oldest_first_by_session_and_status(tasks: Tasks, store: Store) -> None:
     """E9: a conversation's tasks are found again."""
     for session in ("s", "other@example.com"):
-        await store.append(ANN, session, batch("hello"))
+        await store.sessions.append(ANN, session, batch("hello"))
     made = [await opened(tasks, ANN, session_id=name) for name in ("s", "other@example.com", "s")]
     alone = await tasks.open(ANN, NewTask(type="review"))
     ids = sorted(task.id for task in (*made, alone))  # In order of their opening, to the millisecond.
@@ -215,7 +215,7 @@ async def test_who_held_a_lock_of_a_task_before_writes_nothing_into_the_next_one
     assert (await tasks.board(ANN, anew.id).view()).entries == ()
     assert await tasks.open(ANN, new, key="k") == anew
     await tasks.delete(ANN, anew.id)
-    assert await store.state_names(ANN) == ()
+    assert await store.state.state_names(ANN) == ()
 
 
 async def test_tasks_under_keys_are_swept_one_by_one(tasks: Tasks, store: Store, clock: FakeClock) -> None:
@@ -237,13 +237,13 @@ async def test_tasks_under_keys_are_swept_one_by_one(tasks: Tasks, store: Store,
     late = await tasks.sweep()
 
     assert (early.tasks, len(kept.entries), late.tasks) == (0, 1, 1)
-    assert await store.state_names(ANN) == ()
-    assert await store.state_keys(SYSTEM, "task-deadlines") == ()
+    assert await store.state.state_names(ANN) == ()
+    assert await store.state.state_keys(SYSTEM, "task-deadlines") == ()
 
 
 async def test_a_task_comes_out_of_a_session_that_its_owner_has(tasks: Tasks, store: Store) -> None:
     """S8: nobody hangs a task on somebody else's talk."""
-    await store.append(BOB, "bobs", batch("hello"))
+    await store.sessions.append(BOB, "bobs", batch("hello"))
 
     for session in ("bobs", "absent"):
         with pytest.raises(SessionNotFound):
@@ -332,9 +332,9 @@ async def test_sweeping_removes_what_has_expired(tasks: Tasks, store: Store, clo
     swept = await tasks.sweep()
 
     assert (swept.tasks, swept.more) == (1, False)
-    assert await store.list_state(scope, f"task-board:{old.id}") == ()
-    assert await store.list_state(scope, f"task-notes:{old.id}") == ()
-    assert [entry.key for entry in await store.list_state(scope, "tasks")] == [young.id]
+    assert await store.state.list_state(scope, f"task-board:{old.id}") == ()
+    assert await store.state.list_state(scope, f"task-notes:{old.id}") == ()
+    assert [entry.key for entry in await store.state.list_state(scope, "tasks")] == [young.id]
     assert await tasks.board(scope, young.id).read("a") == kept
     clock.advance(HOUR)
     assert (await tasks.sweep()).tasks == 1
@@ -352,7 +352,7 @@ async def test_sweeping_takes_expired_notes_out_of_a_running_task(tasks: Tasks, 
 
     await tasks.sweep()
 
-    kept = await store.list_state(ANN, f"task-notes:{task.id}")
+    kept = await store.state.list_state(ANN, f"task-notes:{task.id}")
     assert [note.key for note in await notes.list()] == ["new"]
     assert sorted(str(entry.value.get("value", {})) for entry in kept) == ["{'new': 'new words'}", "{}"]
 
@@ -365,7 +365,7 @@ async def test_the_end_of_a_task_removes_its_notes(tasks: Tasks, store: Store) -
 
     await tasks.finish(ANN, task.id)
 
-    assert await store.list_state(ANN, f"task-notes:{task.id}") == ()
+    assert await store.state.list_state(ANN, f"task-notes:{task.id}") == ()
     assert await tasks.notes(ANN, task.id, "x").read("n") is None
     assert len((await tasks.board(ANN, task.id).view()).entries) == 1
 
@@ -375,12 +375,12 @@ async def test_notes_that_a_dead_process_left_with_the_end_are_swept(
 ) -> None:
     task = await opened(tasks, ANN)
     await tasks.finish(ANN, task.id)
-    await store.write_state(ANN, f"task-notes:{task.id}", "late", {"value": {"n": "late words"}})
+    await store.state.write_state(ANN, f"task-notes:{task.id}", "late", {"value": {"n": "late words"}})
     clock.advance(timedelta(minutes=20))
 
     await tasks.sweep()
 
-    assert await store.list_state(ANN, f"task-notes:{task.id}") == ()
+    assert await store.state.list_state(ANN, f"task-notes:{task.id}") == ()
 
 
 async def test_a_deleted_task_leaves_nothing(tasks: Tasks, store: Store, clock: FakeClock) -> None:
@@ -391,7 +391,7 @@ async def test_a_deleted_task_leaves_nothing(tasks: Tasks, store: Store, clock: 
 
     await tasks.delete(ANN, task.id)
     left = await names_left(store, ANN)
-    await store.write_state(ANN, f"task-board:{task.id}", "late", {"version": 1})
+    await store.state.write_state(ANN, f"task-board:{task.id}", "late", {"version": 1})
     clock.advance(2 * DAY)
     await tasks.sweep()
 
@@ -414,8 +414,8 @@ async def test_sweeping_goes_in_bounded_steps(tasks: Tasks, store: Store, clock:
 
 async def test_a_damaged_task_is_absent_and_stops_no_other(tasks: Tasks, store: Store, clock: FakeClock) -> None:
     """E8: treated as absent; a deadline that cannot be read is dropped."""
-    await store.write_state(ANN, "tasks", "damaged", {"type": 7})
-    await store.write_state(SYSTEM, "task-deadlines", "000000000001:x", {"nobody": 1})
+    await store.state.write_state(ANN, "tasks", "damaged", {"type": 7})
+    await store.state.write_state(SYSTEM, "task-deadlines", "000000000001:x", {"nobody": 1})
     task = await opened(tasks, ANN)
 
     with pytest.raises(TaskNotFound):
@@ -429,7 +429,7 @@ async def test_erasing_a_person_takes_their_tasks_and_leaves_others(tasks: Tasks
     mine, bobs, chats = await opened(tasks, ANN), await opened(tasks, BOB), await opened(tasks, CHAT)
     await tasks.board(ANN, mine.id).write("a", 1, agent="x")
 
-    await store.erase(ANN)
+    await store.upkeep.erase(ANN)
     forgotten = await tasks.forget(ANN)
 
     assert forgotten > 0
@@ -437,5 +437,5 @@ async def test_erasing_a_person_takes_their_tasks_and_leaves_others(tasks: Tasks
         await tasks.get(ANN, mine.id)
     assert await tasks.get(BOB, bobs.id) == bobs
     assert await tasks.get(CHAT, chats.id) == chats
-    whose = [entry.value.get("user") for entry in await store.list_state(SYSTEM, "task-deadlines")]
+    whose = [entry.value.get("user") for entry in await store.state.list_state(SYSTEM, "task-deadlines")]
     assert sorted(map(str, whose)) == ["None", "bob"]

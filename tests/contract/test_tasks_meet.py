@@ -31,7 +31,7 @@ async def delete(tasks: Tasks, store: Store, clock: FakeClock, task_id: str) -> 
 
 
 async def erase(tasks: Tasks, store: Store, clock: FakeClock, task_id: str) -> None:
-    await store.erase(ANN)
+    await store.upkeep.erase(ANN)
     await tasks.forget(ANN)
 
 
@@ -42,7 +42,7 @@ async def sweep(tasks: Tasks, store: Store, clock: FakeClock, task_id: str) -> N
 
 async def left(store: Store) -> tuple[int, int]:
     """How much is kept of Ann's tasks, and how many deadlines."""
-    return len(await store.state_names(ANN)), len(await store.state_keys(SYSTEM, "task-deadlines"))
+    return len(await store.state.state_names(ANN)), len(await store.state.state_keys(SYSTEM, "task-deadlines"))
 
 
 @pytest.mark.parametrize("removal", [delete, erase, sweep])
@@ -149,7 +149,7 @@ async def test_a_note_that_lands_behind_the_end_is_removed(tasks: Tasks, store: 
 
     with pytest.raises(TaskFinished):
         await late
-    assert await store.state_keys(ANN, f"task-notes:{task.id}") == ()
+    assert await store.state.state_keys(ANN, f"task-notes:{task.id}") == ()
 
 
 async def test_a_task_opened_while_its_owner_is_erased_goes_in_its_time(
@@ -158,7 +158,7 @@ async def test_a_task_opened_while_its_owner_is_erased_goes_in_its_time(
     """Opened before the list of deadlines is looked through, and between its own two entries."""
     holding = Holding(store, "write_state", "tasks")
     gone = await tasks.open(ANN, NewTask(type="review"))
-    await store.erase(ANN)
+    await store.upkeep.erase(ANN)
     since = await tasks.open(ANN, NewTask(type="review"))
     late = asyncio.create_task(tasks_over(holding.store, clock).open(ANN, NewTask(type="review")))
     await holding.come()
@@ -168,7 +168,7 @@ async def test_a_task_opened_while_its_owner_is_erased_goes_in_its_time(
     last = await late
 
     assert {task.id for task in (await tasks.list(ANN)).tasks} == {since.id, last.id}
-    assert not any(gone.id in key for key in await store.state_keys(SYSTEM, "task-deadlines"))
+    assert not any(gone.id in key for key in await store.state.state_keys(SYSTEM, "task-deadlines"))
     clock.advance(DAY + HOUR)
     assert (await tasks.sweep()).tasks == 2
     assert await left(store) == (0, 0)
@@ -226,7 +226,7 @@ async def test_of_two_who_open_under_the_key_of_one_that_expired_both_get_the_sa
     assert await late == anew
     assert [task.id for task in (await tasks.list(ANN)).tasks] == [anew.id]
     assert (await tasks.board(ANN, anew.id).view()).entries == ()
-    assert await store.state_keys(ANN, f"task-board:{old.id}") == ()
+    assert await store.state.state_keys(ANN, f"task-board:{old.id}") == ()
 
 
 async def test_no_task_is_swept_within_ten_minutes_behind_its_time(tasks: Tasks, clock: FakeClock) -> None:

@@ -61,30 +61,30 @@ def trace_of(turn: OpenTurn, **fields: Any) -> Trace:
 async def told(store: Store, session_id: str, *words: str) -> OpenTurn:
     """One whole turn with a trace."""
     turn = await begin(store, ANN, session_id, *(words or ("hello",)))
-    await store.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+    await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
     return turn
 
 
 async def test_a_trace_comes_back_as_it_was_written(store: Store) -> None:
     turn = await told(store, "s")
 
-    assert await store.trace(ANN, "s", turn.number) == trace_of(turn)
+    assert await store.traces.trace(ANN, "s", turn.number) == trace_of(turn)
 
 
 async def test_a_turn_without_a_trace_has_none(store: Store) -> None:
     turn = await begin(store, ANN, "s", "hello")
-    await store.finish_turn(turn, closing("hi"))
+    await store.sessions.finish_turn(turn, closing("hi"))
 
-    assert await store.trace(ANN, "s", turn.number) is None
-    assert await store.trace(ANN, "s", 99) is None
-    assert await store.traces(ANN, "s") == ()
+    assert await store.traces.trace(ANN, "s", turn.number) is None
+    assert await store.traces.trace(ANN, "s", 99) is None
+    assert await store.traces.traces(ANN, "s") == ()
 
 
 async def test_traces_come_newest_first_and_page_backwards(store: Store) -> None:
     turns = [await told(store, "s") for _ in range(5)]
 
-    first = await store.traces(ANN, "s", limit=2)
-    rest = await store.traces(ANN, "s", limit=10, before=first[-1].number)
+    first = await store.traces.traces(ANN, "s", limit=2)
+    rest = await store.traces.traces(ANN, "s", limit=10, before=first[-1].number)
 
     assert [trace.number for trace in (*first, *rest)] == [turn.number for turn in reversed(turns)]
 
@@ -94,11 +94,11 @@ async def test_only_the_newest_turns_keep_their_traces(store: Store) -> None:
     uncapped = NewSession(keeping=Keeping(max_messages=None))
     turns = []
     for _ in range(TRACES_KEPT + 3):
-        turn = await store.begin_turn(ANN, opening("s", "hello", create=uncapped, window=0))
-        await store.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+        turn = await store.sessions.begin_turn(ANN, opening("s", "hello", create=uncapped, window=0))
+        await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
         turns.append(turn)
 
-    kept = await store.traces(ANN, "s", limit=1000)
+    kept = await store.traces.traces(ANN, "s", limit=1000)
 
     assert [trace.number for trace in kept] == [turn.number for turn in reversed(turns[3:])]
 
@@ -106,14 +106,14 @@ async def test_only_the_newest_turns_keep_their_traces(store: Store) -> None:
 async def test_an_abandoned_turn_may_leave_a_trace_and_its_retry_replaces_it(store: Store) -> None:
     turn = await begin(store, ANN, "s", "hello", once=Once(key="k", fingerprint="f"))
     failed = trace_of(turn, error="model_failed", answer="")
-    await store.finish_turn(turn, Closing(abandoned=True, trace=failed))
-    assert await store.trace(ANN, "s", turn.number) == failed
+    await store.sessions.finish_turn(turn, Closing(abandoned=True, trace=failed))
+    assert await store.traces.trace(ANN, "s", turn.number) == failed
 
     again = await begin(store, ANN, "s", "hello", once=Once(key="k", fingerprint="f"))
-    await store.finish_turn(again, closing("hi", trace=trace_of(again)))
+    await store.sessions.finish_turn(again, closing("hi", trace=trace_of(again)))
 
     assert again.number == turn.number
-    assert await store.traces(ANN, "s") == (trace_of(again),)
+    assert await store.traces.traces(ANN, "s") == (trace_of(again),)
 
 
 async def test_a_lost_or_repeated_end_of_a_turn_changes_no_trace(store: Store, clock: FakeClock) -> None:
@@ -122,11 +122,11 @@ async def test_a_lost_or_repeated_end_of_a_turn_changes_no_trace(store: Store, c
     turn = await told(store, "s")
 
     with pytest.raises(TurnLost):
-        await store.finish_turn(lost, closing("late", trace=trace_of(lost)))
-    repeated = await store.finish_turn(turn, closing("again", trace=trace_of(turn, answer="other")))
+        await store.sessions.finish_turn(lost, closing("late", trace=trace_of(lost)))
+    repeated = await store.sessions.finish_turn(turn, closing("again", trace=trace_of(turn, answer="other")))
 
     assert repeated.duplicate
-    assert await store.traces(ANN, "s") == (trace_of(turn),)
+    assert await store.traces.traces(ANN, "s") == (trace_of(turn),)
 
 
 async def test_a_trace_exists_for_nobody_but_the_session_s_owner(store: Store, clock: FakeClock) -> None:
@@ -135,50 +135,50 @@ async def test_a_trace_exists_for_nobody_but_the_session_s_owner(store: Store, c
 
     for stranger in (BOB, EVE):
         with pytest.raises(SessionNotFound):
-            await store.trace(stranger, "s", turn.number)
+            await store.traces.trace(stranger, "s", turn.number)
         with pytest.raises(SessionNotFound):
-            await store.traces(stranger, "s")
+            await store.traces.traces(stranger, "s")
     with pytest.raises(SessionNotFound):
-        await store.traces(ANN, "absent")
-    await store.delete(ANN, "s")
+        await store.traces.traces(ANN, "absent")
+    await store.sessions.delete(ANN, "s")
     with pytest.raises(SessionNotFound):
-        await store.trace(ANN, "s", turn.number)
-    await store.append(ANN, "s", batch("anew"))
-    assert await store.traces(ANN, "s") == ()
+        await store.traces.trace(ANN, "s", turn.number)
+    await store.sessions.append(ANN, "s", batch("anew"))
+    assert await store.traces.traces(ANN, "s") == ()
 
 
 async def test_a_session_made_anew_after_expiry_has_no_old_traces(store: Store, clock: FakeClock) -> None:
     day = NewSession(keeping=Keeping(idle=timedelta(days=1)))
-    turn = await store.begin_turn(ANN, opening("s", "hello", create=day))
-    await store.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+    turn = await store.sessions.begin_turn(ANN, opening("s", "hello", create=day))
+    await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
     clock.advance(timedelta(days=2))
 
     with pytest.raises(SessionNotFound):
-        await store.traces(ANN, "s")
-    await store.append(ANN, "s", batch("anew", create=day))
+        await store.traces.traces(ANN, "s")
+    await store.sessions.append(ANN, "s", batch("anew", create=day))
 
-    assert await store.traces(ANN, "s") == ()
-    assert await store.trace(ANN, "s", turn.number) is None
+    assert await store.traces.traces(ANN, "s") == ()
+    assert await store.traces.trace(ANN, "s", turn.number) is None
 
 
 async def test_a_swept_session_leaves_no_traces_behind(store: Store, clock: FakeClock) -> None:
     day = NewSession(keeping=Keeping(idle=timedelta(days=1)))
-    turn = await store.begin_turn(ANN, opening("s", "hello", create=day))
-    await store.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+    turn = await store.sessions.begin_turn(ANN, opening("s", "hello", create=day))
+    await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
     clock.advance(timedelta(days=2))
-    await store.sweep()
+    await store.upkeep.sweep()
 
-    await store.append(ANN, "s", batch("anew"))
+    await store.sessions.append(ANN, "s", batch("anew"))
 
-    assert await store.traces(ANN, "s") == ()
+    assert await store.traces.traces(ANN, "s") == ()
 
 
 async def test_a_reset_forgets_the_traces(store: Store) -> None:
     turn = await told(store, "s")
 
-    await store.reset(ANN, "s")
+    await store.sessions.reset(ANN, "s")
 
-    assert await store.trace(ANN, "s", turn.number) is None
+    assert await store.traces.trace(ANN, "s", turn.number) is None
 
 
 async def test_a_truncation_takes_the_traces_of_the_turns_it_touches(store: Store) -> None:
@@ -186,35 +186,35 @@ async def test_a_truncation_takes_the_traces_of_the_turns_it_touches(store: Stor
     first, second, third = [await told(store, "s") for _ in range(3)]
     words_of_second = second.words[-1].seq
 
-    await store.truncate(ANN, "s", Truncating(after=words_of_second))
+    await store.sessions.truncate(ANN, "s", Truncating(after=words_of_second))
 
-    assert [trace.number for trace in await store.traces(ANN, "s")] == [first.number]
-    assert await store.trace(ANN, "s", third.number) is None
+    assert [trace.number for trace in await store.traces.traces(ANN, "s")] == [first.number]
+    assert await store.traces.trace(ANN, "s", third.number) is None
 
 
 async def test_a_fork_begins_without_traces(store: Store) -> None:
     turn = await told(store, "s")
 
-    await store.fork(ANN, "s", Forking(new_id="branch"))
+    await store.sessions.fork(ANN, "s", Forking(new_id="branch"))
 
-    assert await store.traces(ANN, "branch") == ()
-    assert await store.trace(ANN, "s", turn.number) == trace_of(turn)
+    assert await store.traces.traces(ANN, "branch") == ()
+    assert await store.traces.trace(ANN, "s", turn.number) == trace_of(turn)
 
 
 async def test_reading_a_trace_moves_no_deadline(store: Store, clock: FakeClock) -> None:
     turn = await told(store, fresh("s"))
-    before = (await store.get(ANN, turn.session.id)).expires_at
+    before = (await store.sessions.get(ANN, turn.session.id)).expires_at
     clock.advance(timedelta(days=10))
 
-    await store.trace(ANN, turn.session.id, turn.number)
-    await store.traces(ANN, turn.session.id)
+    await store.traces.trace(ANN, turn.session.id, turn.number)
+    await store.traces.traces(ANN, turn.session.id)
 
-    assert (await store.get(ANN, turn.session.id)).expires_at == before
+    assert (await store.sessions.get(ANN, turn.session.id)).expires_at == before
 
 
 async def test_a_trace_counts_as_nothing_but_a_trace(store: Store) -> None:
     turn = await begin(store, ANN, "s", "hello")
-    done = await store.finish_turn(turn, closing("hi", tokens=5, cost_nanos=7, trace=trace_of(turn)))
+    done = await store.sessions.finish_turn(turn, closing("hi", tokens=5, cost_nanos=7, trace=trace_of(turn)))
 
     assert (done.session.messages, done.session.tokens, done.session.cost_nanos) == (2, 5, 7)
     assert Usage(tokens=5, cost_nanos=7) == Usage(tokens=done.session.tokens, cost_nanos=done.session.cost_nanos)

@@ -13,22 +13,22 @@ from tests.samples import ANN, batch, begin, closing, once, talk, texts, trace_o
 
 
 async def test_a_truncation_of_another_version_is_refused_and_forgets_nothing(store: Store) -> None:
-    seen = (await store.append(ANN, "s", batch("a", "b"))).session
-    await store.append(ANN, "s", batch("from elsewhere"))
+    seen = (await store.sessions.append(ANN, "s", batch("a", "b"))).session
+    await store.sessions.append(ANN, "s", batch("from elsewhere"))
 
     with pytest.raises(VersionConflict) as conflict:
-        await store.truncate(ANN, "s", Truncating(after=1, if_version=seen.version))
+        await store.sessions.truncate(ANN, "s", Truncating(after=1, if_version=seen.version))
 
     assert (conflict.value.expected, conflict.value.actual) == (seen.version, seen.version + 1)
     assert await texts(store, ANN, "s") == ["a", "b", "from elsewhere"]
-    assert (await store.get(ANN, "s")).version == seen.version + 1
+    assert (await store.sessions.get(ANN, "s")).version == seen.version + 1
 
 
 async def test_a_truncation_of_the_version_that_was_seen_is_made(store: Store) -> None:
-    await store.append(ANN, "s", batch("a", "b", "c"))
-    seen = (await store.messages(ANN, "s", Page())).session
+    await store.sessions.append(ANN, "s", batch("a", "b", "c"))
+    seen = (await store.sessions.messages(ANN, "s", Page())).session
 
-    cut = await store.truncate(ANN, "s", Truncating(after=1, if_version=seen.version))
+    cut = await store.sessions.truncate(ANN, "s", Truncating(after=1, if_version=seen.version))
 
     assert cut.version == seen.version + 1
     assert cut.messages == 1
@@ -38,25 +38,25 @@ async def test_a_truncation_of_the_version_that_was_seen_is_made(store: Store) -
 async def test_a_running_turn_outlives_a_truncation_that_was_refused(store: Store) -> None:
     turn = await begin(store, ANN, "s", "question")
     with pytest.raises(VersionConflict):
-        await store.truncate(ANN, "s", Truncating(after=0, if_version=turn.session.version - 1))
+        await store.sessions.truncate(ANN, "s", Truncating(after=0, if_version=turn.session.version - 1))
 
-    await store.finish_turn(turn, closing("answer"))
+    await store.sessions.finish_turn(turn, closing("answer"))
 
     assert await texts(store, ANN, "s") == ["question", "answer"]
     with pytest.raises(VersionConflict):
-        await store.truncate(ANN, "s", Truncating(after=1, if_version=turn.session.version))
+        await store.sessions.truncate(ANN, "s", Truncating(after=1, if_version=turn.session.version))
 
 
 async def test_every_word_makes_a_new_version(store: Store) -> None:
     """What a guarded truncation relies on, whichever way words come in; repetitions bring none, and change nothing."""
-    versions = [(await store.append(ANN, "s", batch("a"))).session.version]
+    versions = [(await store.sessions.append(ANN, "s", batch("a"))).session.version]
     turn = await begin(store, ANN, "s", "b", once=once("k"))
     versions.append(turn.session.version)
-    versions.append((await store.append(ANN, "s", batch("c", once=once("l")))).session.version)
-    versions.append((await store.finish_turn(turn, closing("d"))).session.version)
+    versions.append((await store.sessions.append(ANN, "s", batch("c", once=once("l")))).session.version)
+    versions.append((await store.sessions.finish_turn(turn, closing("d"))).session.version)
 
     again = await begin(store, ANN, "s", "b", once=once("k"))
-    repeated = await store.append(ANN, "s", batch("c", once=once("l")))
+    repeated = await store.sessions.append(ANN, "s", batch("c", once=once("l")))
 
     assert versions == sorted(set(versions))
     assert (again.state, repeated.duplicate) == (TurnState.FINISHED, True)
@@ -65,20 +65,20 @@ async def test_every_word_makes_a_new_version(store: Store) -> None:
 
 async def test_words_that_come_while_others_are_taken_back_are_kept(store: Store) -> None:
     """Many look and cut while others append; whatever was acknowledged after a look is there, or was looked at."""
-    await store.append(ANN, "s", batch("first"))
+    await store.sessions.append(ANN, "s", batch("first"))
     kept: set[str] = set()
     taken: set[str] = set()
 
     async def write(name: str) -> None:
         for number in range(6):
-            said = await store.append(ANN, "s", batch(f"{name}{number}"))
+            said = await store.sessions.append(ANN, "s", batch(f"{name}{number}"))
             kept.update(message.text for message in said.messages)
 
     async def cut() -> None:
         for _ in range(6):
-            page = await store.messages(ANN, "s", Page(limit=100))
+            page = await store.sessions.messages(ANN, "s", Page(limit=100))
             try:
-                await store.truncate(ANN, "s", Truncating(after=1, if_version=page.session.version))
+                await store.sessions.truncate(ANN, "s", Truncating(after=1, if_version=page.session.version))
             except VersionConflict:
                 continue
             taken.update(message.text for message in page.messages if message.seq > 1)
@@ -89,10 +89,10 @@ async def test_words_that_come_while_others_are_taken_back_are_kept(store: Store
 
 
 async def test_a_truncation_spares_what_it_is_told_to(store: Store) -> None:
-    await store.append(ANN, "s", batch("a", "b", "c", "d", "e"))
+    await store.sessions.append(ANN, "s", batch("a", "b", "c", "d", "e"))
 
-    cut = await store.truncate(ANN, "s", Truncating(after=1, sparing=(3, 5, 99, 2**60)))
-    more = await store.append(ANN, "s", batch("f"))
+    cut = await store.sessions.truncate(ANN, "s", Truncating(after=1, sparing=(3, 5, 99, 2**60)))
+    more = await store.sessions.append(ANN, "s", batch("f"))
 
     assert cut.messages == 3
     assert [message.seq for message in more.messages] == [6]
@@ -100,11 +100,11 @@ async def test_a_truncation_spares_what_it_is_told_to(store: Store) -> None:
 
 
 async def test_a_log_may_begin_with_what_was_spared(store: Store) -> None:
-    await store.append(ANN, "s", batch("a", "b", "c", "d"))
+    await store.sessions.append(ANN, "s", batch("a", "b", "c", "d"))
 
-    await store.truncate(ANN, "s", Truncating(after=0, sparing=(3,)))
+    await store.sessions.truncate(ANN, "s", Truncating(after=0, sparing=(3,)))
 
-    page = await store.messages(ANN, "s", Page(after=2))
+    page = await store.sessions.messages(ANN, "s", Page(after=2))
     turn = await begin(store, ANN, "s", "e", window=10)
     assert ([message.text for message in page.messages], page.more_before) == (["c"], False)
     assert [message.text for message in turn.window] == ["c", "e"]
@@ -112,67 +112,67 @@ async def test_a_log_may_begin_with_what_was_spared(store: Store) -> None:
 
 
 async def test_what_was_spared_counts_under_the_cap_as_everything_does(store: Store) -> None:
-    await store.append(ANN, "s", batch("a", "b", "c", "d"))
-    await store.truncate(ANN, "s", Truncating(after=1, sparing=(4,)))
+    await store.sessions.append(ANN, "s", batch("a", "b", "c", "d"))
+    await store.sessions.truncate(ANN, "s", Truncating(after=1, sparing=(4,)))
 
     for word in ("e", "f"):
         await talk(store, ANN, "s", word, word.upper())
 
     assert await texts(store, ANN, "s") == ["a", "d", "e", "E", "f", "F"]
-    await store.truncate(ANN, "s", Truncating(after=4))
+    await store.sessions.truncate(ANN, "s", Truncating(after=4))
     assert await texts(store, ANN, "s") == ["a", "d"]
 
 
 async def test_a_spared_message_s_key_goes_with_the_others(store: Store) -> None:
-    await store.append(ANN, "s", batch("a"))
-    await store.append(ANN, "s", batch("b", once=once("k")))
-    await store.append(ANN, "s", batch("c", once=once("l")))
+    await store.sessions.append(ANN, "s", batch("a"))
+    await store.sessions.append(ANN, "s", batch("b", once=once("k")))
+    await store.sessions.append(ANN, "s", batch("c", once=once("l")))
 
-    await store.truncate(ANN, "s", Truncating(after=1, sparing=(2,)))
+    await store.sessions.truncate(ANN, "s", Truncating(after=1, sparing=(2,)))
 
-    assert not (await store.append(ANN, "s", batch("b", once=once("k")))).duplicate
+    assert not (await store.sessions.append(ANN, "s", batch("b", once=once("k")))).duplicate
     assert await texts(store, ANN, "s") == ["a", "b", "b"]
 
 
 async def test_a_guarded_truncation_that_is_made_ends_a_running_turn(store: Store) -> None:
     turn = await begin(store, ANN, "s", "one")
-    patched = await store.patch(ANN, "s", Changes(title="Title"))
+    patched = await store.sessions.patch(ANN, "s", Changes(title="Title"))
 
-    await store.truncate(ANN, "s", Truncating(after=0, if_version=patched.version))
+    await store.sessions.truncate(ANN, "s", Truncating(after=0, if_version=patched.version))
 
     with pytest.raises(TurnLost):
-        await store.finish_turn(turn, closing("late"))
+        await store.sessions.finish_turn(turn, closing("late"))
 
 
 async def test_a_turn_that_makes_room_for_its_reply_goes_on(store: Store) -> None:
     """An answer made anew: the old one goes when the new one is there, and the key it came under brings that."""
     first = await begin(store, ANN, "s", "question", once=once("said"))
-    await store.finish_turn(first, closing("old"))
+    await store.sessions.finish_turn(first, closing("old"))
     again = await begin(store, ANN, "s", once=once("anew"))
 
-    cut = await store.truncate(ANN, "s", Truncating(after=1, if_version=again.session.version, within=again))
+    cut = await store.sessions.truncate(ANN, "s", Truncating(after=1, if_version=again.session.version, within=again))
     with pytest.raises(SessionBusy):
         await begin(store, ANN, "s", "in between")
-    renewed = await store.renew_turn(again)
-    done = await store.finish_turn(renewed, closing("new", trace=trace_of(again)))
+    renewed = await store.sessions.renew_turn(again)
+    done = await store.sessions.finish_turn(renewed, closing("new", trace=trace_of(again)))
 
     assert (cut.messages, cut.version) == (1, again.session.version + 1)
     assert await texts(store, ANN, "s") == ["question", "new"]
     assert [message.turn for message in done.messages] == [again.number]
     repeated = await begin(store, ANN, "s", once=once("anew"))
     assert (repeated.state, [message.text for message in repeated.reply]) == (TurnState.FINISHED, ["new"])
-    assert await store.trace(ANN, "s", again.number) is not None
+    assert await store.traces.trace(ANN, "s", again.number) is not None
     assert (await begin(store, ANN, "s", "question", once=once("said"))).state is TurnState.RESUMED
 
 
 async def test_a_turn_that_was_given_up_after_it_made_room_is_taken_up_by_its_key(store: Store) -> None:
     await talk(store, ANN, "s", "question", "old")
     again = await begin(store, ANN, "s", once=once("anew"))
-    await store.truncate(ANN, "s", Truncating(after=1, within=again))
-    await store.finish_turn(again, Closing(abandoned=True))
+    await store.sessions.truncate(ANN, "s", Truncating(after=1, within=again))
+    await store.sessions.finish_turn(again, Closing(abandoned=True))
 
     resumed = await begin(store, ANN, "s", once=once("anew"))
-    await store.finish_turn(resumed, closing("new"))
+    await store.sessions.finish_turn(resumed, closing("new"))
     following = await begin(store, ANN, "s", "more", once=once("other"))
 
     assert (resumed.state, resumed.number) == (TurnState.RESUMED, again.number)
@@ -183,13 +183,13 @@ async def test_a_turn_that_was_given_up_after_it_made_room_is_taken_up_by_its_ke
 async def test_only_the_turn_that_holds_the_session_makes_room_in_it(store: Store) -> None:
     await talk(store, ANN, "s", "question", "old")
     late = await begin(store, ANN, "s")
-    await store.finish_turn(late, Closing(abandoned=True))
+    await store.sessions.finish_turn(late, Closing(abandoned=True))
     with pytest.raises(TurnLost):
-        await store.truncate(ANN, "s", Truncating(after=1, within=late))
+        await store.sessions.truncate(ANN, "s", Truncating(after=1, within=late))
     running = await begin(store, ANN, "s")
 
     with pytest.raises(TurnLost):
-        await store.truncate(ANN, "s", Truncating(after=1, within=late))
+        await store.sessions.truncate(ANN, "s", Truncating(after=1, within=late))
 
-    await store.finish_turn(running, closing("another"))
+    await store.sessions.finish_turn(running, closing("another"))
     assert await texts(store, ANN, "s") == ["question", "old", "another"]

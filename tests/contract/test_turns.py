@@ -22,20 +22,20 @@ from tests.samples import ANN, batch, begin, closing, opening, talk, texts
 
 async def test_a_turn_stores_words_and_reply_in_order(store: Store) -> None:
     turn = await begin(store, ANN, "s", "hello")
-    done = await store.finish_turn(turn, closing("hi", tokens=7, cost_nanos=1500))
+    done = await store.sessions.finish_turn(turn, closing("hi", tokens=7, cost_nanos=1500))
 
     assert (turn.state, turn.created, turn.number) == (TurnState.OPENED, True, 1)
     assert [message.text for message in turn.window] == ["hello"]
     assert [(message.seq, message.role, message.turn) for message in done.messages] == [(2, Role.ASSISTANT, 1)]
     assert await texts(store, ANN, "s") == ["hello", "hi"]
-    session = await store.get(ANN, "s")
+    session = await store.sessions.get(ANN, "s")
     assert (session.turns, session.messages, session.last_seq) == (1, 2, 2)
     assert (session.tokens, session.cost_nanos) == (7, 1500)
     assert session == done.session
 
 
 async def test_the_window_brings_the_newest_messages_only(store: Store) -> None:
-    await store.append(ANN, "s", batch(*(f"m{n}" for n in range(30))))
+    await store.sessions.append(ANN, "s", batch(*(f"m{n}" for n in range(30))))
 
     turn = await begin(store, ANN, "s", "now", window=5)
 
@@ -51,8 +51,8 @@ async def test_a_window_of_zero_is_empty(store: Store) -> None:
 
 
 async def test_messages_before_the_window_start_are_kept_but_not_context(store: Store) -> None:
-    await store.append(ANN, "s", batch("old", "older"))
-    await store.patch(ANN, "s", Changes(window_start=3))
+    await store.sessions.append(ANN, "s", batch("old", "older"))
+    await store.sessions.patch(ANN, "s", Changes(window_start=3))
 
     turn = await begin(store, ANN, "s", "now")
 
@@ -68,7 +68,7 @@ async def test_a_second_turn_on_a_busy_session_stores_nothing(store: Store, cloc
         await begin(store, ANN, "s", "two")
 
     assert busy.value.retry_after == timedelta(seconds=40)
-    await store.finish_turn(first, closing("answer"))
+    await store.sessions.finish_turn(first, closing("answer"))
     assert await texts(store, ANN, "s") == ["one", "answer"]
 
 
@@ -78,8 +78,8 @@ async def test_a_lease_passes_on_when_it_has_run_out(store: Store, clock: FakeCl
     second = await begin(store, ANN, "s", "two")
 
     with pytest.raises(TurnLost):
-        await store.finish_turn(first, closing("late"))
-    await store.finish_turn(second, closing("in time"))
+        await store.sessions.finish_turn(first, closing("late"))
+    await store.sessions.finish_turn(second, closing("in time"))
 
     assert await texts(store, ANN, "s") == ["one", "two", "in time"]
 
@@ -88,7 +88,7 @@ async def test_a_lease_that_ran_out_is_good_until_somebody_takes_it(store: Store
     turn = await begin(store, ANN, "s", "one", lease=timedelta(seconds=60))
     clock.advance(timedelta(hours=1))
 
-    await store.finish_turn(turn, closing("slow"))
+    await store.sessions.finish_turn(turn, closing("slow"))
 
     assert await texts(store, ANN, "s") == ["one", "slow"]
 
@@ -96,31 +96,31 @@ async def test_a_lease_that_ran_out_is_good_until_somebody_takes_it(store: Store
 async def test_a_renewed_lease_lasts_as_long_again(store: Store, clock: FakeClock) -> None:
     turn = await begin(store, ANN, "s", "one", lease=timedelta(seconds=60))
     clock.advance(timedelta(seconds=50))
-    renewed = await store.renew_turn(turn)
+    renewed = await store.sessions.renew_turn(turn)
     clock.advance(timedelta(seconds=50))
 
     assert renewed.lease_until == turn.lease_until + timedelta(seconds=50) if turn.lease_until else False
     with pytest.raises(SessionBusy):
         await begin(store, ANN, "s", "two")
-    await store.finish_turn(renewed, closing("done"))
+    await store.sessions.finish_turn(renewed, closing("done"))
     with pytest.raises(TurnLost):
-        await store.renew_turn(renewed)
+        await store.sessions.renew_turn(renewed)
 
 
 async def test_finishing_twice_stores_the_reply_once(store: Store) -> None:
     turn = await begin(store, ANN, "s", "one")
-    await store.finish_turn(turn, closing("reply", tokens=5))
+    await store.sessions.finish_turn(turn, closing("reply", tokens=5))
 
-    again = await store.finish_turn(turn, closing("reply", tokens=5))
+    again = await store.sessions.finish_turn(turn, closing("reply", tokens=5))
 
     assert again.duplicate
     assert await texts(store, ANN, "s") == ["one", "reply"]
-    assert (await store.get(ANN, "s")).tokens == 5
+    assert (await store.sessions.get(ANN, "s")).tokens == 5
 
 
 async def test_an_abandoned_turn_keeps_the_words_and_frees_the_session(store: Store) -> None:
     turn = await begin(store, ANN, "s", "one")
-    await store.finish_turn(turn, Closing(abandoned=True, usage=Usage(tokens=3)))
+    await store.sessions.finish_turn(turn, Closing(abandoned=True, usage=Usage(tokens=3)))
 
     following = await begin(store, ANN, "s", "two")
 
@@ -130,10 +130,10 @@ async def test_an_abandoned_turn_keeps_the_words_and_frees_the_session(store: St
 
 async def test_a_turn_without_words_answers_anew(store: Store) -> None:
     await talk(store, ANN, "s", "question", "first answer")
-    await store.truncate(ANN, "s", Truncating(after=1))
+    await store.sessions.truncate(ANN, "s", Truncating(after=1))
 
     turn = await begin(store, ANN, "s")
-    await store.finish_turn(turn, closing("second answer"))
+    await store.sessions.finish_turn(turn, closing("second answer"))
 
     assert turn.words == ()
     assert await texts(store, ANN, "s") == ["question", "second answer"]
@@ -142,7 +142,9 @@ async def test_a_turn_without_words_answers_anew(store: Store) -> None:
 async def test_a_turn_ends_with_its_changes(store: Store) -> None:
     turn = await begin(store, ANN, "s", "hello")
 
-    done = await store.finish_turn(turn, closing("hi", changes=Changes(title="Greeting", context={"mood": "good"})))
+    done = await store.sessions.finish_turn(
+        turn, closing("hi", changes=Changes(title="Greeting", context={"mood": "good"}))
+    )
 
     assert (done.session.title, done.session.context) == ("Greeting", {"mood": "good"})
 
@@ -151,7 +153,7 @@ async def test_without_create_an_absent_session_is_not_found_and_not_made(store:
     with pytest.raises(SessionNotFound):
         await begin(store, ANN, "nowhere", "hello", create=None)
     with pytest.raises(SessionNotFound):
-        await store.get(ANN, "nowhere")
+        await store.sessions.get(ANN, "nowhere")
 
 
 async def test_a_new_session_starts_with_what_it_was_given(store: Store) -> None:
@@ -161,7 +163,7 @@ async def test_a_new_session_starts_with_what_it_was_given(store: Store) -> None
 
     turn = await begin(store, ANN, "s", "hello", create=new)
 
-    assert turn.session == await store.get(ANN, "s")
+    assert turn.session == await store.sessions.get(ANN, "s")
     assert turn.session.title == "Trip"
     assert turn.session.context == {"city": "Xi'an"}
     assert turn.session.attributes == {"vip": True}
@@ -171,7 +173,7 @@ async def test_a_new_session_starts_with_what_it_was_given(store: Store) -> None
 
 async def test_a_turn_tells_when_the_session_was_last_active(store: Store, clock: FakeClock) -> None:
     first = await begin(store, ANN, "s", "one")
-    await store.finish_turn(first, closing("reply"))
+    await store.sessions.finish_turn(first, closing("reply"))
     last_active = clock()
     clock.advance(timedelta(hours=49))
 
@@ -183,9 +185,9 @@ async def test_a_turn_tells_when_the_session_was_last_active(store: Store, clock
 
 async def test_every_change_gives_a_new_version(store: Store) -> None:
     turn = await begin(store, ANN, "s", "one")
-    done = await store.finish_turn(turn, closing("reply"))
-    patched = await store.patch(ANN, "s", Changes(title="t"))
-    appended = await store.append(ANN, "s", batch("more"))
+    done = await store.sessions.finish_turn(turn, closing("reply"))
+    patched = await store.sessions.patch(ANN, "s", Changes(title="t"))
+    appended = await store.sessions.append(ANN, "s", batch("more"))
 
     versions = [turn.session.version, done.session.version, patched.version, appended.session.version]
     assert versions == sorted(set(versions))
@@ -193,21 +195,23 @@ async def test_every_change_gives_a_new_version(store: Store) -> None:
 
 async def test_concurrent_appends_to_one_session_are_all_kept(store: Store) -> None:
     """T3 within one process: nothing lost, nothing doubled, the messages of a batch stay together, totals exact."""
-    await store.append(ANN, "s", batch())
+    await store.sessions.append(ANN, "s", batch())
 
     async def work(worker: int) -> None:
         for n in range(5):
-            await store.append(ANN, "s", batch(f"{worker}.{n}?", f"{worker}.{n}!", usage=Usage(tokens=2, cost_nanos=3)))
+            await store.sessions.append(
+                ANN, "s", batch(f"{worker}.{n}?", f"{worker}.{n}!", usage=Usage(tokens=2, cost_nanos=3))
+            )
 
     async with asyncio.TaskGroup() as group:
         for worker in range(8):
             group.create_task(work(worker))
-        group.create_task(store.patch(ANN, "s", Changes(title="renamed")))
+        group.create_task(store.sessions.patch(ANN, "s", Changes(title="renamed")))
 
     said = await texts(store, ANN, "s")
     assert sorted(said) == sorted(f"{w}.{n}{mark}" for w in range(8) for n in range(5) for mark in "?!")
     assert all(said[place + 1] == said[place][:-1] + "!" for place in range(0, len(said), 2))
-    session = await store.get(ANN, "s")
+    session = await store.sessions.get(ANN, "s")
     assert (session.tokens, session.cost_nanos, session.messages) == (80, 120, 80)
     assert session.title == "renamed"
 
@@ -227,9 +231,11 @@ async def test_only_one_of_many_concurrent_turns_gets_the_lease(store: Store) ->
 
 
 async def test_a_turn_may_change_how_the_session_is_kept(store: Store, clock: FakeClock) -> None:
-    await store.append(ANN, "s", batch("a", "b", "c", "d"))
+    await store.sessions.append(ANN, "s", batch("a", "b", "c", "d"))
 
-    turn = await store.begin_turn(ANN, opening("s", "e", keeping=Keeping(idle=timedelta(hours=1), max_messages=3)))
+    turn = await store.sessions.begin_turn(
+        ANN, opening("s", "e", keeping=Keeping(idle=timedelta(hours=1), max_messages=3))
+    )
 
     assert turn.session.keeping.max_messages == 3
     assert turn.session.expires_at == clock() + timedelta(hours=1)
@@ -237,12 +243,12 @@ async def test_a_turn_may_change_how_the_session_is_kept(store: Store, clock: Fa
 
 
 async def test_messages_page_both_ways(store: Store) -> None:
-    await store.append(ANN, "s", batch(*(f"m{n}" for n in range(1, 11))))
+    await store.sessions.append(ANN, "s", batch(*(f"m{n}" for n in range(1, 11))))
 
-    newest = await store.messages(ANN, "s", Page(limit=3))
-    older = await store.messages(ANN, "s", Page(limit=3, before=8))
-    first = await store.messages(ANN, "s", Page(limit=3, after=0))
-    beyond = await store.messages(ANN, "s", Page(limit=3, after=10))
+    newest = await store.sessions.messages(ANN, "s", Page(limit=3))
+    older = await store.sessions.messages(ANN, "s", Page(limit=3, before=8))
+    first = await store.sessions.messages(ANN, "s", Page(limit=3, after=0))
+    beyond = await store.sessions.messages(ANN, "s", Page(limit=3, after=10))
 
     assert [message.seq for message in newest.messages] == [8, 9, 10]
     assert (newest.more_before, newest.more_after) == (True, False)
@@ -252,12 +258,12 @@ async def test_messages_page_both_ways(store: Store) -> None:
     assert (first.more_before, first.more_after) == (False, True)
     assert beyond.messages == ()
     assert (beyond.more_before, beyond.more_after) == (True, False)
-    everything = await store.messages(ANN, "s", Page(limit=10, before=100))
+    everything = await store.sessions.messages(ANN, "s", Page(limit=10, before=100))
     assert (everything.more_before, everything.more_after) == (False, False)
 
 
 async def test_a_batch_of_several_turns_numbers_them(store: Store) -> None:
-    appended = await store.append(ANN, "s", batch("q1", "a1", "q2", "a2"))
+    appended = await store.sessions.append(ANN, "s", batch("q1", "a1", "q2", "a2"))
     turn = await begin(store, ANN, "s", "q3")
 
     assert [message.turn for message in appended.messages] == [1, 1, 2, 2]
@@ -266,17 +272,17 @@ async def test_a_batch_of_several_turns_numbers_them(store: Store) -> None:
 
 async def test_a_write_whose_caller_gave_up_is_whole_or_not_at_all(store: Store) -> None:
     """Cancelled at any point, the write happened or did not, and everybody sees the same, hot or cold."""
-    await store.append(ANN, "s", batch("first"))
+    await store.sessions.append(ANN, "s", batch("first"))
     for wait in (0, 0, 0.001, 0.003, 0.01):
-        writing = asyncio.create_task(store.append(ANN, "s", batch("q", "a")))
+        writing = asyncio.create_task(store.sessions.append(ANN, "s", batch("q", "a")))
         await asyncio.sleep(wait)
         writing.cancel()
         await asyncio.wait([writing])
-        await store.messages(ANN, "s", Page())
+        await store.sessions.messages(ANN, "s", Page())
     await _landed(store)
-    head, page = await store.get(ANN, "s"), await store.messages(ANN, "s", Page())
+    head, page = await store.sessions.get(ANN, "s"), await store.sessions.messages(ANN, "s", Page())
 
-    settled = await store.append(ANN, "s", batch())
+    settled = await store.sessions.append(ANN, "s", batch())
     assert head.version + 1 == settled.session.version
     assert len(page.messages) == settled.session.messages
     assert settled.session.messages % 2 == 1
@@ -287,19 +293,19 @@ async def _landed(store: Store) -> None:
 
     A write comes after those before it, but for Postgres, where several go side by side.
     """
-    await store.write_state(ANN, "after", "them", True)
+    await store.state.write_state(ANN, "after", "them", True)
     cold: Any = store
     while not isinstance(cold, MemoryStore | SqliteStore | RedisStore | PostgresStore):
         cold = cold.inner
     async with asyncio.timeout(LONG):
-        while isinstance(cold, PostgresStore) and cold._append._under_way:  # noqa: ASYNC110
+        while isinstance(cold, PostgresStore) and cold.sessions._append._under_way:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        while (await store.get(ANN, "s")).version != (await cold.get(ANN, "s")).version:  # noqa: ASYNC110
+        while (await store.sessions.get(ANN, "s")).version != (await cold.sessions.get(ANN, "s")).version:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
 async def test_an_append_of_nothing_is_no_turn(store: Store) -> None:
-    made = await store.append(ANN, "s", batch())
+    made = await store.sessions.append(ANN, "s", batch())
     turn = await begin(store, ANN, "s", "hello")
 
     assert (made.session.turns, turn.number) == (0, 1)

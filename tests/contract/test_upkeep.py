@@ -18,76 +18,76 @@ WEEK = NewSession(keeping=Keeping(idle=timedelta(days=7)))
 
 async def test_a_sweep_removes_what_expired_in_all_tenants_and_tells(store: Store, clock: FakeClock) -> None:
     """B2: swept by age, with one line for each."""
-    await store.append(ANN, "a", batch("hello", create=DAY))
-    await store.append(EVE, "e", batch("hello", create=DAY))
-    await store.append(ANN, "kept", batch("hello", create=WEEK))
+    await store.sessions.append(ANN, "a", batch("hello", create=DAY))
+    await store.sessions.append(EVE, "e", batch("hello", create=DAY))
+    await store.sessions.append(ANN, "kept", batch("hello", create=WEEK))
     clock.advance(timedelta(days=1))
 
-    gone = await store.sweep()
+    gone = await store.upkeep.sweep()
 
     assert {(item.scope, item.session_id) for item in gone} == {(ANN, "a"), (EVE, "e")}
-    assert await store.sweep() == ()
+    assert await store.upkeep.sweep() == ()
     assert await texts(store, ANN, "kept") == ["hello"]
 
 
 async def test_a_sweep_takes_no_more_than_its_limit(store: Store, clock: FakeClock) -> None:
     for n in range(5):
-        await store.append(ANN, f"s{n}", batch("hello", create=DAY))
+        await store.sessions.append(ANN, f"s{n}", batch("hello", create=DAY))
     clock.advance(timedelta(days=1))
 
-    counts = [len(await store.sweep(limit=2)) for _ in range(4)]
+    counts = [len(await store.upkeep.sweep(limit=2)) for _ in range(4)]
 
     assert counts == [2, 2, 1, 0]
 
 
 async def test_a_sweep_leaves_what_was_touched_in_time(store: Store, clock: FakeClock) -> None:
     read = NewSession(keeping=Keeping(idle=timedelta(days=1), touch=Touch.READ))
-    await store.append(ANN, "s", batch("hello", create=read))
+    await store.sessions.append(ANN, "s", batch("hello", create=read))
     clock.advance(timedelta(hours=20))
-    await store.get(ANN, "s")
+    await store.sessions.get(ANN, "s")
     clock.advance(timedelta(hours=20))
 
-    assert await store.sweep() == ()
+    assert await store.upkeep.sweep() == ()
     assert await texts(store, ANN, "s") == ["hello"]
 
 
 async def test_a_session_made_anew_on_an_expired_id_is_not_swept(store: Store, clock: FakeClock) -> None:
-    await store.append(ANN, "s", batch("old", create=DAY))
+    await store.sessions.append(ANN, "s", batch("old", create=DAY))
     clock.advance(timedelta(days=2))
-    await store.append(ANN, "s", batch("new", create=DAY))
+    await store.sessions.append(ANN, "s", batch("new", create=DAY))
 
-    assert await store.sweep() == ()
+    assert await store.upkeep.sweep() == ()
     assert await texts(store, ANN, "s") == ["new"]
 
 
 async def test_evicting_removes_the_longest_unchanged_of_the_site(store: Store, clock: FakeClock) -> None:
     """B13: above the bound the oldest go; other sites and tenants are not counted."""
     for n in range(6):
-        await store.append(BOB if n % 2 else ANN, f"s{n}", batch("hello"))
+        await store.sessions.append(BOB if n % 2 else ANN, f"s{n}", batch("hello"))
         clock.advance(timedelta(seconds=1))
-    await store.append(ANN, "s0", batch("again"))
-    await store.append(EVE, "e", batch("hello"))
-    await store.append(ANN_ELSEWHERE, "m", batch("hello"))
+    await store.sessions.append(ANN, "s0", batch("again"))
+    await store.sessions.append(EVE, "e", batch("hello"))
+    await store.sessions.append(ANN_ELSEWHERE, "m", batch("hello"))
 
-    gone = await store.evict(ANN, keep=4)
+    gone = await store.upkeep.evict(ANN, keep=4)
 
     assert [item.session_id for item in gone] == ["s1", "s2"]
-    listed = await store.list(ACME, SessionQuery())
+    listed = await store.sessions.list(ACME, SessionQuery())
     assert {session.id for session in listed.sessions} == {"s0", "s3", "s4", "s5"}
-    assert await store.evict(ANN, keep=4) == ()
+    assert await store.upkeep.evict(ANN, keep=4) == ()
     assert await texts(store, EVE, "e") == ["hello"]
     with pytest.raises(SessionNotFound):
-        await store.get(BOB, "s1")
+        await store.sessions.get(BOB, "s1")
 
 
 async def test_evicting_spares_the_newest_whatever_the_clock_says(store: Store, clock: FakeClock) -> None:
     """A clock that went backwards makes the session just created look the oldest."""
-    await store.append(ANN, "a", batch("hello"))
-    await store.append(ANN, "b", batch("hello"))
+    await store.sessions.append(ANN, "a", batch("hello"))
+    await store.sessions.append(ANN, "b", batch("hello"))
     clock.advance(timedelta(hours=-1))
-    await store.append(ANN, "new", batch("hello"))
+    await store.sessions.append(ANN, "new", batch("hello"))
 
-    gone = await store.evict(ANN, keep=2, sparing="new")
+    gone = await store.upkeep.evict(ANN, keep=2, sparing="new")
 
     assert len(gone) == 1
     assert gone[0].session_id in {"a", "b"}
@@ -96,13 +96,13 @@ async def test_evicting_spares_the_newest_whatever_the_clock_says(store: Store, 
 
 async def test_stats_count_what_the_scope_reaches(store: Store) -> None:
     turn = await begin(store, ANN, "a", "q")
-    await store.finish_turn(turn, closing("a", tokens=10, cost_nanos=7))
-    await store.append(BOB, "b", batch("x", "y", "z", usage=Usage(tokens=5)))
-    await store.append(EVE, "e", batch("x"))
+    await store.sessions.finish_turn(turn, closing("a", tokens=10, cost_nanos=7))
+    await store.sessions.append(BOB, "b", batch("x", "y", "z", usage=Usage(tokens=5)))
+    await store.sessions.append(EVE, "e", batch("x"))
 
-    assert await store.stats(ANN) == Stats(sessions=1, messages=2, tokens=10, cost_nanos=7)
-    assert await store.stats(ACME) == Stats(sessions=2, messages=5, tokens=15, cost_nanos=7)
+    assert await store.upkeep.stats(ANN) == Stats(sessions=1, messages=2, tokens=10, cost_nanos=7)
+    assert await store.upkeep.stats(ACME) == Stats(sessions=2, messages=5, tokens=15, cost_nanos=7)
 
 
 async def test_a_healthy_store_answers(store: Store) -> None:
-    await store.ping()
+    await store.upkeep.ping()

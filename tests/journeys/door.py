@@ -61,7 +61,7 @@ async def served(
     settings = Settings(**{**BY_DEFAULT, **given})
     ticks = Ticks()
     async with open_app(settings, clock=clock, models=models, assistants=assistants, sweeping=False) as tenuto:
-        keys = ApiKeys(store=tenuto.store, clock=clock)
+        keys = ApiKeys(store=tenuto.store.state, clock=clock)
         if locked:
             await keys.create(tenant="first")
         app = create_app(settings, clock=clock, ticks=ticks, opened=tenuto)

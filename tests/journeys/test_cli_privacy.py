@@ -63,9 +63,9 @@ def test_a_scan_tells_what_is_remembered_and_a_fix_takes_it_out() -> None:
         async with tenuto.open(privacy_memory="keep") as app:
             for tenant in ("local", "acme"):
                 ann = app.scope(tenant=tenant, user="ann")
-                await app.store.write_state(ann, "facts", "mail", {"said": [f"write to {MAIL}"]})
-                await app.store.write_state(ann, "prefs", "tone", "warm")
-                await app.store.write_state(ann, "goods", "orders", {"orders": [{"id": "13812345678"}]})
+                await app.store.state.write_state(ann, "facts", "mail", {"said": [f"write to {MAIL}"]})
+                await app.store.state.write_state(ann, "prefs", "tone", "warm")
+                await app.store.state.write_state(ann, "goods", "orders", {"orders": [{"id": "13812345678"}]})
 
     asyncio.run(remember())
 
@@ -408,8 +408,8 @@ async def _mixed_up(folder: Path, source: str, target: str) -> None:
     where: dict[str, Any] = {"encryption": True, "privacy_key_file": str(folder / "key.toml")}
     async with tenuto.open(f"sqlite:///{folder}/tenuto.db", **where) as app:
         local, backend = app.scope(), app.stores.backend
-        [foreign, own] = [(await backend.messages(local, one, Page())).messages[0] for one in (source, target)]
-        await backend.rewrite(local, target, Rewriting(messages=(replace(own, parts=foreign.parts),)))
+        [foreign, own] = [(await backend.sessions.messages(local, one, Page())).messages[0] for one in (source, target)]
+        await backend.sessions.rewrite(local, target, Rewriting(messages=(replace(own, parts=foreign.parts),)))
 
 
 def test_an_export_takes_one_id_or_everything() -> None:

@@ -374,7 +374,7 @@ async def test_a_failure_nobody_foresaw_tells_nothing_and_logs_no_words(
         raise RuntimeError("a driver that quotes the row")
 
     with monkeypatch.context() as patched:
-        patched.setattr(door.tenuto.store, "append", broken)
+        patched.setattr(door.tenuto.store.sessions, "append", broken)
         failed = await door.http.post(at("s", "messages"), headers=ANN, json=says(WORDS))
 
     assert code(failed) == (500, "internal")

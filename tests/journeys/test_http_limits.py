@@ -85,7 +85,7 @@ async def _append_while(door: Door, monkeypatch: pytest.MonkeyPatch, error: Exce
         raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr(door.tenuto.store, "append", failing)
+        patched.setattr(door.tenuto.store.sessions, "append", failing)
         return await door.http.post(at("s", "messages"), headers=ANN, json=says("x"))
 
 
@@ -101,8 +101,8 @@ async def test_while_the_store_is_away_nobody_slips_in(monkeypatch: pytest.Monke
     """Where keys are needed, one that cannot be looked up opens nothing, and no key at all neither."""
     async with served(locked=True) as door:
         door.ticks.now += 2
-        monkeypatch.setattr(door.tenuto.store, "list_state", away)
-        monkeypatch.setattr(door.tenuto.store, "read_state", away)
+        monkeypatch.setattr(door.tenuto.store.state, "list_state", away)
+        monkeypatch.setattr(door.tenuto.store.state, "read_state", away)
 
         assert code(await door.http.get("/v1/sessions")) == (401, "invalid_credential")
         assert code(await door.http.get("/v1/sessions", headers=bearer("tnt_0_x"))) == (503, "unavailable")
@@ -115,7 +115,7 @@ async def test_an_open_door_stays_open_while_the_store_is_away_and_to_this_machi
     """C13: whether keys exist is in the store too, and those who need no store go on answering."""
     async with served() as door, door.from_elsewhere("192.168.1.5") as stranger:
         with monkeypatch.context() as patched:
-            patched.setattr(door.tenuto.store, "list_state", away)
+            patched.setattr(door.tenuto.store.state, "list_state", away)
             for _ in range(3):
                 door.ticks.now += 1000
                 assert (await door.http.get("/v1/sessions")).status_code == 200
@@ -133,8 +133,8 @@ async def test_what_cannot_be_unsealed_is_not_away(monkeypatch: pytest.MonkeyPat
         assert (await door.http.get("/v1/sessions", headers=key)).status_code == 200
         for ajar in (open_door, door):
             ajar.ticks.now += 2
-            monkeypatch.setattr(ajar.tenuto.store, "list_state", sealed)
-            monkeypatch.setattr(ajar.tenuto.store, "read_state", sealed)
+            monkeypatch.setattr(ajar.tenuto.store.state, "list_state", sealed)
+            monkeypatch.setattr(ajar.tenuto.store.state, "read_state", sealed)
 
         assert code(await open_door.http.get("/v1/sessions")) == (503, "sealed")
         assert code(await door.http.get("/v1/sessions", headers=key)) == (503, "sealed")
@@ -153,7 +153,7 @@ async def test_a_key_seen_lately_holds_for_a_quarter_of_an_hour_without_the_stor
         assert code(await door.http.get("/v1/sessions", headers=bearer(secret))) == (401, "invalid_credential")
 
         with monkeypatch.context() as patched:
-            patched.setattr(door.tenuto.store, "read_state", away)
+            patched.setattr(door.tenuto.store.state, "read_state", away)
             door.ticks.now += 890
             assert (await door.http.get("/v1/sessions", headers=known)).status_code == 200
             for stranger in (unknown, bearer(secret)):
@@ -169,7 +169,7 @@ async def test_readiness_does_not_wait_for_a_store_that_hangs(monkeypatch: pytes
         await asyncio.Event().wait()
 
     async with served() as door:
-        monkeypatch.setattr(door.tenuto.store, "ping", hanging)
+        monkeypatch.setattr(door.tenuto.store.upkeep, "ping", hanging)
         monkeypatch.setattr("tenuto.server.health._PATIENCE_SECONDS", 0.05)
 
         assert code(await door.http.get("/readyz")) == (503, "unavailable")

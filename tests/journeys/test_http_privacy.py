@@ -387,7 +387,7 @@ async def test_a_user_who_is_erased_is_gone_from_everywhere(store_url: str) -> N
         unrevealed = await reveal(door, backend, session, "[EMAIL_1]")
         kept = await reveal(door, backend, bobs, "[EMAIL_1]")
         words = await told(door, backend, shared)
-        vaults = await door.tenuto.store.list_state(Scope(tenant="acme"), VAULT)
+        vaults = await door.tenuto.store.state.list_state(Scope(tenant="acme"), VAULT)
         key = (await door.http.get("/v1/privacy", headers=backend)).json()["receipt_key"]
 
     assert done.status_code == 200

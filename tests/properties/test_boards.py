@@ -17,6 +17,7 @@ from tenuto.model.task import BoardLock
 from tenuto.model.values import Json
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import FlatMemoryStore
 from tests.samples import ANN
 from tests.tasks import opened, tasks_over
 
@@ -164,7 +165,7 @@ def test_a_board_does_what_its_rules_say() -> None:
     run_state_machine_as_test(Agents, settings=settings(max_examples=40, stateful_step_count=25, deadline=None))
 
 
-class Interleaved(MemoryStore):
+class Interleaved(FlatMemoryStore):
     """Lets others go first, as often as it is told, before each look and each write."""
 
     def __init__(self, clock: FakeClock, pauses: list[int]) -> None:

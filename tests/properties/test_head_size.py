@@ -29,8 +29,10 @@ patches = st.builds(Changes, context=objects, attributes=objects, metadata=objec
 
 def _desk() -> Sessions:
     clock = FakeClock()
+    store = MemoryStore(clock=clock)
     return Sessions(
-        store=MemoryStore(clock=clock),
+        store=store.sessions,
+        upkeep=store.upkeep,
         policy=SessionPolicy(max_head_bytes=LIMIT, busy_wait=timedelta(0)),
         announcer=Announcer(clock=clock),
     )

@@ -73,7 +73,7 @@ class World:
         reply = fresh("r")
         self.said.add(reply)
         end = Closing(abandoned=True) if given_up else closing(reply)
-        done = await self._tried(who, self.processes[who].store.finish_turn(turn, end))
+        done = await self._tried(who, self.processes[who].store.sessions.finish_turn(turn, end))
         if done is not None and not given_up:
             self.acknowledged[who, session].append(reply)
 
@@ -98,7 +98,7 @@ class World:
         await self.processes[who].restart()
 
     async def look(self, who: int, session: str) -> None:
-        await self._tried(who, self.processes[who].store.messages(ANN, session, Page()))
+        await self._tried(who, self.processes[who].store.sessions.messages(ANN, session, Page()))
 
     async def wait(self) -> None:
         self.clock.advance(timedelta(minutes=3))
@@ -145,11 +145,11 @@ class World:
             for (_, where), words in self.acknowledged.items():
                 if where == session:
                     assert [text for text in log if text in words] == words
-        assert all(each.store.state.aside == 0 for each in self.processes)
+        assert all(each.store.status.aside == 0 for each in self.processes)
 
     async def _log(self, session: str) -> list[str]:
         try:
-            page = await self.memory.messages(ANN, session, Page(limit=10_000))
+            page = await self.memory.sessions.messages(ANN, session, Page(limit=10_000))
         except TenutoError:
             return []
         return [message.text for message in page.messages]

@@ -49,9 +49,9 @@ async def test_what_is_stored_holds_nothing_that_can_be_found(text: str, output:
     policy = PrivacyPolicy(message=mode)
     _, store = screened(policy)
     words = (says(text), says("", Role.TOOL, parts=(tool_result("c", output),)))
-    await store.begin_turn(ANN, opening("s", words=words))
+    await store.sessions.begin_turn(ANN, opening("s", words=words))
 
-    for message in (await store.messages(ANN, "s", Page(limit=10))).messages:
+    for message in (await store.sessions.messages(ANN, "s", Page(limit=10))).messages:
         for slot in part_slots(message.parts):
             assert detect(slot.text) == [], "found again in what was stored"
 

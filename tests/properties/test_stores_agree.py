@@ -110,7 +110,7 @@ class Machine(RuleBasedStateMachine):
             once=once,
             producer=producer,
         )
-        turn = self.both(lambda store: store.begin_turn(scope, opening))
+        turn = self.both(lambda store: store.sessions.begin_turn(scope, opening))
         if turn is not None:
             self.turns.append(turn)
             self.said += turn.words
@@ -129,7 +129,7 @@ class Machine(RuleBasedStateMachine):
         changes = Changes(context=context) if context else None
         trace = _trace(turn) if traced else None
         closing = Closing(reply=drafts, usage=Usage(tokens=tokens), changes=changes, trace=trace, abandoned=abandoned)
-        done = self.both(lambda store: _without_trace(store.finish_turn(turn, closing)))
+        done = self.both(lambda store: _without_trace(store.sessions.finish_turn(turn, closing)))
         if done is not None:
             self.said += done.messages
             self.traces += (trace,) if trace else ()
@@ -138,7 +138,7 @@ class Machine(RuleBasedStateMachine):
     def renew(self) -> None:
         if self.turns:
             turn = self.turns[-1]
-            self.both(lambda store: store.renew_turn(turn))
+            self.both(lambda store: store.sessions.renew_turn(turn))
 
     @rule(scope=SCOPES, name=IDS, new=NEW, once=KEYS, producer=PRODUCERS, words=COUNTS)
     def append(
@@ -147,25 +147,25 @@ class Machine(RuleBasedStateMachine):
         drafts = tuple(draft(fresh("m")) for draft in (says, answers, says, answers)[:words])
         guard = {"once": once} if once else {"producer": producer}
         batch = Batch(id=fresh("batch"), messages=drafts, create=new, usage=Usage(cost_nanos=words), **guard)
-        done = self.both(lambda store: store.append(scope, name, batch))
+        done = self.both(lambda store: store.sessions.append(scope, name, batch))
         if done is not None:
             self.said += done.messages
 
     @rule(scope=SCOPES, name=IDS)
     def get(self, scope: Scope, name: str) -> None:
-        self.both(lambda store: store.get(scope, name))
+        self.both(lambda store: store.sessions.get(scope, name))
 
     @rule(scope=SCOPES, name=IDS, limit=st.integers(1, 4), side=st.sampled_from(["", "before", "after"]), seq=COUNTS)
     def page(self, scope: Scope, name: str, limit: int, side: str, seq: int) -> None:
         page = Page(limit=limit, **({side: seq * 2} if side else {}))
-        self.both(lambda store: store.messages(scope, name, page))
+        self.both(lambda store: store.sessions.messages(scope, name, page))
 
     @rule(scope=SCOPES, limit=st.integers(1, 3), title=st.sampled_from([None, "t", "茶"]))
     def listing(self, scope: Scope, limit: int, title: str | None) -> None:
         query = SessionQuery(limit=limit, title=title)
-        first = self.both(lambda store: store.list(scope, query))
+        first = self.both(lambda store: store.sessions.list(scope, query))
         if first.cursor is not None:
-            self.both(lambda store: store.list(scope, SessionQuery(limit=2, cursor=first.cursor)))
+            self.both(lambda store: store.sessions.list(scope, SessionQuery(limit=2, cursor=first.cursor)))
 
     @rule(scope=SCOPES, name=IDS, values=VALUES, version=st.none() | st.integers(1, 5), start=st.integers(1, 6))
     def patch(self, scope: Scope, name: str, values: dict[str, Any], version: int | None, start: int) -> None:
@@ -173,16 +173,16 @@ class Machine(RuleBasedStateMachine):
             title=fresh("Title"), status=Status.INACTIVE, attributes=values, metadata=values, if_version=version,
             window_start=start,
         )  # fmt: skip
-        self.both(lambda store: store.patch(scope, name, changes))
+        self.both(lambda store: store.sessions.patch(scope, name, changes))
 
     @rule(scope=SCOPES, name=IDS, sparing=VALUES.map(tuple))
     def reset(self, scope: Scope, name: str, sparing: tuple[str, ...]) -> None:
-        self.both(lambda store: store.reset(scope, name, sparing=tuple(sparing)))
+        self.both(lambda store: store.sessions.reset(scope, name, sparing=tuple(sparing)))
 
     @rule(scope=SCOPES, name=IDS, new_id=IDS, at=st.none() | st.integers(0, 5))
     def fork(self, scope: Scope, name: str, new_id: str, at: int | None) -> None:
         if name != new_id:
-            self.both(lambda store: store.fork(scope, name, Forking(new_id=new_id, at=at)))
+            self.both(lambda store: store.sessions.fork(scope, name, Forking(new_id=new_id, at=at)))
 
     @rule(
         scope=SCOPES, name=IDS, after=st.integers(0, 6), late=st.none() | st.integers(0, 1),
@@ -190,21 +190,23 @@ class Machine(RuleBasedStateMachine):
     )  # fmt: skip
     def truncate(self, scope: Scope, name: str, after: int, late: int | None, sparing: list[int]) -> None:
         """As it stands, or guarded by the version of now or of a change ago."""
-        head = self.both(lambda store: store.get(scope, name))
+        head = self.both(lambda store: store.sessions.get(scope, name))
         version = None if late is None or head is None else head.version - late
         self.both(
-            lambda store: store.truncate(
+            lambda store: store.sessions.truncate(
                 scope, name, Truncating(after=after, if_version=version, sparing=tuple(sparing))
             )
         )
-        self.both(lambda store: store.messages(scope, name, Page(limit=4, after=after)))
+        self.both(lambda store: store.sessions.messages(scope, name, Page(limit=4, after=after)))
 
     @rule(place=COUNTS, after=st.integers(0, 6))
     def make_room(self, place: int, after: int) -> None:
         """A turn, running or long over, takes back what shall make room for its reply."""
         if self.turns:
             turn = self.turns[-1 - place % min(len(self.turns), 3)]
-            self.both(lambda store: store.truncate(turn.scope, turn.session.id, Truncating(after=after, within=turn)))
+            self.both(
+                lambda store: store.sessions.truncate(turn.scope, turn.session.id, Truncating(after=after, within=turn))
+            )
 
     @rule(scope=SCOPES, name=IDS, places=st.lists(st.integers(0, 20), max_size=4), told=st.integers(0, 3))
     def rewrite(self, scope: Scope, name: str, places: list[int], told: int) -> None:
@@ -214,12 +216,12 @@ class Machine(RuleBasedStateMachine):
             messages=tuple(replace(message, parts=(text_part(fresh("new")),), tokens=9) for message in chosen),
             traces=tuple(replace(trace, request=fresh("new")) for trace in self.traces[-told - 1 : -1]),
         )
-        self.both(lambda store: store.rewrite(scope, name, rewriting))
-        self.both(lambda store: store.traces(scope, name))
+        self.both(lambda store: store.sessions.rewrite(scope, name, rewriting))
+        self.both(lambda store: store.traces.traces(scope, name))
 
     @rule(scope=SCOPES, name=IDS)
     def delete(self, scope: Scope, name: str) -> None:
-        self.both(lambda store: store.delete(scope, name))
+        self.both(lambda store: store.sessions.delete(scope, name))
 
     @rule(by=st.sampled_from([1, 60, 119, 121, 1700, 90_000, -30]))
     def time_passes(self, by: int) -> None:
@@ -227,28 +229,28 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def sweep(self) -> None:
-        self.both(lambda store: _as_set(store.sweep()))
+        self.both(lambda store: _as_set(store.upkeep.sweep()))
 
     @rule(scope=st.sampled_from([ANN, EVE]), keep=st.integers(0, 3))
     def evict(self, scope: Scope, keep: int) -> None:
-        self.both(lambda store: store.evict(scope, keep))
+        self.both(lambda store: store.upkeep.evict(scope, keep))
 
     @rule(scope=SCOPES, limit=st.integers(0, 3))
     def erase(self, scope: Scope, limit: int) -> None:
-        self.both(lambda store: store.erase(scope, limit))
+        self.both(lambda store: store.upkeep.erase(scope, limit))
 
     @rule(after=st.none() | SCOPES, limit=st.integers(0, 5))
     def spaces(self, after: Scope | None, limit: int) -> None:
-        self.both(lambda store: store.spaces(after, limit))
+        self.both(lambda store: store.upkeep.spaces(after, limit))
 
     @rule(scope=SCOPES)
     def stats(self, scope: Scope) -> None:
-        self.both(lambda store: store.stats(scope))
+        self.both(lambda store: store.upkeep.stats(scope))
 
     @rule(scope=SCOPES, key=IDS, value=VALUES, version=st.none() | st.integers(0, 2))
     def write_state(self, scope: Scope, key: str, value: dict[str, Any], version: int | None) -> None:
-        self.both(lambda store: store.write_state(scope, "space", key, value, version))
-        self.both(lambda store: store.list_state(scope, "space"))
+        self.both(lambda store: store.state.write_state(scope, "space", key, value, version))
+        self.both(lambda store: store.state.list_state(scope, "space"))
         self.both(lambda store: _named(store, scope))
         self.both(lambda store: _named(store, space_of(scope)))
 
@@ -267,7 +269,7 @@ async def _without_trace(done: Awaitable[Appended]) -> Appended:
 
 async def _named(store: Store, scope: Scope) -> Any:
     """The order is each store's own."""
-    return frozenset(await store.state_names(scope))
+    return frozenset(await store.state.state_names(scope))
 
 
 async def _as_set(gone: Awaitable[Any]) -> Any:

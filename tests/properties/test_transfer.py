@@ -51,8 +51,8 @@ VALUES = st.dictionaries(SOUND, JSON.filter(lambda value: value is not None), ma
 
 async def _stored(drafts: list[Draft], new: NewSession, usage: Usage) -> tuple[Session, tuple[Message, ...]]:
     store = MemoryStore()
-    await store.append(ANN, "s", Batch(id="b", messages=tuple(drafts), create=new, usage=usage))
-    page = await store.messages(ANN, "s", Page(limit=1000))
+    await store.sessions.append(ANN, "s", Batch(id="b", messages=tuple(drafts), create=new, usage=usage))
+    page = await store.sessions.messages(ANN, "s", Page(limit=1000))
     return page.session, page.messages
 
 

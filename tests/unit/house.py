@@ -15,6 +15,7 @@ from tenuto.model.message import is_summary
 from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.talk import Summary, TurnEnded
+from tenuto.ports import Store
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Announcer, Sessions, TurnRequest
@@ -86,14 +87,16 @@ class House:
     """Sessions over memory, their upkeep, and turns as chat takes them."""
 
     def __init__(
-        self, model: Model | None = None, *, cap: int | None = 500, store: MemoryStore | None = None, **context: Any
+        self, model: Model | None = None, *, cap: int | None = 500, store: Store | None = None, **context: Any
     ) -> None:
         self.clock = FakeClock()
         self.model = model
         policy = SessionPolicy(keeping=Keeping(max_messages=cap))
         self.policies = Preset(sessions=policy, context=ContextPolicy(**{"compress_over": 30, **context}))
         self.store = store or MemoryStore(clock=self.clock)
-        self.sessions = Sessions(store=self.store, policy=policy, announcer=Announcer(clock=self.clock))
+        self.sessions = Sessions(
+            store=self.store.sessions, upkeep=self.store.upkeep, policy=policy, announcer=Announcer(clock=self.clock)
+        )
         self.upkeep = self.another()
         self._words = count(1)
 

@@ -18,6 +18,6 @@ async def log_of(of: Talk, session_id: str, scope: Scope = ANN) -> list[tuple[st
 async def trace_of(of: Talk, reply: Reply) -> Trace:
     """What is told of a turn."""
     session_id, number = place_of(reply.trace_id)
-    trace = await of.store.trace(ANN, session_id, number)
+    trace = await of.store.traces.trace(ANN, session_id, number)
     assert trace is not None
     return trace

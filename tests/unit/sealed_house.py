@@ -12,7 +12,7 @@ from tenuto.model.trace import Trace
 from tenuto.ports import Store
 from tenuto.privacy.sealed.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.sealed.sealing import TenantCiphers
-from tenuto.stores.encrypted import Encrypted
+from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
 from tests.backends import RING
 from tests.clock import START
@@ -21,9 +21,9 @@ from tests.samples import ANN
 OTHER_RING = KeyRing(keys=MasterKeys(current=MasterKey(name="other", secret=bytes(range(64, 96)))))
 
 
-def encrypted(store: Store, ring: KeyRing = RING, *, sealing: bool = True) -> Encrypted:
+def encrypted(store: Store, ring: KeyRing = RING, *, sealing: bool = True) -> EncryptedStore:
     """The store behind its encryption."""
-    return Encrypted(store=store, ciphers=TenantCiphers(store=store, ring=ring), sealing=sealing)
+    return EncryptedStore(store=store, ciphers=TenantCiphers(store=store.state, ring=ring), sealing=sealing)
 
 
 def key_of(session_id: str) -> bytes:
@@ -40,5 +40,5 @@ def trace_of(turn: OpenTurn) -> Trace:
 
 def damaged(backend: MemoryStore, session_id: str, **values: Any) -> None:
     """Somebody who writes to the backend changes a head; what stays looks sealed."""
-    record = backend._records[key_of(session_id)]
+    record = backend.tables.records[key_of(session_id)]
     record.session = replace(record.session, **values)

@@ -22,7 +22,7 @@ class Shop:
     """A conversation with the assistant without a model: the one tool that plans a call answers."""
 
     def __init__(self, assistant: Assistant | None = None, scope: Scope = ANN) -> None:
-        self.assistant = assistant or goods_assistant(MemoryStore())
+        self.assistant = assistant or goods_assistant(MemoryStore().state)
         self.scope = scope
         self.state: dict[str, Any] = {}
         self.outcome = ToolOutput(output=None)

@@ -20,7 +20,7 @@ def store() -> Store:
 
 @pytest.fixture
 def keys(store: Store, fake_clock: FakeClock) -> ApiKeys:
-    return ApiKeys(store=store, clock=fake_clock)
+    return ApiKeys(store=store.state, clock=fake_clock)
 
 
 async def test_a_secret_leads_to_its_key_and_no_other_does(keys: ApiKeys) -> None:
@@ -52,7 +52,7 @@ async def test_a_secret_leads_to_its_key_and_no_other_does(keys: ApiKeys) -> Non
 async def test_the_secret_is_nowhere_in_the_store(keys: ApiKeys, store: Store) -> None:
     _, secret = await keys.create(tenant="acme")
 
-    stored = msgspec.json.encode(await store.list_state(SYSTEM, "api-keys")).decode()
+    stored = msgspec.json.encode(await store.state.list_state(SYSTEM, "api-keys")).decode()
 
     assert secret not in stored
     assert secret.split("_", 2)[2] not in stored
@@ -105,7 +105,7 @@ async def test_a_key_is_bound_to_sound_ids(keys: ApiKeys, bound: dict[str, str])
 async def test_a_damaged_record_opens_nothing_and_hides_no_other(keys: ApiKeys, store: Store) -> None:
     key, secret = await keys.create(tenant="acme")
     _, damaged = await keys.create(tenant="acme")
-    await store.write_state(SYSTEM, "api-keys", damaged.split("_")[1], {"hash": 7})
+    await store.state.write_state(SYSTEM, "api-keys", damaged.split("_")[1], {"hash": 7})
 
     assert await keys.verify(damaged) is None
     assert await keys.verify(secret) == key

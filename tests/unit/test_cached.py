@@ -13,9 +13,9 @@ from tenuto.errors import SessionNotFound
 from tenuto.model import Changes, Keeping, MessagePage, NewSession, Page, Scope, Session, Touch
 from tenuto.model.news import News
 from tenuto.model.scope import session_key
-from tenuto.stores.cached import Cached
-from tenuto.stores.memory import MemoryStore
+from tenuto.stores.cached import CachedStore
 from tests.clock import FakeClock
+from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, BOB, EVE, batch, talk, texts
 
 
@@ -44,7 +44,7 @@ class Feed:
         return self.sure
 
 
-class Counting(MemoryStore):
+class Counting(FlatMemoryStore):
     """Counts reads, and lets a test hold one back."""
 
     def __init__(self, clock: FakeClock) -> None:
@@ -80,8 +80,8 @@ def feed() -> Feed:
 
 
 @pytest.fixture
-async def cached(store: Counting, feed: Feed, clock: FakeClock) -> AsyncIterator[Cached]:
-    async with Cached(store=store, feed=feed, clock=clock) as hot:
+async def cached(store: Counting, feed: Feed, clock: FakeClock) -> AsyncIterator[CachedStore]:
+    async with CachedStore(store=store, feed=feed, clock=clock) as hot:
         yield hot
 
 
@@ -90,12 +90,12 @@ async def next_turn_of_the_loop() -> None:
     await asyncio.sleep(0)
 
 
-async def test_a_hit_asks_the_store_nothing(cached: Cached, store: Counting) -> None:
+async def test_a_hit_asks_the_store_nothing(cached: CachedStore, store: Counting) -> None:
     await talk(cached, ANN, "s", "q", "a")
-    first = await cached.messages(ANN, "s", Page(limit=20))
+    first = await cached.sessions.messages(ANN, "s", Page(limit=20))
 
-    again = await cached.messages(ANN, "s", Page(limit=20))
-    fewer = await cached.messages(ANN, "s", Page(limit=1))
+    again = await cached.sessions.messages(ANN, "s", Page(limit=20))
+    fewer = await cached.sessions.messages(ANN, "s", Page(limit=1))
 
     assert again == first
     assert ([message.text for message in fewer.messages], fewer.more_before) == (["a"], True)
@@ -104,48 +104,48 @@ async def test_a_hit_asks_the_store_nothing(cached: Cached, store: Counting) -> 
 
 async def test_the_least_recently_used_goes_first(store: Counting, feed: Feed, clock: FakeClock) -> None:
     """T6: of 10,001 sessions exactly the least recently used one goes, and never the newest."""
-    async with Cached(store=store, feed=feed, clock=clock, max_sessions=10_000) as hot:
+    async with CachedStore(store=store, feed=feed, clock=clock, max_sessions=10_000) as hot:
         for n in range(10_001):
             await store.append(ANN, f"s{n}", batch())
         for n in range(10_000):
-            await hot.get(ANN, f"s{n}")
-        await hot.get(ANN, "s0")
-        await hot.get(ANN, "s10000")
+            await hot.sessions.get(ANN, f"s{n}")
+        await hot.sessions.get(ANN, "s0")
+        await hot.sessions.get(ANN, "s10000")
         store.reads = 0
 
         for n in [0, *range(2, 10_001)]:
-            await hot.get(ANN, f"s{n}")
+            await hot.sessions.get(ANN, f"s{n}")
         assert store.reads == 0
-        await hot.get(ANN, "s1")
+        await hot.sessions.get(ANN, "s1")
         assert store.reads == 1
-        assert len(hot) == 10_000
+        assert len(hot.sessions) == 10_000
 
 
 async def test_bytes_are_bounded_too(store: Counting, feed: Feed, clock: FakeClock) -> None:
-    async with Cached(store=store, feed=feed, clock=clock, max_bytes=52_000) as hot:
+    async with CachedStore(store=store, feed=feed, clock=clock, max_bytes=52_000) as hot:
         for n in range(10):
             await store.append(ANN, f"s{n}", batch("x" * 10_000))
-            await hot.messages(ANN, f"s{n}", Page())
+            await hot.sessions.messages(ANN, f"s{n}", Page())
         await store.append(ANN, "huge", batch("x" * 60_000))
-        await hot.messages(ANN, "huge", Page())
+        await hot.sessions.messages(ANN, "huge", Page())
 
-        assert len(hot) == 4
+        assert len(hot.sessions) == 4
 
 
 async def test_a_large_head_counts_too(store: Counting, feed: Feed, clock: FakeClock) -> None:
-    async with Cached(store=store, feed=feed, clock=clock, max_bytes=52_000) as hot:
+    async with CachedStore(store=store, feed=feed, clock=clock, max_bytes=52_000) as hot:
         for n in range(4):
             await store.append(ANN, f"s{n}", batch(create=NewSession(context={"notes": "x" * 20_000})))
-            await hot.get(ANN, f"s{n}")
+            await hot.sessions.get(ANN, f"s{n}")
 
-        assert len(hot) == 2
+        assert len(hot.sessions) == 2
 
 
-async def test_many_askers_make_one_load(cached: Cached, store: Counting) -> None:
+async def test_many_askers_make_one_load(cached: CachedStore, store: Counting) -> None:
     await store.append(ANN, "s", batch())
     store.gate.clear()
 
-    asking = [asyncio.create_task(cached.get(ANN, "s")) for _ in range(20)]
+    asking = [asyncio.create_task(cached.sessions.get(ANN, "s")) for _ in range(20)]
     await asyncio.sleep(0)
     store.gate.set()
     sessions = await asyncio.gather(*asking)
@@ -154,11 +154,11 @@ async def test_many_askers_make_one_load(cached: Cached, store: Counting) -> Non
     assert len({session.version for session in sessions}) == 1
 
 
-async def test_an_asker_who_gives_up_leaves_the_others_their_answer(cached: Cached, store: Counting) -> None:
+async def test_an_asker_who_gives_up_leaves_the_others_their_answer(cached: CachedStore, store: Counting) -> None:
     await store.append(ANN, "s", batch())
     store.gate.clear()
 
-    first, second = (asyncio.create_task(cached.get(ANN, "s")) for _ in range(2))
+    first, second = (asyncio.create_task(cached.sessions.get(ANN, "s")) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.sleep(0)
@@ -167,26 +167,28 @@ async def test_an_asker_who_gives_up_leaves_the_others_their_answer(cached: Cach
     assert (await second).id == "s"
 
 
-async def test_a_stranger_finds_a_hot_session_as_absent_as_a_cold_one(cached: Cached, store: Counting) -> None:
+async def test_a_stranger_finds_a_hot_session_as_absent_as_a_cold_one(cached: CachedStore, store: Counting) -> None:
     """T1: the scope is checked on a hit, and a stranger's question takes the same road as any miss."""
     await talk(cached, ANN, "s", "q", "a")
-    await cached.get(ANN, "s")
+    await cached.sessions.get(ANN, "s")
     store.reads = 0
 
     for stranger in (BOB, EVE):
         with pytest.raises(SessionNotFound):
-            await cached.get(stranger, "s")
+            await cached.sessions.get(stranger, "s")
         with pytest.raises(SessionNotFound):
-            await cached.messages(stranger, "s", Page())
+            await cached.sessions.messages(stranger, "s", Page())
 
     assert store.reads == 4
-    assert (await cached.get(ANN, "s")).id == "s"
+    assert (await cached.sessions.get(ANN, "s")).id == "s"
 
 
-async def test_a_change_elsewhere_is_seen_at_the_next_question(cached: Cached, store: Counting, feed: Feed) -> None:
+async def test_a_change_elsewhere_is_seen_at_the_next_question(
+    cached: CachedStore, store: Counting, feed: Feed
+) -> None:
     """T4: what another process did shows before anything is answered from here."""
     await talk(cached, ANN, "s", "q", "a")
-    await cached.messages(ANN, "s", Page())
+    await cached.sessions.messages(ANN, "s", Page())
     await store.append(ANN, "s", batch("from elsewhere"))
     feed.pending.append(session_key(ANN, "s"))
     await next_turn_of_the_loop()
@@ -194,75 +196,75 @@ async def test_a_change_elsewhere_is_seen_at_the_next_question(cached: Cached, s
     assert await texts(cached, ANN, "s") == ["q", "a", "from elsewhere"]
 
 
-async def test_a_session_deleted_elsewhere_is_gone_here(cached: Cached, store: Counting, feed: Feed) -> None:
+async def test_a_session_deleted_elsewhere_is_gone_here(cached: CachedStore, store: Counting, feed: Feed) -> None:
     await talk(cached, ANN, "s", "q", "a")
-    await cached.get(ANN, "s")
+    await cached.sessions.get(ANN, "s")
     await store.delete(ANN, "s")
     feed.pending.append(session_key(ANN, "s"))
     await next_turn_of_the_loop()
 
     with pytest.raises(SessionNotFound):
-        await cached.get(ANN, "s")
+        await cached.sessions.get(ANN, "s")
 
 
-async def test_nothing_is_answered_while_the_feed_is_in_doubt(cached: Cached, store: Counting, feed: Feed) -> None:
+async def test_nothing_is_answered_while_the_feed_is_in_doubt(cached: CachedStore, store: Counting, feed: Feed) -> None:
     await talk(cached, ANN, "s", "q", "a")
-    await cached.get(ANN, "s")
+    await cached.sessions.get(ANN, "s")
     feed.sure = False
     await next_turn_of_the_loop()
     await store.patch(ANN, "s", Changes(title="elsewhere"))
 
-    assert (await cached.get(ANN, "s")).title == "elsewhere"
+    assert (await cached.sessions.get(ANN, "s")).title == "elsewhere"
 
 
-async def test_the_feed_is_asked_once_in_a_turn_of_the_loop(cached: Cached, feed: Feed) -> None:
+async def test_the_feed_is_asked_once_in_a_turn_of_the_loop(cached: CachedStore, feed: Feed) -> None:
     await talk(cached, ANN, "s", "q", "a")
     await next_turn_of_the_loop()
     for _ in range(3):
-        await cached.get(ANN, "s")
+        await cached.sessions.get(ANN, "s")
     asked = feed.asked
     await next_turn_of_the_loop()
-    await cached.get(ANN, "s")
+    await cached.sessions.get(ANN, "s")
 
     assert feed.asked == asked + 1
 
 
-async def test_a_flush_forgets_everything(cached: Cached, feed: Feed) -> None:
+async def test_a_flush_forgets_everything(cached: CachedStore, feed: Feed) -> None:
     await talk(cached, ANN, "s", "q", "a")
-    await cached.get(ANN, "s")
+    await cached.sessions.get(ANN, "s")
 
     feed.tell(None)
 
-    assert len(cached) == 0
+    assert len(cached.sessions) == 0
 
 
-async def test_a_load_overtaken_by_a_change_is_not_kept(cached: Cached, store: Counting, feed: Feed) -> None:
+async def test_a_load_overtaken_by_a_change_is_not_kept(cached: CachedStore, store: Counting, feed: Feed) -> None:
     await store.append(ANN, "s", batch())
     store.gate.clear()
-    loading = asyncio.create_task(cached.get(ANN, "s"))
+    loading = asyncio.create_task(cached.sessions.get(ANN, "s"))
     await asyncio.sleep(0)
     await store.patch(ANN, "s", Changes(title="newer"))
     feed.tell(News(keys=(session_key(ANN, "s"),)))
     store.gate.set()
     await loading
 
-    assert (await cached.get(ANN, "s")).title == "newer"
+    assert (await cached.sessions.get(ANN, "s")).title == "newer"
 
 
-async def test_a_hit_touches_where_reads_touch(cached: Cached, clock: FakeClock) -> None:
+async def test_a_hit_touches_where_reads_touch(cached: CachedStore, clock: FakeClock) -> None:
     """T5: a session that is only ever read from L1 stays alive."""
     kept = NewSession(keeping=Keeping(idle=timedelta(minutes=30), touch=Touch.READ))
-    await cached.append(ANN, "s", batch("q", create=kept))
+    await cached.sessions.append(ANN, "s", batch("q", create=kept))
 
     for _ in range(5):
         clock.advance(timedelta(minutes=20))
-        await cached.get(ANN, "s")
+        await cached.sessions.get(ANN, "s")
 
 
-async def test_what_expired_is_not_answered_from_here(cached: Cached, clock: FakeClock) -> None:
+async def test_what_expired_is_not_answered_from_here(cached: CachedStore, clock: FakeClock) -> None:
     await talk(cached, ANN, "s", "q", "a")
-    await cached.get(ANN, "s")
+    await cached.sessions.get(ANN, "s")
     clock.advance(timedelta(days=30))
 
     with pytest.raises(SessionNotFound):
-        await cached.get(ANN, "s")
+        await cached.sessions.get(ANN, "s")

@@ -19,9 +19,9 @@ from tenuto.model.talk import Said
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
-from tenuto.stores.memory import MemoryStore
 from tenuto.upkeep import Upkeep
 from tests.clock import FakeClock
+from tests.doubles import FlatMemoryStore
 from tests.samples import ANN
 from tests.talking import Adder, Talk, ask, helper, patient, talk
 from tests.unit.logbook import log_of
@@ -31,7 +31,7 @@ ANEW = ChatRequest(session_id="s", regenerate=True, key="anew")
 BETTER = [("user", "Q"), ("assistant", "Better.")]
 
 
-class Dying(MemoryStore):
+class Dying(FlatMemoryStore):
     """A store that is away from one of its steps on, until it is back."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ def dying(*scripts: Script, **policy: Any) -> tuple[Talk, Dying, Upkeep]:
 
 async def everything(t: Talk) -> tuple[Any, ...]:
     """What a session shows of its talk: every message with its place, and the trace of its first turn."""
-    return (await t.sessions.messages(ANN, "s")).messages, await t.store.trace(ANN, "s", 1)
+    return (await t.sessions.messages(ANN, "s")).messages, await t.store.traces.trace(ANN, "s", 1)
 
 
 @pytest.mark.parametrize(
@@ -245,8 +245,8 @@ async def test_an_answer_made_anew_is_one_turn_from_its_start_to_its_end() -> No
     assert (started.turn, started.trace_id) == (answered.reply.turn, answered.reply.trace_id)
     [words, answer] = (await t.sessions.messages(ANN, "s")).messages
     assert (words.turn, answer.turn) == (1, 2)
-    assert await t.store.trace(ANN, "s", 1) is None
-    trace = await t.store.trace(ANN, "s", 2)
+    assert await t.store.traces.trace(ANN, "s", 1) is None
+    trace = await t.store.traces.trace(ANN, "s", 2)
     assert trace is not None
     assert (trace.id, trace.answer) == (started.trace_id, "Better.")
 
@@ -261,7 +261,7 @@ async def test_only_the_last_words_are_answered_where_several_have_no_answer() -
     reply = await t.chat.take_turn(ANN, ANEW)
 
     assert [message.text for message in t.model.askings[-1].messages][-2:] == ["What is 2 + 2?", "And 4 + 4?"]
-    trace = await t.store.trace(ANN, "s", reply.turn)
+    trace = await t.store.traces.trace(ANN, "s", reply.turn)
     assert trace is not None
     assert trace.request == "And 4 + 4?"
     with pytest.raises(TakenBack):

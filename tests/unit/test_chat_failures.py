@@ -16,7 +16,7 @@ from tenuto.llm import Call, Chain, Fail, Hang, Say, ScriptedModel, Stop
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.prompt import PromptPolicy
 from tenuto.model.talk import Said
-from tenuto.stores.memory import MemoryStore
+from tests.doubles import FlatMemoryStore
 from tests.samples import ANN
 from tests.talking import Adder, ask, helper, hurried, patient, talk
 from tests.unit.logbook import log_of
@@ -79,10 +79,10 @@ async def test_a_model_that_fails_leaves_the_words_stored_once_and_the_session_u
         await turn
 
     assert await log_of(t, "s") == [("user", "Well?")]
-    assert [trace.error for trace in await t.store.traces(ANN, "s")] == [error("m").code]  # type: ignore[attr-defined]
+    assert [trace.error for trace in await t.store.traces.traces(ANN, "s")] == [error("m").code]  # type: ignore[attr-defined]
     assert (await t.chat.take_turn(ANN, ask("Well?", "s", key="k"))).text == "Now."
     assert await log_of(t, "s") == [("user", "Well?"), ("assistant", "Now.")]
-    assert [trace.error for trace in await t.store.traces(ANN, "s")] == [None]
+    assert [trace.error for trace in await t.store.traces.traces(ANN, "s")] == [None]
 
 
 async def test_garbage_from_a_model_is_stored_as_sound_text() -> None:
@@ -114,7 +114,7 @@ async def test_a_chain_has_time_for_each_of_its_models(later: Callable[[float], 
     assert (reply.text, reply.degraded) == ("Here.", ("fallback_model",))
 
 
-class _Away(MemoryStore):
+class _Away(FlatMemoryStore):
     """A store that does not answer while `away` is set."""
 
     away = True
@@ -176,8 +176,8 @@ async def test_a_missing_key_is_no_store_that_is_away(what: str, monkeypatch: py
 
     t = talk("A.", assistants=[helper(policies=patient(on_store_down=OnStoreDown.STATELESS))])
     await t.sessions.create(ANN, None, "s")
-    finish = t.store.finish_turn
-    monkeypatch.setattr(t.store, what, sealed)
+    finish = t.store.sessions.finish_turn
+    monkeypatch.setattr(t.store.sessions, what, sealed)
 
     with pytest.raises(Sealed):
         await t.chat.take_turn(ANN, ask("Hello", "s"))
@@ -245,7 +245,7 @@ async def test_a_caller_who_goes_while_the_turn_begins_leaves_the_session_free()
     """The words may be stored by the time the caller is gone; the lease must not stay with nobody."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    class Slow(MemoryStore):
+    class Slow(FlatMemoryStore):
         async def begin_turn(self, *args: Any) -> Any:
             turn = await super().begin_turn(*args)
             begun.set()
@@ -275,14 +275,14 @@ async def test_the_trace_of_a_cancelled_turn_shows_what_its_reader_was_given() -
     await events.aclose()  # type: ignore[attr-defined]  # a generator by nature
 
     assert heard[1:] == [Said(text="a"), Said(text="b"), Said(text="c")]
-    [trace] = await t.store.traces(ANN, "s")
+    [trace] = await t.store.traces.traces(ANN, "s")
     assert (trace.answer, trace.error) == ("abc", "cancelled")
 
 
 async def test_it_shows_no_more_when_the_model_was_done_already() -> None:
     finishing = asyncio.Event()
 
-    class Slow(MemoryStore):
+    class Slow(FlatMemoryStore):
         async def finish_turn(self, turn: Any, closing: Any) -> Any:
             if not closing.abandoned:
                 finishing.set()
@@ -302,7 +302,7 @@ async def test_it_shows_no_more_when_the_model_was_done_already() -> None:
 
     await events.aclose()  # type: ignore[attr-defined]  # a generator by nature
 
-    [trace] = await t.store.traces(ANN, "s")
+    [trace] = await t.store.traces.traces(ANN, "s")
     assert (trace.answer, trace.error) == ("It ", "cancelled")
     assert await log_of(t, "s") == [("user", "1+2?")]
 
@@ -317,7 +317,7 @@ async def test_a_whole_answer_that_nobody_waits_for_is_traced_as_far_as_the_mode
     with pytest.raises(asyncio.CancelledError):
         await turn
 
-    assert [(trace.answer, trace.error) for trace in await t.store.traces(ANN, "s")] == [("Half", "cancelled")]
+    assert [(trace.answer, trace.error) for trace in await t.store.traces.traces(ANN, "s")] == [("Half", "cancelled")]
 
 
 async def test_a_reader_who_takes_their_time_costs_the_model_none_of_its_own(later: Callable[[float], None]) -> None:

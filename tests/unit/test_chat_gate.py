@@ -100,7 +100,7 @@ async def test_talk_that_shares_only_words_is_left_out_and_the_trace_says_why() 
 
     await after_the_cat(by_words, FRAME)
     await after_the_cat(by_meaning, FRAME)
-    trace = await by_meaning.store.trace(ANN, "s", 2)
+    trace = await by_meaning.store.traces.trace(ANN, "s", 2)
 
     assert CAT in shown(by_words)
     assert CAT not in shown(by_meaning)
@@ -284,7 +284,7 @@ async def test_words_decide_when_the_embedder_does_not_answer(hangs: bool) -> No
     words_alike = await after_the_cat(t, FRAME)
     seen = shown(t)
     none_alike = await after_the_cat(t, KITTEN, "other")
-    trace = await t.store.trace(ANN, "s", 2)
+    trace = await t.store.traces.trace(ANN, "s", 2)
 
     assert CAT in seen
     assert CAT not in shown(t)

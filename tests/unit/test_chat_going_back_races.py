@@ -12,7 +12,7 @@ from tenuto.errors import ModelFailed, TakenBack, VersionConflict
 from tenuto.llm import Fail
 from tenuto.model import Changes, MessagePage
 from tenuto.sessions import AppendRequest
-from tenuto.stores.memory import MemoryStore
+from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, answers, says
 from tests.talking import Talk, ask, talk
 from tests.unit.logbook import log_of
@@ -21,7 +21,7 @@ EDIT, ANEW = ask("Q edited", "s", edit=1, key="edited"), ChatRequest(session_id=
 BOTH = pytest.mark.parametrize("request_", [EDIT, ANEW], ids=["edit", "regenerate"])
 
 
-class Crowded(MemoryStore):
+class Crowded(FlatMemoryStore):
     """A store where something happens right before certain steps, as often as it is told to."""
 
     before: str = ""

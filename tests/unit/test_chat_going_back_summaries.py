@@ -16,7 +16,7 @@ from tenuto.model import Page, Role, Truncating
 from tenuto.model.prompt import Fate, Kind
 from tenuto.model.talk import Summary
 from tenuto.sessions import AppendRequest
-from tenuto.stores.memory import MemoryStore
+from tenuto.stores.memory._sessions import MemorySessions
 from tests.samples import ANN, SENT_AT
 from tests.talking import Talk, ask, talk
 from tests.unit.logbook import log_of
@@ -44,16 +44,16 @@ async def told(t: Talk) -> str | None:
 async def test_a_summary_that_comes_meanwhile_is_no_reason_to_refuse_and_stays(
     request_: ChatRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    t, truncate = talk("A.", "B.", "C."), MemoryStore.truncate
+    t, truncate = talk("A.", "B.", "C."), MemorySessions.truncate
     for text in ("Q1", "Q2"):
         await t.chat.take_turn(ANN, ask(text, "s"))
 
     async def overtaken(*args: Any, **rest: Any) -> Any:
-        monkeypatch.setattr(MemoryStore, "truncate", truncate)
+        monkeypatch.setattr(MemorySessions, "truncate", truncate)
         await summarised(t, 2)
         return await truncate(*args, **rest)
 
-    monkeypatch.setattr(MemoryStore, "truncate", overtaken)
+    monkeypatch.setattr(MemorySessions, "truncate", overtaken)
     await t.chat.take_turn(ANN, replace(request_, edit=3) if request_.edit else request_)
 
     assert await told(t) == "What was said up to 2."

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tenuto.chat import ChatRequest
-from tenuto.errors import StoreAway, TakenBack
+from tenuto.errors import StoreUnavailable, TakenBack
 from tenuto.llm import Fail, Hang, Say
 from tenuto.model import Page
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Mode, PrivacyPolicy
-from tenuto.privacy.screened import Screened
+from tenuto.privacy.screened import RedactingStore
 from tests.outages import Process, process
 from tests.samples import ANN
 from tests.screens import screen_over
@@ -42,10 +42,10 @@ async def test_a_reply_says_that_a_journal_keeps_it(here: Process) -> None:
     assert [each.degraded for each in (before, reply, after)] == [(), ("journal",), ()]
     assert (again.text, again.turn) == ("Second.", 2)
     assert "First." in str(t.model.askings[1].messages)
-    trace = await here.memory.trace(ANN, "s", 2)
+    trace = await here.memory.traces.trace(ANN, "s", 2)
     assert trace is not None
     assert (trace.id, trace.degraded) == (reply.trace_id, ("journal",))
-    page = await here.memory.messages(ANN, "s", Page())
+    page = await here.memory.sessions.messages(ANN, "s", Page())
     assert [message.text for message in page.messages if "degraded" in message.metadata] == ["Second."]
 
 
@@ -87,11 +87,11 @@ async def test_other_policies_do_what_they_did(here: Process) -> None:
     here.goes_away()
 
     reply = await t.chat.take_turn(ANN, ask("Are you there?", "s"))
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await t.chat.take_turn(ANN, ask("Are you there?", "s", assistant="strict"))
 
     assert reply.degraded == ("store",)
-    assert here.store.state.waiting == 0
+    assert here.store.status.waiting == 0
 
 
 async def test_an_answer_made_anew_is_refused_before_the_model_is_asked(here: Process) -> None:
@@ -100,9 +100,9 @@ async def test_an_answer_made_anew_is_refused_before_the_model_is_asked(here: Pr
     await t.chat.take_turn(ANN, ask("one", "s"))
     here.goes_away()
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await t.chat.take_turn(ANN, ChatRequest(session_id="s", regenerate=True))
-    waiting = here.store.state.waiting
+    waiting = here.store.status.waiting
     here.comes_back()
     again = await t.chat.take_turn(ANN, ChatRequest(session_id="s", regenerate=True))
 
@@ -117,9 +117,9 @@ async def test_an_edit_is_refused_while_turns_wait(here: Process) -> None:
     here.goes_away()
     await t.chat.take_turn(ANN, ask("two", "s"))
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await t.chat.take_turn(ANN, ask("two, rather", "s", edit=3))
-    waiting = here.store.state.waiting
+    waiting = here.store.status.waiting
     here.comes_back()
     await here.replay()
 
@@ -149,20 +149,20 @@ async def test_a_turn_that_needs_a_vault_leaves_nothing_in_the_journal(
     here: Process, policy: PrivacyPolicy, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 1, T10: the vault is in the store. Sent once more without a key, the words stand there once."""
-    store = Screened(store=here.store, screen=screen_over(here.store, policy))
+    store = RedactingStore(store=here.store, screen=screen_over(here.store, policy))
     words = "write to ann@example.com"
     t = talk("First.", "Second.", store=store, clock=here.clock)
     await t.chat.take_turn(ANN, ask("one", "s"))
 
     async def last_call(*_: object) -> None:
         here.goes_away()
-        raise StoreAway
+        raise StoreUnavailable
 
     with monkeypatch.context() as patched:
-        patched.setattr(here.memory, "begin_turn", last_call)
-        with pytest.raises(StoreAway):
+        patched.setattr(here.memory.sessions, "begin_turn", last_call)
+        with pytest.raises(StoreUnavailable):
             await t.chat.take_turn(ANN, ask(words, session_id))
-    waiting = here.store.state.waiting
+    waiting = here.store.status.waiting
     here.comes_back()
     await here.replay()
     await t.chat.take_turn(ANN, ask(words, session_id))
@@ -181,7 +181,7 @@ async def test_words_that_were_taken_back_are_not_said_again_by_their_old_key(he
     with pytest.raises(TakenBack):
         await t.chat.take_turn(ANN, ask("one", "s", key="old"))
 
-    assert here.store.state.waiting == 0
+    assert here.store.status.waiting == 0
 
 
 async def test_words_that_were_taken_back_elsewhere_meanwhile_are_set_aside(here: Process) -> None:
@@ -199,4 +199,4 @@ async def test_words_that_were_taken_back_elsewhere_meanwhile_are_set_aside(here
 
     assert await here.log(ANN, "s") == ["one", "First.", "two, rather", "Two anew."]
     # The turn before it was sent to the store, and might have been cut off there.
-    assert (here.store.state.waiting, here.store.state.aside) == (0, 2)
+    assert (here.store.status.waiting, here.store.status.aside) == (0, 2)

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tenuto.chat.answering import Answer
-from tenuto.chat.timing import Facts
 from tenuto.errors import ModelFailed, TooLarge
 from tenuto.llm import Call, Fail
 from tenuto.model import Scope
 from tenuto.model.privacy import Sink
 from tenuto.model.talk import ToolContext, ToolOutput
 from tenuto.model.trace import Trace
+from tenuto.ports import Facts
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.samples import ANN
@@ -85,7 +85,7 @@ async def test_every_search_of_a_long_text_stands_in_a_step() -> None:
 
     assert set(watching.looked) == {"begin", "tools", "trace"}
     assert set(reply.steps) == {"begin", "assemble", "model", "tools", "trace", "finish"}
-    trace = await t.store.trace(ANN, "s", reply.turn)
+    trace = await t.store.traces.trace(ANN, "s", reply.turn)
     assert trace is not None
     assert "trace" in trace.steps
 

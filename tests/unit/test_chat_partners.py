@@ -13,7 +13,7 @@ from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language
 from tenuto.model.talk import Persona
 from tenuto.sessions import TurnRequest
-from tenuto.stores.memory import MemoryStore
+from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, BOB, batch, says
 from tests.talking import Talk, ask, helper, patient, talk
 from tests.unit.logbook import log_of
@@ -58,7 +58,7 @@ async def test_a_session_in_use_is_not_looked_at_before_its_turn() -> None:
 async def test_a_partner_that_another_process_has_changed_gets_the_words_and_gets_them_once() -> None:
     t = two()
     await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
-    await t.store.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
+    await t.store.sessions.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
 
     reply = await t.chat.take_turn(ANN, ask("Again", "s", key="k"))
     repeated = await t.chat.take_turn(ANN, ask("Again", "s", key="k"))
@@ -83,7 +83,7 @@ async def test_a_character_that_another_process_has_changed_speaks() -> None:
     """C13: the words belong to the one they are said to."""
     t = talk("Hi.", assistants=[helper(personas=PERSONAS)])
     await t.chat.take_turn(ANN, ask("Hi", "s", persona="ada"))
-    await t.store.patch(ANN, "s", Changes(metadata={"persona": "bea"}))
+    await t.store.sessions.patch(ANN, "s", Changes(metadata={"persona": "bea"}))
 
     await t.chat.take_turn(ANN, ask("Again", "s"))
 
@@ -152,7 +152,7 @@ async def test_a_character_whom_the_session_has_left_is_not_found_and_nothing_st
     """The words are taken back, and the session is free."""
     t = talk("Hi.", assistants=[helper(), helper(name="other", personas=PERSONAS)])
     await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other", persona="ada"))
-    await t.store.patch(ANN, "s", Changes(metadata={"assistant": "helper", "persona": None}))
+    await t.store.sessions.patch(ANN, "s", Changes(metadata={"assistant": "helper", "persona": None}))
 
     with pytest.raises(AssistantNotFound):
         await t.chat.take_turn(ANN, ask("A secret", "s", persona="ada"))
@@ -161,7 +161,7 @@ async def test_a_character_whom_the_session_has_left_is_not_found_and_nothing_st
     assert (await t.chat.take_turn(ANN, ask("Again", "s"))).assistant == "helper"
 
 
-class Crowded(MemoryStore):
+class Crowded(FlatMemoryStore):
     """A store in which somebody appends words as soon as a turn has begun: that takes no lease."""
 
     crowded = False
@@ -180,7 +180,7 @@ async def test_words_said_to_the_wrong_partner_stay_when_somebody_has_spoken_sin
     store = Crowded()
     t = talk("Hi.", store=store, assistants=[helper(), helper(name="other", system=DIFFERS)])
     await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
-    await t.store.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
+    await t.store.sessions.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
     store.crowded = True
 
     with pytest.raises(TurnLost):
@@ -197,7 +197,7 @@ async def test_a_summary_behind_words_said_to_the_wrong_partner_keeps_nobody_fro
     store.behind = Batch(id="b", messages=(says("", Role.ITEM, parts=({"type": SUMMARY, "text": "They met."},)),))
     t = talk("Hi.", store=store, assistants=[helper(), helper(name="other")])
     await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
-    await t.store.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
+    await t.store.sessions.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
     store.crowded = True
 
     reply = await t.chat.take_turn(ANN, ask("Again", "s"))

@@ -22,7 +22,7 @@ async def _no_session() -> Session | None:
 
 
 def spending(clock: FakeClock, store: MemoryStore | None = None, **budgets: int) -> Spending:
-    return Spending(state=store or MemoryStore(clock=clock), budgets=Budgets(**budgets), clock=clock)
+    return Spending(state=(store or MemoryStore(clock=clock)).state, budgets=Budgets(**budgets), clock=clock)
 
 
 async def test_a_tenant_is_refused_when_its_day_is_spent_and_served_again_tomorrow() -> None:
@@ -55,7 +55,7 @@ async def test_turns_that_end_together_are_all_counted() -> None:
 
     with pytest.raises(BudgetExhausted):
         await counters[0].check(ANN, _no_session)
-    entry = await store.read_state(Scope(tenant="acme"), "spent", clock().date().isoformat())
+    entry = await store.state.read_state(Scope(tenant="acme"), "spent", clock().date().isoformat())
     assert entry is not None
     assert entry.value == {"tokens": 1000, "cost_nanos": 0}
 
@@ -65,7 +65,7 @@ async def test_without_a_tenant_budget_nothing_is_written() -> None:
 
     await spending(clock, store).add(ANN, Usage(tokens=10))
 
-    assert await store.list_state(Scope(tenant="acme"), "spent") == ()
+    assert await store.state.list_state(Scope(tenant="acme"), "spent") == ()
 
 
 def test_budgets_come_from_the_settings_and_0_is_off() -> None:

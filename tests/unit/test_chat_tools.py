@@ -198,7 +198,7 @@ async def test_what_breaks_off_is_charged_to_session_and_tenant() -> None:
     await events.aclose()  # type: ignore[attr-defined]  # a generator by nature
 
     session = await t.sessions.get(ANN, "s")
-    spent = await t.store.read_state(Scope(tenant="acme"), "spent", FakeClock()().date().isoformat())
+    spent = await t.store.state.read_state(Scope(tenant="acme"), "spent", FakeClock()().date().isoformat())
     assert session.tokens > 10
     assert spent is not None
     assert spent.value["tokens"] == session.tokens

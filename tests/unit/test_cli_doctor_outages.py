@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tenuto.cli import program
 from tenuto.settings import Settings
-from tenuto.storing import journal_folder
+from tenuto.wiring.stores import journal_folder
 from tests.outages import process
 from tests.samples import ANN
 

@@ -36,13 +36,13 @@ async def test_somebody_who_reads_an_older_state_keeps_the_log_from_being_emptie
     with closing(sqlite3.connect(store.path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM message").fetchone()
-        await store.delete(ANN, "s")
+        await store.sessions.delete(ANN, "s")
         with pytest.raises(Unavailable, match="compacted again"):
-            await store.compact()
+            await store.upkeep.compact()
         await talk(store, ANN, "t", "life", "goes on")
         reader.execute("ROLLBACK")
 
-        await store.compact()
+        await store.upkeep.compact()
 
     assert store.path.with_name("sessions.db-wal").stat().st_size == 0
     assert await texts(store, ANN, "t") == ["life", "goes on"]
@@ -53,22 +53,22 @@ async def test_somebody_who_writes_for_long_is_waited_for_as_anywhere(store: Sql
     with closing(sqlite3.connect(store.path, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         with pytest.raises(Unavailable):
-            await store.compact()
+            await store.upkeep.compact()
         writer.execute("ROLLBACK")
 
-    await store.compact()
+    await store.upkeep.compact()
 
     assert await texts(store, ANN, "s") == ["hello", "hi"]
 
 
 async def test_turns_before_and_behind_a_compaction_are_all_kept(tmp_path: Path) -> None:
     async with await SqliteStore.open(tmp_path / "sessions.db") as store:
-        await store.append(ANN, "s", batch("first"))
+        await store.sessions.append(ANN, "s", batch("first"))
 
         await asyncio.gather(
-            *(store.append(ANN, "s", batch(f"a{n}")) for n in range(20)),
-            store.compact(),
-            *(store.append(ANN, "s", batch(f"b{n}")) for n in range(20)),
+            *(store.sessions.append(ANN, "s", batch(f"a{n}")) for n in range(20)),
+            store.upkeep.compact(),
+            *(store.sessions.append(ANN, "s", batch(f"b{n}")) for n in range(20)),
         )
 
         assert len(await texts(store, ANN, "s")) == 41
@@ -80,7 +80,7 @@ async def test_a_server_that_denies_it_is_left_as_it_is(valkey: RedisServer, cap
     store = await RedisStore.open(valkey.url.replace("://", "://guest:secret@"))
     try:
         with caplog.at_level(logging.WARNING):
-            told = await store.compact()
+            told = await store.upkeep.compact()
     finally:
         await store.close()
         valkey.call("ACL", "DELUSER", "guest")
@@ -94,7 +94,7 @@ async def test_a_server_that_does_not_tell_of_its_snapshots_is_not_taken_for_one
         server.call("ACL", "SETUSER", "guest", "on", ">secret", "~*", "&*", "+@all", "-config")
         store = await RedisStore.open(server.url.replace("://", "://guest:secret@"))
 
-        told = await store.compact()
+        told = await store.upkeep.compact()
         await store.close()
 
     assert told == Compaction(cleared=False, why="a server does not tell whether it keeps snapshots")
@@ -106,7 +106,7 @@ async def test_a_server_that_cannot_write_its_files_is_not_said_to_have() -> Non
         await talk(store, ANN, "s", "hello", "hi")
         (server.folder / "dump.rdb").mkdir()
 
-        told = await store.compact()
+        told = await store.upkeep.compact()
         await store.close()
 
     assert told == Compaction(cleared=False, why="a server could not renew its files (BGSAVE)")
@@ -132,7 +132,7 @@ async def test_work_that_began_too_early_is_waited_for_and_done_again(monkeypatc
         [early] = psutil.Process(server.pid).children()
         server.call("CONFIG", "SET", "rdb-key-save-delay", 0)
 
-        compacting = asyncio.create_task(store.compact())
+        compacting = asyncio.create_task(store.upkeep.compact())
         compacting.add_done_callback(lambda _: waiting.set())
         await waiting.wait()
         early.kill()
@@ -149,7 +149,7 @@ async def test_a_server_that_keeps_no_files_is_given_none() -> None:
         store = await RedisStore.open(server.url)
         await talk(store, ANN, "s", "hello", "hi")
 
-        await store.compact()
+        await store.upkeep.compact()
         await store.close()
 
         assert not list(server.folder.rglob("*.rdb"))
@@ -171,7 +171,7 @@ async def test_tables_of_another_role_are_passed_over_and_said(
     try:
         await talk(store, ANN, "s", "hello", "hi")
         with caplog.at_level(logging.WARNING):
-            told = await store.compact()
+            told = await store.upkeep.compact()
     finally:
         await store.close()
         postgres.sql("DROP OWNED BY guest", database.name)
@@ -187,9 +187,9 @@ async def test_tables_of_another_role_are_passed_over_and_said(
 async def test_postgres_does_not_claim_more_than_its_vacuum_does(database: PostgresDatabase) -> None:
     store = await PostgresStore.open(database.app_url)
     await talk(store, ANN, "s", "hello", "hi")
-    await store.delete(ANN, "s")
+    await store.sessions.delete(ANN, "s")
 
-    told = await store.compact()
+    told = await store.upkeep.compact()
     await store.close()
 
     assert not told.cleared

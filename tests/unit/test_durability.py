@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tenuto.cli import program
 from tenuto.errors import Unavailable
-from tenuto.ports import Assuring
+from tenuto.ports import DurabilityReport
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.redis import RedisStore
 from tests.clock import FakeClock
@@ -206,4 +206,4 @@ async def test_a_server_that_is_away_cannot_be_asked() -> None:
 
 
 def test_only_stores_on_a_server_have_settings_to_tell() -> None:
-    assert not isinstance(MemoryStore(clock=FakeClock()), Assuring)
+    assert not isinstance(MemoryStore(clock=FakeClock()), DurabilityReport)

@@ -29,7 +29,7 @@ from tenuto.model.session import MAX_TITLE_CHARACTERS
 from tenuto.ports import Store
 from tenuto.privacy.sealed.keyring import KeyRing, MasterKeys, new_key_file
 from tenuto.privacy.sealed.sealing import TenantCipher, TenantCiphers
-from tenuto.stores.encrypted import Encrypted
+from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
 from tests.backends import RING
 from tests.clock import FakeClock
@@ -43,44 +43,44 @@ def backend() -> MemoryStore:
 
 
 @pytest.fixture
-def store(backend: MemoryStore) -> Encrypted:
+def store(backend: MemoryStore) -> EncryptedStore:
     return encrypted(backend)
 
 
-async def test_what_the_ciphers_and_the_door_need_is_not_sealed(store: Encrypted, backend: MemoryStore) -> None:
+async def test_what_the_ciphers_and_the_door_need_is_not_sealed(store: EncryptedStore, backend: MemoryStore) -> None:
     """API keys are kept as hashes, and must be told right from wrong also when the master key is missing."""
-    await store.write_state(SYSTEM, "api-keys", "id", {"hash": "abc"})
-    await store.write_state(ACME, KEYS_NAMESPACE, "other", "x")
+    await store.state.write_state(SYSTEM, "api-keys", "id", {"hash": "abc"})
+    await store.state.write_state(ACME, KEYS_NAMESPACE, "other", "x")
 
     for scope, namespace, key, value in (
         (SYSTEM, "api-keys", "id", {"hash": "abc"}),
         (ACME, KEYS_NAMESPACE, "other", "x"),
     ):
-        entry = await backend.read_state(scope, namespace, key)
+        entry = await backend.state.read_state(scope, namespace, key)
         assert entry is not None
         assert entry.value == value
 
 
 async def test_ciphers_may_keep_their_keys_in_the_store_they_seal(backend: MemoryStore) -> None:
-    ciphers = TenantCiphers(store=backend, ring=RING)
-    store = Encrypted(store=backend, ciphers=ciphers)
-    ciphers._store = store  # wired the wrong way round
+    ciphers = TenantCiphers(store=backend.state, ring=RING)
+    store = EncryptedStore(store=backend, ciphers=ciphers)
+    ciphers._store = store.state  # wired the wrong way round
 
-    await store.append(ANN, "s", batch("hello"))
+    await store.sessions.append(ANN, "s", batch("hello"))
 
     assert await texts(store, ANN, "s") == ["hello"]
 
 
-async def test_the_fingerprint_of_a_body_cannot_be_guessed_at(store: Encrypted, backend: MemoryStore) -> None:
+async def test_the_fingerprint_of_a_body_cannot_be_guessed_at(store: EncryptedStore, backend: MemoryStore) -> None:
     """A plain digest of "my PIN is 1234" tells the PIN to whoever tries ten thousand of them."""
-    first = await store.append(ANN, "s", batch("hello", once=once("k", "digest of the body")))
-    again = await store.append(ANN, "s", batch("hello", once=once("k", "digest of the body")))
+    first = await store.sessions.append(ANN, "s", batch("hello", once=once("k", "digest of the body")))
+    again = await store.sessions.append(ANN, "s", batch("hello", once=once("k", "digest of the body")))
 
     assert again.duplicate
     assert again.messages == first.messages
     with pytest.raises(KeyReused):
-        await store.append(ANN, "s", batch("other", once=once("k", "digest of another")))
-    assert backend._records[key_of("s")].keyed["k"].fingerprint != "digest of the body"
+        await store.sessions.append(ANN, "s", batch("other", once=once("k", "digest of another")))
+    assert backend.tables.records[key_of("s")].keyed["k"].fingerprint != "digest of the body"
 
 
 # Without the right key
@@ -89,20 +89,20 @@ async def test_the_fingerprint_of_a_body_cannot_be_guessed_at(store: Encrypted, 
 async def test_a_sealed_session_without_its_key_is_an_error_and_is_not_set_aside(backend: MemoryStore) -> None:
     there = encrypted(backend)
     turn = await begin(there, ANN, "s", "question")
-    await there.finish_turn(turn, closing("answer", changes=Changes(title="Title"), trace=trace_of(turn)))
-    await there.write_state(ANN, "prefs", "k", "warm")
+    await there.sessions.finish_turn(turn, closing("answer", changes=Changes(title="Title"), trace=trace_of(turn)))
+    await there.state.write_state(ANN, "prefs", "k", "warm")
     wrong = encrypted(backend, OTHER_RING)
 
     calls: list[Callable[[], Awaitable[object]]] = [
-        lambda: wrong.get(ANN, "s"),
-        lambda: wrong.messages(ANN, "s", Page()),
-        lambda: wrong.list(ANN, SessionQuery(title="x")),
-        lambda: wrong.trace(ANN, "s", 1),
-        lambda: wrong.read_state(ANN, "prefs", "k"),
-        lambda: wrong.append(ANN, "s", batch("more")),
+        lambda: wrong.sessions.get(ANN, "s"),
+        lambda: wrong.sessions.messages(ANN, "s", Page()),
+        lambda: wrong.sessions.list(ANN, SessionQuery(title="x")),
+        lambda: wrong.traces.trace(ANN, "s", 1),
+        lambda: wrong.state.read_state(ANN, "prefs", "k"),
+        lambda: wrong.sessions.append(ANN, "s", batch("more")),
         lambda: begin(wrong, ANN, "s", "more"),
-        lambda: wrong.patch(ANN, "s", Changes(title="x")),
-        lambda: wrong.write_state(ANN, "prefs", "k", 1),
+        lambda: wrong.sessions.patch(ANN, "s", Changes(title="x")),
+        lambda: wrong.state.write_state(ANN, "prefs", "k", 1),
     ]
     for call in calls:
         with pytest.raises(Sealed, match="needs a master key"):
@@ -112,16 +112,18 @@ async def test_a_sealed_session_without_its_key_is_an_error_and_is_not_set_aside
 
 
 async def test_an_unknown_session_is_still_not_found(backend: MemoryStore) -> None:
-    await encrypted(backend).append(ANN, "s", batch("hello"))
+    await encrypted(backend).sessions.append(ANN, "s", batch("hello"))
 
     with pytest.raises(SessionNotFound):
-        await encrypted(backend, OTHER_RING).get(ANN, "other")
+        await encrypted(backend, OTHER_RING).sessions.get(ANN, "other")
 
 
-async def test_a_turn_whose_window_does_not_open_gives_its_lease_back(store: Encrypted, backend: MemoryStore) -> None:
+async def test_a_turn_whose_window_does_not_open_gives_its_lease_back(
+    store: EncryptedStore, backend: MemoryStore
+) -> None:
     """The session is not busy for two minutes because of it."""
-    await store.append(ANN, "s", batch("hello"))
-    await TenantCiphers(store=backend, ring=RING).destroy(ANN)
+    await store.sessions.append(ANN, "s", batch("hello"))
+    await TenantCiphers(store=backend.state, ring=RING).destroy(ANN)
     shredded = encrypted(backend)
 
     for _ in range(2):
@@ -133,24 +135,24 @@ async def test_retries_store_no_words_where_an_older_master_key_is_missing(backe
     """Words that would be stored and refused in one are not stored at all."""
     await talk(encrypted(backend), ANN, "s", "hello", "hi")
     both = KeyRing(keys=MasterKeys(current=OTHER_RING.current("acme"), others=(RING.current("acme"),)))
-    await TenantCiphers(store=backend, ring=both).renew(ANN)
+    await TenantCiphers(store=backend.state, ring=both).renew(ANN)
     without_the_older = encrypted(backend, OTHER_RING)
 
     for _ in range(3):
         with pytest.raises(Sealed, match="needs a master key"):
             await begin(without_the_older, ANN, "s", "again")
         with pytest.raises(Sealed, match="needs a master key"):
-            await without_the_older.append(ANN, "s", batch("more"))
+            await without_the_older.sessions.append(ANN, "s", batch("more"))
 
     assert await texts(encrypted(backend, both), ANN, "s") == ["hello", "hi"]
     assert (await begin(without_the_older, ANN, "new", "question")).created
 
 
 async def test_a_session_that_was_tampered_with_takes_no_second_copy_of_the_words(
-    store: Encrypted, backend: MemoryStore
+    store: EncryptedStore, backend: MemoryStore
 ) -> None:
     await talk(store, ANN, "s", "hello", "hi")
-    record = backend._records[key_of("s")]
+    record = backend.tables.records[key_of("s")]
     whole = record.log[0]
     record.log[0] = replace(whole, parts=record.log[1].parts)
 
@@ -167,7 +169,7 @@ class _Fails(TenantCiphers):
     """Ciphers that cannot be asked for a while."""
 
     def __init__(self, store: MemoryStore, failure: BaseException) -> None:
-        super().__init__(store=store, ring=RING)
+        super().__init__(store=store.state, ring=RING)
         self.failure = failure
         self.left = 1_000
 
@@ -184,7 +186,7 @@ async def test_whatever_keeps_a_turn_from_its_caller_gives_its_lease_back(
 ) -> None:
     """And the same key takes the turn up again."""
     ciphers = _Fails(backend, failure)
-    store = Encrypted(store=backend, ciphers=ciphers)
+    store = EncryptedStore(store=backend, ciphers=ciphers)
     await talk(store, ANN, "s", "hello", "hi")
     ciphers.left = 1
     with pytest.raises(type(failure)):
@@ -192,7 +194,7 @@ async def test_whatever_keeps_a_turn_from_its_caller_gives_its_lease_back(
     ciphers.left = 1_000
 
     turn = await begin(store, ANN, "s", "question", once=once("k"))
-    await store.finish_turn(turn, closing("answer"))
+    await store.sessions.finish_turn(turn, closing("answer"))
 
     assert await texts(store, ANN, "s") == ["hello", "hi", "question", "answer"]
 
@@ -201,28 +203,28 @@ async def test_whatever_keeps_a_turn_from_its_caller_gives_its_lease_back(
 
 
 async def test_a_head_that_was_tampered_with_is_listed_as_such_and_hides_no_other(
-    store: Encrypted, backend: MemoryStore
+    store: EncryptedStore, backend: MemoryStore
 ) -> None:
     """One record must not take a tenant its listings."""
     for name in ("a", "b"):
-        await store.append(ANN, name, batch("hello", create=NewSession(title=name, context={"k": name})))
-    damaged(backend, "b", context=backend._records[key_of("a")].session.context)
+        await store.sessions.append(ANN, name, batch("hello", create=NewSession(title=name, context={"k": name})))
+    damaged(backend, "b", context=backend.tables.records[key_of("a")].session.context)
 
-    listed = (await store.list(ACME, SessionQuery())).sessions
-    named = (await store.list(ACME, SessionQuery(title="a"))).sessions
+    listed = (await store.sessions.list(ACME, SessionQuery())).sessions
+    named = (await store.sessions.list(ACME, SessionQuery(title="a"))).sessions
 
     assert {each.id: (each.title, each.context) for each in listed} == {"a": ("a", {"k": "a"}), "b": ("[SEALED]", {})}
     assert [each.id for each in named] == ["a"]
     with pytest.raises(Sealed):
-        await store.get(ANN, "b")
+        await store.sessions.get(ANN, "b")
 
 
-async def test_the_longest_title_and_odd_text_fit(store: Encrypted) -> None:
+async def test_the_longest_title_and_odd_text_fit(store: EncryptedStore) -> None:
     """Limits count what people said; what is sealed is longer, and passes."""
     title = "长" * MAX_TITLE_CHARACTERS
-    await store.append(ANN, "s", batch("hello", create=NewSession(title=title)))
-    forked = await store.fork(ANN, "s", Forking(new_id="f", title=title))
-    patched = await store.patch(ANN, "s", Changes(title=title[::-1]))
+    await store.sessions.append(ANN, "s", batch("hello", create=NewSession(title=title)))
+    forked = await store.sessions.fork(ANN, "s", Forking(new_id="f", title=title))
+    patched = await store.sessions.patch(ANN, "s", Changes(title=title[::-1]))
 
     assert forked.title == patched.title == title
 
@@ -253,12 +255,12 @@ async def test_a_search_by_title_pages_as_the_plain_store_does() -> None:
     for number in range(450):
         title = "Wombat talk" if number % 3 == 0 else "Other"
         for store in (plain, sealed):
-            await store.append(ANN, f"s{number}", Batch(id="b", create=NewSession(title=title)))
+            await store.sessions.append(ANN, f"s{number}", Batch(id="b", create=NewSession(title=title)))
 
     async def pages(store: Store) -> list[list[str]]:
         found, cursor = [], None
         while True:
-            page = await store.list(ANN, SessionQuery(title="wOMBAT", limit=40, cursor=cursor))
+            page = await store.sessions.list(ANN, SessionQuery(title="wOMBAT", limit=40, cursor=cursor))
             found.append([session.id for session in page.sessions])
             cursor = page.cursor
             if cursor is None:
@@ -268,11 +270,13 @@ async def test_a_search_by_title_pages_as_the_plain_store_does() -> None:
     assert [len(page) for page in await pages(sealed)] == [40, 40, 40, 30]
 
 
-async def test_rewritten_words_are_sealed(store: Encrypted, backend: MemoryStore) -> None:
-    await store.append(ANN, "s", batch("call 555-0100"))
-    message: Message = (await store.messages(ANN, "s", Page())).messages[0]
+async def test_rewritten_words_are_sealed(store: EncryptedStore, backend: MemoryStore) -> None:
+    await store.sessions.append(ANN, "s", batch("call 555-0100"))
+    message: Message = (await store.sessions.messages(ANN, "s", Page())).messages[0]
 
-    await store.rewrite(ANN, "s", Rewriting(messages=(replace(message, parts=(text_part("call [PHONE_1]"),)),)))
+    await store.sessions.rewrite(
+        ANN, "s", Rewriting(messages=(replace(message, parts=(text_part("call [PHONE_1]"),)),))
+    )
 
     assert await texts(store, ANN, "s") == ["call [PHONE_1]"]
-    assert "[PHONE_1]" not in str(backend._records[key_of("s")].log)
+    assert "[PHONE_1]" not in str(backend.tables.records[key_of("s")].log)

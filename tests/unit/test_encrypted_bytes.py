@@ -16,7 +16,7 @@ from tenuto.model.trace import ToolRun, Trace
 from tenuto.ports import Store
 from tenuto.privacy.sealed.sealing import TenantCiphers
 from tenuto.stores.by_url import open_store
-from tenuto.stores.encrypted import Encrypted
+from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
 from tests.backends import RING
 from tests.clock import FakeClock
@@ -54,12 +54,12 @@ async def say_everything(store: Store) -> None:
     draft = says("", parts=(text_part(part),), metadata={"k": metadata}, extra={"k": extra})
     new = NewSession(context={"k": context}, attributes={"k": [attribute]}, metadata={"k": {"deep": head}})
     turn = await begin(store, ANN, "s", words=(draft,), create=new)
-    await store.finish_turn(turn, closing(reply, changes=Changes(title=title), trace=traced(turn, rest)))
-    await store.write_state(ANN, "prefs", "k", {"v": state})
+    await store.sessions.finish_turn(turn, closing(reply, changes=Changes(title=title), trace=traced(turn, rest)))
+    await store.state.write_state(ANN, "prefs", "k", {"v": state})
 
 
-def _encrypted(backend: Store) -> Encrypted:
-    return Encrypted(store=backend, ciphers=TenantCiphers(store=backend, ring=RING))
+def _encrypted(backend: Store) -> EncryptedStore:
+    return EncryptedStore(store=backend, ciphers=TenantCiphers(store=backend.state, ring=RING))
 
 
 @asynccontextmanager
@@ -142,8 +142,8 @@ async def test_ids_roles_and_counts_stay_readable() -> None:
     backend = MemoryStore()
     await say_everything(_encrypted(backend))
 
-    head = await backend.get(ANN, "s")
-    first, second = (await backend.messages(ANN, "s", Page())).messages
+    head = await backend.sessions.get(ANN, "s")
+    first, second = (await backend.sessions.messages(ANN, "s", Page())).messages
 
     assert (head.id, head.turns, head.messages) == ("s", 1, 2)
     assert (first.role, second.role) == ("user", "assistant")

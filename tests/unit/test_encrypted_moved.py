@@ -12,7 +12,7 @@ from tenuto.model import (
     NewSession,
     Page,
 )
-from tenuto.stores.encrypted import Encrypted
+from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN, batch, talk, texts
 from tests.unit.sealed_house import damaged, encrypted, key_of
@@ -24,117 +24,119 @@ def backend() -> MemoryStore:
 
 
 @pytest.fixture
-def store(backend: MemoryStore) -> Encrypted:
+def store(backend: MemoryStore) -> EncryptedStore:
     return encrypted(backend)
 
 
 async def _moved(backend: MemoryStore, source: str, target: str) -> None:
     """Somebody who writes to the backend puts a session's first message in the place of another's."""
-    message = (await backend.messages(ANN, source, Page())).messages[0]
-    there = (await backend.messages(ANN, target, Page())).messages[0]
-    record = backend._records[key_of(target)]
+    message = (await backend.sessions.messages(ANN, source, Page())).messages[0]
+    there = (await backend.sessions.messages(ANN, target, Page())).messages[0]
+    record = backend.tables.records[key_of(target)]
     record.log[0] = replace(there, id=message.id, parts=message.parts)
 
 
-async def test_a_message_moved_into_another_session_does_not_open(store: Encrypted, backend: MemoryStore) -> None:
-    await store.append(ANN, "a", batch("for a"))
-    await store.append(ANN, "b", batch("for b"))
+async def test_a_message_moved_into_another_session_does_not_open(store: EncryptedStore, backend: MemoryStore) -> None:
+    await store.sessions.append(ANN, "a", batch("for a"))
+    await store.sessions.append(ANN, "b", batch("for b"))
     await _moved(backend, "a", "b")
 
     with pytest.raises(Sealed, match="written in another session"):
-        await store.messages(ANN, "b", Page())
+        await store.sessions.messages(ANN, "b", Page())
 
 
 async def test_a_message_moved_into_a_fork_behind_its_branch_does_not_open(
-    store: Encrypted, backend: MemoryStore
+    store: EncryptedStore, backend: MemoryStore
 ) -> None:
-    await store.append(ANN, "a", batch("for a"))
-    await store.append(ANN, "b", batch("for b"))
-    await store.fork(ANN, "b", Forking(new_id="f", at=0))
-    await store.append(ANN, "f", batch("for f"))
+    await store.sessions.append(ANN, "a", batch("for a"))
+    await store.sessions.append(ANN, "b", batch("for b"))
+    await store.sessions.fork(ANN, "b", Forking(new_id="f", at=0))
+    await store.sessions.append(ANN, "f", batch("for f"))
     await _moved(backend, "a", "f")
 
     with pytest.raises(Sealed):
-        await store.messages(ANN, "f", Page())
+        await store.sessions.messages(ANN, "f", Page())
 
 
-async def test_messages_that_swapped_their_words_do_not_open(store: Encrypted, backend: MemoryStore) -> None:
-    await store.append(ANN, "a", batch("one", "two"))
-    record = backend._records[key_of("a")]
+async def test_messages_that_swapped_their_words_do_not_open(store: EncryptedStore, backend: MemoryStore) -> None:
+    await store.sessions.append(ANN, "a", batch("one", "two"))
+    record = backend.tables.records[key_of("a")]
     record.log[0], record.log[1] = (
         replace(record.log[0], parts=record.log[1].parts),
         replace(record.log[1], parts=record.log[0].parts),
     )
 
     with pytest.raises(Sealed):
-        await store.messages(ANN, "a", Page())
+        await store.sessions.messages(ANN, "a", Page())
 
 
 async def test_a_fork_holds_nothing_of_a_session_that_it_did_not_branch_off_from(
-    store: Encrypted, backend: MemoryStore
+    store: EncryptedStore, backend: MemoryStore
 ) -> None:
-    await store.append(ANN, "a", batch("for a", create=NewSession(context={"k": "a's"})))
-    await store.append(ANN, "b", batch("for b", create=NewSession(context={"k": "b's"})))
-    fork = await store.fork(ANN, "b", Forking(new_id="f"))
+    await store.sessions.append(ANN, "a", batch("for a", create=NewSession(context={"k": "a's"})))
+    await store.sessions.append(ANN, "b", batch("for b", create=NewSession(context={"k": "b's"})))
+    fork = await store.sessions.fork(ANN, "b", Forking(new_id="f"))
     assert (fork.context, await texts(store, ANN, "f")) == ({"k": "b's"}, ["for b"])
-    copied = backend._records[key_of("f")].session
+    copied = backend.tables.records[key_of("f")].session
 
-    damaged(backend, "f", context=backend._records[key_of("a")].session.context)
+    damaged(backend, "f", context=backend.tables.records[key_of("a")].session.context)
     with pytest.raises(Sealed, match="written in another session"):
-        await store.get(ANN, "f")
+        await store.sessions.get(ANN, "f")
     damaged(backend, "f", context=copied.context)
     await _moved(backend, "a", "f")
     with pytest.raises(Sealed, match="written in another session"):
-        await store.messages(ANN, "f", Page())
+        await store.sessions.messages(ANN, "f", Page())
 
 
-async def test_a_fork_that_does_not_open_is_not_left_behind(store: Encrypted, backend: MemoryStore) -> None:
+async def test_a_fork_that_does_not_open_is_not_left_behind(store: EncryptedStore, backend: MemoryStore) -> None:
     for name in ("a", "b"):
-        await store.append(ANN, name, batch("hello", create=NewSession(context={"k": name})))
-    damaged(backend, "b", context=backend._records[key_of("a")].session.context)
+        await store.sessions.append(ANN, name, batch("hello", create=NewSession(context={"k": name})))
+    damaged(backend, "b", context=backend.tables.records[key_of("a")].session.context)
 
     with pytest.raises(Sealed):
-        await store.fork(ANN, "b", Forking(new_id="f"))
+        await store.sessions.fork(ANN, "b", Forking(new_id="f"))
 
     with pytest.raises(SessionNotFound):
-        await backend.get(ANN, "f")
+        await backend.sessions.get(ANN, "f")
 
 
 @pytest.mark.parametrize("what", ["context", "title"])
-async def test_a_value_moved_between_heads_does_not_open(store: Encrypted, backend: MemoryStore, what: str) -> None:
+async def test_a_value_moved_between_heads_does_not_open(
+    store: EncryptedStore, backend: MemoryStore, what: str
+) -> None:
     for name in ("a", "b"):
-        await store.append(ANN, name, batch("hello"))
-        await store.patch(ANN, name, Changes(title=f"{name}'s", context={"k": name}))
-    stolen = getattr(backend._records[key_of("a")].session, what)
-    record = backend._records[key_of("b")]
+        await store.sessions.append(ANN, name, batch("hello"))
+        await store.sessions.patch(ANN, name, Changes(title=f"{name}'s", context={"k": name}))
+    stolen = getattr(backend.tables.records[key_of("a")].session, what)
+    record = backend.tables.records[key_of("b")]
     record.session = replace(record.session, **{what: stolen})
 
     with pytest.raises(Sealed):
-        await store.get(ANN, "b")
+        await store.sessions.get(ANN, "b")
 
 
-async def test_a_fork_of_a_fork_reads_what_its_first_ancestor_was_told(store: Encrypted) -> None:
+async def test_a_fork_of_a_fork_reads_what_its_first_ancestor_was_told(store: EncryptedStore) -> None:
     await talk(store, ANN, "a", "q1", "a1")
-    await store.patch(ANN, "a", Changes(title="First", context={"c": 1}))
-    await store.fork(ANN, "a", Forking(new_id="b"))
+    await store.sessions.patch(ANN, "a", Changes(title="First", context={"c": 1}))
+    await store.sessions.fork(ANN, "a", Forking(new_id="b"))
     await talk(store, ANN, "b", "q2", "a2")
-    fork = await store.fork(ANN, "b", Forking(new_id="c", title="Third"))
-    await store.delete(ANN, "a")
-    await store.delete(ANN, "b")
+    fork = await store.sessions.fork(ANN, "b", Forking(new_id="c", title="Third"))
+    await store.sessions.delete(ANN, "a")
+    await store.sessions.delete(ANN, "b")
 
     assert (fork.title, fork.context) == ("Third", {"c": 1})
     assert await texts(store, ANN, "c") == ["q1", "a1", "q2", "a2"]
 
 
-async def test_forks_of_forks_take_their_titles_and_words_along_for_generations(store: Encrypted) -> None:
+async def test_forks_of_forks_take_their_titles_and_words_along_for_generations(store: EncryptedStore) -> None:
     await talk(store, ANN, "s0", "q0", "a0")
-    await store.patch(ANN, "s0", Changes(title="First", attributes={"c": 1}))
+    await store.sessions.patch(ANN, "s0", Changes(title="First", attributes={"c": 1}))
     for number in range(5):
-        await store.fork(ANN, f"s{number}", Forking(new_id=f"s{number + 1}"))
+        await store.sessions.fork(ANN, f"s{number}", Forking(new_id=f"s{number + 1}"))
         await talk(store, ANN, f"s{number + 1}", f"q{number + 1}", f"a{number + 1}")
-        await store.delete(ANN, f"s{number}")
+        await store.sessions.delete(ANN, f"s{number}")
 
-    session = await store.get(ANN, "s5")
+    session = await store.sessions.get(ANN, "s5")
 
     assert (session.title, session.attributes) == ("First", {"c": 1})
     assert await texts(store, ANN, "s5") == [f"{who}{n}" for n in range(6) for who in "qa"]

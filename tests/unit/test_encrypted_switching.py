@@ -25,7 +25,7 @@ from tenuto.model import (
 from tenuto.model.seal import data_key_of
 from tenuto.privacy.sealed.keyring import new_key_file
 from tenuto.privacy.sealed.sealing import TenantCiphers
-from tenuto.stores.encrypted import Encrypted, holds_sealed
+from tenuto.stores.encrypted import EncryptedStore, holds_sealed
 from tenuto.stores.memory import MemoryStore
 from tests.backends import RING
 from tests.samples import ACME, ANN, batch, begin, closing, says, talk, texts
@@ -38,28 +38,28 @@ def backend() -> MemoryStore:
 
 
 @pytest.fixture
-def store(backend: MemoryStore) -> Encrypted:
+def store(backend: MemoryStore) -> EncryptedStore:
     return encrypted(backend)
 
 
 async def test_what_was_stored_plain_stays_readable_and_new_words_are_sealed(
-    store: Encrypted, backend: MemoryStore
+    store: EncryptedStore, backend: MemoryStore
 ) -> None:
     await talk(backend, ANN, "s", "plain question", "plain answer")
-    await backend.patch(ANN, "s", Changes(title="Plain", context={"old": 1}))
-    await backend.write_state(ANN, "prefs", "k", "plain")
+    await backend.sessions.patch(ANN, "s", Changes(title="Plain", context={"old": 1}))
+    await backend.state.write_state(ANN, "prefs", "k", "plain")
 
     await talk(store, ANN, "s", "new question", "new answer")
-    session = await store.patch(ANN, "s", Changes(context={"new": 2}))
+    session = await store.sessions.patch(ANN, "s", Changes(context={"new": 2}))
 
     assert await texts(store, ANN, "s") == ["plain question", "plain answer", "new question", "new answer"]
     assert (session.title, session.context) == ("Plain", {"old": 1, "new": 2})
-    assert (await store.read_state(ANN, "prefs", "k")) == (await backend.read_state(ANN, "prefs", "k"))
+    assert (await store.state.read_state(ANN, "prefs", "k")) == (await backend.state.read_state(ANN, "prefs", "k"))
     assert await texts(backend, ANN, "s") == ["plain question", "plain answer", "", ""]
-    assert [each.id for each in (await store.list(ANN, SessionQuery(title="plain"))).sessions] == ["s"]
+    assert [each.id for each in (await store.sessions.list(ANN, SessionQuery(title="plain"))).sessions] == ["s"]
 
 
-async def test_given_up_encryption_still_opens_and_seals_no_more(store: Encrypted, backend: MemoryStore) -> None:
+async def test_given_up_encryption_still_opens_and_seals_no_more(store: EncryptedStore, backend: MemoryStore) -> None:
     await talk(store, ANN, "s", "sealed question", "sealed answer")
     given_up = encrypted(backend, sealing=False)
 
@@ -69,19 +69,19 @@ async def test_given_up_encryption_still_opens_and_seals_no_more(store: Encrypte
     assert await texts(backend, ANN, "s") == ["", "", "plain question", "plain answer"]
 
 
-async def test_words_that_look_sealed_come_back_as_they_were_said(store: Encrypted) -> None:
+async def test_words_that_look_sealed_come_back_as_they_were_said(store: EncryptedStore) -> None:
     """Nobody can pass a text off as sealed while encryption is on."""
     forged = f"tnt1.0123456789abcdef.{'A' * 60}"
     draft: Draft = says("", parts=({"type": "sealed", "text": forged},), metadata={"sealed": forged})
-    await store.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession(title=forged)))
-    await store.write_state(ANN, "prefs", "k", forged)
+    await store.sessions.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession(title=forged)))
+    await store.state.write_state(ANN, "prefs", "k", forged)
 
-    page = await store.messages(ANN, "s", Page())
+    page = await store.sessions.messages(ANN, "s", Page())
 
     assert page.messages[0].parts == draft.parts
     assert page.messages[0].metadata == draft.metadata
     assert page.session.title == forged
-    entry = await store.read_state(ANN, "prefs", "k")
+    entry = await store.state.read_state(ANN, "prefs", "k")
     assert entry is not None
     assert entry.value == forged
 
@@ -90,52 +90,54 @@ LOOKALIKE = f"tnt1.0123456789abcdef.{'A' * 60}"
 
 
 async def test_words_that_look_sealed_and_were_stored_before_encryption_stay_words(
-    store: Encrypted, backend: MemoryStore
+    store: EncryptedStore, backend: MemoryStore
 ) -> None:
     """Nobody can stop a tenant's listings by what a title is called."""
     new = NewSession(title=LOOKALIKE, context={"k": LOOKALIKE})
-    await backend.append(ANN, "s", batch("hello", create=new))
-    await backend.write_state(ANN, "prefs", "k", LOOKALIKE)
-    await store.append(ANN, "other", batch("hello"))
+    await backend.sessions.append(ANN, "s", batch("hello", create=new))
+    await backend.state.write_state(ANN, "prefs", "k", LOOKALIKE)
+    await store.sessions.append(ANN, "other", batch("hello"))
 
-    page = await store.list(ACME, SessionQuery())
+    page = await store.sessions.list(ACME, SessionQuery())
 
     assert {each.id: (each.title, each.context) for each in page.sessions} == {
         "s": (LOOKALIKE, {"k": LOOKALIKE}),
         "other": ("", {}),
     }
     assert (await begin(store, ANN, "s", "and on")).session.title == LOOKALIKE
-    entry = await store.read_state(ANN, "prefs", "k")
+    entry = await store.state.read_state(ANN, "prefs", "k")
     assert entry is not None
     assert entry.value == LOOKALIKE
 
 
 async def test_words_that_look_sealed_come_back_as_they_were_said_also_while_encryption_is_off(
-    store: Encrypted, backend: MemoryStore
+    store: EncryptedStore, backend: MemoryStore
 ) -> None:
     """Even when they name a key that the tenant has."""
-    await store.append(ANN, "mine", batch("hello", create=NewSession(title="Title")))
-    name = data_key_of(backend._records[key_of("mine")].session.title)
+    await store.sessions.append(ANN, "mine", batch("hello", create=NewSession(title="Title")))
+    name = data_key_of(backend.tables.records[key_of("mine")].session.title)
     forged = f"tnt1.{name}.{'A' * 60}"
     off = encrypted(backend, sealing=False)
     draft: Draft = says("", parts=({"type": "sealed", "text": forged},))
 
-    await off.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession(title=forged)))
-    await off.patch(ANN, "s", Changes(attributes={"k": forged}))
+    await off.sessions.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession(title=forged)))
+    await off.sessions.patch(ANN, "s", Changes(attributes={"k": forged}))
     turn = await begin(off, ANN, "s", "question")
-    await off.finish_turn(turn, closing("answer", trace=replace(trace_of(turn), request="", data={"sealed": forged})))
-    await off.write_state(ANN, "prefs", "k", forged)
-    forked = await off.fork(ANN, "s", Forking(new_id="f", title=forged))
+    await off.sessions.finish_turn(
+        turn, closing("answer", trace=replace(trace_of(turn), request="", data={"sealed": forged}))
+    )
+    await off.state.write_state(ANN, "prefs", "k", forged)
+    forked = await off.sessions.fork(ANN, "s", Forking(new_id="f", title=forged))
 
     for reader in (off, store):
-        page = await reader.messages(ANN, "s", Page())
+        page = await reader.sessions.messages(ANN, "s", Page())
         assert (page.messages[0].parts, page.session.title, page.session.attributes) == (
             draft.parts,
             forged,
             {"k": forged},
         )
-        assert (await reader.traces(ANN, "s"))[0].data == {"sealed": forged}
-        entry = await reader.read_state(ANN, "prefs", "k")
+        assert (await reader.traces.traces(ANN, "s"))[0].data == {"sealed": forged}
+        entry = await reader.state.read_state(ANN, "prefs", "k")
         assert entry is not None
         assert entry.value == forged
     assert forked.title == forged
@@ -143,19 +145,19 @@ async def test_words_that_look_sealed_come_back_as_they_were_said_also_while_enc
 
 
 async def test_what_was_sealed_with_a_destroyed_key_is_never_taken_for_words(
-    store: Encrypted, backend: MemoryStore
+    store: EncryptedStore, backend: MemoryStore
 ) -> None:
-    await store.append(ANN, "s", batch("hello", create=NewSession(title="Title")))
-    await store.write_state(ANN, "prefs", "k", "warm")
-    await TenantCiphers(store=backend, ring=RING).destroy(ANN)
+    await store.sessions.append(ANN, "s", batch("hello", create=NewSession(title="Title")))
+    await store.state.write_state(ANN, "prefs", "k", "warm")
+    await TenantCiphers(store=backend.state, ring=RING).destroy(ANN)
     after = encrypted(backend)
-    await after.append(ANN, "new", batch("life goes on"))
+    await after.sessions.append(ANN, "new", batch("life goes on"))
 
     with pytest.raises(Sealed):
-        await after.get(ANN, "s")
+        await after.sessions.get(ANN, "s")
     with pytest.raises(Sealed):
-        await after.read_state(ANN, "prefs", "k")
-    listed = (await after.list(ACME, SessionQuery())).sessions
+        await after.state.read_state(ANN, "prefs", "k")
+    listed = (await after.sessions.list(ACME, SessionQuery())).sessions
     assert {each.id: each.title for each in listed} == {"s": "[SEALED]", "new": ""}
 
 
@@ -204,7 +206,7 @@ async def test_encryption_given_up_needs_the_key_for_what_was_sealed(settings: d
 
 async def test_an_installation_that_never_sealed_is_not_wrapped(tmp_path: Path) -> None:
     async with tenuto.open(f"sqlite:///{tmp_path}/s.db") as app:
-        assert not await holds_sealed(app.store)
+        assert not await holds_sealed(app.store.state)
 
 
 async def test_a_key_in_the_setting_will_do(tmp_path: Path) -> None:
@@ -216,20 +218,20 @@ async def test_a_key_in_the_setting_will_do(tmp_path: Path) -> None:
     assert finished.messages == 2
 
 
-async def test_finishing_a_lost_turn_is_refused_as_ever(store: Encrypted) -> None:
+async def test_finishing_a_lost_turn_is_refused_as_ever(store: EncryptedStore) -> None:
     turn = await begin(store, ANN, "s", "one")
-    await store.reset(ANN, "s")
+    await store.sessions.reset(ANN, "s")
 
     with pytest.raises(TurnLost):
-        await store.finish_turn(turn, Closing())
+        await store.sessions.finish_turn(turn, Closing())
 
 
-async def test_tenants_have_keys_of_their_own(store: Encrypted, backend: MemoryStore) -> None:
+async def test_tenants_have_keys_of_their_own(store: EncryptedStore, backend: MemoryStore) -> None:
     """Crypto-shredding one tenant leaves the others as they are."""
     eve = Scope(tenant="evil", user="eve")
-    await store.append(ANN, "s", batch("ann's"))
-    await store.append(eve, "s", batch("eve's"))
-    await TenantCiphers(store=backend, ring=RING).destroy(eve)
+    await store.sessions.append(ANN, "s", batch("ann's"))
+    await store.sessions.append(eve, "s", batch("eve's"))
+    await TenantCiphers(store=backend.state, ring=RING).destroy(eve)
     reader = encrypted(backend)
 
     with pytest.raises(Sealed):

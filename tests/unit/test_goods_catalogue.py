@@ -44,6 +44,7 @@ class Watched:
 
     def __init__(self, store: StateStore, fail_at_write: int | None = None) -> None:
         self.store = store
+        self.state_names = store.state_names
         self.calls: Counter[str] = Counter()
         self.fail_at_write = fail_at_write
 
@@ -77,10 +78,10 @@ class Watched:
 async def store(request: pytest.FixtureRequest, fake_clock: FakeClock, tmp_path: Path) -> AsyncIterator[StateStore]:
     backend: Backend | None = request.param
     if backend is None:
-        yield MemoryStore(clock=fake_clock)
+        yield MemoryStore(clock=fake_clock).state
         return
     async with backend.open(Place(clock=fake_clock, folder=tmp_path, server=request.getfixturevalue)) as opened:
-        yield opened
+        yield opened.state
 
 
 async def test_the_first_question_lays_the_shipped_catalogue(store: StateStore) -> None:
@@ -156,10 +157,10 @@ async def test_orders_live_with_their_buyer(store: StateStore) -> None:
 
 async def test_demonstration_orders_vanish_with_the_shipped_goods() -> None:
     store = MemoryStore()
-    catalogue = Catalogue(store)
+    catalogue = Catalogue(store.state)
     shipped = await catalogue.orders(ANN)
 
-    await replace_catalogue(store, SHOP, [LUTE])
+    await replace_catalogue(store.state, SHOP, [LUTE])
 
     assert sorted(order.id for order in shipped) == sorted(order.id for order in shipped_orders()["1001"])
     assert await catalogue.orders(ANN) == ()
@@ -168,15 +169,15 @@ async def test_demonstration_orders_vanish_with_the_shipped_goods() -> None:
 async def test_orders_that_are_there_are_not_overwritten_by_demonstration() -> None:
     store = MemoryStore()
     order = Order(id="X-1", item="L1", name="Lute", status=OrderStatus.PAID, ordered_on=date(2026, 11, 1))
-    await replace_orders(store, ANN, [order])
+    await replace_orders(store.state, ANN, [order])
 
-    await Catalogue(store).shelf(ANN)
+    await Catalogue(store.state).shelf(ANN)
 
-    assert await Catalogue(store).orders(ANN) == (order,)
+    assert await Catalogue(store.state).orders(ANN) == (order,)
 
 
 async def test_a_warm_catalogue_costs_one_small_read() -> None:
-    store = Watched(MemoryStore())
+    store = Watched(MemoryStore().state)
     catalogue = Catalogue(store)
     first = await catalogue.shelf(ANN)
     store.calls.clear()
@@ -188,7 +189,7 @@ async def test_a_warm_catalogue_costs_one_small_read() -> None:
 
 
 async def test_laying_takes_few_big_writes() -> None:
-    store = Watched(MemoryStore())
+    store = Watched(MemoryStore().state)
 
     await Catalogue(store).shelf(ANN)
 
@@ -200,13 +201,13 @@ async def test_laying_takes_few_big_writes() -> None:
 async def test_laying_that_broke_off_anywhere_is_made_good(fail_at: int) -> None:
     inner = MemoryStore()
     with pytest.raises(Unavailable):
-        await Catalogue(Watched(inner, fail_at_write=fail_at)).shelf(ANN)
+        await Catalogue(Watched(inner.state, fail_at_write=fail_at)).shelf(ANN)
 
-    shelf = await Catalogue(inner).shelf(ANN)
+    shelf = await Catalogue(inner.state).shelf(ANN)
 
     assert len(shelf.items) == len(shipped_items())
-    assert len(await Catalogue(inner).orders(ANN)) == len(shipped_orders()["1001"])
-    assert len(await inner.list_state(SHOP, NAMESPACE)) == 3
+    assert len(await Catalogue(inner.state).orders(ANN)) == len(shipped_orders()["1001"])
+    assert len(await inner.state.list_state(SHOP, NAMESPACE)) == 3
 
 
 async def test_an_older_shipped_edition_gives_way_and_an_operators_catalogue_does_not(
@@ -214,29 +215,29 @@ async def test_an_older_shipped_edition_gives_way_and_an_operators_catalogue_doe
 ) -> None:
     store = MemoryStore()
     own = Scope(tenant="own")
-    await Catalogue(store).shelf(SHOP)
-    await replace_catalogue(store, own, [LUTE])
+    await Catalogue(store.state).shelf(SHOP)
+    await replace_catalogue(store.state, own, [LUTE])
     monkeypatch.setattr("tenuto.assistants.goods.catalogue.EDITION", 2)
     monkeypatch.setattr("tenuto.assistants.goods.catalogue.shipped_items", lambda: tuple(harps(3)))
 
-    assert len((await Catalogue(store).shelf(SHOP)).items) == 3
-    assert ids(await Catalogue(store).shelf(own)) == {"L1"}
-    assert len(await store.list_state(SHOP, NAMESPACE)) == 2
+    assert len((await Catalogue(store.state).shelf(SHOP)).items) == 3
+    assert ids(await Catalogue(store.state).shelf(own)) == {"L1"}
+    assert len(await store.state.list_state(SHOP, NAMESPACE)) == 2
 
 
 async def test_an_empty_catalogue_is_a_catalogue() -> None:
     store = MemoryStore()
-    await replace_catalogue(store, SHOP, [])
+    await replace_catalogue(store.state, SHOP, [])
 
-    assert (await Catalogue(store).shelf(SHOP)).items == ()
+    assert (await Catalogue(store.state).shelf(SHOP)).items == ()
 
 
 async def test_a_catalogue_that_cannot_be_read_says_so_and_quotes_nothing() -> None:
     store = MemoryStore()
-    await store.write_state(SHOP, NAMESPACE, "catalogue", {"name": "secret", "chunks": "many"})
+    await store.state.write_state(SHOP, NAMESPACE, "catalogue", {"name": "secret", "chunks": "many"})
 
     with pytest.raises(Unavailable) as raised:
-        await Catalogue(store).shelf(SHOP)
+        await Catalogue(store.state).shelf(SHOP)
 
     assert "secret" not in str(raised.value)
     assert raised.value.__cause__ is None
@@ -244,11 +245,11 @@ async def test_a_catalogue_that_cannot_be_read_says_so_and_quotes_nothing() -> N
 
 async def test_a_damaged_catalogue_is_replaced_like_any_other() -> None:
     store = MemoryStore()
-    await store.write_state(SHOP, NAMESPACE, "catalogue", {"name": "old", "chunks": "many"})
+    await store.state.write_state(SHOP, NAMESPACE, "catalogue", {"name": "old", "chunks": "many"})
 
-    await replace_catalogue(store, SHOP, [LUTE])
+    await replace_catalogue(store.state, SHOP, [LUTE])
 
-    assert ids(await Catalogue(store).shelf(SHOP)) == {"L1"}
+    assert ids(await Catalogue(store.state).shelf(SHOP)) == {"L1"}
 
 
 async def test_no_shop_waits_for_the_catalogue_of_another() -> None:
@@ -267,7 +268,7 @@ async def test_no_shop_waits_for_the_catalogue_of_another() -> None:
                 await self.released.wait()
             return await super().list_state(scope, namespace, after, limit)
 
-    store = Stalling(MemoryStore())
+    store = Stalling(MemoryStore().state)
     catalogue = Catalogue(store)
 
     async with asyncio.TaskGroup() as group:
@@ -291,7 +292,7 @@ async def test_a_big_catalogue_is_read_beside_the_event_loop(monkeypatch: pytest
 
     monkeypatch.setattr("tenuto.assistants.goods.catalogue.Shelf", Noted)
 
-    shelves = await asyncio.gather(*[Catalogue(MemoryStore()).shelf(ANN) for _ in range(2)])
+    shelves = await asyncio.gather(*[Catalogue(MemoryStore().state).shelf(ANN) for _ in range(2)])
 
     assert [len(shelf.items) for shelf in shelves] == [len(shipped_items())] * 2
     assert threading.get_ident() not in built_in
@@ -301,11 +302,11 @@ async def test_a_catalogue_with_two_items_of_one_id_is_refused() -> None:
     store = MemoryStore()
 
     with pytest.raises(Invalid):
-        await replace_catalogue(store, SHOP, [LUTE, LUTE])
+        await replace_catalogue(store.state, SHOP, [LUTE, LUTE])
     with pytest.raises(Invalid):
-        await replace_orders(store, SHOP, [])
+        await replace_orders(store.state, SHOP, [])
 
-    assert await store.list_state(SHOP, NAMESPACE) == ()
+    assert await store.state.list_state(SHOP, NAMESPACE) == ()
 
 
 @pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])

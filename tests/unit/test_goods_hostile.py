@@ -107,9 +107,11 @@ async def test_state_that_a_client_broke_counts_as_none(state: dict[str, Any]) -
 
 async def test_goods_that_left_the_catalogue_are_not_found() -> None:
     store = MemoryStore()
-    shop = Shop(goods_assistant(store))
+    shop = Shop(goods_assistant(store.state))
     await shop.ask("cheap phones?")
-    await replace_catalogue(store, SOMEBODY, [Item(id="N1", name="Lute", category="instruments", price=900, stock=1)])
+    await replace_catalogue(
+        store.state, SOMEBODY, [Item(id="N1", name="Lute", category="instruments", price=900, stock=1)]
+    )
 
     assert "do not find" in await shop.ask("the second one")
     assert "instruments" in await shop.ask("cheap phones?")
@@ -131,7 +133,7 @@ def test_no_question_or_foreign_output_makes_a_tool_raise(question: str, output:
 
 def test_the_assistant_is_laid_out_as_the_documents_say() -> None:
     """B2, B7, B9: half an hour, ten turns, the goods layout; models get schemas without references."""
-    assistant = goods_assistant(MemoryStore())
+    assistant = goods_assistant(MemoryStore().state)
 
     assert assistant.prompt.layout is LayoutName.GOODS
     assert assistant.policies.context.window_turns == 10
@@ -142,6 +144,6 @@ def test_the_assistant_is_laid_out_as_the_documents_say() -> None:
 
 
 def test_the_tools_cost_at_most_500_tokens_of_prompt() -> None:
-    specs = [msgspec.to_builtins(tool.spec) for tool in goods_assistant(MemoryStore()).tools]
+    specs = [msgspec.to_builtins(tool.spec) for tool in goods_assistant(MemoryStore().state).tools]
 
     assert Counter().count(as_text(specs)) <= 500

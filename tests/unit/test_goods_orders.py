@@ -42,7 +42,7 @@ async def test_orders_are_shown_to_their_buyer(question: str) -> None:
 async def test_without_a_user_the_answer_asks_to_sign_in(scope: Scope, question: str, word: str) -> None:
     """A30: a fixed reply; no model is asked, and nothing is written."""
     store = MemoryStore()
-    shop = Shop(goods_assistant(store), scope)
+    shop = Shop(goods_assistant(store.state), scope)
 
     answer = await shop.ask(question)
 
@@ -62,7 +62,7 @@ async def test_orders_are_not_shown_where_others_read_along() -> None:
 
 async def test_orders_of_other_users_are_not_found_by_number_or_argument() -> None:
     """A30."""
-    assistant = goods_assistant(MemoryStore())
+    assistant = goods_assistant(MemoryStore().state)
     ann, bob = Shop(assistant, ANN), Shop(assistant, BOB)
     await ann.ask("my order status")
     others = [order["id"] for order in ann.outcome.data["orders"]]
@@ -73,15 +73,15 @@ async def test_orders_of_other_users_are_not_found_by_number_or_argument() -> No
     for made_up in ({"user": "1001"}, {"user_id": "1001", "order": others[0]}, {"scope": {"user": "1001"}}):
         with pytest.raises(Invalid):
             await bob.call("my_orders", made_up)
-    assert await Catalogue(MemoryStore()).cases(BOB) == ()
+    assert await Catalogue(MemoryStore().state).cases(BOB) == ()
 
 
 async def test_the_same_user_id_of_another_tenant_or_site_sees_nothing() -> None:
     store = MemoryStore()
     order = Order(id="X-1", item="PH101", name="Phone", status=OrderStatus.PAID, ordered_on=date(2026, 11, 1))
     ann = Scope(tenant="acme", user="ann")
-    await replace_orders(store, ann, [order])
-    assistant = goods_assistant(store)
+    await replace_orders(store.state, ann, [order])
+    assistant = goods_assistant(store.state)
     await Shop(assistant, ann).ask("complaint")
 
     for scope in (Scope(tenant="evil", user="ann"), Scope(tenant="acme", site="museum", user="ann")):
@@ -108,8 +108,8 @@ async def test_an_order_is_found_by_its_number_or_the_end_of_it(question: str, i
     day = date(2026, 11, 1)
     numbers = ("GO-1234", "GO-5678")
     orders = [Order(id=id_, item="PH101", name="Phone", status=OrderStatus.SHIPPED, ordered_on=day) for id_ in numbers]
-    await replace_orders(store, ANN, orders)
-    shop = Shop(goods_assistant(store))
+    await replace_orders(store.state, ANN, orders)
+    shop = Shop(goods_assistant(store.state))
 
     await shop.ask(question)
 
@@ -142,7 +142,7 @@ async def test_orders_are_pointed_at_until_goods_are_shown() -> None:
 async def test_a_complaint_opens_one_case_that_later_questions_find(complaint: str, later: str, state: str) -> None:
     """A35: the case is the user's, survives the conversation, and is not doubled."""
     store = MemoryStore()
-    assistant = goods_assistant(store)
+    assistant = goods_assistant(store.state)
 
     first = await Shop(assistant).ask(complaint)
     again = await Shop(assistant).ask(later)
@@ -152,31 +152,34 @@ async def test_a_complaint_opens_one_case_that_later_questions_find(complaint: s
     assert state in again
     assert "C1" in orders
     case = Case(id="C1", order="GD202611114122", opened_on=START.date())
-    assert await Catalogue(store).cases(ANN) == (case,)
-    assert await Catalogue(store).cases(BOB) == ()
+    assert await Catalogue(store.state).cases(ANN) == (case,)
+    assert await Catalogue(store.state).cases(BOB) == ()
 
 
 async def test_a_closed_case_is_shown_so_and_a_new_complaint_opens_another() -> None:
     store = MemoryStore()
-    shop = Shop(goods_assistant(store))
+    shop = Shop(goods_assistant(store.state))
     await shop.ask("complaint")
-    await replace_cases(store, ANN, [Case(id="C1", opened_on=START.date(), status=CaseStatus.CLOSED)])
+    await replace_cases(store.state, ANN, [Case(id="C1", opened_on=START.date(), status=CaseStatus.CLOSED)])
 
     shown = await shop.ask("my orders")
     await shop.ask("complaint")
 
     assert "C1, opened on 2026-01-15: closed" in shown
-    assert [(case.id, case.status) for case in await Catalogue(store).cases(ANN)] == [("C1", "closed"), ("C2", "open")]
+    assert [(case.id, case.status) for case in await Catalogue(store.state).cases(ANN)] == [
+        ("C1", "closed"),
+        ("C2", "open"),
+    ]
 
 
 async def test_a_complaint_about_several_orders_asks_which() -> None:
     store = MemoryStore()
     day = date(2026, 11, 1)
     orders = [Order(id=f"{id_}-777", item="X", name="X", status=OrderStatus.PAID, ordered_on=day) for id_ in "AB"]
-    await replace_orders(store, ANN, orders)
+    await replace_orders(store.state, ANN, orders)
 
-    answer = await Shop(goods_assistant(store)).ask("I complain about order 777")
+    answer = await Shop(goods_assistant(store.state)).ask("I complain about order 777")
 
     assert "A-777" in answer
     assert "B-777" in answer
-    assert await Catalogue(store).cases(ANN) == ()
+    assert await Catalogue(store.state).cases(ANN) == ()

@@ -14,7 +14,7 @@ from tenuto.assistants.goods.words import interpret
 from tenuto.stores.memory import MemoryStore
 from tests.unit.shop import Shop
 
-ASSISTANT = goods_assistant(MemoryStore())
+ASSISTANT = goods_assistant(MemoryStore().state)
 NOTHING = Shown()
 GOODS = Shown(items=("PH101", "PH102"))
 ORDERS = Shown(items=("PH101",), orders=("a1", "b2"))

@@ -5,35 +5,35 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from tenuto.errors import (
+    CircuitOpen,
     InvalidText,
     Sealed,
     SessionNotFound,
     StateCorrupt,
-    StoreAway,
     StoreFull,
     StoreReadOnly,
-    StoreResting,
+    StoreUnavailable,
     TenutoError,
     TooLarge,
     Unavailable,
     VersionConflict,
 )
 from tenuto.model import Compaction, Scope, Session
-from tenuto.ports import Store
+from tenuto.ports import SessionStore, StateStore, StoreUpkeep, TraceStore
 from tenuto.stores.breaker import BreakerPolicy, BreakerState
-from tenuto.stores.guarded import Guarded
-from tenuto.stores.memory import MemoryStore
+from tenuto.stores.circuit_breaker import CircuitBreakerStore
 from tests.clock import Ticks
+from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, batch
 
-AWAY = StoreAway()
+AWAY = StoreUnavailable()
 # What a server says, or what is refused before it is asked: neither means that it does not answer.
 NO_FAILURES = [
     SessionNotFound("s"),
@@ -48,7 +48,7 @@ NO_FAILURES = [
 ]
 
 
-class Moody(MemoryStore):
+class Moody(FlatMemoryStore):
     """A store that fails as long as a test wants, and counts how often it was asked."""
 
     def __init__(self) -> None:
@@ -74,14 +74,14 @@ class Moody(MemoryStore):
 class Clustered(Moody):
     """One whose sessions lie on two servers, told apart by the first letter of their ids."""
 
-    parted = True
+    sharded = True
 
     def __init__(self) -> None:
         super().__init__()
-        self.parts = frozenset("ab")
+        self.shards = frozenset("ab")
 
-    def part_of(self, scope: Scope, session_id: str) -> str:
-        return session_id[0] if session_id[0] in self.parts else "a"
+    def shard_of(self, scope: Scope, session_id: str) -> str:
+        return session_id[0] if session_id[0] in self.shards else "a"
 
     async def get(self, scope: Scope, session_id: str) -> Session:
         if session_id.startswith("b"):
@@ -89,13 +89,15 @@ class Clustered(Moody):
         return await super().get(scope, session_id)
 
 
-def _guarded(store: Moody | None = None) -> tuple[Guarded, Moody, Ticks]:
+def _guarded(store: Moody | None = None) -> tuple[CircuitBreakerStore, Moody, Ticks]:
     inner, ticks = store or Moody(), Ticks()
-    return Guarded(store=inner, now=ticks), inner, ticks
+    return CircuitBreakerStore(store=inner, now=ticks), inner, ticks
 
 
-async def _ends(guarded: Guarded, times: int = 1, session_id: str = "s") -> list[type[object]]:
-    outcomes = await asyncio.gather(*(guarded.get(ANN, session_id) for _ in range(times)), return_exceptions=True)
+async def _ends(guarded: CircuitBreakerStore, times: int = 1, session_id: str = "s") -> list[type[object]]:
+    outcomes = await asyncio.gather(
+        *(guarded.sessions.get(ANN, session_id) for _ in range(times)), return_exceptions=True
+    )
     return [type(outcome) for outcome in outcomes]
 
 
@@ -106,13 +108,13 @@ async def test_after_five_calls_in_vain_none_is_made() -> None:
 
     ends = [(await _ends(guarded))[0] for _ in range(8)]
     ticks.now += 12
-    with pytest.raises(StoreResting) as refused:
-        await guarded.get(ANN, "s")
+    with pytest.raises(CircuitOpen) as refused:
+        await guarded.sessions.get(ANN, "s")
 
-    assert ends == [StoreAway] * 5 + [StoreResting] * 3
+    assert ends == [StoreUnavailable] * 5 + [CircuitOpen] * 3
     assert inner.asked == 5
-    assert (refused.value.code, refused.value.retry_after) == ("store_resting", timedelta(seconds=18))
-    assert (guarded.state, guarded.closed, guarded.refused) == (BreakerState.OPEN, False, 4)
+    assert (refused.value.code, refused.value.retry_after) == ("circuit_open", timedelta(seconds=18))
+    assert (guarded.circuit.state, guarded.circuit.closed, guarded.circuit.refused) == (BreakerState.OPEN, False, 4)
 
 
 @pytest.mark.parametrize("told", NO_FAILURES, ids=lambda told: type(told).__name__)
@@ -123,7 +125,7 @@ async def test_a_server_that_says_no_has_answered(told: TenutoError) -> None:
 
     assert await _ends(guarded, 20) == [type(told)] * 20
 
-    assert guarded.closed
+    assert guarded.circuit.closed
 
 
 async def test_a_miss_between_failures_zeroes_the_count() -> None:
@@ -136,7 +138,7 @@ async def test_a_miss_between_failures_zeroes_the_count() -> None:
         inner.mood = SessionNotFound("s")
         await _ends(guarded)
 
-    assert guarded.closed
+    assert guarded.circuit.closed
 
 
 async def test_bad_input_proves_nothing_of_the_server() -> None:
@@ -149,12 +151,12 @@ async def test_bad_input_proves_nothing_of_the_server() -> None:
     await _ends(guarded)
     inner.mood = AWAY
     await _ends(guarded)
-    assert guarded.state is BreakerState.OPEN
+    assert guarded.circuit.state is BreakerState.OPEN
     ticks.now += 30
     inner.mood = InvalidText("no")
     await _ends(guarded)
 
-    assert guarded.state is BreakerState.OPEN
+    assert guarded.circuit.state is BreakerState.OPEN
 
 
 async def test_only_the_probe_waits_for_a_server_that_is_still_away() -> None:
@@ -170,27 +172,27 @@ async def test_only_the_probe_waits_for_a_server_that_is_still_away() -> None:
     await asyncio.sleep(0)
     inner.holding.set()
 
-    assert await crowd == [[StoreAway]] + [[StoreResting]] * 9
+    assert await crowd == [[StoreUnavailable]] + [[CircuitOpen]] * 9
     assert inner.asked == 1
 
 
 async def test_a_probe_that_is_cancelled_makes_room_for_another() -> None:
     guarded, inner, ticks = _guarded()
-    await guarded.append(ANN, "s", batch("hello"))
+    await guarded.sessions.append(ANN, "s", batch("hello"))
     inner.mood = AWAY
     await _ends(guarded, 5)
     ticks.now += 30
     inner.mood, inner.holding = None, asyncio.Event()
-    probe = asyncio.ensure_future(guarded.get(ANN, "s"))
+    probe = asyncio.ensure_future(guarded.sessions.get(ANN, "s"))
     await asyncio.sleep(0)
-    assert await _ends(guarded) == [StoreResting]
+    assert await _ends(guarded) == [CircuitOpen]
 
     probe.cancel()
     await asyncio.wait([probe])
     inner.holding.set()
 
     assert await _ends(guarded) == [Session]
-    assert guarded.closed
+    assert guarded.circuit.closed
 
 
 async def test_renewing_files_is_no_probe() -> None:
@@ -201,9 +203,9 @@ async def test_renewing_files_is_no_probe() -> None:
     ticks.now += 30
     inner.mood = None
 
-    assert isinstance(await guarded.compact(), Compaction)
+    assert isinstance(await guarded.upkeep.compact(), Compaction)
 
-    assert guarded.closed
+    assert guarded.circuit.closed
 
 
 async def test_a_server_of_a_cluster_takes_no_others_sessions_along() -> None:
@@ -213,9 +215,9 @@ async def test_a_server_of_a_cluster_takes_no_others_sessions_along() -> None:
     lost = [(await _ends(guarded, session_id="b1"))[0] for _ in range(7)]
     inner.mood = None
 
-    assert lost == [StoreAway] * 5 + [StoreResting] * 2
+    assert lost == [StoreUnavailable] * 5 + [CircuitOpen] * 2
     assert await _ends(guarded, session_id="a1") == [Session]
-    assert (guarded.state, guarded.refused) == (BreakerState.OPEN, 2)
+    assert (guarded.circuit.state, guarded.circuit.refused) == (BreakerState.OPEN, 2)
 
 
 async def test_a_server_that_a_cluster_has_no_more_does_not_count() -> None:
@@ -224,12 +226,12 @@ async def test_a_server_that_a_cluster_has_no_more_does_not_count() -> None:
     guarded, _, _ = _guarded(store)
     await store.append(ANN, "a1", batch("hello"))
     await _ends(guarded, 5, "b1")
-    before = guarded.closed, guarded.state
+    before = guarded.circuit.closed, guarded.circuit.state
 
-    store.parts = frozenset("a")
+    store.shards = frozenset("a")
 
     assert before == (False, BreakerState.OPEN)
-    assert (guarded.closed, guarded.state) == (True, BreakerState.CLOSED)
+    assert (guarded.circuit.closed, guarded.circuit.state) == (True, BreakerState.CLOSED)
     assert await _ends(guarded, session_id="a1") == [Session]
 
 
@@ -238,9 +240,9 @@ async def test_calls_about_no_session_pass_freely_in_a_cluster() -> None:
     inner.mood = AWAY
 
     for _ in range(10):
-        with pytest.raises(StoreAway) as refused:
-            await guarded.ping()
-        assert not isinstance(refused.value, StoreResting)
+        with pytest.raises(StoreUnavailable) as refused:
+            await guarded.upkeep.ping()
+        assert not isinstance(refused.value, CircuitOpen)
 
     assert inner.asked == 10
 
@@ -249,7 +251,7 @@ async def test_what_changes_is_told_once_and_names_nobody(caplog: pytest.LogCapt
     """A22, promise 8."""
     caplog.set_level(logging.WARNING)
     guarded, inner, ticks = _guarded()
-    await guarded.append(ANN, "s", batch("hello"))
+    await guarded.sessions.append(ANN, "s", batch("hello"))
 
     inner.mood = AWAY
     await _ends(guarded, 10)
@@ -263,48 +265,52 @@ async def test_what_changes_is_told_once_and_names_nobody(caplog: pytest.LogCapt
     ]
 
 
-def test_every_call_of_the_port_is_guarded() -> None:
+@pytest.mark.parametrize("port", ["sessions", "traces", "state", "upkeep"])
+async def test_every_call_of_the_port_is_guarded(port: str) -> None:
     """A method that the port gains must not slip past the breaker."""
-    methods = {name for name, _ in inspect.getmembers(Store, inspect.isfunction) if not name.startswith("_")}
-    unasked = {name for name in methods if not _asks(getattr(Guarded, name))}
+    protocol = {"sessions": SessionStore, "traces": TraceStore, "state": StateStore, "upkeep": StoreUpkeep}[port]
+    methods = {name: call for name, call in inspect.getmembers(protocol, inspect.isfunction) if name[0] != "_"}
+    guarded, inner, _ = _guarded()
+    inner.mood = AWAY
+    await _ends(guarded, 5)
 
-    assert methods <= set(dir(Guarded))
-    assert unasked == {"close", "compact"}
+    for name, method in methods.items():
+        required = [each for each in inspect.signature(method).parameters.values() if each.default is each.empty]
+        with pytest.raises(CircuitOpen):
+            await getattr(getattr(guarded, port), name)(*(MagicMock() for _ in required[1:]))
 
-
-def _asks(method: Callable[..., Any]) -> bool:
-    return not {"_ask", "_ask_at_length"}.isdisjoint(method.__code__.co_names)
+    assert methods
 
 
 async def test_the_policy_is_the_settings() -> None:
     """X8."""
     inner = Moody()
-    guarded = Guarded(store=inner, policy=BreakerPolicy(failures=2), now=Ticks())
+    guarded = CircuitBreakerStore(store=inner, policy=BreakerPolicy(failures=2), now=Ticks())
     inner.mood = AWAY
 
-    assert await _ends(guarded, 2) == [StoreAway] * 2
-    assert await _ends(guarded) == [StoreResting]
+    assert await _ends(guarded, 2) == [StoreUnavailable] * 2
+    assert await _ends(guarded) == [CircuitOpen]
 
 
 @pytest.mark.parametrize("method", ["sweep", "evict", "erase"])
 async def test_what_may_take_long_is_no_probe(method: str) -> None:
     """T8: a ping goes before it, and others may ask while it works."""
     inner, ticks, under_way, done = Moody(), Ticks(), asyncio.Event(), asyncio.Event()
-    guarded = Guarded(store=inner, now=ticks)
-    inner.mood = AWAY
-    await _ends(guarded, 5)
-    ticks.now += 30
-    inner.mood = None
 
     async def slow(*_: object) -> None:
         under_way.set()
         await done.wait()
 
     setattr(inner, method, slow)
+    guarded = CircuitBreakerStore(store=inner, now=ticks)
+    inner.mood = AWAY
+    await _ends(guarded, 5)
+    ticks.now += 30
+    inner.mood = None
     args: dict[str, tuple[Any, ...]] = {"sweep": (), "evict": (ANN, 1), "erase": (ANN,)}
-    work = asyncio.create_task(getattr(guarded, method)(*args[method]))
+    work = asyncio.create_task(getattr(guarded.upkeep, method)(*args[method]))
     await under_way.wait()
-    state = guarded.state
+    state = guarded.circuit.state
     done.set()
     await work
 
@@ -317,8 +323,8 @@ async def test_what_may_take_long_is_refused_while_the_server_rests() -> None:
     await _ends(guarded, 5)
     inner.mood = None
 
-    with pytest.raises(StoreResting):
-        await guarded.sweep()
+    with pytest.raises(CircuitOpen):
+        await guarded.upkeep.sweep()
 
     assert inner.asked == 5
 
@@ -334,18 +340,23 @@ async def test_calls_that_come_together_share_what_is_done_first() -> None:
             await away.wait()
             raise AWAY
 
-    guarded = Guarded(store=Moody(), now=Ticks(), first=first)
-    calls = [asyncio.create_task(guarded.ping()) for _ in range(4)]
+    guarded = CircuitBreakerStore(store=Moody(), now=Ticks(), first=first)
+    calls = [asyncio.create_task(guarded.upkeep.ping()) for _ in range(4)]
     await asyncio.sleep(0)
     calls[0].cancel()
     await asyncio.sleep(0)
     away.set()
     ended = await asyncio.gather(*calls, return_exceptions=True)
     tried = attempts
-    await guarded.ping()
-    await guarded.ping()
+    await guarded.upkeep.ping()
+    await guarded.upkeep.ping()
 
-    assert [type(each) for each in ended] == [asyncio.CancelledError, StoreAway, StoreAway, StoreAway]
+    assert [type(each) for each in ended] == [
+        asyncio.CancelledError,
+        StoreUnavailable,
+        StoreUnavailable,
+        StoreUnavailable,
+    ]
     assert (tried, attempts) == (1, 2)
 
 
@@ -353,10 +364,10 @@ async def test_closing_waits_for_nothing_that_is_done_first() -> None:
     async def first() -> None:
         await asyncio.Event().wait()
 
-    guarded = Guarded(store=Moody(), now=Ticks(), first=first)
-    call = asyncio.create_task(guarded.ping())
+    guarded = CircuitBreakerStore(store=Moody(), now=Ticks(), first=first)
+    call = asyncio.create_task(guarded.upkeep.ping())
     await asyncio.sleep(0)
-    await guarded.close()
+    await guarded.circuit.close()
 
     with pytest.raises(asyncio.CancelledError):
         await call

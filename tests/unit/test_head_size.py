@@ -17,15 +17,16 @@ from tenuto.sessions import Announcer, Sessions, TurnRequest
 from tenuto.sessions.transfer import SavedSession
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, answers, says
 
 LIMIT = 2048
 HALF = "x" * 1000
 
 
-def desk(store: MemoryStore, limit: int = LIMIT) -> Sessions:
+def desk(store: MemoryStore | FlatMemoryStore, limit: int = LIMIT) -> Sessions:
     policy = SessionPolicy(max_head_bytes=limit, busy_wait=timedelta(0))
-    return Sessions(store=store, policy=policy, announcer=Announcer(clock=FakeClock()))
+    return Sessions(store=store.sessions, upkeep=store.upkeep, policy=policy, announcer=Announcer(clock=FakeClock()))
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ async def test_a_turn_of_a_deleted_session_is_lost_as_ever(
         await sessions.finish(known(turn), Closing(changes=Changes(context={"a": 1})))
 
 
-class Interrupted(MemoryStore):
+class Interrupted(FlatMemoryStore):
     """Somebody else writes into the session each time its head has been read, as often as `times` says."""
 
     def __init__(self, times: int) -> None:

@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from tenuto.errors import SessionNotFound, StoreAway, Unavailable
+from tenuto.errors import SessionNotFound, StoreUnavailable, Unavailable
 from tenuto.model import Appended, Batch, Closing, MessagePage, Opening, OpenTurn, Page, Scope, Session
 from tenuto.model.scope import session_key
 from tenuto.stores.journaled import JournalCounts, waiting_in
 from tenuto.stores.journaled.slots import take
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import FlatMemoryStore
 from tests.outages import Process, process
 from tests.samples import ANN, BOB, EVE, texts
 
 RUBBISH = b"this is no database at all" * 200
 
 
-class Parts(MemoryStore):
+class Parts(FlatMemoryStore):
     """Sessions on several servers; that of the session `away` does not answer."""
 
     def __init__(self, clock: FakeClock) -> None:
@@ -34,7 +34,7 @@ class Parts(MemoryStore):
 
     def _asked_for(self, session_id: str) -> None:
         if session_id == self.away:
-            raise StoreAway
+            raise StoreUnavailable
 
     async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
         self._asked_for(opening.session_id)
@@ -85,7 +85,7 @@ async def test_a_server_that_stays_away_does_not_hold_up_what_waits_for_the_othe
     await here.replay()
 
     assert [await here.log(ANN, session_id) for session_id in ("b", "c")] == [["one", "1", "two", "2"]] * 2
-    assert here.store.state.waiting == 1
+    assert here.store.status.waiting == 1
 
 
 async def test_calls_that_fail_now_and_then_do_not_stop_the_replay_of_other_sessions(here: Process) -> None:
@@ -98,12 +98,12 @@ async def test_calls_that_fail_now_and_then_do_not_stop_the_replay_of_other_sess
 
     for _ in range(10):
         here.now += 0.5
-        with pytest.raises(StoreAway):
-            await here.store.get(ANN, "a")
-        await here.store.ping()
+        with pytest.raises(StoreUnavailable):
+            await here.store.sessions.get(ANN, "a")
+        await here.store.upkeep.ping()
         await here.store.replay()
 
-    assert here.store.state.waiting == 0
+    assert here.store.status.waiting == 0
     assert await here.log(ANN, "b") == ["one", "1", "two", "2"]
 
 
@@ -133,7 +133,7 @@ async def test_a_damaged_file_does_not_stop_erasures(
     here.comes_back()
 
     with caplog.at_level(logging.WARNING):
-        first, second = await here.store.erase(BOB), await here.store.erase(ANN)
+        first, second = await here.store.upkeep.erase(BOB), await here.store.upkeep.erase(ANN)
 
     assert (first.journal, second.journal) == (0, 1)
     assert here.outbox.counts == JournalCounts(unreadable=1)
@@ -155,12 +155,12 @@ async def test_an_erasure_that_cannot_get_at_a_file_goes_on_with_the_others_and_
         with pytest.raises(Unavailable):
             await other.outbox.erase("acme", "", "nobody")
         with pytest.raises(Unavailable):
-            await here.store.erase(ANN)
+            await here.store.upkeep.erase(ANN)
         held.execute("ROLLBACK")
         held.close()
 
         assert waiting_in(folder).waiting == 1
-        assert (await here.store.erase(ANN)).journal == 1
+        assert (await here.store.upkeep.erase(ANN)).journal == 1
 
 
 async def test_a_damaged_row_is_set_aside_and_stops_nobody(here: Process, folder: Path) -> None:
@@ -176,7 +176,7 @@ async def test_a_damaged_row_is_set_aside_and_stops_nobody(here: Process, folder
 
     assert await here.log(ANN, "s") == ["one", "1", "three", "3"]
     assert await here.log(ANN, "t") == ["other", "4"]
-    assert (here.store.state.waiting, here.store.state.aside) == (0, 1)
+    assert (here.store.status.waiting, here.store.status.aside) == (0, 1)
 
 
 async def test_a_row_that_does_not_tell_whose_it_is_goes_with_whoever_of_its_tenant_is_erased(
@@ -189,10 +189,10 @@ async def test_a_row_that_does_not_tell_whose_it_is_goes_with_whoever_of_its_ten
     _change(folder / "1.db", "UPDATE turn SET persons = 'no json'")
     here.comes_back()
 
-    erased = await here.store.erase(BOB)
+    erased = await here.store.upkeep.erase(BOB)
 
     assert erased.journal == 1
-    assert here.store.state.waiting == 1
+    assert here.store.status.waiting == 1
 
 
 async def test_a_file_that_is_damaged_in_use_is_given_up_for_another(
@@ -206,7 +206,7 @@ async def test_a_file_that_is_damaged_in_use_is_given_up_for_another(
     _damage(here, folder / "1.db")
     with pytest.raises(Unavailable):
         await here.begin(BOB, "b", "refused once")
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.begin(ANN, "s", "without what was lost", create=None)
 
     with caplog.at_level(logging.WARNING):
@@ -214,13 +214,13 @@ async def test_a_file_that_is_damaged_in_use_is_given_up_for_another(
         here.comes_back()
         await here.replay()
         await here.turn(ANN, "s", "three", "3")
-        await here.store.delete(ANN, "s")
+        await here.store.sessions.delete(ANN, "s")
 
     assert await here.log(BOB, "b") == ["kept", "3"]
     assert here.outbox.counts == JournalCounts(unreadable=1)
     assert (here.store._journal._here, here.store._journal._view.keys) == ({}, ())
     with pytest.raises(SessionNotFound):
-        await here.memory.get(ANN, "s")
+        await here.memory.sessions.get(ANN, "s")
 
 
 async def test_a_damaged_file_is_let_go_at_the_end(folder: Path) -> None:
@@ -308,7 +308,7 @@ async def test_an_erasure_costs_no_other_tenant_its_talk(here: Process) -> None:
     await here.turn(EVE, "waits", "two", "2")
     here.wire.cut = False
 
-    await here.store.erase(ANN)
+    await here.store.upkeep.erase(ANN)
     here.goes_away()
     await here.finish(turn, "2")
 
@@ -322,11 +322,11 @@ async def test_what_another_process_of_the_machine_erased_is_shown_no_more(here:
     here.goes_away()
     await here.turn(ANN, "s", "secret", "2")
     async with process(folder, store=here.memory) as other:
-        await other.store.erase(ANN)
+        await other.store.upkeep.erase(ANN)
 
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await texts(here.store, ANN, "s")
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await here.begin(ANN, "s", "again", create=None)
 
 
@@ -335,7 +335,7 @@ async def test_a_turn_behind_words_that_another_process_erased_does_not_see_them
     here.goes_away()
     await here.turn(ANN, "s", "secret", "2")
     async with process(folder, store=here.memory) as other:
-        await other.store.erase(ANN)
+        await other.store.upkeep.erase(ANN)
 
         turn = await here.begin(ANN, "s", "again")
 
@@ -365,12 +365,12 @@ async def test_what_a_dead_process_left_is_taken_over_when_the_store_is_back(her
         dead.goes_away()
         await dead.turn(ANN, "s", "one", "1")
     await here.replay()
-    before = here.store.state.waiting
+    before = here.store.status.waiting
 
     here.comes_back()
     await here.replay()
 
-    assert (before, here.store.state.waiting) == (0, 0)
+    assert (before, here.store.status.waiting) == (0, 0)
     assert await here.log(ANN, "s") == ["one", "1"]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tenuto.errors import StoreAway, StoreResting
+from tenuto.errors import CircuitOpen, StoreUnavailable
 from tenuto.model import Changes, Opening, OpenTurn, Page, Scope, Truncating, TurnState
 from tenuto.model.taken_back import ONCE
 from tests.outages import Process, process
@@ -32,11 +32,11 @@ async def test_a_page_of_one_message_is_not_the_talk(here: Process) -> None:
     """T7: who has read the last message only does not know what was said before it."""
     for number in range(5):
         await talk(here.memory, ANN, "s", f"q{number}", f"a{number}")
-    await here.store.messages(ANN, "s", Page(limit=1))
+    await here.store.sessions.messages(ANN, "s", Page(limit=1))
     here.goes_away()
 
     for create in ({"create": None}, {}):
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await here.begin(ANN, "s", "and now?", **create)
     turn = await here.begin(ANN, "s", "and now?", window=2)
 
@@ -45,7 +45,7 @@ async def test_a_page_of_one_message_is_not_the_talk(here: Process) -> None:
 
 async def test_after_a_reset_the_talk_is_what_was_said_since(here: Process) -> None:
     await here.turn(ANN, "s", "one", "1")
-    await here.store.reset(ANN, "s")
+    await here.store.sessions.reset(ANN, "s")
     await here.turn(ANN, "s", "two", "2")
     here.goes_away()
 
@@ -58,7 +58,7 @@ async def test_what_lies_before_the_window_is_not_asked_for(here: Process) -> No
     """A summary stands for it."""
     for number in range(5):
         await talk(here.memory, ANN, "s", f"q{number}", f"a{number}")
-    await here.memory.patch(ANN, "s", Changes(window_start=9))
+    await here.memory.sessions.patch(ANN, "s", Changes(window_start=9))
     await here.turn(ANN, "s", "one", "1")
     here.goes_away()
 
@@ -78,7 +78,7 @@ async def test_a_talk_whose_beginning_is_replayed_is_not_gone_on_with_without_it
     _begins_once(here)
     await here.replay()
     if erases:
-        await here.store.erase(BOB)
+        await here.store.upkeep.erase(BOB)
     here.goes_away()
     if not erases:
         await here.restart()
@@ -88,9 +88,9 @@ async def test_a_talk_whose_beginning_is_replayed_is_not_gone_on_with_without_it
         assert [message.text for message in turn.window] == ["one", "1", "two", "2", "three", "3", "four"]
     else:
         for create in ({"create": None}, {}):
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailable):
                 await here.begin(ANN, "s", "four", **create)
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await texts(here.store, ANN, "s")
 
 
@@ -101,7 +101,7 @@ async def test_a_group_goes_on_after_a_restart_only_with_the_store(here: Process
     await here.turn(ROOM, "g", "two", "2")
     await here.restart()
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.begin(ROOM, "g", "three", create=None)
     here.comes_back()
     await here.turn(ROOM, "g", "three", "3")
@@ -115,7 +115,7 @@ async def test_a_session_that_is_no_longer_trusted_is_not_begun_anew(here: Proce
     here.now += 16 * 60
     here.goes_away()
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.begin(ANN, "s", "two")
 
 
@@ -133,7 +133,7 @@ async def test_a_turn_that_was_not_even_sent_is_brought_whatever_was_taken_away(
     await here.replay()
 
     assert await here.log(ANN, "s") == ["one", "1", "elsewhere", "anew", "two", "2"]
-    assert here.store.state.aside == 0
+    assert here.store.status.aside == 0
 
 
 @pytest.mark.parametrize("resting", [False, True])
@@ -147,15 +147,15 @@ async def test_a_replay_that_was_plainly_refused_puts_nothing_in_doubt(here: Pro
     if resting:
         _rests(here, "begin_turn")
     await here.replay()
-    assert here.store.state.waiting == 1
-    await here.memory.finish_turn(other, closing())
+    assert here.store.status.waiting == 1
+    await here.memory.sessions.finish_turn(other, closing())
     await _answered_anew_elsewhere(here, "s", after=3)
 
     _answers(here)
     await here.replay()
 
     assert await here.log(ANN, "s") == ["one", "1", "elsewhere", "anew", "two", "2"]
-    assert here.store.state.aside == 0
+    assert here.store.status.aside == 0
 
 
 async def test_a_replay_that_was_not_answered_stays_in_doubt_after_a_refusal(here: Process) -> None:
@@ -169,17 +169,17 @@ async def test_a_replay_that_was_not_answered_stays_in_doubt_after_a_refusal(her
     _answers(here)
     other = await begin(here.memory, ANN, "s")
     await here.replay()
-    await here.memory.finish_turn(other, closing())
+    await here.memory.sessions.finish_turn(other, closing())
     await _answered_anew_elsewhere(here, "s", after=3)
 
     await here.replay()
 
-    assert (here.store.state.waiting, here.store.state.aside) == (0, 1)
+    assert (here.store.status.waiting, here.store.status.aside) == (0, 1)
 
 
 async def test_who_was_erased_and_is_back_may_date_words_as_they_like(here: Process) -> None:
     """A26: when a turn began, the store tells, not its caller."""
-    await here.store.erase(ANN)
+    await here.store.upkeep.erase(ANN)
     here.clock.advance(timedelta(days=2))
     words = (says("hello", sent_at=SENT_AT - timedelta(days=1)),)
     turn = await begin(here.store, ANN, "s", journaled=True, words=words)
@@ -194,14 +194,14 @@ async def test_who_was_erased_and_is_back_may_date_words_as_they_like(here: Proc
 
 async def _answered_elsewhere(here: Process) -> None:
     turn = await begin(here.memory, ANN, "s", words=_MARKED, once=once("k"))
-    await here.memory.finish_turn(turn, closing("1"))
+    await here.memory.sessions.finish_turn(turn, closing("1"))
     await texts(here.store, ANN, "s")
 
 
 async def _answered_before_an_append(here: Process) -> None:
     turn = await here.begin(ANN, "s", words=_MARKED, once=once("k"))
     await here.finish(turn, "1")
-    await here.store.append(ANN, "s", batch("note"))
+    await here.store.sessions.append(ANN, "s", batch("note"))
     await texts(here.store, ANN, "s")
 
 
@@ -221,7 +221,7 @@ async def test_a_retry_whose_answer_is_not_known_here_is_refused(
     await answered(here)
     here.goes_away()
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.begin(ANN, "s", words=_MARKED, once=once("k"))
     another = await here.begin(ANN, "s", words=(says("next", metadata={ONCE: "another"}),), once=once("l"))
 
@@ -258,7 +258,7 @@ async def test_an_open_turn_of_a_deleted_session_leaves_nothing(here: Process) -
     here.comes_back()
     await begin(here.memory, ANN, "s", "busy elsewhere")
 
-    await here.store.delete(ANN, "s")
+    await here.store.sessions.delete(ANN, "s")
 
     assert here.store._journal._here == {}
 
@@ -273,7 +273,7 @@ def _rests(here: Process, *names: str) -> None:
     """The breaker refuses: nothing is sent."""
 
     async def refused(*_: Any) -> Any:
-        raise StoreResting(timedelta(seconds=30))
+        raise CircuitOpen(timedelta(seconds=30))
 
     for name in names or (*_TURNS, "messages", "ping"):
         setattr(here.wire, name, refused)
@@ -293,8 +293,8 @@ def _begins_once(here: Process, times: int = 1) -> None:
         nonlocal left
         left -= 1
         if left < 0:
-            raise StoreAway
-        turn: OpenTurn = await here.memory.begin_turn(scope, opening)
+            raise StoreUnavailable
+        turn: OpenTurn = await here.memory.sessions.begin_turn(scope, opening)
         return turn
 
     here.wire.begin_turn = begin_turn  # type: ignore[attr-defined]
@@ -303,5 +303,5 @@ def _begins_once(here: Process, times: int = 1) -> None:
 async def _answered_anew_elsewhere(here: Process, session_id: str, after: int) -> None:
     await talk(here.memory, ANN, session_id, "elsewhere", "there")
     turn = await begin(here.memory, ANN, session_id)
-    await here.memory.truncate(ANN, session_id, Truncating(after=after, within=turn))
-    await here.memory.finish_turn(turn, closing("anew"))
+    await here.memory.sessions.truncate(ANN, session_id, Truncating(after=after, within=turn))
+    await here.memory.sessions.finish_turn(turn, closing("anew"))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.errors import SessionNotFound, StoreAway, TurnLost, Unavailable
+from tenuto.errors import SessionNotFound, StoreUnavailable, TurnLost, Unavailable
 from tenuto.model import Scope
 from tenuto.model.scope import person_digest
 from tenuto.ports import Store
@@ -64,7 +64,7 @@ async def test_what_reached_the_store_leaves_no_bytes_behind_others_that_wait(he
     await here.turn(ANN, "s", SECRET, "2")
     await here.turn(ANN, "t", "waits", "3")
     here.comes_back()
-    await here.store.get(ANN, "s")
+    await here.store.sessions.get(ANN, "s")
 
     assert waiting_in(here.folder).waiting == 1
     assert SECRET.encode() not in everything(here.folder)
@@ -131,7 +131,7 @@ async def test_many_turns_at_once_are_all_on_disk(here: Process) -> None:
     await asyncio.gather(*(here.turn(ANN, f"s{number}", "one", "1") for number in range(50)))
     await here.restart()
 
-    assert here.store.state.waiting == 50
+    assert here.store.status.waiting == 50
     here.comes_back()
     assert await here.replay()
     assert [await here.log(ANN, f"s{number}") for number in range(50)] == [["one", "1"]] * 50
@@ -149,8 +149,8 @@ async def test_each_process_has_a_slot_of_its_own(tmp_path: Path) -> None:
         one.comes_back()
         await one.replay()
 
-        assert one.store.state.waiting == 0
-        assert (two.store.state.waiting, waiting_in(tmp_path).waiting) == (1, 1)
+        assert one.store.status.waiting == 0
+        assert (two.store.status.waiting, waiting_in(tmp_path).waiting) == (1, 1)
 
 
 async def test_what_a_dead_process_left_is_taken_over(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ asyncio.run(main())
 
     async with process(tmp_path) as here:
         assert (done.returncode, done.stdout.strip()) == (-signal.SIGKILL, "told"), done.stderr
-        assert here.store.state.waiting == 1
+        assert here.store.status.waiting == 1
         assert await here.replay()
         assert await here.log(ANN, "s") == ["one", "1"]
 
@@ -230,7 +230,7 @@ async def test_an_erased_person_is_in_no_slot_any_more(tmp_path: Path) -> None:
         before = everything(tmp_path)
         one.comes_back()
 
-        erased = await one.store.erase(ANN)
+        erased = await one.store.upkeep.erase(ANN)
         two.comes_back()
         await two.replay()
 
@@ -241,7 +241,7 @@ async def test_an_erased_person_is_in_no_slot_any_more(tmp_path: Path) -> None:
         for each in (one, two):
             for scope, session in ((ANN, "s"), (ANN, "t"), (CHAT, "g")):
                 with pytest.raises(SessionNotFound):
-                    await each.store.get(scope, session)
+                    await each.store.sessions.get(scope, session)
 
 
 async def test_a_journal_on_another_machine_drops_an_erased_persons_turns(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ async def test_a_journal_on_another_machine_drops_an_erased_persons_turns(tmp_pa
         await two.turn(ANN, "s", SECRET, "1")
         await two.turn(BOB, "b", "bob's", "own")
         clock.advance(timedelta(seconds=1))
-        await one.store.erase(ANN)
+        await one.store.upkeep.erase(ANN)
         clock.advance(timedelta(minutes=6))
         await two.turn(ANN, "new", "back", "again")
 
@@ -265,9 +265,9 @@ async def test_a_journal_on_another_machine_drops_an_erased_persons_turns(tmp_pa
         assert await two.log(ANN, "new") == ["back", "again"]
         assert await two.log(BOB, "b") == ["bob's", "own"]
         with pytest.raises(SessionNotFound):
-            await store.get(ANN, "s")
-        assert (two.store.state.waiting, two.store.state.aside) == (0, 0)
-        remembered = await store.list_state(Scope(tenant="acme"), "erasures")
+            await store.sessions.get(ANN, "s")
+        assert (two.store.status.waiting, two.store.status.aside) == (0, 0)
+        remembered = await store.state.list_state(Scope(tenant="acme"), "erasures")
         assert [entry.key for entry in remembered] == [person_digest("acme", "ann")]
 
 
@@ -276,10 +276,10 @@ async def test_a_turn_whose_row_was_erased_is_lost(tmp_path: Path) -> None:
     async with process(tmp_path, store=store, clock=clock) as one, process(tmp_path, store=store, clock=clock) as two:
         two.goes_away()
         turn = await two.begin(ANN, "s", SECRET)
-        await one.store.erase(ANN)
+        await one.store.upkeep.erase(ANN)
 
         with pytest.raises(TurnLost):
-            await two.store.finish_turn(turn, closing(SECRET))
+            await two.store.sessions.finish_turn(turn, closing(SECRET))
 
         assert SECRET.encode() not in everything(tmp_path)
 
@@ -293,21 +293,21 @@ async def test_where_the_store_is_sealed_the_journal_is_too(tmp_path: Path) -> N
     memory = MemoryStore(clock=clock)
 
     def ciphers(store: Store) -> TenantCiphers:
-        return TenantCiphers(store=store, ring=RING, clock=clock)
+        return TenantCiphers(store=store.state, ring=RING, clock=clock)
 
     async with process(tmp_path, store=memory, clock=clock, ciphers=ciphers) as here:
         await here.turn(ANN, "s", "one", "1")
         here.goes_away()
         clock.advance(timedelta(hours=1))
         await here.turn(ANN, "s", SECRET, SECRET)
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await here.begin(Scope(tenant="another", user="eve"), "e", SECRET)
         raw = everything(tmp_path)
 
         await here.restart()
-        with pytest.raises(StoreAway):
-            await here.store.get(ANN, "s")
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
+            await here.store.sessions.get(ANN, "s")
+        with pytest.raises(StoreUnavailable):
             await here.begin(ANN, "s", "two")
         here.comes_back()
         await here.replay()
@@ -321,16 +321,16 @@ async def test_a_row_whose_key_was_destroyed_is_set_aside(tmp_path: Path) -> Non
     clock = FakeClock()
 
     def ciphers(store: Store) -> TenantCiphers:
-        return TenantCiphers(store=store, ring=RING, clock=clock)
+        return TenantCiphers(store=store.state, ring=RING, clock=clock)
 
     async with process(tmp_path, clock=clock, ciphers=ciphers) as here:
         await here.turn(ANN, "s", "one", "1")
         here.goes_away()
         await here.turn(ANN, "s", "two", "2")
-        await TenantCiphers(store=here.memory, ring=RING, clock=clock).destroy(ANN)
+        await TenantCiphers(store=here.memory.state, ring=RING, clock=clock).destroy(ANN)
         await here.restart()
         here.comes_back()
         await here.replay()
 
-        assert (here.store.state.waiting, here.store.state.aside) == (0, 1)
+        assert (here.store.status.waiting, here.store.status.aside) == (0, 1)
         assert await here.log(ANN, "s") == ["one", "1"]

@@ -76,7 +76,7 @@ async def _keyed_and_ended_here_after_others(here: Process) -> list[str]:
 async def _given_up(here: Process) -> list[str]:
     here.goes_away()
     turn = await here.begin(ANN, "s", "one", once=once("k"))
-    await here.store.finish_turn(turn, Closing(abandoned=True))
+    await here.store.sessions.finish_turn(turn, Closing(abandoned=True))
     resumed = await here.begin(ANN, "s", "one", once=once("k"))
     await here.finish(resumed, "1")
     return ["one", "1"]
@@ -158,8 +158,8 @@ async def test_whatever_interrupts_the_replay_each_message_is_there_once(
             await _replayed(here)
 
             assert await here.log(ANN, "s") == expected, f"call {at}: {here.wire.calls[before:]}"
-            assert (await here.memory.get(ANN, "s")).last_seq == len(expected)
-            assert waiting_in(here.folder).waiting == here.store.state.aside == 0
+            assert (await here.memory.sessions.get(ANN, "s")).last_seq == len(expected)
+            assert waiting_in(here.folder).waiting == here.store.status.aside == 0
             if not struck:
                 assert at > 2
                 return
@@ -172,7 +172,7 @@ async def test_a_process_killed_before_it_notes_what_the_store_took_doubles_noth
     async with process(tmp_path / "journal") as here:
         expected = await story(here)
         here.comes_back()
-        rows = here.store.state.waiting
+        rows = here.store.status.waiting
         for _ in range(rows):
 
             async def killed(_: object) -> None:
@@ -198,8 +198,8 @@ async def test_a_session_that_is_gone_is_not_revived(here: Process, caplog: pyte
     here.goes_away()
     await here.turn(ANN, "s", "secret", "2")
     await here.turn(ANN, "t", "secret", "2")
-    await here.memory.delete(ANN, "s")
-    await here.memory.delete(ANN, "t")
+    await here.memory.sessions.delete(ANN, "s")
+    await here.memory.sessions.delete(ANN, "t")
     await talk(here.memory, ANN, "t", "another", "session")
 
     here.comes_back()
@@ -208,8 +208,8 @@ async def test_a_session_that_is_gone_is_not_revived(here: Process, caplog: pyte
 
     assert await here.log(ANN, "t") == ["another", "session"]
     with pytest.raises(SessionNotFound):
-        await here.memory.get(ANN, "s")
-    assert (here.store.state.aside, here.store.state.waiting) == (2, 0)
+        await here.memory.sessions.get(ANN, "s")
+    assert (here.store.status.aside, here.store.status.waiting) == (2, 0)
     assert (waiting_in(here.folder).aside, "secret" in caplog.text) == (2, False)
     assert sum("set aside: session_not_found" in line for line in caplog.messages) == 2
 
@@ -218,14 +218,14 @@ async def test_a_session_that_is_gone_is_not_revived(here: Process, caplog: pyte
     await here.turn(ANN, "u", "one", "1")
     here.comes_back()
     await here.replay()
-    assert (here.store.state.aside, waiting_in(here.folder).aside) == (0, 0)
+    assert (here.store.status.aside, waiting_in(here.folder).aside) == (0, 0)
 
 
 async def test_a_reset_by_others_does_not_lose_what_was_said_here(here: Process) -> None:
     await here.turn(ANN, "s", "one", "1")
     here.goes_away()
     await here.turn(ANN, "s", "two", "2")
-    await here.memory.reset(ANN, "s")
+    await here.memory.sessions.reset(ANN, "s")
 
     here.comes_back()
     await here.replay()
@@ -244,8 +244,8 @@ async def test_a_session_that_expired_meanwhile_is_not_revived(here: Process) ->
     await here.replay()
 
     with pytest.raises(SessionExpired):
-        await here.memory.get(ANN, "s")
-    assert here.store.state.aside == 1
+        await here.memory.sessions.get(ANN, "s")
+    assert here.store.status.aside == 1
 
 
 async def test_an_id_that_is_somebody_elses_is_left_alone(here: Process, caplog: pytest.LogCaptureFixture) -> None:
@@ -261,7 +261,7 @@ async def test_an_id_that_is_somebody_elses_is_left_alone(here: Process, caplog:
     assert await here.log(BOB, "s") == ["bob's", "own"]
     assert await here.log(ANN, first.id) == ["one", "1", "two", "2"]
     assert any("session s " in line and first.id in line for line in caplog.messages)
-    assert here.store.state.aside == 0
+    assert here.store.status.aside == 0
 
 
 async def test_an_id_that_is_the_callers_own_is_gone_on_with(here: Process) -> None:
@@ -283,7 +283,7 @@ async def test_a_message_id_that_somebody_used_again_is_no_proof(here: Process) 
     turn = await here.begin(ANN, "s", words=(says("two", id="mine"),))
     await here.finish(turn, "2")
     other = says("elsewhere", id="mine")
-    await here.memory.append(
+    await here.memory.sessions.append(
         ANN, "s", replace(batch(), messages=(replace(other, sent_at=other.sent_at + timedelta(1)),))
     )
 
@@ -299,13 +299,13 @@ async def test_a_turn_that_was_answered_elsewhere_is_set_aside(here: Process) ->
     await here.turn(ANN, "s", "two", "from here", once=once("k"))
     await here.turn(ANN, "s", "three", "3")
     there = await begin(here.memory, ANN, "s", "two", once=once("k"))
-    await here.memory.finish_turn(there, closing("from there"))
+    await here.memory.sessions.finish_turn(there, closing("from there"))
 
     here.comes_back()
     await here.replay()
 
     assert await here.log(ANN, "s") == ["one", "1", "two", "from there", "three", "3"]
-    assert here.store.state.aside == 1
+    assert here.store.status.aside == 1
 
 
 async def test_a_turn_the_store_refuses_for_good_does_not_stop_the_next(
@@ -315,19 +315,19 @@ async def test_a_turn_the_store_refuses_for_good_does_not_stop_the_next(
     await here.turn(ANN, "s", "one", "1")
     await here.turn(ANN, "s", "bad", "b")
     await here.turn(ANN, "s", "two", "2")
-    begin_turn = here.memory.begin_turn
+    begin_turn = here.memory.sessions.begin_turn
 
     async def picky(scope: Scope, opening: Opening) -> OpenTurn:
         if "bad" in str(opening):
             raise KeyReused
         return await begin_turn(scope, opening)
 
-    monkeypatch.setattr(here.memory, "begin_turn", picky)
+    monkeypatch.setattr(here.memory.sessions, "begin_turn", picky)
     here.comes_back()
     await here.replay()
 
     assert await here.log(ANN, "s") == ["one", "1", "two", "2"]
-    assert here.store.state.aside == 1
+    assert here.store.status.aside == 1
 
 
 async def test_what_stops_one_session_does_not_stop_the_others(here: Process) -> None:
@@ -351,21 +351,21 @@ async def test_a_trace_is_found_under_the_number_its_turn_has_in_the_store(here:
     turn = await here.begin(ANN, "s", "two")
     trace = trace_of(turn)
     reply = replace(closing("2", trace=trace), reply=(says("2", metadata={"trace": trace.id}),))
-    await here.store.finish_turn(turn, reply)
+    await here.store.sessions.finish_turn(turn, reply)
     await talk(here.memory, ANN, "s", "elsewhere", "there")
 
     here.comes_back()
     await here.replay()
 
-    stored = await here.memory.trace(ANN, "s", 3)
+    stored = await here.memory.traces.trace(ANN, "s", 3)
     [answer] = [message for message in await _messages(here) if message.text == "2"]
     assert stored is not None
     assert (stored.number, stored.turn_id, answer.metadata["trace"], answer.turn) == (3, turn.id, stored.id, 3)
-    assert await here.memory.trace(ANN, "s", 2) is None
+    assert await here.memory.traces.trace(ANN, "s", 2) is None
 
 
 async def _messages(here: Process) -> tuple[Message, ...]:
-    page: MessagePage = await here.memory.messages(ANN, "s", Page(limit=100))
+    page: MessagePage = await here.memory.sessions.messages(ANN, "s", Page(limit=100))
     return page.messages
 
 
@@ -410,14 +410,14 @@ async def test_whatever_one_session_meets_the_others_are_brought(
     await here.turn(ANN, "s", "one", "1")
     await here.turn(ANN, "t", "two", "2")
     here.comes_back()
-    messages = here.memory.messages
+    messages = here.memory.sessions.messages
 
     async def odd(scope: Scope, session_id: str, page: Page) -> MessagePage:
         if session_id == "s":
             raise ZeroDivisionError("one")
         return await messages(scope, session_id, page)
 
-    monkeypatch.setattr(here.memory, "messages", odd)
+    monkeypatch.setattr(here.memory.sessions, "messages", odd)
     assert not await here.replay()
 
     assert await here.log(ANN, "t") == ["two", "2"]
@@ -433,13 +433,13 @@ async def test_a_store_that_comes_and_goes_is_told_of_now_and_then(
         for _ in range(50):
             here.goes_away()
             with pytest.raises(TenutoError):
-                await here.store.get(ANN, "bad")
+                await here.store.sessions.get(ANN, "bad")
             here.wire.cut = False
-            await here.store.get(ANN, "good")
+            await here.store.sessions.get(ANN, "good")
             here.now += 0.5
-        away = here.store.state.away
+        away = here.store.status.away
         here.now += 60
-        await here.store.get(ANN, "good")
+        await here.store.sessions.get(ANN, "good")
 
-    assert (away, here.store.state.away) == (True, False)
+    assert (away, here.store.status.away) == (True, False)
     assert len(caplog.messages) == 2

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from tenuto.errors import KeyReused, SessionNotFound, StoreAway, TurnLost, Unavailable
+from tenuto.errors import KeyReused, SessionNotFound, StoreUnavailable, TurnLost, Unavailable
 from tenuto.model import Keeping, NewSession, Scope, Truncating
 from tenuto.model.scope import person_digest
 from tenuto.stores.journaled import waiting_in
+from tests.doubles import port_with
 from tests.outages import Fate, Killed, Process, process
 from tests.samples import ANN, BOB, closing, talk, texts
 
@@ -38,7 +39,7 @@ async def elsewhere(here: Process) -> AsyncIterator[Process]:
 
 async def erased_elsewhere(here: Process) -> None:
     async with elsewhere(here) as other:
-        await other.store.erase(ANN)
+        await other.store.upkeep.erase(ANN)
 
 
 def before(here: Process, name: str, monkeypatch: pytest.MonkeyPatch, step: Callable[[], Awaitable[Any]]) -> None:
@@ -53,7 +54,8 @@ def after(here: Process, name: str, monkeypatch: pytest.MonkeyPatch, step: Calla
 def _once(
     here: Process, name: str, monkeypatch: pytest.MonkeyPatch, step: Callable[[], Awaitable[Any]], *, first: bool
 ) -> None:
-    call, done = getattr(here.memory, name), list[bool]()
+    port, done = port_with(here.memory, name), list[bool]()
+    call = getattr(port, name)
 
     async def called(*args: Any, **rest: Any) -> Any:
         if not done and first:
@@ -65,7 +67,7 @@ def _once(
             await step()
         return answer
 
-    monkeypatch.setattr(here.memory, name, called)
+    monkeypatch.setattr(port, name, called)
 
 
 def disk(here: Process) -> bytes:
@@ -74,7 +76,7 @@ def disk(here: Process) -> bytes:
 
 async def gone(here: Process, scope: Scope, session_id: str) -> bool:
     try:
-        await here.memory.get(scope, session_id)
+        await here.memory.sessions.get(scope, session_id)
     except SessionNotFound:
         return True
     return False
@@ -87,12 +89,12 @@ async def _interrupted(here: Process, call: str, monkeypatch: pytest.MonkeyPatch
     """Replay once, and do not learn what became of the call."""
 
     async def unanswered() -> None:
-        raise StoreAway
+        raise StoreUnavailable
 
     here.comes_back()
     after(here, call, monkeypatch, unanswered)
     await here.replay()
-    assert here.store.state.waiting
+    assert here.store.status.waiting
 
 
 @pytest.mark.parametrize("call", ["begin_turn", "finish_turn"])
@@ -104,11 +106,11 @@ async def test_a_session_that_was_replayed_and_then_deleted_is_not_opened_again(
     await here.turn(ANN, "s", SECRET, "1")
     await here.turn(ANN, "s", "two", "2", create=None)
     await _interrupted(here, call, monkeypatch)
-    await here.memory.delete(ANN, "s")
+    await here.memory.sessions.delete(ANN, "s")
     await here.replay()
 
     assert await gone(here, ANN, "s")
-    assert (here.store.state.waiting, here.store.state.aside) == (0, 2)
+    assert (here.store.status.waiting, here.store.status.aside) == (0, 2)
 
 
 async def test_words_of_a_deleted_session_do_not_come_to_another_of_its_name(
@@ -117,12 +119,12 @@ async def test_words_of_a_deleted_session_do_not_come_to_another_of_its_name(
     here.goes_away()
     await here.turn(ANN, "s", SECRET, "1")
     await _interrupted(here, "begin_turn", monkeypatch)
-    await here.memory.delete(ANN, "s")
+    await here.memory.sessions.delete(ANN, "s")
     await talk(here.memory, ANN, "s", "another", "session")
     await here.replay()
 
     assert await here.log(ANN, "s") == ["another", "session"]
-    assert here.store.state.aside == 1
+    assert here.store.status.aside == 1
 
 
 async def test_rows_that_are_noted_later_know_that_their_session_came_to_the_store(
@@ -133,12 +135,12 @@ async def test_rows_that_are_noted_later_know_that_their_session_came_to_the_sto
     await _interrupted(here, "finish_turn", monkeypatch)
     here.goes_away()
     await here.turn(ANN, "s", "two", "2")
-    await here.memory.delete(ANN, "s")
+    await here.memory.sessions.delete(ANN, "s")
     here.comes_back()
     await here.replay()
 
     assert await gone(here, ANN, "s")
-    assert here.store.state.aside == 2
+    assert here.store.status.aside == 2
 
 
 @pytest.mark.parametrize("call", ["begin_turn", "finish_turn"])
@@ -149,11 +151,11 @@ async def test_words_that_were_replayed_and_then_reset_are_not_said_again(
     here.goes_away()
     await here.turn(ANN, "s", SECRET, "2")
     await _interrupted(here, call, monkeypatch)
-    await here.memory.reset(ANN, "s")
+    await here.memory.sessions.reset(ANN, "s")
     await here.replay()
 
     assert await here.log(ANN, "s") == []
-    assert (here.store.state.waiting, here.store.state.aside) == (0, 1)
+    assert (here.store.status.waiting, here.store.status.aside) == (0, 1)
 
 
 async def test_words_that_were_stored_and_trimmed_are_not_said_again(
@@ -168,7 +170,7 @@ async def test_words_that_were_stored_and_trimmed_are_not_said_again(
     await here.replay()
 
     assert await here.log(ANN, "s") == ["b0", "B0", "b1", "B1"]
-    assert here.store.state.waiting == 0
+    assert here.store.status.waiting == 0
 
 
 async def test_an_unanswered_beginning_that_was_reset_is_not_said_again(here: Process) -> None:
@@ -177,12 +179,12 @@ async def test_an_unanswered_beginning_that_was_reset_is_not_said_again(here: Pr
     turn = await here.begin(ANN, "s", SECRET)
     here.goes_away()
     await here.finish(turn, "2")
-    await here.memory.reset(ANN, "s")
+    await here.memory.sessions.reset(ANN, "s")
     here.comes_back()
     await here.replay()
 
     assert await here.log(ANN, "s") == []
-    assert here.store.state.aside == 1
+    assert here.store.status.aside == 1
 
 
 async def test_a_call_that_arrives_late_says_nothing_twice(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +193,7 @@ async def test_a_call_that_arrives_late_says_nothing_twice(here: Process, monkey
     here.goes_away()
     await here.turn(ANN, "s", "two", "2")
     here.comes_back()
-    begin_turn, late = here.memory.begin_turn, list[Any]()
+    begin_turn, late = here.memory.sessions.begin_turn, list[Any]()
 
     async def slow(*args: Any) -> Any:
         if not late:
@@ -201,7 +203,7 @@ async def test_a_call_that_arrives_late_says_nothing_twice(here: Process, monkey
         here.clock.advance(timedelta(minutes=3))
         return await begin_turn(*args)
 
-    monkeypatch.setattr(here.memory, "begin_turn", slow)
+    monkeypatch.setattr(here.memory.sessions, "begin_turn", slow)
     await here.replay()
     await here.replay()
 
@@ -216,14 +218,14 @@ async def test_an_answer_whose_words_were_taken_away_elsewhere_is_set_aside(here
     here.goes_away()
     await here.finish(turn, "late")
     if how == "reset":
-        await here.memory.reset(ANN, "s")
+        await here.memory.sessions.reset(ANN, "s")
     else:
-        await here.memory.truncate(ANN, "s", Truncating(after=2))
+        await here.memory.sessions.truncate(ANN, "s", Truncating(after=2))
     here.comes_back()
     await here.replay()
 
     assert "late" not in await here.log(ANN, "s")
-    assert (here.store.state.waiting, here.store.state.aside) == (0, 1)
+    assert (here.store.status.waiting, here.store.status.aside) == (0, 1)
 
 
 async def test_words_that_are_reset_while_they_are_brought_get_no_answer(
@@ -233,11 +235,11 @@ async def test_words_that_are_reset_while_they_are_brought_get_no_answer(
     here.goes_away()
     await here.turn(ANN, "s", "two", "late")
     here.comes_back()
-    before(here, "finish_turn", monkeypatch, lambda: here.memory.reset(ANN, "s"))
+    before(here, "finish_turn", monkeypatch, lambda: here.memory.sessions.reset(ANN, "s"))
     await here.replay()
 
     assert await here.log(ANN, "s") == []
-    assert here.store.state.aside == 1
+    assert here.store.status.aside == 1
 
 
 # Erased while it is on its way
@@ -251,7 +253,7 @@ async def test_who_is_erased_here_is_on_no_way_to_the_store(here: Process, monke
     erasing = list[asyncio.Task[Any]]()
 
     async def erase() -> None:
-        erasing.append(asyncio.create_task(here.store.erase(ANN)))
+        erasing.append(asyncio.create_task(here.store.upkeep.erase(ANN)))
         await asyncio.wait(erasing, timeout=0.3)
 
     before(here, "messages", monkeypatch, erase)
@@ -274,7 +276,7 @@ async def test_who_is_erased_elsewhere_while_a_turn_is_brought_does_not_return(
     await here.replay()
 
     assert await gone(here, ANN, "s")
-    assert (here.store.state.waiting, here.store.state.aside) == (0, 0)
+    assert (here.store.status.waiting, here.store.status.aside) == (0, 0)
 
 
 async def test_in_a_group_only_the_words_of_the_erased_are_taken_back(
@@ -296,7 +298,7 @@ async def test_in_a_group_only_the_words_of_the_erased_are_taken_back(
     await here.replay()
 
     assert await here.log(ROOM_BOB, "g") == ["hello", "h", "by the way", "b", "bob's", "2"]
-    assert here.store.state.waiting == 0
+    assert here.store.status.waiting == 0
 
 
 async def test_words_of_the_erased_go_also_where_their_answer_is_refused(
@@ -316,7 +318,7 @@ async def test_words_of_the_erased_go_also_where_their_answer_is_refused(
     await here.replay()
 
     assert await here.log(ROOM_BOB, "g") == ["hello", "h"]
-    assert (here.store.state.waiting, here.store.state.aside) == (0, 0)
+    assert (here.store.status.waiting, here.store.status.aside) == (0, 0)
 
 
 async def test_an_erasure_that_overtook_a_killed_replay_is_carried_out(
@@ -337,7 +339,7 @@ async def test_an_erasure_that_overtook_a_killed_replay_is_carried_out(
     await here.replay()
 
     assert await gone(here, ROOM_BOB, "g")
-    assert (here.store.state.waiting, SECRET.encode() in disk(here)) == (0, False)
+    assert (here.store.status.waiting, SECRET.encode() in disk(here)) == (0, False)
 
 
 async def test_a_row_that_goes_while_it_is_looked_at_is_not_brought(
@@ -356,7 +358,7 @@ async def test_a_row_that_goes_while_it_is_looked_at_is_not_brought(
     await here.replay()
 
     assert await here.log(ANN, "s") == ["one", "1"]
-    assert (here.store.state.waiting, here.store.state.aside) == (0, 0)
+    assert (here.store.status.waiting, here.store.status.aside) == (0, 0)
 
 
 async def test_an_open_turn_of_an_erased_person_is_lost(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,9 +369,9 @@ async def test_an_open_turn_of_an_erased_person_is_lost(here: Process, monkeypat
     await here.replay()
 
     with pytest.raises((TurnLost, SessionNotFound)):
-        await here.store.finish_turn(turn, closing("late"))
+        await here.store.sessions.finish_turn(turn, closing("late"))
     assert await gone(here, ANN, "s")
-    assert here.store.state.waiting == 0
+    assert here.store.status.waiting == 0
 
 
 async def test_clocks_that_differ_do_not_save_anybody_from_being_erased(here: Process) -> None:
@@ -382,7 +384,7 @@ async def test_clocks_that_differ_do_not_save_anybody_from_being_erased(here: Pr
     await here.replay()
 
     assert await gone(here, ANN, "s")
-    assert here.store.state.waiting == 0
+    assert here.store.status.waiting == 0
 
 
 async def test_a_turn_that_began_before_the_erasure_is_of_before_it(here: Process) -> None:
@@ -396,7 +398,7 @@ async def test_a_turn_that_began_before_the_erasure_is_of_before_it(here: Proces
     await here.replay()
 
     assert await here.log(ROOM_BOB, "g") == ["question"]
-    assert (here.store.state.waiting, here.store.state.aside, SECRET.encode() in disk(here)) == (0, 0, False)
+    assert (here.store.status.waiting, here.store.status.aside, SECRET.encode() in disk(here)) == (0, 0, False)
 
 
 async def test_a_note_of_an_erasure_that_cannot_be_read_counts_and_stops_nobody_else(here: Process) -> None:
@@ -404,12 +406,12 @@ async def test_a_note_of_an_erasure_that_cannot_be_read_counts_and_stops_nobody_
     await here.turn(ANN, "s", SECRET, "1")
     await here.turn(BOB, "b", "two", "2")
     here.comes_back()
-    await here.memory.write_state(Scope(tenant="acme"), "erasures", person_digest("acme", "ann"), {"x": 1})
+    await here.memory.state.write_state(Scope(tenant="acme"), "erasures", person_digest("acme", "ann"), {"x": 1})
     await here.replay()
 
     assert await here.log(BOB, "b") == ["two", "2"]
     assert await gone(here, ANN, "s")
-    assert here.store.state.waiting == 0
+    assert here.store.status.waiting == 0
 
 
 async def test_what_others_said_in_a_session_opened_by_the_erased_is_kept(here: Process) -> None:
@@ -422,7 +424,7 @@ async def test_what_others_said_in_a_session_opened_by_the_erased_is_kept(here: 
     await here.replay()
 
     assert await here.log(ROOM_BOB, "g") == ["bob's", "2"]
-    assert (here.store.state.waiting, here.store.state.aside) == (0, 0)
+    assert (here.store.status.waiting, here.store.status.aside) == (0, 0)
 
 
 # What was set aside
@@ -432,10 +434,10 @@ async def _set_aside(here: Process) -> None:
     await here.turn(ANN, "s", "one", "1")
     here.goes_away()
     await here.turn(ANN, "s", SECRET, "2")
-    await here.memory.delete(ANN, "s")
+    await here.memory.sessions.delete(ANN, "s")
     here.comes_back()
     await here.replay()
-    assert here.store.state.aside == 1
+    assert here.store.status.aside == 1
 
 
 async def test_what_was_set_aside_goes_in_time_although_nothing_waits(here: Process) -> None:
@@ -444,7 +446,7 @@ async def test_what_was_set_aside_goes_in_time_although_nothing_waits(here: Proc
     here.goes_away()
     await here.replay()
 
-    assert (here.store.state.aside, waiting_in(here.folder).aside) == (0, 0)
+    assert (here.store.status.aside, waiting_in(here.folder).aside) == (0, 0)
     assert SECRET.encode() not in disk(here)
 
 
@@ -454,12 +456,12 @@ async def test_what_was_set_aside_goes_with_its_person(here: Process, monkeypatc
     await _set_aside(here)
     here.goes_away()
     await here.turn(BOB, "b", "bob's", "2")
-    await here.memory.delete(BOB, "b")
+    await here.memory.sessions.delete(BOB, "b")
     here.comes_back()
     await here.replay()
     await erased_elsewhere(here)
     for _ in range(3):
         await here.replay()
 
-    assert here.store.state.aside == waiting_in(here.folder).aside == 1
+    assert here.store.status.aside == waiting_in(here.folder).aside == 1
     assert SECRET.encode() not in disk(here)

@@ -13,7 +13,7 @@ from tenuto.errors import (
     SessionExpired,
     SessionForeign,
     SessionNotFound,
-    StoreAway,
+    StoreUnavailable,
     TurnLost,
     Unavailable,
 )
@@ -36,7 +36,7 @@ async def test_a_turn_goes_on_while_the_store_is_away_and_is_there_afterwards(he
 
     here.goes_away()
     turn = await here.begin(ANN, "s", "two")
-    done = await here.store.finish_turn(turn, closing("2"))
+    done = await here.store.sessions.finish_turn(turn, closing("2"))
     shown = await texts(here.store, ANN, "s")
     here.comes_back()
     replayed = await here.replay()
@@ -45,7 +45,7 @@ async def test_a_turn_goes_on_while_the_store_is_away_and_is_there_afterwards(he
     assert [message.text for message in turn.window] == ["one", "1", "two"]
     assert shown == ["one", "1", "two", "2"] == await here.log(ANN, "s")
     assert replayed
-    assert (here.store.state.away, here.store.state.waiting, here.store.state.replayed) == (False, 0, 1)
+    assert (here.store.status.away, here.store.status.waiting, here.store.status.replayed) == (False, 0, 1)
 
 
 async def test_what_is_acknowledged_is_on_disk(here: Process) -> None:
@@ -79,26 +79,26 @@ async def test_what_cannot_be_written_is_not_acknowledged(here: Process, monkeyp
     await here.finish(turn, "2")
 
     assert await texts(here.store, ANN, "s") == ["one", "1", "two", "2"]
-    with pytest.raises(StoreAway):
-        await here.store.get(BOB, "b")
+    with pytest.raises(StoreUnavailable):
+        await here.store.sessions.get(BOB, "b")
 
 
 async def test_a_turn_that_began_in_the_store_ends_in_the_journal(here: Process) -> None:
     turn = await here.begin(ANN, "s", "one", once=once("k"))
 
     here.goes_away()
-    done = await here.store.finish_turn(turn, closing("1", tokens=7, trace=trace_of(turn)))
-    again = await here.store.finish_turn(turn, closing("another"))
+    done = await here.store.sessions.finish_turn(turn, closing("1", tokens=7, trace=trace_of(turn)))
+    again = await here.store.sessions.finish_turn(turn, closing("another"))
     answered = await here.begin(ANN, "s", "one", once=once("k"))
-    traced = await here.store.trace(ANN, "s", 1)
+    traced = await here.store.traces.trace(ANN, "s", 1)
     here.comes_back()
     await here.replay()
 
     assert (turn.journaled, done.journaled, again.duplicate) == (False, True, True)
     assert (answered.state, [message.text for message in answered.reply]) == (TurnState.FINISHED, ["1"])
-    assert traced == trace_of(turn) == await here.memory.trace(ANN, "s", 1)
+    assert traced == trace_of(turn) == await here.memory.traces.trace(ANN, "s", 1)
     assert await here.log(ANN, "s") == ["one", "1"]
-    assert (await here.memory.get(ANN, "s")).tokens == 7
+    assert (await here.memory.sessions.get(ANN, "s")).tokens == 7
     assert (await begin(here.memory, ANN, "s", "one", once=once("k"))).reply[0].text == "1"
 
 
@@ -107,19 +107,19 @@ async def test_who_may_not_be_journaled_is_refused_as_ever(here: Process) -> Non
     turn = await here.begin(ANN, "s", "one", journaled=False)
     here.goes_away()
 
-    with pytest.raises(StoreAway):
-        await here.store.finish_turn(turn, closing("1"))
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
+        await here.store.sessions.finish_turn(turn, closing("1"))
+    with pytest.raises(StoreUnavailable):
         await here.begin(ANN, "s", "two", journaled=False)
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.begin(ANN, "s", "two", producer=Producer(id="p", seq=1))
     for refused in (
-        here.store.list(ANN, SessionQuery()),
-        here.store.patch(ANN, "s", Changes(title="t")),
-        here.store.reset(ANN, "s"),
-        here.store.delete(ANN, "s"),
+        here.store.sessions.list(ANN, SessionQuery()),
+        here.store.sessions.patch(ANN, "s", Changes(title="t")),
+        here.store.sessions.reset(ANN, "s"),
+        here.store.sessions.delete(ANN, "s"),
     ):
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await refused
     assert waiting_in(here.folder).waiting == 0
 
@@ -128,10 +128,10 @@ async def test_a_session_nobody_here_has_seen_is_not_made_up(here: Process) -> N
     """S6: same id and empty history would be another session."""
     here.goes_away()
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.begin(ANN, "unseen", "hello", create=None)
-    with pytest.raises(StoreAway):
-        await here.store.get(ANN, "unseen")
+    with pytest.raises(StoreUnavailable):
+        await here.store.sessions.get(ANN, "unseen")
 
 
 async def test_outside_its_scope_a_known_session_does_not_exist(here: Process) -> None:
@@ -143,14 +143,14 @@ async def test_outside_its_scope_a_known_session_does_not_exist(here: Process) -
         if journaled:
             await here.turn(ANN, "s", "two", "2")
         with pytest.raises(SessionForeign):
-            await here.store.get(BOB, "s")
+            await here.store.sessions.get(BOB, "s")
         with pytest.raises(SessionForeign):
             await here.begin(BOB, "s", "mine?")
-        with pytest.raises(StoreAway):
-            await here.store.get(EVE, "s")
+        with pytest.raises(StoreUnavailable):
+            await here.store.sessions.get(EVE, "s")
     here.clock.advance(timedelta(hours=2))
     with pytest.raises(SessionExpired):
-        await here.store.messages(ANN, "s", Page())
+        await here.store.sessions.messages(ANN, "s", Page())
 
 
 async def test_a_running_turn_keeps_others_out_and_its_key_resumes_it(here: Process) -> None:
@@ -160,11 +160,11 @@ async def test_a_running_turn_keeps_others_out_and_its_key_resumes_it(here: Proc
     with pytest.raises(SessionBusy):
         await here.begin(ANN, "s", "two")
     here.clock.advance(timedelta(seconds=100))
-    await here.store.renew_turn(turn)
+    await here.store.sessions.renew_turn(turn)
     here.clock.advance(timedelta(seconds=100))
     with pytest.raises(SessionBusy):
         await here.begin(ANN, "s", "two")
-    await here.store.finish_turn(turn, Closing(abandoned=True))
+    await here.store.sessions.finish_turn(turn, Closing(abandoned=True))
     resumed = await here.begin(ANN, "s", "one", once=once("k"))
     await here.finish(resumed, "1")
     here.comes_back()
@@ -184,17 +184,17 @@ async def test_a_turn_that_is_open_when_the_store_comes_back_goes_on_there(here:
 
     here.comes_back()
     assert await here.replay()
-    await here.store.renew_turn(turn)
+    await here.store.sessions.renew_turn(turn)
     with pytest.raises(SessionBusy):
         await here.begin(ANN, "s", "three")
-    done = await here.store.finish_turn(turn, closing("2", trace=trace_of(turn)))
+    done = await here.store.sessions.finish_turn(turn, closing("2", trace=trace_of(turn)))
 
     assert not done.journaled
     assert await here.log(ANN, "s") == ["one", "1", "elsewhere", "two", "2"]
-    traced = await here.memory.trace(ANN, "s", 3)
+    traced = await here.memory.traces.trace(ANN, "s", 3)
     assert traced is not None
     assert (traced.turn_id, traced.number) == (turn.id, 3)
-    assert await here.memory.trace(ANN, "s", 2) is None
+    assert await here.memory.traces.trace(ANN, "s", 2) is None
 
 
 async def test_a_turn_that_is_open_in_the_store_keeps_others_out_here_too(here: Process) -> None:
@@ -222,7 +222,7 @@ async def test_an_open_turn_is_journaled_again_when_the_store_goes_once_more(her
     await here.replay()
 
     here.goes_away()
-    done = await here.store.finish_turn(turn, closing("1"))
+    done = await here.store.sessions.finish_turn(turn, closing("1"))
     here.comes_back()
     await here.replay()
 
@@ -236,12 +236,12 @@ async def test_a_call_brings_what_was_said_before_to_the_store_first(here: Proce
     here.comes_back()
 
     turn = await here.begin(ANN, "s", "two", create=None)
-    await here.store.finish_turn(turn, closing("2"))
-    await here.store.patch(ANN, "s", Changes(title="Numbers"))
+    await here.store.sessions.finish_turn(turn, closing("2"))
+    await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
 
     assert not turn.journaled
     assert await here.log(ANN, "s") == ["one", "1", "two", "2"]
-    assert here.store.state.waiting == 0
+    assert here.store.status.waiting == 0
 
 
 async def test_a_session_that_is_deleted_leaves_no_turns_behind(here: Process) -> None:
@@ -252,12 +252,12 @@ async def test_a_session_that_is_deleted_leaves_no_turns_behind(here: Process) -
     here.comes_back()
 
     with pytest.raises(SessionBusy):
-        await here.store.reset(ANN, "s")
-    await here.store.delete(ANN, "s")
+        await here.store.sessions.reset(ANN, "s")
+    await here.store.sessions.delete(ANN, "s")
 
     assert waiting_in(here.folder).waiting == 0
     with pytest.raises(SessionNotFound):
-        await here.store.get(ANN, "s")
+        await here.store.sessions.get(ANN, "s")
 
 
 async def test_while_somebody_elses_turn_runs_in_the_store_what_waits_can_be_read(here: Process) -> None:
@@ -270,7 +270,7 @@ async def test_while_somebody_elses_turn_runs_in_the_store_what_waits_can_be_rea
     with pytest.raises(SessionBusy):
         await here.begin(ANN, "s", "three")
     seen = await texts(here.store, ANN, "s")
-    await here.memory.finish_turn(other, closing("there"))
+    await here.memory.sessions.finish_turn(other, closing("there"))
     await here.replay()
 
     assert seen == ["one", "1", "two", "2"]
@@ -286,7 +286,7 @@ async def test_after_a_restart_in_the_middle_the_talk_goes_on(here: Process) -> 
     await here.restart()
     answered = await here.begin(ANN, "s", "two", once=once("k2"), create=None)
     resumed = await here.begin(ANN, "s", "three", once=once("k3"), create=None)
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.finish(lost, "too late")
     await here.finish(resumed, "3")
     shown = await texts(here.store, ANN, "s")
@@ -317,15 +317,15 @@ async def test_pages_that_are_not_here_are_not_made_up(here: Process) -> None:
     here.goes_away()
     await here.turn(ANN, "s", "q4", "a4", window=2)
 
-    newest = await here.store.messages(ANN, "s", Page(limit=4))
-    behind = await here.store.messages(ANN, "s", Page(limit=4, after=newest.messages[0].seq))
+    newest = await here.store.sessions.messages(ANN, "s", Page(limit=4))
+    behind = await here.store.sessions.messages(ANN, "s", Page(limit=4, after=newest.messages[0].seq))
 
     assert [message.text for message in newest.messages] == ["q3", "a3", "q4", "a4"]
     assert (newest.more_before, newest.session.messages, newest.session.turns) == (True, 10, 5)
     assert [message.text for message in behind.messages] == ["a3", "q4", "a4"]
     for elsewhere in (Page(limit=4, before=newest.messages[1].seq), Page(limit=4, after=0)):
-        with pytest.raises(StoreAway):
-            await here.store.messages(ANN, "s", elsewhere)
+        with pytest.raises(StoreUnavailable):
+            await here.store.sessions.messages(ANN, "s", elsewhere)
 
 
 async def test_what_others_change_is_not_known_any_more(here: Process) -> None:
@@ -336,28 +336,28 @@ async def test_what_others_change_is_not_known_any_more(here: Process) -> None:
     here.feed.lose_track()
 
     here.goes_away()
-    with pytest.raises(StoreAway):
-        await here.store.get(ANN, "s")
-    known = await here.store.get(ANN, "t")
+    with pytest.raises(StoreUnavailable):
+        await here.store.sessions.get(ANN, "s")
+    known = await here.store.sessions.get(ANN, "t")
 
     here.comes_back()
-    await here.store.list(ANN, SessionQuery())
+    await here.store.sessions.list(ANN, SessionQuery())
     await here.turn(ANN, "u", "one", "1")
     here.goes_away()
-    with pytest.raises(StoreAway):
-        await here.store.get(ANN, "t")
+    with pytest.raises(StoreUnavailable):
+        await here.store.sessions.get(ANN, "t")
     assert known.id == "t"
-    assert (await here.store.get(ANN, "u")).turns == 1
+    assert (await here.store.sessions.get(ANN, "u")).turns == 1
 
 
 async def test_a_session_that_was_not_found_is_not_known_any_more(here: Process) -> None:
     await here.turn(ANN, "s", "one", "1")
-    await here.memory.delete(ANN, "s")
+    await here.memory.sessions.delete(ANN, "s")
     with pytest.raises(SessionNotFound):
-        await here.store.get(ANN, "s")
+        await here.store.sessions.get(ANN, "s")
     here.goes_away()
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.begin(ANN, "s", "two", create=None)
 
 
@@ -367,10 +367,10 @@ async def test_state_tells_since_when_the_store_is_away(here: Process) -> None:
     since = here.clock()
     await here.turn(ANN, "s", "one", "1")
     here.clock.advance(timedelta(minutes=5))
-    with pytest.raises(StoreAway):
-        await here.store.list(ANN, SessionQuery())
+    with pytest.raises(StoreUnavailable):
+        await here.store.sessions.list(ANN, SessionQuery())
 
-    assert (here.store.state.away, here.store.state.since, here.store.state.waiting) == (True, since, 1)
+    assert (here.store.status.away, here.store.status.since, here.store.status.waiting) == (True, since, 1)
 
 
 @pytest.mark.parametrize("seen", [False, True], ids=["by nobody", "by another call"])
@@ -378,7 +378,7 @@ async def test_state_tells_since_when_the_store_is_away(here: Process) -> None:
 async def test_an_answer_that_got_lost_is_not_stored_twice(here: Process, at: int, seen: bool) -> None:
     """Also when another call has seen it in the store before this one gave up."""
     here.wire.strike(at, Fate.UNANSWERED)
-    here.wire.meanwhile = (lambda: here.store.messages(ANN, "s", Page())) if seen else None
+    here.wire.meanwhile = (lambda: here.store.sessions.messages(ANN, "s", Page())) if seen else None
 
     await here.turn(ANN, "s", "one", "1")
     await here.turn(ANN, "s", "two", "2")
@@ -386,4 +386,4 @@ async def test_an_answer_that_got_lost_is_not_stored_twice(here: Process, at: in
     await here.replay()
 
     assert shown == ["one", "1", "two", "2"] == await here.log(ANN, "s")
-    assert (here.store.state.waiting, here.store.state.replayed) == (0, 1)
+    assert (here.store.status.waiting, here.store.status.replayed) == (0, 1)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tenuto.errors import SessionBusy, StoreAway, StoreResting, TenutoError, Unavailable
+from tenuto.errors import CircuitOpen, SessionBusy, StoreUnavailable, TenutoError, Unavailable
 from tenuto.model import (
     Changes,
     Forking,
@@ -32,10 +32,10 @@ from tests.samples import ANN, BOB, batch, begin, closing, once, texts
 _Deed: TypeAlias = Callable[[Process], Awaitable[object]]
 
 _TAKEN_AWAY: dict[str, _Deed] = {
-    "deleted": lambda here: here.store.delete(ANN, "s"),
-    "reset": lambda here: here.store.reset(ANN, "s"),
-    "edited": lambda here: here.store.truncate(ANN, "s", Truncating(after=2)),
-    "erased": lambda here: here.store.erase(ANN),
+    "deleted": lambda here: here.store.sessions.delete(ANN, "s"),
+    "reset": lambda here: here.store.sessions.reset(ANN, "s"),
+    "edited": lambda here: here.store.sessions.truncate(ANN, "s", Truncating(after=2)),
+    "erased": lambda here: here.store.upkeep.erase(ANN),
 }
 ANN_IN_ROOM = Scope(tenant="acme", chat="room", user="ann")
 BOB_IN_ROOM = Scope(tenant="acme", chat="room", user="bob")
@@ -59,11 +59,11 @@ async def test_a_running_turn_does_not_bring_back_what_was_taken_from_under_it(h
     await deed(here)
     here.goes_away()
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.finish(turn, "late")
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await texts(here.store, ANN, "s")
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.begin(ANN, "s", "again", create=None)
     assert b"old secret" not in _on_disk(here)
 
@@ -75,14 +75,14 @@ _UNANSWERED = {name: _TAKEN_AWAY[name] for name in ("deleted", "reset", "edited"
 async def test_what_was_taken_away_counts_when_the_answer_got_lost(here: Process, deed: _Deed) -> None:
     turn = await here.begin(ANN, "s", "question")
     here.wire.strike(0, Fate.UNANSWERED)
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await deed(here)
     here.goes_away()
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.finish(turn, "late")
-    with pytest.raises(StoreAway):
-        await here.store.get(ANN, "s")
+    with pytest.raises(StoreUnavailable):
+        await here.store.sessions.get(ANN, "s")
 
 
 async def test_a_deletion_that_its_caller_gave_up_counts(here: Process) -> None:
@@ -94,24 +94,24 @@ async def test_a_deletion_that_its_caller_gave_up_counts(here: Process) -> None:
         await asyncio.Event().wait()
 
     here.wire.__dict__["delete"] = hangs
-    deletion = asyncio.create_task(here.store.delete(ANN, "s"))
+    deletion = asyncio.create_task(here.store.sessions.delete(ANN, "s"))
     await begun.wait()
     deletion.cancel()
     await asyncio.wait([deletion])
     here.goes_away()
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.finish(turn, "late")
 
 
 _CHANGED: dict[str, Callable[[Process, Scope], Awaitable[object]]] = {
-    "titled": lambda here, who: here.store.patch(who, "s", Changes(title="t")),
-    "added to": lambda here, who: here.store.append(who, "s", batch("x")),
-    "forked": lambda here, who: here.store.fork(who, "s", Forking(new_id="t")),
-    "rewritten": lambda here, who: here.store.rewrite(who, "s", Rewriting()),
-    "deleted": lambda here, who: here.store.delete(who, "s"),
-    "reset": lambda here, who: here.store.reset(who, "s"),
-    "edited": lambda here, who: here.store.truncate(who, "s", Truncating(after=2)),
+    "titled": lambda here, who: here.store.sessions.patch(who, "s", Changes(title="t")),
+    "added to": lambda here, who: here.store.sessions.append(who, "s", batch("x")),
+    "forked": lambda here, who: here.store.sessions.fork(who, "s", Forking(new_id="t")),
+    "rewritten": lambda here, who: here.store.sessions.rewrite(who, "s", Rewriting()),
+    "deleted": lambda here, who: here.store.sessions.delete(who, "s"),
+    "reset": lambda here, who: here.store.sessions.reset(who, "s"),
+    "edited": lambda here, who: here.store.sessions.truncate(who, "s", Truncating(after=2)),
 }
 
 
@@ -124,7 +124,7 @@ async def test_a_stranger_does_not_cost_a_talk(
     turn = await here.begin(ANN, "s", "two")
     here.goes_away()
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await deed(here, BOB)
     await here.finish(turn, "2")
 
@@ -140,12 +140,12 @@ async def test_what_was_never_sent_does_not_cost_a_talk(
     turn = await here.begin(ANN, "s", "two")
 
     async def resting(*_: object, **__: object) -> None:
-        raise StoreResting(timedelta(seconds=30))
+        raise CircuitOpen(timedelta(seconds=30))
 
     for name in ("patch", "append", "fork", "rewrite", "delete", "reset", "truncate"):
         here.wire.__dict__[name] = resting
     here.goes_away()
-    with pytest.raises(StoreResting):
+    with pytest.raises(CircuitOpen):
         await deed(here, ANN)
     await here.finish(turn, "2")
 
@@ -161,8 +161,8 @@ async def test_a_call_that_fails_in_an_outage_does_not_cost_the_talk_later_on(he
     here.goes_away()
     here.feed.lose_track()
     if deed == "renew":
-        with pytest.raises(StoreAway):
-            await here.store.renew_turn(turn)
+        with pytest.raises(StoreUnavailable):
+            await here.store.sessions.renew_turn(turn)
     elif deed == "say it twice":
         with pytest.raises(SessionBusy):
             await here.begin(ANN, "s", "two")
@@ -177,10 +177,10 @@ async def test_a_call_that_fails_in_an_outage_does_not_cost_the_talk_later_on(he
 async def test_a_turn_that_makes_room_for_its_own_answer_may_end_here(here: Process) -> None:
     await here.turn(ANN, "s", "one", "1")
     turn = await here.begin(ANN, "s", "two")
-    await here.store.truncate(ANN, "s", Truncating(after=3, within=turn))
+    await here.store.sessions.truncate(ANN, "s", Truncating(after=3, within=turn))
     here.goes_away()
 
-    assert (await here.store.finish_turn(turn, closing("2"))).journaled
+    assert (await here.store.sessions.finish_turn(turn, closing("2"))).journaled
 
 
 async def test_the_end_of_a_turn_under_which_others_changed_the_session_is_kept_and_nothing_shown(
@@ -189,19 +189,19 @@ async def test_the_end_of_a_turn_under_which_others_changed_the_session_is_kept_
     """Nobody knows whether they deleted it: after a restart neither."""
     await here.turn(ANN, "s", "old secret", "old answer")
     turn = await here.begin(ANN, "s", "question")
-    await here.memory.append(ANN, "s", batch("elsewhere"))
+    await here.memory.sessions.append(ANN, "s", batch("elsewhere"))
     here.now += MOMENT
     here.feed.tell([session_key(ANN, "s")])
     await texts(here.store, ANN, "s")
     here.goes_away()
-    done = await here.store.finish_turn(turn, closing("late"))
+    done = await here.store.sessions.finish_turn(turn, closing("late"))
 
     for _ in range(2):
-        with pytest.raises(StoreAway):
-            await here.store.get(ANN, "s")
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
+            await here.store.sessions.get(ANN, "s")
+        with pytest.raises(StoreUnavailable):
             await texts(here.store, ANN, "s")
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await here.begin(ANN, "s", "again")
         await here.restart()
     assert done.journaled
@@ -217,7 +217,7 @@ async def test_somebody_who_looks_for_anothers_session_does_not_cost_its_turn(he
     await here.turn(ANN, "s", "one", "1")
     turn = await here.begin(ANN, "s", "two")
     with pytest.raises(TenutoError):
-        await here.store.get(BOB, "s")
+        await here.store.sessions.get(BOB, "s")
     here.goes_away()
     await here.finish(turn, "2")
 
@@ -231,13 +231,13 @@ async def test_in_a_group_erased_words_are_not_shown_while_somebody_elses_turn_i
     await here.turn(ANN_IN_ROOM, "g", "secret", "1", create=None)
     turn = await here.begin(BOB_IN_ROOM, "g", "bob", create=None)
     here.wire.cut = False
-    await here.store.erase(ANN)
+    await here.store.upkeep.erase(ANN)
     here.goes_away()
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await texts(here.store, BOB_IN_ROOM, "g")
     await here.finish(turn, "b")
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await texts(here.store, BOB_IN_ROOM, "g")
     here.comes_back()
     await here.replay()
@@ -250,7 +250,7 @@ async def test_a_turn_in_a_group_whose_first_speaker_was_erased_goes_on(here: Pr
     await here.turn(ANN_IN_ROOM, "g", "secret", "1")
     turn = await here.begin(BOB_IN_ROOM, "g", "bob", create=None)
     here.wire.cut = False
-    await here.store.erase(ANN)
+    await here.store.upkeep.erase(ANN)
     here.goes_away()
 
     await here.finish(turn, "b")
@@ -260,19 +260,19 @@ async def test_a_turn_in_a_group_whose_first_speaker_was_erased_goes_on(here: Pr
 
 async def test_the_head_alone_is_not_the_talk(here: Process) -> None:
     """S6: a turn that begins without what was said before would answer as if nothing had been."""
-    await here.memory.append(ANN, "s", batch("one"))
-    await here.store.get(ANN, "s")
+    await here.memory.sessions.append(ANN, "s", batch("one"))
+    await here.store.sessions.get(ANN, "s")
     here.goes_away()
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.begin(ANN, "s", "and now?", create=None)
-    assert (await here.store.get(ANN, "s")).messages == 1
+    assert (await here.store.sessions.get(ANN, "s")).messages == 1
 
 
 async def test_looking_at_the_head_does_not_cost_the_talk(here: Process) -> None:
     await here.turn(ANN, "s", "one", "1")
-    await here.store.get(ANN, "s")
-    await here.store.messages(ANN, "s", Page(limit=1, before=2))
+    await here.store.sessions.get(ANN, "s")
+    await here.store.sessions.messages(ANN, "s", Page(limit=1, before=2))
     here.goes_away()
 
     assert [message.text for message in (await here.begin(ANN, "s", "two")).window] == ["one", "1", "two"]
@@ -285,7 +285,7 @@ async def test_a_key_is_not_answered_with_less_than_it_was(here: Process) -> Non
         await here.turn(ANN, "s", f"q{number}", f"a{number}", window=2)
     here.goes_away()
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.begin(ANN, "s", "q0", once=once("k0"), window=2)
 
 
@@ -313,14 +313,14 @@ async def test_an_end_that_could_not_be_written_does_not_count_as_an_answer(
 async def test_turns_that_are_lost_are_held_no_longer(here: Process) -> None:
     async def lost(session_id: str, step: Callable[[OpenTurn], Awaitable[object]]) -> None:
         turn = await here.begin(ANN, session_id, "one")
-        await here.memory.delete(ANN, session_id)
+        await here.memory.sessions.delete(ANN, session_id)
         with pytest.raises(TenutoError):
             await step(turn)
 
     await lost("ended", lambda turn: here.finish(turn, "1"))
-    await lost("renewed", here.store.renew_turn)
+    await lost("renewed", here.store.sessions.renew_turn)
     here.goes_away()
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.begin(ANN, "unknown", "one", create=None)
 
     assert len(here.store._journal._running) == 0
@@ -332,9 +332,9 @@ async def test_a_turn_that_runs_elsewhere_is_no_change_of_ours(here: Process) ->
     await texts(here.store, ANN, "s")
     with pytest.raises(SessionBusy):
         await here.begin(ANN, "s", "two")
-    await here.memory.delete(ANN, "s")
+    await here.memory.sessions.delete(ANN, "s")
     here.feed.tell([session_key(ANN, "s")])
     here.goes_away()
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await texts(here.store, ANN, "s")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.errors import StoreAway, VersionConflict
+from tenuto.errors import StoreUnavailable, VersionConflict
 from tenuto.model import Appended, Changes, Closing, Keeping, NewSession, OpenTurn, Scope, Session, Touch
 from tenuto.model.scope import session_key
-from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import FlatMemoryStore
 from tests.outages import Process, process
 from tests.samples import ANN, batch, texts
 
@@ -23,7 +23,7 @@ async def test_a_new_title_does_not_cost_the_talk_before_an_outage(tmp_path: Pat
     """T7."""
     async with process(tmp_path / "journal") as here:
         await here.turn(ANN, "s", "one", "1")
-        await here.store.patch(ANN, "s", Changes(title="Numbers"))
+        await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
 
         here.goes_away()
         turn = await here.begin(ANN, "s", "two")
@@ -37,7 +37,7 @@ async def test_a_head_that_somebody_else_changed_is_no_longer_known(tmp_path: Pa
     async with process(tmp_path / "journal") as here:
         await here.turn(ANN, "s", "one", "1")
         with pytest.raises(VersionConflict):
-            await here.store.patch(ANN, "s", Changes(title="Numbers", if_version=99))
+            await here.store.sessions.patch(ANN, "s", Changes(title="Numbers", if_version=99))
 
         here.goes_away()
         turn = await here.begin(ANN, "s", "two")
@@ -45,7 +45,7 @@ async def test_a_head_that_somebody_else_changed_is_no_longer_known(tmp_path: Pa
         assert [message.text for message in turn.window] == ["two"]
 
 
-class Telling(MemoryStore):
+class Telling(FlatMemoryStore):
     """Tells its feed of each change before it answers, as servers may; `meanwhile` happens just before that."""
 
     def __init__(self, clock: FakeClock) -> None:
@@ -99,7 +99,7 @@ async def test_news_of_our_own_turn_that_overtake_its_answer_cost_nothing(tmp_pa
     async with _told_early(tmp_path) as (here, _):
         turn = await here.begin(ANN, "s", "one")
         here.now += 60
-        turn = await here.store.renew_turn(turn)
+        turn = await here.store.sessions.renew_turn(turn)
         here.now += 60
         await here.finish(turn, "1")
 
@@ -110,7 +110,7 @@ async def test_a_title_whose_news_overtake_its_answer_costs_nothing(tmp_path: Pa
     async with _told_early(tmp_path) as (here, _):
         await here.turn(ANN, "s", "one", "1")
         here.now += 60
-        await here.store.patch(ANN, "s", Changes(title="Numbers"))
+        await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
 
         assert await _window(here) == ["one", "1", "two"]
 
@@ -122,13 +122,13 @@ async def test_words_of_somebody_else_during_our_change_are_heeded(tmp_path: Pat
         turn = await here.begin(ANN, "s", "one")
         if change == "patch":
             await here.finish(turn, "1")
-        store.meanwhile = lambda: MemoryStore.append(store, ANN, "s", batch("meanwhile"))
+        store.meanwhile = lambda: FlatMemoryStore.append(store, ANN, "s", batch("meanwhile"))
         if change == "finish":
             await here.finish(turn, "1")
         else:
-            await here.store.patch(ANN, "s", Changes(title="Numbers"))
+            await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
 
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await _window(here)
 
 
@@ -145,11 +145,11 @@ async def test_a_feed_that_begins_during_a_turn_does_not_cost_its_beginning(tmp_
 async def test_what_a_feed_missed_during_a_turn_is_heeded(tmp_path: Path) -> None:
     async with process(tmp_path / "journal") as here:
         turn = await here.begin(ANN, "s", "one")
-        await here.memory.append(ANN, "s", batch("meanwhile"))
+        await here.memory.sessions.append(ANN, "s", batch("meanwhile"))
         here.feed.lose_track()
         await here.finish(turn, "1")
 
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await _window(here)
 
 
@@ -159,11 +159,11 @@ async def test_what_a_feed_may_have_missed_is_not_known_until_the_store_says_so(
         here.feed.lose_track()
         await here.turn(ANN, "t", "other", "2")
         here.goes_away()
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await here.begin(ANN, "s", "two", create=None)
 
         here.comes_back()
-        await here.store.get(ANN, "s")
+        await here.store.sessions.get(ANN, "s")
 
         assert await _window(here) == ["one", "1", "two"]
 
@@ -176,7 +176,7 @@ async def test_reading_a_session_that_reads_touch_costs_nothing(tmp_path: Path) 
         await here.finish(turn, "1")
         here.now += 60
         here.clock.advance(timedelta(minutes=20))
-        await here.store.get(ANN, "s")
+        await here.store.sessions.get(ANN, "s")
 
         assert await _window(here) == ["one", "1", "two"]
 
@@ -186,13 +186,13 @@ async def test_a_store_that_answers_is_away_no_more(tmp_path: Path) -> None:
     async with process(tmp_path / "journal") as here:
         await here.turn(ANN, "s", "one", "1")
         here.goes_away()
-        await here.store.get(ANN, "s")
-        away = here.store.state.away
+        await here.store.sessions.get(ANN, "s")
+        away = here.store.status.away
 
         here.comes_back()
-        await here.store.ping()
+        await here.store.upkeep.ping()
 
-        assert (away, here.store.state.away) == (True, False)
+        assert (away, here.store.status.away) == (True, False)
 
 
 async def test_an_outage_that_begins_before_our_own_news_came_costs_nothing(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ async def test_a_turn_that_is_held_keeps_its_session_known(tmp_path: Path) -> No
     async with process(tmp_path / "journal") as here:
         turn = await here.begin(ANN, "s", "one")
         here.now += 14 * 60
-        await here.store.renew_turn(turn)
+        await here.store.sessions.renew_turn(turn)
         here.now += 14 * 60
 
         assert not await here.is_unknown(ANN, "s")
@@ -231,7 +231,7 @@ async def test_what_was_seen_while_nobody_listened_is_not_known_before_our_next_
         here.feed.listening = False
         turn = await here.begin(ANN, "s", "one")
         await texts(here.store, ANN, "s")
-        deaf = here.store._known.get(session_key(ANN, "s"))
+        deaf = here.store.sessions._known.get(session_key(ANN, "s"))
         here.feed.lose_track()
         here.feed.listening = True
         await here.finish(turn, "1")
@@ -251,7 +251,7 @@ async def test_what_was_known_before_the_feed_went_deaf_counts_as_long_as_the_st
         here.goes_away()
         known = await texts(here.store, ANN, "s")
         here.comes_back()
-        await here.store.ping()
+        await here.store.upkeep.ping()
 
         assert known == ["one", "1"]
         assert await here.is_unknown(ANN, "s")
@@ -283,7 +283,7 @@ async def test_an_answer_that_comes_late_does_not_take_the_place_of_a_newer_one(
             return old
 
         here.wire.__dict__["get"] = late
-        await here.store.get(ANN, "s")
+        await here.store.sessions.get(ANN, "s")
 
         assert await _window(here) == ["one", "1", "two"]
 
@@ -293,9 +293,9 @@ async def test_a_title_confirms_no_more_than_was_seen(tmp_path: Path) -> None:
     async with process(tmp_path / "journal") as here:
         await here.turn(ANN, "s", "one", "1")
         here.feed.lose_track()
-        await here.memory.append(ANN, "s", batch("meanwhile"))
-        await here.store.patch(ANN, "s", Changes(title="Numbers"))
+        await here.memory.sessions.append(ANN, "s", batch("meanwhile"))
+        await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
 
         here.goes_away()
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await here.begin(ANN, "s", "two", create=None)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tenuto.errors import SessionBusy, StoreAway
+from tenuto.errors import SessionBusy, StoreUnavailable
 from tenuto.model import Changes, Keeping, NewSession, Touch, Truncating
 from tenuto.model.scope import session_key
 from tenuto.stores.journaled.calls import MOMENT
@@ -28,7 +28,7 @@ async def here(tmp_path: Path) -> AsyncIterator[Process]:
 
 
 async def _deleted_elsewhere(here: Process) -> None:
-    await here.memory.delete(ANN, "s")
+    await here.memory.sessions.delete(ANN, "s")
     here.feed.tell([KEY], taken_away=True)
 
 
@@ -69,10 +69,10 @@ async def test_what_somebody_says_within_the_moment_shows_with_our_next_answer(h
     await here.turn(ANN, "s", "one", "1")
     await talk(here.memory, ANN, "s", "elsewhere", "there")
     here.feed.tell([KEY])
-    await here.store.patch(ANN, "s", Changes(title="Numbers"))
+    await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
     here.goes_away()
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.begin(ANN, "s", "two", create=None)
 
 
@@ -86,7 +86,7 @@ async def test_what_is_taken_away_right_behind_our_own_change_is_not_taken_for_o
 
 async def test_what_is_taken_away_after_two_changes_told_as_one_is_not_taken_for_ours(here: Process) -> None:
     turn = await here.begin(ANN, "s", "secret")
-    await asyncio.gather(here.store.patch(ANN, "s", Changes(title="t")), here.finish(turn, "1"))
+    await asyncio.gather(here.store.sessions.patch(ANN, "s", Changes(title="t")), here.finish(turn, "1"))
     here.feed.tell([KEY])
     await texts(here.store, ANN, "s")
     await _deleted_elsewhere(here)
@@ -98,7 +98,7 @@ async def test_what_is_taken_away_while_our_call_is_under_way_is_not_shown_with_
     await here.turn(ANN, "s", "secret", "1")
 
     async def overtaken(*args: Any) -> Any:
-        found = await here.memory.messages(*args)
+        found = await here.memory.sessions.messages(*args)
         await _deleted_elsewhere(here)
         return found
 
@@ -116,31 +116,31 @@ async def test_what_is_taken_away_while_a_call_fails_does_not_come_back_with_it(
 
     async def gone(*_: Any) -> Any:
         await _deleted_elsewhere(here)
-        raise StoreAway
+        raise StoreUnavailable
 
     _instead(here, step, gone)
     here.goes_away()
     if turn is not None:
-        assert (await here.store.finish_turn(turn, closing("2"))).journaled
+        assert (await here.store.sessions.finish_turn(turn, closing("2"))).journaled
     else:
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await here.begin(ANN, "s", "two", create=None)
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await texts(here.store, ANN, "s")
 
 
 async def _refused(here: Process) -> None:
     here.wire.strike(0, Fate.REFUSED)
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.begin(ANN, "s", "x", journaled=False)
 
 
 async def _not_renewed(here: Process) -> None:
     turn = await here.begin(ANN, "s", "x")
     here.wire.strike(0, Fate.REFUSED)
-    with pytest.raises(StoreAway):
-        await here.store.renew_turn(turn)
+    with pytest.raises(StoreUnavailable):
+        await here.store.sessions.renew_turn(turn)
 
 
 async def _given_up(here: Process) -> None:
@@ -153,7 +153,7 @@ async def _given_up(here: Process) -> None:
         await asyncio.Event().wait()
 
     _instead(here, "renew_turn", hangs)
-    renewal = asyncio.create_task(here.store.renew_turn(turn))
+    renewal = asyncio.create_task(here.store.sessions.renew_turn(turn))
     await begun.wait()
     renewal.cancel()
     await asyncio.wait([renewal])
@@ -163,19 +163,19 @@ async def _given_up(here: Process) -> None:
 async def _read_while_lost(here: Process) -> None:
     async def lost(*args: Any) -> Any:
         here.feed.lose_track()
-        return await here.memory.get(*args)
+        return await here.memory.sessions.get(*args)
 
     _instead(here, "get", lost)
-    await here.store.get(ANN, "s")
+    await here.store.sessions.get(ANN, "s")
 
 
 async def _forgotten_while_read(here: Process) -> None:
     async def forgotten(*args: Any) -> Any:
-        here.store._known.forget(KEY)
-        return await here.memory.get(*args)
+        here.store.sessions._known.forget(KEY)
+        return await here.memory.sessions.get(*args)
 
     _instead(here, "get", forgotten)
-    await here.store.get(ANN, "s")
+    await here.store.sessions.get(ANN, "s")
     await texts(here.store, ANN, "s")
 
 
@@ -224,7 +224,7 @@ async def test_a_page_of_a_session_that_reading_does_not_touch_hides_nothing(her
 async def test_a_first_look_at_a_session_that_reading_touches_costs_nothing(here: Process) -> None:
     """Its deadline moves, and the feed tells of it behind the answer."""
     keeping = Keeping(idle=timedelta(hours=1), touch=Touch.READ)
-    await here.memory.append(ANN, "s", batch("one", create=NewSession(keeping=keeping)))
+    await here.memory.sessions.append(ANN, "s", batch("one", create=NewSession(keeping=keeping)))
     await texts(here.store, ANN, "s")
     here.feed.tell([KEY])
 
@@ -236,8 +236,8 @@ async def test_a_feed_that_knows_whose_changes_are_is_believed(here: Process) ->
     await here.turn(ANN, "s", "one", "1")
     here.now += 60
     here.feed.tell([KEY], ours=True)
-    known = here.store._known.get(KEY)
-    await here.store.patch(ANN, "s", Changes(title="Numbers"))
+    known = here.store.sessions._known.get(KEY)
+    await here.store.sessions.patch(ANN, "s", Changes(title="Numbers"))
     here.feed.tell([KEY], ours=False)
 
     assert known is not None
@@ -248,17 +248,17 @@ async def test_a_turn_that_makes_room_for_its_own_answer_outlives_the_news_of_it
     """T7: an edit or an answer made anew, and the store goes away before its end."""
     await here.turn(ANN, "s", "one", "1")
     turn = await here.begin(ANN, "s", "two")
-    await here.store.truncate(ANN, "s", Truncating(after=3, within=turn))
+    await here.store.sessions.truncate(ANN, "s", Truncating(after=3, within=turn))
     here.feed.tell([KEY], taken_away=True)
     here.goes_away()
 
-    assert (await here.store.finish_turn(turn, closing("2"))).journaled
+    assert (await here.store.sessions.finish_turn(turn, closing("2"))).journaled
 
 
 async def test_an_appended_message_of_our_own_does_not_blind_the_turn_that_runs(here: Process) -> None:
     turn = await here.begin(ANN, "s", "one")
     here.now += MOMENT
-    await here.store.append(ANN, "s", batch("note"))
+    await here.store.sessions.append(ANN, "s", batch("note"))
     here.feed.tell([KEY])
     await texts(here.store, ANN, "s")
     here.goes_away()
@@ -283,7 +283,7 @@ async def test_a_turn_that_was_overtaken_when_it_began_ends_blind(here: Process)
     """What its beginning brought may be older than what somebody did meanwhile."""
 
     async def overtaken(*args: Any) -> Any:
-        turn = await here.memory.begin_turn(*args)
+        turn = await here.memory.sessions.begin_turn(*args)
         here.feed.tell([KEY], ours=False)
         return turn
 
@@ -291,10 +291,10 @@ async def test_a_turn_that_was_overtaken_when_it_began_ends_blind(here: Process)
     turn = await here.begin(ANN, "s", "one")
     await texts(here.store, ANN, "s")
     here.goes_away()
-    done = await here.store.finish_turn(turn, closing("1"))
+    done = await here.store.sessions.finish_turn(turn, closing("1"))
 
     assert done.journaled
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await texts(here.store, ANN, "s")
 
 
@@ -304,7 +304,7 @@ async def test_calls_are_remembered_for_a_moment_only(here: Process) -> None:
     here.now += MOMENT
     await here.turn(ANN, "s", "one", "1")
 
-    assert list(here.store._known._calls._lately) == [KEY]
+    assert list(here.store.sessions._known._calls._lately) == [KEY]
 
 
 async def test_a_take_away_of_our_own_that_was_given_up_is_heard(here: Process) -> None:
@@ -313,13 +313,13 @@ async def test_a_take_away_of_our_own_that_was_given_up_is_heard(here: Process) 
     here.now += 10 * MOMENT
 
     async def carried_out(*_: object) -> None:
-        await here.memory.delete(ANN, "s")
+        await here.memory.sessions.delete(ANN, "s")
         here.feed.tell([KEY], taken_away=True, ours=True)
-        raise StoreAway
+        raise StoreUnavailable
 
     _instead(here, "evict", carried_out)
-    with pytest.raises(StoreAway):
-        await here.store.evict(ANN, 1)
+    with pytest.raises(StoreUnavailable):
+        await here.store.upkeep.evict(ANN, 1)
 
     assert await here.is_unknown(ANN, "s")
 
@@ -338,7 +338,7 @@ async def test_what_arrived_before_a_call_is_sent_is_heard_before_it(
     """X5: a feed that is asked whether it hears takes in what lies in its socket."""
     await here.turn(ANN, "s", "secret", "1")
     here.now += 10 * MOMENT
-    await here.memory.delete(ANN, "s")
+    await here.memory.sessions.delete(ANN, "s")
     arrived = [KEY]
 
     def listening(_: object) -> bool:
@@ -349,7 +349,7 @@ async def test_what_arrived_before_a_call_is_sent_is_heard_before_it(
     monkeypatch.setattr(Told, "listening", property(listening), raising=False)
     here.goes_away()
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.begin(ANN, "s", "two", create=None)
 
 
@@ -361,11 +361,11 @@ async def test_what_came_into_doubt_during_a_call_is_not_gone_on_with(here: Proc
 
     async def long(*_: object) -> None:
         here.feed.lose_track()
-        await here.memory.delete(ANN, "s")
-        await here.store.get(ANN, "other")
-        raise StoreAway
+        await here.memory.sessions.delete(ANN, "s")
+        await here.store.sessions.get(ANN, "other")
+        raise StoreUnavailable
 
     _instead(here, "begin_turn", long)
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await here.begin(ANN, "s", "two", create=None)

@@ -54,7 +54,7 @@ OTHER_ROOMS = {
     "tenuto.stores.memory",
     "tenuto.stores.postgres",
     "tenuto.stores.redis",
-    "tenuto.talking",
+    "tenuto.wiring.chat",
 }
 
 IMPORT = "import tenuto"

@@ -64,7 +64,7 @@ async def test_turns_of_many_tenants_share_batches_and_nothing_else(store: Postg
 
     for _ in range(2):
         turns = await asyncio.gather(*(begin(store, scope, "s", f"of {scope.tenant}") for scope in scopes))
-        await asyncio.gather(*(store.finish_turn(turn, closing(f"to {turn.scope.tenant}")) for turn in turns))
+        await asyncio.gather(*(store.sessions.finish_turn(turn, closing(f"to {turn.scope.tenant}")) for turn in turns))
 
     for scope in scopes:
         assert await texts(store, scope, "s") == [f"of {scope.tenant}", f"to {scope.tenant}"] * 2
@@ -74,7 +74,7 @@ async def test_each_call_of_a_batch_gets_its_own_answer(store: PostgresStore) ->
     await talk(store, ANN, "free", "q", "a")
     await talk(store, BOB, "his", "q", "a")
     await begin(store, ANN, "busy", "q")
-    await store.append(ANN, "keyed", batch("q", once=once("k", "one body")))
+    await store.sessions.append(ANN, "keyed", batch("q", once=once("k", "one body")))
 
     answers = await asyncio.gather(
         begin(store, ANN, "free", "q2"),
@@ -97,16 +97,16 @@ async def test_each_call_of_a_batch_gets_its_own_answer(store: PostgresStore) ->
 
 async def test_endings_of_a_batch_get_their_own_answers(store: PostgresStore) -> None:
     turns = [await begin(store, ANN, f"s{n}", "q") for n in range(6)]
-    await store.finish_turn(turns[0], closing("a"))
-    await store.reset(ANN, "s1")
+    await store.sessions.finish_turn(turns[0], closing("a"))
+    await store.sessions.reset(ANN, "s1")
 
     done = await asyncio.gather(
-        store.finish_turn(turns[0], closing("a")),
-        store.finish_turn(turns[1], closing("a")),
-        store.finish_turn(turns[2], closing("a", tokens=3)),
-        store.finish_turn(turns[3], closing("a", changes=Changes(title="T", context={"n": 1.0}))),
-        store.finish_turn(turns[4], Closing(abandoned=True, usage=Usage(tokens=1))),
-        store.finish_turn(turns[5], closing("a", "b", "c")),
+        store.sessions.finish_turn(turns[0], closing("a")),
+        store.sessions.finish_turn(turns[1], closing("a")),
+        store.sessions.finish_turn(turns[2], closing("a", tokens=3)),
+        store.sessions.finish_turn(turns[3], closing("a", changes=Changes(title="T", context={"n": 1.0}))),
+        store.sessions.finish_turn(turns[4], Closing(abandoned=True, usage=Usage(tokens=1))),
+        store.sessions.finish_turn(turns[5], closing("a", "b", "c")),
         return_exceptions=True,
     )
 
@@ -119,7 +119,7 @@ async def test_endings_of_a_batch_get_their_own_answers(store: PostgresStore) ->
 
 
 async def test_two_turns_on_one_session_in_one_batch_are_one_turn(store: PostgresStore) -> None:
-    await store.append(ANN, "s", batch())
+    await store.sessions.append(ANN, "s", batch())
 
     answers = await asyncio.gather(*(begin(store, ANN, "s", f"w{n}") for n in range(20)), return_exceptions=True)
 
@@ -130,20 +130,20 @@ async def test_two_turns_on_one_session_in_one_batch_are_one_turn(store: Postgre
 async def test_two_processes_that_meet_on_the_same_sessions_lose_nothing(database: PostgresDatabase) -> None:
     """T3: keyed and plain appends mixed, in batches that hold the same sessions in different company."""
     stores = [await PostgresStore.open(database.app_url) for _ in range(2)]
-    await asyncio.gather(*(stores[0].append(ANN, f"s{n}", batch(create=UNCAPPED)) for n in range(5)))
+    await asyncio.gather(*(stores[0].sessions.append(ANN, f"s{n}", batch(create=UNCAPPED)) for n in range(5)))
 
     async def work(store: PostgresStore, name: str) -> None:
         for n in range(10):
             for session in range(5):
                 guard = {"once": once(f"{name}.{n}")} if (n + session) % 3 == 0 else {}
-                await store.append(ANN, f"s{session}", batch(f"{name}.{n}", usage=Usage(tokens=1), **guard))
+                await store.sessions.append(ANN, f"s{session}", batch(f"{name}.{n}", usage=Usage(tokens=1), **guard))
 
     await asyncio.gather(*(work(store, f"{place}.{w}") for place, store in enumerate(stores) for w in range(6)))
 
     for session in range(5):
         said = await texts(stores[0], ANN, f"s{session}")
         assert sorted(said) == sorted(f"{place}.{w}.{n}" for place in range(2) for w in range(6) for n in range(10))
-        assert (await stores[1].get(ANN, f"s{session}")).tokens == 120
+        assert (await stores[1].sessions.get(ANN, f"s{session}")).tokens == 120
     for store in stores:
         await store.close()
 
@@ -153,7 +153,7 @@ async def test_a_key_that_is_taken_while_a_turn_waits_for_the_session_is_known(
 ) -> None:
     """The turn's statement began before the other writer was done, and must not trust what it saw then."""
     await talk(store, ANN, "s", "q", "a")
-    await store.append(ANN, "s", batch("keyed", once=once("older")))
+    await store.sessions.append(ANN, "s", batch("keyed", once=once("older")))
     op, _ = batch_op(ANN, "s", batch("first", once=once("k")), utc_now())
     other = await store.link.connect()
 
@@ -179,9 +179,9 @@ async def test_keyed_turns_of_one_batch_are_new_known_resumed_or_finished(store:
     for session in ("finished", "unfinished", "reused"):
         turn = await begin(store, ANN, session, "q", once=once("k"))
         if session != "unfinished":
-            await store.finish_turn(turn, closing("a"))
+            await store.sessions.finish_turn(turn, closing("a"))
         else:
-            await store.finish_turn(turn, Closing(abandoned=True))
+            await store.sessions.finish_turn(turn, Closing(abandoned=True))
 
     answers = await asyncio.gather(
         *(begin(store, ANN, f"new {n}", "q", once=once("k")) for n in range(3)),
@@ -200,9 +200,9 @@ async def test_keyed_turns_of_one_batch_are_new_known_resumed_or_finished(store:
 async def test_a_finished_keyed_turn_is_told_again_with_its_answer(store: PostgresStore) -> None:
     for replies in (("a", "b"), ()):
         session = f"with {len(replies)}"
-        await store.append(ANN, session, batch("before"))
+        await store.sessions.append(ANN, session, batch("before"))
         turn = await begin(store, ANN, session, "q", once=once("k"))
-        await store.finish_turn(turn, closing(*replies))
+        await store.sessions.finish_turn(turn, closing(*replies))
 
         again = await begin(store, ANN, session, "q", once=once("k"))
 
@@ -221,14 +221,16 @@ async def test_logs_at_their_cap_slide_together_and_leave_nothing_behind(
 
     async def live(store: Store) -> list[tuple[list[str], int, int]]:
         for n, session in enumerate(sessions):
-            await store.append(ANN, session, batch(*(f"m{place}" for place in range(n)), create=capped))
-        await store.truncate(ANN, "s4", Truncating(after=3))
+            await store.sessions.append(ANN, session, batch(*(f"m{place}" for place in range(n)), create=capped))
+        await store.sessions.truncate(ANN, "s4", Truncating(after=3))
         for _ in range(3):
             turns = await asyncio.gather(*(begin(store, ANN, name, "q", once=once(fresh("k"))) for name in sessions))
-            await asyncio.gather(*(store.finish_turn(turn, closing("a", "b")) for turn in turns))
-            await asyncio.gather(*(store.append(ANN, name, batch("more")) for name in sessions))
-        await asyncio.gather(*(store.append(ANN, name, batch(*"vwxyz"[: 2 + n])) for n, name in enumerate(sessions)))
-        heads = [await store.get(ANN, name) for name in sessions]
+            await asyncio.gather(*(store.sessions.finish_turn(turn, closing("a", "b")) for turn in turns))
+            await asyncio.gather(*(store.sessions.append(ANN, name, batch("more")) for name in sessions))
+        await asyncio.gather(
+            *(store.sessions.append(ANN, name, batch(*"vwxyz"[: 2 + n])) for n, name in enumerate(sessions))
+        )
+        heads = [await store.sessions.get(ANN, name) for name in sessions]
         return [(await texts(store, ANN, head.id), head.messages, head.last_seq) for head in heads]
 
     assert await live(store) == await live(kept)
@@ -239,12 +241,12 @@ async def test_logs_at_their_cap_slide_together_and_leave_nothing_behind(
 
 async def test_many_turns_share_few_transactions(store: PostgresStore, database: PostgresDatabase) -> None:
     """Group commit: a transaction is a flush to disk."""
-    await asyncio.gather(*(store.append(ANN, f"s{n}", batch("hello")) for n in range(64)))
+    await asyncio.gather(*(store.sessions.append(ANN, f"s{n}", batch("hello")) for n in range(64)))
     count = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
     before = (await _ask(database, count))[0][0]
 
     turns = await asyncio.gather(*(begin(store, ANN, f"s{n}", "q") for n in range(64)))
-    await asyncio.gather(*(store.finish_turn(turn, closing("a")) for turn in turns))
+    await asyncio.gather(*(store.sessions.finish_turn(turn, closing("a")) for turn in turns))
 
     assert (await _ask(database, count))[0][0] - before <= 16
 
@@ -258,15 +260,15 @@ async def test_a_turn_reads_its_window_and_not_the_history(database: PostgresDat
     )
     store = await PostgresStore.open(database.app_url)
     for _ in range(10):
-        await store.append(ANN, "s", batch(*(f"m{n}" for n in range(500)), create=UNCAPPED))
+        await store.sessions.append(ANN, "s", batch(*(f"m{n}" for n in range(500)), create=UNCAPPED))
     await store.close()
     before = await _settled(database, counted)
 
     store = await PostgresStore.open(database.app_url)
     for _ in range(20):
         turn = await begin(store, ANN, "s", "q", window=20)
-        await store.finish_turn(turn, closing("a"))
-        await store.messages(ANN, "s", Page(limit=20))
+        await store.sessions.finish_turn(turn, closing("a"))
+        await store.sessions.messages(ANN, "s", Page(limit=20))
     await store.close()
     after = await _settled(database, counted)
 
@@ -283,7 +285,7 @@ async def test_a_turn_looks_its_session_up_among_any_number_of_them(database: Po
     store = await PostgresStore.open(database.app_url)
     await begin(store, ANN, "first", "q", once=once("k"))
     await _ask(database, "VACUUM ANALYZE")
-    await asyncio.gather(*(store.append(ANN, f"s{n}", batch("hello", once=once("k"))) for n in range(300)))
+    await asyncio.gather(*(store.sessions.append(ANN, f"s{n}", batch("hello", once=once("k"))) for n in range(300)))
     await store.close()
 
     store = await PostgresStore.open(database.app_url, connections=1)
@@ -291,12 +293,12 @@ async def test_a_turn_looks_its_session_up_among_any_number_of_them(database: Po
     for n in range(20):
         guard = once("turn") if n % 2 else None
         turn = await begin(store, ANN, f"s{n}", "q", once=guard)
-        await store.finish_turn(turn, closing("a"))
-        await store.append(ANN, f"s{n}", batch("more"))
-        await store.get(ANN, f"s{n}")
+        await store.sessions.finish_turn(turn, closing("a"))
+        await store.sessions.append(ANN, f"s{n}", batch("more"))
+        await store.sessions.get(ANN, f"s{n}")
         with pytest.raises(SessionNotFound):
-            await store.get(BOB, f"s{n}")
-        await store.patch(ANN, f"s{n}", Changes(title="T"))
+            await store.sessions.get(BOB, f"s{n}")
+        await store.sessions.patch(ANN, f"s{n}", Changes(title="T"))
     after = await _rows_read(store)
     await store.close()
 
@@ -343,29 +345,29 @@ async def test_a_damaged_message_sets_its_session_aside_and_loses_nothing(
 async def test_a_damaged_head_does_not_hide_the_others_of_a_listing(
     store: PostgresStore, database: PostgresDatabase
 ) -> None:
-    await store.append(ANN, "good", batch("hello"))
-    await store.append(ANN, "bad", batch("hello"))
+    await store.sessions.append(ANN, "good", batch("hello"))
+    await store.sessions.append(ANN, "bad", batch("hello"))
     await _ask(database, "UPDATE tenuto.sessions SET status = 'nonsense' WHERE id = 'bad'")
 
-    page = await store.list(ANN, SessionQuery())
+    page = await store.sessions.list(ANN, SessionQuery())
 
     assert [session.id for session in page.sessions] == ["good"]
     with pytest.raises(SessionNotFound):
-        await store.get(ANN, "bad")
+        await store.sessions.get(ANN, "bad")
 
 
 async def test_keys_that_no_index_could_hold_are_kept_apart(store: PostgresStore) -> None:
     """T18: ids of 16 KB as idempotency key, producer, state key."""
     long = "x" * 16_000
-    await store.append(ANN, long, batch("one", once=once(long, long)))
-    again = await store.append(ANN, long, batch("one", once=once(long, long)))
-    await store.append(ANN, long, batch("two", producer=Producer(id=long, seq=1)))
+    await store.sessions.append(ANN, long, batch("one", once=once(long, long)))
+    again = await store.sessions.append(ANN, long, batch("one", once=once(long, long)))
+    await store.sessions.append(ANN, long, batch("two", producer=Producer(id=long, seq=1)))
     for key in (long + "b", long + "a", long):
-        await store.write_state(ANN, long, key, key[-1])
+        await store.state.write_state(ANN, long, key, key[-1])
 
     assert again.duplicate
     assert await texts(store, ANN, long) == ["one", "two"]
-    assert [entry.value for entry in await store.list_state(ANN, long, after=long)] == ["a", "b"]
+    assert [entry.value for entry in await store.state.list_state(ANN, long, after=long)] == ["a", "b"]
 
 
 class _Forgetful:
@@ -389,7 +391,7 @@ async def test_a_keyed_turn_whose_answer_was_lost_goes_on(
     monkeypatch.setattr(store.link, "fetch", _Forgetful(store).fetch)
 
     turn = await begin(store, ANN, "s", "q", once=once("k"))
-    done = await store.finish_turn(turn, closing("a"))
+    done = await store.sessions.finish_turn(turn, closing("a"))
 
     assert (turn.state, [message.text for message in turn.words]) == (TurnState.RESUMED, ["q"])
     assert not done.duplicate
@@ -413,7 +415,7 @@ async def test_an_ending_whose_answer_was_lost_is_known_the_second_time(
     turn = await begin(store, ANN, "s", "q")
     monkeypatch.setattr(store.link, "fetch", _Forgetful(store).fetch)
 
-    done = await store.finish_turn(turn, closing("a", tokens=3))
+    done = await store.sessions.finish_turn(turn, closing("a", tokens=3))
 
     assert done.duplicate
     assert done.session.tokens == 3
@@ -425,7 +427,7 @@ async def test_a_numbered_append_whose_answer_was_lost_is_stored_once(
 ) -> None:
     monkeypatch.setattr(store.link, "fetch", _Forgetful(store).fetch)
 
-    done = await store.append(ANN, "s", batch("one", producer=Producer(id="journal", seq=1)))
+    done = await store.sessions.append(ANN, "s", batch("one", producer=Producer(id="journal", seq=1)))
 
     assert done.duplicate
     assert await texts(store, ANN, "s") == ["one"]

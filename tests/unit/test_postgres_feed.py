@@ -15,9 +15,8 @@ from tenuto.errors import SessionNotFound
 from tenuto.model import Keeping, NewSession
 from tenuto.model.news import News
 from tenuto.model.scope import session_key
-from tenuto.stores.cached import Cached
-from tenuto.stores.postgres import PostgresStore, _feed
-from tenuto.stores.postgres import store as postgres_store
+from tenuto.stores.cached import CachedStore
+from tenuto.stores.postgres import PostgresStore, _database, _feed
 from tenuto.stores.postgres._feed import Feed, news_in
 from tenuto.stores.postgres._link import Connection
 from tests.clock import FakeClock
@@ -34,7 +33,7 @@ def trustful(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     assert _feed.PULSE < _feed.DOUBT < _feed.PATIENCE
     monkeypatch.setattr(_feed, "DOUBT", 10 * LONG)
-    monkeypatch.setattr(postgres_store, "PATIENCE", 11 * LONG)
+    monkeypatch.setattr(_database, "PATIENCE", 11 * LONG)
 
 
 class Told:
@@ -76,7 +75,7 @@ async def _stores(database: PostgresDatabase, count: int = 2) -> AsyncIterator[l
 async def _vouching(store: PostgresStore) -> None:
     """Wait until the feed vouches again; it sends no event when it does."""
     async with asyncio.timeout(LONG):
-        while not store.catch_up():  # noqa: ASYNC110
+        while not store.feed.catch_up():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -84,12 +83,12 @@ async def test_anothers_changes_and_ones_own_are_told(database: PostgresDatabase
     """One's own too: a write whose caller gave up goes through all the same, and a cache must hear of it."""
     async with _stores(database) as (mine, other):
         told = Told()
-        async with mine.watch(told):
-            assert mine.catch_up()
-            await mine.append(ANN, "mine", batch("hello"))
+        async with mine.feed.watch(told):
+            assert mine.feed.catch_up()
+            await mine.sessions.append(ANN, "mine", batch("hello"))
             turn = await begin(other, ANN, "his", "hello")
-            await other.finish_turn(turn, closing("hi"))
-            await other.delete(ANN, "his")
+            await other.sessions.finish_turn(turn, closing("hi"))
+            await other.sessions.delete(ANN, "his")
             await told.until(4)
 
         assert told.keys == [session_key(ANN, "mine"), *[session_key(ANN, "his")] * 3]
@@ -99,25 +98,25 @@ async def test_anothers_changes_and_ones_own_are_told(database: PostgresDatabase
 
 async def test_without_a_watch_nothing_is_vouched_for(database: PostgresDatabase) -> None:
     async with _stores(database, 1) as (store,):
-        assert not store.catch_up()
-        async with store.watch(Told()):
-            assert store.catch_up()
-        assert not store.catch_up()
+        assert not store.feed.catch_up()
+        async with store.feed.watch(Told()):
+            assert store.feed.catch_up()
+        assert not store.feed.catch_up()
 
 
 async def test_several_may_watch_and_the_last_one_ends_it(database: PostgresDatabase) -> None:
     """A cache and a journal listen on one connection."""
     async with _stores(database) as (mine, other):
         told, also = Told(), Told()
-        async with mine.watch(told):
-            async with mine.watch(also):
-                await other.append(ANN, "both", batch("hello"))
+        async with mine.feed.watch(told):
+            async with mine.feed.watch(also):
+                await other.sessions.append(ANN, "both", batch("hello"))
                 await told.until(1)
                 await also.until(1)
-            assert mine.catch_up()
-            await other.append(ANN, "one", batch("hello"))
+            assert mine.feed.catch_up()
+            await other.sessions.append(ANN, "one", batch("hello"))
             await told.until(2)
-        assert not mine.catch_up()
+        assert not mine.feed.catch_up()
 
         assert told.keys == [session_key(ANN, "both"), session_key(ANN, "one")]
         assert also.keys == [session_key(ANN, "both")]
@@ -127,10 +126,10 @@ async def test_a_batch_is_told_in_one_notification(database: PostgresDatabase) -
     """Each NOTIFY holds a lock of the whole database over its commit: never one for each row."""
     async with _stores(database) as (mine, other):
         told = Told()
-        await asyncio.gather(*(other.append(ANN, f"s{n}", batch("hello")) for n in range(100)))
-        async with mine.watch(told):
+        await asyncio.gather(*(other.sessions.append(ANN, f"s{n}", batch("hello")) for n in range(100)))
+        async with mine.feed.watch(told):
             told.calls = 0
-            await asyncio.gather(*(other.append(ANN, f"s{n}", batch("hello")) for n in range(100)))
+            await asyncio.gather(*(other.sessions.append(ANN, f"s{n}", batch("hello")) for n in range(100)))
             await told.until(100)
 
         assert told.calls <= 10
@@ -141,12 +140,12 @@ async def test_more_keys_than_a_notification_holds_are_all_told(database: Postgr
     mine = await PostgresStore.open(database.app_url, clock=clock)
     other = await PostgresStore.open(database.app_url, clock=clock)
     day = NewSession(keeping=Keeping(idle=timedelta(days=1)))
-    await asyncio.gather(*(other.append(ANN, f"s{n}", batch("hello", create=day)) for n in range(600)))
+    await asyncio.gather(*(other.sessions.append(ANN, f"s{n}", batch("hello", create=day)) for n in range(600)))
     clock.advance(timedelta(days=2))
     told = Told()
 
-    async with mine.watch(told):
-        gone = await other.sweep()
+    async with mine.feed.watch(told):
+        gone = await other.upkeep.sweep()
         await told.until(600)
 
     assert len(gone) == 600
@@ -158,16 +157,16 @@ async def test_more_keys_than_a_notification_holds_are_all_told(database: Postgr
 async def test_a_cut_connection_drops_everything_and_is_made_again(database: PostgresDatabase) -> None:
     async with _stores(database) as (mine, other):
         told = Told()
-        async with mine.watch(told):
+        async with mine.feed.watch(told):
             told.dropped_all.clear()
             await other.link.fetch(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tenuto listener'"
             )
             async with asyncio.timeout(LONG):
                 await told.dropped_all.wait()
-            doubted = not mine.catch_up()
+            doubted = not mine.feed.catch_up()
             await _vouching(mine)
-            await other.append(ANN, "s", batch("hello"))
+            await other.sessions.append(ANN, "s", batch("hello"))
             await told.until(1)
 
         assert doubted
@@ -176,7 +175,7 @@ async def test_a_cut_connection_drops_everything_and_is_made_again(database: Pos
 async def test_a_strange_notification_drops_everything(database: PostgresDatabase) -> None:
     async with _stores(database) as (mine, other):
         told = Told()
-        async with mine.watch(told):
+        async with mine.feed.watch(told):
             told.dropped_all.clear()
             await other.link.fetch("SELECT pg_notify('tenuto', 'what is this')")
             async with asyncio.timeout(LONG):
@@ -187,23 +186,23 @@ async def test_a_deleted_session_is_not_shown_by_a_hot_cache_elsewhere(database:
     """T4: two hot L1s; a deletion returns when both have heard of it."""
     async with (
         _stores(database) as (one, two),
-        Cached(store=one, feed=one) as here,
-        Cached(store=two, feed=two) as there,
+        CachedStore(store=one, feed=one.feed) as here,
+        CachedStore(store=two, feed=two.feed) as there,
     ):
         for n in range(50):
-            await here.append(ANN, f"s{n}", batch("hello"))
+            await here.sessions.append(ANN, f"s{n}", batch("hello"))
             await _hot(there, f"s{n}")
-            await here.delete(ANN, f"s{n}")
+            await here.sessions.delete(ANN, f"s{n}")
             with pytest.raises(SessionNotFound):
-                await there.get(ANN, f"s{n}")
+                await there.sessions.get(ANN, f"s{n}")
 
 
-async def _hot(cache: Cached, session_id: str) -> None:
+async def _hot(cache: CachedStore, session_id: str) -> None:
     """News of an append may come after the first answers, and take them out of the cache again."""
-    hits = cache.hits
+    hits = cache.sessions.hits
     async with asyncio.timeout(LONG):
-        while cache.hits == hits:
-            await cache.get(ANN, session_id)
+        while cache.sessions.hits == hits:
+            await cache.sessions.get(ANN, session_id)
             await asyncio.sleep(0)
 
 

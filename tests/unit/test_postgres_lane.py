@@ -9,7 +9,7 @@ from typing import Any, cast
 import asyncpg
 import pytest
 
-from tenuto.errors import StoreAway, StoreFull, StoreReadOnly, Unavailable
+from tenuto.errors import StoreFull, StoreReadOnly, StoreUnavailable, Unavailable
 from tenuto.stores.postgres._faults import InDoubt, Refused, Unsent, fault, telling
 from tenuto.stores.postgres._lane import MAX_OPS, Lane, Op
 from tenuto.stores.postgres._link import Row
@@ -103,7 +103,7 @@ async def test_what_the_driver_cannot_write_down_fails_alone() -> None:
     told = fault(asyncpg.exceptions._base.DataError("out of range"), sent=False)
 
     assert isinstance(told, Refused)
-    assert not isinstance(told, StoreAway)
+    assert not isinstance(told, StoreUnavailable)
 
 
 async def test_callers_woken_together_come_back_in_one_batch() -> None:

@@ -30,7 +30,7 @@ def test_migrations_are_numbered_without_gaps() -> None:
 async def test_many_processes_that_start_at_once_migrate_once(database: PostgresDatabase) -> None:
     stores = await asyncio.gather(*(PostgresStore.open(database.app_url) for _ in range(6)))
 
-    await stores[0].append(ANN, "s", batch("hello"))
+    await stores[0].sessions.append(ANN, "s", batch("hello"))
     said = [await texts(store, ANN, "s") for store in stores]
     for store in stores:
         await store.close()
@@ -70,8 +70,8 @@ async def test_two_schemas_of_a_database_do_not_meet(database: PostgresDatabase)
     one = await PostgresStore.open(database.app_url, schema="one")
     other = await PostgresStore.open(database.app_url, schema='the "other"')
 
-    await one.append(ANN, "s", batch("one's"))
-    await other.append(ANN, "s", batch("the other's"))
+    await one.sessions.append(ANN, "s", batch("one's"))
+    await other.sessions.append(ANN, "s", batch("the other's"))
 
     assert (await texts(one, ANN, "s"), await texts(other, ANN, "s")) == (["one's"], ["the other's"])
     await one.close()

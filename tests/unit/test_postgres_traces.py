@@ -45,9 +45,9 @@ async def test_endings_of_one_batch_keep_each_its_own_trace(store: PostgresStore
             return Closing(abandoned=True, trace=trace)
         return closing("a", trace=trace, changes=Changes(title="T") if n == 5 else None)
 
-    await asyncio.gather(*(store.finish_turn(turn, ending(n, turn)) for n, turn in enumerate(turns)))
+    await asyncio.gather(*(store.sessions.finish_turn(turn, ending(n, turn)) for n, turn in enumerate(turns)))
 
-    kept = [[trace.request for trace in await store.traces(ANN, session)] for session in sessions]
+    kept = [[trace.request for trace in await store.traces.traces(ANN, session)] for session in sessions]
     assert kept == [[session] if n % 3 else [] for n, session in enumerate(sessions)]
 
 
@@ -56,12 +56,12 @@ async def test_a_damaged_trace_is_as_good_as_none_and_its_session_stays(
 ) -> None:
     for request in ("one", "two"):
         turn = await begin(store, ANN, "s", "q")
-        await store.finish_turn(turn, closing("a", trace=trace_of(turn, request=request)))
+        await store.sessions.finish_turn(turn, closing("a", trace=trace_of(turn, request=request)))
     await _ask(database, 'UPDATE tenuto.traces SET body = \'{"request":"secret\' WHERE number = 1')
 
     with caplog.at_level(logging.WARNING):
-        assert await store.trace(ANN, "s", 1) is None
-        assert [trace.request for trace in await store.traces(ANN, "s")] == ["two"]
+        assert await store.traces.trace(ANN, "s", 1) is None
+        assert [trace.request for trace in await store.traces.traces(ANN, "s")] == ["two"]
 
     assert "a trace" in caplog.text
     assert "secret" not in caplog.text
@@ -72,11 +72,11 @@ async def test_old_traces_go_also_where_turns_between_had_none(
     store: PostgresStore, database: PostgresDatabase
 ) -> None:
     turn = await begin(store, ANN, "s", "q")
-    await store.finish_turn(turn, closing("a", trace=trace_of(turn)))
+    await store.sessions.finish_turn(turn, closing("a", trace=trace_of(turn)))
     await _ask(database, "UPDATE tenuto.sessions SET turns = $1", TRACES_KEPT)
     last = await begin(store, ANN, "s", "q")
 
-    await store.finish_turn(last, closing("a", trace=trace_of(last)))
+    await store.sessions.finish_turn(last, closing("a", trace=trace_of(last)))
 
     assert await _ask(database, "SELECT number FROM tenuto.traces") == [(TRACES_KEPT + 1,)]
 
@@ -84,10 +84,10 @@ async def test_old_traces_go_also_where_turns_between_had_none(
 async def test_no_row_outlives_its_session(store: PostgresStore, database: PostgresDatabase) -> None:
     for session in ("deleted", "evicted"):
         turn = await begin(store, ANN, session, "q")
-        await store.finish_turn(turn, closing("a", trace=trace_of(turn)))
+        await store.sessions.finish_turn(turn, closing("a", trace=trace_of(turn)))
 
-    await store.delete(ANN, "deleted")
-    await store.evict(ANN, 0)
+    await store.sessions.delete(ANN, "deleted")
+    await store.upkeep.evict(ANN, 0)
 
     assert await _ask(database, "SELECT * FROM tenuto.traces") == []
 
@@ -96,7 +96,7 @@ async def test_a_turn_without_a_trace_does_not_touch_the_traces(database: Postgr
     store = await PostgresStore.open(database.app_url, connections=1)
     for guard in (None, once("k")):
         turn = await begin(store, ANN, "s", "q", once=guard)
-        await store.finish_turn(turn, closing("a"))
+        await store.sessions.finish_turn(turn, closing("a"))
 
     # The one connection hands in what it has counted.
     await store.link.fetch("SELECT pg_stat_force_next_flush()")

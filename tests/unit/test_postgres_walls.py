@@ -22,11 +22,11 @@ async def filled(database: PostgresDatabase) -> AsyncIterator[PostgresStore]:
     """A store with a row of each of two tenants in every table."""
     store = await PostgresStore.open(database.app_url)
     for scope in (ANN, EVE):
-        await store.append(scope, "s", batch("secret", once=once("k")))
-        await store.append(scope, "s", batch("secret", producer=Producer(id="p", seq=1)))
-        await store.write_state(scope, "prefs", "k", "secret")
+        await store.sessions.append(scope, "s", batch("secret", once=once("k")))
+        await store.sessions.append(scope, "s", batch("secret", producer=Producer(id="p", seq=1)))
+        await store.state.write_state(scope, "prefs", "k", "secret")
         turn = await begin(store, scope, "s")
-        await store.finish_turn(turn, Closing(trace=trace_of(turn)))
+        await store.sessions.finish_turn(turn, Closing(trace=trace_of(turn)))
     yield store
     await store.close()
 
@@ -60,8 +60,8 @@ async def test_another_site_of_the_tenant_sees_nothing(filled: PostgresStore, da
 
 
 async def test_the_stores_own_connections_see_nothing_between_calls(filled: PostgresStore) -> None:
-    await filled.get(ANN, "s")
-    await filled.sweep()
+    await filled.sessions.get(ANN, "s")
+    await filled.upkeep.sweep()
 
     assert [await filled.link.fetch(f"SELECT * FROM {table}") for table in KEPT] == [[]] * len(KEPT)
 
@@ -82,7 +82,7 @@ async def test_nothing_can_be_written_into_another_space(filled: PostgresStore, 
     finally:
         await connection.close()
 
-    assert (await filled.get(EVE, "s")).title == ""
+    assert (await filled.sessions.get(EVE, "s")).title == ""
     assert await texts(filled, EVE, "s") == ["secret", "secret"]
 
 

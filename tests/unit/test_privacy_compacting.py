@@ -16,16 +16,17 @@ from tenuto.ports import utc_now
 from tenuto.privacy.duties.compacting import Cleared, Compactor
 from tenuto.privacy.duties.office import PrivacyOffice
 from tenuto.privacy.duties.receipts import verified
-from tenuto.stores.encrypted import Encrypted
+from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import FlatMemoryStore
 from tests.samples import ACME, ANN, BOB, batch, fresh, says
 from tests.screens import KEY, screen_over
 
 PRIVATE = NewSession(title="Mail to ann@example.com")
 
 
-class Files(MemoryStore):
+class Files(FlatMemoryStore):
     """A store in memory whose files take as long to clear, and end, as the test says."""
 
     def __init__(self) -> None:
@@ -52,7 +53,7 @@ def files() -> Files:
 
 @pytest.fixture
 def compactor(files: Files, fake_clock: FakeClock) -> Compactor:
-    return Compactor(store=files, clock=fake_clock)
+    return Compactor(state=files.state, upkeep=files.upkeep, clock=fake_clock)
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ async def test_who_comes_within_a_minute_is_left_to_upkeep(
     too_soon = files.compactions
 
     fake_clock.advance(timedelta(minutes=2))
-    await Compactor(store=files, clock=fake_clock).catch_up()
+    await Compactor(state=files.state, upkeep=files.upkeep, clock=fake_clock).catch_up()
     await compactor.catch_up()
 
     assert told == [Cleared.DONE, *[Cleared.LATER] * 4]
@@ -175,7 +176,7 @@ async def test_what_a_scan_takes_out_is_cleared_however_often_another_process_cl
     async for report in office.scan(ACME, fix=True, by="operator"):
         if report.compacted is None:
             cleared.append(await office.compactor.due())
-            await Compactor(store=files, clock=utc_now).catch_up()
+            await Compactor(state=files.state, upkeep=files.upkeep, clock=utc_now).catch_up()
 
     assert cleared == [True, True, True, False], "owed with each session that was mended, not with the first alone"
     assert (report.mended, report.compacted) == (3, Cleared.NOTHING)
@@ -187,7 +188,7 @@ async def test_what_a_scan_took_out_last_is_cleared_before_it_ends(files: Files,
 
     async for report in office.scan(ACME, fix=True, by="operator"):
         if report.sessions == 1:
-            await Compactor(store=files, clock=utc_now).catch_up()
+            await Compactor(state=files.state, upkeep=files.upkeep, clock=utc_now).catch_up()
 
     assert (report.compacted, files.compactions) == (Cleared.DONE, 2)
 
@@ -221,13 +222,13 @@ async def test_the_rounds_of_upkeep_do_what_was_put_off(fake_clock: FakeClock) -
         assert told == [Cleared.DONE, Cleared.LATER]
         fake_clock.advance(timedelta(minutes=5))
 
-        due = await app.store.read_state(SYSTEM, "privacy.compaction", "due")
+        due = await app.store.state.read_state(SYSTEM, "privacy.compaction", "due")
 
         app.upkeep._pause = _the_end
         with pytest.raises(asyncio.CancelledError):
             await app.upkeep.run()
 
-        done = await app.store.read_state(SYSTEM, "privacy.compaction", "due")
+        done = await app.store.state.read_state(SYSTEM, "privacy.compaction", "due")
         assert due is not None
         assert done is not None
         assert (due.value, done.value) == (True, False)
@@ -241,13 +242,13 @@ async def _the_end(_seconds: float) -> None:
 async def _tampered(app: Tenuto, group: Scope) -> None:
     """Two talks of a group; somebody moved the first message of one into the other."""
     encrypted = app.store.inner  # type: ignore[attr-defined]
-    assert isinstance(encrypted, Encrypted)
+    assert isinstance(encrypted, EncryptedStore)
     for name in ("one", "two"):
         words = (says(f"ann in {name}", speaker="ann"), says("me too", speaker="bob"))
-        await app.store.append(group, name, Batch(id=fresh("b"), messages=words, create=NewSession()))
+        await app.store.sessions.append(group, name, Batch(id=fresh("b"), messages=words, create=NewSession()))
     backend = encrypted.inner
     assert isinstance(backend, MemoryStore)
-    one, two = (record for record in backend._records.values())
+    one, two = (record for record in backend.tables.records.values())
     two.log[0] = one.log[1]
 
 

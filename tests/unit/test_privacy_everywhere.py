@@ -26,12 +26,12 @@ async def filled() -> MemoryStore:
     """Four sessions in three places; all but one of them hold a mail address."""
     store = MemoryStore()
     for scope, text in ((ANN, MAIL), (BOB, "hello"), (ANN_ELSEWHERE, MAIL), (EVE, MAIL)):
-        await store.append(scope, f"of {scope.user}", batch(text))
+        await store.sessions.append(scope, f"of {scope.user}", batch(text))
     return store
 
 
 def office_of(store: MemoryStore, **tenants: PrivacyPolicy) -> PrivacyOffice:
-    return PrivacyOffice(store=store, screen=screen_over(store, **tenants), erase=store.erase, clock=utc_now)
+    return PrivacyOffice(store=store, screen=screen_over(store, **tenants), erase=store.upkeep.erase, clock=utc_now)
 
 
 async def surveyed(of: PrivacyOffice, *, fix: bool = False) -> Survey:
@@ -66,8 +66,8 @@ async def test_mending_everything_leaves_what_a_tenant_allows_and_is_noted_with_
 
     assert mended.mended == 1
     assert again.against == 0
-    assert (await store.messages(EVE, "of ann", Page())).messages[0].text == "write to [REDACTED_EMAIL]"
-    assert (await store.messages(ANN, "of ann", Page())).messages[0].text == MAIL
+    assert (await store.sessions.messages(EVE, "of ann", Page())).messages[0].text == "write to [REDACTED_EMAIL]"
+    assert (await store.sessions.messages(ANN, "of ann", Page())).messages[0].text == MAIL
     for space in (ACME, MUSEUM, EVIL):
         assert [(note.act, note.by) for note in await of.audit.notes(space)] == [(Act.MENDED, "otto")]
 
@@ -92,7 +92,7 @@ async def test_more_sites_than_a_page_are_all_looked_through(monkeypatch: pytest
     store = MemoryStore()
     sites = {replace(ACME, site=f"s{n}") for n in range(7)}
     for site in sites:
-        await store.append(site, "s", batch(MAIL))
+        await store.sessions.append(site, "s", batch(MAIL))
 
     survey = await surveyed(office_of(store))
 

@@ -21,6 +21,7 @@ from tenuto.ports import Store, utc_now
 from tenuto.privacy.duties.scanning import Report, Scanner
 from tenuto.privacy.redactor import WITHHELD
 from tenuto.stores.memory import MemoryStore
+from tests.doubles import FlatMemoryStore
 from tests.samples import ACME, ANN, BOB, CARD
 from tests.screens import KEY, screen_over, screened
 from tests.unit.sealed_house import encrypted
@@ -38,7 +39,7 @@ ORDER = Order(
 
 
 async def value_of(store: Store, scope: Scope, namespace: str, key: str) -> Json:
-    entry = await store.read_state(scope, namespace, key)
+    entry = await store.state.read_state(scope, namespace, key)
     assert entry is not None
     return entry.value
 
@@ -53,10 +54,10 @@ async def scanned(scanner: Scanner, scope: Scope = ACME, *, fix: bool = False) -
 async def test_each_mode_does_to_memories_what_it_says(mode: Mode, stored: str) -> None:
     inner, store = screened(PrivacyPolicy(memory=mode))
 
-    entry = await store.write_state(ANN, "facts", "mail", MAIL)
+    entry = await store.state.write_state(ANN, "facts", "mail", MAIL)
 
     assert entry == StateEntry(key="mail", value=stored, version=1)
-    assert await inner.read_state(ANN, "facts", "mail") == entry
+    assert await inner.state.read_state(ANN, "facts", "mail") == entry
 
 
 async def test_texts_numbers_and_names_inside_a_value_are_looked_at_and_the_rest_stays() -> None:
@@ -64,7 +65,7 @@ async def test_texts_numbers_and_names_inside_a_value_are_looked_at_and_the_rest
     told: Json = [{"text": f"card {CARD}"}, 7, None, True, 1.5]
     value = {"told": told, "password": "Maple77!", "phone": 13812345678, MAIL: 1}
 
-    entry = await store.write_state(ANN, "facts", "all", value)
+    entry = await store.state.write_state(ANN, "facts", "all", value)
 
     assert entry.value == {
         "told": [{"text": "card [REDACTED_CC]"}, 7, None, True, 1.5],
@@ -78,8 +79,8 @@ async def test_a_value_is_read_with_its_key() -> None:
     """As under any name: the key tells a password from a word, and stays as it is."""
     _, store = screened()
 
-    secret = await store.write_state(ANN, "facts", "password", "Maple77!")
-    plain = await store.write_state(ANN, "facts", "street", "Maple77!")
+    secret = await store.state.write_state(ANN, "facts", "password", "Maple77!")
+    plain = await store.state.write_state(ANN, "facts", "street", "Maple77!")
 
     assert (secret.key, secret.value) == ("password", "[REDACTED_SECRET]")
     assert plain.value == "Maple77!"
@@ -88,8 +89,8 @@ async def test_a_value_is_read_with_its_key() -> None:
 async def test_each_tenant_has_its_own_policy_and_chats_have_it_as_users_do() -> None:
     _, store = screened(PrivacyPolicy(memory=Mode.KEEP), acme=PrivacyPolicy())
 
-    kept = await store.write_state(Scope(tenant="other", user="ann"), "facts", "mail", MAIL)
-    of_chat = await store.write_state(TEAM, "facts", "mail", MAIL)
+    kept = await store.state.write_state(Scope(tenant="other", user="ann"), "facts", "mail", MAIL)
+    of_chat = await store.state.write_state(TEAM, "facts", "mail", MAIL)
 
     assert (kept.value, of_chat.value) == (MAIL, "[REDACTED_EMAIL]")
 
@@ -102,17 +103,17 @@ async def test_what_no_store_keeps_is_refused_before_anybody_looks_into_it() -> 
 
     for value in (deep, "\ud800", float("nan")):
         with pytest.raises(Invalid):
-            await store.write_state(ANN, "facts", "odd", value)
-    assert await inner.state_names(ACME) == ()
+            await store.state.write_state(ANN, "facts", "odd", value)
+    assert await inner.state.state_names(ACME) == ()
 
 
 async def test_the_tenants_own_state_and_the_houses_goes_through_as_it_is() -> None:
     """API keys of somebody with a mail address for an id, and what a tenant keeps of its own."""
     _, store = screened()
-    keys = ApiKeys(store=store, clock=utc_now)
+    keys = ApiKeys(store=store.state, clock=utc_now)
 
     _, secret = await keys.create(tenant="acme", user=MAIL)
-    own = await store.write_state(ACME, "contact", "mail", MAIL)
+    own = await store.state.write_state(ACME, "contact", "mail", MAIL)
 
     assert [key.user for key in await keys.list("acme")] == [MAIL]
     assert await keys.verify(secret) is not None
@@ -122,17 +123,17 @@ async def test_the_tenants_own_state_and_the_houses_goes_through_as_it_is() -> N
 async def test_a_shops_orders_keep_their_numbers_through_writing_and_mending() -> None:
     """A30: an order number may look like a phone, and a redacted one is nobody's order."""
     inner, store = screened(PrivacyPolicy(memory=Mode.BLOCK))
-    await replace_orders(store, ANN, [ORDER])
-    await store.write_state(ANN, "facts", "phone", "my phone is 13812345678")
+    await replace_orders(store.state, ANN, [ORDER])
+    await store.state.write_state(ANN, "facts", "phone", "my phone is 13812345678")
 
     report = await scanned(Scanner(store=store, screen=store.screen), fix=True)
 
-    assert await Catalogue(store).orders(ANN) == (ORDER,)
+    assert await Catalogue(store.state).orders(ANN) == (ORDER,)
     assert (report.remembered, report.mended) == (1, 0)
     assert await value_of(inner, ANN, "facts", "phone") == WITHHELD
 
 
-class Meddling(MemoryStore):
+class Meddling(FlatMemoryStore):
     """A store in which others are quicker: the first guarded write finds that they wrote, or took the value away."""
 
     def __init__(self, value: Json | None) -> None:
@@ -177,8 +178,8 @@ async def test_a_memory_that_does_not_open_is_counted_and_hides_no_other() -> No
     files = MemoryStore()
     store = encrypted(files)
     for scope in (ANN, BOB):
-        await store.write_state(scope, "facts", "mail", MAIL)
-    anns, bobs = (files._state[state_key(scope, "facts")] for scope in (ANN, BOB))
+        await store.state.write_state(scope, "facts", "mail", MAIL)
+    anns, bobs = (files.tables.state[state_key(scope, "facts")] for scope in (ANN, BOB))
     anns["mail"] = replace(bobs["mail"])
 
     report = await scanned(Scanner(store=store, screen=screen_over(files)), fix=True)
@@ -190,11 +191,11 @@ async def test_a_memory_that_does_not_open_is_counted_and_hides_no_other() -> No
 async def test_a_value_that_goes_while_others_are_looked_at_is_passed_over() -> None:
     store = MemoryStore()
     for scope in (ANN, BOB):
-        await store.write_state(scope, "facts", "mail", MAIL)
+        await store.state.write_state(scope, "facts", "mail", MAIL)
     scan = Scanner(store=store, screen=screen_over(store)).scan(ACME)
     first = await anext(scan)
     for scope in (ANN, BOB):
-        await store.delete_state(scope, "facts", "mail")
+        await store.state.delete_state(scope, "facts", "mail")
 
     rest = [report async for report in scan]
 
@@ -209,18 +210,18 @@ async def test_a_program_keeps_finds_mends_and_erases_what_it_knows_of_a_user(tm
     sealing: dict[str, Any] = {"encryption": encryption, "privacy_key": KEY}
     async with tenuto.open(where, privacy_memory="keep", **sealing) as app:
         ann = app.scope(user="ann")
-        await app.store.write_state(ann, "facts", "mail", MAIL)
+        await app.store.state.write_state(ann, "facts", "mail", MAIL)
         assert await value_of(app.store, ann, "facts", "mail") == MAIL
     async with tenuto.open(where, **sealing) as app:
-        await app.store.write_state(ann, "facts", "card", f"pays with {CARD}")
+        await app.store.state.write_state(ann, "facts", "card", f"pays with {CARD}")
         told = [report async for report in app.privacy.scan(app.scope())][-1]
         fixed = [report async for report in app.privacy.scan(app.scope(), fix=True, by="otto")][-1]
         mended = [
             (one.key, await value_of(app.store, one.scope, one.namespace, one.key))
-            for one in await app.store.state_names(ann)
+            for one in await app.store.state.state_names(ann)
         ]
         receipt = await app.privacy.erase(ann, by="otto")
-        left = await app.store.state_names(app.scope())
+        left = await app.store.state.state_names(app.scope())
 
     assert (told.remembered, told.against, dict(told.found)) == (2, 1, {Sink.MEMORY: {"EMAIL": 1}})
     assert fixed.mended == 1
@@ -229,7 +230,7 @@ async def test_a_program_keeps_finds_mends_and_erases_what_it_knows_of_a_user(tm
     assert left == ()
 
 
-class Damaged(MemoryStore):
+class Damaged(FlatMemoryStore):
     """A store in which Ann's values do not come back."""
 
     def __init__(self, fault: Exception) -> None:

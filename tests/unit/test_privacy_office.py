@@ -39,11 +39,11 @@ class Old:
 
     async def filled(self, session_id: str = "s") -> None:
         words = (says("my card is 4242 4242 4242 4242"), answers("thanks, ann@example.com"))
-        await self.store.append(ANN, session_id, Batch(id=fresh("b"), messages=words, create=NewSession()))
+        await self.store.sessions.append(ANN, session_id, Batch(id=fresh("b"), messages=words, create=NewSession()))
         part = {"type": SUMMARY, "text": "card 4242 4242 4242 4242", "through": 2, "through_id": words[1].id}
         entry = says("", Role.ITEM, parts=(part,))
-        await self.store.append(ANN, session_id, Batch(id=fresh("b"), messages=(entry,)))
-        turn = await self.store.begin_turn(ANN, opening(session_id, MAIL))
+        await self.store.sessions.append(ANN, session_id, Batch(id=fresh("b"), messages=(entry,)))
+        turn = await self.store.sessions.begin_turn(ANN, opening(session_id, MAIL))
         trace = Trace(
             id=fresh("trace"),
             session_id=session_id,
@@ -54,7 +54,7 @@ class Old:
             request=MAIL,
         )
         changes = Changes(title="Mail to ann@example.com", context={"phone": "13800138000"})
-        await self.store.finish_turn(turn, Closing(reply=(answers("done"),), trace=trace, changes=changes))
+        await self.store.sessions.finish_turn(turn, Closing(reply=(answers("done"),), trace=trace, changes=changes))
 
 
 async def report_of(scanner: Scanner, scope: Scope = ACME, *, fix: bool = False) -> Report:
@@ -64,7 +64,7 @@ async def report_of(scanner: Scanner, scope: Scope = ACME, *, fix: bool = False)
 async def test_a_scan_counts_by_sink_and_type_and_changes_nothing() -> None:
     store = MemoryStore()
     await Old(store).filled()
-    before = (await store.messages(ANN, "s", Page(limit=50))).messages
+    before = (await store.sessions.messages(ANN, "s", Page(limit=50))).messages
 
     report = await report_of(Scanner(store=store, screen=screen_over(store)))
 
@@ -76,7 +76,7 @@ async def test_a_scan_counts_by_sink_and_type_and_changes_nothing() -> None:
         Sink.TRACE: {"EMAIL": 1},
     }
     assert (report.sessions, report.against, report.mended) == (1, 5, 0)
-    assert (await store.messages(ANN, "s", Page(limit=50))).messages == before
+    assert (await store.sessions.messages(ANN, "s", Page(limit=50))).messages == before
 
 
 async def test_mending_applies_the_policy_and_a_second_look_finds_nothing_against_it() -> None:
@@ -88,12 +88,12 @@ async def test_mending_applies_the_policy_and_a_second_look_finds_nothing_agains
     again = await report_of(scanner)
 
     assert again.against == 0
-    texts = [message.text for message in (await store.messages(ANN, "s", Page(limit=50))).messages]
+    texts = [message.text for message in (await store.sessions.messages(ANN, "s", Page(limit=50))).messages]
     assert texts == ["my card is [REDACTED_CC]", "thanks, [REDACTED_EMAIL]", "", MAIL, "done"]
-    session = await store.get(ANN, "s")
+    session = await store.sessions.get(ANN, "s")
     assert session.title == "Mail to [REDACTED_EMAIL]"
     assert session.context == {"phone": "13800138000"}, "live, and kept by this policy"
-    assert (await store.traces(ANN, "s"))[0].request == "write to [REDACTED_EMAIL]"
+    assert (await store.traces.traces(ANN, "s"))[0].request == "write to [REDACTED_EMAIL]"
 
 
 async def test_mending_puts_values_of_live_words_into_the_vault_where_the_policy_says_so() -> None:
@@ -103,10 +103,10 @@ async def test_mending_puts_values_of_live_words_into_the_vault_where_the_policy
 
     await report_of(Scanner(store=store, screen=screen), fix=True)
 
-    assert (await store.messages(ANN, "s", Page(limit=2))).messages[0].text == "write to [EMAIL_1]"
-    assert (await store.get(ANN, "s")).context == {"phone": "[PHONE_1]"}
+    assert (await store.sessions.messages(ANN, "s", Page(limit=2))).messages[0].text == "write to [EMAIL_1]"
+    assert (await store.sessions.get(ANN, "s")).context == {"phone": "[PHONE_1]"}
     assert screen.vault is not None
-    assert await screen.vault.values(await store.get(ANN, "s")) == {
+    assert await screen.vault.values(await store.sessions.get(ANN, "s")) == {
         "[EMAIL_1]": "ann@example.com",
         "[PHONE_1]": "13800138000",
     }
@@ -131,12 +131,12 @@ async def test_mending_twice_is_mending_once_and_no_mark_loses_its_value() -> No
 async def test_a_title_that_grows_by_its_marks_is_cut_and_stops_nothing() -> None:
     store = MemoryStore()
     await Old(store).filled()
-    await store.patch(ANN, "s", Changes(title="a@b.io " * 70))
+    await store.sessions.patch(ANN, "s", Changes(title="a@b.io " * 70))
 
     report = await report_of(Scanner(store=store, screen=screen_over(store)), fix=True)
 
     assert report.sessions == 1
-    assert (await store.get(ANN, "s")).title.startswith("[REDACTED_EMAIL] [REDACTED_EMAIL]")
+    assert (await store.sessions.get(ANN, "s")).title.startswith("[REDACTED_EMAIL] [REDACTED_EMAIL]")
 
 
 async def test_a_session_that_is_used_meanwhile_is_looked_at_all_the_same() -> None:
@@ -150,7 +150,7 @@ async def test_a_session_that_is_used_meanwhile_is_looked_at_all_the_same() -> N
     async for report in Scanner(store=store, screen=screen_over(store)).scan(ACME):
         if report.sessions == 50 and not seen:
             clock.advance(timedelta(seconds=1))
-            await store.patch(ANN, oldest, Changes(attributes={"used": True}))
+            await store.sessions.patch(ANN, oldest, Changes(attributes={"used": True}))
             seen = 1
     assert report.sessions == 130
 
@@ -159,7 +159,7 @@ async def filled(app: Tenuto) -> None:
     for scope in (ANN, BOB):
         turn = await app.begin(scope, f"{scope.user}@example.com says hello", session_id=None)
         await app.finish(turn, "hello")
-        await app.store.write_state(scope, "preferences", "tone", {"said": f"{scope.user} likes tea"})
+        await app.store.state.write_state(scope, "preferences", "tone", {"said": f"{scope.user} likes tea"})
 
 
 async def test_erasing_takes_what_is_theirs_and_nothing_else() -> None:
@@ -171,7 +171,7 @@ async def test_erasing_takes_what_is_theirs_and_nothing_else() -> None:
     async with tenuto.open("memory://", privacy_message="pseudonym", privacy_key=KEY) as app:
         app.listen(listen)
         await filled(app)
-        await ApiKeys(store=app.store, clock=utc_now).create(tenant="acme", user="ann", name="ann's laptop")
+        await ApiKeys(store=app.store.state, clock=utc_now).create(tenant="acme", user="ann", name="ann's laptop")
 
         receipt = await app.privacy.erase(ANN, by="operator")
 
@@ -184,11 +184,11 @@ async def test_erasing_takes_what_is_theirs_and_nothing_else() -> None:
         unsigned = replace(receipt, person="", public_key="", signature="")
         assert "ann" not in str(msgspec.to_builtins(unsigned))
         assert (await app.sessions.stats(ANN)).sessions == 0
-        assert await app.store.read_state(ANN, "preferences", "tone") is None
+        assert await app.store.state.read_state(ANN, "preferences", "tone") is None
         assert (await app.sessions.stats(BOB)).sessions == 1
-        assert await app.store.read_state(BOB, "preferences", "tone") is not None
+        assert await app.store.state.read_state(BOB, "preferences", "tone") is not None
         assert [event.kind for event in heard][-1] == "deleted"
-        keys = await ApiKeys(store=app.store, clock=utc_now).list()
+        keys = await ApiKeys(store=app.store.state, clock=utc_now).list()
         assert [(key.user, key.name, key.revoked) for key in keys] == [(None, "", True)]
         assert [note.act for note in await app.privacy.audit.notes(ACME)] == ["erased"]
 
@@ -197,11 +197,11 @@ async def test_in_talks_of_others_the_persons_words_go_and_the_talk_stays() -> N
     group = Scope(tenant="acme", channel="lark", chat="oc_1")
     async with tenuto.open("memory://") as app:
         words = (says("I am at ann@example.com", speaker="ann"), says("me too", speaker="bob"), answers("fine"))
-        await app.store.append(group, "g", Batch(id=fresh("b"), messages=words, create=NewSession()))
+        await app.store.sessions.append(group, "g", Batch(id=fresh("b"), messages=words, create=NewSession()))
 
         receipt = await app.privacy.erase(ANN, by="operator")
 
-        log = (await app.store.messages(group, "g", Page(limit=10))).messages
+        log = (await app.store.sessions.messages(group, "g", Page(limit=10))).messages
         assert [(message.text, message.speaker) for message in log] == [
             ("[ERASED]", None),
             ("me too", "bob"),
@@ -214,7 +214,7 @@ async def test_values_that_went_with_a_persons_words_are_counted() -> None:
     group = Scope(tenant="acme", channel="lark", chat="oc_1")
     async with tenuto.open("memory://", privacy_message="pseudonym", privacy_key=KEY) as app:
         words = (says("I am at ann@example.com", speaker="ann"), says("I am at bob@example.com", speaker="bob"))
-        await app.store.append(group, "g", Batch(id=fresh("b"), messages=words, create=NewSession()))
+        await app.store.sessions.append(group, "g", Batch(id=fresh("b"), messages=words, create=NewSession()))
 
         receipt = await app.privacy.erase(ANN, by="operator")
 
@@ -228,11 +228,11 @@ async def test_what_tools_left_in_a_group_goes_with_any_of_its_speakers() -> Non
     anns = (says("a wish", speaker="ann"), answers("noted", metadata=state))
     words = (*anns, says("hello", speaker="bob"), answers("hello", metadata=state))
     async with tenuto.open("memory://") as app:
-        await app.store.append(group, "g", Batch(id=fresh("b"), messages=words, create=NewSession()))
+        await app.store.sessions.append(group, "g", Batch(id=fresh("b"), messages=words, create=NewSession()))
 
         await app.privacy.erase(ANN, by="operator")
 
-        log = (await app.store.messages(group, "g", Page(limit=10))).messages
+        log = (await app.store.sessions.messages(group, "g", Page(limit=10))).messages
         assert [message.metadata for message in log] == [{}, {"model": "offline"}, {}, {"model": "offline"}]
 
 
@@ -243,13 +243,13 @@ async def test_what_was_noted_of_a_person_in_a_group_goes_with_their_words() -> 
         first = await app.ask(anns, "Ann Lee here, ann@example.com", profile={"name": "Ann Lee"})
         for words in ("one", "two", "three"):
             await app.ask(replace(group, user="bob"), words, session_id=first.session_id)
-        traces = await app.store.traces(group, first.session_id, 10)
+        traces = await app.store.traces.traces(group, first.session_id, 10)
         assert [trace.request.startswith("Ann Lee") for trace in traces] == [False, False, False, True]
 
         receipt = await app.privacy.erase(ANN, by="operator")
         again = await app.privacy.erase(ANN, by="operator")
 
-        traces = await app.store.traces(group, first.session_id, 10)
+        traces = await app.store.traces.traces(group, first.session_id, 10)
         assert [trace.request for trace in traces] == ["three", "two", "one", "[ERASED]"]
         assert "profile" not in (await app.sessions.get(group, first.session_id)).context
         went = {what: many for what, many in receipt.counts.items() if many}

@@ -24,7 +24,7 @@ from tenuto.privacy.finding.finder import Finder
 from tenuto.privacy.finding.outside import Outside, OutsidePolicy, language_of
 from tenuto.privacy.finding.presidio import PresidioService
 from tenuto.privacy.redactor import Policies, Redactor
-from tenuto.privacy.screened import Screened
+from tenuto.privacy.screened import RedactingStore
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.stores.memory import MemoryStore
 from tests.samples import says
@@ -364,12 +364,12 @@ async def test_only_where_the_house_notes_it_is_a_name_its_own() -> None:
     screen = Redactor(policies=Policies(policy), outside=beside(detector))
     said = {"assistant": "Mary", "persona": ["Mary"], "model": {"by": "Mary"}, "language": "Mary"}
     told = json.loads(json.dumps(said).replace("Mary", "[REDACTED_PERSON]"))
-    store = Screened(store=MemoryStore(), screen=screen)
+    store = RedactingStore(store=MemoryStore(), screen=screen)
     draft = says("", parts=(tool_call("c", "save", said),), metadata={"trace": {"model": "Mary"}, "data": said})
     head = NewSession(attributes=said, context={"profile": said}, metadata={"note": said, "personas": {"npc": said}})
 
-    done = await store.append(ANN, "s", Batch(id="b", messages=(draft,), create=head))
-    remembered = await store.write_state(ANN, "facts", "persona", said)
+    done = await store.sessions.append(ANN, "s", Batch(id="b", messages=(draft,), create=head))
+    remembered = await store.state.write_state(ANN, "facts", "persona", said)
 
     (message,), session = done.messages, done.session
     assert message.parts[0]["arguments"] == message.metadata["data"] == remembered.value == told

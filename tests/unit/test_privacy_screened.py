@@ -28,11 +28,12 @@ from tenuto.model.session import NewSession
 from tenuto.model.trace import ToolRun, Trace
 from tenuto.model.turn import Once
 from tenuto.ports import Store
-from tenuto.privacy.screened import Screened
+from tenuto.privacy.screened import RedactingStore
 from tenuto.privacy.sealed.likeness import likeness
 from tenuto.privacy.sealed.vault import VAULT
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import FlatMemoryStore
 from tests.samples import ACME, ANN, BOB, SENT_AT, answers, fresh, opening, says
 from tests.screens import screen_over, screened
 
@@ -42,13 +43,13 @@ MAIL = "write to ann@example.com"
 
 
 async def words(store: Store, scope: Scope, session_id: str) -> list[str]:
-    return [message.text for message in (await store.messages(scope, session_id, Page(limit=50))).messages]
+    return [message.text for message in (await store.sessions.messages(scope, session_id, Page(limit=50))).messages]
 
 
-async def values(store: Screened, scope: Scope, session_id: str) -> dict[str, str]:
+async def values(store: RedactingStore, scope: Scope, session_id: str) -> dict[str, str]:
     vault = store.screen.vault
     assert vault is not None
-    return await vault.values(await store.get(scope, session_id))
+    return await vault.values(await store.sessions.get(scope, session_id))
 
 
 def traced(session_id: str, request: str, **fields: object) -> Trace:
@@ -58,7 +59,7 @@ def traced(session_id: str, request: str, **fields: object) -> Trace:
 
 async def test_live_messages_are_kept_and_titles_and_traces_redacted_by_default() -> None:
     _, store = screened()
-    turn = await store.begin_turn(ANN, opening("s", MAIL))
+    turn = await store.sessions.begin_turn(ANN, opening("s", MAIL))
     runs = (ToolRun(name="look", arguments={"mail": "ann@example.com"}, output=[{"phone": "13800138000"}]),)
     closing = Closing(
         reply=(answers("I wrote to ann@example.com"),),
@@ -66,11 +67,11 @@ async def test_live_messages_are_kept_and_titles_and_traces_redacted_by_default(
         trace=traced("s", MAIL, answer="I wrote to ann@example.com", tools=runs, data={"card": "4242 4242 4242 4242"}),
     )
 
-    await store.finish_turn(turn, closing)
+    await store.sessions.finish_turn(turn, closing)
 
     assert await words(store, ANN, "s") == [MAIL, "I wrote to ann@example.com"]
-    assert (await store.get(ANN, "s")).title == "Write to [REDACTED_EMAIL]"
-    trace = await store.trace(ANN, "s", 1)
+    assert (await store.sessions.get(ANN, "s")).title == "Write to [REDACTED_EMAIL]"
+    trace = await store.traces.trace(ANN, "s", 1)
     assert trace is not None
     assert trace.request == "write to [REDACTED_EMAIL]"
     assert trace.answer == "I wrote to [REDACTED_EMAIL]"
@@ -83,22 +84,22 @@ async def test_live_messages_are_kept_and_titles_and_traces_redacted_by_default(
 async def test_a_live_turn_gets_its_words_as_they_were_said_while_the_log_is_redacted() -> None:
     _, store = screened(REDACTING)
 
-    turn = await store.begin_turn(ANN, opening("s", MAIL))
+    turn = await store.sessions.begin_turn(ANN, opening("s", MAIL))
 
     assert turn.words[0].text == MAIL
     assert turn.window[-1].text == MAIL
     assert await words(store, ANN, "s") == ["write to [REDACTED_EMAIL]"]
-    stored = (await store.messages(ANN, "s", Page(limit=1))).messages[0]
+    stored = (await store.sessions.messages(ANN, "s", Page(limit=1))).messages[0]
     assert stored.metadata == {"redacted": {"EMAIL": 1}}
 
 
 async def test_a_turn_found_again_by_its_key_gets_its_words_as_they_were_said() -> None:
     _, store = screened(REDACTING)
     once = Once(key="k", fingerprint="f")
-    first = await store.begin_turn(ANN, opening("s", MAIL, once=once))
-    await store.finish_turn(first, Closing(abandoned=True))
+    first = await store.sessions.begin_turn(ANN, opening("s", MAIL, once=once))
+    await store.sessions.finish_turn(first, Closing(abandoned=True))
 
-    again = await store.begin_turn(ANN, opening("s", MAIL, once=once))
+    again = await store.sessions.begin_turn(ANN, opening("s", MAIL, once=once))
 
     assert again.words[0].text == MAIL
     assert again.words[0].id == first.words[0].id
@@ -114,9 +115,9 @@ async def test_tool_calls_results_metadata_and_foreign_parts_are_looked_through(
     )
     draft = says("done", Role.ASSISTANT, parts=parts, metadata={"mail": "ann@example.com"}, extra={"n": 13800138000})
 
-    await store.append(ANN, "s", Batch(id=fresh("b"), messages=(draft,), create=NewSession()))
+    await store.sessions.append(ANN, "s", Batch(id=fresh("b"), messages=(draft,), create=NewSession()))
 
-    message = (await store.messages(ANN, "s", Page(limit=1))).messages[0]
+    message = (await store.sessions.messages(ANN, "s", Page(limit=1))).messages[0]
     assert message.parts[0]["arguments"] == {"to": "[REDACTED_EMAIL]", "password": "[REDACTED_SECRET]"}
     assert message.parts[0]["name"] == "send"
     assert message.parts[1]["output"] == {"phones": ["[REDACTED_PHONE]"], "ok": True, "count": 3}
@@ -129,17 +130,21 @@ async def test_pictures_and_signatures_pass_unchanged() -> None:
     _, store = screened(REDACTING)
     picture = {"type": "image", "url": "data:image/png;base64," + "A4242424242424242" * 60, "blob": "Zm9v" * 200}
 
-    await store.append(ANN, "s", Batch(id=fresh("b"), messages=(says("", parts=(picture,)),), create=NewSession()))
+    await store.sessions.append(
+        ANN, "s", Batch(id=fresh("b"), messages=(says("", parts=(picture,)),), create=NewSession())
+    )
 
-    assert (await store.messages(ANN, "s", Page(limit=1))).messages[0].parts == (picture,)
+    assert (await store.sessions.messages(ANN, "s", Page(limit=1))).messages[0].parts == (picture,)
 
 
 async def test_a_head_is_looked_through_with_its_messages() -> None:
     _, store = screened(REDACTING)
     create = NewSession(title="call 13800138000", context={"mail": "ann@example.com"}, attributes={"n": 1})
 
-    await store.begin_turn(ANN, opening("s", "hello", create=create))
-    session = await store.patch(ANN, "s", Changes(attributes={"mail": "bob@example.com"}, context={"mail": None}))
+    await store.sessions.begin_turn(ANN, opening("s", "hello", create=create))
+    session = await store.sessions.patch(
+        ANN, "s", Changes(attributes={"mail": "bob@example.com"}, context={"mail": None})
+    )
 
     assert session.title == "call [REDACTED_PHONE]"
     assert session.attributes == {"n": 1, "mail": "[REDACTED_EMAIL]"}
@@ -151,8 +156,8 @@ async def test_tenants_have_policies_of_their_own() -> None:
     _, store = screened(acme=own)
     other = Scope(tenant="other", user="ann")
 
-    await store.begin_turn(ANN, opening("s", "ask EMP-12345 or ann@example.com"))
-    await store.begin_turn(other, opening("s", "ask EMP-12345 or ann@example.com"))
+    await store.sessions.begin_turn(ANN, opening("s", "ask EMP-12345 or ann@example.com"))
+    await store.sessions.begin_turn(other, opening("s", "ask EMP-12345 or ann@example.com"))
 
     assert await words(store, ANN, "s") == ["ask [REDACTED_STAFF_NO] or [REDACTED_EMAIL]"]
     assert await words(store, other, "s") == ["ask EMP-12345 or ann@example.com"]
@@ -161,7 +166,7 @@ async def test_tenants_have_policies_of_their_own() -> None:
 async def test_what_is_allowed_stays() -> None:
     _, store = screened(replace(REDACTING, allow=("support@example.com", "*.example.org")))
 
-    await store.begin_turn(ANN, opening("s", "support@example.com, a@mail.example.org, b@example.com"))
+    await store.sessions.begin_turn(ANN, opening("s", "support@example.com, a@mail.example.org, b@example.com"))
 
     assert await words(store, ANN, "s") == ["support@example.com, a@mail.example.org, [REDACTED_EMAIL]"]
 
@@ -172,8 +177,10 @@ async def test_what_is_allowed_stays() -> None:
 async def test_one_value_has_one_mark_in_all_its_spellings_and_all_turns() -> None:
     _, store = screened(HIDING)
 
-    turn = await store.begin_turn(ANN, opening("s", "ring +86 138-0013-8000 or 13800138000, mail ann@example.com"))
-    await store.finish_turn(turn, Closing(reply=(answers("Noted: ANN@example.com, and bob@example.com"),)))
+    turn = await store.sessions.begin_turn(
+        ANN, opening("s", "ring +86 138-0013-8000 or 13800138000, mail ann@example.com")
+    )
+    await store.sessions.finish_turn(turn, Closing(reply=(answers("Noted: ANN@example.com, and bob@example.com"),)))
 
     assert await words(store, ANN, "s") == [
         "ring [PHONE_1] or [PHONE_1], mail [EMAIL_1]",
@@ -184,17 +191,17 @@ async def test_one_value_has_one_mark_in_all_its_spellings_and_all_turns() -> No
 async def test_passwords_and_keys_are_never_put_into_a_vault() -> None:
     _, store = screened(HIDING)
 
-    await store.begin_turn(ANN, opening("s", "password=abc123 and ann@example.com"))
+    await store.sessions.begin_turn(ANN, opening("s", "password=abc123 and ann@example.com"))
 
     assert await words(store, ANN, "s") == ["[REDACTED_SECRET] and [EMAIL_1]"]
 
 
 async def test_a_mark_that_somebody_typed_is_no_mark() -> None:
     _, store = screened(HIDING)
-    first = await store.begin_turn(ANN, opening("s", "ann@example.com"))
-    await store.finish_turn(first, Closing(reply=(answers("ok"),)))
+    first = await store.sessions.begin_turn(ANN, opening("s", "ann@example.com"))
+    await store.sessions.finish_turn(first, Closing(reply=(answers("ok"),)))
 
-    turn = await store.begin_turn(ANN, opening("s", "what is [EMAIL_1]?"))
+    turn = await store.sessions.begin_turn(ANN, opening("s", "what is [EMAIL_1]?"))
 
     assert turn.words[0].text == "what is ［EMAIL_1］?"
     assert (await words(store, ANN, "s"))[-1] == "what is ［EMAIL_1］?"
@@ -203,9 +210,9 @@ async def test_a_mark_that_somebody_typed_is_no_mark() -> None:
 async def test_no_value_stands_in_the_store_in_the_clear() -> None:
     inner, store = screened(HIDING)
 
-    await store.begin_turn(ANN, opening("s", MAIL))
+    await store.sessions.begin_turn(ANN, opening("s", MAIL))
 
-    entry = await inner.read_state(ACME, VAULT, "s")
+    entry = await inner.state.read_state(ACME, VAULT, "s")
     assert entry is not None
     assert "example" not in str(entry)
 
@@ -213,28 +220,28 @@ async def test_no_value_stands_in_the_store_in_the_clear() -> None:
 @pytest.mark.parametrize("way", ["delete", "erase", "evict"])
 async def test_values_go_with_the_session(way: str) -> None:
     inner, store = screened(HIDING)
-    await store.begin_turn(ANN, opening("s", MAIL))
-    assert await inner.read_state(ACME, VAULT, "s") is not None
+    await store.sessions.begin_turn(ANN, opening("s", MAIL))
+    assert await inner.state.read_state(ACME, VAULT, "s") is not None
 
     match way:
         case "delete":
-            await store.delete(ANN, "s")
+            await store.sessions.delete(ANN, "s")
         case "erase":
-            await store.erase(ANN)
+            await store.upkeep.erase(ANN)
         case _:
-            await store.evict(ACME, 0)
+            await store.upkeep.evict(ACME, 0)
 
-    assert await inner.read_state(ACME, VAULT, "s") is None
+    assert await inner.state.read_state(ACME, VAULT, "s") is None
 
 
 async def test_a_fork_reads_its_marks_and_loses_nothing_with_the_original() -> None:
     _, store = screened(HIDING)
-    turn = await store.begin_turn(ANN, opening("s", MAIL))
-    await store.finish_turn(turn, Closing(reply=(answers("ok"),)))
+    turn = await store.sessions.begin_turn(ANN, opening("s", MAIL))
+    await store.sessions.finish_turn(turn, Closing(reply=(answers("ok"),)))
 
-    await store.fork(ANN, "s", Forking(new_id="branch"))
-    await store.delete(ANN, "s")
-    turn = await store.begin_turn(ANN, opening("branch", "and bob@example.com, ann@example.com"))
+    await store.sessions.fork(ANN, "s", Forking(new_id="branch"))
+    await store.sessions.delete(ANN, "s")
+    turn = await store.sessions.begin_turn(ANN, opening("branch", "and bob@example.com, ann@example.com"))
 
     assert await values(store, ANN, "branch") == {"[EMAIL_1]": "ann@example.com", "[EMAIL_2]": "bob@example.com"}
     assert (await words(store, ANN, "branch"))[-1] == "and [EMAIL_2], [EMAIL_1]"
@@ -242,30 +249,30 @@ async def test_a_fork_reads_its_marks_and_loses_nothing_with_the_original() -> N
 
 async def test_marks_of_one_session_mean_nothing_in_another() -> None:
     _, store = screened(HIDING)
-    await store.begin_turn(ANN, opening("one", "ann@example.com"))
-    await store.begin_turn(BOB, opening("two", "bob@example.com"))
+    await store.sessions.begin_turn(ANN, opening("one", "ann@example.com"))
+    await store.sessions.begin_turn(BOB, opening("two", "bob@example.com"))
 
     assert await values(store, BOB, "two") == {"[EMAIL_1]": "bob@example.com"}
 
 
 async def test_a_strangers_words_leave_no_trace_in_a_session_that_is_not_theirs() -> None:
     _, store = screened(HIDING)
-    await store.begin_turn(ANN, opening("s", "ann@example.com"))
+    await store.sessions.begin_turn(ANN, opening("s", "ann@example.com"))
 
     with pytest.raises(SessionNotFound):
-        await store.begin_turn(BOB, opening("s", "eve@example.com"))
+        await store.sessions.begin_turn(BOB, opening("s", "eve@example.com"))
 
     assert await values(store, ANN, "s") == {"[EMAIL_1]": "ann@example.com"}
 
 
 async def test_a_session_that_made_room_leaves_no_values_to_the_next_of_its_id(fake_clock: FakeClock) -> None:
     inner = MemoryStore(clock=fake_clock)
-    store = Screened(store=inner, screen=screen_over(inner, HIDING))
+    store = RedactingStore(store=inner, screen=screen_over(inner, HIDING))
     keeping = Keeping(idle=timedelta(hours=1))
-    await store.begin_turn(ANN, opening("s", "ann@example.com", create=NewSession(keeping=keeping)))
+    await store.sessions.begin_turn(ANN, opening("s", "ann@example.com", create=NewSession(keeping=keeping)))
     fake_clock.advance(timedelta(hours=2))
 
-    turn = await store.begin_turn(ANN, opening("s", "bob@example.com"))
+    turn = await store.sessions.begin_turn(ANN, opening("s", "bob@example.com"))
 
     assert turn.expired
     assert await values(store, ANN, "s") == {"[EMAIL_1]": "bob@example.com"}
@@ -275,42 +282,42 @@ async def test_values_of_refused_words_open_for_nobody() -> None:
     """Ann's words are refused because there is no such session; Bob then begins one under the id."""
     inner, store = screened(HIDING)
     with pytest.raises(SessionNotFound):
-        await store.begin_turn(ANN, opening("s", "ann@example.com", create=None))
-    assert await inner.read_state(ACME, VAULT, "s") is None
+        await store.sessions.begin_turn(ANN, opening("s", "ann@example.com", create=None))
+    assert await inner.state.read_state(ACME, VAULT, "s") is None
 
-    await store.begin_turn(BOB, opening("s", "hello [EMAIL_1]"))
+    await store.sessions.begin_turn(BOB, opening("s", "hello [EMAIL_1]"))
 
     assert await values(store, BOB, "s") == {}
 
 
 async def test_a_turn_that_lost_its_session_leaves_no_value_behind() -> None:
     inner, store = screened(HIDING)
-    turn = await store.begin_turn(ANN, opening("s", "hello"))
-    await store.delete(ANN, "s")
+    turn = await store.sessions.begin_turn(ANN, opening("s", "hello"))
+    await store.sessions.delete(ANN, "s")
 
     with pytest.raises((TurnLost, SessionNotFound)):
-        await store.finish_turn(turn, Closing(reply=(answers("ann@example.com"),)))
+        await store.sessions.finish_turn(turn, Closing(reply=(answers("ann@example.com"),)))
 
-    assert await inner.read_state(ACME, VAULT, "s") is None
+    assert await inner.state.read_state(ACME, VAULT, "s") is None
 
 
 async def test_a_late_turn_does_not_touch_the_values_of_the_next_session_of_the_id() -> None:
     _, store = screened(HIDING)
-    late = await store.begin_turn(ANN, opening("s", "hello"))
-    await store.delete(ANN, "s")
-    await store.begin_turn(ANN, opening("s", "bob@example.com"))
+    late = await store.sessions.begin_turn(ANN, opening("s", "hello"))
+    await store.sessions.delete(ANN, "s")
+    await store.sessions.begin_turn(ANN, opening("s", "bob@example.com"))
 
     with pytest.raises((TurnLost, SessionNotFound)):
-        await store.finish_turn(late, Closing(reply=(answers("ann@example.com"),)))
+        await store.sessions.finish_turn(late, Closing(reply=(answers("ann@example.com"),)))
 
     assert await values(store, ANN, "s") == {"[EMAIL_1]": "bob@example.com"}
 
 
-async def taken_up(store: Screened, session_id: str, said: str, answered: str) -> int:
+async def taken_up(store: RedactingStore, session_id: str, said: str, answered: str) -> int:
     """A turn with its trace; tells the number of its first message."""
-    turn = await store.begin_turn(ANN, opening(session_id, said))
+    turn = await store.sessions.begin_turn(ANN, opening(session_id, said))
     trace = replace(traced(session_id, said, answer=answered), number=turn.number)
-    await store.finish_turn(turn, Closing(reply=(answers(answered),), trace=trace))
+    await store.sessions.finish_turn(turn, Closing(reply=(answers(answered),), trace=trace))
     return turn.words[0].seq
 
 
@@ -319,9 +326,9 @@ async def test_words_that_are_taken_back_take_their_values_along() -> None:
     _, store = screened(replace(HIDING, trace=Mode.PSEUDONYM, title=Mode.PSEUDONYM))
     await taken_up(store, "s", "write to ann@example.com", "done, bob@example.org")
     edited = await taken_up(store, "s", "card 4242 4242 4242 4242, eve@example.org", "ann@example.com, 10.0.0.8?")
-    await store.patch(ANN, "s", Changes(title="for eve@example.org"))
+    await store.sessions.patch(ANN, "s", Changes(title="for eve@example.org"))
 
-    await store.truncate(ANN, "s", Truncating(after=edited - 1))
+    await store.sessions.truncate(ANN, "s", Truncating(after=edited - 1))
 
     assert await values(store, ANN, "s") == {
         "[EMAIL_1]": "ann@example.com",
@@ -337,7 +344,7 @@ async def test_a_value_that_only_a_trace_showed_goes_with_its_turn() -> None:
     await taken_up(store, "s", "write to ann@example.com", "done")
     edited = await taken_up(store, "s", "write to bob@example.org", "done")
 
-    await store.truncate(ANN, "s", Truncating(after=edited - 1))
+    await store.sessions.truncate(ANN, "s", Truncating(after=edited - 1))
 
     assert await values(store, ANN, "s") == {"[EMAIL_1]": "ann@example.com"}
 
@@ -346,10 +353,10 @@ async def test_words_go_with_their_values_also_when_the_policy_has_changed_since
     inner, store = screened(HIDING)
     for session in ("cut", "reset"):
         await taken_up(store, session, "write to ann@example.com", "done")
-    today = Screened(store=inner, screen=screen_over(inner))
+    today = RedactingStore(store=inner, screen=screen_over(inner))
 
-    await today.truncate(ANN, "cut", Truncating(after=0))
-    await today.reset(ANN, "reset")
+    await today.sessions.truncate(ANN, "cut", Truncating(after=0))
+    await today.sessions.reset(ANN, "reset")
 
     assert await values(store, ANN, "cut") == await values(store, ANN, "reset") == {}
 
@@ -357,18 +364,18 @@ async def test_words_go_with_their_values_also_when_the_policy_has_changed_since
 async def test_taking_words_back_from_a_session_that_is_not_there_says_so() -> None:
     _, store = screened(HIDING)
     with pytest.raises(SessionNotFound):
-        await store.truncate(ANN, "nowhere", Truncating(after=0))
+        await store.sessions.truncate(ANN, "nowhere", Truncating(after=0))
 
 
 async def test_marks_in_a_head_outlive_a_reset_and_numbers_are_not_given_twice() -> None:
     _, store = screened(HIDING)
-    await store.begin_turn(
+    await store.sessions.begin_turn(
         ANN, opening("s", "bob@example.com", create=NewSession(attributes={"to": "ann@example.com"}))
     )
-    marked = (await store.get(ANN, "s")).attributes["to"]
+    marked = (await store.sessions.get(ANN, "s")).attributes["to"]
 
-    await store.reset(ANN, "s")
-    await store.begin_turn(ANN, opening("s", "eve@example.com"))
+    await store.sessions.reset(ANN, "s")
+    await store.sessions.begin_turn(ANN, opening("s", "eve@example.com"))
 
     opened = await values(store, ANN, "s")
     assert opened[marked] == "ann@example.com"
@@ -378,36 +385,36 @@ async def test_marks_in_a_head_outlive_a_reset_and_numbers_are_not_given_twice()
 
 async def test_a_head_that_is_written_back_keeps_its_marks() -> None:
     _, store = screened(HIDING)
-    await store.begin_turn(ANN, opening("s", "hi", create=NewSession(context={"mail": "ann@example.com"})))
-    context = (await store.get(ANN, "s")).context
+    await store.sessions.begin_turn(ANN, opening("s", "hi", create=NewSession(context={"mail": "ann@example.com"})))
+    context = (await store.sessions.get(ANN, "s")).context
 
-    session = await store.patch(ANN, "s", Changes(context=context))
+    session = await store.sessions.patch(ANN, "s", Changes(context=context))
 
     assert session.context == {"mail": "[EMAIL_1]"}
 
 
 async def test_a_damaged_vault_keeps_nobody_from_being_erased() -> None:
     inner, store = screened(HIDING)
-    await store.begin_turn(ANN, opening("s", "ann@example.com"))
-    await inner.write_state(ACME, VAULT, "s", "scribbled over")
+    await store.sessions.begin_turn(ANN, opening("s", "ann@example.com"))
+    await inner.state.write_state(ACME, VAULT, "s", "scribbled over")
 
-    erased = await store.erase(ANN)
+    erased = await store.upkeep.erase(ANN)
 
     assert (len(erased.gone), erased.values) == (1, 0)
-    assert await inner.read_state(ACME, VAULT, "s") is None
+    assert await inner.state.read_state(ACME, VAULT, "s") is None
 
 
 async def test_values_whose_session_has_gone_are_found() -> None:
     inner, store = screened(HIDING)
     for name in ("s", "other"):
-        await store.begin_turn(ANN, opening(name, "ann@example.com"))
-    await inner.delete(ANN, "s")
+        await store.sessions.begin_turn(ANN, opening(name, "ann@example.com"))
+    await inner.sessions.delete(ANN, "s")
     vault = store.screen.vault
     assert vault is not None
 
     assert await vault.forget_orphans(ACME) == 1
 
-    assert await inner.read_state(ACME, VAULT, "s") is None
+    assert await inner.state.read_state(ACME, VAULT, "s") is None
     assert await values(store, ANN, "other") == {"[EMAIL_1]": "ann@example.com"}
 
 
@@ -419,9 +426,9 @@ async def test_only_what_nobody_can_read_passes_unread(text: str) -> None:
     _, store = screened(REDACTING)
     draft = says(text, metadata={"file": text})
 
-    await store.append(ANN, "s", Batch(id=fresh("b"), messages=(draft,), create=NewSession()))
+    await store.sessions.append(ANN, "s", Batch(id=fresh("b"), messages=(draft,), create=NewSession()))
 
-    message = (await store.messages(ANN, "s", Page(limit=1))).messages[0]
+    message = (await store.sessions.messages(ANN, "s", Page(limit=1))).messages[0]
     assert "ann@" not in message.text
     assert "ann@" not in message.metadata["file"]
 
@@ -430,7 +437,9 @@ async def test_words_are_always_read_however_they_look() -> None:
     _, store = screened(REDACTING)
     draft = says("x", parts=({"type": "text", "text": "4242424242424242" + "a" * 600},))
 
-    await store.append(ANN, "s", Batch(id=fresh("b"), messages=(draft, says("ghp_" + "aB3d" * 9)), create=NewSession()))
+    await store.sessions.append(
+        ANN, "s", Batch(id=fresh("b"), messages=(draft, says("ghp_" + "aB3d" * 9)), create=NewSession())
+    )
 
     assert (await words(store, ANN, "s"))[-1] == "[REDACTED_API_KEY]"
 
@@ -452,7 +461,7 @@ def test_spellings_of_one_value_are_alike_and_other_values_are_not(name: str, on
     assert (likeness(name, one) == likeness(name, other)) is same
 
 
-class _Unwilling(MemoryStore):
+class _Unwilling(FlatMemoryStore):
     """Takes words, and cannot be asked to rewrite them once."""
 
     failures = 1
@@ -467,12 +476,12 @@ class _Unwilling(MemoryStore):
 async def test_a_turn_whose_marks_could_not_be_stored_gives_its_lease_back() -> None:
     """The session is not busy for two minutes because of it, and the same key takes the turn up again."""
     backend = _Unwilling()
-    store = Screened(store=backend, screen=screen_over(backend, HIDING))
+    store = RedactingStore(store=backend, screen=screen_over(backend, HIDING))
     key = Once(key="k", fingerprint="body")
     with pytest.raises(Unavailable):
-        await store.begin_turn(ANN, opening("s", MAIL, once=key))
+        await store.sessions.begin_turn(ANN, opening("s", MAIL, once=key))
 
-    turn = await store.begin_turn(ANN, opening("s", MAIL, once=key))
+    turn = await store.sessions.begin_turn(ANN, opening("s", MAIL, once=key))
 
-    await store.finish_turn(turn, Closing(reply=(answers("done"),)))
+    await store.sessions.finish_turn(turn, Closing(reply=(answers("done"),)))
     assert len(await words(store, ANN, "s")) == 2

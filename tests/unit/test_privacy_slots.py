@@ -33,9 +33,9 @@ async def test_a_text_is_read_with_its_own_name_below_whatever_name_it_stands() 
     draft = says("", Role.ASSISTANT, parts=(tool_call("call_1", "save", SECRETS),), metadata=SECRETS)
     create = NewSession(context=SECRETS, attributes=SECRETS, metadata=SECRETS)
 
-    done = await store.append(ANN, "s", Batch(id=fresh("b"), messages=(draft,), create=create))
+    done = await store.sessions.append(ANN, "s", Batch(id=fresh("b"), messages=(draft,), create=create))
     trace = await redact_trace(store.screen, ANN, None, traced(SECRETS))
-    remembered = await store.write_state(ANN, "facts", "language", SECRETS)
+    remembered = await store.state.write_state(ANN, "facts", "language", SECRETS)
 
     head, (said,) = done.session, done.messages
     assert (head.context, head.attributes, head.metadata) == (TOLD, TOLD, TOLD)
@@ -51,8 +51,8 @@ async def test_a_number_under_the_name_of_an_instant_is_no_phone(name: str) -> N
     _, store = screened()
     seen = {name: 1700000000, "tel": [{name: [1700000000, 1700000000000]}], "phone": 13812345678}
 
-    entry = await store.write_state(ANN, "facts", "phone_timestamp", seen)
-    alone = await store.write_state(ANN, "facts", "phone_timestamp", 1700000000)
+    entry = await store.state.write_state(ANN, "facts", "phone_timestamp", seen)
+    alone = await store.state.write_state(ANN, "facts", "phone_timestamp", 1700000000)
 
     assert entry.value == {**seen, "phone": "[REDACTED_PHONE]"}
     assert alone.value == 1700000000
@@ -71,6 +71,6 @@ async def test_a_number_under_the_name_of_an_instant_is_no_phone(name: str) -> N
 async def test_a_number_that_no_instant_has_is_read_whatever_its_name(name: str, number: int, type_: str) -> None:
     _, store = screened()
 
-    entry = await store.write_state(ANN, "facts", "habits", {name: number})
+    entry = await store.state.write_state(ANN, "facts", "habits", {name: number})
 
     assert entry.value == {name: f"[REDACTED_{type_}]"}

@@ -45,7 +45,7 @@ async def messages(app: Tenuto, session_id: str) -> tuple[Message, ...]:
 
 
 async def trace_of(app: Tenuto, session_id: str, turn: int = 1) -> Trace:
-    found = await app.store.trace(ANN, session_id, turn)
+    found = await app.store.traces.trace(ANN, session_id, turn)
     assert found is not None
     return found
 

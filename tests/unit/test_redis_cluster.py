@@ -129,17 +129,17 @@ async def test_a_session_on_the_move_can_be_taken_away(cluster: RedisCluster) ->
     """What tells of it is a key that is nowhere, which a slot on the move does not serve."""
     cluster.flush()
     store = await RedisStore.open(cluster.url)
-    await store.append(ANN, "s", batch("one"))
+    await store.sessions.append(ANN, "s", batch("one"))
     slot = slot_of(store.keys.session(session_key(ANN, "s"))[0])
     _, target = begin_move(cluster, slot)
 
-    reset = await store.reset(ANN, "s")
-    await store.delete(ANN, "s")
+    reset = await store.sessions.reset(ANN, "s")
+    await store.sessions.delete(ANN, "s")
     end_move(cluster, slot, target)
 
     assert reset.messages == 0
     with pytest.raises(SessionNotFound):
-        await store.get(ANN, "s")
+        await store.sessions.get(ANN, "s")
     await store.close()
 
 
@@ -147,11 +147,11 @@ async def test_a_session_lies_on_one_of_the_parts_that_are_told(cluster: RedisCl
     """A21: by these names each server has a breaker of its own."""
     store = await RedisStore.open(cluster.url)
     try:
-        unknown = RedisStore(cluster.url).parts
-        await store.ping()
+        unknown = RedisStore(cluster.url).shards
+        await store.upkeep.ping()
 
         assert unknown == {""}
-        assert len(store.parts) == 3
-        assert {store.part_of(ANN, f"s{number}") for number in range(50)} == store.parts
+        assert len(store.shards) == 3
+        assert {store.shard_of(ANN, f"s{number}") for number in range(50)} == store.shards
     finally:
         await store.close()

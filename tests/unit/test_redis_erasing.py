@@ -20,7 +20,7 @@ async def test_an_answer_that_is_lost_leaves_nothing_of_the_person(
     """The expiry index names the owner, and would for as long as the session was to be kept."""
     store = await RedisStore.open(redis_server.url, prefix=fresh("erasing"))
     new = NewSession(keeping=Keeping(idle=timedelta(days=30)))
-    await store.append(ANN, "s", batch("hello", "hi", create=new))
+    await store.sessions.append(ANN, "s", batch("hello", "hi", create=new))
     ask = store._erasing._asking.session
 
     async def twice(name: str, *args: Any, **rest: Any) -> Reply:
@@ -29,7 +29,7 @@ async def test_an_answer_that_is_lost_leaves_nothing_of_the_person(
 
     monkeypatch.setattr(store._erasing._asking, "session", twice)
 
-    erased = await store.erase(ANN)
+    erased = await store.upkeep.erase(ANN)
 
     assert ([gone.session_id for gone in erased.gone], erased.messages) == (["s"], 2)
     left = [await store.link.call("ZRANGE", part, 0, -1, key=part) for part in store.keys.expiries]

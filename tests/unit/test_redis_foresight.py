@@ -45,7 +45,7 @@ def shown(turn: OpenTurn) -> list[str]:
 
 
 async def numbered(store: RedisStore, session_id: str) -> list[tuple[int, int, str]]:
-    page = await store.messages(ANN, session_id, Page(limit=100))
+    page = await store.sessions.messages(ANN, session_id, Page(limit=100))
     return [(message.seq, message.turn, message.text) for message in page.messages]
 
 
@@ -53,9 +53,9 @@ async def test_what_another_process_appends_within_a_turn_moves_the_reply(pair: 
     """The reply was sent with a place that is taken by now."""
     here, there = pair
     turn = await begin(here, ANN, "s", "one")
-    await there.append(ANN, "s", batch("two"))
+    await there.sessions.append(ANN, "s", batch("two"))
 
-    done = await here.finish_turn(turn, closing("three"))
+    done = await here.sessions.finish_turn(turn, closing("three"))
 
     assert [(message.seq, message.turn) for message in done.messages] == [(3, 1)]
     assert (done.session.messages, done.session.last_seq, done.session.version) == (3, 3, 3)
@@ -65,7 +65,7 @@ async def test_what_another_process_appends_within_a_turn_moves_the_reply(pair: 
 async def test_what_another_process_appends_between_turns_moves_the_words(pair: Pair) -> None:
     here, there = pair
     await talk(here, ANN, "s", "one", "two")
-    await there.append(ANN, "s", batch("three"))
+    await there.sessions.append(ANN, "s", batch("three"))
 
     turn = await begin(here, ANN, "s", "four")
 
@@ -77,37 +77,37 @@ async def test_what_another_process_appends_between_turns_moves_the_words(pair: 
 async def test_a_change_of_the_head_elsewhere_shows_at_the_end_of_a_turn(pair: Pair) -> None:
     here, there = pair
     turn = await begin(here, ANN, "s", "one")
-    await there.patch(ANN, "s", Changes(title="Named", context={"city": "Xi'an"}))
+    await there.sessions.patch(ANN, "s", Changes(title="Named", context={"city": "Xi'an"}))
 
-    done = await here.finish_turn(turn, closing("two"))
+    done = await here.sessions.finish_turn(turn, closing("two"))
 
     assert (done.session.title, done.session.context) == ("Named", {"city": "Xi'an"})
-    assert done.session == await there.get(ANN, "s")
+    assert done.session == await there.sessions.get(ANN, "s")
 
 
 async def test_a_change_of_the_head_elsewhere_shows_at_the_next_turn(pair: Pair) -> None:
     here, there = pair
     await talk(here, ANN, "s", "one", "two")
-    await there.patch(ANN, "s", Changes(title="Named", attributes={"vip": True}))
+    await there.sessions.patch(ANN, "s", Changes(title="Named", attributes={"vip": True}))
 
     turn = await begin(here, ANN, "s", "three")
 
     assert (turn.session.title, turn.session.attributes) == ("Named", {"vip": True})
-    assert turn.session == await there.get(ANN, "s")
+    assert turn.session == await there.sessions.get(ANN, "s")
 
 
 async def test_an_unchanged_session_is_told_as_it_is_stored(pair: Pair) -> None:
     here, there = pair
     await talk(here, ANN, "s", "one", "two")
-    await here.patch(ANN, "s", Changes(title="Named"))
-    await here.append(ANN, "s", batch("aside"))
+    await here.sessions.patch(ANN, "s", Changes(title="Named"))
+    await here.sessions.append(ANN, "s", batch("aside"))
 
     turn = await begin(here, ANN, "s", "three", keeping=Keeping(idle=timedelta(days=2), max_messages=4))
-    assert turn.session == await there.get(ANN, "s")
+    assert turn.session == await there.sessions.get(ANN, "s")
     assert (shown(turn), turn.number, turn.created) == (["one", "two", "aside", "three"], 3, False)
-    done = await here.finish_turn(turn, closing("four", "five", tokens=2**50, cost_nanos=7))
+    done = await here.sessions.finish_turn(turn, closing("four", "five", tokens=2**50, cost_nanos=7))
 
-    assert done.session == await there.get(ANN, "s")
+    assert done.session == await there.sessions.get(ANN, "s")
     assert await numbered(there, "s") == [(3, 2, "aside"), (4, 3, "three"), (5, 3, "four"), (6, 3, "five")]
 
 
@@ -115,19 +115,19 @@ async def test_a_session_made_anew_elsewhere_is_not_taken_for_the_one_seen(pair:
     """Its counts are those of the old one; only the beginning of its epoch tells them apart."""
     here, there = pair
     await talk(here, ANN, "s", "one", "two")
-    await there.delete(ANN, "s")
+    await there.sessions.delete(ANN, "s")
     await talk(there, ANN, "s", "new", "other")
 
     turn = await begin(here, ANN, "s", "three")
 
     assert shown(turn) == ["new", "other", "three"]
-    assert turn.session == await there.get(ANN, "s")
+    assert turn.session == await there.sessions.get(ANN, "s")
 
 
 async def test_a_session_that_is_gone_is_made_anew_or_not_found(pair: Pair) -> None:
     here, there = pair
     await talk(here, ANN, "s", "one", "two")
-    await there.delete(ANN, "s")
+    await there.sessions.delete(ANN, "s")
 
     with pytest.raises(SessionNotFound):
         await begin(here, ANN, "s", "three", create=None)
@@ -139,7 +139,7 @@ async def test_a_session_that_is_gone_is_made_anew_or_not_found(pair: Pair) -> N
 async def test_a_session_that_expired_since_it_was_seen_is_made_anew(pair: Pair, fake_clock: FakeClock) -> None:
     here, _ = pair
     day = NewSession(keeping=Keeping(idle=timedelta(days=1)))
-    await here.finish_turn(await begin(here, ANN, "s", "one", create=day), closing("two"))
+    await here.sessions.finish_turn(await begin(here, ANN, "s", "one", create=day), closing("two"))
     fake_clock.advance(timedelta(days=2))
 
     turn = await begin(here, ANN, "s", "three", create=day)
@@ -150,13 +150,13 @@ async def test_a_session_that_expired_since_it_was_seen_is_made_anew(pair: Pair,
 async def test_a_caller_who_alters_what_it_was_told_alters_nothing_here(pair: Pair) -> None:
     here, _ = pair
     await talk(here, ANN, "s", "one", "two")
-    told = await here.patch(ANN, "s", Changes(context={"city": "Xi'an"}))
+    told = await here.sessions.patch(ANN, "s", Changes(context={"city": "Xi'an"}))
     told.context["city"] = "elsewhere"
     turn = await begin(here, ANN, "s", "three")
     turn.session.context["city"] = "nowhere"
     turn.session.metadata["mark"] = 1
 
-    done = await here.finish_turn(turn, closing("four"))
+    done = await here.sessions.finish_turn(turn, closing("four"))
 
     assert (done.session.context, done.session.metadata) == ({"city": "Xi'an"}, {})
 
@@ -164,11 +164,11 @@ async def test_a_caller_who_alters_what_it_was_told_alters_nothing_here(pair: Pa
 async def test_numbers_of_a_producer_count_on_a_seen_session_too(pair: Pair) -> None:
     here, there = pair
     turn = await begin(here, ANN, "s", "one", producer=Producer(id="p", seq=1))
-    done = await here.finish_turn(turn, closing("two", producer=Producer(id="p", seq=1)))
+    done = await here.sessions.finish_turn(turn, closing("two", producer=Producer(id="p", seq=1)))
     assert done.messages == ()
     again = await begin(here, ANN, "s", "one", producer=Producer(id="p", seq=1))
     assert (again.words, shown(again)) == ((), ["one"])
-    done = await here.finish_turn(again, closing("two", producer=Producer(id="p", seq=2)))
+    done = await here.sessions.finish_turn(again, closing("two", producer=Producer(id="p", seq=2)))
 
     assert [message.seq for message in done.messages] == [2]
     assert await texts(there, ANN, "s") == ["one", "two"]
@@ -181,7 +181,7 @@ async def test_a_turn_that_nobody_disturbs_takes_ten_commands(pair: Pair, redis_
     before = commands(redis_server)
 
     turn = await begin(here, ANN, "s", "three", once=once("k"))
-    await here.finish_turn(turn, closing("four", tokens=5))
+    await here.sessions.finish_turn(turn, closing("four", tokens=5))
 
     after = commands(redis_server)
     ran = {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)}
@@ -193,23 +193,25 @@ async def test_variables_that_nobody_changed_do_not_travel_again(pair: Pair, red
     """Every session that somebody chats in has some: title, assistant, language."""
     here, there = pair
     await talk(here, ANN, "s", "one", "two")
-    await here.patch(ANN, "s", Changes(context={"language": "en"}, attributes={"a": 1}, metadata={"m": [1, {"n": 2}]}))
+    await here.sessions.patch(
+        ANN, "s", Changes(context={"language": "en"}, attributes={"a": 1}, metadata={"m": [1, {"n": 2}]})
+    )
     before = commands(redis_server)
 
     turn = await begin(here, ANN, "s", "three")
-    done = await here.finish_turn(turn, closing("four"))
+    done = await here.sessions.finish_turn(turn, closing("four"))
 
     assert commands(redis_server).get("cmdstat_hgetall") == before.get("cmdstat_hgetall")
     held = (done.session.context, done.session.attributes, done.session.metadata)
     assert held == ({"language": "en"}, {"a": 1}, {"m": [1, {"n": 2}]})
-    assert done.session == await there.get(ANN, "s")
+    assert done.session == await there.sessions.get(ANN, "s")
 
 
 async def test_variables_that_another_process_changed_are_told(pair: Pair) -> None:
     here, there = pair
     await talk(here, ANN, "s", "one", "two")
-    await here.patch(ANN, "s", Changes(context={"language": "en"}))
-    await there.patch(ANN, "s", Changes(context={"language": "zh"}))
+    await here.sessions.patch(ANN, "s", Changes(context={"language": "en"}))
+    await there.sessions.patch(ANN, "s", Changes(context={"language": "zh"}))
 
     turn = await begin(here, ANN, "s", "three")
 
@@ -224,12 +226,12 @@ def commands(server: RedisServer) -> dict[str, int]:
 async def test_a_window_brings_no_more_than_was_asked_for(pair: Pair, known: bool) -> None:
     """Only what is asked for and not known travels, however long the log."""
     here, there = pair
-    await here.append(ANN, "s", batch(*(f"word {number}" for number in range(50))))
+    await here.sessions.append(ANN, "s", batch(*(f"word {number}" for number in range(50))))
     await talk(here, ANN, "s", "one", "two")
-    await there.append(ANN, "s", batch("aside"))
+    await there.sessions.append(ANN, "s", batch("aside"))
     key, now = session_key(ANN, "s"), here._asking.now()
     asked = opening("s", "three", window=10)
-    seen = here._windows.get(key, 10) if known else None
+    seen = here.sessions._windows.get(key, 10) if known else None
 
     reply = await here._asking.session("begin_turn", key, ANN, begin_ask(ANN, asked, now, now + 1, seen))
 
@@ -241,12 +243,12 @@ async def test_nothing_that_was_seen_outlives_a_connection(pair: Pair, redis_ser
     here, _ = pair
     await talk(here, ANN, "s", "one", "two")
     key = session_key(ANN, "s")
-    assert here._windows.get(key) is not None
+    assert here.sessions._windows.get(key) is not None
 
     redis_server.call("CLIENT", "KILL", "TYPE", "normal")
-    await here.ping()
+    await here.upkeep.ping()
 
-    assert here._windows.get(key) is None
+    assert here.sessions._windows.get(key) is None
     assert shown(await begin(here, ANN, "s", "three")) == ["one", "two", "three"]
 
 
@@ -258,6 +260,6 @@ async def test_damage_that_shows_at_the_end_of_a_turn_is_a_lost_turn(pair: Pair)
     await here.link.call("HSET", head, "f", "{}", key=head)
 
     with pytest.raises(TurnLost):
-        await here.finish_turn(turn, closing("two", changes=Changes(title="Named")))
+        await here.sessions.finish_turn(turn, closing("two", changes=Changes(title="Named")))
 
     assert (await begin(here, ANN, "s", "anew")).created

@@ -27,7 +27,7 @@ async def _aged(store: RedisStore, session_id: str) -> tuple[bytes, bytes]:
 async def test_a_store_from_before_the_first_release_is_not_opened(redis_server: RedisServer) -> None:
     prefix = fresh("format")
     store = await RedisStore.open(redis_server.url, prefix=prefix)
-    await store.append(ANN, "s", batch("hello", create=NewSession(keeping=Keeping(idle=timedelta(days=1)))))
+    await store.sessions.append(ANN, "s", batch("hello", create=NewSession(keeping=Keeping(idle=timedelta(days=1)))))
     await (await RedisStore.open(redis_server.url, prefix=prefix)).close()
     await _aged(store, "s")
 
@@ -52,16 +52,16 @@ async def test_api_keys_from_before_the_first_release_do_not_make_an_open_server
 
 async def test_a_session_that_was_not_looked_at_is_refused_when_it_is_met(redis_server: RedisServer) -> None:
     store = await RedisStore.open(redis_server.url, prefix=fresh("format"))
-    await store.append(ANN, "s", batch("hello"))
+    await store.sessions.append(ANN, "s", batch("hello"))
     head, numbers = await _aged(store, "s")
 
     with pytest.raises(Unavailable, match="from before the first release"):
-        await store.get(ANN, "s")
+        await store.sessions.get(ANN, "s")
     with pytest.raises(Unavailable, match="from before the first release"):
         await begin(store, ANN, "s", "more")
-    await store.evict(ANN, keep=0)
+    await store.upkeep.evict(ANN, keep=0)
     with pytest.raises(Unavailable, match="from before the first release"):
-        await store.erase(ANN)
+        await store.upkeep.erase(ANN)
 
     assert await store.link.call("HGET", head, "s", key=head) == numbers, "it is not set aside"
     await store.close()

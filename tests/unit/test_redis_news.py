@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tenuto.model import Changes, Keeping, NewSession, Page, Rewriting, Truncating, text_part
 from tenuto.model.news import News
 from tenuto.model.scope import session_key
-from tenuto.stores.journaled import Journaled, Outbox
+from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.redis import LinkPolicy, RedisStore, _ear
 from tests.clock import FakeClock
 from tests.patience import LONG
@@ -67,48 +67,48 @@ async def opened(url: str, clock: FakeClock | None = None) -> AsyncIterator[Redi
 
 
 async def _rewrite(store: RedisStore, _: FakeClock) -> None:
-    log = (await store.messages(ANN, "s", Page())).messages
-    await store.rewrite(ANN, "s", Rewriting(messages=(replace(log[0], parts=(text_part("-"),)),)))
+    log = (await store.sessions.messages(ANN, "s", Page())).messages
+    await store.sessions.rewrite(ANN, "s", Rewriting(messages=(replace(log[0], parts=(text_part("-"),)),)))
 
 
 async def _sweep(store: RedisStore, clock: FakeClock) -> None:
     clock.advance(timedelta(days=2))
-    await store.sweep()
+    await store.upkeep.sweep()
 
 
 async def _renew(store: RedisStore, _: FakeClock) -> None:
-    await store.renew_turn(await begin(store, ANN, "s", "words"))
+    await store.sessions.renew_turn(await begin(store, ANN, "s", "words"))
 
 
 TAKEN_AWAY: dict[str, _Step] = {
-    "deleted": lambda store, _: store.delete(ANN, "s"),
-    "reset": lambda store, _: store.reset(ANN, "s"),
-    "cut off": lambda store, _: store.truncate(ANN, "s", Truncating(after=1)),
+    "deleted": lambda store, _: store.sessions.delete(ANN, "s"),
+    "reset": lambda store, _: store.sessions.reset(ANN, "s"),
+    "cut off": lambda store, _: store.sessions.truncate(ANN, "s", Truncating(after=1)),
     "rewritten": _rewrite,
-    "evicted": lambda store, _: store.evict(ANN, 0),
-    "erased": lambda store, _: store.erase(ANN),
+    "evicted": lambda store, _: store.upkeep.evict(ANN, 0),
+    "erased": lambda store, _: store.upkeep.erase(ANN),
     "expired": _sweep,
 }
 SAID: dict[str, _Step] = {
     "a turn": lambda store, _: talk(store, ANN, "s", "question", "answer"),
     "a renewal": _renew,
-    "a title": lambda store, _: store.patch(ANN, "s", Changes(title="t")),
-    "a message": lambda store, _: store.append(ANN, "s", batch("more")),
+    "a title": lambda store, _: store.sessions.patch(ANN, "s", Changes(title="t")),
+    "a message": lambda store, _: store.sessions.append(ANN, "s", batch("more")),
 }
 
 
 async def _told_of(url: str, step: _Step) -> Told:
     """What one store is told when another takes a step."""
     clock, told = FakeClock(), Told()
-    async with opened(url, clock) as mine, opened(url, clock) as other, mine.watch(told):
+    async with opened(url, clock) as mine, opened(url, clock) as other, mine.feed.watch(told):
         day = NewSession(keeping=Keeping(idle=timedelta(days=1)))
-        await until(mine.catch_up)
-        await other.append(ANN, "s", batch("one", "two", create=day))
-        await until(lambda: mine.catch_up() and bool(told.news))
+        await until(mine.feed.catch_up)
+        await other.sessions.append(ANN, "s", batch("one", "two", create=day))
+        await until(lambda: mine.feed.catch_up() and bool(told.news))
         told.news.clear()
         await step(other, clock)
-        await other.append(ANN, "last", batch("x"))
-        await until(lambda: mine.catch_up() and told.all and bool(told.news))
+        await other.sessions.append(ANN, "last", batch("x"))
+        await until(lambda: mine.feed.catch_up() and told.all and bool(told.news))
     return told
 
 
@@ -133,12 +133,12 @@ async def test_what_is_said_is_not(redis_server: RedisServer, step: _Step) -> No
 async def test_in_a_cluster_it_is_told_as_well(redis_cluster: RedisCluster) -> None:
     redis_cluster.flush()
     told = Told()
-    async with opened(redis_cluster.url) as mine, opened(redis_cluster.url) as other, mine.watch(told):
-        await until(mine.catch_up)
-        await other.append(ANN, "s", batch("one"))
-        await other.delete(ANN, "s")
+    async with opened(redis_cluster.url) as mine, opened(redis_cluster.url) as other, mine.feed.watch(told):
+        await until(mine.feed.catch_up)
+        await other.sessions.append(ANN, "s", batch("one"))
+        await other.sessions.delete(ANN, "s")
 
-        await until(lambda: mine.catch_up() and told.taken_away)
+        await until(lambda: mine.feed.catch_up() and told.taken_away)
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def server() -> Iterator[RedisServer]:
 async def test_a_server_without_memory_tells_it_too(server: RedisServer) -> None:
     async def on_full(store: RedisStore, _: FakeClock) -> None:
         server.call("CONFIG", "SET", "maxmemory", 1)
-        await store.delete(ANN, "s")
+        await store.sessions.delete(ANN, "s")
         server.call("CONFIG", "SET", "maxmemory", 0)
 
     assert (await _told_of(server.url, on_full)).taken_away
@@ -167,30 +167,32 @@ async def test_what_is_taken_away_in_one_round_with_our_own_change_is_not_taken_
         other = await stack.enter_async_context(opened(server.url))
         outbox = await Outbox.open(tmp_path / "journal")
         stack.push_async_callback(outbox.close)
-        journal = await stack.enter_async_context(Journaled(store=store, outbox=outbox, feed=store, by_itself=False))
-        await stack.enter_async_context(store.watch(told))
-        await until(store.catch_up)
+        journal = await stack.enter_async_context(
+            JournaledStore(store=store, outbox=outbox, feed=store.feed, by_itself=False)
+        )
+        await stack.enter_async_context(store.feed.watch(told))
+        await until(store.feed.catch_up)
         await talk(journal, ANN, "s", "secret", "1")
         # The server knows the scripts from here on: each call is one message.
         await talk(journal, ANN, "last", "x", "y")
-        await journal.patch(ANN, "last", Changes(title="t"))
-        await other.reset(ANN, "last")
-        await until(lambda: store.catch_up() and told.all)
-        own_alone = journal._known.get(KEY)
+        await journal.sessions.patch(ANN, "last", Changes(title="t"))
+        await other.sessions.reset(ANN, "last")
+        await until(lambda: store.feed.catch_up() and told.all)
+        own_alone = journal.sessions._known.get(KEY)
         told.news.clear()
 
         server.freeze()
-        ours = asyncio.create_task(journal.patch(ANN, "s", Changes(title="t")))
-        theirs = asyncio.create_task(other.reset(ANN, "s"))
+        ours = asyncio.create_task(journal.sessions.patch(ANN, "s", Changes(title="t")))
+        theirs = asyncio.create_task(other.sessions.reset(ANN, "s"))
         await until(lambda: _calls_waiting(server) == 2)
         server.thaw()
         await ours
         await theirs
-        await until(lambda: store.catch_up() and told.taken_away)
+        await until(lambda: store.feed.catch_up() and told.taken_away)
 
         assert own_alone is not None
         assert [news.taken_away for news in told.news].count(False) == 1
-        assert journal._known.get(KEY) is None
+        assert journal.sessions._known.get(KEY) is None
 
 
 def _calls_waiting(server: RedisServer) -> int:

@@ -37,7 +37,7 @@ async def listed(store: RedisStore) -> set[bytes]:
 
 async def test_the_list_holds_digests_and_the_tenant_itself_is_not_on_it(store: RedisStore) -> None:
     for scope in (ANN, BOB, ACME):
-        await store.write_state(scope, "prefs", "tone", "warm")
+        await store.state.write_state(scope, "prefs", "tone", "warm")
 
     assert await listed(store) == {owner_key(ANN).hex().encode(), owner_key(BOB).hex().encode()}
 
@@ -54,13 +54,13 @@ async def test_an_owner_is_listed_before_the_value_is_written(
 
     monkeypatch.setattr(store._owners, "add", added)
     with pytest.raises(Unavailable):
-        await store.write_state(ANN, "prefs", "tone", "warm")
+        await store.state.write_state(ANN, "prefs", "tone", "warm")
     before = await listed(store)
 
-    assert await store.state_names(ACME) == ()
+    assert await store.state.state_names(ACME) == ()
     assert before == {owner_key(ANN).hex().encode()}
     assert await listed(store) == set()
-    assert await store.spaces() == ()
+    assert await store.upkeep.spaces() == ()
 
 
 async def test_an_owner_who_was_taken_off_while_writing_is_listed_again(
@@ -74,22 +74,22 @@ async def test_an_owner_who_was_taken_off_while_writing_is_listed_again(
         calls += 1
         await add(scope)
         if calls == 1:
-            await store.erase(ANN)
+            await store.upkeep.erase(ANN)
 
     monkeypatch.setattr(store._owners, "add", added)
-    await store.write_state(ANN, "prefs", "tone", "warm")
-    await store.write_state(ANN, "prefs", "tone", "cool")
+    await store.state.write_state(ANN, "prefs", "tone", "warm")
+    await store.state.write_state(ANN, "prefs", "tone", "cool")
 
     assert calls == 2, "before the first value and after it, and no more for the second"
-    assert await store.state_names(ACME) == (TONE,)
-    assert await store.spaces() == (ACME,)
+    assert await store.state.state_names(ACME) == (TONE,)
+    assert await store.upkeep.spaces() == (ACME,)
 
 
 async def test_a_value_in_a_drawer_that_is_known_needs_one_call_and_no_list(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does one that is refused; a new drawer of a listed owner is listed once, before its value."""
-    await store.write_state(ANN, "prefs", "tone", "warm")
+    await store.state.write_state(ANN, "prefs", "tone", "warm")
     add, run, calls = store._owners.add, store._asking.run, []
 
     async def added(scope: Scope) -> None:
@@ -103,48 +103,48 @@ async def test_a_value_in_a_drawer_that_is_known_needs_one_call_and_no_list(
     monkeypatch.setattr(store._owners, "add", added)
     monkeypatch.setattr(store._asking, "run", ran)
 
-    await store.write_state(ANN, "prefs", "tone", "cool", if_version=1)
-    await store.write_state(ANN, "prefs", "size", 4)
+    await store.state.write_state(ANN, "prefs", "tone", "cool", if_version=1)
+    await store.state.write_state(ANN, "prefs", "size", 4)
     with pytest.raises(VersionConflict):
-        await store.write_state(ANN, "facts", "home", "Berlin", if_version=3)
+        await store.state.write_state(ANN, "facts", "home", "Berlin", if_version=3)
     known = calls.copy()
     calls.clear()
-    await store.write_state(ANN, "facts", "home", "Berlin", if_version=0)
-    await store.write_state(ACME, "prefs", "tone", "plain")
+    await store.state.write_state(ANN, "facts", "home", "Berlin", if_version=0)
+    await store.state.write_state(ACME, "prefs", "tone", "plain")
 
     assert known == ["run", "run", "run"]
     assert calls == ["run", "add", "run", "run"]
-    assert len(await store.state_names(ACME)) == 3
+    assert len(await store.state.state_names(ACME)) == 3
 
 
 async def test_a_site_that_loses_its_name_while_an_owner_goes_back_has_it_again(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody found no owner on the list while one was off it for a moment, and took the site off."""
-    await store.write_state(ANN, "prefs", "tone", "warm")
+    await store.state.write_state(ANN, "prefs", "tone", "warm")
     await store.link.call("DEL", store.keys.spaces, key=store.keys.spaces)
 
     await store._owners.leave(space_key(ANN).hex(), owner_key(ANN).hex())
 
-    assert await store.spaces() == (ACME,)
+    assert await store.upkeep.spaces() == (ACME,)
 
 
 async def test_who_writes_while_being_taken_off_goes_back(store: RedisStore) -> None:
-    await store.write_state(ANN, "prefs", "tone", "warm")
+    await store.state.write_state(ANN, "prefs", "tone", "warm")
 
     await store._owners.leave(space_key(ANN).hex(), owner_key(ANN).hex())
 
-    assert await store.state_names(ACME) == (TONE,)
+    assert await store.state.state_names(ACME) == (TONE,)
 
 
 async def test_nobodys_name_stays_with_the_last_value_of_a_drawer(store: RedisStore) -> None:
-    await store.write_state(ANN, "prefs", "tone", "warm")
-    await store.write_state(ANN, "prefs", "size", 4)
+    await store.state.write_state(ANN, "prefs", "tone", "warm")
+    await store.state.write_state(ANN, "prefs", "size", 4)
     notes = store.keys.state(ANN, "prefs")[2]
 
-    await store.delete_state(ANN, "prefs", "tone")
+    await store.state.delete_state(ANN, "prefs", "tone")
     one_left = await store.link.call("HLEN", notes, key=notes)
-    await store.delete_state(ANN, "prefs", "size")
+    await store.state.delete_state(ANN, "prefs", "size")
 
     assert one_left == 1
     assert await store.link.call("EXISTS", notes, key=notes) == 0
@@ -154,16 +154,16 @@ async def test_a_drawer_without_a_note_hides_no_other_and_has_one_with_its_next_
     """Drawers were written before there were notes."""
     for drawer in ("one", "two"):
         for key in ("a", "b", "c"):
-            await store.write_state(ANN, drawer, key, 1)
+            await store.state.write_state(ANN, drawer, key, 1)
     notes = store.keys.state(ANN, "one")[2]
     await store.link.call("HDEL", notes, state_key(ANN, "one"), key=notes)
 
-    first = await store.state_names(ACME, limit=2)
-    without = (*first, *await store.state_names(ACME, first[-1], limit=2))
-    await store.write_state(ANN, "one", "b", 2)
+    first = await store.state.state_names(ACME, limit=2)
+    without = (*first, *await store.state.state_names(ACME, first[-1], limit=2))
+    await store.state.write_state(ANN, "one", "b", 2)
 
     assert [(one.namespace, one.key) for one in without] == [("two", "a"), ("two", "b"), ("two", "c")]
-    assert len(await store.state_names(ACME)) == 6
+    assert len(await store.state.state_names(ACME)) == 6
 
 
 async def test_a_note_that_is_scribbled_over_names_nobody_and_hides_no_other(
@@ -171,38 +171,38 @@ async def test_a_note_that_is_scribbled_over_names_nobody_and_hides_no_other(
 ) -> None:
     """What is left out is told in a line that names nobody."""
     for scope in (ANN, BOB, Scope(tenant="evil", user="eve")):
-        await store.write_state(scope, "prefs", "tone", "warm")
-    await store.write_state(ANN, "facts", "home", "Berlin")
+        await store.state.write_state(scope, "prefs", "tone", "warm")
+    await store.state.write_state(ANN, "facts", "home", "Berlin")
     notes, drawer = store.keys.state(ANN, "prefs")[2], state_key(ANN, "prefs")
 
     for scribble in (b"{", b'[{"tenant":"acme","user":"bob"},"prefs"]', b'[{"tenant":""},"prefs"]'):
         await store.link.call("HSET", notes, drawer, scribble, key=notes)
         caplog.clear()
-        told = await store.state_names(ACME)
+        told = await store.state.state_names(ACME)
 
         assert set(told) == {StateName(scope=ANN, namespace="facts", key="home"), replace(TONE, scope=BOB)}
         assert [record.getMessage() for record in caplog.records] == [LEFT_OUT]
-        assert [one for size in (1, 1) for one in await store.state_names(ACME, told[0], size)] == [told[1]] * 2
-        assert set(await store.spaces()) == {ACME, Scope(tenant="evil")}
+        assert [one for size in (1, 1) for one in await store.state.state_names(ACME, told[0], size)] == [told[1]] * 2
+        assert set(await store.upkeep.spaces()) == {ACME, Scope(tenant="evil")}
 
 
 async def test_a_site_all_of_whose_names_are_scribbled_over_hides_no_other(store: RedisStore) -> None:
     for scope in (ANN, Scope(tenant="evil", user="eve")):
-        await store.write_state(scope, "prefs", "tone", "warm")
+        await store.state.write_state(scope, "prefs", "tone", "warm")
     notes = store.keys.state(ANN, "prefs")[2]
     await store.link.call("HSET", notes, state_key(ANN, "prefs"), b"{", key=notes)
 
-    assert await store.state_names(ACME) == ()
-    assert await store.spaces(limit=1) == (Scope(tenant="evil"),)
-    await store.write_state(ANN, "prefs", "size", 4)
-    assert len(await store.state_names(ACME)) == 2, "the next value writes the note anew"
+    assert await store.state.state_names(ACME) == ()
+    assert await store.upkeep.spaces(limit=1) == (Scope(tenant="evil"),)
+    await store.state.write_state(ANN, "prefs", "size", 4)
+    assert len(await store.state.state_names(ACME)) == 2, "the next value writes the note anew"
 
 
 async def test_a_value_that_is_scribbled_over_is_told_as_such(store: RedisStore) -> None:
     """Not as a store that is away: whoever looks through everything goes on."""
-    await store.write_state(ANN, "prefs", "tone", "warm")
+    await store.state.write_state(ANN, "prefs", "tone", "warm")
     values = store.keys.state(ANN, "prefs")[0]
     await store.link.call("HSET", values, state_key(ANN, "prefs") + b"tone", b"1:1:{", key=values)
 
     with pytest.raises(StateCorrupt):
-        await store.read_state(ANN, "prefs", "tone")
+        await store.state.read_state(ANN, "prefs", "tone")

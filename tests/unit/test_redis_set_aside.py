@@ -32,10 +32,10 @@ async def test_a_late_verdict_spares_the_fresh_session(store: RedisStore) -> Non
     await talk(store, ANN, "s", "old", "old")
     await _scribble(store, "s", "not numbers")
     with pytest.raises(SessionCorrupt):
-        await store.get(ANN, "s")
+        await store.sessions.get(ANN, "s")
     await talk(store, ANN, "s", "fresh", "start")
 
-    await store._upkeep.set_aside(session_key(ANN, "s"), "a verdict that comes late")
+    await store._sweeping.set_aside(session_key(ANN, "s"), "a verdict that comes late")
 
     assert await texts(store, ANN, "s") == ["fresh", "start"]
 
@@ -43,14 +43,14 @@ async def test_a_late_verdict_spares_the_fresh_session(store: RedisStore) -> Non
 async def test_facts_that_cannot_be_are_damage(store: RedisStore) -> None:
     """A scope without a tenant reads as JSON and is none: that is a damaged record, not a caller's mistake."""
     await talk(store, ANN, "s", "old", "old")
-    await store.append(ANN, "other", batch("hello"))
+    await store.sessions.append(ANN, "other", batch("hello"))
     await _scribble(store, "f", '{"scope":{"tenant":""},"session_id":"s","incarnation":"i"}')
 
     with pytest.raises(SessionCorrupt):
-        await store.get(ANN, "s")
+        await store.sessions.get(ANN, "s")
 
-    assert [session.id for session in (await store.list(ANN, SessionQuery())).sessions] == ["other"]
-    assert await store.sweep() == ()
+    assert [session.id for session in (await store.sessions.list(ANN, SessionQuery())).sessions] == ["other"]
+    assert await store.upkeep.sweep() == ()
 
 
 async def test_a_session_of_a_newer_release_is_left_alone(store: RedisStore) -> None:
@@ -62,6 +62,6 @@ async def test_a_session_of_a_newer_release_is_left_alone(store: RedisStore) -> 
     newer = (FORMAT + 1).to_bytes(8, "big") + numbers[8:]
     await store.link.call("HSET", head, "s", newer, key=head)
 
-    await store.evict(ANN, keep=0)
+    await store.upkeep.evict(ANN, keep=0)
 
     assert await store.link.call("HGET", head, "s", key=head) == newer

@@ -40,8 +40,8 @@ async def vanish(store: RedisStore, scope: Scope, session_id: str) -> None:
 
 
 async def test_the_list_holds_digests_and_no_ids(store: RedisStore) -> None:
-    await store.append(ANN, "a", batch("hello"))
-    await store.append(EVE, "e", batch("hello"))
+    await store.sessions.append(ANN, "a", batch("hello"))
+    await store.sessions.append(EVE, "e", batch("hello"))
 
     assert await listed(store) == {space_key(ANN).hex().encode(), space_key(EVE).hex().encode()}
 
@@ -52,62 +52,62 @@ async def test_only_a_new_session_touches_the_list(store: RedisStore) -> None:
     await lose_the_list(store)
 
     await talk(store, ANN, "a", "three", "four")
-    await store.append(ANN, "a", batch("five"))
-    await store.reset(ANN, "a")
+    await store.sessions.append(ANN, "a", batch("five"))
+    await store.sessions.reset(ANN, "a")
     untouched = await listed(store)
-    await store.append(ANN, "b", batch("hello"))
+    await store.sessions.append(ANN, "b", batch("hello"))
 
     assert untouched == set()
-    assert await store.spaces() == (ACME,)
+    assert await store.upkeep.spaces() == (ACME,)
 
 
 async def test_the_sweep_lists_again_what_a_crash_left_out(store: RedisStore) -> None:
-    await store.append(ANN, "a", batch("hello"))
-    await store.append(EVE, "e", batch("hello"))
+    await store.sessions.append(ANN, "a", batch("hello"))
+    await store.sessions.append(EVE, "e", batch("hello"))
     await lose_the_list(store)
-    assert await store.spaces() == ()
+    assert await store.upkeep.spaces() == ()
 
     # A server hands out its keys in pieces; the shared ones hold other tests' too.
-    while len(await store.spaces()) < 2:
-        await store.sweep()
+    while len(await store.upkeep.spaces()) < 2:
+        await store.upkeep.sweep()
 
-    assert set(await store.spaces()) == {ACME, EVIL}
+    assert set(await store.upkeep.spaces()) == {ACME, EVIL}
 
 
 async def test_sessions_that_went_by_themselves_hold_no_space(store: RedisStore) -> None:
     for number in range(25):
-        await store.append(ANN, f"a{number}", batch("hello"))
-    await store.append(EVE, "e", batch("hello"))
+        await store.sessions.append(ANN, f"a{number}", batch("hello"))
+    await store.sessions.append(EVE, "e", batch("hello"))
     for number in range(25):
         await vanish(store, ANN, f"a{number}")
 
-    assert await store.spaces() == (EVIL,)
+    assert await store.upkeep.spaces() == (EVIL,)
     assert await listed(store) == {space_key(EVE).hex().encode()}
 
 
 async def test_a_session_behind_many_that_went_still_tells_whose_space_it_is(store: RedisStore) -> None:
     """All changed at the same instant, so the shelf knows no order but that of their keys."""
     for number in range(25):
-        await store.append(ANN, f"a{number}", batch("hello"))
+        await store.sessions.append(ANN, f"a{number}", batch("hello"))
     for number in range(24):
         await vanish(store, ANN, f"a{number}")
 
-    assert await store.spaces() == (ACME,)
+    assert await store.upkeep.spaces() == (ACME,)
 
 
 async def test_the_sweep_takes_empty_spaces_off_the_list(store: RedisStore) -> None:
     for scope in (ANN, BOB, EVE):
-        await store.append(scope, f"{scope.user} of {scope.tenant}", batch("hello"))
-    await store.delete(EVE, "ann of evil")
+        await store.sessions.append(scope, f"{scope.user} of {scope.tenant}", batch("hello"))
+    await store.sessions.delete(EVE, "ann of evil")
 
-    await store.sweep()
+    await store.upkeep.sweep()
 
     assert await listed(store) == {space_key(ANN).hex().encode()}
 
 
 async def test_a_space_that_gets_a_session_while_it_leaves_goes_back(store: RedisStore) -> None:
     """Found empty, then taken off: between the two somebody began to talk."""
-    await store.append(ANN, "a", batch("hello"))
+    await store.sessions.append(ANN, "a", batch("hello"))
 
     await store._spaces._leave(space_key(ANN).hex().encode())
 

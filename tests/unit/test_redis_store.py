@@ -68,7 +68,7 @@ def shown(turn: OpenTurn) -> list[str]:
 async def test_a_window_holds_what_another_process_added(pair: tuple[RedisStore, RedisStore]) -> None:
     here, there = pair
     await talk(here, ANN, "s", "one", "two")
-    await there.append(ANN, "s", batch("three", "four"))
+    await there.sessions.append(ANN, "s", batch("three", "four"))
     await talk(there, ANN, "s", "five", "six")
 
     turn = await begin(here, ANN, "s", "seven")
@@ -81,13 +81,13 @@ async def test_a_window_forgets_what_another_process_took_away(pair: tuple[Redis
     here, there = pair
     await talk(here, ANN, "s", "one", "two")
     await talk(here, ANN, "s", "three", "four")
-    await there.truncate(ANN, "s", Truncating(after=2))
-    await there.append(ANN, "s", batch("other"))
+    await there.sessions.truncate(ANN, "s", Truncating(after=2))
+    await there.sessions.append(ANN, "s", batch("other"))
     turn = await begin(here, ANN, "s", "five")
     assert shown(turn) == ["one", "two", "other", "five"]
-    await here.finish_turn(turn, closing("six"))
+    await here.sessions.finish_turn(turn, closing("six"))
 
-    await there.reset(ANN, "s")
+    await there.sessions.reset(ANN, "s")
     turn = await begin(here, ANN, "s", "seven")
     assert shown(turn) == ["seven"]
 
@@ -98,7 +98,7 @@ async def test_a_window_is_not_taken_from_an_earlier_session_of_the_same_id(
     """At the very same instant, and with as many messages."""
     here, there = pair
     await talk(here, ANN, "s", "old one", "old two")
-    await there.delete(ANN, "s")
+    await there.sessions.delete(ANN, "s")
     await talk(there, ANN, "s", "new one", "new two")
 
     assert shown(await begin(here, ANN, "s", "three")) == ["new one", "new two", "three"]
@@ -112,7 +112,7 @@ async def test_a_window_of_any_size_is_whole(pair: tuple[RedisStore, RedisStore]
         turn = await begin(here, ANN, "s", f"size {size}", window=size)
         log = await texts(there, ANN, "s")
         assert shown(turn) == (log[-size:] if size else [])
-        await here.finish_turn(turn, closing("ok"))
+        await here.sessions.finish_turn(turn, closing("ok"))
 
 
 async def test_a_window_respects_caps_and_its_start_whoever_set_them(pair: tuple[RedisStore, RedisStore]) -> None:
@@ -120,12 +120,12 @@ async def test_a_window_respects_caps_and_its_start_whoever_set_them(pair: tuple
     capped = NewSession(keeping=Keeping(max_messages=5))
     for number in range(4):
         turn = await begin(here, ANN, "s", f"q{number}", create=capped)
-        await here.finish_turn(turn, closing(f"a{number}"))
+        await here.sessions.finish_turn(turn, closing(f"a{number}"))
     turn = await begin(here, ANN, "s", "q4", create=capped)
     assert shown(turn) == ["q2", "a2", "q3", "a3", "q4"]
-    await here.finish_turn(turn, closing("a4"))
+    await here.sessions.finish_turn(turn, closing("a4"))
 
-    await there.patch(ANN, "s", Changes(window_start=10))
+    await there.sessions.patch(ANN, "s", Changes(window_start=10))
     turn = await begin(here, ANN, "s", "q5")
     assert shown(turn) == ["a4", "q5"]
 
@@ -133,12 +133,12 @@ async def test_a_window_respects_caps_and_its_start_whoever_set_them(pair: tuple
 async def test_a_window_that_grew_by_more_than_itself_is_the_newest_part(pair: tuple[RedisStore, RedisStore]) -> None:
     here, there = pair
     await talk(here, ANN, "s", "one", "two")
-    await there.append(ANN, "s", batch(*(f"m{number}" for number in range(50))))
+    await there.sessions.append(ANN, "s", batch(*(f"m{number}" for number in range(50))))
 
     turn = await begin(here, ANN, "s", "last", window=10)
 
     assert shown(turn) == [*(f"m{number}" for number in range(41, 50)), "last"]
-    await here.finish_turn(turn, closing("reply"))
+    await here.sessions.finish_turn(turn, closing("reply"))
     assert shown(await begin(there, ANN, "s", "again", window=12))[:3] == ["m41", "m42", "m43"]
 
 
@@ -149,42 +149,42 @@ async def test_totals_are_exact_beyond_what_lua_counts(store: RedisStore) -> Non
     most = 2**53 - 1
     for _ in range(3):
         turn = await begin(store, ANN, "s", "hi")
-        await store.finish_turn(turn, closing(tokens=most, cost_nanos=most - 1))
+        await store.sessions.finish_turn(turn, closing(tokens=most, cost_nanos=most - 1))
 
-    session = await store.get(ANN, "s")
+    session = await store.sessions.get(ANN, "s")
     assert (session.tokens, session.cost_nanos) == (3 * most, 3 * (most - 1))
 
 
 async def test_a_thousand_keys_are_remembered_and_no_more(store: RedisStore) -> None:
     for number in range(1001):
-        await store.append(ANN, "s", batch("hi", once=once(f"key-{number}"), usage=Usage()))
+        await store.sessions.append(ANN, "s", batch("hi", once=once(f"key-{number}"), usage=Usage()))
 
-    assert (await store.append(ANN, "s", batch("hi", once=once("key-1")))).duplicate
+    assert (await store.sessions.append(ANN, "s", batch("hi", once=once("key-1")))).duplicate
     with pytest.raises(KeyReused):
-        await store.append(ANN, "s", batch("hi", once=once("key-1000", "another")))
-    assert not (await store.append(ANN, "s", batch("hi", once=once("key-0")))).duplicate
-    assert not (await store.append(ANN, "s", batch("hi", once=once("key-1")))).duplicate
+        await store.sessions.append(ANN, "s", batch("hi", once=once("key-1000", "another")))
+    assert not (await store.sessions.append(ANN, "s", batch("hi", once=once("key-0")))).duplicate
+    assert not (await store.sessions.append(ANN, "s", batch("hi", once=once("key-1")))).duplicate
 
 
 async def test_a_key_that_was_taken_back_counts_from_when_it_came_again(store: RedisStore) -> None:
-    await store.append(ANN, "s", batch("kept"))
-    await store.append(ANN, "s", batch("gone", once=once("again")))
-    await store.truncate(ANN, "s", Truncating(after=1))
+    await store.sessions.append(ANN, "s", batch("kept"))
+    await store.sessions.append(ANN, "s", batch("gone", once=once("again")))
+    await store.sessions.truncate(ANN, "s", Truncating(after=1))
     for number in range(500):
-        await store.append(ANN, "s", batch("hi", once=once(f"key-{number}")))
-    await store.append(ANN, "s", batch("back", once=once("again")))
+        await store.sessions.append(ANN, "s", batch("hi", once=once(f"key-{number}")))
+    await store.sessions.append(ANN, "s", batch("back", once=once("again")))
     for number in range(500, 1000):
-        await store.append(ANN, "s", batch("hi", once=once(f"key-{number}")))
+        await store.sessions.append(ANN, "s", batch("hi", once=once(f"key-{number}")))
 
-    assert (await store.append(ANN, "s", batch("back", once=once("again")))).duplicate
+    assert (await store.sessions.append(ANN, "s", batch("back", once=once("again")))).duplicate
 
 
 async def test_a_finished_turn_is_found_after_others_came(store: RedisStore) -> None:
     first = await begin(store, ANN, "s", "one", once=once("k1"))
-    await store.finish_turn(first, closing("two"))
+    await store.sessions.finish_turn(first, closing("two"))
     await talk(store, ANN, "s", "three", "four")
 
-    again = await store.finish_turn(first, closing("two"))
+    again = await store.sessions.finish_turn(first, closing("two"))
     resumed = await begin(store, ANN, "s", "one", once=once("k1"))
 
     assert again.duplicate
@@ -202,8 +202,8 @@ async def test_each_method_is_one_script_and_no_request_searches_keys(redis_serv
 
         await each_method(store, "s")
         calls = await commands(redis_server)
-        await store.list(ACME, SessionQuery(title="u"))
-        await store.delete(ANN, "s")
+        await store.sessions.list(ACME, SessionQuery(title="u"))
+        await store.sessions.delete(ANN, "s")
 
         assert calls["evalsha"] == 9
         assert not calls.keys() & {"keys", "scan", "script|load", "eval"}
@@ -212,15 +212,15 @@ async def test_each_method_is_one_script_and_no_request_searches_keys(redis_serv
 
 async def each_method(store: RedisStore, session_id: str) -> None:
     first = opening(session_id, "one", once=once("k"), producer=Producer(id="p", seq=1))
-    turn = await store.begin_turn(ANN, first)
-    await store.renew_turn(turn)
-    await store.finish_turn(turn, closing("two", changes=Changes(title="T", context={"a": 1})))
-    await store.append(ANN, session_id, batch("three"))
-    await store.get(ANN, session_id)
-    await store.messages(ANN, session_id, Page())
-    await store.patch(ANN, session_id, Changes(title="U"))
-    await store.truncate(ANN, session_id, Truncating(after=3))
-    await store.reset(ANN, session_id)
+    turn = await store.sessions.begin_turn(ANN, first)
+    await store.sessions.renew_turn(turn)
+    await store.sessions.finish_turn(turn, closing("two", changes=Changes(title="T", context={"a": 1})))
+    await store.sessions.append(ANN, session_id, batch("three"))
+    await store.sessions.get(ANN, session_id)
+    await store.sessions.messages(ANN, session_id, Page())
+    await store.sessions.patch(ANN, session_id, Changes(title="U"))
+    await store.sessions.truncate(ANN, session_id, Truncating(after=3))
+    await store.sessions.reset(ANN, session_id)
 
 
 async def commands(server: RedisServer) -> dict[str, int]:
@@ -247,7 +247,7 @@ async def test_two_prefixes_are_two_installations(redis_server: RedisServer) -> 
         await talk(here, ANN, "s", "one", "two")
         other = await RedisStore.open(f"{redis_server.url}?prefix={fresh('b')}")
         with pytest.raises(SessionNotFound):
-            await other.get(ANN, "s")
+            await other.sessions.get(ANN, "s")
         await other.close()
 
 
@@ -255,9 +255,9 @@ async def test_every_key_goes_by_itself_some_time_after_the_deadline(store: Redi
     """A5: the store forgets idle sessions even where nobody sweeps."""
     kept = NewSession(keeping=Keeping(idle=timedelta(minutes=30)), context={"a": 1})
     turn = await begin(store, ANN, "s", "one", create=kept, once=once("k"))
-    await store.finish_turn(turn, closing("two", changes=Changes(attributes={"b": 2})))
-    await store.reset(ANN, "s")
-    await store.append(ANN, "s", batch("three"))
+    await store.sessions.finish_turn(turn, closing("two", changes=Changes(attributes={"b": 2})))
+    await store.sessions.reset(ANN, "s")
+    await store.sessions.append(ANN, "s", batch("three"))
 
     for key in store.keys.session(session_key(ANN, "s")):
         ttl = await store.link.call("PTTL", key, key=key)
@@ -286,15 +286,15 @@ async def test_damage_anywhere_sets_the_session_aside_whole(
 ) -> None:
     """X6: a corrupt record is kept with the reason, and its id is free again."""
     await talk(store, ANN, "s", "one", "two")
-    await store.patch(ANN, "s", Changes(context={"x": 1}))
+    await store.sessions.patch(ANN, "s", Changes(context={"x": 1}))
     key = session_key(ANN, "s")
     names = store.keys.session(key)
     await store.link.call(command, names[family], *words, key=names[family])
 
     with pytest.raises(SessionCorrupt):
-        await store.messages(ANN, "s", Page())
+        await store.sessions.messages(ANN, "s", Page())
     with pytest.raises(SessionNotFound):
-        await store.get(ANN, "s")
+        await store.sessions.get(ANN, "s")
 
     note = store.keys.quarantine(key, store._asking.now())
     assert await store.link.call("EXISTS", *note, key=note[0]) == 5
@@ -319,7 +319,7 @@ async def test_a_session_of_a_newer_release_is_left_alone(store: RedisStore) -> 
     await store.link.call("HSET", head, "s", (FORMAT + 1).to_bytes(8, "big") + bytes(300), key=head)
 
     with pytest.raises(Unavailable, match="newer format"):
-        await store.get(ANN, "s")
+        await store.sessions.get(ANN, "s")
     with pytest.raises(Unavailable, match="newer format"):
         await begin(store, ANN, "s", "three")
     assert await store.link.call("EXISTS", head, key=head) == 1
@@ -334,7 +334,7 @@ async def test_a_listing_tidies_up_after_sessions_that_went_by_themselves(store:
     names = store.keys.session(session_key(ANN, "gone"))
     await store.link.call("DEL", *names, key=names[0])
 
-    listed = await store.list(ANN, SessionQuery())
+    listed = await store.sessions.list(ANN, SessionQuery())
 
     assert [session.id for session in listed.sessions] == ["here"]
     for shelf in shelves_of(ANN):
@@ -349,31 +349,31 @@ async def test_sessions_that_a_crash_left_unlisted_are_put_back(redis_cluster: R
         for shelf in shelves_of(ANN):
             key = store.keys.shelf(shelf)
             await store.link.call("DEL", key, key=key)
-        assert (await store.list(ANN, SessionQuery())).sessions == ()
+        assert (await store.sessions.list(ANN, SessionQuery())).sessions == ()
 
         # Each sweep looks at some of the server's keys and goes on where the one before it stopped.
         rounds = 0
-        while len((await store.list(ANN, SessionQuery())).sessions) < 20 and rounds < 200:
-            await store.sweep()
+        while len((await store.sessions.list(ANN, SessionQuery())).sessions) < 20 and rounds < 200:
+            await store.upkeep.sweep()
             rounds += 1
 
-        assert len((await store.list(ANN, SessionQuery())).sessions) == 20
-        assert len((await store.list(ACME, SessionQuery())).sessions) == 20
-        assert (await store.list(BOB, SessionQuery())).sessions == ()
+        assert len((await store.sessions.list(ANN, SessionQuery())).sessions) == 20
+        assert len((await store.sessions.list(ACME, SessionQuery())).sessions) == 20
+        assert (await store.sessions.list(BOB, SessionQuery())).sessions == ()
 
 
 async def test_a_sweep_finds_sessions_whose_deadline_moved(store: RedisStore, fake_clock: FakeClock) -> None:
     """The index is told of a deadline once; the sweep moves the entry on until it is really over."""
     kept = NewSession(keeping=Keeping(idle=timedelta(minutes=30)))
-    await store.append(ANN, "s", batch("one", create=kept))
+    await store.sessions.append(ANN, "s", batch("one", create=kept))
     for _ in range(3):
         fake_clock.advance(timedelta(minutes=20))
-        await store.append(ANN, "s", batch("more"))
-        assert await store.sweep() == ()
+        await store.sessions.append(ANN, "s", batch("more"))
+        assert await store.upkeep.sweep() == ()
     fake_clock.advance(timedelta(minutes=31))
 
-    assert [gone.session_id for gone in await store.sweep()] == ["s"]
-    assert await store.sweep() == ()
+    assert [gone.session_id for gone in await store.upkeep.sweep()] == ["s"]
+    assert await store.upkeep.sweep() == ()
 
 
 async def test_many_writers_on_one_session_lose_nothing(redis_cluster: RedisCluster) -> None:
@@ -383,13 +383,13 @@ async def test_many_writers_on_one_session_lose_nothing(redis_cluster: RedisClus
 
         async def write(store: RedisStore, mark: str) -> None:
             for number in range(20):
-                await store.append(ANN, "s", batch(f"{mark}{number}", usage=Usage(tokens=3, cost_nanos=5)))
+                await store.sessions.append(ANN, "s", batch(f"{mark}{number}", usage=Usage(tokens=3, cost_nanos=5)))
 
         async with asyncio.TaskGroup() as tasks:
             for worker in range(8):
                 tasks.create_task(write(here, f"h{worker}."))
                 tasks.create_task(write(there, f"t{worker}."))
 
-        session = await here.get(ANN, "s")
+        session = await here.sessions.get(ANN, "s")
         assert (session.messages, session.last_seq, session.tokens, session.cost_nanos) == (320, 320, 960, 1600)
         assert len(set(await texts(there, ANN, "s"))) == 320

@@ -24,7 +24,7 @@ async def store(redis_server: RedisServer, fake_clock: FakeClock) -> AsyncIterat
 
 async def told(store: RedisStore, session_id: str) -> OpenTurn:
     turn = await begin(store, ANN, session_id, "hello")
-    await store.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+    await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
     return turn
 
 
@@ -38,9 +38,9 @@ async def test_a_damaged_trace_counts_as_absent_and_takes_nothing_along(store: R
     await store.link.call("ZREMRANGEBYSCORE", key, first.number, first.number, key=key)
     await store.link.call("ZADD", key, first.number, b'1:{"id":', key=key)
 
-    assert await store.trace(ANN, "s", first.number) is None
-    assert await store.traces(ANN, "s") == (trace_of(second),)
-    assert (await store.get(ANN, "s")).messages == 4
+    assert await store.traces.trace(ANN, "s", first.number) is None
+    assert await store.traces.traces(ANN, "s") == (trace_of(second),)
+    assert (await store.sessions.get(ANN, "s")).messages == 4
 
 
 async def test_a_key_of_another_type_stops_the_whole_end_of_a_turn(store: RedisStore) -> None:
@@ -52,13 +52,13 @@ async def test_a_key_of_another_type_stops_the_whole_end_of_a_turn(store: RedisS
     stored = await store.link.call("ZCARD", log, key=log)
 
     with pytest.raises(TurnLost):
-        await store.finish_turn(turn, closing("hi", trace=trace_of(turn)))
+        await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
 
     aside = store.keys.quarantine(session_key(ANN, "s"), store._asking.now())
     assert await store.link.call("ZCARD", aside[1], key=aside[1]) == stored
     assert await store.link.call("GET", aside[3], key=aside[3]) == b"no traces"
     with pytest.raises(SessionNotFound):
-        await store.get(ANN, "s")
+        await store.sessions.get(ANN, "s")
 
 
 async def test_asking_for_traces_of_another_type_sets_the_session_aside(store: RedisStore) -> None:
@@ -67,7 +67,7 @@ async def test_asking_for_traces_of_another_type_sets_the_session_aside(store: R
     await store.link.call("SET", key, "no traces", key=key)
 
     with pytest.raises(SessionCorrupt):
-        await store.trace(ANN, "s", turn.number)
+        await store.traces.trace(ANN, "s", turn.number)
     assert (await begin(store, ANN, "s", "anew")).created
 
 
@@ -75,44 +75,48 @@ async def test_numbers_that_no_turn_has_find_nothing(store: RedisStore) -> None:
     turn = await told(store, "s")
 
     for number in (-1, 0, turn.number + 1, 2**53, 2**80):
-        assert await store.trace(ANN, "s", number) is None
-    assert await store.traces(ANN, "s", before=2**80) == (trace_of(turn),)
-    assert await store.traces(ANN, "s", before=1) == ()
-    assert await store.traces(ANN, "s", limit=0) == ()
+        assert await store.traces.trace(ANN, "s", number) is None
+    assert await store.traces.traces(ANN, "s", before=2**80) == (trace_of(turn),)
+    assert await store.traces.traces(ANN, "s", before=1) == ()
+    assert await store.traces.traces(ANN, "s", limit=0) == ()
 
 
 async def test_two_turns_may_be_told_with_the_same_words(store: RedisStore) -> None:
     first = await told(store, "s")
     second = await begin(store, ANN, "s", "again")
-    await store.finish_turn(second, closing("hi", trace=trace_of(first)))
+    await store.sessions.finish_turn(second, closing("hi", trace=trace_of(first)))
 
-    assert await store.trace(ANN, "s", first.number) == await store.trace(ANN, "s", second.number) == trace_of(first)
+    assert (
+        await store.traces.trace(ANN, "s", first.number)
+        == await store.traces.trace(ANN, "s", second.number)
+        == trace_of(first)
+    )
 
 
 async def test_a_truncation_looks_at_every_message_it_takes(store: RedisStore) -> None:
     """A resumed turn's reply stands after later turns: its number is the lowest, though its message is the last."""
     early = await begin(store, ANN, "s", "hello", once=once("k"))
-    await store.finish_turn(early, closing(abandoned=True))
+    await store.sessions.finish_turn(early, closing(abandoned=True))
     later = await told(store, "s")
     again = await begin(store, ANN, "s", "hello", once=once("k"))
-    done = await store.finish_turn(again, closing("late", trace=trace_of(again)))
+    done = await store.sessions.finish_turn(again, closing("late", trace=trace_of(again)))
 
-    await store.truncate(ANN, "s", Truncating(after=done.messages[-1].seq - 1))
+    await store.sessions.truncate(ANN, "s", Truncating(after=done.messages[-1].seq - 1))
 
     assert again.number < later.number
-    assert await store.traces(ANN, "s") == ()
+    assert await store.traces.traces(ANN, "s") == ()
 
 
 async def test_a_key_of_traces_exists_as_long_as_its_session(store: RedisStore) -> None:
     """A cluster that moves a slot serves a call only where all of its keys are together."""
     await begin(store, ANN, "s", "hello")
-    await store.fork(ANN, "s", Forking(new_id="branch"))
+    await store.sessions.fork(ANN, "s", Forking(new_id="branch"))
     for session_id in ("s", "branch"):
         key = key_of(store, session_id)
         assert await store.link.call("EXISTS", key, key=key) == 1
-        await store.reset(ANN, session_id)
+        await store.sessions.reset(ANN, session_id)
         assert await store.link.call("EXISTS", key, key=key) == 1
 
-        await store.delete(ANN, session_id)
+        await store.sessions.delete(ANN, session_id)
 
         assert await store.link.call("EXISTS", key, key=key) == 0

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tenuto.errors import Sealed, Unavailable
 from tenuto.model import Scope
 from tenuto.model.seal import KEYS_NAMESPACE, data_key_of, is_sealed
-from tenuto.ports import Cipher, StateStore
+from tenuto.ports import Cipher, Store
 from tenuto.privacy.sealed.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.sealed.sealing import TenantCiphers
 from tenuto.stores.memory import MemoryStore
@@ -33,8 +33,8 @@ def ring(current: MasterKey, *others: MasterKey, **tenants: MasterKeys) -> KeyRi
     return KeyRing(keys=MasterKeys(current=current, others=others), tenants=tenants)
 
 
-def ciphers(store: StateStore, keys: KeyRing, clock: FakeClock | None = None) -> TenantCiphers:
-    return TenantCiphers(store=store, ring=keys, clock=clock or FakeClock())
+def ciphers(store: Store, keys: KeyRing, clock: FakeClock | None = None) -> TenantCiphers:
+    return TenantCiphers(store=store.state, ring=keys, clock=clock or FakeClock())
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ async def test_the_store_holds_no_key_in_the_clear(store: MemoryStore) -> None:
     keys = ciphers(store, ring(OLD))
     await keys.to_seal(ANN)
 
-    entry = await store.read_state(ACME, KEYS_NAMESPACE, "data")
+    entry = await store.state.read_state(ACME, KEYS_NAMESPACE, "data")
 
     assert entry is not None
     assert OLD.fingerprint in str(entry.value)
@@ -188,7 +188,7 @@ async def test_of_many_that_renew_at_once_no_key_is_lost(shared: SqliteStore) ->
 
     assert len(set(names)) == 5
     assert reader.open(first, PLACE) == b"first"
-    entry = await shared.read_state(ACME, KEYS_NAMESPACE, "data")
+    entry = await shared.state.read_state(ACME, KEYS_NAMESPACE, "data")
     assert entry is not None
     assert set(entry.value["data"]) == {*names, data_key_of(first)}
 
@@ -199,7 +199,7 @@ async def test_reading_makes_no_key(store: MemoryStore) -> None:
     with pytest.raises(Sealed):
         (await keys.to_open(ANN)).open((await ciphers(MemoryStore(), ring(OLD)).to_seal(ANN)).seal(b"x", PLACE), PLACE)
 
-    assert await store.read_state(ACME, KEYS_NAMESPACE, "data") is None
+    assert await store.state.read_state(ACME, KEYS_NAMESPACE, "data") is None
 
 
 async def test_a_wrong_master_key_is_named_and_nothing_is_replaced(store: MemoryStore) -> None:
@@ -219,21 +219,21 @@ async def test_a_wrong_master_key_is_named_and_nothing_is_replaced(store: Memory
 
 
 async def test_damaged_data_keys_are_an_error_and_are_not_made_anew(store: MemoryStore) -> None:
-    await store.write_state(ACME, KEYS_NAMESPACE, "data", {"current": 7})
+    await store.state.write_state(ACME, KEYS_NAMESPACE, "data", {"current": 7})
 
     with pytest.raises(Sealed, match="data keys were changed in the store"):
         await ciphers(store, ring(OLD)).to_seal(ANN)
 
-    entry = await store.read_state(ACME, KEYS_NAMESPACE, "data")
+    entry = await store.state.read_state(ACME, KEYS_NAMESPACE, "data")
     assert entry is not None
     assert entry.value == {"current": 7}
 
 
 async def test_data_keys_of_another_tenant_do_not_unwrap(store: MemoryStore) -> None:
     await ciphers(store, ring(OLD)).to_seal(ANN)
-    stolen = await store.read_state(ACME, KEYS_NAMESPACE, "data")
+    stolen = await store.state.read_state(ACME, KEYS_NAMESPACE, "data")
     assert stolen is not None
-    await store.write_state(Scope(tenant="evil"), KEYS_NAMESPACE, "data", stolen.value)
+    await store.state.write_state(Scope(tenant="evil"), KEYS_NAMESPACE, "data", stolen.value)
 
     with pytest.raises(Sealed, match="or are another tenant's"):
         await ciphers(store, ring(OLD)).to_open(EVE)

@@ -51,13 +51,14 @@ from tenuto.sessions import (
 )
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
+from tests.doubles import FlatMemoryStore
 from tests.samples import ACME, ANN, BOB, EVE, closing, says, texts
 
 
 class Room:
     """A sessions room over memory, with everything it announced."""
 
-    def __init__(self, store: MemoryStore | None = None) -> None:
+    def __init__(self, store: MemoryStore | FlatMemoryStore | None = None) -> None:
         self.clock = FakeClock()
         self.store = store or MemoryStore(clock=self.clock)
         self.heard: list[SessionEvent] = []
@@ -65,7 +66,8 @@ class Room:
     def sessions(self, **policy: object) -> Sessions:
         given = {"busy_wait": timedelta(0), **policy}
         return Sessions(
-            store=self.store,
+            store=self.store.sessions,
+            upkeep=self.store.upkeep,
             policy=replace(SessionPolicy(), **given),
             announcer=Announcer(clock=self.clock, listeners=[self._hear]),
         )
@@ -146,7 +148,7 @@ async def test_a_hijack_gets_a_new_id_and_a_warning_names_both(
     """A8, T2: owner and caller are in the warning; what was stored stays as it was."""
     sessions = room.sessions(on_missing=rule)
     owned = (await whole_turn(sessions, ANN, wish("secret"))).session
-    before = await room.store.messages(ANN, owned.id, Page())
+    before = await room.store.sessions.messages(ANN, owned.id, Page())
 
     turn = await whole_turn(sessions, BOB, wish("mine now", owned.id))
 
@@ -159,7 +161,7 @@ async def test_a_hijack_gets_a_new_id_and_a_warning_names_both(
     assert "user:ann" in warning.getMessage()
     assert "user:bob" in warning.getMessage()
     assert "mine now" not in caplog.text
-    assert await room.store.messages(ANN, owned.id, Page()) == before
+    assert await room.store.sessions.messages(ANN, owned.id, Page()) == before
 
 
 async def test_creating_with_an_id(room: Room) -> None:
@@ -258,7 +260,7 @@ async def test_the_oldest_sessions_make_room(room: Room) -> None:
     assert [event.session_id for event in room.heard if event.kind is EventKind.EVICTED] == ["s0", "s1"]
 
 
-class Forgetful(MemoryStore):
+class Forgetful(FlatMemoryStore):
     """Goes away whenever it is asked to evict."""
 
     async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
@@ -279,7 +281,7 @@ async def test_a_caller_who_goes_while_room_is_made_leaves_the_session_free() ->
     """The turn has begun by then: its lease must not stay with nobody, and its key takes it up again."""
     making_room = asyncio.Event()
 
-    class Slow(MemoryStore):
+    class Slow(FlatMemoryStore):
         async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
             making_room.set()
             await asyncio.Event().wait()
@@ -358,7 +360,9 @@ async def test_a_listener_that_fails_harms_nobody(room: Room, caplog: pytest.Log
         heard.append(event.kind)
 
     announcer = Announcer(clock=room.clock, listeners=[broken, sound])
-    sessions = Sessions(store=room.store, policy=SessionPolicy(), announcer=announcer)
+    sessions = Sessions(
+        store=room.store.sessions, upkeep=room.store.upkeep, policy=SessionPolicy(), announcer=announcer
+    )
 
     await sessions.create(ANN, None, "s")
 
@@ -366,7 +370,7 @@ async def test_a_listener_that_fails_harms_nobody(room: Room, caplog: pytest.Log
     assert "a listener failed" in caplog.text
 
 
-class Damaged(MemoryStore):
+class Damaged(FlatMemoryStore):
     """Meets one damaged record, sets it aside and tells, as the port demands."""
 
     def __init__(self, clock: FakeClock) -> None:

@@ -54,10 +54,10 @@ def rows(store: SqliteStore, sql: str) -> list[Any]:
 
 
 ACTS: dict[str, Callable[[SqliteStore], Awaitable[object]]] = {
-    "get": lambda store: store.get(ANN, "s"),
+    "get": lambda store: store.sessions.get(ANN, "s"),
     "begin_turn": lambda store: begin(store, ANN, "s", "hi"),
-    "reset": lambda store: store.reset(ANN, "s"),
-    "delete": lambda store: store.delete(ANN, "s"),
+    "reset": lambda store: store.sessions.reset(ANN, "s"),
+    "delete": lambda store: store.sessions.delete(ANN, "s"),
 }
 
 
@@ -76,7 +76,7 @@ async def test_a_damaged_head_is_set_aside_whole(
     assert rows(store, "SELECT count(*) FROM message") == [(2,)]
     assert rows(store, "SELECT key IS NOT NULL FROM quarantine") == [(1,)]
     with pytest.raises(SessionNotFound):
-        await store.get(ANN, "s")
+        await store.sessions.get(ANN, "s")
     await talk(store, ANN, "s", "again", "fresh")
     assert await texts(store, ANN, "s") == ["again", "fresh"]
 
@@ -102,7 +102,7 @@ async def test_a_damaged_message_sets_its_session_aside(store: SqliteStore, body
 
     assert rows(store, "SELECT count(*) FROM message") == [(4,)]
     with pytest.raises(SessionNotFound):
-        await store.messages(ANN, "s", Page())
+        await store.sessions.messages(ANN, "s", Page())
     assert await texts(store, ANN, "other") == ["hello", "hi"]
 
 
@@ -111,7 +111,7 @@ async def test_a_damaged_message_is_met_by_a_reader_too(store: SqliteStore, capl
     rows(store, "UPDATE message SET body = substr(body, 1, 40)")
 
     with caplog.at_level(logging.WARNING), pytest.raises(SessionCorrupt) as corrupt:
-        await store.messages(ANN, "s", Page())
+        await store.sessions.messages(ANN, "s", Page())
 
     assert rows(store, "SELECT reason FROM quarantine") == [("a message cannot be decoded",)]
     assert "session s was set aside" in caplog.text
@@ -123,9 +123,9 @@ async def test_a_turn_whose_session_was_damaged_is_lost(store: SqliteStore) -> N
     rows(store, "UPDATE profile SET context = x'7b22'")
 
     with pytest.raises(TurnLost):
-        await store.finish_turn(turn, closed("late"))
+        await store.sessions.finish_turn(turn, closed("late"))
     with pytest.raises(TurnLost):
-        await store.renew_turn(turn)
+        await store.sessions.renew_turn(turn)
 
 
 @pytest.mark.parametrize("scribble", SCRIBBLES.values(), ids=SCRIBBLES.keys())
@@ -135,7 +135,7 @@ async def test_the_list_of_spaces_shows_the_others(store: SqliteStore, scribble:
     await talk(store, EVE, "s", "q", "a")
     await talk(store, ANN, "later", "q", "a")
 
-    assert set(await store.spaces()) == {ACME, Scope(tenant="evil")}
+    assert set(await store.upkeep.spaces()) == {ACME, Scope(tenant="evil")}
 
 
 async def test_a_listing_shows_the_others(store: SqliteStore) -> None:
@@ -144,7 +144,7 @@ async def test_a_listing_shows_the_others(store: SqliteStore) -> None:
     rows(store, "UPDATE profile SET title = CAST(x'ff' AS TEXT) WHERE session_id = 'b'")
     rows(store, "UPDATE profile SET context = x'00' WHERE session_id = 'c'")
 
-    page = await store.list(ANN, SessionQuery())
+    page = await store.sessions.list(ANN, SessionQuery())
 
     assert [session.id for session in page.sessions] == ["a"]
     assert rows(store, "SELECT count(*) FROM quarantine") == [(2,)]
@@ -157,53 +157,53 @@ async def test_a_sweep_sets_aside_what_it_cannot_name(store: SqliteStore, clock:
     rows(store, "UPDATE profile SET title = CAST(x'ff' AS TEXT) WHERE session_id = 'c'")
     clock.advance(timedelta(days=31))
 
-    gone = await store.sweep()
+    gone = await store.upkeep.sweep()
 
     assert [item.session_id for item in gone] == ["a"]
     assert rows(store, "SELECT count(*) FROM quarantine") == [(2,)]
-    assert await store.sweep() == ()
+    assert await store.upkeep.sweep() == ()
 
 
 async def test_what_was_set_aside_neither_counts_nor_expires(store: SqliteStore, clock: FakeClock) -> None:
     await talk(store, ANN, "s", "q", "a")
     rows(store, "UPDATE profile SET context = x'00'")
     with pytest.raises(SessionCorrupt):
-        await store.get(ANN, "s")
+        await store.sessions.get(ANN, "s")
     clock.advance(timedelta(days=400))
 
-    assert (await store.stats(ACME)).sessions == 0
-    assert await store.evict(ANN, keep=0) == ()
-    assert await store.sweep() == ()
+    assert (await store.upkeep.stats(ACME)).sessions == 0
+    assert await store.upkeep.evict(ANN, keep=0) == ()
+    assert await store.upkeep.sweep() == ()
     assert rows(store, "SELECT count(*) FROM message") == [(2,)]
 
 
 async def test_a_damaged_record_in_a_file_that_cannot_be_written_is_still_corrupt(store: SqliteStore) -> None:
     await talk(store, ANN, "s", "q", "a")
     rows(store, "UPDATE profile SET context = x'00'")
-    store._writer._db.execute("PRAGMA query_only = ON")
+    store._database.writer._db.execute("PRAGMA query_only = ON")
 
     with pytest.raises(SessionCorrupt):
-        await store.get(ANN, "s")
+        await store.sessions.get(ANN, "s")
     with pytest.raises(Unavailable):
-        await store.list(ANN, SessionQuery())
+        await store.sessions.list(ANN, SessionQuery())
 
 
 async def test_damaged_state_is_an_error_and_not_a_value(store: SqliteStore) -> None:
-    await store.write_state(ANN, "prefs", "k", {"a": 1})
+    await store.state.write_state(ANN, "prefs", "k", {"a": 1})
     rows(store, "UPDATE state SET value = x'7b'")
 
     with pytest.raises(Unavailable):
-        await store.read_state(ANN, "prefs", "k")
-    assert (await store.write_state(ANN, "prefs", "k", 2)).version == 2
+        await store.state.read_state(ANN, "prefs", "k")
+    assert (await store.state.write_state(ANN, "prefs", "k", 2)).version == 2
 
 
 async def test_a_lease_beyond_reason_is_refused_and_damages_nothing(store: SqliteStore) -> None:
-    await store.append(ANN, "s", batch("hello"))
+    await store.sessions.append(ANN, "s", batch("hello"))
 
     with pytest.raises(Invalid, match="a lease lasts"):
         await begin(store, ANN, "s", "hi", lease=timedelta(days=3_000_000))
     turn = await begin(store, ANN, "s", "hi")
 
     assert (turn.number, turn.session.messages, turn.session.last_seq) == (2, 2, 2)
-    assert turn.session == await store.get(ANN, "s")
+    assert turn.session == await store.sessions.get(ANN, "s")
     assert await texts(store, ANN, "s") == ["hello", "hi"]

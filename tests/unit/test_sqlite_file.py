@@ -26,7 +26,7 @@ def files_in(folder: Path) -> dict[str, int]:
 async def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     async with await SqliteStore.open(path) as store:
-        await store.append(ANN, "s", batch("hello"))
+        await store.sessions.append(ANN, "s", batch("hello"))
 
         modes = files_in(tmp_path)
 
@@ -36,7 +36,7 @@ async def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
 async def test_a_closed_store_leaves_one_file_that_opens_again(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     async with await SqliteStore.open(path) as store:
-        await store.append(ANN, "s", batch("hello"))
+        await store.sessions.append(ANN, "s", batch("hello"))
 
     assert list(files_in(tmp_path)) == ["sessions.db"]
     async with await SqliteStore.open(str(path)) as store:
@@ -45,10 +45,10 @@ async def test_a_closed_store_leaves_one_file_that_opens_again(tmp_path: Path) -
 
 async def test_acknowledged_means_fsynced_unless_relaxed(tmp_path: Path) -> None:
     async with await SqliteStore.open(tmp_path / "a.db") as full:
-        assert full._writer._db.execute("PRAGMA synchronous").fetchone() == (2,)
-        assert full._writer._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert full._database.writer._db.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert full._database.writer._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     async with await SqliteStore.open(tmp_path / "b.db", synchronous="normal") as relaxed:
-        assert relaxed._writer._db.execute("PRAGMA synchronous").fetchone() == (1,)
+        assert relaxed._database.writer._db.execute("PRAGMA synchronous").fetchone() == (1,)
 
 
 async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
     path.touch()
 
     async with await SqliteStore.open(path) as store:
-        await store.append(ANN, "s", batch("hello"))
+        await store.sessions.append(ANN, "s", batch("hello"))
 
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (FORMAT,)
@@ -142,7 +142,7 @@ async def test_a_file_switched_out_of_wal_is_switched_back(tmp_path: Path) -> No
         db.execute("PRAGMA journal_mode = DELETE")
 
     async with await SqliteStore.open(path) as store:
-        assert store._writer._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert store._database.writer._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_many_processes_may_make_the_file_at_once(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_many_processes_may_make_the_file_at_once(tmp_path: Path) -> None:
         "from tenuto.stores.sqlite import SqliteStore\n"
         "async def main():\n"
         "    async with await SqliteStore.open(sys.argv[1]) as store:\n"
-        "        await store.ping()\n"
+        "        await store.upkeep.ping()\n"
         "asyncio.run(main())\n"
     )
     makers = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "sessions.db")]) for _ in range(4)]
@@ -166,7 +166,7 @@ def test_opening_imports_little(tmp_path: Path) -> None:
         "from tenuto.stores.sqlite import SqliteStore\n"
         "async def main():\n"
         "    async with await SqliteStore.open(sys.argv[1]) as store:\n"
-        "        await store.ping()\n"
+        "        await store.upkeep.ping()\n"
         "asyncio.run(main())\n"
         "print(*sorted({name.partition('.')[0] for name in sys.modules}))\n"
     )
@@ -184,5 +184,5 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
     await store.close()
 
     with pytest.raises(Exception, match="closed"):
-        await store.messages(ANN, "s", Page())
-    assert not store.catch_up()
+        await store.sessions.messages(ANN, "s", Page())
+    assert not store.feed.catch_up()

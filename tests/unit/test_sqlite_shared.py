@@ -57,13 +57,13 @@ async def test_a_window_the_writer_knows_is_the_window_in_the_file(tmp_path: Pat
                 for n, window in enumerate([3, 3, 20, 1, 0, 5, 5, 2, 9, 9, 4]):
                     new = NewSession(keeping=Keeping(max_messages=7 if n % 2 else None, max_turns=4 if n > 6 else None))
                     turn = await begin(store, ANN, "s", f"q{n}", window=window, create=new, keeping=new.keeping)
-                    done = await store.finish_turn(turn, closed(f"a{n}", f"b{n}"))
+                    done = await store.sessions.finish_turn(turn, closed(f"a{n}", f"b{n}"))
                     if n == 4:
-                        await store.patch(ANN, "s", Changes(window_start=done.session.last_seq - 1))
+                        await store.sessions.patch(ANN, "s", Changes(window_start=done.session.last_seq - 1))
                     if n == 6:
-                        await store.append(ANN, "s", batch("x", "y"))
+                        await store.sessions.append(ANN, "s", batch("x", "y"))
                     if n == 8:
-                        await store.truncate(ANN, "s", Truncating(after=done.session.last_seq - 2))
+                        await store.sessions.truncate(ANN, "s", Truncating(after=done.session.last_seq - 2))
                     seen.append([(message.seq, message.turn, message.text) for message in turn.window])
         windows.append(seen)
 
@@ -77,14 +77,14 @@ async def test_heads_known_by_heart_are_bounded_by_their_size_together(tmp_path:
             patch.setattr(_hot, "_MAX_BYTES", 50_000)
             for n in range(20):
                 await talk(store, ANN, f"s{n}", "x" * 9_000, "y")
-            hot = store._writer._hot
+            hot = store._database.writer._hot
 
             assert 3 <= len(hot._heads) <= 5
             assert hot._size == sum(size for _, size in hot._heads.values())
             assert [m.text for m in (await begin(store, ANN, "s0", "again")).window] == ["x" * 9_000, "y", "again"]
 
-            await store.delete(ANN, "s19")
-            await store.reset(ANN, "s18")
+            await store.sessions.delete(ANN, "s19")
+            await store.sessions.reset(ANN, "s18")
 
             assert hot._size == sum(size for _, size in hot._heads.values())
 
@@ -97,7 +97,7 @@ async def test_what_another_process_wrote_is_in_the_next_window(pair: tuple[Sqli
     turn = await begin(first, ANN, "s", "three")
     with pytest.raises(SessionBusy):
         await begin(second, ANN, "s", "four")
-    await first.finish_turn(turn, closed("3"))
+    await first.sessions.finish_turn(turn, closed("3"))
 
     assert [message.text for message in turn.window] == ["one", "1", "two", "2", "three"]
     assert await texts(second, ANN, "s") == ["one", "1", "two", "2", "three", "3"]
@@ -107,10 +107,10 @@ async def test_what_another_process_deleted_stays_deleted(pair: tuple[SqliteStor
     """T4: a head known by heart revives nothing."""
     first, second = pair
     turn = await begin(first, ANN, "s", "one")
-    await second.delete(ANN, "s")
+    await second.sessions.delete(ANN, "s")
 
     with pytest.raises(TurnLost):
-        await first.finish_turn(turn, closed("late"))
+        await first.sessions.finish_turn(turn, closed("late"))
     fresh = await begin(first, ANN, "s", "new")
 
     assert fresh.created
@@ -124,33 +124,33 @@ async def test_a_refused_step_leaves_no_trace_in_what_the_writer_knows(tmp_path:
             with pytest.raises(SessionBusy):
                 await begin(store, ANN, "s", "two")
             with pytest.raises(SequenceGap):
-                await store.finish_turn(turn, closed("x", producer=Producer(id="p", seq=7)))
+                await store.sessions.finish_turn(turn, closed("x", producer=Producer(id="p", seq=7)))
             with pytest.raises(VersionConflict):
-                await store.patch(ANN, "s", Changes(title="x", if_version=99))
-        done = await store.finish_turn(turn, closed("reply"))
+                await store.sessions.patch(ANN, "s", Changes(title="x", if_version=99))
+        done = await store.sessions.finish_turn(turn, closed("reply"))
 
         assert (done.session.messages, done.session.turns, done.session.title) == (2, 1, "")
-        assert done.session == await store.get(ANN, "s")
+        assert done.session == await store.sessions.get(ANN, "s")
 
 
 async def test_a_cache_is_told_what_others_changed(pair: tuple[SqliteStore, SqliteStore]) -> None:
     first, second = pair
     told = Told()
-    async with first.watch(told):
-        assert first.catch_up()
+    async with first.feed.watch(told):
+        assert first.feed.catch_up()
         await talk(second, ANN, "theirs", "q", "a")
         await talk(first, ANN, "mine", "q", "a")
-        assert first.catch_up()
+        assert first.feed.catch_up()
 
         # Its own too: a write whose caller gave up goes through all the same.
         assert set(told.keys) == {session_key(ANN, "theirs"), session_key(ANN, "mine")}
         assert told.flushes == 0
         told.keys.clear()
-        assert first.catch_up()
+        assert first.feed.catch_up()
         assert told.keys == []
-        for act in (second.reset, second.delete):
+        for act in (second.sessions.reset, second.sessions.delete):
             await act(ANN, "theirs")
-            assert first.catch_up()
+            assert first.feed.catch_up()
             assert told.keys == [session_key(ANN, "theirs")]
             told.keys.clear()
 
@@ -162,14 +162,14 @@ async def test_a_cache_that_fell_too_far_behind_is_flushed(
     monkeypatch.setattr(_writer, "_PRUNE_EVERY", 2)
     first, second = pair
     told = Told()
-    async with first.watch(told):
+    async with first.feed.watch(told):
         for n in range(12):
-            await second.append(ANN, f"s{n}", batch("hello"))
-        assert first.catch_up()
+            await second.sessions.append(ANN, f"s{n}", batch("hello"))
+        assert first.feed.catch_up()
 
         assert told.flushes == 1
-        await second.append(ANN, "again", batch("hello"))
-        assert first.catch_up()
+        await second.sessions.append(ANN, "again", batch("hello"))
+        assert first.feed.catch_up()
         assert told.keys == [session_key(ANN, "again")]
 
 
@@ -178,18 +178,18 @@ async def test_a_feed_that_cannot_read_vouches_for_nothing(
 ) -> None:
     first, second = pair
     told = Told()
-    assert not first.catch_up()
-    async with first.watch(told):
-        await second.append(ANN, "s", batch("hello"))
+    assert not first.feed.catch_up()
+    async with first.feed.watch(told):
+        await second.sessions.append(ANN, "s", batch("hello"))
         with monkeypatch.context() as patch:
             patch.setattr(_feed.Feed, "_report", _out_of_order)
-            assert not first.catch_up()
+            assert not first.feed.catch_up()
         flushed = told.flushes
-        assert first.catch_up()
+        assert first.feed.catch_up()
 
         assert flushed == 1
         assert told.flushes == 2, "what came while it was blind cannot be told one by one"
-    assert not first.catch_up()
+    assert not first.feed.catch_up()
 
 
 def _out_of_order(*_: object) -> None:
@@ -203,7 +203,7 @@ async def test_reads_do_not_wait_for_a_writer(pair: tuple[SqliteStore, SqliteSto
         other.execute("BEGIN IMMEDIATE")
         other.execute("DELETE FROM message")
 
-        page = await first.messages(ANN, "s", Page())
+        page = await first.sessions.messages(ANN, "s", Page())
         other.execute("ROLLBACK")
 
     assert [message.text for message in page.messages] == ["q", "a"]
@@ -212,7 +212,7 @@ async def test_reads_do_not_wait_for_a_writer(pair: tuple[SqliteStore, SqliteSto
 async def test_keys_far_back_are_forgotten_in_the_file_too(tmp_path: Path) -> None:
     async with await SqliteStore.open(tmp_path / "sessions.db", synchronous="normal") as store:
         for n in range(1100):
-            await store.append(ANN, "s", batch(once=once(f"k{n}")))
+            await store.sessions.append(ANN, "s", batch(once=once(f"k{n}")))
 
         with closing(sqlite3.connect(store.path)) as db:
             kept = db.execute("SELECT count(*) FROM keyed").fetchone()[0]
@@ -224,9 +224,9 @@ async def test_a_stored_message_may_be_sent_again(tmp_path: Path) -> None:
     """A message is a draft too, as when a log is imported: it gets a new place."""
     async with await SqliteStore.open(tmp_path / "sessions.db") as store:
         await talk(store, ANN, "s", "q", "a")
-        page = await store.messages(ANN, "s", Page())
-        again = await store.append(ANN, "s", Batch(id="b", messages=page.messages))
-        page = await store.messages(ANN, "s", Page())
+        page = await store.sessions.messages(ANN, "s", Page())
+        again = await store.sessions.append(ANN, "s", Batch(id="b", messages=page.messages))
+        page = await store.sessions.messages(ANN, "s", Page())
 
         assert [message.seq for message in again.messages] == [3, 4]
         assert [(message.seq, message.turn, message.text) for message in page.messages[2:]] == [

@@ -21,14 +21,14 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 def listen(store: SqliteStore) -> list[str]:
     """The first two words of every statement that the writer runs from now on."""
     heard: list[str] = []
-    store._writer._db.set_trace_callback(lambda sql: heard.append(" ".join(sql.split()[:2])))
+    store._database.writer._db.set_trace_callback(lambda sql: heard.append(" ".join(sql.split()[:2])))
     return heard
 
 
 async def keyed_turn(store: SqliteStore, key: str) -> TurnState:
     turn = await begin(store, ANN, "s", "hello", once=Once(key=key, fingerprint="f"))
     if turn.state is not TurnState.FINISHED:
-        await store.finish_turn(turn, closing("hi"))
+        await store.sessions.finish_turn(turn, closing("hi"))
     return turn.state
 
 
@@ -67,7 +67,7 @@ async def test_a_reset_lets_keys_be_used_anew(store: SqliteStore) -> None:
     for key in keys:
         await keyed_turn(store, key)
 
-    await store.reset(ANN, "s")
+    await store.sessions.reset(ANN, "s")
 
     assert [await keyed_turn(store, key) for key in keys] == [TurnState.OPENED] * 20
     assert [await keyed_turn(store, key) for key in keys] == [TurnState.FINISHED] * 20
@@ -78,7 +78,7 @@ async def test_a_truncation_lets_the_keys_of_its_messages_be_used_anew(store: Sq
     for key in keys:
         await keyed_turn(store, key)
 
-    await store.truncate(ANN, "s", Truncating(after=20))
+    await store.sessions.truncate(ANN, "s", Truncating(after=20))
 
     assert [await keyed_turn(store, key) for key in keys] == [TurnState.FINISHED] * 10 + [TurnState.OPENED] * 20
     assert [await keyed_turn(store, key) for key in keys] == [TurnState.FINISHED] * 30

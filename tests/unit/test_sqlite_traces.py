@@ -33,7 +33,7 @@ async def store(tmp_path: Path, clock: FakeClock) -> AsyncIterator[SqliteStore]:
 async def told(store: SqliteStore, session_id: str, **fields: Any) -> OpenTurn:
     """One whole turn with a trace."""
     turn = await begin(store, ANN, session_id, "hello")
-    await store.finish_turn(turn, closing("hi", trace=trace_of(turn, **fields)))
+    await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn, **fields)))
     return turn
 
 
@@ -48,11 +48,11 @@ async def test_no_row_of_a_trace_outlives_its_session(store: SqliteStore, clock:
         await told(store, name)
         clock.advance(timedelta(seconds=1))
 
-    await store.delete(ANN, "deleted")
-    gone = await store.evict(ANN, keep=2)
+    await store.sessions.delete(ANN, "deleted")
+    gone = await store.upkeep.evict(ANN, keep=2)
     clock.advance(timedelta(days=400))
-    await store.append(ANN, "anew", batch("hello"))
-    await store.sweep()
+    await store.sessions.append(ANN, "anew", batch("hello"))
+    await store.upkeep.sweep()
 
     assert [item.session_id for item in gone] == ["evicted"]
     assert rows(store, "SELECT count(*) FROM session") == [(1,)]
@@ -61,7 +61,7 @@ async def test_no_row_of_a_trace_outlives_its_session(store: SqliteStore, clock:
 
 async def test_a_turn_without_a_trace_never_looks_at_traces(store: SqliteStore) -> None:
     statements: list[str] = []
-    store._writer._db.set_trace_callback(statements.append)
+    store._database.writer._db.set_trace_callback(statements.append)
 
     await talk(store, ANN, "s", "hello", "hi")
     assert not [statement for statement in statements if "trace" in statement]
@@ -78,8 +78,8 @@ async def test_a_damaged_trace_is_as_good_as_none_and_its_session_stays(
     rows(store, f"UPDATE trace SET body = {body} WHERE place % 1024 = {first.number}")
 
     with caplog.at_level(logging.WARNING):
-        assert await store.trace(ANN, "s", first.number) is None
-        assert await store.traces(ANN, "s") == (trace_of(second),)
+        assert await store.traces.trace(ANN, "s", first.number) is None
+        assert await store.traces.traces(ANN, "s") == (trace_of(second),)
 
     assert await texts(store, ANN, "s") == ["hello", "hi"] * 2
     assert "a trace of session s" in caplog.text
@@ -91,9 +91,11 @@ async def test_a_number_that_no_turn_can_have_has_no_trace(store: SqliteStore) -
     mine, other = await told(store, "mine"), await told(store, "other")
     far = 2**30
 
-    assert [await store.trace(ANN, "mine", number) for number in (0, -1, far, far + other.number, 2**80)] == [None] * 5
-    assert await store.traces(ANN, "mine", limit=2**80, before=2**80) == (trace_of(mine),)
-    assert await store.traces(ANN, "other", before=0) == await store.traces(ANN, "other", limit=-1) == ()
+    assert [await store.traces.trace(ANN, "mine", number) for number in (0, -1, far, far + other.number, 2**80)] == [
+        None
+    ] * 5
+    assert await store.traces.traces(ANN, "mine", limit=2**80, before=2**80) == (trace_of(mine),)
+    assert await store.traces.traces(ANN, "other", before=0) == await store.traces.traces(ANN, "other", limit=-1) == ()
 
 
 async def test_a_file_from_before_traces_is_brought_up_to_date(tmp_path: Path) -> None:
@@ -107,4 +109,4 @@ async def test_a_file_from_before_traces_is_brought_up_to_date(tmp_path: Path) -
     async with await SqliteStore.open(path) as store:
         turn = await told(store, "s")
 
-        assert await store.traces(ANN, "s") == (trace_of(turn),)
+        assert await store.traces.traces(ANN, "s") == (trace_of(turn),)

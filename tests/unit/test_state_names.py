@@ -38,16 +38,16 @@ async def test_state_of_an_older_file_is_kept_and_named_when_it_is_written_anew(
     path = tmp_path / "old.db"
     file_from_before(path)
     async with await SqliteStore.open(tmp_path / "new.db") as new:
-        await new.write_state(ANN, "prefs", "tone", "warm")
+        await new.state.write_state(ANN, "prefs", "tone", "warm")
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("ATTACH ? AS new", (str(tmp_path / "new.db"),))
         db.execute("INSERT INTO state SELECT drawer, key, value, version, owner FROM new.state")
 
     async with await SqliteStore.open(path) as store:
-        kept = await store.read_state(ANN, "prefs", "tone")
-        before = await store.state_names(ACME)
-        written = await store.write_state(ANN, "prefs", "tone", "cool", if_version=1)
-        after = await store.state_names(ACME)
+        kept = await store.state.read_state(ANN, "prefs", "tone")
+        before = await store.state.state_names(ACME)
+        written = await store.state.write_state(ANN, "prefs", "tone", "cool", if_version=1)
+        after = await store.state.state_names(ACME)
 
     assert kept is not None
     assert (kept.value, before, written.version) == ("warm", (), 2)
@@ -57,18 +57,18 @@ async def test_state_of_an_older_file_is_kept_and_named_when_it_is_written_anew(
 async def five_keep(store: Store) -> tuple[StateName, ...]:
     """Names of one space, and a value in another one."""
     for number in range(5):
-        await store.write_state(Scope(tenant="acme", user=f"u{number}"), "prefs", "tone", "warm")
-    await store.write_state(EVE, "prefs", "tone", "warm")
-    return await store.state_names(ACME)
+        await store.state.write_state(Scope(tenant="acme", user=f"u{number}"), "prefs", "tone", "warm")
+    await store.state.write_state(EVE, "prefs", "tone", "warm")
+    return await store.state.state_names(ACME)
 
 
 async def passed_over(store: Store, names: tuple[StateName, ...], caplog: pytest.LogCaptureFixture) -> None:
     """The first two names cannot be read; pages are full all the same, and the line about it names nobody."""
-    assert await store.state_names(ACME) == names[2:]
+    assert await store.state.state_names(ACME) == names[2:]
     assert [record.getMessage() for record in caplog.records] == [LEFT_OUT] * 2
-    assert await store.state_names(ACME, limit=1) == names[2:3]
-    assert await store.state_names(ACME, names[2], limit=2) == names[3:]
-    assert set(await store.spaces()) == {ACME, Scope(tenant="evil")}
+    assert await store.state.state_names(ACME, limit=1) == names[2:3]
+    assert await store.state.state_names(ACME, names[2], limit=2) == names[3:]
+    assert set(await store.upkeep.spaces()) == {ACME, Scope(tenant="evil")}
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ async def test_names_that_are_scribbled_over_are_left_out_and_hide_no_others(
 
         with closing(sqlite3.connect(store.path)) as db, db:
             db.execute(f"UPDATE state SET {scribble} WHERE space = ?", (space_key(ACME),))
-        assert await store.state_names(ACME) == ()
-        assert await store.spaces(limit=1) == (Scope(tenant="evil"),)
+        assert await store.state.state_names(ACME) == ()
+        assert await store.upkeep.spaces(limit=1) == (Scope(tenant="evil"),)
 
 
 @pytest.mark.parametrize("scribble", ["{", '{"tenant":""}', None, '{"tenant":"evil","user":"eve"}'])
@@ -118,8 +118,8 @@ async def test_names_that_are_scribbled_over_are_left_out_of_tables(
         async with connection.transaction():
             await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", space_key(ACME))
             await connection.execute(scribbling, scribble, owners)
-        assert await store.state_names(ACME) == ()
-        assert await store.spaces(limit=1) == (Scope(tenant="evil"),)
+        assert await store.state.state_names(ACME) == ()
+        assert await store.upkeep.spaces(limit=1) == (Scope(tenant="evil"),)
     finally:
         await connection.close()
         await store.close()
@@ -133,13 +133,13 @@ async def test_processes_from_before_there_were_names_go_on_writing(database: Po
     try:
         await connection.execute("SET search_path = tenuto")
         versions = [await connection.fetchval(write, *place, b'"warm"', None) for _ in range(2)]
-        unnamed = await store.state_names(ACME)
-        await store.write_state(ANN, "prefs", "tone", "cool", if_version=2)
-        named = await store.state_names(ACME)
+        unnamed = await store.state.state_names(ACME)
+        await store.state.write_state(ANN, "prefs", "tone", "cool", if_version=2)
+        named = await store.state.state_names(ACME)
         versions.append(await connection.fetchval(write, *place, b'"warm"', None))
 
         assert (versions, unnamed) == ([1, 2, 4], ())
-        assert named == await store.state_names(ACME) == (StateName(scope=ANN, namespace="prefs", key="tone"),)
+        assert named == await store.state.state_names(ACME) == (StateName(scope=ANN, namespace="prefs", key="tone"),)
     finally:
         await connection.close()
         await store.close()
@@ -149,7 +149,7 @@ async def test_a_page_of_names_is_read_from_the_index_alone_as_far_as_it_goes(da
     """As the role that stands before the walls: a rule that hid the index would read the whole table."""
     store = await PostgresStore.open(database.app_url)
     for number in range(50):
-        await store.write_state(Scope(tenant="acme", user=f"u{number}"), "prefs", "tone", "warm")
+        await store.state.write_state(Scope(tenant="acme", user=f"u{number}"), "prefs", "tone", "warm")
     connection: asyncpg.Connection[Any] = await asyncpg.connect(database.app_url)
     try:
         async with connection.transaction():
@@ -183,7 +183,7 @@ async def test_a_value_that_is_scribbled_over_is_told_as_such(
     connection: asyncpg.Connection[Any] = await asyncpg.connect(database.app_url)
     try:
         for store in (files, tables):
-            await store.write_state(ANN, "prefs", "tone", "warm")
+            await store.state.write_state(ANN, "prefs", "tone", "warm")
         with closing(sqlite3.connect(files.path)) as db, db:
             db.execute("UPDATE state SET value = ?", (scribble,))
         async with connection.transaction():
@@ -192,7 +192,7 @@ async def test_a_value_that_is_scribbled_over_is_told_as_such(
 
         for store in (files, tables):
             with pytest.raises(StateCorrupt):
-                await store.read_state(ANN, "prefs", "tone")
+                await store.state.read_state(ANN, "prefs", "tone")
     finally:
         await connection.close()
         await files.close()

@@ -12,11 +12,11 @@ from tenuto.app import open_app
 from tenuto.errors import InvalidSetting
 from tenuto.settings import Settings, read_settings
 from tenuto.stores.by_url import place_of
-from tenuto.stores.cached import Cached
-from tenuto.stores.encrypted import Encrypted
-from tenuto.stores.guarded import Guarded
-from tenuto.stores.journaled import Journaled
-from tenuto.storing import journal_folder
+from tenuto.stores.cached import CachedStore
+from tenuto.stores.circuit_breaker import CircuitBreakerStore
+from tenuto.stores.encrypted import EncryptedStore
+from tenuto.stores.journaled import JournaledStore
+from tenuto.wiring.stores import journal_folder
 from tests.samples import fresh
 from tests.servers import RedisServer
 
@@ -35,12 +35,12 @@ async def test_a_server_stands_behind_breaker_encryption_l1_and_journal(valkey: 
         stores = app.stores
         journal, l1 = stores.journal, stores.l1
 
-        assert isinstance(journal, Journaled)
-        assert isinstance(l1, Cached)
+        assert isinstance(journal, JournaledStore)
+        assert isinstance(l1, CachedStore)
         assert journal.inner is l1
-        assert isinstance(l1.inner, Encrypted)
+        assert isinstance(l1.inner, EncryptedStore)
         assert l1.inner.inner is stores.guard
-        assert isinstance(stores.guard, Guarded)
+        assert isinstance(stores.guard, CircuitBreakerStore)
         assert stores.guard.inner is stores.backend
         assert stores.ready_journal is journal
         assert not stores.away

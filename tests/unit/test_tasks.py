@@ -31,7 +31,7 @@ from tenuto.model.task import NewTask, TaskQuery, TaskStatus
 from tenuto.model.values import Json
 from tenuto.privacy.duties.office import PrivacyOffice
 from tenuto.privacy.redactor import NO_REDACTION
-from tenuto.privacy.screened import Screened
+from tenuto.privacy.screened import RedactingStore
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Announcer, Sessions
 from tenuto.settings import Settings, read_settings
@@ -39,6 +39,7 @@ from tenuto.stores.memory import MemoryStore
 from tenuto.tasks import Tasks
 from tenuto.upkeep import Upkeep
 from tests.clock import FakeClock
+from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, BOB, EVE
 from tests.screens import screen_over
 from tests.tasks import opened, tasks_over
@@ -46,7 +47,7 @@ from tests.tasks import opened, tasks_over
 DAY = timedelta(days=1)
 
 
-class Faulty(MemoryStore):
+class Faulty(FlatMemoryStore):
     """Cannot list some drawers, nor open some values."""
 
     def __init__(self, clock: FakeClock) -> None:
@@ -73,7 +74,7 @@ class Faulty(MemoryStore):
         return await super().read_state(scope, namespace, key)
 
 
-class Slow(MemoryStore):
+class Slow(FlatMemoryStore):
     """Lets others go first at every call, and counts the calls."""
 
     calls = 0
@@ -99,7 +100,7 @@ class Slow(MemoryStore):
         return await super().list_state(scope, namespace, after, limit)
 
 
-async def upkeep_of(store: MemoryStore, tasks: Tasks, clock: FakeClock, rounds: int) -> None:
+async def upkeep_of(store: FlatMemoryStore, tasks: Tasks, clock: FakeClock, rounds: int) -> None:
     """Run upkeep for so many rounds."""
     rested = asyncio.Event()
     left = rounds
@@ -111,7 +112,9 @@ async def upkeep_of(store: MemoryStore, tasks: Tasks, clock: FakeClock, rounds: 
             rested.set()
             await asyncio.Event().wait()
 
-    sessions = Sessions(store=store, policy=SessionPolicy(), announcer=Announcer(clock=clock))
+    sessions = Sessions(
+        store=store.sessions, upkeep=store.upkeep, policy=SessionPolicy(), announcer=Announcer(clock=clock)
+    )
     upkeep = Upkeep(
         sessions=sessions,
         tasks=tasks,
@@ -283,7 +286,7 @@ async def test_a_type_that_looks_private_still_names_its_owner() -> None:
     """E16: the policy takes it out of what is stored, and nobody else may decide for that."""
     clock = FakeClock()
     plain = MemoryStore(clock=clock)
-    store = Screened(store=plain, screen=screen_over(plain, PrivacyPolicy(memory=Mode.REDACT)))
+    store = RedactingStore(store=plain, screen=screen_over(plain, PrivacyPolicy(memory=Mode.REDACT)))
     tasks = tasks_over(store, clock, owners={"ann.lee@example.com": "approver"})
     task = await opened(tasks, ANN, type="ann.lee@example.com")
     board = tasks.board(ANN, task.id)
@@ -321,13 +324,13 @@ async def test_a_deleted_tasks_drawers_take_no_memory() -> None:
     board = tasks.board(ANN, task.id)
     await board.write("a", 1, agent="x")
     with pytest.raises(VersionConflict):
-        await store.write_state(ANN, "empty", "a", 1, if_version=7)
+        await store.state.write_state(ANN, "empty", "a", 1, if_version=7)
 
     await tasks.delete(ANN, task.id)
     clock.advance(2 * DAY)
     await tasks.sweep()
 
-    assert (store._state, store._drawers) == ({}, {})
+    assert (store.tables.state, store.tables.drawers) == ({}, {})
 
 
 @pytest.mark.parametrize("version", ["1", True, -1, 1.0])
@@ -392,7 +395,7 @@ async def test_a_scan_mends_boards_and_notes_and_leaves_them_whole() -> None:
     await notes.write("mail", {"deep": ["ann.lee@example.com"]})
 
     screen = screen_over(store, PrivacyPolicy(memory=Mode.REDACT))
-    office = PrivacyOffice(store=store, screen=screen, erase=store.erase, clock=clock)
+    office = PrivacyOffice(store=store, screen=screen, erase=store.upkeep.erase, clock=clock)
     *_, report = [report async for report in office.scan(ANN, fix=True, by="otto")]
 
     entry, [note] = await board.read("mail"), await notes.list()

@@ -21,6 +21,7 @@ from tenuto.settings import Settings
 from tenuto.stores.memory import MemoryStore
 from tenuto.upkeep import Upkeep
 from tests.clock import FakeClock
+from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, says
 
 EVERY = timedelta(minutes=5)
@@ -56,7 +57,7 @@ class Rests:
         await self.begun()
 
 
-class Failing(MemoryStore):
+class Failing(FlatMemoryStore):
     """A store whose sweep first raises what it was given, one for each round."""
 
     def __init__(self, clock: FakeClock, *failures: Exception) -> None:
@@ -72,13 +73,15 @@ class Failing(MemoryStore):
 class House:
     """Sessions over memory that live half an hour, their upkeep, and what was announced."""
 
-    def __init__(self, clock: FakeClock, store: MemoryStore | None = None) -> None:
+    def __init__(self, clock: FakeClock, store: MemoryStore | FlatMemoryStore | None = None) -> None:
         self.clock = clock
         self.store = store or MemoryStore(clock=clock)
         self.heard: list[SessionEvent] = []
         policy = SessionPolicy(keeping=Keeping(idle=RETENTION))
         announcer = Announcer(clock=clock, listeners=[self._hear])
-        self.sessions = Sessions(store=self.store, policy=policy, announcer=announcer)
+        self.sessions = Sessions(
+            store=self.store.sessions, upkeep=self.store.upkeep, policy=policy, announcer=announcer
+        )
         self.rests = Rests()
         self.upkeep = Upkeep(
             sessions=self.sessions, redaction=UpkeepRedaction(NO_REDACTION), sweep_every=EVERY, pause=self.rests
@@ -173,7 +176,7 @@ async def test_a_round_that_fails_does_not_end_the_loop(
     ] == ["expired sessions were not swept"] * 2
 
 
-class Stuck(MemoryStore):
+class Stuck(FlatMemoryStore):
     """A store whose sweep never comes back."""
 
     def __init__(self, clock: FakeClock) -> None:

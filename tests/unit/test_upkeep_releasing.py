@@ -14,9 +14,9 @@ from tenuto.model.policy import OnStoreDown
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
-from tenuto.stores.memory import MemoryStore
 from tenuto.upkeep import Upkeep
 from tests.clock import FakeClock
+from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, begin
 from tests.talking import Talk, ask, helper, hurried, talk
 from tests.unit.logbook import log_of
@@ -24,7 +24,7 @@ from tests.unit.logbook import log_of
 HOUR = timedelta(hours=1)
 
 
-class Filling(MemoryStore):
+class Filling(FlatMemoryStore):
     """A store that begins turns, and has no room left for their ends until it gets some, or only for bare ones."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ async def test_a_turn_that_another_one_followed_is_left_alone() -> None:
     """Its lease ran out, and somebody went on: what they hold stays theirs."""
     store = Filling()
     t, [upkeep] = _followed(store, "Lost.")
-    clock = store._clock
+    clock = store.tables.clock
     assert isinstance(clock, FakeClock)
     with pytest.raises(StoreFull):
         await t.chat.take_turn(ANN, ask("Hello?", "s"))

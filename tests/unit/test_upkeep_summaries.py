@@ -18,7 +18,7 @@ from tenuto.model.prompt import Language
 from tenuto.model.talk import Summary
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.sessions import Announcer, Sessions, TurnRequest
-from tenuto.stores.memory import MemoryStore
+from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, answers, says
 from tests.unit.house import RETOLD, Asking, Discreet, House, Model
 
@@ -196,7 +196,7 @@ async def test_words_taken_back_while_the_model_thinks_leave_no_summary(what: st
         assert await house.entries(session) == []
 
 
-class Forgetting(MemoryStore):
+class Forgetting(FlatMemoryStore):
     """A store where the session is truncated in the moment a summary is appended."""
 
     after: int | None = None
@@ -318,7 +318,7 @@ async def test_far_from_the_cap_securing_asks_nothing_of_the_store() -> None:
     await house.upkeep.secure(house.ended(session), covered=0, adding=6)
 
 
-class Away(MemoryStore):
+class Away(FlatMemoryStore):
     """A store that stops answering."""
 
     away = False
@@ -398,7 +398,12 @@ async def test_a_forked_session_keeps_its_summary() -> None:
 async def test_a_small_message_limit_holds_for_summaries_too() -> None:
     house = House()
     house.policies = replace(house.policies, sessions=SessionPolicy(max_message_bytes=1024))
-    house.sessions = Sessions(store=house.store, policy=house.policies.sessions, announcer=Announcer(clock=house.clock))
+    house.sessions = Sessions(
+        store=house.store.sessions,
+        upkeep=house.store.upkeep,
+        policy=house.policies.sessions,
+        announcer=Announcer(clock=house.clock),
+    )
     house.upkeep = house.another()
     session = await house.talk(16)
 

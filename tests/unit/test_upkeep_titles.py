@@ -12,7 +12,7 @@ from tenuto.errors import ModelFailed, SessionNotFound
 from tenuto.model import Changes, Scope, Session
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
-from tenuto.stores.memory import MemoryStore
+from tests.doubles import FlatMemoryStore
 from tests.samples import ANN
 from tests.unit.house import ANSWER, QUESTION, Asking, Discreet, House, Model
 
@@ -116,7 +116,7 @@ async def test_a_rename_while_the_model_thinks_wins_and_other_changes_do_not(mea
     assert await follow(house, session) == title
 
 
-class Renaming(MemoryStore):
+class Renaming(FlatMemoryStore):
     """A store where somebody renames the session in the moment a title is to be written."""
 
     renamed: str | None = None

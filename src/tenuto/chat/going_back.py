@@ -20,7 +20,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.chat.holding import guarded, let_go
 from tenuto.chat.request import ChatRequest
 from tenuto.context import last_words
 from tenuto.context.summaries import outliving, talk_in
@@ -29,7 +28,9 @@ from tenuto.model import Changes, Message, MessagePage, OpenTurn, Page, Role, Sc
 from tenuto.model.message import is_summary
 from tenuto.model.taken_back import ONCE, TAKEN_BACK, marks_taken_back
 from tenuto.model.values import JsonObject
+from tenuto.ports import release_lease
 from tenuto.sessions import Sessions, TurnRequest
+from tenuto.sessions.waiting import release_on_error
 
 # How much of the end of a log is looked at, and how many keys a session notes.
 _MOST: Final = 500
@@ -132,8 +133,8 @@ class GoingBack:
         it free again.
         """
         held = await self._sessions.begin(scope, replace(wish, words=(), new=None, key=None))
-        if not await guarded(self._sessions, held, self._taken_back(scope, request, held.session)):
-            await let_go(self._sessions, held)
+        if not await release_on_error(self._sessions.finish, held, self._taken_back(scope, request, held.session)):
+            await release_lease(self._sessions.finish, held)
 
     async def _taken_back(self, scope: Scope, request: ChatRequest, session: Session) -> bool:
         """Whether anything had to be: this key may have done so before.

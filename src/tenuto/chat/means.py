@@ -5,38 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from tenuto.assistants import Assistants
 from tenuto.chat.spending import Spending
-from tenuto.chat.timing import Span, no_span
-from tenuto.model import Closing, OpenTurn
-from tenuto.model.policy import SessionPolicy
-from tenuto.model.talk import TurnEnded
+from tenuto.chat.timing import no_span
 from tenuto.model.trace import Trace
 from tenuto.model.values import Value
-from tenuto.ports import ChatModel, Clock, Embedder, TraceStore
+from tenuto.ports import Afterwards, ChatModel, Clock, Embedder, Span, TraceStore
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import Sessions
 
 Models: TypeAlias = Callable[[str | None], ChatModel]
 Observer: TypeAlias = Callable[[Trace], None]
-
-
-class Afterwards(Protocol):
-    """What follows a turn: titles and summaries, and the end of one that the store did not take."""
-
-    def follow(self, ended: TurnEnded) -> None:
-        """Start it, and return at once."""
-        ...
-
-    async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
-        """Wait until so many messages can be stored without pushing out any that no summary covers."""
-        ...
-
-    def release(self, turn: OpenTurn, closing: Closing, policy: SessionPolicy) -> None:
-        """Give a turn up as soon as the store lets us, and return at once."""
-        ...
 
 
 class ChatLimits(Value, frozen=True, kw_only=True):

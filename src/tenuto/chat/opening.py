@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from tenuto.assistants import Assistant, in_language
 from tenuto.chat.gate import DEGRADED, Gate
 from tenuto.chat.going_back import GoingBack, mark_of, refuse_taken_back, unsaid
-from tenuto.chat.holding import guarded, let_go
 from tenuto.chat.means import Means
 from tenuto.chat.partners import Partner, Partners, noted, resolved
 from tenuto.chat.request import ChatRequest
@@ -45,10 +44,11 @@ from tenuto.model.taken_back import ONCE
 from tenuto.model.talk import Persona, Summary, ToolContext, TurnEnded
 from tenuto.model.trace import trace_id
 from tenuto.model.values import JsonObject, Value
+from tenuto.ports import release_lease
 from tenuto.sessions import TurnRequest, fresh_id
 from tenuto.sessions.desk import refuse_long_text, refuse_unsound
 from tenuto.sessions.titles import with_fallback_title
-from tenuto.sessions.waiting import uncut
+from tenuto.sessions.waiting import release_on_error, uncut
 
 # Brought along with the turn: what a compressed session shows, and some more. Older talk is fetched where it is needed.
 _WINDOW: Final = 40
@@ -181,7 +181,7 @@ class Opener:
                 request, assistant, persona, turn, _Past(talk_in(turn.window), turn.session.window_start)
             )
         turn, persona = _said_to(turn, assistant, persona)
-        begun = await guarded(self._sessions, turn, self._loaded(request, assistant, persona, turn))
+        begun = await release_on_error(self._sessions.finish, turn, self._loaded(request, assistant, persona, turn))
         return replace(begun, replaced=replaced) if replaced else begun
 
     async def _loaded(
@@ -235,9 +235,11 @@ class Opener:
     async def _unsay(self, turn: OpenTurn) -> None:
         """Take back words that were said to the wrong partner: somebody else has changed it since it was seen."""
         self._partners.forget(turn.scope, turn.session.id)
-        if turn.state is TurnState.FINISHED or await guarded(self._sessions, turn, unsaid(self._sessions, turn)):
+        if turn.state is TurnState.FINISHED or await release_on_error(
+            self._sessions.finish, turn, unsaid(self._sessions, turn)
+        ):
             return
-        await uncut(let_go(self._sessions, turn))
+        await uncut(release_lease(self._sessions.finish, turn))
         if turn.state is TurnState.OPENED:
             # Said once more, they would be said twice.
             raise TurnLost(turn.session.id, turn.id)
@@ -294,7 +296,7 @@ class Opener:
         turn = await self._sessions.begin(scope, wish)
         if turn.state is TurnState.FINISHED:
             return turn, ()
-        return await guarded(self._sessions, turn, self._checked(turn, request, wish.window))
+        return await release_on_error(self._sessions.finish, turn, self._checked(turn, request, wish.window))
 
     async def _checked(self, turn: OpenTurn, request: ChatRequest, window: int) -> tuple[OpenTurn, tuple[Message, ...]]:
         replaced: tuple[Message, ...] = ()

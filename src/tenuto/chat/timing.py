@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Final, Protocol, TypeAlias
+from typing import Final
 
-
-class Facts(Protocol):
-    """What a span tells besides its time."""
-
-    def tell(self, **facts: str | int | None) -> None:
-        """Add ids and counts, never words."""
-        ...
-
-
-# Opens a span of that name around a step, where telemetry is configured.
-Span: TypeAlias = Callable[[str], AbstractContextManager[Facts]]
+from tenuto.ports import Facts, Span
 
 
 class _Nobody:

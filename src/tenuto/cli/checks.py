@@ -35,12 +35,12 @@ from tenuto.model.assurance import Assurance
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.scope import SYSTEM
 from tenuto.model.values import Value
-from tenuto.ports import Assuring, Store, utc_now
+from tenuto.ports import DurabilityReport, SessionStore, Store, utc_now
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
 from tenuto.stores.by_url import on_network
 from tenuto.stores.journaled import waiting_in
-from tenuto.storing import journal_folder, writable
+from tenuto.wiring.stores import journal_folder, writable
 
 if TYPE_CHECKING:
     from tenuto.chat import Chat
@@ -123,11 +123,11 @@ def sound_settings(settings: Settings) -> Finding:
 async def answers(app: Tenuto) -> Finding:
     """Whether the store can be reached."""
     started = time.perf_counter()
-    await app.store.ping()
+    await app.store.upkeep.ping()
     return _ok("store", f"{without_password(app.settings.store)} answers in {_since(started)}")
 
 
-async def round_trip(store: Store) -> Finding:
+async def round_trip(sessions: SessionStore) -> Finding:
     """Write a session, read it, delete it, in a scope where nobody else has any."""
     session_id, words = fresh_id(), text_part("Is everything held?")
     draft = Draft(id=fresh_id(), role=Role.USER, sent_at=utc_now(), parts=(words,))
@@ -135,21 +135,21 @@ async def round_trip(store: Store) -> Finding:
     new = NewSession(keeping=Keeping(idle=timedelta(hours=1)))
     started = time.perf_counter()
     try:
-        await store.append(_OWN_SCOPE, session_id, Batch(id=fresh_id(), messages=(draft,), create=new))
-        page = await store.messages(_OWN_SCOPE, session_id, Page())
+        await sessions.append(_OWN_SCOPE, session_id, Batch(id=fresh_id(), messages=(draft,), create=new))
+        page = await sessions.messages(_OWN_SCOPE, session_id, Page())
     finally:
         with suppress(SessionNotFound):
-            await store.delete(_OWN_SCOPE, session_id)
+            await sessions.delete(_OWN_SCOPE, session_id)
     if [message.parts for message in page.messages] != [(words,)]:
         return _wrong("round trip", "what was read is not what was written", "restore the store from a backup")
-    if await _still_there(store, session_id):
+    if await _still_there(sessions, session_id):
         return _wrong("round trip", "a deleted session is still there", "restore the store from a backup")
     return _ok("round trip", f"written, read and deleted in {_since(started)}")
 
 
 async def assured(store: Store) -> list[Finding]:
     """How safely a server keeps what it acknowledged; of a file `sqlite_facts` tells."""
-    return [_assured(told) for told in await store.assurances()] if isinstance(store, Assuring) else []
+    return [_assured(told) for told in await store.assurances()] if isinstance(store, DurabilityReport) else []
 
 
 def _assured(told: Assurance) -> Finding:
@@ -158,9 +158,9 @@ def _assured(told: Assurance) -> Finding:
     return (_wrong if told.loses else _note)(told.about, told.says, told.advice)
 
 
-async def _still_there(store: Store, session_id: str) -> bool:
+async def _still_there(sessions: SessionStore, session_id: str) -> bool:
     try:
-        await store.get(_OWN_SCOPE, session_id)
+        await sessions.get(_OWN_SCOPE, session_id)
     except SessionNotFound:
         return False
     return True
@@ -378,7 +378,7 @@ async def clock(app: Tenuto, scope: Scope) -> Finding:
 async def credentials(app: Tenuto) -> Finding:
     """How callers of the server prove who they are."""
     settings = app.settings
-    keys = await ApiKeys(store=app.store, clock=utc_now).list()
+    keys = await ApiKeys(store=app.store.state, clock=utc_now).list()
     usable = sum(not key.revoked for key in keys)
     ways = [f"API keys ({usable} usable, {len(keys) - usable} revoked)"] if keys else []
     if settings.jwt_secret or settings.jwt_key_file or settings.jwt_jwks_file:

@@ -232,7 +232,7 @@ class Conversation:
 
     def _why(self, _: str) -> None:
         session_id = self._present()
-        found = self._aside.run(lambda: self._app.store.traces(self._scope, session_id, _LISTED))
+        found = self._aside.run(lambda: self._app.store.traces.traces(self._scope, session_id, _LISTED))
         answered = next((trace for trace in found if trace.error is None), None)
         if self._last is not None:
             show_manifest(self._last.manifest)
@@ -254,7 +254,7 @@ class Conversation:
 
     def _trace(self, _: str) -> None:
         session_id = self._present()
-        found = self._aside.run(lambda: self._app.store.traces(self._scope, session_id, 1))
+        found = self._aside.run(lambda: self._app.store.traces.traces(self._scope, session_id, 1))
         if not found:
             raise Invalid("there is no trace of this session's turns")
         show_trace(found[0])

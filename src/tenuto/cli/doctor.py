@@ -70,7 +70,7 @@ async def _store_findings(settings: Settings, scope: Scope) -> list[Finding]:
             open_app(replace(settings, l1=False), sweeping=False) as app,
         ):
             findings.append(await checks.answers(app))
-            findings.append(await checks.round_trip(app.store))
+            findings.append(await checks.round_trip(app.store.sessions))
             findings += await checks.assured(app.stores.backend)
             findings.append(await checks.holdings(app, scope))
             findings.append(await checks.clock(app, scope))

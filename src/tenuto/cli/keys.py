@@ -81,7 +81,7 @@ def revoke_key(
 
 def _with_keys(story: Callable[[ApiKeys], Awaitable[_Answer]], store: str | None, *, making: bool = False) -> _Answer:
     async def within(app: Tenuto) -> _Answer:
-        return await story(ApiKeys(store=app.store, clock=utc_now))
+        return await story(ApiKeys(store=app.store.state, clock=utc_now))
 
     return run(within, store=store, making=making)
 

@@ -21,8 +21,8 @@ from tenuto.model.scope import outside_tenant
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
 from tenuto.privacy.redactor import Policies
-from tenuto.screens import open_ciphers, open_policies, refuse_keyless
 from tenuto.settings import Settings, read_settings
+from tenuto.wiring.privacy import open_ciphers, open_policies, refuse_keyless
 
 if TYPE_CHECKING:
     from tenuto.privacy.duties.views import PolicyView
@@ -82,7 +82,7 @@ def _refuse_closed(settings: Settings, tenant: str) -> None:
 
 
 async def _closed(app: Tenuto, tenant: str) -> str | None:
-    ciphers = open_ciphers(app.settings, app.stores.backend, utc_now)
+    ciphers = open_ciphers(app.settings, app.stores.backend.state, utc_now)
     return await closed(ciphers, tenant) if ciphers is not None else None
 
 
@@ -177,7 +177,7 @@ async def _rotated(
     app: Tenuto, tenant: str | None, renew: bool, *, quiet: bool
 ) -> tuple[dict[str, int], list[JsonObject]]:
     """Rotate each tenant's keys; one whose master key is missing does not keep the others."""
-    ciphers = open_ciphers(app.settings, app.stores.backend, utc_now)
+    ciphers = open_ciphers(app.settings, app.stores.backend.state, utc_now)
     if ciphers is None:
         raise InvalidSetting("privacy_key", "is not set, so there is nothing to rotate: set it, or privacy_key_file")
     wrapped: dict[str, int] = {}

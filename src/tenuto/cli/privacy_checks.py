@@ -14,8 +14,8 @@ from tenuto.model import Scope
 from tenuto.model.privacy import Mode, Sink
 from tenuto.ports import utc_now
 from tenuto.privacy.slots import Slot
-from tenuto.screens import open_ciphers
 from tenuto.stores.encrypted import holds_sealed
+from tenuto.wiring.privacy import open_ciphers
 
 if TYPE_CHECKING:
     from tenuto.privacy.sealed.sealing import TenantCiphers
@@ -83,7 +83,7 @@ async def _waiting(ciphers: TenantCiphers, tenant: str) -> str | None:
 
 async def _tenant_keys(app: Tenuto) -> list[Finding]:
     """A line for every tenant whose keys do not open, and one for all others."""
-    ciphers = open_ciphers(app.settings, app.stores.backend, utc_now)
+    ciphers = open_ciphers(app.settings, app.stores.backend.state, utc_now)
     if ciphers is None:
         return []
     name, wrong, tried = "tenant keys", list[Finding](), 0
@@ -105,7 +105,7 @@ async def _tenant_keys(app: Tenuto) -> list[Finding]:
 async def _encryption(app: Tenuto) -> Finding:
     if app.settings.encryption:
         return Finding(name="encryption", state=State.OK, says="on: what is said is sealed before it is stored")
-    if not await holds_sealed(app.stores.backend):
+    if not await holds_sealed(app.stores.backend.state):
         return Finding(name="encryption", state=State.OK, says="off: whoever reads the store reads what was said")
     says = "off, but the store holds records that were sealed; they are read as before"
     advice = "set TENUTO_ENCRYPTION=true again, or keep the key for as long as they are needed"

@@ -17,9 +17,9 @@ from tenuto.app import Tenuto, open_app
 from tenuto.cli.screen import visible
 from tenuto.errors import Invalid, InvalidSetting, TenutoError
 from tenuto.privacy.lines import LogScreen
-from tenuto.screens import open_policies
 from tenuto.settings import Settings, read_settings
 from tenuto.stores.by_url import sqlite_path
+from tenuto.wiring.privacy import open_policies
 
 _Answer = TypeVar("_Answer")
 

@@ -55,8 +55,8 @@ def list_traces(
 
 async def _found(app: Tenuto, scope: Scope, session_id: str | None, limit: int) -> tuple[Trace, ...]:
     if session_id is None:
-        return await latest_traces(app.store, app.sessions, scope, limit)
-    return await app.store.traces(scope, session_id, limit)
+        return await latest_traces(app.store.traces, app.sessions, scope, limit)
+    return await app.store.traces.traces(scope, session_id, limit)
 
 
 def _row(trace: Trace, now: datetime) -> tuple[str, ...]:
@@ -102,11 +102,11 @@ async def _one(app: Tenuto, scope: Scope, name: str, turn: int | None) -> Trace:
     """The trace of that name; or of the session of that name the one of this turn, or the newest."""
     if turn is None:
         try:
-            return await trace_named(app.store, scope, name)
+            return await trace_named(app.store.traces, scope, name)
         except TraceNotFound:
             pass
     try:
-        found = await app.store.traces(scope, name, 1, before=None if turn is None else turn + 1)
+        found = await app.store.traces.traces(scope, name, 1, before=None if turn is None else turn + 1)
     except SessionNotFound:
         raise TraceNotFound from None
     if not found or (turn is not None and found[0].number != turn):

@@ -113,7 +113,7 @@ async def _save_all(
     """Write each to a file; one that does not open does not keep the others, a store that went away does."""
     made: list[tuple[Session, Path]] = []
     failures: list[JsonObject] = []
-    found = [session.id async for session in every_session(app.store, scope)]
+    found = [session.id async for session in every_session(app.store.sessions, scope)]
     with progress(found, "Exporting", quiet=quiet) as remaining:
         for session_id in remaining:
             file = folder / _file_name(session_id, written_as)

@@ -7,7 +7,7 @@ from typing import Final
 
 from tenuto.model import Message, Page, Scope, Session
 from tenuto.model.trace import Trace
-from tenuto.ports import Store
+from tenuto.ports import SessionStore, TraceStore
 from tenuto.privacy.pages import draft_slots, head_texts, trace_values
 from tenuto.privacy.sealed.vault import PSEUDONYM, Vault
 from tenuto.privacy.slots import slots
@@ -16,26 +16,30 @@ _MESSAGES: Final = 500
 _TRACES: Final = 100
 
 
-async def marks_behind(store: Store, scope: Scope, session_id: str, after: int) -> frozenset[str]:
+async def marks_behind(
+    sessions: SessionStore, traces: TraceStore, scope: Scope, session_id: str, after: int
+) -> frozenset[str]:
     """The marks in messages after a sequence number, and in the traces of their turns."""
     found: set[str] = set()
     first: int | None = None
     while True:
-        page = await store.messages(scope, session_id, Page(limit=_MESSAGES, after=after))
+        page = await sessions.messages(scope, session_id, Page(limit=_MESSAGES, after=after))
         found |= _marks(_words(page.messages))
         if first is None and page.messages:
             first = page.messages[0].turn
         if not page.more_after or not page.messages:
             break
         after = page.messages[-1].seq
-    async for traces in _traces(store, scope, session_id):
-        found |= _marks(_told(trace for trace in traces if first is not None and trace.number >= first))
-        if first is None or traces[-1].number < first:
+    async for noted in _pages(traces, scope, session_id):
+        found |= _marks(_told(trace for trace in noted if first is not None and trace.number >= first))
+        if first is None or noted[-1].number < first:
             break
     return frozenset(found)
 
 
-async def forget_unused(store: Store, vault: Vault, session: Session, among: frozenset[str]) -> None:
+async def forget_unused(
+    sessions: SessionStore, traces: TraceStore, vault: Vault, session: Session, among: frozenset[str]
+) -> None:
     """Of these marks, forget the values of those that no stored text of the session shows.
 
     Whoever says such a value in this very moment, in words that belong to no turn, loses it; the words stay.
@@ -43,22 +47,22 @@ async def forget_unused(store: Store, vault: Vault, session: Session, among: fro
     left = set(among & await vault.marks(session)) - _marks(head_texts(session)) if among else set()
     before: int | None = None
     while left:
-        page = await store.messages(session.scope, session.id, Page(limit=_MESSAGES, before=before))
+        page = await sessions.messages(session.scope, session.id, Page(limit=_MESSAGES, before=before))
         left -= _marks(_words(page.messages))
         if not page.more_before or not page.messages:
             break
         before = page.messages[0].seq
     if left:
-        async for traces in _traces(store, session.scope, session.id):
-            left -= _marks(_told(traces))
+        async for noted in _pages(traces, session.scope, session.id):
+            left -= _marks(_told(noted))
     await vault.retain(session, (), frozenset(left))
 
 
-async def _traces(store: Store, scope: Scope, session_id: str) -> AsyncIterator[tuple[Trace, ...]]:
+async def _pages(traces: TraceStore, scope: Scope, session_id: str) -> AsyncIterator[tuple[Trace, ...]]:
     before: int | None = None
-    while traces := await store.traces(scope, session_id, _TRACES, before):
-        yield traces
-        before = traces[-1].number
+    while page := await traces.traces(scope, session_id, _TRACES, before):
+        yield page
+        before = page[-1].number
 
 
 def _marks(texts: Iterable[str]) -> set[str]:

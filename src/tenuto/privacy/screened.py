@@ -11,31 +11,24 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from tenuto.errors import Sealed, SessionForeign, SessionNotFound, TenutoError, TurnLost
+from tenuto.errors import Sealed, SessionForeign, SessionNotFound, TurnLost
 from tenuto.model import (
     Appended,
     Batch,
     Changes,
     Closing,
-    Compaction,
     Draft,
     Erased,
     Forking,
     Gone,
     Message,
-    MessagePage,
     NewSession,
     Opening,
     OpenTurn,
-    Page,
     Rewriting,
     Scope,
     Session,
-    SessionPage,
-    SessionQuery,
     StateEntry,
-    StateName,
-    Stats,
     Truncating,
 )
 from tenuto.model.privacy import is_memory
@@ -43,36 +36,41 @@ from tenuto.model.session import without_nulls
 from tenuto.model.trace import Trace
 from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, checked_json
-from tenuto.ports import Store
+from tenuto.ports import SessionStore, StateStore, Store, StoreUpkeep, TraceStore, release_lease
 from tenuto.privacy.leftovers import forget_unused, marks_behind
 from tenuto.privacy.message_redaction import MessageRedaction
 from tenuto.privacy.pages import head_texts, redact_state, redact_trace
 from tenuto.privacy.redactor import Redactor
+from tenuto.privacy.sealed.vault import Vault
 
 _DETECTOR: Final = "detector"
 """What a turn says that it had to do without."""
 _Head = TypeVar("_Head", NewSession, Changes)
 
 
-class Screened:
-    """The `Store` port behind the privacy policy."""
+class RedactingStore:
+    """A store behind the privacy policy."""
 
     def __init__(self, *, store: Store, screen: Redactor) -> None:
-        self._store = store
+        self.inner = store
+        self.screen = screen
+        self.sessions = _Sessions(store.sessions, store.traces, screen)
+        self.traces = store.traces
+        self.state = _State(store.state, screen)
+        self.upkeep = _Upkeep(store.upkeep, screen.vault)
+
+
+class _Sessions:
+    """The `SessionStore` port behind the privacy policy."""
+
+    def __init__(self, inner: SessionStore, traces: TraceStore, screen: Redactor) -> None:
+        self._inner = inner
+        self._traces = traces
         self._screen = screen
         self._entry = MessageRedaction(screen)
-
-    @property
-    def inner(self) -> Store:
-        """The store behind."""
-        return self._store
-
-    @property
-    def screen(self) -> Redactor:
-        """The policy it stands behind."""
-        return self._screen
-
-    # Turns
+        self.renew_turn, self.get, self.messages, self.list = inner.renew_turn, inner.get, inner.messages, inner.list
+        # What is rewritten was redacted by its caller: this is how private data is taken out afterwards.
+        self.rewrite = inner.rewrite
 
     async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
         said = await self._entry.said(scope, opening.words)
@@ -82,13 +80,13 @@ class Screened:
         # Every turn of such a policy needs the vault, which is in the store: no journal can stand in for it.
         journaled = opening.journaled and not self._screen.vaulted(scope)
         kept = replace(opening, words=words, create=create, journaled=journaled)
-        turn = await self._store.begin_turn(scope, kept)
+        turn = await self._inner.begin_turn(scope, kept)
         if self._is_new(scope, known, turn.session) and turn.state is not TurnState.FINISHED:
             try:
                 words = await self._entry.messages(scope, turn.session, said)
                 stored = await self._settled(turn.session, turn.words, words, opening.create if turn.created else None)
             except BaseException:
-                await self._let_go(turn)
+                await release_lease(self._inner.finish_turn, turn)
                 raise
             turn = replace(turn, words=stored, window=_replaced(turn.window, stored))
         return _live(turn, words, said)
@@ -100,7 +98,7 @@ class Screened:
         trace = await self._traced(scope, session, closing.trace) if closing.trace is not None else None
         reply = await entry.messages(scope, session, said)
         try:
-            done = await self._store.finish_turn(turn, replace(closing, reply=reply, changes=changes, trace=trace))
+            done = await self._inner.finish_turn(turn, replace(closing, reply=reply, changes=changes, trace=trace))
         except (TurnLost, SessionNotFound):
             # The session may have gone while the model spoke, and shall leave nothing behind.
             if self._screen.vault is not None and self._screen.vaulted(scope):
@@ -108,70 +106,42 @@ class Screened:
             raise
         return replace(done, trace=trace) if trace is not None else done
 
-    async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
-        return await self._store.renew_turn(turn)
-
     async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
         said = await self._entry.said(scope, batch.messages)
         known = await self._known(scope, session_id)
         messages = await self._entry.messages(scope, known, said)
         create = await self._entry.head(scope, None, batch.create) if batch.create is not None else None
-        done = await self._store.append(scope, session_id, replace(batch, messages=messages, create=create))
+        done = await self._inner.append(scope, session_id, replace(batch, messages=messages, create=create))
         if not self._is_new(scope, known, done.session) or done.duplicate:
             return done
         messages = await self._entry.messages(scope, done.session, said)
         stored = await self._settled(done.session, done.messages, messages, batch.create if done.created else None)
         return replace(done, messages=stored)
 
-    # Reading
-
-    async def get(self, scope: Scope, session_id: str) -> Session:
-        return await self._store.get(scope, session_id)
-
-    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
-        return await self._store.messages(scope, session_id, page)
-
-    async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
-        return await self._store.list(scope, query)
-
-    async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
-        return await self._store.trace(scope, session_id, number)
-
-    async def traces(
-        self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
-    ) -> tuple[Trace, ...]:
-        return await self._store.traces(scope, session_id, limit, before)
-
-    # Changing
-
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         known = await self._known(scope, session_id)
-        return await self._store.patch(scope, session_id, await self._entry.head(scope, known, changes))
-
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
-        # What is rewritten was screened by the one who rewrites it: this is how it is taken out.
-        return await self._store.rewrite(scope, session_id, rewriting)
+        return await self._inner.patch(scope, session_id, await self._entry.head(scope, known, changes))
 
     async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
         known = await self._known(scope, session_id)
         if forking.title is not None:
             forking = replace(forking, title=await self._entry.title(scope, None, forking.title))
-        fork = await self._store.fork(scope, session_id, forking)
+        fork = await self._inner.fork(scope, session_id, forking)
         if known is not None and self._screen.vault is not None:
             await self._screen.vault.copy(known, fork)
         return fork
 
-    # Whoever removes words removes the values behind their marks: the words first, since they can be found again.
+    # Removing words removes the values behind their marks: the words first, since they can be found again.
 
     async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
         going = await self._going(scope, session_id, truncating.after)
-        session = await self._store.truncate(scope, session_id, truncating)
+        session = await self._inner.truncate(scope, session_id, truncating)
         if going and self._screen.vault is not None:
-            await forget_unused(self._store, self._screen.vault, session, going)
+            await forget_unused(self._inner, self._traces, self._screen.vault, session, going)
         return session
 
     async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
-        session = await self._store.reset(scope, session_id, sparing=sparing)
+        session = await self._inner.reset(scope, session_id, sparing=sparing)
         if self._screen.vault is not None:
             # What the head still shows keeps its meaning.
             marks = await self._screen.vault.marks(session)
@@ -179,71 +149,11 @@ class Screened:
         return session
 
     async def delete(self, scope: Scope, session_id: str) -> None:
-        await self._store.delete(scope, session_id)
-        await self._forget(Gone(scope=scope, session_id=session_id))
+        await self._inner.delete(scope, session_id)
+        if self._screen.vault is not None:
+            await self._screen.vault.forget(scope, session_id)
 
-    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
-        gone = await self._store.sweep(limit)
-        await self._forget(*gone)
-        return gone
-
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
-        gone = await self._store.evict(scope, keep, sparing)
-        await self._forget(*gone)
-        return gone
-
-    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
-        erased = await self._store.erase(scope, limit)
-        values = await self._values_of(*erased.gone)
-        await self._forget(*erased.gone)
-        return replace(erased, values=values)
-
-    # What is kept of somebody passes the policy; the house's own state goes straight through
-
-    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
-        return await self._store.read_state(scope, namespace, key)
-
-    async def write_state(
-        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
-    ) -> StateEntry:
-        if is_memory(scope, namespace):
-            value = await redact_state(self._screen, scope, key, checked_json(value, "the state value"))
-        return await self._store.write_state(scope, namespace, key, value, if_version)
-
-    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
-        return await self._store.delete_state(scope, namespace, key)
-
-    async def list_state(
-        self, scope: Scope, namespace: str, after: str = "", limit: int = 100
-    ) -> tuple[StateEntry, ...]:
-        return await self._store.list_state(scope, namespace, after, limit)
-
-    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
-        return await self._store.state_keys(scope, namespace, after, limit)
-
-    async def state_names(
-        self, scope: Scope, after: StateName | None = None, limit: int = 100
-    ) -> tuple[StateName, ...]:
-        return await self._store.state_names(scope, after, limit)
-
-    # Upkeep goes straight through
-
-    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
-        return await self._store.spaces(after, limit)
-
-    async def compact(self) -> Compaction:
-        return await self._store.compact()
-
-    async def stats(self, scope: Scope) -> Stats:
-        return await self._store.stats(scope)
-
-    async def ping(self) -> None:
-        await self._store.ping()
-
-    async def close(self) -> None:
-        await self._store.close()
-
-    # What is inside
+    # What the methods share
 
     async def _known(self, scope: Scope, session_id: str) -> Session | None:
         """The session whose vault new values go into; `None` where none do, or it is about to begin.
@@ -253,7 +163,7 @@ class Screened:
         if not self._screen.vaulted(scope):
             return None
         try:
-            return await self._store.get(scope, session_id)
+            return await self._inner.get(scope, session_id)
         except SessionForeign:
             raise
         except SessionNotFound:
@@ -264,7 +174,7 @@ class Screened:
         if self._screen.vault is None:
             return frozenset()
         try:
-            return await marks_behind(self._store, scope, session_id, after)
+            return await marks_behind(self._inner, self._traces, scope, session_id, after)
         except (SessionNotFound, Sealed):
             return frozenset()  # What that means, the store will say.
 
@@ -286,13 +196,13 @@ class Screened:
             changes = Changes(
                 title=head.title, context=head.context, attributes=head.attributes, metadata=head.metadata
             )
-            await self._store.patch(session.scope, session.id, changes)
+            await self._inner.patch(session.scope, session.id, changes)
         marked = tuple(
             replace(message, parts=word.parts, metadata=word.metadata, extra=word.extra)
             for message, word in zip(stored, words, strict=True)
         )
         if marked != stored:
-            await self._store.rewrite(session.scope, session.id, Rewriting(messages=marked))
+            await self._inner.rewrite(session.scope, session.id, Rewriting(messages=marked))
         return marked
 
     async def _traced(self, scope: Scope, session: Session, trace: Trace) -> Trace:
@@ -301,22 +211,52 @@ class Screened:
         missed = self._screen.degraded and _DETECTOR not in trace.degraded
         return replace(trace, degraded=(*trace.degraded, _DETECTOR)) if missed else trace
 
-    async def _let_go(self, turn: OpenTurn) -> None:
-        """Give the lease of a turn back that its caller cannot be handed."""
-        try:
-            await self._store.finish_turn(turn, Closing(abandoned=True))
-        except TenutoError:
-            return  # The lease runs out on its own.
 
-    async def _values_of(self, *gone: Gone) -> int:
-        """How many values the vaults of these sessions hold."""
-        vault = self._screen.vault
-        return sum([await vault.size(item.scope, item.session_id) for item in gone]) if vault is not None else 0
+class _State:
+    """The `StateStore` port behind the privacy policy: memories pass it, the project's own state does not."""
+
+    def __init__(self, inner: StateStore, screen: Redactor) -> None:
+        self._inner = inner
+        self._screen = screen
+        self.read_state, self.list_state, self.delete_state = inner.read_state, inner.list_state, inner.delete_state
+        self.state_keys, self.state_names = inner.state_keys, inner.state_names
+
+    async def write_state(
+        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
+    ) -> StateEntry:
+        if is_memory(scope, namespace):
+            value = await redact_state(self._screen, scope, key, checked_json(value, "the state value"))
+        return await self._inner.write_state(scope, namespace, key, value, if_version)
+
+
+class _Upkeep:
+    """The `StoreUpkeep` port before a vault: the values of sessions that go, go as well."""
+
+    def __init__(self, inner: StoreUpkeep, vault: Vault | None) -> None:
+        self._inner = inner
+        self._vault = vault
+        self.spaces, self.compact, self.stats, self.ping = inner.spaces, inner.compact, inner.stats, inner.ping
+
+    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+        gone = await self._inner.sweep(limit)
+        await self._forget(*gone)
+        return gone
+
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+        gone = await self._inner.evict(scope, keep, sparing)
+        await self._forget(*gone)
+        return gone
+
+    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
+        vault, erased = self._vault, await self._inner.erase(scope, limit)
+        sizes = [await vault.size(item.scope, item.session_id) for item in erased.gone] if vault is not None else []
+        await self._forget(*erased.gone)
+        return replace(erased, values=sum(sizes))
 
     async def _forget(self, *gone: Gone) -> None:
-        if self._screen.vault is not None:
+        if self._vault is not None:
             for item in gone:
-                await self._screen.vault.forget(item.scope, item.session_id)
+                await self._vault.forget(item.scope, item.session_id)
 
 
 def _stands(session: Session, head: NewSession) -> bool:

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 
 from tenuto.access import ApiKeys, TokenPolicy, Tokens
 from tenuto.app import Tenuto, open_app
-from tenuto.errors import InvalidSetting, StoreAway
+from tenuto.errors import InvalidSetting, StoreUnavailable
 from tenuto.ports import Clock, utc_now
 from tenuto.server import chat as talks
 from tenuto.server import export, goods, health, messages, npc, page, privacy, problems, sessions, tasks, turns
@@ -54,7 +54,7 @@ def create_app(
         meters.watch(tenuto.stores, tenuto.screen.outside)
         try:
             mode = await gate.mode()
-        except StoreAway:
+        except StoreUnavailable:
             mode = "not known who may ask until the store answers"
         _log.info("store %s, %s", settings.store.split(":", 1)[0], mode)
 
@@ -90,7 +90,7 @@ def _away(app: Starlette) -> bool:
 def _gate(settings: Settings, tokens: Tokens | None, tenuto: Tenuto, clock: Clock, ticks: Callable[[], float]) -> Gate:
     per_minute = settings.requests_per_minute
     return Gate(
-        keys=ApiKeys(store=tenuto.store, clock=clock),
+        keys=ApiKeys(store=tenuto.store.state, clock=clock),
         tokens=tokens,
         may_be_open=is_loopback(settings.host),
         rates=Rates(_PER_MINUTE if per_minute is None else per_minute, now=ticks),

@@ -82,11 +82,11 @@ async def list_traces(request: Request) -> Response:
     scope = await asking(request)
     asked = query_of(request, Traces)
     if asked.session_id is not None:
-        found = await service(request).tenuto.store.traces(scope, asked.session_id, asked.limit, asked.before)
+        found = await service(request).tenuto.store.traces.traces(scope, asked.session_id, asked.limit, asked.before)
     elif asked.before is not None:
         raise Invalid("before: counts the turns of one session; name it")
     else:
-        found = await latest_traces(service(request).tenuto.store, sessions(request), scope, asked.limit)
+        found = await latest_traces(service(request).tenuto.store.traces, sessions(request), scope, asked.limit)
     return answer(TraceList(traces=list(map(TraceView.of, found))))
 
 
@@ -102,4 +102,4 @@ async def trace_of(request: Request, scope: Scope) -> Trace:
     Raises:
         TraceNotFound: there is none for this caller.
     """
-    return await trace_named(service(request).tenuto.store, scope, path_part(request, "trace_id"))
+    return await trace_named(service(request).tenuto.store.traces, scope, path_part(request, "trace_id"))

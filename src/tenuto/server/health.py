@@ -9,7 +9,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.errors import StoreAway, Unavailable
+from tenuto.errors import StoreUnavailable, Unavailable
 from tenuto.model.values import View
 from tenuto.server.json_io import answer
 from tenuto.server.metrics import Meters
@@ -68,12 +68,12 @@ async def get_readiness(request: Request) -> Response:
     stores = here.tenuto.stores
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
-            await stores.front.ping()
-    except (TimeoutError, StoreAway) as away:
+            await stores.front.upkeep.ping()
+    except (TimeoutError, StoreUnavailable) as away:
         journal = stores.ready_journal
         if journal is None or not here.gate.holds_alone():
-            raise away if isinstance(away, StoreAway) else Unavailable("session store") from None
-        return answer(Ready(status="degraded", store="away", journal=JournalCount.of(journal.state)))
+            raise away if isinstance(away, StoreUnavailable) else Unavailable("session store") from None
+        return answer(Ready(status="degraded", store="away", journal=JournalCount.of(journal.status)))
     return answer(Ready(status="ready"))
 
 

@@ -12,14 +12,14 @@ from prometheus_client.registry import Collector
 from tenuto.model.trace import Trace
 from tenuto.sessions import SessionEvent
 from tenuto.stores.breaker import BreakerState
-from tenuto.stores.cached import Cached
-from tenuto.stores.guarded import Guarded
-from tenuto.storing import Stores
+from tenuto.stores.cached import CachedSessions
+from tenuto.stores.circuit_breaker import Circuit
+from tenuto.wiring.stores import Stores
 
 # They come with tables and stores of their own.
 if TYPE_CHECKING:
     from tenuto.privacy.finding.outside import Outside
-    from tenuto.stores.journaled import Journaled
+    from tenuto.stores.journaled import JournaledStore
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
@@ -86,9 +86,9 @@ class Meters:
     def watch(self, stores: Stores, detector: Outside | None = None) -> None:
         """Show the breaker, the L1 and the journal of this process and the detector it asks, where it has them."""
         if stores.guard is not None:
-            self._registry.register(_Breaker(stores.guard))
+            self._registry.register(_Breaker(stores.guard.circuit))
         if stores.l1 is not None:
-            self._registry.register(_L1(stores.l1))
+            self._registry.register(_L1(stores.l1.sessions))
         if stores.journal is not None:
             self._registry.register(_Journal(stores.journal))
         if detector is not None:
@@ -124,29 +124,29 @@ class _Detector(Collector):
 class _Breaker(Collector):
     """Where the breaker stands, and whom it turned away."""
 
-    def __init__(self, guard: Guarded) -> None:
-        self._guard = guard
+    def __init__(self, circuit: Circuit) -> None:
+        self._circuit = circuit
 
     def collect(self) -> Iterator[Metric]:
         stands = GaugeMetricFamily("tenuto_store_breaker", "Where the store's breaker stands", labels=["state"])
         for state in BreakerState:
-            stands.add_metric([state.value], self._guard.state is state)
+            stands.add_metric([state.value], self._circuit.state is state)
         yield stands
         yield CounterMetricFamily(
             "tenuto_store_refused",
             "Calls that were not made since the store had stopped answering",
-            value=self._guard.refused,
+            value=self._circuit.refused,
         )
 
 
 class _Journal(Collector):
     """What was acknowledged while the store was away."""
 
-    def __init__(self, journal: Journaled) -> None:
+    def __init__(self, journal: JournaledStore) -> None:
         self._journal = journal
 
     def collect(self) -> Iterator[Metric]:
-        state = self._journal.state
+        state = self._journal.status
         yield GaugeMetricFamily(
             "tenuto_journal_waiting", "Turns that wait for the store to be back", value=state.waiting
         )
@@ -157,7 +157,7 @@ class _Journal(Collector):
 class _L1(Collector):
     """The cache's own counters, read when they are asked for."""
 
-    def __init__(self, cached: Cached) -> None:
+    def __init__(self, cached: CachedSessions) -> None:
         self._cached = cached
 
     def collect(self) -> Iterator[Metric]:

@@ -16,11 +16,11 @@ from tenuto.app import open_app
 from tenuto.errors import InvalidSetting
 from tenuto.ports import utc_now
 from tenuto.privacy.lines import LogScreen
-from tenuto.screens import open_policies
 from tenuto.server.app import create_app
 from tenuto.server.auth import is_loopback
 from tenuto.server.logs import configure_logging
 from tenuto.settings import Settings
+from tenuto.wiring.privacy import open_policies
 
 _log = logging.getLogger(__name__)
 _GRACE_SECONDS = 10
@@ -43,7 +43,7 @@ async def _serve(settings: Settings) -> None:
     with listening:
         async with open_app(settings) as tenuto:
             if not is_loopback(settings.host):
-                await _refuse_open_door(settings, ApiKeys(store=tenuto.store, clock=utc_now))
+                await _refuse_open_door(settings, ApiKeys(store=tenuto.store.state, clock=utc_now))
             # Opened before uvicorn starts, which would print where a start failed under the sentence of what to mend.
             await tenuto.chat()
             config = uvicorn.Config(

@@ -6,6 +6,7 @@ The store decides inside one session; here stands what concerns who may have whi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Sequence
@@ -56,7 +57,7 @@ from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.session import PARTNER, checked_name, head_bytes
 from tenuto.model.turn import TurnState
 from tenuto.model.values import Json, Value, check_kind, check_whole, checked_text
-from tenuto.ports import Store
+from tenuto.ports import SessionStore, StoreUpkeep, release_lease
 from tenuto.sessions.events import Announcer, EventKind
 from tenuto.sessions.ids import fresh_id, id_for_key
 from tenuto.sessions.transfer import SavedSession
@@ -99,8 +100,11 @@ class AppendRequest(Value, frozen=True, kw_only=True):
 class Sessions:
     """The sessions of an installation, under one policy unless a request brings its own."""
 
-    def __init__(self, *, store: Store, policy: SessionPolicy, announcer: Announcer) -> None:
+    def __init__(
+        self, *, store: SessionStore, upkeep: StoreUpkeep, policy: SessionPolicy, announcer: Announcer
+    ) -> None:
         self._store = store
+        self._upkeep = upkeep
         self._policy = policy
         self._announce = announcer
 
@@ -362,12 +366,12 @@ class Sessions:
     async def stats(self, scope: Scope) -> Stats:
         """How much the caller has."""
         check_kind(scope, Scope, "scope")
-        return await self._store.stats(scope)
+        return await self._upkeep.stats(scope)
 
     async def sweep(self, limit: int = 1000) -> int:
         """Remove what expired, in all tenants; tells how many went."""
         check_whole(limit, 1, _MOST, "limit")
-        gone = await self._store.sweep(limit)
+        gone = await self._upkeep.sweep(limit)
         await self._tell_gone(EventKind.EXPIRED, gone)
         return len(gone)
 
@@ -375,7 +379,7 @@ class Sessions:
         """Remove up to so many sessions of the scope's user, then the user's state; see the port."""
         check_kind(scope, Scope, "scope")
         check_whole(limit, 1, _MOST, "limit")
-        erased = await self._store.erase(scope, limit)
+        erased = await self._upkeep.erase(scope, limit)
         await self._tell_gone(EventKind.DELETED, erased.gone)
         return erased
 
@@ -451,7 +455,7 @@ class Sessions:
         try:
             return await asyncio.shield(beginning)
         except asyncio.CancelledError:
-            await uncut(self._let_go(beginning))
+            await uncut(self._release_begun(beginning))
             raise
 
     async def _tell_begun(self, scope: Scope, turn: OpenTurn, policy: SessionPolicy) -> None:
@@ -459,16 +463,12 @@ class Sessions:
         try:
             await self._tell_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
         except BaseException:
-            await uncut(self._let_go(turn))
+            await uncut(release_lease(self._store.finish_turn, turn))
             raise
 
-    async def _let_go(self, begun: OpenTurn | asyncio.Future[OpenTurn]) -> None:
-        try:
-            turn = begun if isinstance(begun, OpenTurn) else await begun
-            if turn.state is not TurnState.FINISHED:
-                await self._store.finish_turn(turn, Closing(abandoned=True))
-        except TenutoError as failed:
-            _log.info("a turn that nobody waited for could not be given up: %s", failed.code)
+    async def _release_begun(self, beginning: asyncio.Future[OpenTurn]) -> None:
+        with contextlib.suppress(TenutoError):
+            await release_lease(self._store.finish_turn, await beginning)
 
     async def _seeing(self, scope: Scope, session_id: str, asked: Awaitable[_Seen]) -> _Seen:
         """Wait for an answer about one session; what was found damaged is announced.
@@ -502,7 +502,7 @@ class Sessions:
     async def _make_room(self, scope: Scope, newest: str, keep: int) -> None:
         """Let the oldest sessions go. The new one is stored, so a store that fails now must not fail its caller."""
         try:
-            gone = await self._store.evict(scope, keep, sparing=newest)
+            gone = await self._upkeep.evict(scope, keep, sparing=newest)
         except Unavailable as away:
             _log.warning("sessions beyond %s were not evicted: %s", keep, away)
             return

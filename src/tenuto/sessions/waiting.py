@@ -1,10 +1,13 @@
-"""Work that must come to its end, however often its caller is told to stop."""
+"""Work that must come to its end, however often its caller is told to stop, and what a failed turn gives back."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
+
+from tenuto.model import Appended, Closing, OpenTurn
+from tenuto.ports import release_lease
 
 _Result = TypeVar("_Result")
 
@@ -26,3 +29,14 @@ async def uncut(work: Coroutine[Any, Any, _Result]) -> _Result:
         task.exception()
         raise cancelled
     return task.result()
+
+
+async def release_on_error(
+    finish: Callable[[OpenTurn, Closing], Awaitable[Appended]], turn: OpenTurn, work: Coroutine[Any, Any, _Result]
+) -> _Result:
+    """Do what belongs to a begun turn; if it fails, release the lease."""
+    try:
+        return await work
+    except BaseException:
+        await uncut(release_lease(finish, turn))
+        raise

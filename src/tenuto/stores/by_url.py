@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from tenuto.errors import InvalidSetting
-from tenuto.ports import Clock, Store, utc_now
+from tenuto.ports import Backend, Clock, utc_now
 
 _BACKENDS: Final = {
     "memory": ("memory", "MemoryStore"),
@@ -44,7 +44,7 @@ async def open_store(
     sqlite_synchronous: str = "full",
     reading_only: bool = False,
     prepared: bool = True,
-) -> Store:
+) -> Backend:
     """Open a backend: `memory://`, `sqlite:///file.db`, `redis://…` (also `redis+cluster://`, `redis+sentinel://`),
     `postgresql://…`. Only a SQLite file that lies where nothing can be written asks for `reading_only`. A server
     need not answer yet where it is not to be `prepared`.
@@ -60,14 +60,14 @@ async def open_store(
         )
     backend = _driver(room, name)
     if room == "memory":
-        return cast(Store, backend(clock=clock))
+        return cast(Backend, backend(clock=clock))
     if room == "sqlite":
         path = sqlite_path(url)
         return cast(
-            Store,
+            Backend,
             await backend.open(path, clock=clock, synchronous=sqlite_synchronous, reading_only=reading_only),
         )
-    return cast(Store, await backend.open(url, clock=clock, prepared=prepared))
+    return cast(Backend, await backend.open(url, clock=clock, prepared=prepared))
 
 
 def _scheme(url: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -33,16 +33,12 @@ from tenuto.model import (
     Rewriting,
     Scope,
     Session,
-    SessionPage,
-    SessionQuery,
     Truncating,
 )
 from tenuto.model.message import weight_of
 from tenuto.model.news import News
 from tenuto.model.scope import session_key
-from tenuto.model.trace import Trace
-from tenuto.ports import ChangeFeed, Clock, Store, utc_now
-from tenuto.stores.passing import Passing
+from tenuto.ports import ChangeFeed, Clock, SessionStore, Store, StoreUpkeep, utc_now
 
 _HEAD_BYTES = 2048
 _Answer = TypeVar("_Answer")
@@ -84,8 +80,8 @@ class _Flight:
         return await asyncio.shield(self._answer)
 
 
-class Cached(Passing):
-    """The `Store` port with an L1 in front: least recently used out first, bounded by sessions and by bytes."""
+class CachedStore:
+    """A store with an L1 in front: least recently used out first, bounded by sessions and by bytes."""
 
     def __init__(
         self,
@@ -96,7 +92,30 @@ class Cached(Passing):
         max_sessions: int = 10_000,
         max_bytes: int = 256 * 1024 * 1024,
     ) -> None:
-        super().__init__(store)
+        self.inner = store
+        self._feed = feed
+        self._stack = AsyncExitStack()
+        self.sessions = CachedSessions(store.sessions, feed, clock, max_sessions, max_bytes)
+        self.traces = store.traces
+        self.state = store.state
+        self.upkeep = _Upkeep(store.upkeep, self.sessions.forget)
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self._feed.watch(self.sessions.drop))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+        self.sessions.drop(None)
+
+
+class CachedSessions:
+    """The `SessionStore` port with the cache."""
+
+    def __init__(self, inner: SessionStore, feed: ChangeFeed, clock: Clock, max_sessions: int, max_bytes: int) -> None:
+        self._inner = inner
         self._feed = feed
         self._clock = clock
         self._max_sessions = max_sessions
@@ -107,19 +126,9 @@ class Cached(Passing):
         # The feed speaks of keys; hits go by name, which costs less than making a key.
         self._names: dict[bytes, _Name] = {}
         self._caught_up = False
-        self._stack = AsyncExitStack()
         self.hits = 0
         self.misses = 0
-
-    async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(self._feed.watch(self._drop))
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stack.aclose()
-        self._drop(None)
+        self.list, self.renew_turn = inner.list, inner.renew_turn
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -131,7 +140,7 @@ class Cached(Passing):
 
     async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
         if page.before is not None or page.after is not None:
-            return await self._store.messages(scope, session_id, page)
+            return await self._inner.messages(scope, session_id, page)
         entry = await self._look(scope, session_id, page.limit)
         return MessagePage(
             session=entry.session,
@@ -140,65 +149,41 @@ class Cached(Passing):
             more_after=False,
         )
 
-    async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
-        return await self._store.list(scope, query)
-
     # Turns
 
     async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
-        return await self._written(scope, opening.session_id, self._store.begin_turn(scope, opening))
+        return await self._written(scope, opening.session_id, self._inner.begin_turn(scope, opening))
 
     async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
-        return await self._written(turn.scope, turn.session.id, self._store.finish_turn(turn, closing))
-
-    async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
-        return await self._store.renew_turn(turn)
+        return await self._written(turn.scope, turn.session.id, self._inner.finish_turn(turn, closing))
 
     async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
-        return await self._written(scope, session_id, self._store.append(scope, session_id, batch))
+        return await self._written(scope, session_id, self._inner.append(scope, session_id, batch))
 
     # Changing
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        return await self._written(scope, session_id, self._store.patch(scope, session_id, changes))
+        return await self._written(scope, session_id, self._inner.patch(scope, session_id, changes))
 
     async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
-        return await self._written(scope, session_id, self._store.reset(scope, session_id, sparing=sparing))
+        return await self._written(scope, session_id, self._inner.reset(scope, session_id, sparing=sparing))
 
     async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
-        return await self._written(scope, forking.new_id, self._store.fork(scope, session_id, forking))
+        return await self._written(scope, forking.new_id, self._inner.fork(scope, session_id, forking))
 
     async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
-        return await self._written(scope, session_id, self._store.truncate(scope, session_id, truncating))
+        return await self._written(scope, session_id, self._inner.truncate(scope, session_id, truncating))
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
-        return await self._written(scope, session_id, self._store.rewrite(scope, session_id, rewriting))
+        return await self._written(scope, session_id, self._inner.rewrite(scope, session_id, rewriting))
 
     async def delete(self, scope: Scope, session_id: str) -> None:
-        await self._written(scope, session_id, self._store.delete(scope, session_id))
+        await self._written(scope, session_id, self._inner.delete(scope, session_id))
 
-    # Traces go straight through
-
-    async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
-        return await self._store.trace(scope, session_id, number)
-
-    async def traces(
-        self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
-    ) -> tuple[Trace, ...]:
-        return await self._store.traces(scope, session_id, limit, before)
-
-    # Upkeep
-
-    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
-        return self._forgotten(await self._store.sweep(limit))
-
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
-        return self._forgotten(await self._store.evict(scope, keep, sparing))
-
-    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
-        erased = await self._store.erase(scope, limit)
-        self._forgotten(erased.gone)
-        return erased
+    def forget(self, gone: tuple[Gone, ...]) -> None:
+        """Drop sessions that upkeep removed."""
+        for item in gone:
+            self._forget((item.scope.tenant, item.scope.site, item.session_id))
 
     # What is inside
 
@@ -258,8 +243,8 @@ class Cached(Passing):
 
     async def _fetch(self, scope: Scope, session_id: str, wanted: int) -> _Entry:
         if not wanted:
-            return _entry(await self._store.get(scope, session_id))
-        page = await self._store.messages(scope, session_id, Page(limit=wanted))
+            return _entry(await self._inner.get(scope, session_id))
+        page = await self._inner.messages(scope, session_id, Page(limit=wanted))
         return _entry(page.session, page.messages, whole=not page.more_before)
 
     async def _written(self, scope: Scope, session_id: str, write: Awaitable[_Answer]) -> _Answer:
@@ -268,11 +253,6 @@ class Cached(Passing):
             return await write
         finally:
             self._forget((scope.tenant, scope.site, session_id))
-
-    def _forgotten(self, gone: tuple[Gone, ...]) -> tuple[Gone, ...]:
-        for item in gone:
-            self._forget((item.scope.tenant, item.scope.site, item.session_id))
-        return gone
 
     def _keep(self, name: _Name, entry: _Entry) -> None:
         if entry.size > self._max_bytes:
@@ -292,7 +272,7 @@ class Cached(Passing):
         elif flight is not None:
             self._names.pop(flight.key, None)
 
-    def _drop(self, news: News | None) -> None:
+    def drop(self, news: News | None) -> None:
         """What the feed tells: these sessions changed elsewhere, or any may have."""
         if news is None:
             self._entries.clear()
@@ -304,3 +284,27 @@ class Cached(Passing):
             name = self._names.get(key)
             if name is not None:
                 self._forget(name)
+
+
+class _Upkeep:
+    """The `StoreUpkeep` port before a cache: what goes, goes from there too."""
+
+    def __init__(self, inner: StoreUpkeep, forget: Callable[[tuple[Gone, ...]], None]) -> None:
+        self._inner = inner
+        self._forget = forget
+        self.spaces, self.compact, self.stats, self.ping = inner.spaces, inner.compact, inner.stats, inner.ping
+
+    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+        gone = await self._inner.sweep(limit)
+        self._forget(gone)
+        return gone
+
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+        gone = await self._inner.evict(scope, keep, sparing)
+        self._forget(gone)
+        return gone
+
+    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
+        erased = await self._inner.erase(scope, limit)
+        self._forget(erased.gone)
+        return erased

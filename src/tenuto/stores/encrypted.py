@@ -19,10 +19,7 @@ from tenuto.model import (
     Batch,
     Changes,
     Closing,
-    Compaction,
-    Erased,
     Forking,
-    Gone,
     MessagePage,
     Opening,
     OpenTurn,
@@ -33,16 +30,13 @@ from tenuto.model import (
     SessionPage,
     SessionQuery,
     StateEntry,
-    StateName,
-    Stats,
     Truncating,
-    TurnState,
 )
 from tenuto.model.scope import SYSTEM, session_key
 from tenuto.model.seal import KEYS_NAMESPACE, TENANTS_NAMESPACE, is_sealed
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, checked_json
-from tenuto.ports import Cipher, Ciphers, StateStore, Store
+from tenuto.ports import Cipher, Ciphers, SessionStore, StateStore, Store, TraceStore, release_lease
 from tenuto.stores.codec import encode_cursor, to_micros
 from tenuto.stores.sealed_values import (
     UNOPENED,
@@ -87,56 +81,78 @@ async def mark_sealed(store: StateStore) -> None:
         return  # Noted before.
 
 
-class Encrypted:
-    """The `Store` port over a store that sees sealed texts only.
+class EncryptedStore:
+    """A store over one that sees sealed texts only.
 
     With `sealing` off it opens what is sealed and writes plainly, which is how encryption is given up. A listing shows
     a session whose head was tampered with under the title `[SEALED]`; asked for by its id, it is an error.
     """
 
     def __init__(self, *, store: Store, ciphers: Ciphers, sealing: bool = True) -> None:
-        self._store = store
-        self._ciphers = ciphers
+        self.inner = store
+        seals = _Seals(ciphers, sealing=sealing)
+        self.sessions = _Sessions(store.sessions, seals)
+        self.traces = _Traces(store.traces, seals)
+        self.state = _State(store.state, seals)
+        self.upkeep = store.upkeep
+
+
+class _Seals:
+    """Which cipher a call takes."""
+
+    def __init__(self, ciphers: Ciphers, *, sealing: bool) -> None:
+        self.ciphers = ciphers
         self._sealing = sealing
+
+    async def sealer(self, scope: Scope, lookalike: bool) -> Cipher | None:
+        """Asked for before anything is written: where the key is missing, nothing happens at all.
+
+        What has the form of sealed text is sealed also where nothing else is, so that it comes back as it was said.
+        """
+        return await self.ciphers.to_seal(scope) if self._sealing or lookalike else None
+
+    async def opened(self, scope: Scope, step: Callable[[Cipher], _Answer]) -> _Answer:
+        """What a step makes of an answer of the store, with the cipher that opens it."""
+        try:
+            return step(await self.ciphers.to_open(scope))
+        except Sealed:
+            # Another process may have made the key since.
+            return step(await self.ciphers.to_open(scope, anew=True))
+
+
+class _Sessions:
+    """The `SessionStore` port over sealed texts."""
+
+    def __init__(self, inner: SessionStore, seals: _Seals) -> None:
+        self._inner = inner
+        self._seals = seals
         # Sessions of which something did not open: asked before anything more is written into them.
         self._doubtful: dict[_Name, None] = {}
-
-    @property
-    def inner(self) -> Store:
-        """The store behind."""
-        return self._store
-
-    @property
-    def sealers(self) -> Ciphers | None:
-        """What records are sealed with; none where they are only opened."""
-        return self._ciphers if self._sealing else None
+        self.renew_turn, self.delete = inner.renew_turn, inner.delete
 
     # Turns
 
     async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
-        cipher = await self._sealer(scope, looks_sealed(opening))
+        cipher = await self._seals.sealer(scope, looks_sealed(opening))
         await self._look_inside(scope, opening.session_id, opening.window)
-        turn = await self._store.begin_turn(scope, sealed_opening(cipher, opening) if cipher else opening)
+        turn = await self._inner.begin_turn(scope, sealed_opening(cipher, opening) if cipher else opening)
         try:
-            return await self._opened(scope, lambda cipher: opened_turn(cipher, turn))
+            return await self._seals.opened(scope, lambda cipher: opened_turn(cipher, turn))
         except BaseException as failure:
             self._doubt(scope, opening.session_id, failure)
-            await self._let_go(turn)
+            await release_lease(self._inner.finish_turn, turn)
             raise
 
     async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
-        cipher = await self._sealer(turn.scope, looks_sealed(closing))
+        cipher = await self._seals.sealer(turn.scope, looks_sealed(closing))
         sealed = sealed_closing(cipher, turn.session.id, closing) if cipher else closing
-        return await self._appended(turn.scope, await self._store.finish_turn(turn, sealed))
-
-    async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
-        return await self._store.renew_turn(turn)
+        return await self._appended(turn.scope, await self._inner.finish_turn(turn, sealed))
 
     async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
-        cipher = await self._sealer(scope, looks_sealed(batch))
+        cipher = await self._seals.sealer(scope, looks_sealed(batch))
         await self._look_inside(scope, session_id)
         sealed = sealed_batch(cipher, session_id, batch) if cipher else batch
-        appended = await self._store.append(scope, session_id, sealed)
+        appended = await self._inner.append(scope, session_id, sealed)
         try:
             return await self._appended(scope, appended)
         except Sealed as failure:
@@ -146,11 +162,11 @@ class Encrypted:
     # Reading
 
     async def get(self, scope: Scope, session_id: str) -> Session:
-        return await self._session(scope, await self._store.get(scope, session_id))
+        return await self._session(scope, await self._inner.get(scope, session_id))
 
     async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
-        found = await self._store.messages(scope, session_id, page)
-        return await self._opened(
+        found = await self._inner.messages(scope, session_id, page)
+        return await self._seals.opened(
             scope,
             lambda cipher: replace(
                 found,
@@ -160,27 +176,26 @@ class Encrypted:
         )
 
     async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
-        page = await (self._store.list(scope, query) if query.title is None else self._titled(scope, query))
-        return await self._opened(
-            scope,
-            lambda cipher: replace(page, sessions=tuple(listed_session(cipher, each) for each in page.sessions)),
+        page = await (self._inner.list(scope, query) if query.title is None else self._titled(scope, query))
+        return await self._seals.opened(
+            scope, lambda cipher: replace(page, sessions=tuple(listed_session(cipher, each) for each in page.sessions))
         )
 
     # Changing
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        cipher = await self._sealer(scope, looks_sealed(changes))
+        cipher = await self._seals.sealer(scope, looks_sealed(changes))
         sealed = sealed_changes(cipher, session_id, changes) if cipher else changes
-        return await self._session(scope, await self._store.patch(scope, session_id, sealed))
+        return await self._session(scope, await self._inner.patch(scope, session_id, sealed))
 
     async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
-        return await self._session(scope, await self._store.reset(scope, session_id, sparing=sparing))
+        return await self._session(scope, await self._inner.reset(scope, session_id, sparing=sparing))
 
     async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
-        cipher = await self._sealer(scope, looks_sealed(forking))
+        cipher = await self._seals.sealer(scope, looks_sealed(forking))
         sealed = sealed_forking(cipher, forking) if cipher else forking
-        source = await self._store.get(scope, session_id)
-        fork = await self._store.fork(scope, session_id, sealed)
+        source = await self._inner.get(scope, session_id)
+        fork = await self._inner.fork(scope, session_id, sealed)
         try:
             if source.forked_from is not None:
                 fork = await self._adopted(scope, source, fork, titled=forking.title is not None)
@@ -188,97 +203,19 @@ class Encrypted:
         except BaseException:
             # One that does not open is nobody's use, and with each try there would be one more.
             with suppress(TenutoError):
-                await self._store.delete(scope, fork.id)
+                await self._inner.delete(scope, fork.id)
             raise
 
     async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
-        session = await self._store.truncate(scope, session_id, truncating)
+        session = await self._inner.truncate(scope, session_id, truncating)
         return await self._session(scope, session)
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
-        cipher = await self._sealer(scope, looks_sealed(rewriting))
+        cipher = await self._seals.sealer(scope, looks_sealed(rewriting))
         sealed = sealed_rewriting(cipher, session_id, rewriting) if cipher else rewriting
-        return await self._session(scope, await self._store.rewrite(scope, session_id, sealed))
-
-    async def delete(self, scope: Scope, session_id: str) -> None:
-        await self._store.delete(scope, session_id)
-
-    # Traces
-
-    async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
-        found = await self._store.trace(scope, session_id, number)
-        return None if found is None else (await self._traces(scope, session_id, (found,)))[0]
-
-    async def traces(
-        self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
-    ) -> tuple[Trace, ...]:
-        return await self._traces(scope, session_id, await self._store.traces(scope, session_id, limit, before))
-
-    # State
-
-    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
-        entry = await self._store.read_state(scope, namespace, key)
-        return None if entry is None else (await self._entries(scope, namespace, (entry,)))[0]
-
-    async def write_state(
-        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
-    ) -> StateEntry:
-        checked_json(value, "the state value")
-        cipher = None if _readable(scope, namespace) else await self._sealer(scope, is_sealed(value))
-        sealed = sealed_state(cipher, scope, namespace, key, value) if cipher else value
-        entry = await self._store.write_state(scope, namespace, key, sealed, if_version)
-        return replace(entry, value=value)
-
-    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
-        return await self._store.delete_state(scope, namespace, key)
-
-    async def list_state(
-        self, scope: Scope, namespace: str, after: str = "", limit: int = 100
-    ) -> tuple[StateEntry, ...]:
-        return await self._entries(scope, namespace, await self._store.list_state(scope, namespace, after, limit))
-
-    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
-        return await self._store.state_keys(scope, namespace, after, limit)
-
-    async def state_names(
-        self, scope: Scope, after: StateName | None = None, limit: int = 100
-    ) -> tuple[StateName, ...]:
-        return await self._store.state_names(scope, after, limit)
-
-    # Upkeep goes straight through
-
-    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
-        return await self._store.sweep(limit)
-
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
-        return await self._store.evict(scope, keep, sparing)
-
-    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
-        return await self._store.erase(scope, limit)
-
-    async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
-        return await self._store.spaces(after, limit)
-
-    async def compact(self) -> Compaction:
-        return await self._store.compact()
-
-    async def stats(self, scope: Scope) -> Stats:
-        return await self._store.stats(scope)
-
-    async def ping(self) -> None:
-        await self._store.ping()
-
-    async def close(self) -> None:
-        await self._store.close()
+        return await self._session(scope, await self._inner.rewrite(scope, session_id, sealed))
 
     # What the methods share
-
-    async def _sealer(self, scope: Scope, lookalike: bool) -> Cipher | None:
-        """Asked for before anything is written: where the key is missing, nothing happens at all.
-
-        What has the form of sealed text is sealed also where nothing else is, so that it comes back as it was said.
-        """
-        return await self._ciphers.to_seal(scope) if self._sealing or lookalike else None
 
     async def _look_inside(self, scope: Scope, session_id: str, window: int = 0) -> None:
         """See that a session opens before words go into it, where there is reason to doubt it.
@@ -287,7 +224,7 @@ class Encrypted:
         ever had, and a session that has opened so far, cost nothing.
         """
         name = (scope.tenant, scope.site, session_id)
-        if name not in self._doubtful and (await self._ciphers.to_open(scope)).whole:
+        if name not in self._doubtful and (await self._seals.ciphers.to_open(scope)).whole:
             return
         try:
             await self.messages(scope, session_id, Page(limit=max(1, window)))
@@ -303,35 +240,28 @@ class Encrypted:
             if len(self._doubtful) > _MOST_DOUBTS:
                 del self._doubtful[next(iter(self._doubtful))]
 
-    async def _opened(self, scope: Scope, step: Callable[[Cipher], _Answer]) -> _Answer:
-        try:
-            return step(await self._ciphers.to_open(scope))
-        except Sealed:
-            # Another process may have made the key since.
-            return step(await self._ciphers.to_open(scope, anew=True))
-
     async def _session(self, scope: Scope, session: Session) -> Session:
-        return await self._opened(scope, lambda cipher: opened_session(cipher, session))
+        return await self._seals.opened(scope, lambda cipher: opened_session(cipher, session))
 
     async def _adopted(self, scope: Scope, source: Session, fork: Session, *, titled: bool) -> Session:
         """Seal for a fork of a fork what was written in neither of the two."""
         assert source.forked_from is not None
-        cipher, branch = await self._ciphers.to_seal(scope), source.forked_from.seq
-        changes = await self._opened(scope, lambda opener: adopted_head(opener, source, fork, titled=titled))
+        cipher, branch = await self._seals.ciphers.to_seal(scope), source.forked_from.seq
+        changes = await self._seals.opened(scope, lambda opener: adopted_head(opener, source, fork, titled=titled))
         if changes is not None:
-            fork = await self._store.patch(scope, fork.id, changes)
+            fork = await self._inner.patch(scope, fork.id, changes)
         more, after = True, 0
         while more:
-            page = await self._store.messages(scope, fork.id, Page(limit=_CHUNK, after=after))
+            page = await self._inner.messages(scope, fork.id, Page(limit=_CHUNK, after=after))
             old = [message for message in page.messages if message.seq <= branch]
             rewriting = adopted_messages(cipher, source, fork, old)
             if rewriting is not None:
-                fork = await self._store.rewrite(scope, fork.id, rewriting)
+                fork = await self._inner.rewrite(scope, fork.id, rewriting)
             more, after = page.more_after and len(old) == _CHUNK, old[-1].seq if old else 0
         return fork
 
     async def _appended(self, scope: Scope, appended: Appended) -> Appended:
-        return await self._opened(
+        return await self._seals.opened(
             scope,
             lambda cipher: replace(
                 appended,
@@ -340,25 +270,13 @@ class Encrypted:
             ),
         )
 
-    async def _traces(self, scope: Scope, session_id: str, traces: tuple[Trace, ...]) -> tuple[Trace, ...]:
-        return await self._opened(
-            scope, lambda cipher: tuple(opened_trace(cipher, session_id, trace) for trace in traces)
-        )
-
-    async def _entries(self, scope: Scope, namespace: str, entries: tuple[StateEntry, ...]) -> tuple[StateEntry, ...]:
-        if _readable(scope, namespace):
-            return entries
-        return await self._opened(
-            scope, lambda cipher: tuple(opened_state(cipher, scope, namespace, entry) for entry in entries)
-        )
-
     async def _titled(self, scope: Scope, query: SessionQuery) -> SessionPage:
         """Sessions by a part of their title, which the store cannot read: looked for here, page after page."""
         assert query.title is not None
         wanted, found, cursor = query.title.casefold(), list[Session](), query.cursor
         while len(found) <= query.limit:
-            page = await self._store.list(scope, replace(query, title=None, limit=_CHUNK, cursor=cursor))
-            titles = await self._opened(scope, lambda cipher: _titles(cipher, page.sessions))  # noqa: B023
+            page = await self._inner.list(scope, replace(query, title=None, limit=_CHUNK, cursor=cursor))
+            titles = await self._seals.opened(scope, lambda cipher: _titles(cipher, page.sessions))  # noqa: B023
             found += [each for each, title in zip(page.sessions, titles, strict=True) if wanted in title.casefold()]
             cursor = page.cursor
             if cursor is None:
@@ -368,14 +286,61 @@ class Encrypted:
             sessions=tuple(chosen), cursor=_cursor_behind(chosen[-1]) if len(found) > len(chosen) else None
         )
 
-    async def _let_go(self, turn: OpenTurn) -> None:
-        """Give the lease of a turn back that its caller cannot be handed."""
-        if turn.state is TurnState.FINISHED:
-            return
-        try:
-            await self._store.finish_turn(turn, Closing(abandoned=True))
-        except TenutoError:
-            return  # The lease runs out on its own.
+
+class _Traces:
+    """The `TraceStore` port over sealed texts."""
+
+    def __init__(self, inner: TraceStore, seals: _Seals) -> None:
+        self._inner = inner
+        self._seals = seals
+
+    async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
+        found = await self._inner.trace(scope, session_id, number)
+        return None if found is None else (await self._open(scope, session_id, (found,)))[0]
+
+    async def traces(
+        self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
+    ) -> tuple[Trace, ...]:
+        return await self._open(scope, session_id, await self._inner.traces(scope, session_id, limit, before))
+
+    async def _open(self, scope: Scope, session_id: str, traces: tuple[Trace, ...]) -> tuple[Trace, ...]:
+        return await self._seals.opened(
+            scope, lambda cipher: tuple(opened_trace(cipher, session_id, trace) for trace in traces)
+        )
+
+
+class _State:
+    """The `StateStore` port over sealed values."""
+
+    def __init__(self, inner: StateStore, seals: _Seals) -> None:
+        self._inner = inner
+        self._seals = seals
+        self.delete_state, self.state_keys, self.state_names = inner.delete_state, inner.state_keys, inner.state_names
+
+    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
+        entry = await self._inner.read_state(scope, namespace, key)
+        return None if entry is None else (await self._open(scope, namespace, (entry,)))[0]
+
+    async def write_state(
+        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
+    ) -> StateEntry:
+        checked_json(value, "the state value")
+        cipher = None if _readable(scope, namespace) else await self._seals.sealer(scope, is_sealed(value))
+        sealed = sealed_state(cipher, scope, namespace, key, value) if cipher else value
+        entry = await self._inner.write_state(scope, namespace, key, sealed, if_version)
+        return replace(entry, value=value)
+
+    async def list_state(
+        self, scope: Scope, namespace: str, after: str = "", limit: int = 100
+    ) -> tuple[StateEntry, ...]:
+        return await self._open(scope, namespace, await self._inner.list_state(scope, namespace, after, limit))
+
+    async def _open(self, scope: Scope, namespace: str, entries: tuple[StateEntry, ...]) -> tuple[StateEntry, ...]:
+        if _readable(scope, namespace):
+            return entries
+        return await self._seals.opened(
+            scope, lambda cipher: tuple(opened_state(cipher, scope, namespace, entry) for entry in entries)
+        )
 
 
 def _readable(scope: Scope, namespace: str) -> bool:

@@ -6,18 +6,18 @@ import logging
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from tenuto.errors import InvalidCursor, KeyReused, Sealed, TaskFinished, TaskNotFound, TooLarge, VersionConflict
-from tenuto.model import Scope, Session
+from tenuto.model import Scope
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.scope import owner_key
 from tenuto.model.task import NewTask, SweptTasks, Task, TaskPage, TaskQuery, TaskStatus
 from tenuto.model.values import MAX_DEPTH, Json, checked_id, checked_json
-from tenuto.ports import Clock, StateStore
+from tenuto.ports import Clock, SessionStore, StateStore
 from tenuto.tasks._deadlines import Deadlines, Due
 from tenuto.tasks._drawer import Filed
 from tenuto.tasks._heads import Heads
@@ -35,27 +35,22 @@ _LOOKS: Final = 1000
 _PUT_OFF: Final = timedelta(hours=1)
 
 
-class TaskStore(StateStore, Protocol):
-    """Where tasks are kept, and the sessions they come out of."""
-
-    async def get(self, scope: Scope, session_id: str) -> Session:
-        """A session's head."""
-        ...
-
-
 class Tasks:
     """Every task belongs to the owner of the scope it was opened in: a user, a chat, or the tenant itself.
 
     For anybody else it does not exist. Expired ones are gone at once, whenever they are swept.
     """
 
-    def __init__(self, *, store: TaskStore, policy: TaskPolicy, clock: Clock, new_id: Callable[[], str]) -> None:
-        self._store = store
+    def __init__(
+        self, *, state: StateStore, sessions: SessionStore, policy: TaskPolicy, clock: Clock, new_id: Callable[[], str]
+    ) -> None:
+        self._state = state
+        self._sessions = sessions
         self._policy = policy
         self._clock = clock
         self._new_id = new_id
-        self._heads = Heads(state=store, clock=clock)
-        self._deadlines = Deadlines(store)
+        self._heads = Heads(state=state, clock=clock)
+        self._deadlines = Deadlines(state)
 
     async def open(self, scope: Scope, new: NewTask, *, key: str | None = None) -> Task:
         """Open a task, `pending` until an agent begins it. Under one `key`, the same one again as long as it lives.
@@ -67,7 +62,7 @@ class Tasks:
         """
         self._refuse_large(new.goal, "goal")
         if new.session_id is not None:
-            await self._store.get(scope, new.session_id)
+            await self._sessions.get(scope, new.session_id)
         place = self._new_id() if key is None else _place_for_key(scope, key)
         before = None if key is None else await self._heads.at(scope, place)
         while before is None or not self._heads.lasts(before.record):
@@ -244,7 +239,7 @@ class Tasks:
         return was_there
 
     def _room(self, scope: Scope, task_id: str) -> Workroom:
-        return Workroom(state=self._store, heads=self._heads, deadlines=self._deadlines, scope=scope, task_id=task_id)
+        return Workroom(state=self._state, heads=self._heads, deadlines=self._deadlines, scope=scope, task_id=task_id)
 
     async def _changed(
         self,

@@ -15,7 +15,7 @@ from typing import Final
 from tenuto.errors import Unavailable, VersionConflict
 from tenuto.model import Compaction
 from tenuto.model.scope import SYSTEM
-from tenuto.ports import Clock, Store
+from tenuto.ports import Clock, StateStore, StoreUpkeep
 
 _log = logging.getLogger(__name__)
 _NAMESPACE: Final = "privacy.compaction"
@@ -35,8 +35,9 @@ class Cleared(StrEnum):
 class Compactor:
     """Has the store compacted. At most one compaction runs at a time in this process."""
 
-    def __init__(self, *, store: Store, clock: Clock, apart: timedelta = _APART) -> None:
-        self._store = store
+    def __init__(self, *, state: StateStore, upkeep: StoreUpkeep, clock: Clock, apart: timedelta = _APART) -> None:
+        self._state = state
+        self._upkeep = upkeep
         self._clock = clock
         self._apart = apart
         self._began: datetime | None = None
@@ -44,7 +45,7 @@ class Compactor:
 
     async def owe(self) -> None:
         """Note that deleted bytes wait, before anything is begun: who dies meanwhile leaves it to upkeep."""
-        await self._store.write_state(SYSTEM, _NAMESPACE, _KEY, True)
+        await self._state.write_state(SYSTEM, _NAMESPACE, _KEY, True)
 
     async def now(self) -> tuple[Cleared, str]:
         """Compact when whatever is under way is over, since that may have begun too early; and why bytes stay."""
@@ -69,7 +70,7 @@ class Compactor:
 
     async def due(self) -> bool:
         """Whether deleted bytes wait to be cleared."""
-        entry = await self._store.read_state(SYSTEM, _NAMESPACE, _KEY)
+        entry = await self._state.read_state(SYSTEM, _NAMESPACE, _KEY)
         return entry is not None and entry.value is True
 
     def _lately(self) -> bool:
@@ -77,17 +78,17 @@ class Compactor:
         return self._began is not None and timedelta(0) <= self._clock() - self._began < self._apart
 
     async def _compacted(self) -> tuple[Cleared, str]:
-        entry = await self._store.read_state(SYSTEM, _NAMESPACE, _KEY)
+        entry = await self._state.read_state(SYSTEM, _NAMESPACE, _KEY)
         self._began = self._clock()
         try:
-            told: Compaction = await self._store.compact()
+            told: Compaction = await self._upkeep.compact()
         except Unavailable as busy:
             # What is gone stays gone; the bytes go when the store next has a quiet moment for it.
             _log.warning("deleted bytes were not cleared: %s", busy)
             return Cleared.LATER, ""
         if entry is not None:
             try:
-                await self._store.write_state(SYSTEM, _NAMESPACE, _KEY, False, if_version=entry.version)
+                await self._state.write_state(SYSTEM, _NAMESPACE, _KEY, False, if_version=entry.version)
             except VersionConflict:
                 pass  # Somebody was erased meanwhile.
         return (Cleared.DONE, "") if told.cleared else (Cleared.PARTLY, told.why)

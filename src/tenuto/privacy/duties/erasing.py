@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from tenuto.errors import Invalid, MasterKeyMissing, Sealed
 from tenuto.model import Erased, Scope
 from tenuto.model.scope import person_digest, space_of
-from tenuto.ports import Clock, Store
+from tenuto.ports import Clock, SessionStore
 from tenuto.privacy.duties.audit import Act, Audit
 from tenuto.privacy.duties.compacting import Cleared, Compactor
 from tenuto.privacy.duties.receipts import Receipt, Signer
@@ -41,7 +41,7 @@ class Eraser:
         self,
         *,
         erase: Erase,
-        store: Store,
+        sessions: SessionStore,
         audit: Audit,
         signer: Signer,
         clock: Clock,
@@ -50,7 +50,7 @@ class Eraser:
         elsewhere: tuple[Elsewhere, ...] = (),
     ) -> None:
         self._erase = erase
-        self._store = store
+        self._sessions = sessions
         self._audit = audit
         self._signer = signer
         self._clock = clock
@@ -116,7 +116,7 @@ class Eraser:
     async def _words_elsewhere(self, scope: Scope) -> AsyncIterator[dict[str, int]]:
         """Take the user's words out of talks that belong to nobody, or to a chat; those that do not open are told."""
         everybody = space_of(scope)
-        async for session in every_session(self._store, everybody):
+        async for session in every_session(self._sessions, everybody):
             if session.scope.owner[:1] != ("user",):
                 try:
                     yield await self._spoken.take_out(everybody, session, scope.user or "")

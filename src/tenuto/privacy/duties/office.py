@@ -35,13 +35,13 @@ class PrivacyOffice:
     ) -> None:
         self._store = store
         self._screen = screen
-        self.audit = Audit(state=store, clock=clock)
-        self.signer = Signer(store)
-        self.compactor = compactor or Compactor(store=store, clock=clock)
+        self.audit = Audit(state=store.state, clock=clock)
+        self.signer = Signer(store.state)
+        self.compactor = compactor or Compactor(state=store.state, upkeep=store.upkeep, clock=clock)
         self._scanner = Scanner(store=store, screen=screen)
         self._eraser = Eraser(
             erase=erase,
-            store=store,
+            sessions=store.sessions,
             audit=self.audit,
             signer=self.signer,
             clock=clock,
@@ -62,7 +62,7 @@ class PrivacyOffice:
         """
         if not 1 <= len(marks) <= MOST_MARKS:
             raise Invalid(f"name between 1 and {MOST_MARKS} marks, such as [EMAIL_1]")
-        session = await self._store.get(scope, session_id)
+        session = await self._store.sessions.get(scope, session_id)
         vault = self._screen.vault
         known = await vault.values(session) if vault is not None else {}
         wanted = [mark for mark in dict.fromkeys(map(as_mark, marks)) if mark in known]
@@ -133,7 +133,7 @@ class PrivacyOffice:
     async def spaces(self) -> AsyncIterator[Scope]:
         """Every tenant's site that holds sessions, or anything that is kept of its users."""
         last: Scope | None = None
-        while page := await self._store.spaces(last, _SPACES):
+        while page := await self._store.upkeep.spaces(last, _SPACES):
             for last in page:
                 yield last
 

@@ -144,10 +144,10 @@ class Scanner:
         kept = frozenset(sink for sink in Sink if self._screen.mode(sink, scope) is Mode.KEEP)
         report = Report(allowed=kept)
         try:
-            async for session in every_session(self._store, scope):
+            async for session in every_session(self._store.sessions, scope):
                 await _opened(self._session(scope, session, report, fix), f"session {session.id}", report)
                 yield report
-            async for name in every_memory(self._store, scope):
+            async for name in every_memory(self._store.state, scope):
                 await _opened(self._memory(name, report, fix), "a remembered value", report)
                 yield report
         except MasterKeyMissing:
@@ -160,8 +160,8 @@ class Scanner:
 
     async def extent(self, scope: Scope) -> int:
         """How many sessions and remembered values there are to look through; others may add to them meanwhile."""
-        remembered = sum([1 async for _ in every_memory(self._store, scope)])
-        return (await self._store.stats(scope)).sessions + remembered
+        remembered = sum([1 async for _ in every_memory(self._store.state, scope)])
+        return (await self._store.upkeep.stats(scope)).sessions + remembered
 
     async def _session(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
         await self._look(report, Sink.TITLE, scope, session.title)
@@ -175,13 +175,13 @@ class Scanner:
 
     async def _memory(self, name: StateName, report: Report, fix: bool) -> None:
         """Count what is in a remembered value, and mend it; when somebody writes it at the same time, look again."""
-        entry = await self._store.read_state(name.scope, name.namespace, name.key)
+        entry = await self._store.state.read_state(name.scope, name.namespace, name.key)
         if entry is None:
             return  # Gone while we were reading.
         report.add(Sink.MEMORY, await self._screen.names(name.scope, state_slots(name.key, entry.value)))
         report.remembered += 1
         while fix and entry is not None and not await self._mended_memory(name, entry, report):
-            entry = await self._store.read_state(name.scope, name.namespace, name.key)
+            entry = await self._store.state.read_state(name.scope, name.namespace, name.key)
 
     async def _mended_memory(self, name: StateName, entry: StateEntry, report: Report) -> bool:
         """Apply the policy to a remembered value; false when it is another by now."""
@@ -189,7 +189,7 @@ class Scanner:
         if mended is entry.value:
             return True
         try:
-            await self._store.write_state(name.scope, name.namespace, name.key, mended, if_version=entry.version)
+            await self._store.state.write_state(name.scope, name.namespace, name.key, mended, if_version=entry.version)
         except VersionConflict:
             return False
         report.mended += 1
@@ -200,13 +200,13 @@ class Scanner:
         covered = 0
         before: int | None = None
         while True:
-            page = await self._store.messages(scope, session.id, Page(limit=_MESSAGES, before=before))
+            page = await self._store.sessions.messages(scope, session.id, Page(limit=_MESSAGES, before=before))
             for message in page.messages:
                 covered = max(covered, _through(message))
             mended = [await self._message(scope, session, message, covered, report, fix) for message in page.messages]
             changed = tuple(message for message in mended if message is not None)
             if changed:
-                await self._store.rewrite(scope, session.id, Rewriting(messages=changed))
+                await self._store.sessions.rewrite(scope, session.id, Rewriting(messages=changed))
                 report.mended += len(changed)
             if not page.more_before or not page.messages:
                 return
@@ -227,7 +227,7 @@ class Scanner:
     async def _traces(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
         before: int | None = None
         while True:
-            traces = await self._store.traces(scope, session.id, _TRACES, before)
+            traces = await self._store.traces.traces(scope, session.id, _TRACES, before)
             changed: list[Trace] = []
             for trace in traces:
                 await self._look(report, Sink.TRACE, scope, trace_values(trace))
@@ -235,7 +235,7 @@ class Scanner:
                 if mended is not trace:
                     changed.append(mended)
             if changed:
-                await self._store.rewrite(scope, session.id, Rewriting(traces=tuple(changed)))
+                await self._store.sessions.rewrite(scope, session.id, Rewriting(traces=tuple(changed)))
                 report.mended += len(changed)
             if len(traces) < _TRACES:
                 return
@@ -254,9 +254,9 @@ class Scanner:
             if changes == Changes(if_version=session.version):
                 return
             try:
-                await self._store.patch(scope, session.id, changes)
+                await self._store.sessions.patch(scope, session.id, changes)
             except VersionConflict:
-                session = await self._store.get(scope, session.id)
+                session = await self._store.sessions.get(scope, session.id)
                 continue
             report.mended += 1
             return

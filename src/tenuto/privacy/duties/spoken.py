@@ -31,7 +31,8 @@ class Spoken:
     """Takes a speaker out of a session."""
 
     def __init__(self, *, store: Store, screen: Redactor) -> None:
-        self._store = store
+        self._sessions = store.sessions
+        self._traced = store.traces
         self._screen = screen
 
     async def take_out(self, scope: Scope, session: Session, user: str) -> dict[str, int]:
@@ -67,7 +68,7 @@ class Spoken:
             changed = [(message, _without(message, user, turns, clean)) for message in page]
             messages = tuple(after for before, after in changed if after is not before)
             if messages:
-                await self._store.rewrite(scope, session.id, Rewriting(messages=messages))
+                await self._sessions.rewrite(scope, session.id, Rewriting(messages=messages))
         forgotten = sum(trace.number in turns for trace in traces)
         return {"words": said, "values": values, "traces": forgotten, "profiles": profiles}
 
@@ -80,7 +81,7 @@ class Spoken:
         turns: set[int] = set()
         before: int | None = None
         while True:
-            traces = await self._store.traces(scope, session.id, _TRACES, before)
+            traces = await self._traced.traces(scope, session.id, _TRACES, before)
             turns.update(trace.number for trace in traces if trace.speaker == user)
             if len(traces) < _TRACES:
                 return turns
@@ -90,7 +91,7 @@ class Spoken:
         """What the one who opened the talk told of themselves goes with them."""
         if session.scope.user != user or PROFILE not in session.context:
             return session
-        return await self._store.patch(scope, session.id, Changes(context={PROFILE: None}))
+        return await self._sessions.patch(scope, session.id, Changes(context={PROFILE: None}))
 
     async def _traces(
         self, scope: Scope, session: Session, turns: set[int], clean: Callable[[str], str]
@@ -99,10 +100,10 @@ class Spoken:
         left: list[Trace] = []
         before: int | None = None
         while True:
-            traces = await self._store.traces(scope, session.id, _TRACES, before)
+            traces = await self._traced.traces(scope, session.id, _TRACES, before)
             changed = tuple(_forgotten(trace, clean) for trace in traces if trace.number in turns)
             if changed:
-                await self._store.rewrite(scope, session.id, Rewriting(traces=changed))
+                await self._sessions.rewrite(scope, session.id, Rewriting(traces=changed))
             left += [*changed, *(trace for trace in traces if trace.number not in turns)]
             if len(traces) < _TRACES:
                 return left
@@ -111,7 +112,7 @@ class Spoken:
     async def _pages(self, scope: Scope, session: Session) -> AsyncIterator[tuple[Message, ...]]:
         after = 0
         while True:
-            page = await self._store.messages(scope, session.id, Page(limit=_MESSAGES, after=after))
+            page = await self._sessions.messages(scope, session.id, Page(limit=_MESSAGES, after=after))
             yield page.messages
             if not page.more_after or not page.messages:
                 return

@@ -7,12 +7,12 @@ from typing import Final
 
 from tenuto.model import Scope, Session, SessionQuery, StateName
 from tenuto.model.privacy import is_memory
-from tenuto.ports import SessionStore, StoreUpkeep
+from tenuto.ports import SessionStore, StateStore
 
 _PAGE: Final = 100
 
 
-async def every_session(store: SessionStore, scope: Scope) -> AsyncIterator[Session]:
+async def every_session(sessions: SessionStore, scope: Scope) -> AsyncIterator[Session]:
     """The sessions that the scope reaches.
 
     A listing goes from the latest change to the oldest, and a session that is used meanwhile jumps over the one who
@@ -24,7 +24,7 @@ async def every_session(store: SessionStore, scope: Scope) -> AsyncIterator[Sess
         found = False
         cursor: str | None = None
         while True:
-            page = await store.list(scope, SessionQuery(limit=_PAGE, cursor=cursor))
+            page = await sessions.list(scope, SessionQuery(limit=_PAGE, cursor=cursor))
             for session in page.sessions:
                 if (session.id, session.incarnation) not in seen:
                     seen.add((session.id, session.incarnation))
@@ -35,10 +35,10 @@ async def every_session(store: SessionStore, scope: Scope) -> AsyncIterator[Sess
                 break
 
 
-async def every_memory(store: StoreUpkeep, scope: Scope) -> AsyncIterator[StateName]:
+async def every_memory(state: StateStore, scope: Scope) -> AsyncIterator[StateName]:
     """Where something is kept of the users and chats that the scope reaches; the house's own books are passed over."""
     last: StateName | None = None
-    while page := await store.state_names(scope, last, _PAGE):
+    while page := await state.state_names(scope, last, _PAGE):
         for last in page:
             if is_memory(last.scope, last.namespace):
                 yield last

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from tenuto.errors import Sealed, SessionNotFound, VersionConflict
 from tenuto.model import Scope, Session, StateEntry
 from tenuto.model.scope import space_of
 from tenuto.model.values import Value
-from tenuto.ports import Cipher, Ciphers, Place, StateStore
+from tenuto.ports import Cipher, Ciphers, Place, SessionStore, StateStore
 from tenuto.privacy.sealed.likeness import likeness
 
 VAULT: Final = "privacy.vault"
@@ -48,19 +48,12 @@ class _Record(Value, frozen=True, kw_only=True):
     numbers: dict[str, int] = {}
 
 
-class VaultStore(StateStore, Protocol):
-    """Where vaults are kept: beside the sessions they belong to."""
-
-    async def get(self, scope: Scope, session_id: str) -> Session:
-        """The session's head."""
-        ...
-
-
 class Vault:
     """The values behind the marks of every session."""
 
-    def __init__(self, *, store: VaultStore, ciphers: Ciphers) -> None:
-        self._store = store
+    def __init__(self, *, state: StateStore, sessions: SessionStore, ciphers: Ciphers) -> None:
+        self._state = state
+        self._sessions = sessions
         self._ciphers = ciphers
 
     async def allot(self, session: Session, values: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
@@ -72,7 +65,7 @@ class Vault:
         cipher = await self._ciphers.to_seal(scope)
         digests = {one: _digest(cipher, *one, place) for one in values}
         while True:
-            entry = await self._store.read_state(scope, VAULT, session.id)
+            entry = await self._state.read_state(scope, VAULT, session.id)
             record = _record(entry, session)
             if entry is not None and record is None and not await self._lives(session):
                 return {}
@@ -84,7 +77,7 @@ class Vault:
     async def values(self, session: Session) -> dict[str, str]:
         """Every mark of a session with its value."""
         scope = space_of(session.scope)
-        record = _record(await self._store.read_state(scope, VAULT, session.id), session)
+        record = _record(await self._state.read_state(scope, VAULT, session.id), session)
         if record is None:
             return {}
         try:
@@ -106,16 +99,16 @@ class Vault:
             held[mark[1:-1]] = _held(cipher, name, value, place)
             numbers[name] = max(numbers.get(name, 0), int(number))
         record = _Record(incarnation=fork.incarnation, held=held, numbers=numbers)
-        await self._store.write_state(scope, VAULT, fork.id, msgspec.to_builtins(record))
+        await self._state.write_state(scope, VAULT, fork.id, msgspec.to_builtins(record))
 
     async def marks(self, session: Session) -> frozenset[str]:
         """The marks that mean something in a session."""
-        record = _record(await self._store.read_state(space_of(session.scope), VAULT, session.id), session)
+        record = _record(await self._state.read_state(space_of(session.scope), VAULT, session.id), session)
         return frozenset(f"[{mark}]" for mark in record.held) if record is not None else frozenset()
 
     async def size(self, scope: Scope, session_id: str) -> int:
         """How many values are held under a session's id, whether or not it still lives; in a damaged record, none."""
-        entry = await self._store.read_state(space_of(scope), VAULT, session_id)
+        entry = await self._state.read_state(space_of(scope), VAULT, session_id)
         try:
             return len(msgspec.convert(entry.value, _Record).held) if entry is not None else 0
         except msgspec.ValidationError:
@@ -129,7 +122,7 @@ class Vault:
         used = {mark[0] for text in texts for mark in PSEUDONYM.finditer(text)}
         lost = {mark[1:-1] for mark in among - used}
         while lost:
-            entry = await self._store.read_state(space_of(session.scope), VAULT, session.id)
+            entry = await self._state.read_state(space_of(session.scope), VAULT, session.id)
             record = _record(entry, session)
             if record is None:
                 break
@@ -140,11 +133,11 @@ class Vault:
 
     async def forget(self, scope: Scope, session_id: str) -> bool:
         """Remove a session's values; tells whether there were any."""
-        return await self._store.delete_state(space_of(scope), VAULT, session_id)
+        return await self._state.delete_state(space_of(scope), VAULT, session_id)
 
     async def forget_gone(self, session: Session) -> None:
         """Remove the values of a session that was not there any more when its words were to be stored."""
-        record = _record(await self._store.read_state(space_of(session.scope), VAULT, session.id), session)
+        record = _record(await self._state.read_state(space_of(session.scope), VAULT, session.id), session)
         if record is not None and not await self._lives(session):
             await self.forget(session.scope, session.id)
 
@@ -152,7 +145,7 @@ class Vault:
         """Remove a site's values whose session has gone, as after a crash in between; tells of how many sessions."""
         scope, total, after = space_of(scope), 0, ""
         while True:
-            entries = await self._store.list_state(scope, VAULT, after, _PAGE)
+            entries = await self._state.list_state(scope, VAULT, after, _PAGE)
             for entry in entries:
                 if not await self._belongs(scope, entry):
                     total += await self.forget(scope, entry.key)
@@ -162,14 +155,14 @@ class Vault:
 
     async def _belongs(self, scope: Scope, entry: StateEntry) -> bool:
         try:
-            session = await self._store.get(scope, entry.key)
+            session = await self._sessions.get(scope, entry.key)
         except SessionNotFound:
             return False
         return _record(entry, session) is not None
 
     async def _lives(self, session: Session) -> bool:
         try:
-            return (await self._store.get(session.scope, session.id)).incarnation == session.incarnation
+            return (await self._sessions.get(session.scope, session.id)).incarnation == session.incarnation
         except SessionNotFound:
             return False
 
@@ -177,7 +170,7 @@ class Vault:
         """Store the record, unless somebody else was first: another turn of the session, in another process."""
         version = entry.version if entry is not None else 0
         try:
-            await self._store.write_state(scope, VAULT, session_id, msgspec.to_builtins(record), if_version=version)
+            await self._state.write_state(scope, VAULT, session_id, msgspec.to_builtins(record), if_version=version)
         except VersionConflict:
             return False
         return True

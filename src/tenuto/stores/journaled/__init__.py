@@ -3,6 +3,6 @@
 from tenuto.stores.journaled.journal import JournalState
 from tenuto.stores.journaled.outbox import Outbox
 from tenuto.stores.journaled.slots import JournalCounts, waiting_in
-from tenuto.stores.journaled.store import Journaled
+from tenuto.stores.journaled.store import JournaledStore
 
-__all__ = ["JournalCounts", "JournalState", "Journaled", "Outbox", "waiting_in"]
+__all__ = ["JournalCounts", "JournalState", "JournaledStore", "Outbox", "waiting_in"]

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from tenuto.errors import SessionBusy, StoreAway, StoreResting, TakenBack, TenutoError, TurnLost, Unavailable
+from tenuto.errors import CircuitOpen, SessionBusy, StoreUnavailable, TakenBack, TenutoError, TurnLost, Unavailable
 from tenuto.model import Appended, Closing, Opening, OpenTurn, Scope, TurnState
 from tenuto.model.news import News
 from tenuto.model.scope import person_digest
@@ -74,13 +74,13 @@ class Journal:
         ticks: Callable[[], float],
     ) -> None:
         self.known = Known(feed, ticks=ticks)
-        self._store = store
+        self._upkeep = store.upkeep
         self._outbox = outbox
         self._clock = clock
         self._every = every
         self._ticks = ticks
         self._seals = Seals(ciphers, clock)
-        self._replay = Replay(store=store, outbox=outbox, seals=self._seals, clock=clock)
+        self._replay = Replay(sessions=store.sessions, state=store.state, outbox=outbox, seals=self._seals, clock=clock)
         self._view = View(clock)
         self._here: dict[str, _Here] = {}
         self._running = Running()
@@ -194,24 +194,24 @@ class Journal:
             if await self._settled(key):
                 return None
             if not opening.journaled:
-                raise StoreAway
+                raise StoreUnavailable
             await self._show_no_more_than_waits(key)
             # The store has not been asked for it: none of it can be there.
-            return await self._begin_here(scope, opening, key, StoreAway(), self.known.get(key))
+            return await self._begin_here(scope, opening, key, StoreUnavailable(), self.known.get(key))
 
-    async def begin(self, scope: Scope, opening: Opening, call: Call, away: StoreAway) -> OpenTurn:
+    async def begin(self, scope: Scope, opening: Opening, call: Call, away: StoreUnavailable) -> OpenTurn:
         """Begin a turn here, in a session that is known, or is opened with it.
 
         The store was asked and did not answer. What was known before counts: what was seen since may be this turn.
 
         Raises:
-            StoreAway: whose session it is, nobody can tell now.
+            StoreUnavailable: whose session it is, nobody can tell now.
         """
         key = call.key
         async with self._alone(key), self._leaving_alone(key, away):
             before = self.known.still(call.before)
             since = before.session.last_seq if before is not None else 0
-            sent = not isinstance(away, StoreResting)
+            sent = not isinstance(away, CircuitOpen)
             return await self._begin_here(scope, opening, key, away, before, since if sent else None)
 
     async def finish_behind(self, turn: OpenTurn, closing: Closing, key: bytes) -> Appended | None:
@@ -222,12 +222,12 @@ class Journal:
                     await self._settled(key)
             if turn.id in self._here:
                 return await self._finish_here(turn, closing, key)
-            record = self._view.store.record(key)
+            record = self._view.sessions.record(key)
             if record is None or not is_closed(record, turn):
                 return None
-            return await self._view.store.finish_turn(turn, closing)
+            return await self._view.sessions.finish_turn(turn, closing)
 
-    async def finish(self, turn_id: str, closing: Closing, call: Call, away: StoreAway) -> Appended:
+    async def finish(self, turn_id: str, closing: Closing, call: Call, away: StoreUnavailable) -> Appended:
         """Finish a turn here that began in the store, with what was known before that was asked to."""
         key = call.key
         async with self._alone(key), self._leaving_alone(key, away):
@@ -239,7 +239,7 @@ class Journal:
                 await self._stands_for(begun, call)
                 opening = replace(begun.opening, words=(), create=None)
                 beginning = self._beginning(key, turn, opening, turn.session.last_seq, there=True)
-                done = await self._view.store.finish_turn(turn, closing)
+                done = await self._view.sessions.finish_turn(turn, closing)
                 await self._note(key, beginning, closing)
             except BaseException:
                 self._view.put_back(key, saved)
@@ -268,7 +268,7 @@ class Journal:
             if not self._view.holds(key):
                 await self._rebuilt(key)
             if self._view.is_blind(key):
-                raise StoreAway
+                raise StoreUnavailable
             return self._view if self._view.holds(key) else None
 
     def seen(self, key: bytes) -> View | None:
@@ -287,7 +287,7 @@ class Journal:
         """
         async with self._alone(key):
             if not await self._settled(key):
-                raise StoreAway
+                raise StoreUnavailable
 
     async def run(self) -> None:
         """Bring what waits to the store, again and again, until cancelled."""
@@ -373,7 +373,7 @@ class Journal:
         return self._locks.setdefault(key, asyncio.Lock())
 
     @asynccontextmanager
-    async def _leaving_alone(self, key: bytes, away: StoreAway) -> AsyncIterator[None]:
+    async def _leaving_alone(self, key: bytes, away: StoreUnavailable) -> AsyncIterator[None]:
         """A call was not answered, which matters as long as turns of its session wait."""
         self._pauses.begin(key, away)
         try:
@@ -392,7 +392,7 @@ class Journal:
         try:
             with call:
                 await self._replay.session(key, self._here)
-        except StoreAway as away:
+        except StoreUnavailable as away:
             self.saw_away()
             self._pauses.begin(key, away)
             return False
@@ -424,7 +424,7 @@ class Journal:
         scope: Scope,
         opening: Opening,
         key: bytes,
-        away: StoreAway,
+        away: StoreUnavailable,
         before: Entry | None,
         since: int | None = None,
     ) -> OpenTurn:
@@ -435,7 +435,7 @@ class Journal:
             stands = await self._stands_here(key, before, opening)
             if (not stands and self._is_there(key, opening)) or self._view.is_blind(key):
                 raise away
-            turn = await self._view.store.begin_turn(scope, opening)
+            turn = await self._view.sessions.begin_turn(scope, opening)
             if turn.state is TurnState.FINISHED:
                 self._view.check_answer(key, opening, turn)
                 if not self._outbox.holds(key):
@@ -522,7 +522,7 @@ class Journal:
             await self._view.again(key, rows, self._here)
         except TenutoError as failed:
             self._view.forget(key)
-            raise StoreAway from failed
+            raise StoreUnavailable from failed
         return bool(rows)
 
     def _beginning(
@@ -571,7 +571,7 @@ class Journal:
         if self._ticks() < self._look_aside_at:
             return
         self._look_aside_at = self._ticks() + self._every
-        with suppress(StoreAway):
+        with suppress(StoreUnavailable):
             for raw in await self._outbox.set_aside_next(_ASIDE_AT_ONCE):
                 if await self._replay.was_erased(raw):
                     await self._outbox.remove(raw)
@@ -579,8 +579,8 @@ class Journal:
     async def _is_back(self) -> bool:
         since = self.known.losses
         try:
-            await self._store.ping()
-        except StoreAway:
+            await self._upkeep.ping()
+        except StoreUnavailable:
             self.saw_away()
             return False
         self.saw_answer(since)

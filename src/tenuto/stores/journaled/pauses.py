@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tenuto.errors import StoreAway, StoreResting
+from tenuto.errors import CircuitOpen, StoreUnavailable
 
 # A call that was given up may still be carried out, until its connection is found dead as well, and reset.
 _MAY_STILL_ARRIVE: Final = 3.0
@@ -22,9 +22,9 @@ class Pauses:
     def __len__(self) -> int:
         return len(self._until)
 
-    def begin(self, key: bytes, away: StoreAway) -> None:
+    def begin(self, key: bytes, away: StoreUnavailable) -> None:
         """A call was not answered, or not even sent."""
-        pause = self._every if isinstance(away, StoreResting) else max(self._every, _MAY_STILL_ARRIVE)
+        pause = self._every if isinstance(away, CircuitOpen) else max(self._every, _MAY_STILL_ARRIVE)
         self._until[key] = max(self.until(key), self._ticks() + pause)
 
     def end(self, key: bytes) -> None:

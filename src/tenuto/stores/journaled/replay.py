@@ -15,13 +15,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.errors import (
+    CircuitOpen,
     KeyReused,
     MasterKeyMissing,
     Sealed,
     SessionBusy,
     SessionForeign,
     SessionNotFound,
-    StoreResting,
     TakenBack,
     TenutoError,
     TurnLost,
@@ -45,7 +45,7 @@ from tenuto.model import (
 from tenuto.model.taken_back import was_taken_back
 from tenuto.model.trace import trace_id
 from tenuto.model.values import Json, Value
-from tenuto.ports import Clock, Store
+from tenuto.ports import Clock, SessionStore, StateStore
 from tenuto.stores.codec import to_micros
 from tenuto.stores.journaled.outbox import Outbox
 from tenuto.stores.journaled.rows import Beginning, Raw, Row, Seals
@@ -92,8 +92,11 @@ class _RowGone(Exception):
 class Replay:
     """Brings rows to the store. `moved` are turns that were still open here and go on there."""
 
-    def __init__(self, *, store: Store, outbox: Outbox, seals: Seals, clock: Clock) -> None:
-        self._store = store
+    def __init__(
+        self, *, sessions: SessionStore, state: StateStore, outbox: Outbox, seals: Seals, clock: Clock
+    ) -> None:
+        self._sessions = sessions
+        self._state = state
         self._outbox = outbox
         self._seals = seals
         self._clock = clock
@@ -128,7 +131,7 @@ class Replay:
         """Whether somebody who speaks here was erased since, on whatever machine; clocks may differ a little."""
         space = Scope(tenant=raw.tenant, site=raw.site)
         for person in raw.persons:
-            entry = await self._store.read_state(space, ERASURES, person)
+            entry = await self._state.read_state(space, ERASURES, person)
             if entry is not None and _is_before(raw.begun_at, entry.value):
                 return True
         return False
@@ -206,7 +209,7 @@ class Replay:
         session, origin, opening = found.session, row.beginning.origin, row.beginning.opening
         if session is None:
             batch = Batch(id=origin.opened_by, create=opening.create or NewSession())
-            session = (await self._store.append(row.beginning.scope, found.session_id, batch)).session
+            session = (await self._sessions.append(row.beginning.scope, found.session_id, batch)).session
         if origin.head is None and not row.incarnation:
             await self._outbox.note_standing(raw.session, session.incarnation)
         return session
@@ -215,7 +218,7 @@ class Replay:
         said = list[Message]()
         while True:
             try:
-                page = await self._store.messages(scope, session_id, Page(limit=_PAGE, after=seq))
+                page = await self._sessions.messages(scope, session_id, Page(limit=_PAGE, after=seq))
             except SessionForeign:
                 raise
             except SessionNotFound:
@@ -234,8 +237,8 @@ class Replay:
             once=_once(beginning),
         )
         try:
-            return await self._store.begin_turn(beginning.scope, opening)
-        except (SessionBusy, StoreResting):
+            return await self._sessions.begin_turn(beginning.scope, opening)
+        except (SessionBusy, CircuitOpen):
             if raw.tried is None:
                 await self._outbox.note_refused(raw)
             raise
@@ -243,13 +246,13 @@ class Replay:
     async def _held(self, beginning: Beginning, turn: OpenTurn) -> OpenTurn:
         """An open turn that holds the session in the store."""
         try:
-            return await self._store.renew_turn(turn)
+            return await self._sessions.renew_turn(turn)
         except TurnLost:
             return await self._again(beginning, turn, beginning.opening.lease)
 
     async def _end(self, row: Row, turn: OpenTurn, closing: Closing) -> None:
         try:
-            await self._store.finish_turn(turn, retold(closing, turn))
+            await self._sessions.finish_turn(turn, retold(closing, turn))
         except TurnLost:
             if closing.abandoned:
                 return  # Its words are there, and it holds nothing.
@@ -259,14 +262,14 @@ class Replay:
             if turn.state is TurnState.FINISHED:
                 _refuse_answered(row, turn)
             else:
-                await self._store.finish_turn(turn, retold(closing, turn))
+                await self._sessions.finish_turn(turn, retold(closing, turn))
 
     async def _again(self, beginning: Beginning, turn: OpenTurn, lease: timedelta) -> OpenTurn:
         """Take up a turn that lost the session: by its key, or as one that has nothing to say but its answer."""
         opening = replace(
             beginning.opening, session_id=turn.session.id, words=(), create=None, lease=lease, once=_once(beginning)
         )
-        again = await self._store.begin_turn(beginning.scope, opening)
+        again = await self._sessions.begin_turn(beginning.scope, opening)
         return again if again.state is TurnState.FINISHED else replace(again, number=turn.number)
 
     async def _still_said(self, row: Row) -> bool:
@@ -278,7 +281,7 @@ class Replay:
         if not beginning.last_word:
             return found.session is not None and found.session.window_start <= beginning.since
         page = Page(limit=1, after=beginning.last_word - 1)
-        after = await self._store.messages(beginning.scope, found.session_id, page)
+        after = await self._sessions.messages(beginning.scope, found.session_id, page)
         return any(message.seq == beginning.last_word for message in after.messages)
 
     async def _withdraw(self, raw: Raw) -> None:
@@ -311,7 +314,7 @@ class Replay:
             except VersionConflict:
                 continue
             if not left.messages and left.incarnation == row.beginning.origin.opened_by:
-                await self._store.delete(scope, left.id)
+                await self._sessions.delete(scope, left.id)
             return
         raise SessionBusy(session_id, timedelta(0))
 
@@ -324,7 +327,7 @@ class Replay:
         after = going[0].seq - 1
         sparing = tuple(message.seq for message in found.said if message.seq > after and message not in going)
         truncating = Truncating(after=after, sparing=sparing, if_version=session.version)
-        return await self._store.truncate(row.beginning.scope, session.id, truncating)
+        return await self._sessions.truncate(row.beginning.scope, session.id, truncating)
 
     async def _let_go(self, raw: Raw, why: TenutoError) -> None:
         """What the store can never take is set aside, but for what an erasure has overtaken."""

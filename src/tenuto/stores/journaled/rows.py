@@ -8,7 +8,7 @@ from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
-from tenuto.errors import Sealed, StoreAway, Unavailable
+from tenuto.errors import Sealed, StoreUnavailable, Unavailable
 from tenuto.model import Closing, Message, Opening, Scope, Session
 from tenuto.model.scope import person_digest, session_key
 from tenuto.model.values import Value
@@ -170,7 +170,7 @@ class Seals:
             raise Sealed("cannot be opened: there is no key")
         try:
             return (await self._ciphers.to_open(scope)).open(text, ("journal", *place))
-        except StoreAway:
+        except StoreUnavailable:
             held = self._at_hand.get((scope.tenant, scope.site))
             if held is None:
                 raise
@@ -180,7 +180,7 @@ class Seals:
         name = (scope.tenant, scope.site)
         try:
             cipher = await ciphers.to_seal(scope)
-        except StoreAway:
+        except StoreUnavailable:
             if name not in self._at_hand:
                 raise
             return self._at_hand[name][0]

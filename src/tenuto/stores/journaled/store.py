@@ -17,11 +17,11 @@ from typing import Any, Self, TypeVar
 from msgspec.structs import replace
 
 from tenuto.errors import (
+    CircuitOpen,
     SessionBusy,
     SessionForeign,
     SessionNotFound,
-    StoreAway,
-    StoreResting,
+    StoreUnavailable,
     TenutoError,
     TurnLost,
     Unavailable,
@@ -42,29 +42,26 @@ from tenuto.model import (
     Rewriting,
     Scope,
     Session,
-    SessionPage,
-    SessionQuery,
     Truncating,
 )
 from tenuto.model.scope import person_digest, person_of, session_key, space_of
 from tenuto.model.trace import Trace
-from tenuto.ports import ChangeFeed, Ciphers, Clock, Store, utc_now
+from tenuto.ports import ChangeFeed, Ciphers, Clock, SessionStore, Store, TraceStore, utc_now
 from tenuto.stores.codec import to_micros
 from tenuto.stores.journaled.calls import Call
 from tenuto.stores.journaled.journal import Journal, JournalState
 from tenuto.stores.journaled.outbox import Outbox
 from tenuto.stores.journaled.replay import ERASURES, retold
 from tenuto.stores.journaled.view import View
-from tenuto.stores.passing import Passing
 
 _Answer = TypeVar("_Answer")
 
 
-class Journaled(Passing):
-    """The `Store` port over a store that may be away.
+class JournaledStore:
+    """A store over one that may be away.
 
     Turns whose opening is `journaled` begin and end here then; known sessions can be read. Everything else is
-    `StoreAway`, as without a journal. What waits is brought to the store `by_itself`, about `every` second.
+    `StoreUnavailable`, as without a journal. What waits is brought to the store `by_itself`, about `every` second.
     """
 
     def __init__(
@@ -79,16 +76,18 @@ class Journaled(Passing):
         by_itself: bool = True,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(store)
+        self.inner = store
         self._feed = feed
-        self._clock = clock
         self._by_itself = by_itself
         self._journal = Journal(
             store=store, outbox=outbox, feed=feed, ciphers=ciphers, clock=clock, every=every, ticks=ticks
         )
-        self._known = self._journal.known
-        self._work: set[asyncio.Task[Any]] = set()
+        self._work = _Work()
         self._stack = AsyncExitStack()
+        self.sessions = _Sessions(store.sessions, self._journal, self._work)
+        self.traces = _Traces(store.traces, self._journal, self._work)
+        self.state = store.state
+        self.upkeep = _Upkeep(store, self._journal, clock)
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._feed.watch(self._journal.heard))
@@ -99,19 +98,58 @@ class Journaled(Passing):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._work:
-            await asyncio.wait(self._work)
+        await self._work.drain()
         await self._stack.aclose()
-        self._known.forget_all()
+        self._journal.known.forget_all()
 
     @property
-    def state(self) -> JournalState:
+    def status(self) -> JournalState:
         """How the journal stands."""
         return self._journal.state
 
     async def replay(self) -> bool:
         """Bring to the store what waits for it, now; tells whether nothing waits any more."""
         return await self._journal.round()
+
+    @asynccontextmanager
+    async def _replaying(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._journal.run(), name="tenuto journal")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+class _Work:
+    """Steps that come to their end even if their caller is cancelled."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def complete(self, work: Coroutine[Any, Any, _Answer]) -> _Answer:
+        """Shield a step from cancellation: what is on disk and what is shown stay the same."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
+    async def drain(self) -> None:
+        """Wait for the steps under way."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+class _Sessions:
+    """The `SessionStore` port before the journal."""
+
+    def __init__(self, inner: SessionStore, journal: Journal, work: _Work) -> None:
+        self._inner = inner
+        self._journal = journal
+        self._known = journal.known
+        self._uncut = work.complete
+        self.list = inner.list
 
     # Turns
 
@@ -123,8 +161,8 @@ class Journaled(Passing):
                 return begun
         with self._known.changes(key) as call:
             try:
-                turn = await self._sent(call, self._store.begin_turn(scope, opening))
-            except StoreAway as away:
+                turn = await self._sent(call, self._inner.begin_turn(scope, opening))
+            except StoreUnavailable as away:
                 journal.saw_away()
                 if not opening.journaled:
                     raise
@@ -143,8 +181,8 @@ class Journaled(Passing):
         turn, closing = self._as_there(turn, closing)
         with self._known.changes(key) as call:
             try:
-                done = await self._sent(call, self._store.finish_turn(turn, closing))
-            except StoreAway as away:
+                done = await self._sent(call, self._inner.finish_turn(turn, closing))
+            except StoreUnavailable as away:
                 journal.saw_away()
                 return await self._uncut(journal.finish(turn.id, closing, call, away))
             except (TurnLost, SessionNotFound):
@@ -161,7 +199,7 @@ class Journaled(Passing):
         there, _ = self._as_there(turn, Closing())
         try:
             with self._known.changes(key) as call:
-                renewed = await self._sent(call, self._store.renew_turn(there))
+                renewed = await self._sent(call, self._inner.renew_turn(there))
         except (TurnLost, SessionNotFound):
             self._journal.lost(key, turn.id)
             raise
@@ -170,20 +208,20 @@ class Journaled(Passing):
         return renewed
 
     async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
-        return await self._changed(scope, session_id, lambda: self._store.append(scope, session_id, batch))
+        return await self._changed(scope, session_id, lambda: self._inner.append(scope, session_id, batch))
 
     # Reading
 
     async def get(self, scope: Scope, session_id: str) -> Session:
         key = _key_of(scope, session_id)
         if (view := await self._standing_in(key)) is not None:
-            return await view.store.get(scope, session_id)
+            return await view.sessions.get(scope, session_id)
         try:
             with self._known.reads(key) as call:
-                session = await self._sent(call, self._store.get(scope, session_id))
+                session = await self._sent(call, self._inner.get(scope, session_id))
                 self._known.saw_page(call, session, ())
-        except StoreAway:
-            return await self._seen(key).store.get(scope, session_id)
+        except StoreUnavailable:
+            return await self._seen(key).sessions.get(scope, session_id)
         return session
 
     async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
@@ -193,24 +231,11 @@ class Journaled(Passing):
         newest = page.before is None and page.after is None
         try:
             with self._known.reads(key) as call:
-                found = await self._sent(call, self._store.messages(scope, session_id, page))
+                found = await self._sent(call, self._inner.messages(scope, session_id, page))
                 self._known.saw_page(call, found.session, found.messages if newest else ())
-        except StoreAway:
+        except StoreUnavailable:
             return await self._seen(key).page(scope, session_id, page)
         return found
-
-    async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
-        view = await self._standing_in(_key_of(scope, session_id))
-        return await (view.store if view is not None else self._store).trace(scope, session_id, number)
-
-    async def traces(
-        self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
-    ) -> tuple[Trace, ...]:
-        view = await self._standing_in(_key_of(scope, session_id))
-        return await (view.store if view is not None else self._store).traces(scope, session_id, limit, before)
-
-    async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
-        return await self._store.list(scope, query)
 
     # Changing
 
@@ -219,7 +244,7 @@ class Journaled(Passing):
         await self._settled(key)
         with self._known.changes(key) as call:
             try:
-                patched = await self._sent(call, self._store.patch(scope, session_id, changes))
+                patched = await self._sent(call, self._inner.patch(scope, session_id, changes))
             except BaseException as failed:
                 if isinstance(failed, VersionConflict) or self._may_be_done(scope, key, failed):
                     self._known.forget(key)
@@ -231,70 +256,29 @@ class Journaled(Passing):
     async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
         key = _key_of(scope, session_id)
         await self._settled(key)
-        return await self._taking_away(scope, key, self._store.reset(scope, session_id, sparing=sparing))
+        return await self._taking_away(scope, key, self._inner.reset(scope, session_id, sparing=sparing))
 
     async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
         await self._settled(_key_of(scope, session_id))
-        return await self._changed(scope, forking.new_id, lambda: self._store.fork(scope, session_id, forking))
+        return await self._changed(scope, forking.new_id, lambda: self._inner.fork(scope, session_id, forking))
 
     async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
         key, within = _key_of(scope, session_id), truncating.within
         await self._settled(key)
-        truncate = self._store.truncate(scope, session_id, truncating)
+        truncate = self._inner.truncate(scope, session_id, truncating)
         return await self._taking_away(scope, key, truncate, by=within.id if within is not None else None)
 
     async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
-        return await self._changed(scope, session_id, lambda: self._store.rewrite(scope, session_id, rewriting))
+        return await self._changed(scope, session_id, lambda: self._inner.rewrite(scope, session_id, rewriting))
 
     async def delete(self, scope: Scope, session_id: str) -> None:
         key = _key_of(scope, session_id)
         with suppress(SessionBusy):  # A turn that runs is lost with its session.
             await self._settled(key)
-        await self._taking_away(scope, key, self._store.delete(scope, session_id))
+        await self._taking_away(scope, key, self._inner.delete(scope, session_id))
         await self._journal.forget_session(key)
 
-    # Upkeep
-
-    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
-        return self._forgotten(await self._store.sweep(limit))
-
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
-        return self._forgotten(await self._store.evict(scope, keep, sparing))
-
-    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
-        person = person_of(scope)
-        assert person.user is not None
-        # First for the journals of other machines: what they hold of this person was said before now.
-        digest, now = person_digest(person.tenant, person.user), to_micros(self._clock())
-        await self._store.write_state(space_of(person), ERASURES, digest, now)
-        turns = await self._journal.forget_person(person)
-        erased = await self._store.erase(scope, limit)
-        self._journal.forget_running(person)
-        return replace(erased, journal=turns)
-
-    async def ping(self) -> None:
-        since = self._known.losses
-        await super().ping()
-        self._journal.saw_answer(since)
-
     # What the methods share
-
-    @asynccontextmanager
-    async def _replaying(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._journal.run(), name="tenuto journal")
-        try:
-            yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-    async def _uncut(self, work: Coroutine[Any, Any, _Answer]) -> _Answer:
-        """Let a step come to its end whoever goes meanwhile: what is on disk and what is shown stay the same."""
-        task = asyncio.create_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
-        return await asyncio.shield(task)
 
     async def _standing_in(self, key: bytes) -> View | None:
         return await self._uncut(self._journal.standing_in(key)) if self._journal.holds(key) else None
@@ -303,7 +287,7 @@ class Journaled(Passing):
         self._journal.saw_away()
         view = self._journal.seen(key)
         if view is None:
-            raise StoreAway
+            raise StoreUnavailable
         return view
 
     async def _settled(self, key: bytes) -> None:
@@ -362,6 +346,62 @@ class Journaled(Passing):
             return turn, closing
         return begun.turn, retold(closing, begun.turn)
 
+
+class _Traces:
+    """The `TraceStore` port before the journal."""
+
+    def __init__(self, inner: TraceStore, journal: Journal, work: _Work) -> None:
+        self._inner = inner
+        self._journal = journal
+        self._uncut = work.complete
+
+    async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
+        return await (await self._place_of(scope, session_id)).trace(scope, session_id, number)
+
+    async def traces(
+        self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
+    ) -> tuple[Trace, ...]:
+        return await (await self._place_of(scope, session_id)).traces(scope, session_id, limit, before)
+
+    async def _place_of(self, scope: Scope, session_id: str) -> TraceStore:
+        """Where the session's traces are: in the local view while its turns wait, else in the store."""
+        key = _key_of(scope, session_id)
+        view = await self._uncut(self._journal.standing_in(key)) if self._journal.holds(key) else None
+        return self._inner if view is None else view.traces
+
+
+class _Upkeep:
+    """The `StoreUpkeep` port before the journal."""
+
+    def __init__(self, store: Store, journal: Journal, clock: Clock) -> None:
+        self._inner = inner = store.upkeep
+        self._state = store.state
+        self._journal = journal
+        self._clock = clock
+        self.spaces, self.compact, self.stats = inner.spaces, inner.compact, inner.stats
+
+    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+        return self._forgotten(await self._inner.sweep(limit))
+
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+        return self._forgotten(await self._inner.evict(scope, keep, sparing))
+
+    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
+        person = person_of(scope)
+        assert person.user is not None
+        # First for the journals of other machines: what they hold of this person was said before now.
+        digest, now = person_digest(person.tenant, person.user), to_micros(self._clock())
+        await self._state.write_state(space_of(person), ERASURES, digest, now)
+        turns = await self._journal.forget_person(person)
+        erased = await self._inner.erase(scope, limit)
+        self._journal.forget_running(person)
+        return replace(erased, journal=turns)
+
+    async def ping(self) -> None:
+        since = self._journal.known.losses
+        await self._inner.ping()
+        self._journal.saw_answer(since)
+
     def _forgotten(self, gone: tuple[Gone, ...]) -> tuple[Gone, ...]:
         for item in gone:
             self._journal.took_away(session_key(item.scope, item.session_id))
@@ -371,7 +411,7 @@ class Journaled(Passing):
 def _unanswered(failed: BaseException) -> bool:
     """Whether nobody knows what became of a call: the store has not refused it, and it was sent."""
     return not isinstance(failed, TenutoError) or (
-        isinstance(failed, Unavailable) and not isinstance(failed, StoreResting)
+        isinstance(failed, Unavailable) and not isinstance(failed, CircuitOpen)
     )
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.errors import StoreAway
+from tenuto.errors import StoreUnavailable
 from tenuto.model import (
     Appended,
     Closing,
@@ -42,7 +42,9 @@ class View:
     """Sessions that were taken over, or opened here, each with where it came from."""
 
     def __init__(self, clock: Clock) -> None:
-        self.store = MemoryStore(clock=clock)
+        store = MemoryStore(clock=clock)
+        self.sessions = store.sessions
+        self.traces = store.traces
         self._origins: dict[bytes, Origin] = {}
 
     @property
@@ -65,7 +67,7 @@ class View:
 
     def concerns(self, key: bytes, person: Scope) -> bool:
         """Whether somebody has, or may have, a part in a session."""
-        record = self.store.record(key)
+        record = self.sessions.record(key)
         if record is None:
             return True
         scope = record.session.scope
@@ -76,7 +78,7 @@ class View:
 
     def take_over(self, key: bytes, record: Record, *, blind: bool = False) -> None:
         """Go on here with a session as it is known."""
-        self.store.adopt(record)
+        self.sessions.adopt(record)
         # Where several speak, a row must not hold what others said: it goes with whoever said its own words.
         tail = _ending(record.log) if record.session.scope.owner[:1] == ("user",) else ()
         self._origins[key] = Origin(head=record.session, tail=tail, blind=blind)
@@ -87,12 +89,12 @@ class View:
 
     def forget(self, key: bytes) -> None:
         """The session stands here no more."""
-        self.store.forget(key)
+        self.sessions.forget(key)
         self._origins.pop(key, None)
 
     def saved(self, key: bytes) -> tuple[Record | None, Origin | None]:
         """The session as it is, to be put back should what follows fail."""
-        record = self.store.record(key)
+        record = self.sessions.record(key)
         return _copied(record) if record is not None else None, self._origins.get(key)
 
     def put_back(self, key: bytes, saved: tuple[Record | None, Origin | None]) -> None:
@@ -100,13 +102,13 @@ class View:
         self.forget(key)
         record, origin = saved
         if record is not None:
-            self.store.adopt(record)
+            self.sessions.adopt(record)
         if origin is not None:
             self._origins[key] = origin
 
     def lease(self, key: bytes, turn: OpenTurn, opening: Opening) -> None:
         """Give a session to a turn that began in the store, and holds it there."""
-        record = self.store.record(key)
+        record = self.sessions.record(key)
         assert record is not None
         once, words, last = opening.once, turn.words, record.session.last_seq
         record.lease, record.lease_until = turn.id, turn.lease_until
@@ -119,19 +121,19 @@ class View:
         """Have the whole answer that a key was given before.
 
         Raises:
-            StoreAway: a part of it is not here.
+            StoreUnavailable: a part of it is not here.
         """
-        record, once = self.store.record(key), opening.once
+        record, once = self.sessions.record(key), opening.once
         assert record is not None
         assert once is not None
         keyed = record.keyed[once.key]
         for (first, last), found in ((keyed.words, turn.words), (keyed.reply, turn.reply)):
             if len(found) != last - first + 1:
-                raise StoreAway
+                raise StoreUnavailable
 
     def was_said(self, key: bytes, turn: OpenTurn) -> bool:
         """Whether words under the same key stand in the log before a turn's own: it was answered, and not here."""
-        record = self.store.record(key)
+        record = self.sessions.record(key)
         marks = [word.metadata[ONCE] for word in turn.words if ONCE in word.metadata]
         if record is None or not marks:
             return False
@@ -144,32 +146,32 @@ class View:
                 self._begin_with(key, row.beginning.origin)
             turn = await self._begun_again(key, row)
             if row.closing is not None or row.turn_id not in live:
-                await self.store.finish_turn(turn, row.closing or Closing(abandoned=True))
+                await self.sessions.finish_turn(turn, row.closing or Closing(abandoned=True))
 
     async def finish_turn(self, key: bytes, turn: OpenTurn, closing: Closing) -> Appended:
         """Finish a turn that is open here."""
-        return await self.store.finish_turn(self._as_here(key, turn), closing)
+        return await self.sessions.finish_turn(self._as_here(key, turn), closing)
 
     async def renew_turn(self, key: bytes, turn: OpenTurn) -> OpenTurn:
         """Hold a turn that is open here."""
-        return await self.store.renew_turn(self._as_here(key, turn))
+        return await self.sessions.renew_turn(self._as_here(key, turn))
 
     async def page(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
         """A page of the log, if this part of it is here."""
-        found = await self.store.messages(scope, session_id, page)
+        found = await self.sessions.messages(scope, session_id, page)
         if not _is_here(found, page):
-            raise StoreAway
+            raise StoreUnavailable
         return found
 
     def _as_here(self, key: bytes, turn: OpenTurn) -> OpenTurn:
         """A turn in its session, which may have been built again since it began."""
-        record = self.store.record(key)
+        record = self.sessions.record(key)
         return turn if record is None else replace(turn, session=record.session)
 
     def _begin_with(self, key: bytes, origin: Origin) -> None:
         if origin.head is not None:
             before = max(0, origin.head.messages - len(origin.tail))
-            self.store.adopt(Record(session=origin.head, log=list(origin.tail), before=before))
+            self.sessions.adopt(Record(session=origin.head, log=list(origin.tail), before=before))
             # The talk before is not here: the row that had it was replayed, or several speak in it.
             origin = replace(origin, blind=origin.blind or (origin.head.messages > 0 and not origin.tail))
         self._origins[key] = origin
@@ -178,11 +180,11 @@ class View:
         beginning = row.beginning
         if not beginning.there:
             # Who opened it may have been erased since.
-            opens = beginning.origin.opened_by and self.store.record(key) is None
+            opens = beginning.origin.opened_by and self.sessions.record(key) is None
             opening = beginning.opening
             create = opening.create or NewSession() if opens else opening.create
-            return await self.store.begin_turn(beginning.scope, replace(opening, create=create))
-        record = self.store.record(key)
+            return await self.sessions.begin_turn(beginning.scope, replace(opening, create=create))
+        record = self.sessions.record(key)
         assert record is not None
         turn = ticket(beginning, record.session, beginning.number)
         self.lease(key, turn, beginning.opening)

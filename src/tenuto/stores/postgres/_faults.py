@@ -7,7 +7,7 @@ from typing import Final
 
 import asyncpg
 
-from tenuto.errors import StoreAway, StoreFull, StoreReadOnly, Unavailable
+from tenuto.errors import StoreFull, StoreReadOnly, StoreUnavailable, Unavailable
 
 STORE: Final = "session store"
 
@@ -24,11 +24,11 @@ DRIVER_ERRORS: Final = (
 TRANSIENT: Final = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 
-class Unsent(StoreAway):
+class Unsent(StoreUnavailable):
     """The request never left this process, so nothing of it was kept."""
 
 
-class InDoubt(StoreAway):
+class InDoubt(StoreUnavailable):
     """The connection was lost while the request was under way: it may have been kept."""
 
 

@@ -12,9 +12,9 @@ from tenuto.errors import (
     SessionExpired,
     SessionForeign,
     SessionNotFound,
-    StoreAway,
     StoreFull,
     StoreReadOnly,
+    StoreUnavailable,
     Unavailable,
 )
 from tenuto.model import Producer, Scope
@@ -97,7 +97,7 @@ class Asking:
 def failure(exc: LinkDown) -> Exception:
     """What a failed call means to callers of the port."""
     if not isinstance(exc, Refused):
-        return StoreAway(WHAT)
+        return StoreUnavailable(WHAT)
     match exc.code:
         case "WRONGTYPE":
             return Undecodable("a key of another type")
@@ -110,7 +110,7 @@ def failure(exc: LinkDown) -> Exception:
             return StoreReadOnly()
         # It says that it can say nothing yet, all the time we had for the call.
         case "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN":
-            return StoreAway(WHAT)
+            return StoreUnavailable(WHAT)
         case _:
             return Unavailable(WHAT)
 

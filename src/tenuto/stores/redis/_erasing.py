@@ -8,12 +8,12 @@ from typing import NamedTuple
 from tenuto.model import Erased, Gone, Scope, Session
 from tenuto.stores.codec import Undecodable
 from tenuto.stores.redis._asking import OTHER_FORMATS, Asking, refusal
-from tenuto.stores.redis._drawers import Drawers
 from tenuto.stores.redis._keys import shelves_of
 from tenuto.stores.redis._scripts import script
 from tenuto.stores.redis._shelves import Place, Shelves
+from tenuto.stores.redis._state import RedisState
+from tenuto.stores.redis._sweeping import Sweeping
 from tenuto.stores.redis._turns import told_session
-from tenuto.stores.redis._upkeep import Upkeep
 
 _TOGETHER = 100
 
@@ -37,12 +37,12 @@ class _Went(NamedTuple):
 class Erasing:
     """Removes a person. Sessions are found by the owner's shelf, which is never asked without looking at them."""
 
-    def __init__(self, asking: Asking, shelves: Shelves, upkeep: Upkeep, drawers: Drawers) -> None:
+    def __init__(self, asking: Asking, shelves: Shelves, sweeping: Sweeping, state: RedisState) -> None:
         self._asking = asking
         self._keys = asking.keys
         self._shelves = shelves
-        self._upkeep = upkeep
-        self._drawers = drawers
+        self._sweeping = sweeping
+        self._state = state
 
     async def erase(self, person: Scope, limit: int) -> Erased:
         """Remove up to `limit` sessions, least recently changed first; when none is left, all else."""
@@ -59,7 +59,7 @@ class Erasing:
             gone=tuple(one.gone for one in went if one.gone is not None),
             messages=sum(one.messages for one in (*went, *aside)),
             traces=sum(one.traces for one in (*went, *aside)),
-            states=0 if more else await self._drawers.erase(person),
+            states=0 if more else await self._state.erase_owner(person),
             quarantined=len(aside),
             more=more,
         )
@@ -91,7 +91,7 @@ class Erasing:
         except Undecodable:
             reply = [b"corrupt"]
         if reply[0] != b"absent":
-            await self._upkeep.set_aside(place[1], "its head could not be read")
+            await self._sweeping.set_aside(place[1], "its head could not be read")
         await self._shelves.remove_ghost(person, place)
         return None
 
@@ -101,7 +101,7 @@ class Erasing:
         try:
             reply = await self._asking.session("erase", key, person)
         except Undecodable as damage:
-            await self._upkeep.set_aside(key, str(damage))
+            await self._sweeping.set_aside(key, str(damage))
             await self._shelves.remove_ghost(person, place)
             return None
         if reply[0] == b"foreign":

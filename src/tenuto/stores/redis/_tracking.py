@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
 import hiredis
 
+from tenuto.model.news import News
 from tenuto.stores.redis._ear import Ear
 from tenuto.stores.redis._faults import LinkDown
+from tenuto.stores.redis._keys import Keys
 from tenuto.stores.redis._link import Link
 from tenuto.stores.redis._shared import Shared
 from tenuto.stores.redis._url import Endpoint, Shape
@@ -20,11 +22,7 @@ Drop = Callable[[list[bytes] | None], None]
 
 _RETRY = 0.2
 # What we ask for as a sign of life also tells whether the server is still the one to listen to.
-_BEATS = {
-    Shape.STANDALONE: pack(("PING",)),
-    Shape.SENTINEL: pack(("ROLE",)),
-    Shape.CLUSTER: pack(("CLUSTER", "INFO")),
-}
+_BEATS = {Shape.STANDALONE: pack(("PING",)), Shape.SENTINEL: pack(("ROLE",)), Shape.CLUSTER: pack(("CLUSTER", "INFO"))}
 
 
 class Tracking:
@@ -139,3 +137,30 @@ class Tracking:
         before = self._epochs.get(endpoint, epoch)
         self._epochs[endpoint] = epoch
         return facts.get("cluster_state") == "ok" and epoch == before
+
+
+class RedisFeed:
+    """The `ChangeFeed` port: invalidated keys, told as changes of sessions."""
+
+    def __init__(self, tracking: Tracking, keys: Keys) -> None:
+        self._tracking = tracking
+        self._keys = keys
+
+    @property
+    def listening(self) -> bool:
+        return self._tracking.catch_up()
+
+    def watch(self, told: Callable[[News | None], None]) -> AbstractAsyncContextManager[None]:
+        def dropped(names: list[bytes] | None) -> None:
+            if names is None:
+                told(None)
+                return
+            for taken_away, start in ((True, self._keys.gone), (False, self._keys.heads)):
+                keys = tuple(self._keys.head_of(name) for name in names if name.startswith(start))
+                if keys:
+                    told(News(keys=keys, taken_away=taken_away))
+
+        return self._tracking.watch(dropped)
+
+    def catch_up(self) -> bool:
+        return self._tracking.catch_up()

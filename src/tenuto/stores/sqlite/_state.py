@@ -12,7 +12,9 @@ import msgspec
 from tenuto.errors import StateCorrupt, VersionConflict
 from tenuto.model import Scope, StateEntry, StateName
 from tenuto.model.scope import owner_alone, owner_key, space_key, state_key
+from tenuto.model.values import Json, checked_id, checked_json
 from tenuto.stores.naming import read_name, stretch
+from tenuto.stores.sqlite._database import Database
 from tenuto.stores.sqlite._writer import Transaction
 
 # As bytes: a text that is none would end the whole statement.
@@ -116,3 +118,38 @@ def _entry(row: tuple[str, bytes, int]) -> StateEntry:
     except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
         raise StateCorrupt("state value", "cannot be decoded") from None
     return StateEntry(key=key, value=value, version=version)
+
+
+class SqliteState:
+    """The `StateStore` port over one SQLite file."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
+        return await self._db.readers.run(read, state_key(scope, namespace), key)
+
+    async def write_state(
+        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
+    ) -> StateEntry:
+        checked_id(key, "the state key")
+        checked_json(value, "the state value")
+        raw = msgspec.json.encode(value)
+        version = await self._db.writer.run(write, drawer_of(scope, namespace), key, raw, if_version)
+        return StateEntry(key=key, value=value, version=version)
+
+    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
+        return await self._db.writer.run(delete, state_key(scope, namespace), key)
+
+    async def list_state(
+        self, scope: Scope, namespace: str, after: str = "", limit: int = 100
+    ) -> tuple[StateEntry, ...]:
+        return await self._db.readers.run(listed, state_key(scope, namespace), after, limit)
+
+    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        return await self._db.readers.run(listed_keys, state_key(scope, namespace), after, limit)
+
+    async def state_names(
+        self, scope: Scope, after: StateName | None = None, limit: int = 100
+    ) -> tuple[StateName, ...]:
+        return await self._db.readers.run(names, scope, after, limit)

@@ -246,7 +246,7 @@ export const en = {
   "problem.model_failed": "No model answered. Your words are kept.",
   "problem.model_timeout": "The model took too long. Your words are kept.",
   "problem.unavailable": "The server cannot reach its store.",
-  "problem.store_resting": "The store does not answer. Please try again in a moment.",
+  "problem.circuit_open": "The store does not answer. Please try again in a moment.",
   "problem.trace_not_found": "Nothing is stored about this answer.",
   "problem.private_data": "This holds private data, which may not be kept or shown here. It was not stored.",
   "problem.other": "That did not work: {detail}",

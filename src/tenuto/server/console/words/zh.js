@@ -244,7 +244,7 @@ export const zh = {
   "problem.model_failed": "没有模型作答。您的消息已保存。",
   "problem.model_timeout": "模型用时过长。您的消息已保存。",
   "problem.unavailable": "服务器无法访问其存储。",
-  "problem.store_resting": "服务器的存储没有响应，请稍后再试。",
+  "problem.circuit_open": "服务器的存储没有响应，请稍后再试。",
   "problem.trace_not_found": "没有保存关于此回答的记录。",
   "problem.private_data": "内容含有私密数据，此处不得保存或展示，因此没有保存。",
   "problem.other": "没有成功：{detail}",

@@ -12,7 +12,7 @@ from tenuto.ports import Clock, StateStore, Store
 from tenuto.privacy.redactor import Policies, Redactor
 from tenuto.privacy.sealed.vault import Vault
 from tenuto.settings import Settings
-from tenuto.stores.encrypted import Encrypted, holds_sealed, mark_sealed
+from tenuto.stores.encrypted import holds_sealed, mark_sealed
 
 if TYPE_CHECKING:
     from tenuto.privacy.finding.outside import Outside
@@ -26,8 +26,9 @@ def open_screen(stack: AsyncExitStack, settings: Settings, store: Store, clock: 
         InvalidSetting: a policy does not fit, or asks for pseudonyms while there is no key to seal their values with.
     """
     policies = open_policies(settings)
-    vault = _vault(settings, store, clock)
     refuse_keyless(settings, policies)
+    ciphers = open_ciphers(settings, store.state, clock)
+    vault = None if ciphers is None else Vault(state=store.state, sessions=store.sessions, ciphers=ciphers)
     return Redactor(policies=policies, vault=vault, outside=_outside(stack, settings))
 
 
@@ -41,22 +42,24 @@ def refuse_keyless(settings: Settings, policies: Policies) -> None:
         raise InvalidSetting("privacy_key", "is needed for pseudonyms: set it, or privacy_key_file")
 
 
-async def sealed_store(settings: Settings, backend: Store, clock: Clock, reading_only: bool) -> Store:
-    """The backend behind its encryption, where records are to be sealed or were sealed before.
+async def open_encryption(
+    settings: Settings, state: StateStore, clock: Clock, reading_only: bool
+) -> TenantCiphers | None:
+    """The ciphers of a store whose records are to be sealed, or were sealed before; `None` for a plain one.
 
     Raises:
         InvalidSetting: the store holds sealed records, and there is no key to open them with.
     """
-    marked = await holds_sealed(backend)
+    marked = await holds_sealed(state)
     if not (settings.encryption or marked):
-        return backend
-    ciphers = open_ciphers(settings, backend, clock)
+        return None
+    ciphers = open_ciphers(settings, state, clock)
     if ciphers is None:
         raise InvalidSetting("privacy_key", "is needed: the store holds sealed records. Set it, or privacy_key_file")
     await _check_key(ciphers, makes=settings.encryption and not reading_only)
     if settings.encryption and not marked and not reading_only:
-        await mark_sealed(backend)
-    return Encrypted(store=backend, ciphers=ciphers, sealing=settings.encryption)
+        await mark_sealed(state)
+    return ciphers
 
 
 async def _check_key(ciphers: TenantCiphers, *, makes: bool) -> None:
@@ -83,11 +86,6 @@ def open_policies(settings: Settings) -> Policies:
 
     general, tenants = read_policies(Path(settings.privacy_file), general)
     return Policies(general, tenants)
-
-
-def _vault(settings: Settings, store: Store, clock: Clock) -> Vault | None:
-    ciphers = open_ciphers(settings, store, clock)
-    return None if ciphers is None else Vault(store=store, ciphers=ciphers)
 
 
 def open_ciphers(settings: Settings, state: StateStore, clock: Clock) -> TenantCiphers | None:

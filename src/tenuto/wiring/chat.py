@@ -22,7 +22,7 @@ from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.npc import npc_assistant
 from tenuto.assistants.own import load_folder
 from tenuto.chat import Chat, ChatLimits, Means, Spending
-from tenuto.chat.timing import Span, no_span
+from tenuto.chat.timing import no_span
 from tenuto.context import Counter, check_budget, encoding_for
 from tenuto.context.tokens import as_text
 from tenuto.errors import InvalidSetting
@@ -31,7 +31,7 @@ from tenuto.llm.embedding import open_embedder
 from tenuto.model import Scope, Usage
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
-from tenuto.ports import ChatModel, Clock, Embedder, Store
+from tenuto.ports import ChatModel, Clock, Embedder, Span, StateStore, Store
 from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.screened_model import ScreenedModel
 from tenuto.privacy.turn_redaction import TurnRedaction
@@ -61,7 +61,7 @@ async def open_chat(
     Raises:
         InvalidSetting: a model, an assistant or a budget of the settings cannot be had.
     """
-    known = Assistants([*_shipped(settings, store), *_own(settings, assistants)], settings.assistant)
+    known = Assistants([*_shipped(settings, store.state), *_own(settings, assistants)], settings.assistant)
     async with AsyncExitStack() as stack:
         shelf: dict[str, ChatModel] = {}
         home = provider_of(settings.model, models)
@@ -74,7 +74,7 @@ async def open_chat(
         for assistant in known:
             _check(assistant, shelf[assistant.model or settings.model])
         # The offline model would make neither titles nor summaries better than extraction does.
-        spending = Spending(state=store, budgets=settings.budgets(), clock=clock)
+        spending = Spending(state=store.state, budgets=settings.budgets(), clock=clock)
         retelling = _small(shelf[small], settings.model_timeout, spending) if small != OFFLINE else None
         upkeep.equip(small=retelling)
         # Before the models close: what was started for finished turns may still ask them.
@@ -84,7 +84,7 @@ async def open_chat(
         yield Chat(
             Means(
                 sessions=sessions,
-                traces=store,
+                traces=store.traces,
                 assistants=known,
                 models=lambda name: screened[name or settings.model],
                 redaction=TurnRedaction(screen),
@@ -140,9 +140,9 @@ def _small(model: ChatModel, timeout: timedelta, spending: Spending) -> Small:
     return small
 
 
-def _shipped(settings: Settings, store: Store) -> Iterator[Assistant]:
+def _shipped(settings: Settings, state: StateStore) -> Iterator[Assistant]:
     yield general_assistant(settings.policies(), settings.prompt())
-    yield goods_assistant(store, settings.limited(preset("goods_qa")))
+    yield goods_assistant(state, settings.limited(preset("goods_qa")))
     yield npc_assistant(
         settings.npc_policies(),
         remembers=settings.memory_enabled,

@@ -1,4 +1,17 @@
-"""The wiring of stores: what stands between those who use one and the backend of the settings."""
+"""The wiring of stores: which wrappers stand between the rooms and the backend of the settings.
+
+                           sessions  traces  state  upkeep
+    RedactingStore             x       |       x      x      the privacy policy
+    JournaledStore             x       x       |      x      outages of a server: turns wait on disk and are replayed
+    CachedStore                x       |       |      x      L1, coherent by the backend's change feed
+    EncryptedStore             x       x       x      |      encryption at rest, where there is a key
+    CircuitBreakerStore        x       x       x      x      a server that stops answering is not asked for a while
+                               |       |       |      |
+    MemoryStore, SqliteStore, RedisStore or PostgresStore
+
+A wrapper changes the ports marked `x` and hands on the others. The journal and the breaker stand before servers only.
+Vaults and data keys are read below the encryption, from the breaker or the backend itself.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +25,20 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tenuto.errors import StoreAway, Unavailable
-from tenuto.ports import ChangeFeed, Ciphers, Clock, Preparing, Store
+from tenuto.errors import StoreUnavailable, Unavailable
+from tenuto.ports import Backend, ChangeFeed, Ciphers, Clock, Preparable, Store
 from tenuto.privacy.redactor import Redactor
-from tenuto.privacy.screened import Screened
-from tenuto.screens import open_screen, sealed_store
+from tenuto.privacy.screened import RedactingStore
 from tenuto.settings import Settings
 from tenuto.stores.breaker import BreakerPolicy
 from tenuto.stores.by_url import on_network, open_store, place_of
-from tenuto.stores.cached import Cached
-from tenuto.stores.encrypted import Encrypted, holds_sealed
-from tenuto.stores.guarded import Guarded
+from tenuto.stores.cached import CachedStore
+from tenuto.stores.circuit_breaker import CircuitBreakerStore
+from tenuto.stores.encrypted import EncryptedStore, holds_sealed
+from tenuto.wiring.privacy import open_encryption, open_screen
 
 if TYPE_CHECKING:
-    from tenuto.stores.journaled import Journaled
+    from tenuto.stores.journaled import JournaledStore
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +47,10 @@ log = logging.getLogger(__name__)
 class Stores:
     """The store that everybody uses, `front`, and what stands behind it."""
 
-    backend: Store
-    guard: Guarded | None
-    l1: Cached | None
-    journal: Journaled | None
+    backend: Backend
+    guard: CircuitBreakerStore | None
+    l1: CachedStore | None
+    journal: JournaledStore | None
     journal_folder: Path
     screen: Redactor
     front: Store
@@ -45,37 +58,41 @@ class Stores:
     @property
     def away(self) -> bool:
         """Whether the store, or a part of it, does not answer at present, as far as calls of late have shown."""
-        if self.guard is not None and not self.guard.closed:
+        if self.guard is not None and not self.guard.circuit.closed:
             return True
-        return self.journal is not None and self.journal.state.away
+        return self.journal is not None and self.journal.status.away
 
     @property
-    def ready_journal(self) -> Journaled | None:
+    def ready_journal(self) -> JournaledStore | None:
         """The journal, where there is a folder that it can write into."""
         return self.journal if writable(self.journal_folder) else None
 
 
 async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, reading_only: bool) -> Stores:
-    """The store of the settings, behind its encryption, then L1 where that can be kept coherent, then privacy.
-
-    One that is a server has a breaker before it, and behind privacy a journal of what was said while it was away.
-    """
+    """Open the backend of the settings and put the wrappers in front of it, in the order drawn above."""
     folder = journal_folder(settings)
     backend, first = await _backend(settings, folder, clock, reading_only)
     stack.push_async_callback(backend.close)
-    guard = _guard(settings, backend, first)
-    known = guard or backend
-    store = sealed = known if first else await sealed_store(settings, known, clock, reading_only)
-    l1: Cached | None = None
-    if settings.l1 and isinstance(backend, ChangeFeed):
-        l1 = Cached(
-            store=store, feed=backend, clock=clock, max_sessions=settings.l1_sessions, max_bytes=settings.l1_bytes
+    feed, on_server = backend.feed, on_network(settings.store)
+    guard: CircuitBreakerStore | None = None
+    if on_server and settings.breaker_failures:
+        policy = BreakerPolicy(failures=settings.breaker_failures, reset=settings.breaker_reset)
+        guard = CircuitBreakerStore(store=backend, policy=policy, first=first)
+        stack.push_async_callback(guard.circuit.close)
+    known: Store = guard or backend
+    store, ciphers = known, None if first else await open_encryption(settings, known.state, clock, reading_only)
+    if ciphers is not None:
+        store = EncryptedStore(store=store, ciphers=ciphers, sealing=settings.encryption)
+    l1: CachedStore | None = None
+    if settings.l1 and feed is not None:
+        l1 = CachedStore(
+            store=store, feed=feed, clock=clock, max_sessions=settings.l1_sessions, max_bytes=settings.l1_bytes
         )
         store = await stack.enter_async_context(l1)
-    journal: Journaled | None = None
-    if on_network(settings.store) and isinstance(backend, ChangeFeed) and not reading_only:
-        sealers = sealed.sealers if isinstance(sealed, Encrypted) else None
-        store = journal = await _journaled(stack, folder, store, backend, sealers, clock)
+    journal: JournaledStore | None = None
+    if on_server and feed is not None and not reading_only:
+        sealers = ciphers if settings.encryption else None
+        store = journal = await _journaled(stack, folder, store, feed, sealers, clock)
     screen = open_screen(stack, settings, known, clock)
     return Stores(
         backend=backend,
@@ -84,19 +101,19 @@ async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, r
         journal=journal,
         journal_folder=folder,
         screen=screen,
-        front=Screened(store=store, screen=screen),
+        front=RedactingStore(store=store, screen=screen),
     )
 
 
 async def _journaled(
     stack: AsyncExitStack, folder: Path, store: Store, feed: ChangeFeed, sealers: Ciphers | None, clock: Clock
-) -> Journaled:
+) -> JournaledStore:
     # It brings a store in memory along, which files do without.
-    from tenuto.stores.journaled import Journaled, Outbox
+    from tenuto.stores.journaled import JournaledStore, Outbox
 
     outbox = await Outbox.open(folder)
     stack.push_async_callback(outbox.close)
-    journal = Journaled(store=store, outbox=outbox, feed=feed, ciphers=sealers, clock=clock)
+    journal = JournaledStore(store=store, outbox=outbox, feed=feed, ciphers=sealers, clock=clock)
     return await stack.enter_async_context(journal)
 
 
@@ -112,7 +129,7 @@ def journal_folder(settings: Settings) -> Path:
 
 async def _backend(
     settings: Settings, folder: Path, clock: Clock, reading_only: bool
-) -> tuple[Store, Callable[[], Awaitable[None]] | None]:
+) -> tuple[Backend, Callable[[], Awaitable[None]] | None]:
     """The bare store; one that is away comes with what is to be done first when it is back.
 
     Raises:
@@ -127,7 +144,7 @@ async def _backend(
     )
     try:
         return await open_now(), None
-    except StoreAway:
+    except StoreUnavailable:
         if reading_only or not settings.breaker_failures or not _may_begin_away(settings, folder):
             raise
     log.warning("the store is away: beginning with the turns that wait for it in the journal")
@@ -143,17 +160,9 @@ def _may_begin_away(settings: Settings, folder: Path) -> bool:
     return not sealed and waiting_in(folder).waiting > 0
 
 
-async def _prepare(backend: Store) -> None:
+async def _prepare(backend: Backend) -> None:
     """Do what an opening does otherwise, before anything else is asked."""
-    if isinstance(backend, Preparing):
+    if isinstance(backend, Preparable):
         await backend.prepare()
-    if await holds_sealed(backend):
+    if await holds_sealed(backend.state):
         raise Unavailable("session store", "holds sealed records: start again with the key that opens them")
-
-
-def _guard(settings: Settings, backend: Store, first: Callable[[], Awaitable[None]] | None) -> Guarded | None:
-    """A breaker for a store that may stop answering; a file in this machine answers or fails at once."""
-    if not on_network(settings.store) or not settings.breaker_failures:
-        return None
-    policy = BreakerPolicy(failures=settings.breaker_failures, reset=settings.breaker_reset)
-    return Guarded(store=backend, policy=policy, first=first)

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from tenuto.errors import StateCorrupt, VersionConflict
-from tenuto.model import Scope, StateEntry
+from tenuto.model import Scope, StateEntry, StateName
 from tenuto.model.scope import state_key
 from tenuto.model.values import Json, checked_id, checked_json
 from tenuto.stores.redis._asking import WHAT, Asking
@@ -20,8 +20,10 @@ _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder()
 
 
-class Drawers:
-    """One drawer per scope and namespace. What an owner has in all of them is one hash of values, their names in order,
+class RedisState:
+    """The `StateStore` port over Redis or Valkey.
+
+    One drawer per scope and namespace. What an owner has in all of them is one hash of values, their names in order,
     and a note of each drawer; a name stands behind the digest of its drawer.
     """
 
@@ -29,12 +31,14 @@ class Drawers:
         self._asking = asking
         self._owners = owners
 
-    async def read(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
+    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
         values, *_ = self._asking.keys.state(scope, namespace)
         raw = await self._asking.call("HGET", values, _place(scope, namespace, key), key=values)
         return None if raw is None else _entry(key, raw)
 
-    async def write(self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None) -> StateEntry:
+    async def write_state(
+        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
+    ) -> StateEntry:
         checked_id(key, "the state key")
         checked_json(value, "the state value")
         raw = _encoder.encode(value)
@@ -50,24 +54,31 @@ class Drawers:
             await self._owners.add(scope)
         return StateEntry(key=key, value=value, version=reply[1])
 
-    async def delete(self, scope: Scope, namespace: str, key: str) -> bool:
+    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
         keys = self._asking.keys.state(scope, namespace)
         asked = (_place(scope, namespace, key), state_key(scope, namespace))
         return bool(await self._asking.run(script("delete_state"), keys, asked, safe=False))
 
-    async def list(self, scope: Scope, namespace: str, after: str, limit: int) -> tuple[StateEntry, ...]:
+    async def list_state(
+        self, scope: Scope, namespace: str, after: str = "", limit: int = 100
+    ) -> tuple[StateEntry, ...]:
         keys = self._asking.keys.state(scope, namespace)
         asked = (state_key(scope, namespace), _name(after), max(0, limit))
         flat = await self._asking.run(script("list_state"), keys, asked)
         return tuple(_entry(flat[at].decode(), flat[at + 1]) for at in range(0, len(flat), 2))
 
-    async def names(self, scope: Scope, namespace: str, after: str, limit: int) -> tuple[str, ...]:
+    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
         _, names, *_ = self._asking.keys.state(scope, namespace)
         drawer = state_key(scope, namespace)
         # No name is empty, and none holds the byte 255.
         stretch = (b"(" + drawer + _name(after), b"(" + drawer + b"\xff", "BYLEX", "LIMIT", 0, max(0, limit))
         found = await self._asking.call("ZRANGE", names, *stretch, key=names)
         return tuple(name[len(drawer) :].decode() for name in found)
+
+    async def state_names(
+        self, scope: Scope, after: StateName | None = None, limit: int = 100
+    ) -> tuple[StateName, ...]:
+        return await self._owners.names(scope, after, limit)
 
     async def _write(
         self, scope: Scope, namespace: str, key: str, raw: bytes, if_version: int | None, *, listed: bool = False
@@ -82,7 +93,7 @@ class Drawers:
             safe=if_version is None,
         )
 
-    async def erase(self, person: Scope) -> int:
+    async def erase_owner(self, person: Scope) -> int:
         """Remove everything an owner has in any drawer; tells how many values there were."""
         space, owner = shelves_of(person)
         erased: int = await self._asking.run(script("erase_state"), self._asking.keys.state_of(owner), ())

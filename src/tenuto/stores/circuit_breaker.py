@@ -1,0 +1,279 @@
+"""A store whose server may stop answering: after a few calls in vain nobody waits for it any more.
+
+Only a server that does not answer counts as a failure. One that knows no such session, is full or takes no writes has
+answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
+from typing import Any, Final, ParamSpec, TypeVar, cast
+
+from tenuto.errors import CircuitOpen, Invalid, LimitReached, StoreUnavailable, TenutoError
+from tenuto.model import (
+    Appended,
+    Closing,
+    Compaction,
+    Opening,
+    OpenTurn,
+    Scope,
+)
+from tenuto.ports import SessionStore, Sharded, StateStore, Store, StoreUpkeep, TraceStore
+from tenuto.stores.breaker import Breaker, BreakerPolicy, BreakerState
+
+log = logging.getLogger(__name__)
+
+_SOON: Final = timedelta(seconds=1)
+_ALL: Final = ""
+_P = ParamSpec("_P")
+_Answer = TypeVar("_Answer")
+_Call = TypeVar("_Call", bound=Callable[..., Awaitable[Any]])
+
+
+class CircuitBreakerStore:
+    """A store behind circuit breakers; rejected calls raise `CircuitOpen` at once."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        policy: BreakerPolicy | None = None,
+        now: Callable[[], float] = time.monotonic,
+        first: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.inner = store
+        sharded = store if isinstance(store, Sharded) and store.sharded else None
+        self.circuit = circuit = Circuit(sharded=sharded, policy=policy or BreakerPolicy(), now=now, first=first)
+        self.sessions = _Sessions(store.sessions, circuit)
+        self.traces = _Traces(store.traces, circuit)
+        self.state = _State(store.state, circuit)
+        self.upkeep = _Upkeep(store.upkeep, circuit)
+
+
+class Circuit:
+    """The breakers of one store, and what they decide for every call.
+
+    Where sessions are sharded over several servers, each server has a breaker of its own, so that one that is away
+    does not block the sessions of the others. Calls that concern no single session pass freely there.
+
+    `first` is what must be done before anything is asked of a server that was away when its store was opened.
+    """
+
+    def __init__(
+        self,
+        *,
+        sharded: Sharded | None,
+        policy: BreakerPolicy,
+        now: Callable[[], float],
+        first: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        self._sharded = sharded
+        self._policy = policy
+        self._now = now
+        self._first = first
+        self._preparing: asyncio.Task[None] | None = None
+        self._breakers = {} if sharded else {_ALL: Breaker(policy, now=now)}
+        self.whole = self._breakers.get(_ALL)
+
+    @property
+    def closed(self) -> bool:
+        """Whether every call goes through."""
+        return self.state is BreakerState.CLOSED
+
+    @property
+    def state(self) -> BreakerState:
+        """Where the breaker stands; of several, the one that is furthest from closed."""
+        states = {breaker.state for breaker in self._in_use()}
+        order = (BreakerState.OPEN, BreakerState.HALF_OPEN)
+        return next((state for state in order if state in states), BreakerState.CLOSED)
+
+    @property
+    def refused(self) -> int:
+        """How many calls were turned away."""
+        return sum(breaker.refused for breaker in self._breakers.values())
+
+    async def close(self) -> None:
+        """Stop what is done first, if it is under way."""
+        if self._preparing is not None:
+            self._preparing.cancel()
+            await asyncio.wait((self._preparing,))
+
+    def _in_use(self) -> Iterator[Breaker]:
+        """The breakers of the servers that there are now: one that was replaced is never asked again."""
+        if self._sharded is None:
+            return iter(self._breakers.values())
+        shards = self._sharded.shards
+        return (breaker for shard, breaker in self._breakers.items() if shard in shards)
+
+    def at(self, scope: Scope, session_id: str) -> Breaker | None:
+        """The breaker of the server that keeps the session."""
+        if self._sharded is None:
+            return self.whole
+        shard = self._sharded.shard_of(scope, session_id)
+        breaker = self._breakers.get(shard)
+        if breaker is None:
+            breaker = self._breakers[shard] = Breaker(self._policy, now=self._now)
+        return breaker
+
+    async def ask(
+        self, at: Breaker | None, call: Callable[_P, Awaitable[_Answer]], *args: _P.args, **named: _P.kwargs
+    ) -> _Answer:
+        """Make a call, if the breaker lets it through.
+
+        Raises:
+            CircuitOpen: it does not.
+        """
+        if self._first is not None:
+            call = self._prepared(call)
+        if at is None:
+            return await call(*args, **named)
+        generation = at.admit()
+        if generation is None:
+            raise CircuitOpen(max(at.rest, _SOON))
+        try:
+            answer = await call(*args, **named)
+        except BaseException as ended:
+            self._judge(at, generation, ended)
+            raise
+        if at.state is BreakerState.CLOSED:
+            at.answered(generation)
+        else:
+            self._heard(at, generation)
+        return answer
+
+    def guard(self, call: _Call) -> _Call:
+        """The same call, behind the breaker of the whole store."""
+
+        async def guarded(*args: Any, **named: Any) -> Any:
+            return await self.ask(self.whole, call, *args, **named)
+
+        # The signature is the call's own.
+        return cast(_Call, guarded)
+
+    def guard_session(self, call: _Call) -> _Call:
+        """The same call, which begins with a scope and a session's id, behind the breaker of the session's server."""
+
+        async def guarded(scope: Scope, session_id: str, *args: Any, **named: Any) -> Any:
+            return await self.ask(self.at(scope, session_id), call, scope, session_id, *args, **named)
+
+        # The signature is the call's own.
+        return cast(_Call, guarded)
+
+    def _prepared(self, call: Callable[_P, Awaitable[_Answer]]) -> Callable[_P, Awaitable[_Answer]]:
+        """The same call, after what is to be done first; calls that come together share one attempt and its failure."""
+
+        async def after(*args: _P.args, **named: _P.kwargs) -> _Answer:
+            if self._first is not None:
+                if self._preparing is None:
+                    self._preparing = asyncio.create_task(self._prepare(self._first))
+                    self._preparing.add_done_callback(self._is_prepared)
+                # Whoever goes meanwhile takes nobody else's attempt along.
+                await asyncio.shield(self._preparing)
+            return await call(*args, **named)
+
+        return after
+
+    async def _prepare(self, first: Callable[[], Awaitable[None]]) -> None:
+        await first()
+        self._first = None
+
+    def _is_prepared(self, attempt: asyncio.Task[None]) -> None:
+        self._preparing = None
+        if not attempt.cancelled():
+            attempt.exception()  # Those who waited have it; perhaps all of them had gone.
+
+    def _judge(self, at: Breaker, generation: int, ended: BaseException) -> None:
+        """What a call that raised tells of the server; some are turned away, or given up, before it is asked."""
+        if isinstance(ended, StoreUnavailable):
+            self._unheard(at, generation)
+        elif isinstance(ended, TenutoError) and not isinstance(ended, Invalid | LimitReached):
+            self._heard(at, generation)
+        else:
+            at.left(generation)
+
+    def _heard(self, at: Breaker, generation: int) -> None:
+        was = at.state
+        at.answered(generation)
+        if at.state is not was:
+            log.warning("the session store answers again")
+
+    def _unheard(self, at: Breaker, generation: int) -> None:
+        was = at.state
+        at.failed(generation)
+        if at.state is not was:
+            rest = self._policy.reset.total_seconds()
+            log.warning("the session store does not answer: it is left alone for %g s", rest)
+
+
+class _Sessions:
+    """The `SessionStore` port behind a circuit."""
+
+    def __init__(self, inner: SessionStore, circuit: Circuit) -> None:
+        self._inner = inner
+        self._circuit = circuit
+        guard = circuit.guard_session
+        self.append, self.get, self.messages = guard(inner.append), guard(inner.get), guard(inner.messages)
+        self.patch, self.reset, self.fork = guard(inner.patch), guard(inner.reset), guard(inner.fork)
+        self.truncate, self.rewrite, self.delete = guard(inner.truncate), guard(inner.rewrite), guard(inner.delete)
+        self.list = circuit.guard(inner.list)
+
+    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+        at = self._circuit.at(scope, opening.session_id)
+        return await self._circuit.ask(at, self._inner.begin_turn, scope, opening)
+
+    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+        at = self._circuit.at(turn.scope, turn.session.id)
+        return await self._circuit.ask(at, self._inner.finish_turn, turn, closing)
+
+    async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
+        at = self._circuit.at(turn.scope, turn.session.id)
+        return await self._circuit.ask(at, self._inner.renew_turn, turn)
+
+
+class _Traces:
+    """The `TraceStore` port behind a circuit."""
+
+    def __init__(self, inner: TraceStore, circuit: Circuit) -> None:
+        self.trace, self.traces = circuit.guard_session(inner.trace), circuit.guard_session(inner.traces)
+
+
+class _State:
+    """The `StateStore` port behind a circuit."""
+
+    def __init__(self, inner: StateStore, circuit: Circuit) -> None:
+        guard = circuit.guard
+        self.read_state, self.write_state = guard(inner.read_state), guard(inner.write_state)
+        self.delete_state, self.list_state = guard(inner.delete_state), guard(inner.list_state)
+        self.state_keys, self.state_names = guard(inner.state_keys), guard(inner.state_names)
+
+
+class _Upkeep:
+    """The `StoreUpkeep` port behind a circuit."""
+
+    def __init__(self, inner: StoreUpkeep, circuit: Circuit) -> None:
+        self._inner = inner
+        self._circuit = circuit
+        guard, guard_long = circuit.guard, self._guard_long
+        self.ping, self.stats, self.spaces = guard(inner.ping), guard(inner.stats), guard(inner.spaces)
+        self.sweep, self.evict, self.erase = guard_long(inner.sweep), guard_long(inner.evict), guard_long(inner.erase)
+
+    async def compact(self) -> Compaction:
+        # It may take an hour. As the probe, it would keep every other call waiting for so long.
+        await self.ping()
+        return await self._inner.compact()
+
+    def _guard_long(self, call: _Call) -> _Call:
+        """The same call, which may take long: a ping before it is the probe, so that no other call waits for it."""
+
+        async def guarded(*args: Any, **named: Any) -> Any:
+            whole = self._circuit.whole
+            if whole is not None and whole.state is not BreakerState.CLOSED:
+                await self.ping()
+            return await self._circuit.ask(whole, call, *args, **named)
+
+        # The signature is the call's own.
+        return cast(_Call, guarded)

@@ -1,0 +1,69 @@
+"""Small JSON values in memory."""
+
+from __future__ import annotations
+
+from tenuto.errors import VersionConflict
+from tenuto.model import Scope, StateEntry, StateName
+from tenuto.model.scope import owner_alone, owner_key, state_key
+from tenuto.model.values import Json, checked_id, checked_json
+from tenuto.stores.memory._tables import Tables
+from tenuto.stores.naming import stretch
+
+
+class MemoryState:
+    """The `StateStore` port over plain dictionaries."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
+        return self._tables.state.get(state_key(scope, namespace), {}).get(key)
+
+    async def write_state(
+        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
+    ) -> StateEntry:
+        checked_id(key, "the state key")
+        checked_json(value, "the state value")
+        place = state_key(scope, namespace)
+        before = self._tables.state.get(place, {}).get(key)
+        version = before.version if before is not None else 0
+        if if_version is not None and if_version != version:
+            raise VersionConflict(if_version, version)
+        entry = self._tables.state.setdefault(place, {})[key] = StateEntry(key=key, value=value, version=version + 1)
+        self._tables.drawers.setdefault(owner_key(scope), {})[place] = (owner_alone(scope), namespace)
+        return entry
+
+    async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
+        place = state_key(scope, namespace)
+        drawer = self._tables.state.get(place, {})
+        gone = drawer.pop(key, None) is not None
+        if gone and not drawer:
+            owner = owner_key(scope)
+            del self._tables.state[place], self._tables.drawers[owner][place]
+            if not self._tables.drawers[owner]:
+                del self._tables.drawers[owner]
+        return gone
+
+    async def list_state(
+        self, scope: Scope, namespace: str, after: str = "", limit: int = 100
+    ) -> tuple[StateEntry, ...]:
+        drawer = self._tables.state.get(state_key(scope, namespace), {})
+        return tuple(drawer[key] for key in sorted(drawer) if key > after)[:limit]
+
+    async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        return tuple(entry.key for entry in await self.list_state(scope, namespace, after, limit))
+
+    async def state_names(
+        self, scope: Scope, after: StateName | None = None, limit: int = 100
+    ) -> tuple[StateName, ...]:
+        *behind, last = stretch(scope, after)
+        found = sorted(
+            (owner, place, key)
+            for owner, drawers in self._tables.drawers.items()
+            for place, (whose, _) in drawers.items()
+            if whose.owner and scope.reaches(whose)
+            for key in self._tables.state[place]
+        )
+        wanted = [one for one in found if [*one] > behind and one[0] <= last][: max(0, limit)]
+        names = ((*self._tables.drawers[owner][place], key) for owner, place, key in wanted)
+        return tuple(StateName(scope=whose, namespace=namespace, key=key) for whose, namespace, key in names)

@@ -1,0 +1,77 @@
+"""What the ports over Postgres share: the link, the clock, and what becomes of records that cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tenuto.errors import SessionCorrupt, Unavailable
+from tenuto.model import Session
+from tenuto.ports import Clock
+from tenuto.stores.codec import Undecodable
+from tenuto.stores.postgres._feed import PATIENCE, WRITER_LENGTH
+from tenuto.stores.postgres._link import Link, Row
+from tenuto.stores.postgres._ops import Place
+from tenuto.stores.postgres._rows import session_of
+
+log = logging.getLogger(__name__)
+
+
+class Database:
+    """The schema of one store; `writer` is the name that its changes are announced under."""
+
+    def __init__(self, link: Link, *, clock: Clock) -> None:
+        self.link = link
+        self.clock = clock
+        self.writer = secrets.token_hex(WRITER_LENGTH // 2)
+
+    async def wait_for_caches(self, news: int) -> None:
+        """Wait until every cache has heard of a strict change. It is committed, so nothing here may fail it."""
+        until = time.monotonic() + PATIENCE
+        pause = 0.001
+        while time.monotonic() < until:
+            try:
+                if (await self.link.row("SELECT heard_by_all($1) AS heard", news))["heard"]:
+                    return
+            except Unavailable as exc:
+                log.debug("could not ask whether caches have heard of a change: %s", exc)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.05)
+        log.warning("a cache did not hear of a change within %s s; it does not vouch for itself any more", PATIENCE)
+
+    async def session(self, asked: Place, row: Row) -> Session:
+        """The session in a row of an answer."""
+        try:
+            return session_of(row["head"])
+        except Undecodable as exc:
+            raise await self.set_aside(asked, row, exc) from exc
+
+    async def readable(self, head: Row, now: int) -> Session | None:
+        """The session of a head in a listing; `None` where it cannot be read."""
+        try:
+            return session_of(head)
+        except Undecodable as exc:
+            asked = Place(head["key"], head["space"], head["owner"], True, now)
+            await self.set_aside(asked, {"head": head}, exc)
+            return None
+
+    async def set_aside(self, asked: Sequence[Any], row: Any, exc: Undecodable) -> SessionCorrupt:
+        """Keep an unreadable record apart, and give the error to raise."""
+        head = row["head"]
+        added = row.get("added") or 0
+        await self.link.fetch(
+            "SELECT set_aside($1, $2, $3, $4, $5, $6, $7)",
+            self.writer,
+            head["ref"],
+            asked[0],
+            asked[1],
+            asked[4],
+            str(exc),
+            head["last_seq"] - added + 1 if added else None,
+        )
+        log.warning("a session could not be read and was set aside: record %d, %s", head["ref"], exc)
+        return SessionCorrupt(head["id"])

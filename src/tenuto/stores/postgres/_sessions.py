@@ -1,0 +1,286 @@
+"""Sessions in Postgres, one function of the server for each method; and the traces of their turns."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from functools import partial
+
+from msgspec.structs import replace
+
+from tenuto.errors import SessionExists, SessionNotFound, StoreFull, StoreReadOnly, TurnLost, VersionConflict
+from tenuto.model import (
+    Appended,
+    Batch,
+    Changes,
+    Closing,
+    Forking,
+    MessagePage,
+    Opening,
+    OpenTurn,
+    Page,
+    Rewriting,
+    Scope,
+    Session,
+    SessionPage,
+    SessionQuery,
+    Truncating,
+)
+from tenuto.model.scope import session_key
+from tenuto.model.trace import Trace
+from tenuto.model.turn import turn_offsets
+from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
+from tenuto.stores.postgres._answers import appended, opened, page_of, refusal
+from tenuto.stores.postgres._database import Database
+from tenuto.stores.postgres._feed import payload
+from tenuto.stores.postgres._lane import Lane, Op
+from tenuto.stores.postgres._link import Row
+from tenuto.stores.postgres._ops import (
+    MAX_NUMBER,
+    Place,
+    batch_op,
+    changes_doc,
+    clamped,
+    closing_op,
+    opening_op,
+    place,
+    renewal_op,
+    rewordings,
+    shelf,
+)
+from tenuto.stores.postgres._rows import missing, owner_in, traces_of
+
+_END = (MAX_NUMBER, b"")
+
+
+class PostgresSessions:
+    """The `SessionStore` port over a Postgres schema. Calls of many tasks share transactions (`_lane`)."""
+
+    def __init__(self, database: Database, *, batches: int) -> None:
+        self._db = database
+        lane = partial(Lane, width=batches, patience=database.link.patience)
+        self._begin = lane(self._sending("SELECT * FROM begin_turns($1, $2, $3::opening[])"))
+        self._finish = lane(self._end_turns)
+        self._append = lane(self._sending("SELECT * FROM append_batches($1, $2, $3::batch[])"))
+        self._renew = lane(
+            self._reading("SELECT nth, until FROM renew_turns($1::renewal[]) WITH ORDINALITY AS t (until, nth)"),
+            width=1,
+        )
+        self._read = lane(self._reading("SELECT * FROM read_sessions($1::reading[])"))
+
+    async def close(self) -> None:
+        """Finish the calls that wait in the lanes."""
+        for lane in (self._begin, self._finish, self._append, self._renew, self._read):
+            await lane.close()
+
+    # Turns
+
+    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+        op, size = opening_op(scope, opening, self._db.clock())
+        again = None if opening.once is None and opening.producer is None else (*op[:-1], True)
+        row = await self._begin.call(op, size=size, again=again)
+        if error := refusal(row, opening.session_id, opening.producer):
+            raise error
+        try:
+            return opened(scope, opening, row)
+        except Undecodable as exc:
+            raise await self._db.set_aside(op, row, exc) from exc
+
+    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+        op, size = closing_op(turn, closing, self._db.clock())
+        row = await self._finish.call(op, size=size, again=op)
+        if row["code"] in ("lost", "corrupt"):
+            raise TurnLost(turn.session.id, turn.id)
+        if error := refusal(row, turn.session.id, closing.producer):
+            raise error
+        try:
+            return appended(row, closing.reply, [0] * len(closing.reply))
+        except Undecodable as exc:
+            raise await self._db.set_aside(op, row, exc) from exc
+
+    async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
+        op = renewal_op(turn, self._db.clock())
+        until = (await self._renew.call(op, again=op))["until"]
+        if until is None:
+            raise TurnLost(turn.session.id, turn.id)
+        return replace(turn, lease_until=from_micros(until))
+
+    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
+        op, size = batch_op(scope, session_id, batch, self._db.clock())
+        again = None if batch.once is None and batch.producer is None else op
+        row = await self._append.call(op, size=size, again=again)
+        if error := refusal(row, session_id, batch.producer):
+            raise error
+        try:
+            return appended(row, batch.messages, turn_offsets(batch.messages))
+        except Undecodable as exc:
+            raise await self._db.set_aside(op, row, exc) from exc
+
+    # Reading
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        return (await self._read_page(scope, session_id, 0, None, None)).session
+
+    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+        return await self._read_page(scope, session_id, page.limit, page.before, page.after)
+
+    async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
+        behind = _END if query.cursor is None else decode_cursor(query.cursor)
+        asked = shelf(scope, self._db.clock())
+        rows = await self._db.link.fetch(
+            "SELECT * FROM list_sessions($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+            *asked,
+            *behind,
+            None if query.title is None else query.title.casefold(),
+            query.status,
+            query.limit + 1,
+        )
+        page = rows[: query.limit]
+        sessions = [session for row in page if (session := await self._db.readable(row, asked[3])) is not None]
+        more = len(rows) > len(page)
+        return SessionPage(
+            sessions=tuple(sessions), cursor=encode_cursor(page[-1]["updated_at"], page[-1]["key"]) if more else None
+        )
+
+    # Changing
+
+    async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
+        asked = place(scope, session_id, self._db.clock())
+        row = await self._told("patch_session", asked, session_id, changes_doc(changes), changes.if_version)
+        _refuse_other(row, changes.if_version)
+        return await self._db.session(asked, row)
+
+    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
+        asked = place(scope, session_id, self._db.clock())
+        row = await self._told("reset_session", asked, session_id, list(sparing))
+        return await self._db.session(asked, row)
+
+    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
+        asked = place(scope, session_id, self._db.clock())
+        title = forking.title
+        row = await self._told(
+            "fork_session",
+            asked,
+            session_id,
+            session_key(scope, forking.new_id),
+            forking.new_id,
+            clamped(MAX_NUMBER if forking.at is None else forking.at),
+            title,
+            None if title is None else title.casefold(),
+        )
+        if row["code"] == "taken":
+            raise SessionExists(forking.new_id)
+        if row["code"] == "taken_foreign":
+            raise missing(forking.new_id, row["code"], owner_in(row)) or SessionExists(forking.new_id)
+        return await self._db.session(asked, row)
+
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
+        asked = place(scope, session_id, self._db.clock())
+        after, expected = clamped(truncating.after), truncating.if_version
+        spared = [clamped(seq) for seq in truncating.sparing]
+        turn = None if truncating.within is None else truncating.within.id
+        row = await self._told("truncate_session", asked, session_id, after, expected, spared, turn)
+        _refuse_other(row, expected)
+        if turn is not None and row["code"] == "lost":
+            raise TurnLost(session_id, turn)
+        return await self._db.session(asked, row)
+
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+        asked = place(scope, session_id, self._db.clock())
+        row = await self._told("rewrite_session", asked, session_id, *rewordings(rewriting))
+        return await self._db.session(asked, row)
+
+    async def delete(self, scope: Scope, session_id: str) -> None:
+        asked = place(scope, session_id, self._db.clock())
+        await self._told("delete_session", asked, session_id)
+
+    # What the methods share
+
+    def _sending(self, statement: str) -> Callable[[Sequence[Op]], Awaitable[Sequence[Row]]]:
+        async def send(ops: Sequence[Op]) -> Sequence[Row]:
+            spaces = sorted({op[1] for op in ops})
+            return await self._db.link.fetch(statement, payload(self._db.writer, ops), spaces, ops)
+
+        return send
+
+    async def _end_turns(self, ops: Sequence[Op]) -> Sequence[Row]:
+        spaces = sorted({op[1] for op in ops})
+        traced = any(op[-1] is not None for op in ops)
+        statement = "SELECT * FROM finish_turns($1, $2, $3::closing[], $4)"
+        return await self._db.link.fetch(statement, payload(self._db.writer, ops), spaces, ops, traced)
+
+    def _reading(self, statement: str) -> Callable[[Sequence[Op]], Awaitable[Sequence[Row]]]:
+        async def send(ops: Sequence[Op]) -> Sequence[Row]:
+            return await self._db.link.fetch(statement, ops)
+
+        return send
+
+    async def _told(self, function: str, asked: Place, session_id: str, *args: object) -> Row:
+        slots = ", ".join(f"${n}" for n in range(1, 2 + len(asked) + len(args)))
+        # Function names are constants of this class; what a caller says travels as arguments.
+        statement = f"SELECT * FROM {function}({slots})"  # noqa: S608
+        row = None
+        while row is None or row["code"] == "appeared":
+            row = await self._db.link.row(statement, self._db.writer, *asked, *args)
+        if row["code"] not in ("changed", "version", "lost", "taken", "taken_foreign"):
+            raise missing(session_id, row["code"], owner_in(row)) or SessionNotFound(session_id)
+        if row["news"] is not None:
+            await self._db.wait_for_caches(row["news"])
+        return row
+
+    async def _read_page(
+        self, scope: Scope, session_id: str, size: int, before: int | None, after: int | None
+    ) -> MessagePage:
+        now = self._db.clock()
+        op = (*place(scope, session_id, now), size, before, after)
+        row = await self._read.call(op, again=op)
+        if error := missing(session_id, row["code"], row["owner"]):
+            raise error
+        try:
+            page = page_of(row, size, forwards=after is not None)
+        except Undecodable as exc:
+            raise await self._db.set_aside(op, row, exc) from exc
+        deadline = page.session.read_deadline(now)
+        return page if deadline is None else await self._touched(page, op, row["head"]["ref"], deadline)
+
+    async def _touched(self, page: MessagePage, op: Op, ref: int, deadline: datetime) -> MessagePage:
+        try:
+            row = await self._db.link.row("SELECT touch_session($1, $2, $3) AS moved", ref, op[1], to_micros(deadline))
+        except (StoreFull, StoreReadOnly):
+            return page  # What cannot be written is still read; the deadline stays.
+        if row["moved"] is None:
+            raise SessionNotFound(page.session.id)
+        return replace(page, session=replace(page.session, expires_at=from_micros(row["moved"])))
+
+
+class PostgresTraces:
+    """The `TraceStore` port over a Postgres schema."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
+        found = await self._read(scope, session_id, clamped(number), clamped(number + 1), 1)
+        return found[0] if found else None
+
+    async def traces(
+        self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
+    ) -> tuple[Trace, ...]:
+        last = MAX_NUMBER if before is None else clamped(before)
+        return await self._read(scope, session_id, 0, last, clamped(limit))
+
+    async def _read(self, scope: Scope, session_id: str, first: int, before: int, size: int) -> tuple[Trace, ...]:
+        asked = place(scope, session_id, self._db.clock())
+        row = await self._db.link.row(
+            "SELECT * FROM read_traces($1, $2, $3, $4, $5, $6, $7, $8)", *asked, first, before, size
+        )
+        if error := missing(session_id, row["code"], row["owner"]):
+            raise error
+        await self._db.session(asked, row)
+        return traces_of(row["bodies"])
+
+
+def _refuse_other(row: Row, expected: int | None) -> None:
+    if row["code"] == "version":
+        assert expected is not None
+        raise VersionConflict(expected, row["detail"])

@@ -1,0 +1,285 @@
+"""Sessions in Redis, one script for each method; and the traces of their turns."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+
+from msgspec.structs import replace
+
+from tenuto.errors import SessionBusy, TurnLost, VersionConflict
+from tenuto.model import (
+    Appended,
+    Batch,
+    Changes,
+    Closing,
+    Forking,
+    MessagePage,
+    Opening,
+    OpenTurn,
+    Page,
+    Rewriting,
+    Scope,
+    Session,
+    SessionPage,
+    SessionQuery,
+    Truncating,
+)
+from tenuto.model.scope import session_key
+from tenuto.model.trace import Trace
+from tenuto.stores.codec import Undecodable, from_micros
+from tenuto.stores.redis._asking import NOTHING, OTHER_FORMATS, Asking, refusal
+from tenuto.stores.redis._records import MICROSECOND, epoch_of
+from tenuto.stores.redis._shelves import Shelves
+from tenuto.stores.redis._sweeping import Sweeping
+from tenuto.stores.redis._traces import NEWEST, read_traces, span
+from tenuto.stores.redis._turns import (
+    Ask,
+    append,
+    appended_batch,
+    begin,
+    finish,
+    finished_reply,
+    finished_turn,
+    numbers_of,
+    opened_turn,
+    page_of,
+    pages,
+    patch,
+    plant,
+    reset,
+    rewrite,
+    snapshot,
+    told_session,
+    truncate,
+)
+from tenuto.stores.redis._windows import Seen, Windows
+from tenuto.stores.redis._wire import Reply
+
+
+class RedisSessions:
+    """The `SessionStore` port over Redis or Valkey."""
+
+    def __init__(self, asking: Asking, windows: Windows, shelves: Shelves, sweeping: Sweeping) -> None:
+        self._asking = asking
+        self._windows = windows
+        self._shelves = shelves
+        self._sweeping = sweeping
+
+    # Turns
+
+    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+        now = self._asking.now()
+        lease_until = now + opening.lease // MICROSECOND
+        key = session_key(scope, opening.session_id)
+        seen = self._windows.get(key, opening.window)
+        try:
+            reply = await self._begin(scope, opening, key, now, lease_until, seen)
+            if seen is not None and reply[0] in (b"absent", b"expired"):
+                # it is gone since; what a new one would be has not been said yet
+                self._windows.drop(key)
+                seen = None
+                reply = await self._begin(scope, opening, key, now, lease_until, seen)
+            if reply[0] == b"busy":
+                raise SessionBusy(opening.session_id, (int(reply[1]) - now) * MICROSECOND)
+            if reply[0] == b"finished":
+                return finished_turn(scope, reply)
+            if type(reply) is not bytes and reply[0] not in (b"opened", b"resumed", b"repeated"):
+                raise refusal(reply, opening.session_id, opening.producer)
+            turn, log, fresh = opened_turn(scope, opening, reply, lease_until, seen)
+        except Undecodable as damage:
+            raise await self._sweeping.corrupt(key, opening.session_id, damage) from damage
+        numbers = numbers_of(reply)
+        self._windows.keep(key, turn.session, epoch_of(numbers), log, fresh, opening.window)
+        if self._asking.sharded:
+            await self._shelves.put(key, turn.session, numbers)
+        return turn
+
+    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+        # A finished turn knows itself again when it is repeated; an abandoned one does not.
+        key = session_key(turn.scope, turn.session.id)
+        seen = self._windows.get(key)
+        reply = await self._of_turn("finish_turn", turn, key, finish(turn, closing, seen), safe=not closing.abandoned)
+        if reply[0] == b"gap":
+            raise refusal(reply, turn.session.id, closing.producer)
+        if type(reply) is not bytes and reply[0] not in (b"ok", b"duplicate"):
+            raise TurnLost(turn.session.id, turn.id)
+        try:
+            appended = finished_reply(turn, closing, reply, seen)
+        except Undecodable as damage:
+            await self._sweeping.corrupt(key, turn.session.id, damage)
+            raise TurnLost(turn.session.id, turn.id) from damage
+        if not appended.duplicate:
+            await self._follow(key, appended, numbers_of(reply))
+        return appended
+
+    async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
+        now = self._asking.now()
+        lease_until = now + turn.lease // MICROSECOND
+        ask = Ask((lease_until,), (turn.session.incarnation, turn.id))
+        key = session_key(turn.scope, turn.session.id)
+        reply = await self._of_turn("renew_turn", turn, key, ask, now=now)
+        if reply[0] != b"ok":
+            raise TurnLost(turn.session.id, turn.id)
+        return replace(turn, lease_until=from_micros(lease_until))
+
+    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
+        key = session_key(scope, session_id)
+        safe = batch.once is not None or batch.producer is not None
+        now = self._asking.now()
+        ask = append(scope, session_id, batch, now)
+        try:
+            reply = await self._asking.session("append", key, scope, ask, safe=safe, now=now)
+            if reply[0] not in (b"ok", b"duplicate"):
+                raise refusal(reply, session_id, batch.producer)
+            appended = appended_batch(batch, reply)
+        except Undecodable as damage:
+            raise await self._sweeping.corrupt(key, session_id, damage) from damage
+        if not appended.duplicate:
+            await self._follow(key, appended, reply[1])
+        return appended
+
+    # Reading
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        return await self._head("get", scope, session_id)
+
+    async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
+        key = session_key(scope, session_id)
+        try:
+            reply = await self._asking.session("messages", key, scope, pages(page))
+            if reply[0] != b"ok":
+                raise refusal(reply, session_id)
+            return page_of(page, reply)
+        except Undecodable as damage:
+            raise await self._sweeping.corrupt(key, session_id, damage) from damage
+
+    async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
+        return await self._shelves.page(scope, query, self._asking.now())
+
+    # Changing
+
+    async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
+        expected = changes.if_version
+        return await self._head("patch", scope, session_id, patch(changes), expected=expected, safe=False)
+
+    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
+        self._windows.clear()
+        # What others wrote between a change and its repetition would be lost: reset, truncate and patch happen once.
+        return await self._head("reset", scope, session_id, reset(sparing), safe=False)
+
+    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
+        key = session_key(scope, session_id)
+        now = self._asking.now()
+        try:
+            reply = await self._asking.session("snapshot", key, scope, snapshot(forking), now=now)
+            if reply[0] != b"ok":
+                raise refusal(reply, session_id)
+            ask = plant(forking, reply, now)
+        except Undecodable as damage:
+            raise await self._sweeping.corrupt(key, session_id, damage) from damage
+        return await self._head("plant", scope, forking.new_id, ask, safe=False)
+
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
+        self._windows.drop(session_key(scope, session_id))
+        expected, within = truncating.if_version, truncating.within
+        ask = truncate(truncating)
+        return await self._head("truncate", scope, session_id, ask, expected=expected, within=within, safe=False)
+
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+        self._windows.drop(session_key(scope, session_id))
+        return await self._head("rewrite", scope, session_id, rewrite(rewriting), safe=False)
+
+    async def delete(self, scope: Scope, session_id: str) -> None:
+        key = session_key(scope, session_id)
+        self._windows.drop(key)
+        try:
+            reply = await self._asking.session("delete", key, scope, safe=False)
+            if reply[0] != b"ok":
+                raise refusal(reply, session_id)
+        except Undecodable as damage:
+            raise await self._sweeping.corrupt(key, session_id, damage) from damage
+        await self._shelves.clear(key, reply[2])
+
+    # What the methods share
+
+    def _begin(
+        self, scope: Scope, opening: Opening, key: bytes, now: int, lease_until: int, seen: Seen | None
+    ) -> Coroutine[None, None, Reply]:
+        ask = begin(scope, opening, now, lease_until, seen)
+        return self._asking.session("begin_turn", key, scope, ask, safe=False, now=now)
+
+    async def _head(
+        self,
+        name: str,
+        scope: Scope,
+        session_id: str,
+        ask: Ask = NOTHING,
+        *,
+        expected: int | None = None,
+        within: OpenTurn | None = None,
+        safe: bool = True,
+    ) -> Session:
+        """Run a script that answers with the head alone."""
+        key = session_key(scope, session_id)
+        try:
+            reply = await self._asking.session(name, key, scope, ask, safe=safe)
+            if reply[0] == b"version" and expected is not None:
+                raise VersionConflict(expected, reply[1])
+            if reply[0] == b"lost" and within is not None:
+                raise TurnLost(session_id, within.id)
+            if reply[0] != b"ok":
+                raise refusal(reply, session_id)
+            session = told_session(reply)
+        except Undecodable as damage:
+            raise await self._sweeping.corrupt(key, session_id, damage) from damage
+        if name != "get":
+            self._windows.extend(key, session, epoch_of(reply[1]))
+            await self._shelves.put(key, session, reply[1])
+        return session
+
+    async def _follow(self, key: bytes, appended: Appended, numbers: bytes) -> None:
+        """After messages were added: what was seen of the session, and shelves elsewhere, follow."""
+        self._windows.extend(key, appended.session, epoch_of(numbers), appended.messages)
+        if self._asking.sharded:
+            await self._shelves.put(key, appended.session, numbers)
+
+    async def _of_turn(
+        self, name: str, turn: OpenTurn, key: bytes, ask: Ask, *, safe: bool = True, now: int | None = None
+    ) -> Reply:
+        """Run a script of a turn under way. A session that cannot be read is lost to its turn as well."""
+        try:
+            reply = await self._asking.session(name, key, turn.scope, ask, safe=safe, now=now)
+            if reply[0] in (b"corrupt", *OTHER_FORMATS):
+                raise refusal(reply, turn.session.id)
+        except Undecodable as damage:
+            await self._sweeping.corrupt(key, turn.session.id, damage)
+            raise TurnLost(turn.session.id, turn.id) from damage
+        return reply
+
+
+class RedisTraces:
+    """The `TraceStore` port over Redis or Valkey."""
+
+    def __init__(self, asking: Asking, sweeping: Sweeping) -> None:
+        self._asking = asking
+        self._sweeping = sweeping
+
+    async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
+        found = await self._read(scope, session_id, Ask(span(1, number, number)))
+        return found[0] if found else None
+
+    async def traces(
+        self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
+    ) -> tuple[Trace, ...]:
+        highest = NEWEST if before is None else before - 1
+        return await self._read(scope, session_id, Ask(span(limit, 1, highest)))
+
+    async def _read(self, scope: Scope, session_id: str, ask: Ask) -> tuple[Trace, ...]:
+        key = session_key(scope, session_id)
+        try:
+            reply = await self._asking.session("traces", key, scope, ask)
+            if reply[0] != b"ok":
+                raise refusal(reply, session_id)
+        except Undecodable as damage:
+            raise await self._sweeping.corrupt(key, session_id, damage) from damage
+        return tuple(read_traces(reply[1]))
