@@ -15,7 +15,7 @@ import tenuto
 TOP = Path(__file__).parents[2]
 SNIPPETS = [
     pytest.param(match[1], id=f"{page.name}:{number}")
-    for page in [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
+    for page in [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
     for number, match in enumerate(re.finditer(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE))
 ]
 
@@ -31,7 +31,7 @@ def test_a_snippet_runs(snippet: str, tmp_path: Path) -> None:
 
 HELP = [
     pytest.param(match[1].split(), match[2], id=match[1])
-    for page in sorted((TOP / "docs").glob("*.md"))
+    for page in sorted((TOP / "docs").rglob("*.md"))
     for match in re.finditer(
         r"^```console\n\$ tenuto ([^\n]*--help)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE
     )
@@ -49,7 +49,7 @@ def test_the_help_shown_is_the_programs_own(args: list[str], shown: str) -> None
 
 
 def test_the_assistant_that_the_docs_write_answers(tmp_path: Path) -> None:
-    page = (TOP / "docs" / "assistants.md").read_text()
+    page = (TOP / "docs" / "how-to" / "assistants.md").read_text()
     folder = tmp_path / "assistants"
     folder.mkdir()
     for name in ("toml", "py"):
@@ -88,7 +88,7 @@ def test_the_readme_shows_its_two_commands_first() -> None:
 
 
 def test_every_page_the_docs_link_to_exists() -> None:
-    pages = [TOP / "README.md", TOP / "CONTRIBUTING.md", *(TOP / "docs").glob("*.md")]
+    pages = [TOP / "README.md", TOP / "CONTRIBUTING.md", *(TOP / "docs").rglob("*.md")]
     broken = [
         f"{page.name} -> {target}"
         for page in pages

@@ -12,7 +12,7 @@ import tenuto.server
 from tenuto.errors import Conflict, LimitReached, TenutoError
 from tenuto.server.problems import _STATUS, Refused
 
-DOCS = Path(tenuto.__file__).parents[2] / "docs" / "http.md"
+DOCS = Path(tenuto.__file__).parents[2] / "docs" / "reference" / "http.md"
 # Nobody raises these as they are: they are what others are caught by.
 FAMILIES = (TenutoError, Conflict, LimitReached, Refused)
 

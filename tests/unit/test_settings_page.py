@@ -9,7 +9,7 @@ from pathlib import Path
 from tenuto.model.policy import PRESETS
 from tenuto.settings import Settings, parse_duration
 
-PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "settings.md").read_text()
 ROWS = dict(re.findall(r"^\| `(\w+)` \|([^|]*)\|", PAGE, re.MULTILINE))
 
 
