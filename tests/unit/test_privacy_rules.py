@@ -124,7 +124,7 @@ def test_a_mark_says_what_stood_there_and_passes_through() -> None:
 def test_every_type_and_name_in_marks_is_in_the_docs_and_in_the_words_of_the_console() -> None:
     docs, words = (
         (ROOT / name).read_text(encoding="utf-8")
-        for name in ("docs/privacy.md", "src/tenuto/server/console/words/en.js")
+        for name in ("docs/ideas/privacy.md", "src/tenuto/server/console/words/en.js")
     )
 
     assert [kind for kind in Type if f"`{kind}`" not in docs] == []
