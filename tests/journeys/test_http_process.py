@@ -135,7 +135,7 @@ def test_the_first_key_closes_a_running_server(tmp_path: Path) -> None:
         "from tenuto.ports import utc_now\n"
         "async def main():\n"
         f"    async with tenuto.open('sqlite:///{store}') as t:\n"
-        "        print((await ApiKeys(store=t.store, clock=utc_now).create(tenant='acme'))[1])\n"
+        "        print((await ApiKeys(store=t.store.state, clock=utc_now).create(tenant='acme'))[1])\n"
         "asyncio.run(main())"
     )
     with running(store) as server:
