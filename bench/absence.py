@@ -25,7 +25,7 @@ from bench.stats import told_apart
 from bench.workload import WINDOW, Words
 from tenuto.app import Tenuto, open_app
 from tenuto.errors import SessionNotFound
-from tenuto.model import Batch, Keeping, NewSession, Page, Scope
+from tenuto.model import AppendBatch, NewSession, Page, Retention, Scope
 from tenuto.server.app import create_app
 from tenuto.settings import Settings
 
@@ -34,8 +34,8 @@ DOOR: Final = "HTTP get"
 KINDS: Final = ("absent", "foreign", "expired", "deleted")
 _OWNER: Final = Scope(tenant="bench", user="owner")
 _STRANGER: Final = Scope(tenant="bench", user="stranger")
-_LONG: Final = NewSession(keeping=Keeping(idle=timedelta(days=30)))
-_SHORT: Final = NewSession(keeping=Keeping(idle=timedelta(hours=1)))
+_LONG: Final = NewSession(keeping=Retention(idle=timedelta(days=30)))
+_SHORT: Final = NewSession(keeping=Retention(idle=timedelta(hours=1)))
 _NEWEST: Final = Page(limit=WINDOW)
 _SIDE_BY_SIDE: Final = 32
 
@@ -130,7 +130,9 @@ async def _make(app: Tenuto, words: Words, prefix: str, place: int, *, hot: bool
     drafts = tuple(draft for _ in range(2) for draft in drafts_of(words.turn()))
     for kind, create in (("alive", _LONG), ("foreign", _LONG), ("expired", _SHORT), ("deleted", _LONG)):
         session = f"{prefix}-{kind}-{place}"
-        await app.store.sessions.append(_OWNER, session, Batch(id=f"{session}-batch", messages=drafts, create=create))
+        await app.store.sessions.append(
+            _OWNER, session, AppendBatch(id=f"{session}-batch", messages=drafts, create=create)
+        )
         if hot:
             await app.store.sessions.messages(_OWNER, session, _NEWEST)
         if kind == "deleted":

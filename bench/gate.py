@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tenuto.context import cosine, points_back, term_coverage
-from tenuto.llm import Access
+from tenuto.llm import ModelConnection
 from tenuto.llm.embedding import LOCAL, open_embedder
 from tests.gated import Question, talks
 
@@ -31,7 +31,7 @@ def by_words(questions: Iterable[Question]) -> Scores:
 async def by_meaning(questions: Sequence[Question], embedder: str) -> Scores:
     """How near the two nearest texts lie."""
     texts = list(dict.fromkeys(text for one in questions for text in (one.text, *one.talk)))
-    async with open_embedder(embedder, Access()) as embed:
+    async with open_embedder(embedder, ModelConnection()) as embed:
         assert embed is not None
         await embed.embed(["Hello."])  # The weights are loaded.
         started = perf_counter()

@@ -8,14 +8,14 @@ from typing import Final
 
 from bench.workload import WINDOW, Turn
 from tenuto.model import (
-    Batch,
-    Closing,
+    AppendBatch,
+    BeginTurn,
     Draft,
-    Keeping,
+    FinishTurn,
+    IdempotencyKey,
     NewSession,
-    Once,
-    Opening,
     Page,
+    Retention,
     Role,
     Scope,
     Usage,
@@ -25,7 +25,7 @@ from tenuto.ports import Backend
 from tenuto.stores.by_url import open_store
 
 # The stored cap is lifted: histories of 10,000 messages are to stay that long.
-FRESH: Final = NewSession(keeping=Keeping(max_messages=None))
+FRESH: Final = NewSession(keeping=Retention(max_messages=None))
 _NEWEST: Final = Page(limit=WINDOW)
 _USERS: Final = 64
 _SEEDED_AT_ONCE: Final = 250
@@ -46,11 +46,11 @@ class Ours:
         for first in range(0, len(turns), _SEEDED_AT_ONCE):
             some = turns[first : first + _SEEDED_AT_ONCE]
             drafts = tuple(draft for turn in some for draft in drafts_of(turn))
-            batch = Batch(id=f"seed-{some[0].number}", messages=drafts, create=FRESH)
+            batch = AppendBatch(id=f"seed-{some[0].number}", messages=drafts, create=FRESH)
             await self._store.sessions.append(scope_of(session), session, batch)
 
     async def append(self, session: str, turn: Turn) -> None:
-        batch = Batch(id=f"batch-{turn.number}", messages=drafts_of(turn))
+        batch = AppendBatch(id=f"batch-{turn.number}", messages=drafts_of(turn))
         await self._store.sessions.append(scope_of(session), session, batch)
 
     async def load(self, session: str) -> int:
@@ -58,15 +58,15 @@ class Ours:
 
     async def cycle(self, session: str, turn: Turn) -> int:
         question, answer = drafts_of(turn)
-        opening = Opening(
+        opening = BeginTurn(
             session_id=session,
             turn_id=f"turn-{turn.number}",
             words=(question,),
             window=WINDOW,
-            once=Once(key=f"key-{turn.number}", fingerprint="body"),
+            once=IdempotencyKey(key=f"key-{turn.number}", fingerprint="body"),
         )
         begun = await self._store.sessions.begin_turn(scope_of(session), opening)
-        closing = Closing(reply=(answer,), usage=Usage(tokens=300, cost_nanos=1_250_000))
+        closing = FinishTurn(reply=(answer,), usage=Usage(tokens=300, cost_nanos=1_250_000))
         await self._store.sessions.finish_turn(begun, closing)
         return len(begun.window)
 

@@ -28,32 +28,32 @@ from bench.grounds import ground, machine, working_folder
 from bench.ours import Ours, drafts_of, scope_of
 from bench.tables import Table
 from bench.workload import Turn, Words
-from tenuto.assistants import Assistants
+from tenuto.assistants import AssistantRegistry
 from tenuto.assistants.general import general_assistant
-from tenuto.chat import Chat, ChatRequest, Means, Spending
-from tenuto.context import Counter, assemble
+from tenuto.chat import Chat, ChatDeps, ChatRequest, Spending
+from tenuto.context import TokenCounter, assemble
 from tenuto.model import (
-    Appended,
-    Batch,
-    Closing,
-    Keeping,
+    AppendBatch,
+    AppendResult,
+    BeginTurn,
+    FinishTurn,
+    IdempotencyKey,
     Message,
     NewSession,
-    Once,
-    Opening,
     OpenTurn,
+    Retention,
     Scope,
     text_part,
 )
 from tenuto.model.budget import Budgets
 from tenuto.model.policy import ContextPolicy, preset
-from tenuto.model.prompt import Materials, PromptPolicy
-from tenuto.model.talk import Asking, Ended, ModelEvent, Said, TurnEnded
+from tenuto.model.prompt import PromptInputs, PromptPolicy
+from tenuto.model.talk import ModelDone, ModelEvent, ModelRequest, TextDelta, TurnEnded
 from tenuto.ports import Backend, SessionStore, Tool, utc_now
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
-from tenuto.sessions import Announcer, Sessions
+from tenuto.sessions import EventEmitter, Sessions
 from tenuto.stores.by_url import open_store
 from tenuto.upkeep import Upkeep
 
@@ -65,7 +65,7 @@ _ROUNDS: Final = 7
 _TURNS: Final = 4
 _SEEDED_AT_ONCE: Final = 250
 _KINDS: Final = ("light", "bare", "talk")
-_UNCAPPED: Final = NewSession(keeping=Keeping(max_messages=None))
+_UNCAPPED: Final = NewSession(keeping=Retention(max_messages=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,9 @@ class _AtOnce:
         self._answers = [words.turn().assistant for _ in range(64)]
         self._numbers = count()
 
-    async def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
-        yield Said(text=self._answers[next(self._numbers) % len(self._answers)])
-        yield Ended(model=self.name, input_tokens=300, output_tokens=100)
+    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+        yield TextDelta(text=self._answers[next(self._numbers) % len(self._answers)])
+        yield ModelDone(model=self.name, input_tokens=300, output_tokens=100)
 
 
 async def measure_turns(backend: str, url: str) -> list[Turns]:
@@ -165,7 +165,7 @@ class _Case:
 class _Bared:
     """The store's part of a turn, without the chat: one turn's opening and closing, under fresh ids."""
 
-    def __init__(self, store: Backend, opening: Opening, closing: Closing) -> None:
+    def __init__(self, store: Backend, opening: BeginTurn, closing: FinishTurn) -> None:
         self._store = store
         self._opening = opening
         self._closing = closing
@@ -177,7 +177,7 @@ class _Bared:
             session_id=session,
             turn_id=f"turn-{turn.number}",
             words=(replace(question, id=f"q-{turn.number}", parts=(text_part(turn.user),)),),
-            once=Once(key=f"key-{turn.number}", fingerprint="body"),
+            once=IdempotencyKey(key=f"key-{turn.number}", fingerprint="body"),
         )
         begun = await self._store.sessions.begin_turn(scope_of(session), opening)
         reply = (replace(answer, id=f"a-{turn.number}", parts=(text_part(turn.assistant),)),)
@@ -193,11 +193,11 @@ class _Listening:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sessions, name)
 
-    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
         self.opening = opening
         return await self._sessions.begin_turn(scope, opening)
 
-    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
         self.closing = closing
         return await self._sessions.finish_turn(turn, closing)
 
@@ -222,15 +222,15 @@ def _request(session: str, turn: Turn) -> ChatRequest:
 
 def measure_assembling(messages: int = 500, budget: int = 8192, rounds: int = 15) -> tuple[float, float]:
     """Milliseconds to assemble a long history within a budget, and to count its tokens anew, interleaved."""
-    counter, when, words = Counter(), utc_now(), Words()
+    counter, when, words = TokenCounter(), utc_now(), Words()
     drafts = [draft for _ in range(messages // 2) for draft in drafts_of(words.turn())]
     history = tuple(
-        counter.counted(
+        counter.with_count(
             Message(id=draft.id, role=draft.role, sent_at=when, parts=draft.parts, seq=n + 1, turn=n // 2 + 1)
         )
         for n, draft in enumerate(drafts)
     )
-    materials = Materials(system="You help.", history=history, question="And then?")
+    materials = PromptInputs(system="You help.", history=history, question="And then?")
     policy, context = PromptPolicy(budget=budget), ContextPolicy()
     assembling: list[float] = []
     counting: list[float] = []
@@ -261,11 +261,11 @@ async def _together(do: Callable[[str], Awaitable[None]], sessions: Sequence[str
 
 async def _seed(store: Backend, session: str, turns: Sequence[Turn]) -> None:
     """A history whose messages were counted when they were written, as the chat's are."""
-    counter = Counter()
+    counter = TokenCounter()
     for first in range(0, len(turns), _SEEDED_AT_ONCE):
         some = turns[first : first + _SEEDED_AT_ONCE]
-        drafts = tuple(counter.counted(draft) for turn in some for draft in drafts_of(turn))
-        batch = Batch(id=f"seed-{some[0].number}", messages=drafts, create=_UNCAPPED)
+        drafts = tuple(counter.with_count(draft) for turn in some for draft in drafts_of(turn))
+        batch = AppendBatch(id=f"seed-{some[0].number}", messages=drafts, create=_UNCAPPED)
         await store.sessions.append(scope_of(session), session, batch)
 
 
@@ -294,7 +294,7 @@ def _chat(store: Backend, words: Words, listening: SessionStore | None = None) -
         store=listening or store.sessions,
         upkeep=store.upkeep,
         policy=policies.sessions,
-        announcer=Announcer(clock=utc_now),
+        announcer=EventEmitter(clock=utc_now),
     )
     later = _Later(
         Upkeep(sessions=sessions, redaction=UpkeepRedaction(NO_REDACTION), sweep_every=policies.sessions.lease)
@@ -302,10 +302,10 @@ def _chat(store: Backend, words: Words, listening: SessionStore | None = None) -
     model = _AtOnce(words)
     general = general_assistant(policies)
     chat = Chat(
-        Means(
+        ChatDeps(
             sessions=sessions,
             traces=store.traces,
-            assistants=Assistants([general], general.name),
+            assistants=AssistantRegistry([general], general.name),
             models=lambda _: model,
             spending=Spending(state=store.state, budgets=Budgets(), clock=utc_now),
             clock=utc_now,

@@ -13,9 +13,9 @@ from typing import Any
 import asyncpg
 
 from tenuto.model import Scope
-from tenuto.model.news import News
+from tenuto.model.news import Invalidation
 from tenuto.model.privacy import Mode, PrivacyPolicy
-from tenuto.model.scope import session_key, space_key
+from tenuto.model.scope import session_key, site_key
 from tenuto.ports import ChangeFeed, Clock, Store
 from tenuto.privacy.screened import RedactingStore
 from tenuto.privacy.sealed.keyring import KeyRing, MasterKey, MasterKeys
@@ -102,7 +102,7 @@ class Unshared:
     listening = True
 
     @asynccontextmanager
-    async def watch(self, told: Callable[[News | None], None]) -> AsyncIterator[None]:
+    async def watch(self, told: Callable[[Invalidation | None], None]) -> AsyncIterator[None]:
         yield
 
     def catch_up(self) -> bool:
@@ -249,7 +249,7 @@ async def _damage_postgres(store: Store, scope: Scope, session_id: str) -> None:
     key = session_key(scope, session_id)
     connection = await store.link.connect()
     async with connection.transaction():
-        await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", space_key(scope))
+        await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", site_key(scope))
         await connection.execute("UPDATE sessions SET context = '[]' WHERE key = $1", key)
         strict = await connection.fetchval("SELECT next_strict()")
         await connection.execute("SELECT announce('stranger', ARRAY[$1::bytea], $2)", key, strict)

@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.memory._sessions import MemorySessions, MemoryTraces
 from tenuto.stores.memory._state import MemoryState
-from tenuto.stores.memory._tables import Tables
+from tenuto.stores.memory._tables import MemoryTables
 from tenuto.stores.memory._upkeep import MemoryUpkeep
 
 
@@ -17,7 +17,7 @@ class FlatMemoryStore(MemorySessions, MemoryState, MemoryUpkeep):
     feed: Final = None
 
     def __init__(self, *, clock: Clock = utc_now) -> None:
-        self.tables = Tables(clock)
+        self.tables = MemoryTables(clock)
         super().__init__(self.tables)
         self.traces = MemoryTraces(self.tables)
 

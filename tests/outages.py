@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from tenuto.errors import StoreUnavailable
-from tenuto.model import Closing, OpenTurn, Page, Scope
-from tenuto.model.news import News
+from tenuto.model import FinishTurn, OpenTurn, Page, Scope
+from tenuto.model.news import Invalidation
 from tenuto.model.scope import session_key
 from tenuto.ports import Ciphers, Store
 from tenuto.stores.journaled import JournaledStore, Outbox
@@ -111,10 +111,10 @@ class Told:
 
     def __init__(self) -> None:
         self.listening = True
-        self._told: list[Callable[[News | None], None]] = []
+        self._told: list[Callable[[Invalidation | None], None]] = []
 
     @asynccontextmanager
-    async def watch(self, told: Callable[[News | None], None]) -> AsyncIterator[None]:
+    async def watch(self, told: Callable[[Invalidation | None], None]) -> AsyncIterator[None]:
         self._told.append(told)
         yield
         self._told.remove(told)
@@ -123,12 +123,12 @@ class Told:
         return self.listening
 
     def tell(self, keys: Iterable[bytes], *, taken_away: bool = False, ours: bool | None = None) -> None:
-        self._tell(News(keys=tuple(keys), taken_away=taken_away, ours=ours))
+        self._tell(Invalidation(keys=tuple(keys), taken_away=taken_away, ours=ours))
 
     def lose_track(self) -> None:
         self._tell(None)
 
-    def _tell(self, news: News | None) -> None:
+    def _tell(self, news: Invalidation | None) -> None:
         for told in self._told:
             told(news)
 
@@ -200,7 +200,7 @@ class Process:
         await self.store.sessions.finish_turn(turn, closing(answer))
         return turn
 
-    async def finish(self, turn: OpenTurn, *words: str, **rest: Any) -> Closing:
+    async def finish(self, turn: OpenTurn, *words: str, **rest: Any) -> FinishTurn:
         end = closing(*words, **rest)
         await self.store.sessions.finish_turn(turn, end)
         return end

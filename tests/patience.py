@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from tenuto.stores.postgres import PostgresStore
-from tenuto.stores.redis import LinkPolicy
+from tenuto.stores.redis import ConnectionPolicy
 from tenuto.stores.sqlite import SqliteStore
 
 LONG: Final = 60.0
@@ -21,7 +21,7 @@ LONG: Final = 60.0
 def be_patient() -> None:
     """Have every store that this process opens wait for a minute, unless it is told otherwise."""
     minute = timedelta(seconds=LONG)
-    _by_default(LinkPolicy.__init__, connect_timeout=LONG, call_timeout=LONG)
+    _by_default(ConnectionPolicy.__init__, connect_timeout=LONG, call_timeout=LONG)
     _by_default(PostgresStore.open.__func__, timeout=minute, connect_timeout=minute)  # type: ignore[attr-defined]
     _by_default(SqliteStore.open.__func__, patience=minute)  # type: ignore[attr-defined]
 

@@ -8,12 +8,12 @@ from itertools import count
 from typing import Any
 
 from tenuto.model import (
-    Batch,
-    Closing,
+    AppendBatch,
+    BeginTurn,
     Draft,
+    FinishTurn,
+    IdempotencyKey,
     NewSession,
-    Once,
-    Opening,
     OpenTurn,
     Page,
     Role,
@@ -72,7 +72,7 @@ def trace_of(turn: OpenTurn, **fields: Any) -> Trace:
     return Trace(**given)
 
 
-def opening(session_id: str, *words: str, **fields: Any) -> Opening:
+def opening(session_id: str, *words: str, **fields: Any) -> BeginTurn:
     """A turn that creates its session when there is none."""
     given = {
         "session_id": session_id,
@@ -81,25 +81,25 @@ def opening(session_id: str, *words: str, **fields: Any) -> Opening:
         "create": NewSession(),
         **fields,
     }
-    return Opening(**given)
+    return BeginTurn(**given)
 
 
-def batch(*words: str, **fields: Any) -> Batch:
+def batch(*words: str, **fields: Any) -> AppendBatch:
     """Words outside a turn, by the user and the assistant in alternation; creates the session when there is none."""
     roles = (Role.USER, Role.ASSISTANT)
     drafts = tuple(says(text, roles[place % 2]) for place, text in enumerate(words))
-    return Batch(**{"id": fresh("batch"), "messages": drafts, "create": NewSession(), **fields})
+    return AppendBatch(**{"id": fresh("batch"), "messages": drafts, "create": NewSession(), **fields})
 
 
-def closing(*words: str, tokens: int = 0, cost_nanos: int = 0, **fields: Any) -> Closing:
+def closing(*words: str, tokens: int = 0, cost_nanos: int = 0, **fields: Any) -> FinishTurn:
     """An answer and what it cost."""
     usage = Usage(tokens=tokens, cost_nanos=cost_nanos)
-    return Closing(reply=tuple(answers(text) for text in words), usage=usage, **fields)
+    return FinishTurn(reply=tuple(answers(text) for text in words), usage=usage, **fields)
 
 
-def once(key: str, fingerprint: str = "body") -> Once:
+def once(key: str, fingerprint: str = "body") -> IdempotencyKey:
     """An idempotency key."""
-    return Once(key=key, fingerprint=fingerprint)
+    return IdempotencyKey(key=key, fingerprint=fingerprint)
 
 
 async def begin(store: Store, scope: Scope, session_id: str, *words: str, **fields: Any) -> OpenTurn:

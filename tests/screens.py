@@ -6,9 +6,9 @@ from base64 import b64encode
 
 from tenuto.model.privacy import PrivacyPolicy
 from tenuto.ports import Store, utc_now
-from tenuto.privacy.redactor import Policies, Redactor
+from tenuto.privacy.redactor import Redactor, TenantPolicies
 from tenuto.privacy.screened import RedactingStore
-from tenuto.privacy.sealed.keyring import key_ring
+from tenuto.privacy.sealed.keyring import load_key_ring
 from tenuto.privacy.sealed.sealing import TenantCiphers
 from tenuto.privacy.sealed.vault import Vault
 from tenuto.stores.memory import MemoryStore
@@ -18,7 +18,7 @@ KEY = b64encode(bytes(range(32))).decode()
 
 def vault_over(store: Store) -> Vault:
     """A vault whose key is the tests' own."""
-    ring = key_ring(key=KEY)
+    ring = load_key_ring(key=KEY)
     assert ring is not None
     return Vault(
         state=store.state, sessions=store.sessions, ciphers=TenantCiphers(store=store.state, ring=ring, clock=utc_now)
@@ -27,7 +27,7 @@ def vault_over(store: Store) -> Vault:
 
 def screen_over(store: Store, policy: PrivacyPolicy | None = None, **tenants: PrivacyPolicy) -> Redactor:
     """A screen with that policy, the default one where none is named, and a vault."""
-    return Redactor(policies=Policies(policy or PrivacyPolicy(), tenants), vault=vault_over(store))
+    return Redactor(policies=TenantPolicies(policy or PrivacyPolicy(), tenants), vault=vault_over(store))
 
 
 def screened(policy: PrivacyPolicy | None = None, **tenants: PrivacyPolicy) -> tuple[MemoryStore, RedactingStore]:

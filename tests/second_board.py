@@ -26,7 +26,7 @@ async def work(board: Board, agent: str) -> None:
 async def add_one(board: Board, agent: str) -> None:
     """Add one to what was read, again when another was faster."""
     while True:
-        entry = await board.read("sum")
+        entry = await board.read_entry("sum")
         value, version = (entry.value, entry.version) if entry is not None else (0, 0)
         try:
             await board.write("sum", value + 1, agent=agent, if_version=version)
@@ -38,7 +38,7 @@ async def add_one(board: Board, agent: str) -> None:
 async def add_under_lock(board: Board, agent: str) -> None:
     """Add one without a version, with the key to oneself."""
     lock = await locked(board, agent)
-    entry = await board.read("guarded")
+    entry = await board.read_entry("guarded")
     await board.write("guarded", (entry.value if entry is not None else 0) + 1, agent=agent, token=lock.token)
     await board.unlock("guarded", agent=agent, token=lock.token)
 

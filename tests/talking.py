@@ -9,12 +9,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tenuto.assistants import Assistant, Assistants
-from tenuto.chat import Chat, ChatLimits, ChatRequest, Means, Spending
+from tenuto.assistants import Assistant, AssistantRegistry
+from tenuto.chat import Chat, ChatDeps, ChatLimits, ChatRequest, Spending
 from tenuto.chat.timing import no_span
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Script
-from tenuto.model import Closing, OpenTurn
+from tenuto.model import FinishTurn, OpenTurn
 from tenuto.model.budget import Budgets
 from tenuto.model.policy import OnMissing, Preset, SessionPolicy, preset
 from tenuto.model.prompt import Language, PromptPolicy
@@ -23,7 +23,7 @@ from tenuto.model.values import JsonObject
 from tenuto.ports import Afterwards, Clock, Embedder, Span, Store
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction
-from tenuto.sessions import Announcer, Sessions
+from tenuto.sessions import EventEmitter, Sessions
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
 
@@ -79,7 +79,7 @@ class Noted:
     async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
         pass
 
-    def release(self, turn: OpenTurn, closing: Closing, policy: SessionPolicy) -> None:
+    def release(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy) -> None:
         pass
 
 
@@ -111,16 +111,16 @@ def talk(
     clock = clock or FakeClock()
     store = store or MemoryStore(clock=clock)
     sessions = Sessions(
-        store=store.sessions, upkeep=store.upkeep, policy=patient().sessions, announcer=Announcer(clock=clock)
+        store=store.sessions, upkeep=store.upkeep, policy=patient().sessions, announcer=EventEmitter(clock=clock)
     )
     known = list(assistants) or [helper()]
     script = model or ScriptedModel(*scripts)
     noted = Noted()
     chat = Chat(
-        Means(
+        ChatDeps(
             sessions=sessions,
             traces=store.traces,
-            assistants=Assistants(known, known[0].name),
+            assistants=AssistantRegistry(known, known[0].name),
             models=lambda _: script,
             spending=Spending(state=store.state, budgets=budgets or Budgets(), clock=clock),
             clock=clock,

@@ -12,14 +12,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tenuto.errors import Invalid, InvalidSetting
-from tenuto.model import Closing, Draft, OpenTurn, Role, Scope, Session, Usage, text_part
+from tenuto.model import Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
 from tenuto.model.policy import Preset
 from tenuto.model.prompt import Language
-from tenuto.model.values import Value, checked_text
+from tenuto.model.values import Value, check_text
 from tenuto.ports import Clock, utc_now
 from tenuto.privacy.duties.compacting import Compactor
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
-from tenuto.sessions import Announcer, Listener, Sessions, TurnRequest, fresh_id
+from tenuto.sessions import EventEmitter, Listener, Sessions, TurnRequest, fresh_id
 from tenuto.settings import Settings, read_settings
 from tenuto.tasks import Tasks
 from tenuto.upkeep import Upkeep
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tenuto.assistants import Assistant
     from tenuto.chat import Chat, Reply
     from tenuto.llm import GivenModel
-    from tenuto.privacy.duties.office import PrivacyOffice
+    from tenuto.privacy.duties.office import PrivacyService
 
 ModelChoice: TypeAlias = "str | GivenModel | Sequence[str | GivenModel]"
 _NO_MODELS: Final[Mapping[str, GivenModel]] = MappingProxyType({})
@@ -49,7 +49,7 @@ class Tenuto:
         stores: Stores,
         sessions: Sessions,
         tasks: Tasks,
-        announcer: Announcer,
+        announcer: EventEmitter,
         upkeep: Upkeep,
         compactor: Compactor,
         clock: Clock,
@@ -99,24 +99,24 @@ class Tenuto:
         return self._chat
 
     @cached_property
-    def privacy(self) -> PrivacyOffice:
+    def privacy(self) -> PrivacyService:
         """What a mark stands for, what is stored of private data, and how somebody is erased."""
         # Signatures and ciphers are heavy to load, and asked for seldom.
         from tenuto.access import ApiKeys
-        from tenuto.privacy.duties.office import PrivacyOffice
+        from tenuto.privacy.duties.office import PrivacyService
 
         async def keys(scope: Scope) -> dict[str, int]:
-            return {"api_keys": await ApiKeys(store=self.store.state, clock=self._clock).forget_user(scope)}
+            return {"api_keys": await ApiKeys(store=self.store.state, clock=self._clock).revoke_user_keys(scope)}
 
         async def deadlines(scope: Scope) -> dict[str, int]:
-            return {"task_deadlines": await self.tasks.forget(scope)}
+            return {"task_deadlines": await self.tasks.drop_user_deadlines(scope)}
 
         async def vectors(_: Scope) -> dict[str, int]:
             if self._chat is not None:
-                self._chat.forget()
+                self._chat.clear_caches()
             return {}
 
-        return PrivacyOffice(
+        return PrivacyService(
             store=self.store,
             screen=self.screen,
             erase=self.sessions.erase,
@@ -134,7 +134,7 @@ class Tenuto:
         self, *, tenant: str = "local", site: str = "", user: str | None = None, visitor: bool = False, **rest: str
     ) -> Scope:
         """Who is asking; the tenant is `local` unless named."""
-        _refuse_unknown(rest, Scope)
+        _check_fields(rest, Scope)
         return Scope(tenant=tenant, site=site, user=user, visitor=visitor, **rest)
 
     def listen(self, listener: Listener) -> None:
@@ -145,7 +145,7 @@ class Tenuto:
         self, scope: Scope, text: str, *, session_id: str | None = None, key: str | None = None, window: int = 20
     ) -> OpenTurn:
         """Store the user's words and bring what the model should see; the session is this turn's until it ends."""
-        _refuse_no_scope(scope)
+        _check_scope(scope)
         words = self.draft(text, role=Role.USER, speaker=scope.user)
         return await self.sessions.begin(
             scope, TurnRequest(words=(words,), session_id=session_id, key=key, window=window)
@@ -158,12 +158,12 @@ class Tenuto:
         if not isinstance(reply, str | list | tuple):
             raise Invalid(f"the reply must be a text (str) or a list of Draft, not {type(reply).__name__}")
         drafts = (self.draft(reply),) if isinstance(reply, str) else tuple(reply)
-        closing = Closing(reply=drafts, usage=Usage(tokens=tokens, cost_nanos=cost_nanos))
+        closing = FinishTurn(reply=drafts, usage=Usage(tokens=tokens, cost_nanos=cost_nanos))
         return (await self.sessions.finish(turn, closing)).session
 
     async def abandon(self, turn: OpenTurn) -> Session:
         """Give the session free without a reply; the user's words stay stored, and the same key resumes."""
-        return (await self.sessions.finish(turn, Closing(abandoned=True))).session
+        return (await self.sessions.finish(turn, FinishTurn(abandoned=True))).session
 
     async def ask(self, scope: Scope, text: str, *, session_id: str | None = None, **rest: Any) -> Reply:
         """Say something to an assistant and get its answer; `rest` goes into the `ChatRequest`.
@@ -172,15 +172,15 @@ class Tenuto:
         """
         from tenuto.chat import ChatRequest
 
-        _refuse_no_scope(scope)
-        _refuse_unknown(rest, ChatRequest)
+        _check_scope(scope)
+        _check_fields(rest, ChatRequest)
         if rest.get("language") in tuple(Language):
             rest["language"] = Language(rest["language"])
         return await (await self.chat()).take_turn(scope, ChatRequest(text=text, session_id=session_id, **rest))
 
     def draft(self, text: str, *, role: Role = Role.ASSISTANT, speaker: str | None = None) -> Draft:
         """A message of plain words."""
-        checked_text(text, "the message")
+        check_text(text, "the message")
         return Draft(id=fresh_id(), role=role, sent_at=self._clock(), parts=(text_part(text),), speaker=speaker)
 
 
@@ -203,7 +203,7 @@ async def open_app(
     async with AsyncExitStack() as stack:
         stores = await open_stores(stack, settings, clock, reading_only)
         store, policies = stores.front, settings.policies()
-        announcer = Announcer(clock=clock, listeners=listeners)
+        announcer = EventEmitter(clock=clock, listeners=listeners)
         sessions = Sessions(store=store.sessions, upkeep=store.upkeep, policy=policies.sessions, announcer=announcer)
         tasks = Tasks(state=store.state, sessions=store.sessions, policy=policies.tasks, clock=clock, new_id=fresh_id)
         compactor = Compactor(state=store.state, upkeep=store.upkeep, clock=clock)
@@ -252,18 +252,20 @@ async def open(  # noqa: A001 - the name people type: tenuto.open(...)
     """
     shelf = dict(models)
     given = {"model": model, "small_model": small_model}
-    named = {setting: _name_of(setting, choice, shelf) for setting, choice in given.items() if choice is not None}
+    named = {
+        setting: _register_model(setting, choice, shelf) for setting, choice in given.items() if choice is not None
+    }
     chosen = read_settings(None, store=store, **named, **settings)
     async with open_app(chosen, clock=clock, listeners=listeners, models=shelf, assistants=assistants) as app:
         yield app
 
 
-def _name_of(setting: str, choice: ModelChoice, shelf: dict[str, GivenModel]) -> str:
+def _register_model(setting: str, choice: ModelChoice, shelf: dict[str, GivenModel]) -> str:
     """The name of a model, or of a chain, as settings have it; models that are handed over are put on the shelf."""
     if isinstance(choice, str):
         return choice
     if isinstance(choice, Sequence):
-        return ", ".join(_name_of(setting, each, shelf) for each in choice)
+        return ", ".join(_register_model(setting, each, shelf) for each in choice)
     own = getattr(choice, "name", None) or getattr(choice, "model_id", None)
     if not isinstance(own, str):
         kind = type(choice).__name__
@@ -275,13 +277,13 @@ def _name_of(setting: str, choice: ModelChoice, shelf: dict[str, GivenModel]) ->
     return name
 
 
-def _refuse_no_scope(scope: object) -> None:
+def _check_scope(scope: object) -> None:
     """Tell those who pass a user's name, or nothing, what belongs in its place."""
     if not isinstance(scope, Scope):
         raise Invalid(f"scope must be a Scope, as scope(user=…) makes it, not {type(scope).__name__}")
 
 
-def _refuse_unknown(given: Mapping[str, object], kind: type[Value]) -> None:
+def _check_fields(given: Mapping[str, object], kind: type[Value]) -> None:
     """Tell of a name that means nothing, with those that do."""
     known = kind.__struct_fields__
     for name in given:

@@ -145,7 +145,7 @@ class MessageNotFound(NotFound):
         self.seq = seq
 
 
-class MarkNotFound(NotFound):
+class PlaceholderNotFound(NotFound):
     """The session gave out none of these marks, or their words were taken back since."""
 
     code: ClassVar[str] = "mark_not_found"
@@ -184,7 +184,7 @@ class EntryNotFound(NotFound):
         self.key = key
 
 
-class KeyNotFound(NotFound):
+class ApiKeyNotFound(NotFound):
     """No API key has this id."""
 
     code: ClassVar[str] = "key_not_found"
@@ -288,7 +288,7 @@ class LockLost(Conflict):
         self.token = token
 
 
-class KeyReused(Conflict):
+class IdempotencyKeyReused(Conflict):
     """The idempotency key came before, with another body."""
 
     code: ClassVar[str] = "idempotency_key_reused"
@@ -297,7 +297,7 @@ class KeyReused(Conflict):
         super().__init__("this idempotency key was used before with another body")
 
 
-class TakenBack(Conflict):
+class Superseded(Conflict):
     """The request of this idempotency key was carried out, and what it brought was replaced since."""
 
     code: ClassVar[str] = "taken_back"
@@ -404,7 +404,7 @@ class StoreReadOnly(Unavailable):
         super().__init__("session store", "is read-only")
 
 
-class Sealed(Unavailable):
+class DecryptionFailed(Unavailable):
     """A record was sealed with a key that is not at hand, or was changed or moved since; it stays where it is."""
 
     code: ClassVar[str] = "sealed"
@@ -413,7 +413,7 @@ class Sealed(Unavailable):
         super().__init__("sealed record", why)
 
 
-class MasterKeyMissing(Sealed):
+class MasterKeyMissing(DecryptionFailed):
     """The key ring lacks the master key that a record waits for: with the key back, the record is back."""
 
     def __init__(self, fingerprint: str) -> None:
@@ -421,7 +421,7 @@ class MasterKeyMissing(Sealed):
         self.fingerprint = fingerprint
 
 
-class KeysDamaged(Sealed):
+class DataKeysDamaged(DecryptionFailed):
     """What the store holds of a tenant's keys was changed: only a backup of it opens what they sealed."""
 
     def __init__(self, tenant: str) -> None:
@@ -429,7 +429,7 @@ class KeysDamaged(Sealed):
         self.tenant = tenant
 
 
-def code_of(ended: BaseException) -> str:
+def reply_error_code(ended: BaseException) -> str:
     """What ended something, in a word that quotes nobody: the code of an error of ours, the kind of any other."""
     if isinstance(ended, TenutoError):
         return ended.code

@@ -16,18 +16,18 @@ def about() -> Mapping[str, str]:
     return _about.get()
 
 
-def bound(**ids: str | None) -> _Bound:
+def bind_log_context(**ids: str | None) -> _BoundContext:
     """Bind ids to every log line written inside, this task's children included; afterwards they are gone (E18)."""
-    return _Bound({name: value[:_LONGEST] for name, value in ids.items() if value})
+    return _BoundContext({name: value[:_LONGEST] for name, value in ids.items() if value})
 
 
-class _Bound:
+class _BoundContext:
     __slots__ = ("_named", "_token")
 
     def __init__(self, named: dict[str, str]) -> None:
         self._named = named
 
-    def __enter__(self) -> _Bound:
+    def __enter__(self) -> _BoundContext:
         self._token = _about.set({**_about.get(), **self._named})
         return self
 

@@ -10,34 +10,34 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from tenuto.errors import TenutoError
 from tenuto.model import (
-    Appended,
-    Batch,
+    AppendBatch,
+    AppendResult,
+    BeginTurn,
     Changes,
-    Closing,
-    Compaction,
-    Erased,
-    Forking,
-    Gone,
+    CompactionResult,
+    EraseResult,
+    FinishTurn,
+    ForkRequest,
     MessagePage,
-    Opening,
     OpenTurn,
     Page,
-    Rewriting,
+    RemovedSession,
+    Rewrite,
     Scope,
     Session,
     SessionPage,
     SessionQuery,
+    SessionStats,
     StateEntry,
-    StateName,
-    Stats,
-    Truncating,
+    StateLocation,
+    Truncation,
     TurnState,
 )
-from tenuto.model.assurance import Assurance
-from tenuto.model.news import News
+from tenuto.model.assurance import DurabilityFinding
+from tenuto.model.news import Invalidation
 from tenuto.model.policy import SessionPolicy
-from tenuto.model.privacy import Found
-from tenuto.model.talk import Asking, ModelEvent, ToolContext, ToolOutput, ToolSpec, TurnEnded
+from tenuto.model.privacy import PiiMatch
+from tenuto.model.talk import ModelEvent, ModelRequest, ToolContext, ToolOutput, ToolSpec, TurnEnded
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, JsonObject
 
@@ -67,7 +67,7 @@ class SessionStore(Protocol):
     when a lease or a session counts as run out, and a session's `updated_at` never goes backwards.
     """
 
-    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
         """Find or create the session, append the user's words, take the lease, bring the window.
 
         With `once`, a key that came before returns its finished turn, or resumes the unfinished one without
@@ -80,7 +80,7 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
         """Append the reply, add the usage, apply the changes, give the lease back.
 
         Finishing the same turn again stores nothing more and answers `duplicate`. A lease that ran out is good
@@ -99,7 +99,7 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
+    async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
         """Append messages outside a turn, whether or not a turn is running."""
         ...
 
@@ -131,7 +131,7 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
+    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
         """Copy the session, up to a message, under a new id; the owner stays, totals start at zero.
 
         Raises:
@@ -139,7 +139,7 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
         """Forget the messages after a sequence number, to answer or ask anew; a running turn is lost.
 
         Those numbered in `sparing` stay, as a summary may that speaks of nothing after the cut; the idempotency keys
@@ -153,7 +153,7 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
         """Put other words in the place of stored ones, as when private data is taken out of them afterwards.
 
         Messages are found by sequence number and id, traces by turn number and id; those that are gone by now are
@@ -167,12 +167,12 @@ class SessionStore(Protocol):
         ...
 
 
-async def release_lease(finish: Callable[[OpenTurn, Closing], Awaitable[Appended]], turn: OpenTurn) -> None:
+async def release_lease(finish: Callable[[OpenTurn, FinishTurn], Awaitable[AppendResult]], turn: OpenTurn) -> None:
     """Give up a turn by whatever finishes it; where that fails, the lease expires on its own."""
     if turn.state is TurnState.FINISHED:
         return
     try:
-        await finish(turn, Closing(abandoned=True))
+        await finish(turn, FinishTurn(abandoned=True))
     except TenutoError as failed:
         _log.info("could not release the lease of a turn: %s", failed.code)
 
@@ -236,8 +236,8 @@ class StateStore(Protocol):
         ...
 
     async def state_names(
-        self, scope: Scope, after: StateName | None = None, limit: int = 100
-    ) -> tuple[StateName, ...]:
+        self, scope: Scope, after: StateLocation | None = None, limit: int = 100
+    ) -> tuple[StateLocation, ...]:
         """Where users and chats that the scope reaches keep values, in whatever drawer; in an order that stays.
 
         A tenant's own state is not among them, nor what has a name that cannot be read. A page that is not full is the
@@ -249,18 +249,18 @@ class StateStore(Protocol):
 class StoreUpkeep(Protocol):
     """What keeps a store in shape, off the request path."""
 
-    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+    async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         """Remove up to `limit` expired sessions of all tenants and tell which."""
         ...
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
         """Remove the site's least recently changed sessions beyond `keep`, whoever owns them.
 
         The one called `sparing` stays, however old a wrong clock makes it look.
         """
         ...
 
-    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
+    async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         """Remove what the scope's user owns on that site: up to `limit` sessions, then all of the user's state.
 
         Also what was set aside as unreadable under that owner, as far as the owner can be told. Call again until
@@ -274,13 +274,13 @@ class StoreUpkeep(Protocol):
     async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
         """Which tenants' sites hold sessions, or state of users or chats.
 
-        Bare scopes, in order of `space_key`, from behind `after` on. It looks across all walls: for an operator's
+        Bare scopes, in order of `site_key`, from behind `after` on. It looks across all walls: for an operator's
         upkeep, never for a request. A page that is not full is the last one. A site whose sessions have all expired may
         be among them until it is swept.
         """
         ...
 
-    async def compact(self) -> Compaction:
+    async def compact(self) -> CompactionResult:
         """Let no deleted byte stay behind in the backend's own files, and tell what could not be done about it.
 
         Raises:
@@ -288,7 +288,7 @@ class StoreUpkeep(Protocol):
         """
         ...
 
-    async def stats(self, scope: Scope) -> Stats:
+    async def stats(self, scope: Scope) -> SessionStats:
         """What the scope reaches: its owner's sessions, or the whole site's for the tenant itself."""
         ...
 
@@ -353,7 +353,7 @@ class ChangeFeed(Protocol):
         """Whether changes are heard at the moment. Those of the last moment may still be on their way."""
         ...
 
-    def watch(self, told: Callable[[News | None], None]) -> AbstractAsyncContextManager[None]:
+    def watch(self, told: Callable[[Invalidation | None], None]) -> AbstractAsyncContextManager[None]:
         """While open, call `told` with what changed; `None` means that anything may have."""
         ...
 
@@ -433,7 +433,7 @@ class Ciphers(Protocol):
 class Detector(Protocol):
     """Finds private data beside our own rules: a service, or a model that knows names and places."""
 
-    async def find(self, scope: Scope, text: str, language: str) -> Sequence[Found]:
+    async def find(self, scope: Scope, text: str, language: str) -> Sequence[PiiMatch]:
         """What it finds, in any order, overlapping or not; places count code points and lie inside the text.
 
         `language` is a code of two letters. What it was given it neither keeps nor logs.
@@ -484,7 +484,7 @@ class OfflineTool(Protocol):
 class ChatModel(Protocol):
     """Answers prompts, piece by piece.
 
-    Events come as they happen: words, tool calls, and one `Ended` at the end. After tool calls the caller runs them
+    Events come as they happen: words, tool calls, and one `ModelDone` at the end. After tool calls the caller runs them
     and asks again, with their results in `messages` and `results`. Closing the iterator cancels the answer.
     """
 
@@ -493,7 +493,7 @@ class ChatModel(Protocol):
         """What settings and traces call it."""
         ...
 
-    def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Answer; `tools` are those of `asking.tools`, for models that work with them directly.
 
         Raises:
@@ -514,7 +514,7 @@ class Afterwards(Protocol):
         """Wait until so many messages can be stored without pushing out any that no summary covers."""
         ...
 
-    def release(self, turn: OpenTurn, closing: Closing, policy: SessionPolicy) -> None:
+    def release(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy) -> None:
         """Give a turn up as soon as the store lets us, and return at once."""
         ...
 
@@ -522,7 +522,7 @@ class Afterwards(Protocol):
 class Facts(Protocol):
     """What a span tells besides its time."""
 
-    def tell(self, **facts: str | int | None) -> None:
+    def set_attributes(self, **facts: str | int | None) -> None:
         """Add ids and counts, never words."""
         ...
 
@@ -561,7 +561,7 @@ class Embedder(Protocol):
 class DurabilityReport(Protocol):
     """A store on a server whose own settings decide how safe is what it acknowledged."""
 
-    async def assurances(self) -> tuple[Assurance, ...]:
+    async def assurances(self) -> tuple[DurabilityFinding, ...]:
         """What those settings mean, as far as the server lets us ask.
 
         Raises:
@@ -603,7 +603,7 @@ class Sharded(Protocol):
 
 
 @runtime_checkable
-class Chained(Protocol):
+class ModelChain(Protocol):
     """A model that is several: each may take its time before the next one is asked."""
 
     @property

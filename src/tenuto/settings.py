@@ -132,18 +132,18 @@ class Settings(Value, frozen=True, kw_only=True):
     memory_ttl_seconds: int | None = None
 
     def __post_init__(self) -> None:
-        _within("port", self.port, 0, 65_535)
+        _check_range("port", self.port, 0, 65_535)
         for what in ("l1_sessions", "l1_bytes", "max_body_bytes"):
-            _within(what, getattr(self, what), 1, 2**53)
-        _within("requests_per_minute", self.requests_per_minute or 0, 0, 2**31)
-        _within("wrong_credentials_per_minute", self.wrong_credentials_per_minute, 0, 2**31)
-        _one_of("sqlite_synchronous", self.sqlite_synchronous, ("full", "normal"))
-        _one_of("log_level", self.log_level, ("debug", "info", "warning", "error"))
+            _check_range(what, getattr(self, what), 1, 2**53)
+        _check_range("requests_per_minute", self.requests_per_minute or 0, 0, 2**31)
+        _check_range("wrong_credentials_per_minute", self.wrong_credentials_per_minute, 0, 2**31)
+        _check_choice("sqlite_synchronous", self.sqlite_synchronous, ("full", "normal"))
+        _check_choice("log_level", self.log_level, ("debug", "info", "warning", "error"))
         if self.max_body_bytes < self.max_message_bytes:
             raise InvalidSetting("max_body_bytes", "is smaller than max_message_bytes: no such message could arrive")
         if self.sweep_every < timedelta(seconds=1):
             raise InvalidSetting("sweep_every", "must be at least one second")
-        _within("breaker_failures", self.breaker_failures, 0, 2**31)
+        _check_range("breaker_failures", self.breaker_failures, 0, 2**31)
         for what in ("model_timeout", "tool_timeout", "privacy_detector_timeout", "breaker_reset"):
             if getattr(self, what) < timedelta(milliseconds=1):
                 raise InvalidSetting(what, "must be longer than nothing")
@@ -183,7 +183,7 @@ class Settings(Value, frozen=True, kw_only=True):
         Raises:
             InvalidSetting: the result contradicts itself.
         """
-        return _overridden(preset(self.preset), self)
+        return _apply_session_settings(preset(self.preset), self)
 
     def prompt(self) -> PromptPolicy:
         """How much a prompt may hold.
@@ -195,7 +195,7 @@ class Settings(Value, frozen=True, kw_only=True):
             raise InvalidSetting(
                 "prompt_tokens", f"{self.prompt_tokens} leave nothing beside reply_tokens ({self.reply_tokens})"
             )
-        _within("reply_tokens", self.reply_tokens, 1, 2**31)
+        _check_range("reply_tokens", self.reply_tokens, 1, 2**31)
         return PromptPolicy(budget=self.prompt_tokens, reply=self.reply_tokens)
 
     def privacy(self) -> PrivacyPolicy:
@@ -209,10 +209,10 @@ class Settings(Value, frozen=True, kw_only=True):
     def budgets(self) -> Budgets:
         """What sessions and tenants may spend."""
         return Budgets(
-            session_tokens=_bound("session_budget_tokens", self.session_budget_tokens),
-            session_cost_nanos=_nanos("session_budget_usd", self.session_budget_usd),
-            tenant_tokens_per_day=_bound("tenant_daily_tokens", self.tenant_daily_tokens),
-            tenant_cost_nanos_per_day=_nanos("tenant_daily_usd", self.tenant_daily_usd),
+            session_tokens=_token_budget("session_budget_tokens", self.session_budget_tokens),
+            session_cost_nanos=_usd_budget("session_budget_usd", self.session_budget_usd),
+            tenant_tokens_per_day=_token_budget("tenant_daily_tokens", self.tenant_daily_tokens),
+            tenant_cost_nanos_per_day=_usd_budget("tenant_daily_usd", self.tenant_daily_usd),
         )
 
     def journals(self) -> Path:
@@ -222,7 +222,7 @@ class Settings(Value, frozen=True, kw_only=True):
         state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         return Path(state) / "tenuto" / "journal"
 
-    def limited(self, base: Preset) -> Preset:
+    def apply_limits(self, base: Preset) -> Preset:
         """Policies under the limits that hold for every session here, but for those that an assistant set itself."""
         names = ("max_message_bytes", "max_head_bytes", "lease", "busy_wait")
         unset = SessionPolicy()
@@ -232,29 +232,29 @@ class Settings(Value, frozen=True, kw_only=True):
     def npc_policies(self) -> Preset:
         """The `npc` preset with the MEMORY_ settings on top of it (C12)."""
         base = preset("npc")
-        messages = _capped(self.memory_max_messages, base.sessions.keeping.max_messages)
+        messages = _resolve_cap(self.memory_max_messages, base.sessions.keeping.max_messages)
         keeping = replace(base.sessions.keeping, max_messages=messages)
         if self.memory_ttl_seconds is not None:
             keeping = replace(keeping, idle=timedelta(seconds=self.memory_ttl_seconds))
         return replace(
             base,
-            sessions=replace(self.limited(base).sessions, keeping=keeping),
+            sessions=replace(self.apply_limits(base).sessions, keeping=keeping),
             context=replace(
                 base.context,
                 window_messages=messages,
-                window_characters=_capped(self.memory_max_chars, base.context.window_characters),
+                window_characters=_resolve_cap(self.memory_max_chars, base.context.window_characters),
             ),
         )
 
 
-def _overridden(base: Preset, settings: Settings) -> Preset:
+def _apply_session_settings(base: Preset, settings: Settings) -> Preset:
     keeping = base.sessions.keeping
     keeping = replace(
         keeping,
         idle=None if settings.retention == timedelta(0) else settings.retention or keeping.idle,
         touch=settings.touch or keeping.touch,
-        max_messages=_capped(settings.max_messages, keeping.max_messages),
-        max_turns=_capped(settings.max_turns, keeping.max_turns),
+        max_messages=_resolve_cap(settings.max_messages, keeping.max_messages),
+        max_turns=_resolve_cap(settings.max_turns, keeping.max_turns),
     )
     stale = base.sessions.stale_after if settings.stale_after is None else settings.stale_after
     sessions: SessionPolicy = replace(
@@ -263,16 +263,16 @@ def _overridden(base: Preset, settings: Settings) -> Preset:
         stale_after=stale or None,
         on_missing=settings.on_missing or base.sessions.on_missing,
         on_store_down=settings.on_store_down or base.sessions.on_store_down,
-        max_sessions=_capped(settings.max_sessions, base.sessions.max_sessions),
+        max_sessions=_resolve_cap(settings.max_sessions, base.sessions.max_sessions),
         max_message_bytes=settings.max_message_bytes,
         max_head_bytes=settings.max_head_bytes,
         lease=settings.lease,
         busy_wait=settings.busy_wait,
     )
-    return replace(base, sessions=sessions, tasks=_overridden_tasks(base.tasks, settings))
+    return replace(base, sessions=sessions, tasks=_apply_task_settings(base.tasks, settings))
 
 
-def _overridden_tasks(base: TaskPolicy, settings: Settings) -> TaskPolicy:
+def _apply_task_settings(base: TaskPolicy, settings: Settings) -> TaskPolicy:
     life, notes = settings.task_retention, settings.agent_retention
     life = base.task_retention if life is None else life
     return replace(
@@ -295,19 +295,19 @@ def _owners(text: str | None) -> Mapping[str, str]:
     return owners
 
 
-def _capped(setting: int | None, preset_cap: int | None) -> int | None:
+def _resolve_cap(setting: int | None, preset_cap: int | None) -> int | None:
     """A cap: the preset's where nothing is set, none at all where it is switched off by 0."""
     return preset_cap if setting is None else setting or None
 
 
-def _bound(setting: str, value: int | None) -> int | None:
+def _token_budget(setting: str, value: int | None) -> int | None:
     """A budget in tokens; 0 switches it off."""
     if value is not None and value < 0:
         raise InvalidSetting(setting, "must not be negative")
     return value or None
 
 
-def _nanos(setting: str, usd: float | None) -> int | None:
+def _usd_budget(setting: str, usd: float | None) -> int | None:
     """A budget in US dollars, in whole billionths; 0 switches it off."""
     if usd is not None and not 0 <= usd < 10**6:
         raise InvalidSetting(setting, "must lie between 0 and a million")
@@ -325,36 +325,37 @@ def read_settings(environ: Mapping[str, str] | None = None, **given: Any) -> Set
     values: dict[str, Any] = {}
     for name, text in environ.items():
         if name.startswith(_PREFIX):
-            field = _field(name, kinds)
+            field = _field_name(name, kinds)
             if text or type(None) not in get_args(kinds[field]):  # An empty text where nothing may stand is nothing.
-                values[field] = _parsed(name, text, kinds[field])
+                values[field] = _parse_value(name, text, kinds[field])
         elif name.startswith("MEMORY_") and name.lower() in kinds:
-            values[name.lower()] = _parsed(name, text, kinds[name.lower()])
+            values[name.lower()] = _parse_value(name, text, kinds[name.lower()])
     if "store" not in values and environ.get("REDIS_URL"):
         values["store"] = environ["REDIS_URL"]
     if "port" not in values and environ.get("PORT"):
         # How hosting platforms name the port.
-        values["port"] = _parsed("PORT", environ["PORT"], int)
+        values["port"] = _parse_value("PORT", environ["PORT"], int)
     for name, value in given.items():
         if value is not None:
-            field = _field(name, kinds, prefix="")
-            values[field] = _given(name, value, kinds[field])
+            field = _field_name(name, kinds, prefix="")
+            values[field] = _convert_override(name, value, kinds[field])
     return Settings(**values)
 
 
-def _given(name: str, value: Any, kind: Any) -> Any:
+def _convert_override(name: str, value: Any, kind: Any) -> Any:
     """A setting that a program gave: text is read as in the environment, a number of seconds is a duration."""
     if isinstance(value, str):
-        return _parsed(name, value, kind)
+        return _parse_value(name, value, kind)
     if timedelta in (kind, *get_args(kind)) and type(value) in (int, float):
-        return _parsed(name, str(value), kind)
+        return _parse_value(name, str(value), kind)
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        raise InvalidSetting(name, f"{_shown(name, repr(value))} does not fit; wanted {_wanted(kind)}") from None
+        shown = _display_value(name, repr(value))
+        raise InvalidSetting(name, f"{shown} does not fit; wanted {_expected(kind)}") from None
 
 
-def _field(name: str, kinds: Mapping[str, Any], prefix: str = _PREFIX) -> str:
+def _field_name(name: str, kinds: Mapping[str, Any], prefix: str = _PREFIX) -> str:
     field = name.removeprefix(prefix).lower() if prefix else name
     if field in kinds and not (prefix and field.startswith("memory_")):
         return field
@@ -363,7 +364,7 @@ def _field(name: str, kinds: Mapping[str, Any], prefix: str = _PREFIX) -> str:
     raise InvalidSetting(name, f"there is no such setting{hint}")
 
 
-def _parsed(name: str, text: str, kind: Any) -> Any:
+def _parse_value(name: str, text: str, kind: Any) -> Any:
     if timedelta in (kind, *get_args(kind)):
         return parse_duration(name, text)
     if {int, float} & set(get_args(kind)) and text.strip().lower() in _OFF:
@@ -371,7 +372,7 @@ def _parsed(name: str, text: str, kind: Any) -> Any:
     try:
         return msgspec.convert(text.lower() if kind is bool else text, kind, strict=False)
     except msgspec.ValidationError:
-        raise InvalidSetting(name, f"{_shown(name, text)} does not fit; wanted {_wanted(kind)}") from None
+        raise InvalidSetting(name, f"{_display_value(name, text)} does not fit; wanted {_expected(kind)}") from None
 
 
 def parse_duration(name: str, text: str) -> timedelta:
@@ -387,11 +388,11 @@ def parse_duration(name: str, text: str) -> timedelta:
         raise InvalidSetting(name, f"{text!r} is longer than time itself") from None
 
 
-def _shown(name: str, text: str) -> str:
+def _display_value(name: str, text: str) -> str:
     return "the value" if any(word in name.upper() for word in ("SECRET", "API_KEY", "PRIVACY_KEY")) else repr(text)
 
 
-def _wanted(kind: Any) -> str:
+def _expected(kind: Any) -> str:
     choices = next((part for part in (kind, *get_args(kind)) if hasattr(part, "__members__")), None)
     if choices is not None:
         return " or ".join(choices)
@@ -402,11 +403,11 @@ def _wanted(kind: Any) -> str:
     return "text"
 
 
-def _within(setting: str, value: int, low: int, high: int) -> None:
+def _check_range(setting: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
         raise InvalidSetting(setting, f"{value} is not between {low} and {high}")
 
 
-def _one_of(setting: str, value: str, choices: tuple[str, ...]) -> None:
+def _check_choice(setting: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InvalidSetting(setting, f"{value!r} is not one of {', '.join(choices)}")

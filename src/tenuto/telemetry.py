@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final
 
-from tenuto.errors import InvalidSetting, code_of
+from tenuto.errors import InvalidSetting, reply_error_code
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -40,7 +40,7 @@ class Spans:
             try:
                 yield Facts(span)
             except BaseException as ended:
-                _mark(span, ended)
+                _record_error(span, ended)
                 raise
 
 
@@ -50,17 +50,17 @@ class Facts:
     def __init__(self, span: Span) -> None:
         self._span = span
 
-    def tell(self, **facts: str | int | None) -> None:
+    def set_attributes(self, **facts: str | int | None) -> None:
         """Add ids and counts, never words; `session` becomes `tenuto.session`."""
         for name, fact in facts.items():
             if fact is not None:
                 self._span.set_attribute(f"tenuto.{name}", fact[:_LONGEST] if isinstance(fact, str) else fact)
 
 
-def _mark(span: Span, ended: BaseException) -> None:
+def _record_error(span: Span, ended: BaseException) -> None:
     from opentelemetry.trace import StatusCode
 
-    code = code_of(ended)
+    code = reply_error_code(ended)
     span.set_attribute("error.type", code)
     # Whoever cancels a turn has left on purpose: that is no error of ours.
     if not isinstance(ended, asyncio.CancelledError):
@@ -84,14 +84,14 @@ async def open_spans() -> AsyncIterator[Spans]:
         # The program's own: who set it up shuts it down.
         yield Spans(given.get_tracer(_SCOPE))
         return
-    provider = _provider()
+    provider = _make_provider()
     try:
         yield Spans(provider.get_tracer(_SCOPE))
     finally:
         await asyncio.to_thread(provider.shutdown)
 
 
-def _provider() -> TracerProvider:
+def _make_provider() -> TracerProvider:
     """A provider of our own, which nothing else in the process sees."""
     try:
         from opentelemetry.sdk.resources import SERVICE_NAME, Resource
@@ -115,9 +115,9 @@ def _exporters() -> Iterator[SpanExporter]:
         if name in ("", "none"):
             continue
         if name == "console":
-            yield _console()
+            yield _console_exporter()
             continue
-        found = next(iter(entry_points(group="opentelemetry_traces_exporter", name=_entry(name))), None)
+        found = next(iter(entry_points(group="opentelemetry_traces_exporter", name=_entry_point_name(name))), None)
         if found is None:
             hint = f"; {_NEEDED}" if name == "otlp" else ""
             raise InvalidSetting("telemetry", f"no package brings the exporter {name!r} of OTEL_TRACES_EXPORTER{hint}")
@@ -129,14 +129,14 @@ def _exporters() -> Iterator[SpanExporter]:
         yield exporter
 
 
-def _console() -> SpanExporter:
+def _console_exporter() -> SpanExporter:
     from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
     # Standard output belongs to answers.
     return ConsoleSpanExporter(out=sys.stderr)
 
 
-def _entry(name: str) -> str:
+def _entry_point_name(name: str) -> str:
     """The name an exporter's package registers it under."""
     if name != "otlp":
         return name

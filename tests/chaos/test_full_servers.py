@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tenuto.errors import StoreFull, StoreReadOnly, Unavailable
-from tenuto.model import Keeping, NewSession, Page, SessionQuery
+from tenuto.model import NewSession, Page, Retention, SessionQuery
 from tenuto.model.session import Touch
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.redis import RedisStore
@@ -27,7 +27,7 @@ from tests.servers import PostgresServer, RedisServer, redis_programs, start_pos
 from tests.servers.process import wait_until
 
 FULL = Path("/dev/full")
-KEPT_BY_READING = NewSession(keeping=Keeping(idle=timedelta(hours=1), touch=Touch.READ))
+KEPT_BY_READING = NewSession(keeping=Retention(idle=timedelta(hours=1), touch=Touch.READ))
 
 
 @dataclass(frozen=True)

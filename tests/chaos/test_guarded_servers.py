@@ -17,7 +17,7 @@ from tenuto.stores.breaker import BreakerPolicy, BreakerState
 from tenuto.stores.circuit_breaker import CircuitBreakerStore
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._link import Link
-from tenuto.stores.redis import LinkPolicy, RedisStore
+from tenuto.stores.redis import ConnectionPolicy, RedisStore
 from tests.clock import Ticks
 from tests.patience import LONG
 from tests.samples import ANN, batch, begin, talk, texts
@@ -54,7 +54,7 @@ EVERY_KIND: list[Callable[[Store], Coroutine[Any, Any, Any]]] = [
 async def _opened(server: RedisServer | PostgresServer, seconds: float) -> AsyncIterator[RedisStore | PostgresStore]:
     store: RedisStore | PostgresStore
     if isinstance(server, RedisServer):
-        store = RedisStore(server.url, policy=LinkPolicy(call_timeout=seconds, connect_timeout=seconds))
+        store = RedisStore(server.url, policy=ConnectionPolicy(call_timeout=seconds, connect_timeout=seconds))
     else:
         await (await PostgresStore.open(server.app_url)).close()
         link = Link(server.app_url, schema="tenuto", connections=8, timeout=seconds, connect_timeout=seconds)

@@ -18,7 +18,7 @@ import pytest
 from tenuto.model import Scope
 from tenuto.stores.by_url import open_store
 from tenuto.stores.journaled import JournaledStore, Outbox
-from tenuto.stores.redis import LinkPolicy, RedisStore
+from tenuto.stores.redis import ConnectionPolicy, RedisStore
 from tests.journeys.door import bearer
 from tests.journeys.test_http_process import WAIT, Running, running
 from tests.patience import LONG
@@ -124,7 +124,7 @@ async def test_a_talk_survives_its_store_and_its_server(server: RedisServer | Po
 async def test_what_a_frozen_server_carries_out_later_is_not_stored_twice(tmp_path: Path) -> None:
     """Promise 1: a call that was given up arrives all the same, once the server goes on."""
     with start_redis(fsync="no") as server:
-        store = await RedisStore.open(server.url, policy=LinkPolicy(call_timeout=0.3))
+        store = await RedisStore.open(server.url, policy=ConnectionPolicy(call_timeout=0.3))
         outbox = await Outbox.open(tmp_path)
         async with JournaledStore(store=store, outbox=outbox, feed=store.feed, every=0.05) as journal:
             turn = await begin(journal, ANN, "s", "one", journaled=True)

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from tenuto.errors import SessionBusy, SessionNotFound, StoreReadOnly, TenutoError, Unavailable
-from tenuto.model import Keeping, NewSession, TurnState
+from tenuto.model import NewSession, Retention, TurnState
 from tenuto.model.session import Touch
 from tenuto.ports import utc_now
 from tenuto.stores.cached import CachedStore
@@ -30,7 +30,7 @@ SHORT = 1.0
 _LINK: dict[str, Any] = {"schema": "tenuto", "connections": 8}
 # A turn whose server died holds its session no longer than this.
 BRIEF = timedelta(milliseconds=1)
-UNCAPPED = NewSession(keeping=Keeping(max_messages=None))
+UNCAPPED = NewSession(keeping=Retention(max_messages=None))
 WORKERS = 8
 _ENDLESS = "SELECT pg_sleep(3600)"
 
@@ -287,7 +287,7 @@ def _make_read_only(server: PostgresServer) -> None:
 async def test_a_read_only_server_is_read_where_reading_would_move_the_deadline(server: PostgresServer) -> None:
     clock = FakeClock()
     async with _opened(server, clock=clock) as store:
-        kept = NewSession(keeping=Keeping(idle=timedelta(hours=1), touch=Touch.READ))
+        kept = NewSession(keeping=Retention(idle=timedelta(hours=1), touch=Touch.READ))
         deadline = (await store.sessions.append(ANN, "s", batch("hello", create=kept))).session.expires_at
         clock.advance(timedelta(minutes=30))
         _make_read_only(server)

@@ -8,18 +8,18 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tenuto.stores.redis._door import LinkPolicy
-from tenuto.stores.redis._faults import CallTimeout, ConnectionLost, LinkDown
+from tenuto.stores.redis._door import ConnectionPolicy
+from tenuto.stores.redis._faults import CallFailed, CallTimeout, ConnectionLost
 from tenuto.stores.redis._link import Link
 from tests.patience import LONG
 from tests.servers import RedisServer, start_redis, start_sentinel
 
 # For calls that are to end without an answer. What must be answered goes over another link.
-QUICK = LinkPolicy(connect_timeout=1, call_timeout=1)
+QUICK = ConnectionPolicy(connect_timeout=1, call_timeout=1)
 
 
 @asynccontextmanager
-async def linked(url: str, policy: LinkPolicy | None = None) -> AsyncIterator[Link]:
+async def linked(url: str, policy: ConnectionPolicy | None = None) -> AsyncIterator[Link]:
     link = Link(url, policy)
     try:
         yield link
@@ -39,7 +39,7 @@ async def answered_again(link: Link) -> None:
         while True:
             try:
                 await link.call("PING")
-            except LinkDown:
+            except CallFailed:
                 await asyncio.sleep(0.02)
             else:
                 return
@@ -77,7 +77,7 @@ async def test_a_killed_server_is_found_again_after_its_restart(server: RedisSer
     async with linked(server.url) as link:
         await link.call("SET", "kept", "yes")
         server.kill()
-        with pytest.raises(LinkDown):
+        with pytest.raises(CallFailed):
             await link.call("GET", "kept")
 
         server.restart()

@@ -11,8 +11,8 @@ import pytest
 from tenuto.errors import StoreFull, StoreReadOnly, Unavailable
 from tenuto.model import Page, SessionQuery
 from tenuto.model.scope import session_key
-from tenuto.stores.redis import LinkPolicy, RedisStore
-from tenuto.stores.redis._cluster import slot_of
+from tenuto.stores.redis import ConnectionPolicy, RedisStore
+from tenuto.stores.redis._cluster import key_slot
 from tests.patience import LONG
 from tests.samples import ANN, batch, begin, closing, once, talk, texts
 from tests.servers import RedisServer, start_cluster, start_redis, start_sentinel
@@ -64,7 +64,7 @@ async def test_no_call_waits_longer_than_its_time_for_a_frozen_server(server: Re
     """T7."""
     async with opened(server.url) as patient:
         await talk(patient, ANN, "s", "one", "two")
-    store = RedisStore(server.url, policy=LinkPolicy(call_timeout=1, connect_timeout=1))
+    store = RedisStore(server.url, policy=ConnectionPolicy(call_timeout=1, connect_timeout=1))
     await answers_again(store)
     server.freeze()
 
@@ -136,7 +136,7 @@ async def test_a_conversation_goes_on_while_its_slot_moves() -> None:
     with start_cluster() as cluster:
         async with opened(cluster.url) as store:
             await talk(store, ANN, "s", "one", "two")
-            slot = slot_of(store.keys.session(session_key(ANN, "s"))[0])
+            slot = key_slot(store.keys.session(session_key(ANN, "s"))[0])
             source, target = begin_move(cluster, slot)
             talking = asyncio.ensure_future(talk(store, ANN, "s", "three", "four"))
             move_keys(source, target, slot, 10)

@@ -31,7 +31,7 @@ async def test_agents_of_two_processes_lose_nothing(url: str) -> None:
             sys.executable, "-m", "tests.second_board", url, task.id, "there", cwd=Path(__file__).parents[2]
         )
         async with asyncio.timeout(2 * LONG):
-            while await board.read("sum") is None:  # noqa: ASYNC110 (the other one has no way to tell)
+            while await board.read_entry("sum") is None:  # noqa: ASYNC110 (the other one has no way to tell)
                 await asyncio.sleep(0.001)
         await work(board, "here")
         ended = await asyncio.wait_for(other.wait(), 2 * LONG)

@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 import tenuto
 from tenuto.cli import program
 from tenuto.errors import StoreFull, StoreReadOnly
-from tenuto.model import Keeping, NewSession, Page, Session
+from tenuto.model import NewSession, Page, Retention, Session
 from tenuto.model.session import Touch
 from tenuto.ports import utc_now
 from tenuto.stores.sqlite import SqliteStore, _edits
@@ -89,7 +89,7 @@ async def test_a_full_disk_under_load_keeps_each_acknowledged_turn(tmp_path: Pat
 async def test_where_reading_moves_the_deadline_a_full_disk_is_still_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = NewSession(keeping=Keeping(idle=timedelta(hours=1), touch=Touch.READ))
+    kept = NewSession(keeping=Retention(idle=timedelta(hours=1), touch=Touch.READ))
     clock = FakeClock()
     async with await SqliteStore.open(tmp_path / "sessions.db", clock=clock) as store:
         deadline = (await store.sessions.append(ANN, "s", batch("before", create=kept))).session.expires_at

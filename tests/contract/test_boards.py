@@ -45,8 +45,8 @@ async def test_an_entry_tells_its_writer_and_time(tasks: Tasks, clock: FakeClock
 
     assert (entry.value, entry.writer, entry.written_at, entry.version) == (value, "labour-law", clock(), 1)
     assert entry.overwrote is None
-    assert await board.read("findings") == entry
-    assert await board.read("absent") is None
+    assert await board.read_entry("findings") == entry
+    assert await board.read_entry("absent") is None
     assert (await board.view()).entries == (entry,)
 
 
@@ -88,7 +88,7 @@ async def test_a_write_is_for_the_version_it_names(tasks: Tasks) -> None:
         with pytest.raises(VersionConflict):
             await board.delete("a", agent="x", if_version=stale)
 
-    assert await board.read("a") == second
+    assert await board.read_entry("a") == second
 
 
 async def test_a_deleted_key_counts_on(tasks: Tasks) -> None:
@@ -98,7 +98,7 @@ async def test_a_deleted_key_counts_on(tasks: Tasks) -> None:
 
     assert await board.delete("a", agent="x") is True
     assert (await board.delete("a", agent="x"), await board.delete("never", agent="x")) == (False, False)
-    assert (await board.read("a"), (await board.view()).entries) == (None, ())
+    assert (await board.read_entry("a"), (await board.view()).entries) == (None, ())
     anew = await board.write("a", 2, agent="x", if_version=0)
 
     assert anew.version > before.version
@@ -127,7 +127,7 @@ async def test_parallel_writes_of_one_key_lose_nothing(tasks: Tasks) -> None:
 
     async def add_one(agent: str) -> None:
         while True:
-            entry = await board.read("sum")
+            entry = await board.read_entry("sum")
             assert entry is not None
             try:
                 await board.write("sum", entry.value + 1, agent=agent, if_version=entry.version)
@@ -139,7 +139,7 @@ async def test_parallel_writes_of_one_key_lose_nothing(tasks: Tasks) -> None:
         for n in range(6):
             group.create_task(add_one(f"agent-{n}"))
 
-    entry = await board.read("sum")
+    entry = await board.read_entry("sum")
     assert entry is not None
     assert (entry.value, entry.version) == (6, 7)
 
@@ -160,7 +160,7 @@ async def test_a_protected_key_is_its_owners_alone(store: Store, clock: FakeCloc
             ):
                 with pytest.raises(KeyProtected):
                     await refused
-            assert await board.read(key) == mine
+            assert await board.read_entry(key) == mine
         assert (await board.write("protectedness", 1, agent=other)).writer == other
 
 
@@ -211,7 +211,7 @@ async def test_what_an_older_lock_began_is_refused(tasks: Tasks, clock: FakeCloc
             await late
 
     assert new.token > old.token
-    assert await board.read("a") == kept
+    assert await board.read_entry("a") == kept
     assert (await board.view()).locks == (new,)
 
 
@@ -238,7 +238,7 @@ async def test_a_lock_that_ran_out_is_lost_to_who_changes_the_key(tasks: Tasks, 
         await board.write("a", "new", agent="y")
     else:
         await board.delete("a", agent="y")
-    kept = await board.read("a")
+    kept = await board.read_entry("a")
 
     for late in (
         board.write("a", "old", agent="x", token=old.token),
@@ -248,7 +248,7 @@ async def test_a_lock_that_ran_out_is_lost_to_who_changes_the_key(tasks: Tasks, 
     ):
         with pytest.raises(LockLost):
             await late
-    assert await board.read("a") == kept
+    assert await board.read_entry("a") == kept
     assert (await board.lock("a", agent="x")).token > old.token
 
 
@@ -315,7 +315,7 @@ async def test_odd_names_stay_inside(tasks: Tasks) -> None:
         entry, note = await board.write(name, "here", agent=name), await notes.write(name, "mine")
         lock = await board.lock(name, agent=name)
 
-        assert (await board.read(name), await notes.read(name)) == (entry, note)
+        assert (await board.read_entry(name), await notes.read_entry(name)) == (entry, note)
         assert ((await board.view()).entries, await notes.list()) == ((entry,), (note,))
         assert (await board.view()).locks == (lock,)
         assert await tasks.notes(ANN, task.id, name[:-1] or "z").list() == ()
@@ -399,5 +399,5 @@ async def test_a_large_value_is_refused_and_changes_nothing(tasks: Tasks) -> Non
         with pytest.raises(TooLarge):
             await refused
 
-    assert await board.read("a") == small
+    assert await board.read_entry("a") == small
     assert (await notes.list(), (await tasks.get(ANN, task.id)).over) == ((), False)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tenuto.errors import Invalid, SessionNotFound, TurnLost
-from tenuto.model import Erased, Gone, Keeping, NewSession, Scope, SessionQuery, Stats
+from tenuto.model import EraseResult, NewSession, RemovedSession, Retention, Scope, SessionQuery, SessionStats
 from tenuto.ports import Store
 from tests.backends import Backend
 from tests.clock import FakeClock
@@ -33,13 +33,13 @@ async def test_everything_the_user_owns_goes_and_is_counted(store: Store, clock:
 
     erased = await store.upkeep.erase(ANN)
 
-    gone = (Gone(scope=ANN, session_id="first"), Gone(scope=ANN, session_id="second"))
-    assert erased == Erased(gone=gone, messages=5, traces=1, states=3)
+    gone = (RemovedSession(scope=ANN, session_id="first"), RemovedSession(scope=ANN, session_id="second"))
+    assert erased == EraseResult(gone=gone, messages=5, traces=1, states=3)
     for session_id in ("first", "second"):
         with pytest.raises(SessionNotFound):
             await store.sessions.get(ANN, session_id)
     assert (await store.sessions.list(ACME, SessionQuery())).sessions == ()
-    assert await store.upkeep.stats(ANN) == Stats()
+    assert await store.upkeep.stats(ANN) == SessionStats()
     assert await store.state.read_state(ANN, "vault", "first") is None
     assert await store.state.list_state(ANN, "prefs") == ()
 
@@ -49,7 +49,7 @@ async def test_erasing_again_finds_nothing(store: Store) -> None:
     await store.state.write_state(ANN, "prefs", "k", 1)
     await store.upkeep.erase(ANN)
 
-    assert await store.upkeep.erase(ANN) == Erased()
+    assert await store.upkeep.erase(ANN) == EraseResult()
 
 
 async def test_nobody_elses_goes_along(store: Store) -> None:
@@ -122,8 +122,8 @@ async def test_a_limit_of_none_only_looks(store: Store) -> None:
     await store.sessions.append(ANN, "s", batch("a"))
     await store.state.write_state(ANN, "prefs", "k", 1)
 
-    assert await store.upkeep.erase(ANN, limit=0) == Erased(more=True)
-    assert await store.upkeep.erase(ANN, limit=-1) == Erased(more=True)
+    assert await store.upkeep.erase(ANN, limit=0) == EraseResult(more=True)
+    assert await store.upkeep.erase(ANN, limit=-1) == EraseResult(more=True)
     assert await texts(store, ANN, "s") == ["a"]
 
 
@@ -138,18 +138,20 @@ async def test_more_than_a_transaction_holds_goes_in_one_step(store: Store) -> N
 
 async def test_what_expired_and_was_not_swept_yet_goes_too(store: Store, clock: FakeClock) -> None:
     """Nobody reaches it any more, but its words are still there."""
-    await store.sessions.append(ANN, "s", batch("a", "b", create=NewSession(keeping=Keeping(idle=timedelta(hours=1)))))
+    await store.sessions.append(
+        ANN, "s", batch("a", "b", create=NewSession(keeping=Retention(idle=timedelta(hours=1))))
+    )
     clock.advance(timedelta(days=2))
 
     erased = await store.upkeep.erase(ANN)
 
-    assert erased == Erased(gone=(Gone(scope=ANN, session_id="s"),), messages=2)
+    assert erased == EraseResult(gone=(RemovedSession(scope=ANN, session_id="s"),), messages=2)
     assert await store.upkeep.sweep() == ()
 
 
 async def test_an_id_that_passed_to_another_is_not_taken_from_them(store: Store, clock: FakeClock) -> None:
     """Ann's session expired, and Bob's of the same id stands in its place."""
-    brief = NewSession(keeping=Keeping(idle=timedelta(hours=1)))
+    brief = NewSession(keeping=Retention(idle=timedelta(hours=1)))
     await store.sessions.append(ANN, "s", batch("ann's", create=brief))
     await store.sessions.append(ANN, "other", batch("ann's"))
     clock.advance(timedelta(hours=2))
@@ -220,9 +222,9 @@ async def test_a_copy_set_aside_as_unreadable_goes_too(store: Store, backend: Ba
 
     erased = await store.upkeep.erase(ANN)
 
-    gone = (Gone(scope=ANN, session_id="s"),)
-    assert erased == Erased(gone=gone, messages=6, traces=2, quarantined=2)
-    assert await store.upkeep.erase(ANN) == Erased()
+    gone = (RemovedSession(scope=ANN, session_id="s"),)
+    assert erased == EraseResult(gone=gone, messages=6, traces=2, quarantined=2)
+    assert await store.upkeep.erase(ANN) == EraseResult()
     assert await texts(store, BOB, "t") == ["hello", "hi"]
 
 
@@ -236,7 +238,7 @@ async def test_what_is_unreadable_and_was_not_met_yet_goes_too(store: Store, bac
 
     assert len(erased.gone) + erased.quarantined == 1
     assert (erased.messages, erased.traces, erased.more) == (2, 1, False)
-    assert await store.upkeep.erase(ANN) == Erased()
+    assert await store.upkeep.erase(ANN) == EraseResult()
 
 
 async def test_an_id_of_a_copy_set_aside_may_be_anothers_by_now(store: Store, backend: Backend) -> None:
@@ -250,7 +252,7 @@ async def test_an_id_of_a_copy_set_aside_may_be_anothers_by_now(store: Store, ba
 
     erased = await store.upkeep.erase(ANN)
 
-    assert erased == Erased(messages=2, quarantined=1)
+    assert erased == EraseResult(messages=2, quarantined=1)
     assert await texts(store, BOB, "s") == ["bob's", "words"]
     assert [session.id for session in (await store.sessions.list(ACME, SessionQuery())).sessions] == ["s"]
 

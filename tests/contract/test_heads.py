@@ -8,7 +8,17 @@ from datetime import timedelta
 import pytest
 
 from tenuto.errors import InvalidCursor, TurnLost, VersionConflict
-from tenuto.model import Changes, Closing, Forking, NewSession, Producer, SessionQuery, Status, Truncating, TurnState
+from tenuto.model import (
+    Changes,
+    FinishTurn,
+    ForkRequest,
+    NewSession,
+    Producer,
+    SessionQuery,
+    Status,
+    Truncation,
+    TurnState,
+)
 from tenuto.ports import Store
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, BOB, EVE, batch, begin, closing, once, talk, texts
@@ -193,7 +203,7 @@ async def test_a_reset_during_a_turn_wins(store: Store) -> None:
 async def test_a_truncation_forgets_the_tail_and_never_reuses_numbers(store: Store) -> None:
     await store.sessions.append(ANN, "s", batch("a", "b", "c", "d"))
 
-    session = await store.sessions.truncate(ANN, "s", Truncating(after=2))
+    session = await store.sessions.truncate(ANN, "s", Truncation(after=2))
     more = await store.sessions.append(ANN, "s", batch("e"))
 
     assert session.messages == 2
@@ -203,7 +213,7 @@ async def test_a_truncation_forgets_the_tail_and_never_reuses_numbers(store: Sto
 
 async def test_a_truncation_during_a_turn_wins(store: Store) -> None:
     turn = await begin(store, ANN, "s", "one")
-    await store.sessions.truncate(ANN, "s", Truncating(after=0))
+    await store.sessions.truncate(ANN, "s", Truncation(after=0))
 
     with pytest.raises(TurnLost):
         await store.sessions.finish_turn(turn, closing("late"))
@@ -212,7 +222,7 @@ async def test_a_truncation_during_a_turn_wins(store: Store) -> None:
 async def test_a_truncated_reply_makes_its_key_resume(store: Store) -> None:
     turn = await begin(store, ANN, "s", "question", once=once("k"))
     await store.sessions.finish_turn(turn, closing("answer"))
-    await store.sessions.truncate(ANN, "s", Truncating(after=1))
+    await store.sessions.truncate(ANN, "s", Truncation(after=1))
 
     again = await begin(store, ANN, "s", "question", once=once("k"))
 
@@ -223,7 +233,7 @@ async def test_a_truncated_reply_makes_its_key_resume(store: Store) -> None:
 async def test_a_truncated_question_forgets_its_key(store: Store) -> None:
     turn = await begin(store, ANN, "s", "question", once=once("k"))
     await store.sessions.finish_turn(turn, closing("answer"))
-    await store.sessions.truncate(ANN, "s", Truncating(after=0))
+    await store.sessions.truncate(ANN, "s", Truncation(after=0))
 
     again = await begin(store, ANN, "s", "question", once=once("k"))
 
@@ -236,7 +246,7 @@ async def test_a_fork_copies_up_to_a_message_and_goes_its_own_way(store: Store) 
     await talk(store, ANN, "s", "q2", "a2")
     await store.sessions.patch(ANN, "s", Changes(title="Original", context={"c": 1}, attributes={"a": [1, 2.0]}))
 
-    fork = await store.sessions.fork(ANN, "s", Forking(new_id="f", at=2))
+    fork = await store.sessions.fork(ANN, "s", ForkRequest(new_id="f", at=2))
     await talk(store, ANN, "f", "other", "way")
 
     assert (fork.title, fork.context, fork.attributes) == ("Original", {"c": 1}, {"a": [1, 2.0]})
@@ -249,7 +259,7 @@ async def test_a_fork_copies_up_to_a_message_and_goes_its_own_way(store: Store) 
 
 async def test_a_fork_outlives_its_source(store: Store) -> None:
     await talk(store, ANN, "s", "q1", "a1")
-    await store.sessions.fork(ANN, "s", Forking(new_id="f", title="Branch"))
+    await store.sessions.fork(ANN, "s", ForkRequest(new_id="f", title="Branch"))
     await store.sessions.delete(ANN, "s")
 
     assert await texts(store, ANN, "f") == ["q1", "a1"]
@@ -260,7 +270,7 @@ async def test_a_fork_outlives_its_source(store: Store) -> None:
 async def test_a_fork_at_nothing_is_empty(store: Store) -> None:
     await talk(store, ANN, "s", "q1", "a1")
 
-    fork = await store.sessions.fork(ANN, "s", Forking(new_id="f", at=0))
+    fork = await store.sessions.fork(ANN, "s", ForkRequest(new_id="f", at=0))
 
     assert (fork.messages, fork.last_seq) == (0, 0)
     assert await texts(store, ANN, "f") == []
@@ -268,9 +278,9 @@ async def test_a_fork_at_nothing_is_empty(store: Store) -> None:
 
 async def test_a_fork_during_a_turn_holds_no_lease(store: Store) -> None:
     turn = await begin(store, ANN, "s", "q1")
-    await store.sessions.fork(ANN, "s", Forking(new_id="f"))
+    await store.sessions.fork(ANN, "s", ForkRequest(new_id="f"))
 
     await begin(store, ANN, "f", "q2")
-    await store.sessions.finish_turn(turn, Closing())
+    await store.sessions.finish_turn(turn, FinishTurn())
 
     assert await texts(store, ANN, "f") == ["q1", "q2"]

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.errors import SessionNotFound
-from tenuto.model import Page, Rewriting, text_part
+from tenuto.model import Page, Rewrite, text_part
 from tenuto.stores.by_url import open_store
 from tenuto.stores.cached import CachedStore
 from tests.patience import LONG
@@ -66,7 +66,7 @@ async def test_a_rewriting_is_heard(pair: tuple[CachedStore, CachedStore]) -> No
     await warmed(there, "s")
     log = (await here.sessions.messages(ANN, "s", Page())).messages
 
-    await here.sessions.rewrite(ANN, "s", Rewriting(messages=(replace(log[0], parts=(text_part("-"),)),)))
+    await here.sessions.rewrite(ANN, "s", Rewrite(messages=(replace(log[0], parts=(text_part("-"),)),)))
 
     await settled(there, "s", ["-", "ok"])
     # A turn there builds on the new words as well.

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from tenuto.errors import KeyReused, SequenceGap, SessionBusy, SessionNotFound
-from tenuto.model import Closing, Producer, TurnState
+from tenuto.errors import IdempotencyKeyReused, SequenceGap, SessionBusy, SessionNotFound
+from tenuto.model import FinishTurn, Producer, TurnState
 from tenuto.ports import Store
 from tests.clock import FakeClock
 from tests.samples import ANN, batch, begin, closing, once, texts
@@ -53,7 +53,7 @@ async def test_an_unfinished_turn_is_resumed_by_its_key(store: Store, clock: Fak
 
 async def test_an_abandoned_turn_is_resumed_by_its_key(store: Store) -> None:
     turn = await begin(store, ANN, "s", "question", once=once("k"))
-    await store.sessions.finish_turn(turn, Closing(abandoned=True))
+    await store.sessions.finish_turn(turn, FinishTurn(abandoned=True))
 
     again = await begin(store, ANN, "s", "question", once=once("k"))
 
@@ -64,9 +64,9 @@ async def test_an_abandoned_turn_is_resumed_by_its_key(store: Store) -> None:
 async def test_a_key_with_another_body_is_refused(store: Store) -> None:
     await store.sessions.append(ANN, "s", batch("one", once=once("k", "body one")))
 
-    with pytest.raises(KeyReused):
+    with pytest.raises(IdempotencyKeyReused):
         await store.sessions.append(ANN, "s", batch("two", once=once("k", "body two")))
-    with pytest.raises(KeyReused):
+    with pytest.raises(IdempotencyKeyReused):
         await begin(store, ANN, "s", "two", once=once("k", "body two"))
 
     assert await texts(store, ANN, "s") == ["one"]

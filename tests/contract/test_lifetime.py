@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from tenuto.errors import SessionNotFound
-from tenuto.model import Batch, Changes, Keeping, NewSession, Page, Touch, TurnState
+from tenuto.model import AppendBatch, Changes, NewSession, Page, Retention, Touch, TurnState
 from tenuto.ports import Store
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB, batch, begin, closing, once, talk, texts
@@ -16,7 +16,7 @@ MONTH = timedelta(days=30)
 
 
 def kept(**fields: object) -> NewSession:
-    return NewSession(keeping=Keeping(**fields))  # type: ignore[arg-type]  # each caller names real fields
+    return NewSession(keeping=Retention(**fields))  # type: ignore[arg-type]  # each caller names real fields
 
 
 async def test_a_write_moves_the_deadline(store: Store, clock: FakeClock) -> None:
@@ -114,7 +114,7 @@ async def test_the_stored_cap_slides(store: Store) -> None:
 async def test_the_cap_may_count_turns(store: Store) -> None:
     """B9: the last 10 turns stay, whatever their number of messages."""
     new = kept(max_turns=10, max_messages=None)
-    await store.sessions.append(ANN, "s", Batch(id="b", create=new))
+    await store.sessions.append(ANN, "s", AppendBatch(id="b", create=new))
     for n in range(12):
         turn = await begin(store, ANN, "s", f"q{n}")
         await store.sessions.finish_turn(turn, closing(*(f"a{n}.{part}" for part in range(n % 3))))

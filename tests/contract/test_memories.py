@@ -7,7 +7,7 @@ from tenuto.model import Scope
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.model.values import Json
 from tenuto.ports import Store, utc_now
-from tenuto.privacy.duties.office import PrivacyOffice
+from tenuto.privacy.duties.office import PrivacyService
 from tenuto.privacy.duties.scanning import Report
 from tenuto.privacy.screened import RedactingStore
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB
@@ -29,12 +29,12 @@ def unscreened(store: Store) -> Store:
     return store.inner if isinstance(store, RedactingStore) else store
 
 
-def office_over(store: Store, policy: PrivacyPolicy | None = None) -> PrivacyOffice:
+def office_over(store: Store, policy: PrivacyPolicy | None = None) -> PrivacyService:
     screened = RedactingStore(store=store, screen=screen_over(store, policy))
-    return PrivacyOffice(store=screened, screen=screened.screen, erase=screened.upkeep.erase, clock=utc_now)
+    return PrivacyService(store=screened, screen=screened.screen, erase=screened.upkeep.erase, clock=utc_now)
 
 
-async def scanned(office: PrivacyOffice, scope: Scope = ACME, *, fix: bool = False) -> Report:
+async def scanned(office: PrivacyService, scope: Scope = ACME, *, fix: bool = False) -> Report:
     return [report async for report in office.scan(scope, fix=fix, by="otto")][-1]
 
 

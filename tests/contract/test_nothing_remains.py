@@ -21,12 +21,12 @@ from msgspec.structs import replace
 from tenuto.errors import SessionNotFound
 from tenuto.model import (
     Changes,
-    Keeping,
+    IdempotencyKey,
     NewSession,
-    Once,
     Page,
     Producer,
-    Rewriting,
+    Retention,
+    Rewrite,
     Scope,
     text_part,
     tool_call,
@@ -34,9 +34,9 @@ from tenuto.model import (
 )
 from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.ports import Store, utc_now
-from tenuto.privacy.duties.compacting import Cleared
-from tenuto.privacy.duties.office import PrivacyOffice
-from tenuto.privacy.sealed.keyring import key_ring
+from tenuto.privacy.duties.compacting import CompactionStatus
+from tenuto.privacy.duties.office import PrivacyService
+from tenuto.privacy.sealed.keyring import load_key_ring
 from tenuto.privacy.sealed.sealing import TenantCiphers
 from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.postgres import PostgresStore
@@ -101,7 +101,9 @@ async def live(store: Store, scope: Scope, mark: Marks) -> None:
     reply = replace(says(mark("reply")), parts=(tool_result("c", [mark("output")]), text_part(mark("reply"))))
     await store.sessions.finish_turn(turn, replace(closing(trace=trace), reply=(reply,)))
     await store.sessions.patch(scope, mark("session"), Changes(attributes={mark("name"): mark("attribute")}))
-    await store.sessions.append(scope, mark("session"), batch(mark("appended"), once=Once(key="k", fingerprint="f")))
+    await store.sessions.append(
+        scope, mark("session"), batch(mark("appended"), once=IdempotencyKey(key="k", fingerprint="f"))
+    )
     await store.sessions.append(scope, mark("session"), batch(mark("produced"), producer=Producer(id="p", seq=1)))
     await store.state.write_state(scope, "prefs", mark("key"), {"tone": mark("value")})
     await store.state.write_state(scope, mark("drawer"), "k", mark("remembered"))
@@ -116,7 +118,7 @@ async def leave_traces(proof: Proof, scope: Scope, mark: Marks, clock: FakeClock
     await proof.damage(store, scope, broken)
     with pytest.raises(SessionNotFound):
         await store.sessions.get(scope, broken)
-    hour = NewSession(keeping=Keeping(idle=timedelta(hours=1)))
+    hour = NewSession(keeping=Retention(idle=timedelta(hours=1)))
     await store.sessions.append(scope, over, batch(mark("expired"), create=hour))
     clock.advance(timedelta(hours=2))
     await store.sessions.append(scope, removed, batch(mark("deleted")))
@@ -124,7 +126,7 @@ async def leave_traces(proof: Proof, scope: Scope, mark: Marks, clock: FakeClock
     await store.sessions.append(scope, edited, batch(mark("reworded")))
     page = await store.sessions.messages(scope, edited, Page())
     redacted = replace(page.messages[0], parts=(text_part("[REDACTED]"),))
-    await store.sessions.rewrite(scope, edited, Rewriting(messages=(redacted,)))
+    await store.sessions.rewrite(scope, edited, Rewrite(messages=(redacted,)))
 
 
 async def found(proof: Proof, mark: Marks) -> dict[str, set[str]]:
@@ -149,7 +151,9 @@ async def sqlite(place: Place) -> AsyncIterator[Proof]:
     async with SQLITE.open(place) as store:
         assert isinstance(store, SqliteStore)
         # Some builds of SQLite wipe what they delete, and some do not.
-        await store._database.writer.run_alone(lambda db, _: db.execute("PRAGMA secure_delete = OFF").fetchone())
+        await store._database.writer.run_outside_transaction(
+            lambda db, _: db.execute("PRAGMA secure_delete = OFF").fetchone()
+        )
         yield Proof(store, search, ("files",), ("files",), _damage_of(SQLITE))
 
 
@@ -317,7 +321,7 @@ async def test_what_a_scan_took_out_of_several_sites_does_not_remain(proof: Proo
     sites = [
         Scope(tenant=tenant, site=site, user="ann") for tenant, site in (("acme", ""), ("acme", "b"), ("evil", ""))
     ]
-    ring = key_ring(key=KEY)
+    ring = load_key_ring(key=KEY)
     assert ring is not None
     seen: Store = EncryptedStore(store=store, ciphers=TenantCiphers(store=store.state, ring=ring)) if sealed else store
     for scope in sites:
@@ -328,13 +332,13 @@ async def test_what_a_scan_took_out_of_several_sites_does_not_remain(proof: Proo
     before = await _which(proof, raw)
 
     screen = screen_over(seen, PrivacyPolicy(message=Mode.REDACT))
-    office = PrivacyOffice(store=seen, screen=screen, erase=seen.upkeep.erase, clock=utc_now)
+    office = PrivacyService(store=seen, screen=screen, erase=seen.upkeep.erase, clock=utc_now)
     *_, survey = [survey async for survey in office.scan_all(fix=True, by="otto")]
 
     assert before == set(raw)
     assert await _which(proof, raw) == set()
     assert (survey.mended, survey.remembered, len(survey.reports)) == (6, 3, 3)
-    assert survey.compacted is (Cleared.PARTLY if isinstance(store, PostgresStore) else Cleared.DONE)
+    assert survey.compacted is (CompactionStatus.PARTLY if isinstance(store, PostgresStore) else CompactionStatus.DONE)
 
 
 async def test_nothing_of_an_erased_persons_tasks_remains(proof: Proof, clock: FakeClock) -> None:
@@ -352,9 +356,9 @@ async def test_nothing_of_an_erased_persons_tasks_remains(proof: Proof, clock: F
     before = await found(proof, theirs)
 
     async def deadlines(person: Scope) -> dict[str, int]:
-        return {"task_deadlines": await tasks.forget(person)}
+        return {"task_deadlines": await tasks.drop_user_deadlines(person)}
 
-    office = PrivacyOffice(
+    office = PrivacyService(
         store=proof.store,
         screen=screen_over(proof.store, PrivacyPolicy()),
         erase=proof.store.upkeep.erase,

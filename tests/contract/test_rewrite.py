@@ -9,18 +9,18 @@ from msgspec.structs import replace
 
 from tenuto.errors import Invalid, SessionNotFound
 from tenuto.model import (
-    Forking,
-    Keeping,
+    ForkRequest,
     Message,
     NewSession,
     OpenTurn,
     Page,
     Producer,
-    Rewriting,
+    Retention,
+    Rewrite,
     Session,
     SessionQuery,
     Touch,
-    Truncating,
+    Truncation,
     TurnState,
     text_part,
 )
@@ -51,7 +51,7 @@ async def test_a_rewritten_message_reads_as_the_new_value_in_its_old_place(store
     first, second, third = await log_of(store)
     new = reworded(first, "call [PHONE_1]", tokens=7, metadata={"redacted": ["PHONE"]}, extra={"x": [1.0, None]})
 
-    session = await store.sessions.rewrite(ANN, "s", Rewriting(messages=(new,)))
+    session = await store.sessions.rewrite(ANN, "s", Rewrite(messages=(new,)))
 
     assert await log_of(store) == (new, second, third)
     assert await store.sessions.get(ANN, "s") == session
@@ -70,7 +70,7 @@ async def test_the_head_stays_but_for_its_version(store: Store, clock: FakeClock
     log = await log_of(store)
 
     after = await store.sessions.rewrite(
-        ANN, "s", Rewriting(messages=tuple(reworded(message, "-", tokens=99) for message in log))
+        ANN, "s", Rewrite(messages=tuple(reworded(message, "-", tokens=99) for message in log))
     )
 
     assert after == replace(before, version=before.version + 1)
@@ -84,20 +84,20 @@ async def test_the_head_stays_but_for_its_version(store: Store, clock: FakeClock
 
 async def test_no_deadline_moves_however_the_session_is_touched(store: Store, clock: FakeClock) -> None:
     for touch in Touch:
-        keeping = Keeping(idle=timedelta(days=1), touch=touch)
+        keeping = Retention(idle=timedelta(days=1), touch=touch)
         await store.sessions.append(ANN, touch.value, batch("a", create=NewSession(keeping=keeping)))
         (message,) = (await store.sessions.messages(ANN, touch.value, Page())).messages
         before = await store.sessions.get(ANN, touch.value)
         clock.advance(timedelta(hours=6))
 
-        after = await store.sessions.rewrite(ANN, touch.value, Rewriting(messages=(reworded(message, "b"),)))
+        after = await store.sessions.rewrite(ANN, touch.value, Rewrite(messages=(reworded(message, "b"),)))
 
         assert (after.expires_at, after.updated_at) == (before.expires_at, before.updated_at)
 
 
 async def test_what_is_gone_or_another_is_passed_over(store: Store) -> None:
     """A scan may work with what it read a while ago: what it does not find is simply not there any more."""
-    await store.sessions.append(ANN, "s", batch("a", "b", "c", create=NewSession(keeping=Keeping(max_messages=2))))
+    await store.sessions.append(ANN, "s", batch("a", "b", "c", create=NewSession(keeping=Retention(max_messages=2))))
     await store.sessions.append(ANN, "s", batch("d"))
     dropped = (await store.sessions.append(ANN, "t", batch("a"))).messages[0]
     third, fourth = await log_of(store)
@@ -112,13 +112,13 @@ async def test_what_is_gone_or_another_is_passed_over(store: Store) -> None:
         reworded(replace(third, id=third.id + "0"), "?"),
     ]
 
-    nothing = await store.sessions.rewrite(ANN, "s", Rewriting(messages=tuple(elsewhere)))
-    something = await store.sessions.rewrite(ANN, "s", Rewriting(messages=(*elsewhere, reworded(fourth, "D"))))
+    nothing = await store.sessions.rewrite(ANN, "s", Rewrite(messages=tuple(elsewhere)))
+    something = await store.sessions.rewrite(ANN, "s", Rewrite(messages=(*elsewhere, reworded(fourth, "D"))))
 
     assert nothing == before
     assert something == replace(before, version=before.version + 1)
     assert await texts(store, ANN, "s") == ["c", "D"]
-    assert await store.sessions.rewrite(ANN, "s", Rewriting()) == something
+    assert await store.sessions.rewrite(ANN, "s", Rewrite()) == something
 
 
 async def test_many_at_once_are_one_change_and_of_two_for_one_place_the_later_holds(store: Store) -> None:
@@ -128,7 +128,7 @@ async def test_many_at_once_are_one_change_and_of_two_for_one_place_the_later_ho
     first = reworded(log[0], "forgotten at once")
 
     after = await store.sessions.rewrite(
-        ANN, "s", Rewriting(messages=(first, *(reworded(message, f"n{message.seq}") for message in log)))
+        ANN, "s", Rewrite(messages=(first, *(reworded(message, f"n{message.seq}") for message in log)))
     )
 
     assert after.version == before.version + 1
@@ -139,7 +139,7 @@ async def test_a_message_may_be_replaced_by_its_equal(store: Store) -> None:
     await store.sessions.append(ANN, "s", batch("a", "b"))
     log = await log_of(store)
 
-    await store.sessions.rewrite(ANN, "s", Rewriting(messages=log))
+    await store.sessions.rewrite(ANN, "s", Rewrite(messages=log))
 
     assert await log_of(store) == log
 
@@ -152,7 +152,7 @@ async def test_any_id_is_found_again(store: Store, subtests: pytest.Subtests) ->
             await store.sessions.append(ANN, session_id, batch("x", messages=(draft,)))
             (message,) = await log_of(store, session_id)
 
-            await store.sessions.rewrite(ANN, session_id, Rewriting(messages=(reworded(message, "b"),)))
+            await store.sessions.rewrite(ANN, session_id, Rewrite(messages=(reworded(message, "b"),)))
 
             assert await texts(store, ANN, session_id) == ["b"]
 
@@ -161,7 +161,7 @@ async def test_a_turn_number_in_the_new_value_changes_nothing(store: Store) -> N
     await store.sessions.append(ANN, "s", batch("a", "b"))
     first, second = await log_of(store)
 
-    await store.sessions.rewrite(ANN, "s", Rewriting(messages=(reworded(first, "A", turn=77),)))
+    await store.sessions.rewrite(ANN, "s", Rewrite(messages=(reworded(first, "A", turn=77),)))
 
     assert await log_of(store) == (reworded(first, "A"), second)
 
@@ -171,7 +171,7 @@ async def test_a_running_turn_goes_on_and_its_window_is_the_new_one(store: Store
     await store.sessions.append(ANN, "s", batch("secret", "ok"))
     turn = await begin(store, ANN, "s", "secret too")
     old = turn.window
-    await store.sessions.rewrite(ANN, "s", Rewriting(messages=tuple(reworded(message, "-") for message in old)))
+    await store.sessions.rewrite(ANN, "s", Rewrite(messages=tuple(reworded(message, "-") for message in old)))
 
     renewed = await store.sessions.renew_turn(turn)
     done = await store.sessions.finish_turn(renewed, closing("answer"))
@@ -188,7 +188,7 @@ async def test_a_turn_known_to_this_process_sees_the_new_words(store: Store) -> 
         turn = await begin(store, ANN, "s", f"q{n}", window=10)
         await store.sessions.finish_turn(turn, closing(f"a{n}"))
         log = await log_of(store)
-        await store.sessions.rewrite(ANN, "s", Rewriting(messages=(reworded(log[-2], f"Q{n}"),)))
+        await store.sessions.rewrite(ANN, "s", Rewrite(messages=(reworded(log[-2], f"Q{n}"),)))
 
     turn = await begin(store, ANN, "s", "last", window=10)
 
@@ -203,7 +203,7 @@ async def test_a_finished_turn_replays_with_the_new_words(store: Store) -> None:
     question, answer = await log_of(store)
 
     await store.sessions.rewrite(
-        ANN, "s", Rewriting(messages=(reworded(question, "my card is [CC]"), reworded(answer, "[CC] is noted")))
+        ANN, "s", Rewrite(messages=(reworded(question, "my card is [CC]"), reworded(answer, "[CC] is noted")))
     )
     replayed = await begin(store, ANN, "s", "my card is 4111", **asked)
 
@@ -215,7 +215,7 @@ async def test_a_finished_turn_replays_with_the_new_words(store: Store) -> None:
 async def test_an_unfinished_turn_resumes_with_the_new_words(store: Store, clock: FakeClock) -> None:
     asked = {"once": once("k"), "window": 5}
     turn = await begin(store, ANN, "s", "secret", **asked)
-    await store.sessions.rewrite(ANN, "s", Rewriting(messages=(reworded(turn.words[0], "-"),)))
+    await store.sessions.rewrite(ANN, "s", Rewrite(messages=(reworded(turn.words[0], "-"),)))
     clock.advance(timedelta(minutes=5))
 
     resumed = await begin(store, ANN, "s", "secret", **asked)
@@ -229,7 +229,7 @@ async def test_a_repeated_append_tells_the_new_words_and_producers_go_on(store: 
     keyed = batch("secret", once=once("k"))
     stored = await store.sessions.append(ANN, "s", keyed)
     await store.sessions.append(ANN, "s", batch("more", producer=Producer(id="p", seq=1)))
-    await store.sessions.rewrite(ANN, "s", Rewriting(messages=(reworded(stored.messages[0], "-"),)))
+    await store.sessions.rewrite(ANN, "s", Rewrite(messages=(reworded(stored.messages[0], "-"),)))
 
     again = await store.sessions.append(ANN, "s", keyed)
     further = await store.sessions.append(ANN, "s", batch("and more", producer=Producer(id="p", seq=2)))
@@ -242,22 +242,22 @@ async def test_a_repeated_append_tells_the_new_words_and_producers_go_on(store: 
 async def test_a_fork_copies_the_new_words(store: Store) -> None:
     await store.sessions.append(ANN, "s", batch("secret", "ok"))
     first, _ = await log_of(store)
-    await store.sessions.rewrite(ANN, "s", Rewriting(messages=(reworded(first, "-"),)))
+    await store.sessions.rewrite(ANN, "s", Rewrite(messages=(reworded(first, "-"),)))
 
-    await store.sessions.fork(ANN, "s", Forking(new_id="branch"))
+    await store.sessions.fork(ANN, "s", ForkRequest(new_id="branch"))
 
     assert await texts(store, ANN, "branch") == ["-", "ok"]
 
 
 async def test_caps_and_truncations_work_on_a_rewritten_log(store: Store) -> None:
-    keeping = Keeping(max_messages=4, max_turns=2)
+    keeping = Retention(max_messages=4, max_turns=2)
     await store.sessions.append(ANN, "s", batch("a", "b", create=NewSession(keeping=keeping)))
     log = await log_of(store)
-    await store.sessions.rewrite(ANN, "s", Rewriting(messages=tuple(reworded(message, "-") for message in log)))
+    await store.sessions.rewrite(ANN, "s", Rewrite(messages=tuple(reworded(message, "-") for message in log)))
 
     turns = [await begin(store, ANN, "s", "c")]
     await store.sessions.finish_turn(turns[0], closing("d"))
-    await store.sessions.truncate(ANN, "s", Truncating(after=3))
+    await store.sessions.truncate(ANN, "s", Truncation(after=3))
 
     assert await texts(store, ANN, "s") == ["-", "-", "c"]
     await store.sessions.append(ANN, "s", batch("e", "f"))
@@ -271,8 +271,8 @@ async def test_a_trace_is_rewritten_by_its_turn_and_id(store: Store) -> None:
     strange = replace(trace_of(second), id="another", request="?")
     gone = replace(trace_of(second), number=99, request="?")
 
-    nothing = await store.sessions.rewrite(ANN, "s", Rewriting(traces=(strange, gone)))
-    session = await store.sessions.rewrite(ANN, "s", Rewriting(traces=(new, strange, gone)))
+    nothing = await store.sessions.rewrite(ANN, "s", Rewrite(traces=(strange, gone)))
+    session = await store.sessions.rewrite(ANN, "s", Rewrite(traces=(new, strange, gone)))
 
     assert nothing == before
     assert session == replace(before, version=before.version + 1)
@@ -285,7 +285,7 @@ async def test_messages_and_traces_together_are_one_change(store: Store) -> None
     log = await log_of(store)
 
     session = await store.sessions.rewrite(
-        ANN, "s", Rewriting(messages=(reworded(log[0], "-"),), traces=(trace_of(turn, request="-"),))
+        ANN, "s", Rewrite(messages=(reworded(log[0], "-"),), traces=(trace_of(turn, request="-"),))
     )
 
     assert session.version == before.version + 1
@@ -299,7 +299,7 @@ async def test_outside_its_scope_a_session_is_not_rewritten(store: Store) -> Non
     """A7 for rewriting: strangers, other sites and other tenants find nothing; the tenant itself reaches it."""
     await store.sessions.append(ANN, "s", batch("a"))
     (message,) = await log_of(store)
-    rewriting = Rewriting(messages=(reworded(message, "b"),))
+    rewriting = Rewrite(messages=(reworded(message, "b"),))
 
     for scope in (BOB, EVE, ANN_ELSEWHERE):
         with pytest.raises(SessionNotFound):
@@ -313,12 +313,12 @@ async def test_outside_its_scope_a_session_is_not_rewritten(store: Store) -> Non
 
 
 async def test_an_expired_session_is_not_rewritten(store: Store, clock: FakeClock) -> None:
-    await store.sessions.append(ANN, "s", batch("a", create=NewSession(keeping=Keeping(idle=timedelta(hours=1)))))
+    await store.sessions.append(ANN, "s", batch("a", create=NewSession(keeping=Retention(idle=timedelta(hours=1)))))
     (message,) = await log_of(store)
     clock.advance(timedelta(hours=2))
 
     with pytest.raises(SessionNotFound):
-        await store.sessions.rewrite(ANN, "s", Rewriting(messages=(reworded(message, "b"),)))
+        await store.sessions.rewrite(ANN, "s", Rewrite(messages=(reworded(message, "b"),)))
 
 
 async def test_a_damaged_session_is_set_aside_by_whoever_rewrites_it(store: Store, backend: Backend) -> None:
@@ -329,7 +329,7 @@ async def test_a_damaged_session_is_set_aside_by_whoever_rewrites_it(store: Stor
     await backend.damage(store, ANN, "s")
 
     with pytest.raises(SessionNotFound):
-        await store.sessions.rewrite(ANN, "s", Rewriting(messages=(reworded(message, "b"),)))
+        await store.sessions.rewrite(ANN, "s", Rewrite(messages=(reworded(message, "b"),)))
     await store.sessions.append(ANN, "s", batch("fresh"))
 
     assert await texts(store, ANN, "s") == ["fresh"]
@@ -340,4 +340,4 @@ async def test_words_that_no_store_can_keep_are_refused(store: Store) -> None:
     (message,) = await log_of(store)
 
     with pytest.raises(Invalid):
-        Rewriting(messages=(reworded(message, "\0"),))
+        Rewrite(messages=(reworded(message, "\0"),))

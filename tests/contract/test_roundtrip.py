@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tenuto.model import Batch, Changes, Closing, Draft, NewSession, Page, Role, tool_call, tool_result
+from tenuto.model import AppendBatch, Changes, Draft, FinishTurn, NewSession, Page, Role, tool_call, tool_result
 from tenuto.model.values import JsonObject
 from tenuto.ports import Store
 from tests.samples import ANN, begin, fresh, says
@@ -38,7 +38,7 @@ async def test_foreign_items_come_back_as_they_went_in(store: Store) -> None:
         )
         for item in items
     )
-    await store.sessions.append(ANN, "s", Batch(id="b", messages=drafts, create=NewSession()))
+    await store.sessions.append(ANN, "s", AppendBatch(id="b", messages=drafts, create=NewSession()))
 
     page = await store.sessions.messages(ANN, "s", Page())
 
@@ -61,7 +61,7 @@ async def test_every_field_of_a_message_comes_back(store: Store) -> None:
         metadata={"k": "v"},
         extra={"unknown": [1]},
     )
-    await store.sessions.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession()))
+    await store.sessions.append(ANN, "s", AppendBatch(id="b", messages=(draft,), create=NewSession()))
 
     stored = (await store.sessions.messages(ANN, "s", Page())).messages[0]
 
@@ -74,7 +74,7 @@ async def test_every_field_of_a_message_comes_back(store: Store) -> None:
 async def test_an_instant_keeps_its_meaning_in_any_time_zone(store: Store) -> None:
     sent_at = datetime(2026, 2, 3, 4, 5, 6, 7, tzinfo=timezone(timedelta(hours=8)))
     draft = Draft(id="m", role=Role.USER, sent_at=sent_at)
-    await store.sessions.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession()))
+    await store.sessions.append(ANN, "s", AppendBatch(id="b", messages=(draft,), create=NewSession()))
 
     stored = (await store.sessions.messages(ANN, "s", Page())).messages[0]
 
@@ -86,7 +86,7 @@ async def test_values_of_a_head_come_back_as_they_went_in(store: Store, subtests
     values |= {"odd *:{}'\" name\n": "x", "": "empty name"}
     for field in ("context", "attributes", "metadata"):
         with subtests.test(field):
-            await store.sessions.append(ANN, field, Batch(id="b", create=NewSession()))
+            await store.sessions.append(ANN, field, AppendBatch(id="b", create=NewSession()))
 
             await store.sessions.patch(ANN, field, msgspec.convert({field: values}, Changes))
 
@@ -99,17 +99,17 @@ async def test_a_megabyte_comes_back(store: Store) -> None:
     draft = Draft(
         id="m", role=Role.USER, sent_at=datetime(2026, 1, 1, tzinfo=UTC), parts=({"type": "text", "text": text},)
     )
-    await store.sessions.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession()))
+    await store.sessions.append(ANN, "s", AppendBatch(id="b", messages=(draft,), create=NewSession()))
 
     assert (await store.sessions.messages(ANN, "s", Page())).messages[0].text == text
 
 
 async def test_a_stored_message_appended_again_gets_a_new_place(store: Store) -> None:
     first = await store.sessions.append(
-        ANN, "s", Batch(id="b", messages=(says("one"), says("two")), create=NewSession())
+        ANN, "s", AppendBatch(id="b", messages=(says("one"), says("two")), create=NewSession())
     )
 
-    again = await store.sessions.append(ANN, "t", Batch(id="b", messages=first.messages[1:], create=NewSession()))
+    again = await store.sessions.append(ANN, "t", AppendBatch(id="b", messages=first.messages[1:], create=NewSession()))
 
     assert [(message.seq, message.turn, message.text) for message in again.messages] == [(1, 1, "two")]
     assert (await store.sessions.messages(ANN, "t", Page())).messages == again.messages
@@ -132,7 +132,7 @@ async def test_what_a_sender_alters_afterwards_is_not_what_was_said(store: Store
 
     turn = await begin(store, ANN, "s", words=(draft(Role.USER),))
     alter()
-    await store.sessions.finish_turn(turn, Closing(reply=(draft(Role.ASSISTANT),)))
+    await store.sessions.finish_turn(turn, FinishTurn(reply=(draft(Role.ASSISTANT),)))
     alter()
 
     window = (await begin(store, ANN, "s", "next")).window

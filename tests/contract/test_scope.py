@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from tenuto.errors import Invalid, SessionCorrupt, SessionExists, SessionForeign, SessionNotFound, TurnLost
-from tenuto.model import Changes, Forking, Page, Scope, SessionQuery, Truncating
+from tenuto.model import Changes, ForkRequest, Page, Scope, SessionQuery, Truncation
 from tenuto.ports import Store
 from tests.backends import Backend
 from tests.clock import FakeClock
@@ -24,8 +24,8 @@ ACTS: dict[str, Act] = {
     "append": lambda store, scope, id_: store.sessions.append(scope, id_, batch("hi", create=None)),
     "patch": lambda store, scope, id_: store.sessions.patch(scope, id_, Changes(title="mine")),
     "reset": lambda store, scope, id_: store.sessions.reset(scope, id_),
-    "fork": lambda store, scope, id_: store.sessions.fork(scope, id_, Forking(new_id=f"copy of {id_}")),
-    "truncate": lambda store, scope, id_: store.sessions.truncate(scope, id_, Truncating(after=0)),
+    "fork": lambda store, scope, id_: store.sessions.fork(scope, id_, ForkRequest(new_id=f"copy of {id_}")),
+    "truncate": lambda store, scope, id_: store.sessions.truncate(scope, id_, Truncation(after=0)),
     "delete": lambda store, scope, id_: store.sessions.delete(scope, id_),
 }
 STRANGERS = {"user": BOB, "tenant": EVE, "site": ANN_ELSEWHERE}
@@ -217,9 +217,9 @@ async def test_a_fork_onto_a_taken_id_is_refused(store: Store) -> None:
     await talk(store, BOB, "his", "q", "a")
 
     with pytest.raises(SessionExists):
-        await store.sessions.fork(ANN, "s", Forking(new_id="mine"))
+        await store.sessions.fork(ANN, "s", ForkRequest(new_id="mine"))
     with pytest.raises(SessionForeign):
-        await store.sessions.fork(ANN, "s", Forking(new_id="his"))
+        await store.sessions.fork(ANN, "s", ForkRequest(new_id="his"))
 
     assert await texts(store, BOB, "his") == ["q", "a"]
 

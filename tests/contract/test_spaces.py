@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from tenuto.model import Forking, Keeping, NewSession, Scope
+from tenuto.model import ForkRequest, NewSession, Retention, Scope
 from tenuto.ports import Store
 from tests.backends import Backend
 from tests.clock import FakeClock
@@ -12,7 +12,7 @@ from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin
 
 MUSEUM = Scope(tenant="acme", site="museum")
 EVIL = Scope(tenant="evil")
-DAY = NewSession(keeping=Keeping(idle=timedelta(days=1)))
+DAY = NewSession(keeping=Retention(idle=timedelta(days=1)))
 
 
 async def paged(store: Store, size: int) -> list[Scope]:
@@ -85,7 +85,7 @@ async def test_a_space_goes_with_its_last_session_and_comes_back_with_the_next(s
 
 async def test_a_fork_alone_holds_its_space(store: Store) -> None:
     await store.sessions.append(ANN, "a", batch("hello"))
-    await store.sessions.fork(ANN, "a", Forking(new_id="b"))
+    await store.sessions.fork(ANN, "a", ForkRequest(new_id="b"))
     await store.sessions.delete(ANN, "a")
 
     assert await store.upkeep.spaces() == (ACME,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenuto.model import Scope, StateName
+from tenuto.model import Scope, StateLocation
 from tenuto.ports import Store
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE
 
@@ -10,13 +10,13 @@ MUSEUM = Scope(tenant="acme", site="museum")
 TEAM = Scope(tenant="acme", user="ann", channel="lark", chat="team", thread="t")
 
 
-def name(scope: Scope, namespace: str = "prefs", key: str = "tone") -> StateName:
-    return StateName(scope=scope, namespace=namespace, key=key)
+def name(scope: Scope, namespace: str = "prefs", key: str = "tone") -> StateLocation:
+    return StateLocation(scope=scope, namespace=namespace, key=key)
 
 
-async def paged(store: Store, scope: Scope, size: int) -> list[StateName]:
+async def paged(store: Store, scope: Scope, size: int) -> list[StateLocation]:
     """Every name, by pages of that size."""
-    found: list[StateName] = []
+    found: list[StateLocation] = []
     while page := await store.state.state_names(scope, found[-1] if found else None, size):
         assert len(page) <= size
         found += page

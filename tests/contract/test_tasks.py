@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from tenuto.errors import (
-    KeyReused,
+    IdempotencyKeyReused,
     SessionNotFound,
     TaskFinished,
     TaskNotFound,
@@ -88,7 +88,7 @@ async def test_what_has_ended_changes_no_more_and_can_be_read(tasks: Tasks) -> N
     ):
         with pytest.raises(TaskFinished):
             await late
-    assert await board.read("a") == entry
+    assert await board.read_entry("a") == entry
 
 
 async def test_a_change_is_for_the_version_it_names(tasks: Tasks) -> None:
@@ -116,7 +116,7 @@ async def test_a_task_exists_for_its_owner_alone(tasks: Tasks) -> None:
                 await foreign
             assert str(refused.value) == "task not found"
         assert (await tasks.list(other)).tasks == ()
-    assert await tasks.board(ANN, task.id).read("a") == kept
+    assert await tasks.board(ANN, task.id).read_entry("a") == kept
 
 
 def _everything(tasks: Tasks, scope: Scope, task_id: str) -> list[Coroutine[None, None, object]]:
@@ -127,13 +127,13 @@ def _everything(tasks: Tasks, scope: Scope, task_id: str) -> list[Coroutine[None
         tasks.begin(scope, task_id),
         tasks.finish(scope, task_id),
         tasks.delete(scope, task_id),
-        board.read("a"),
+        board.read_entry("a"),
         board.view(),
         board.write("a", 2, agent="x"),
         board.delete("a", agent="x"),
         board.lock("a", agent="x"),
         board.unlock("a", agent="x", token=1),
-        notes.read("a"),
+        notes.read_entry("a"),
         notes.list(),
         notes.write("a", 1),
         notes.delete("a"),
@@ -175,7 +175,7 @@ async def test_under_one_key_a_task_is_opened_once(tasks: Tasks, clock: FakeCloc
     first = await tasks.open(ANN, new, key="k")
     again = await tasks.open(ANN, new, key="k")
     others = [await tasks.open(ANN, new, key="l"), await tasks.open(BOB, new, key="k"), await tasks.open(ANN, new)]
-    with pytest.raises(KeyReused):
+    with pytest.raises(IdempotencyKeyReused):
         await tasks.open(ANN, NewTask(type="review", goal="Burn it"), key="k")
     await tasks.board(ANN, first.id).write("a", 1, agent="x")
     await tasks.begin(ANN, first.id)
@@ -263,7 +263,7 @@ async def test_notes_are_read_by_their_agent_alone(tasks: Tasks, clock: FakeCloc
     await other.write("plan", "other")
 
     assert (note.value, note.written_at, note.expires_at) == (["a", 1], clock(), clock() + HOUR)
-    assert await mine.read("plan") == note
+    assert await mine.read_entry("plan") == note
     assert [each.key for each in await mine.list()] == ["also", "plan"]
     assert [each.value for each in await other.list()] == ["other"]
     assert await tasks.notes(ANN, task.id, "z").list() == ()
@@ -278,8 +278,8 @@ async def test_notes_are_changed_by_version_and_forgotten(tasks: Tasks, clock: F
     for refused in (notes.write("a", 3, if_version=first.version), notes.delete("a", if_version=first.version)):
         with pytest.raises(VersionConflict):
             await refused
-    assert await notes.read("a") == second
-    assert (await notes.delete("a"), await notes.delete("a"), await notes.read("a")) == (True, False, None)
+    assert await notes.read_entry("a") == second
+    assert (await notes.delete("a"), await notes.delete("a"), await notes.read_entry("a")) == (True, False, None)
     await notes.write("a", 4, if_version=0)
     clock.advance(HOUR)
     assert (await notes.write("a", 5, if_version=0)).value == 5
@@ -295,14 +295,14 @@ async def test_what_has_expired_is_gone_at_once(tasks: Tasks, clock: FakeClock) 
     await board.write("a", 1, agent="x")
     await notes.write("n", 1)
     clock.advance(HOUR - LITTLE)
-    assert await notes.read("n") is not None
+    assert await notes.read_entry("n") is not None
     clock.advance(LITTLE)
-    assert (await notes.read("n"), await notes.list()) == (None, ())
+    assert (await notes.read_entry("n"), await notes.list()) == (None, ())
     clock.advance(DAY - HOUR - LITTLE)
-    assert await board.read("a") is not None
+    assert await board.read_entry("a") is not None
     clock.advance(LITTLE)
 
-    for gone in (tasks.get(ANN, task.id), board.read("a"), board.write("a", 2, agent="x"), notes.list()):
+    for gone in (tasks.get(ANN, task.id), board.read_entry("a"), board.write("a", 2, agent="x"), notes.list()):
         with pytest.raises(TaskNotFound):
             await gone
     assert (await tasks.list(ANN)).tasks == ()
@@ -335,7 +335,7 @@ async def test_sweeping_removes_what_has_expired(tasks: Tasks, store: Store, clo
     assert await store.state.list_state(scope, f"task-board:{old.id}") == ()
     assert await store.state.list_state(scope, f"task-notes:{old.id}") == ()
     assert [entry.key for entry in await store.state.list_state(scope, "tasks")] == [young.id]
-    assert await tasks.board(scope, young.id).read("a") == kept
+    assert await tasks.board(scope, young.id).read_entry("a") == kept
     clock.advance(HOUR)
     assert (await tasks.sweep()).tasks == 1
     assert (await deadlines_left(store), await names_left(store, scope)) == (0, [])
@@ -366,7 +366,7 @@ async def test_the_end_of_a_task_removes_its_notes(tasks: Tasks, store: Store) -
     await tasks.finish(ANN, task.id)
 
     assert await store.state.list_state(ANN, f"task-notes:{task.id}") == ()
-    assert await tasks.notes(ANN, task.id, "x").read("n") is None
+    assert await tasks.notes(ANN, task.id, "x").read_entry("n") is None
     assert len((await tasks.board(ANN, task.id).view()).entries) == 1
 
 
@@ -430,7 +430,7 @@ async def test_erasing_a_person_takes_their_tasks_and_leaves_others(tasks: Tasks
     await tasks.board(ANN, mine.id).write("a", 1, agent="x")
 
     await store.upkeep.erase(ANN)
-    forgotten = await tasks.forget(ANN)
+    forgotten = await tasks.drop_user_deadlines(ANN)
 
     assert forgotten > 0
     with pytest.raises(TaskNotFound):

@@ -32,7 +32,7 @@ async def delete(tasks: Tasks, store: Store, clock: FakeClock, task_id: str) -> 
 
 async def erase(tasks: Tasks, store: Store, clock: FakeClock, task_id: str) -> None:
     await store.upkeep.erase(ANN)
-    await tasks.forget(ANN)
+    await tasks.drop_user_deadlines(ANN)
 
 
 async def sweep(tasks: Tasks, store: Store, clock: FakeClock, task_id: str) -> None:
@@ -163,7 +163,7 @@ async def test_a_task_opened_while_its_owner_is_erased_goes_in_its_time(
     late = asyncio.create_task(tasks_over(holding.store, clock).open(ANN, NewTask(type="review")))
     await holding.come()
 
-    await tasks.forget(ANN)
+    await tasks.drop_user_deadlines(ANN)
     holding.go()
     last = await late
 

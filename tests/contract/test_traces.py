@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tenuto.errors import SessionNotFound, TurnLost
-from tenuto.model import Forking, Keeping, NewSession, Once, OpenTurn, Truncating, Usage
-from tenuto.model.prompt import Entry, Fate, Kind, LayoutName, Manifest, Reason
+from tenuto.model import ForkRequest, IdempotencyKey, NewSession, OpenTurn, Retention, Truncation, Usage
+from tenuto.model.prompt import Disposition, Kind, LayoutName, Manifest, ManifestEntry, Reason
 from tenuto.model.trace import TRACES_KEPT, ToolRun, Trace
-from tenuto.model.turn import Closing
+from tenuto.model.turn import FinishTurn
 from tenuto.ports import Store
 from tests import samples
 from tests.clock import FakeClock
@@ -19,8 +19,8 @@ from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, opening
 
 MANIFEST = Manifest(
     entries=(
-        Entry(kind=Kind.SYSTEM, fate=Fate.KEPT, reason=Reason.ALWAYS, tokens=40),
-        Entry(kind=Kind.MESSAGE, fate=Fate.SUMMARISED, reason=Reason.COVERED, first=1, last=9, count=9),
+        ManifestEntry(kind=Kind.SYSTEM, fate=Disposition.KEPT, reason=Reason.ALWAYS, tokens=40),
+        ManifestEntry(kind=Kind.MESSAGE, fate=Disposition.SUMMARISED, reason=Reason.COVERED, first=1, last=9, count=9),
     ),
     total=40,
     room=100,
@@ -91,7 +91,7 @@ async def test_traces_come_newest_first_and_page_backwards(store: Store) -> None
 
 async def test_only_the_newest_turns_keep_their_traces(store: Store) -> None:
     """A session of any length keeps the traces of a hundred turns."""
-    uncapped = NewSession(keeping=Keeping(max_messages=None))
+    uncapped = NewSession(keeping=Retention(max_messages=None))
     turns = []
     for _ in range(TRACES_KEPT + 3):
         turn = await store.sessions.begin_turn(ANN, opening("s", "hello", create=uncapped, window=0))
@@ -104,12 +104,12 @@ async def test_only_the_newest_turns_keep_their_traces(store: Store) -> None:
 
 
 async def test_an_abandoned_turn_may_leave_a_trace_and_its_retry_replaces_it(store: Store) -> None:
-    turn = await begin(store, ANN, "s", "hello", once=Once(key="k", fingerprint="f"))
+    turn = await begin(store, ANN, "s", "hello", once=IdempotencyKey(key="k", fingerprint="f"))
     failed = trace_of(turn, error="model_failed", answer="")
-    await store.sessions.finish_turn(turn, Closing(abandoned=True, trace=failed))
+    await store.sessions.finish_turn(turn, FinishTurn(abandoned=True, trace=failed))
     assert await store.traces.trace(ANN, "s", turn.number) == failed
 
-    again = await begin(store, ANN, "s", "hello", once=Once(key="k", fingerprint="f"))
+    again = await begin(store, ANN, "s", "hello", once=IdempotencyKey(key="k", fingerprint="f"))
     await store.sessions.finish_turn(again, closing("hi", trace=trace_of(again)))
 
     assert again.number == turn.number
@@ -148,7 +148,7 @@ async def test_a_trace_exists_for_nobody_but_the_session_s_owner(store: Store, c
 
 
 async def test_a_session_made_anew_after_expiry_has_no_old_traces(store: Store, clock: FakeClock) -> None:
-    day = NewSession(keeping=Keeping(idle=timedelta(days=1)))
+    day = NewSession(keeping=Retention(idle=timedelta(days=1)))
     turn = await store.sessions.begin_turn(ANN, opening("s", "hello", create=day))
     await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
     clock.advance(timedelta(days=2))
@@ -162,7 +162,7 @@ async def test_a_session_made_anew_after_expiry_has_no_old_traces(store: Store, 
 
 
 async def test_a_swept_session_leaves_no_traces_behind(store: Store, clock: FakeClock) -> None:
-    day = NewSession(keeping=Keeping(idle=timedelta(days=1)))
+    day = NewSession(keeping=Retention(idle=timedelta(days=1)))
     turn = await store.sessions.begin_turn(ANN, opening("s", "hello", create=day))
     await store.sessions.finish_turn(turn, closing("hi", trace=trace_of(turn)))
     clock.advance(timedelta(days=2))
@@ -186,7 +186,7 @@ async def test_a_truncation_takes_the_traces_of_the_turns_it_touches(store: Stor
     first, second, third = [await told(store, "s") for _ in range(3)]
     words_of_second = second.words[-1].seq
 
-    await store.sessions.truncate(ANN, "s", Truncating(after=words_of_second))
+    await store.sessions.truncate(ANN, "s", Truncation(after=words_of_second))
 
     assert [trace.number for trace in await store.traces.traces(ANN, "s")] == [first.number]
     assert await store.traces.trace(ANN, "s", third.number) is None
@@ -195,7 +195,7 @@ async def test_a_truncation_takes_the_traces_of_the_turns_it_touches(store: Stor
 async def test_a_fork_begins_without_traces(store: Store) -> None:
     turn = await told(store, "s")
 
-    await store.sessions.fork(ANN, "s", Forking(new_id="branch"))
+    await store.sessions.fork(ANN, "s", ForkRequest(new_id="branch"))
 
     assert await store.traces.traces(ANN, "branch") == ()
     assert await store.traces.trace(ANN, "s", turn.number) == trace_of(turn)

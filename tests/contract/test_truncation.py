@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tenuto.errors import SessionBusy, TurnLost, VersionConflict
-from tenuto.model import Changes, Closing, Page, Truncating, TurnState
+from tenuto.model import Changes, FinishTurn, Page, Truncation, TurnState
 from tenuto.ports import Store
 from tests.samples import ANN, batch, begin, closing, once, talk, texts, trace_of
 
@@ -17,7 +17,7 @@ async def test_a_truncation_of_another_version_is_refused_and_forgets_nothing(st
     await store.sessions.append(ANN, "s", batch("from elsewhere"))
 
     with pytest.raises(VersionConflict) as conflict:
-        await store.sessions.truncate(ANN, "s", Truncating(after=1, if_version=seen.version))
+        await store.sessions.truncate(ANN, "s", Truncation(after=1, if_version=seen.version))
 
     assert (conflict.value.expected, conflict.value.actual) == (seen.version, seen.version + 1)
     assert await texts(store, ANN, "s") == ["a", "b", "from elsewhere"]
@@ -28,7 +28,7 @@ async def test_a_truncation_of_the_version_that_was_seen_is_made(store: Store) -
     await store.sessions.append(ANN, "s", batch("a", "b", "c"))
     seen = (await store.sessions.messages(ANN, "s", Page())).session
 
-    cut = await store.sessions.truncate(ANN, "s", Truncating(after=1, if_version=seen.version))
+    cut = await store.sessions.truncate(ANN, "s", Truncation(after=1, if_version=seen.version))
 
     assert cut.version == seen.version + 1
     assert cut.messages == 1
@@ -38,13 +38,13 @@ async def test_a_truncation_of_the_version_that_was_seen_is_made(store: Store) -
 async def test_a_running_turn_outlives_a_truncation_that_was_refused(store: Store) -> None:
     turn = await begin(store, ANN, "s", "question")
     with pytest.raises(VersionConflict):
-        await store.sessions.truncate(ANN, "s", Truncating(after=0, if_version=turn.session.version - 1))
+        await store.sessions.truncate(ANN, "s", Truncation(after=0, if_version=turn.session.version - 1))
 
     await store.sessions.finish_turn(turn, closing("answer"))
 
     assert await texts(store, ANN, "s") == ["question", "answer"]
     with pytest.raises(VersionConflict):
-        await store.sessions.truncate(ANN, "s", Truncating(after=1, if_version=turn.session.version))
+        await store.sessions.truncate(ANN, "s", Truncation(after=1, if_version=turn.session.version))
 
 
 async def test_every_word_makes_a_new_version(store: Store) -> None:
@@ -78,7 +78,7 @@ async def test_words_that_come_while_others_are_taken_back_are_kept(store: Store
         for _ in range(6):
             page = await store.sessions.messages(ANN, "s", Page(limit=100))
             try:
-                await store.sessions.truncate(ANN, "s", Truncating(after=1, if_version=page.session.version))
+                await store.sessions.truncate(ANN, "s", Truncation(after=1, if_version=page.session.version))
             except VersionConflict:
                 continue
             taken.update(message.text for message in page.messages if message.seq > 1)
@@ -91,7 +91,7 @@ async def test_words_that_come_while_others_are_taken_back_are_kept(store: Store
 async def test_a_truncation_spares_what_it_is_told_to(store: Store) -> None:
     await store.sessions.append(ANN, "s", batch("a", "b", "c", "d", "e"))
 
-    cut = await store.sessions.truncate(ANN, "s", Truncating(after=1, sparing=(3, 5, 99, 2**60)))
+    cut = await store.sessions.truncate(ANN, "s", Truncation(after=1, sparing=(3, 5, 99, 2**60)))
     more = await store.sessions.append(ANN, "s", batch("f"))
 
     assert cut.messages == 3
@@ -102,7 +102,7 @@ async def test_a_truncation_spares_what_it_is_told_to(store: Store) -> None:
 async def test_a_log_may_begin_with_what_was_spared(store: Store) -> None:
     await store.sessions.append(ANN, "s", batch("a", "b", "c", "d"))
 
-    await store.sessions.truncate(ANN, "s", Truncating(after=0, sparing=(3,)))
+    await store.sessions.truncate(ANN, "s", Truncation(after=0, sparing=(3,)))
 
     page = await store.sessions.messages(ANN, "s", Page(after=2))
     turn = await begin(store, ANN, "s", "e", window=10)
@@ -113,13 +113,13 @@ async def test_a_log_may_begin_with_what_was_spared(store: Store) -> None:
 
 async def test_what_was_spared_counts_under_the_cap_as_everything_does(store: Store) -> None:
     await store.sessions.append(ANN, "s", batch("a", "b", "c", "d"))
-    await store.sessions.truncate(ANN, "s", Truncating(after=1, sparing=(4,)))
+    await store.sessions.truncate(ANN, "s", Truncation(after=1, sparing=(4,)))
 
     for word in ("e", "f"):
         await talk(store, ANN, "s", word, word.upper())
 
     assert await texts(store, ANN, "s") == ["a", "d", "e", "E", "f", "F"]
-    await store.sessions.truncate(ANN, "s", Truncating(after=4))
+    await store.sessions.truncate(ANN, "s", Truncation(after=4))
     assert await texts(store, ANN, "s") == ["a", "d"]
 
 
@@ -128,7 +128,7 @@ async def test_a_spared_message_s_key_goes_with_the_others(store: Store) -> None
     await store.sessions.append(ANN, "s", batch("b", once=once("k")))
     await store.sessions.append(ANN, "s", batch("c", once=once("l")))
 
-    await store.sessions.truncate(ANN, "s", Truncating(after=1, sparing=(2,)))
+    await store.sessions.truncate(ANN, "s", Truncation(after=1, sparing=(2,)))
 
     assert not (await store.sessions.append(ANN, "s", batch("b", once=once("k")))).duplicate
     assert await texts(store, ANN, "s") == ["a", "b", "b"]
@@ -138,7 +138,7 @@ async def test_a_guarded_truncation_that_is_made_ends_a_running_turn(store: Stor
     turn = await begin(store, ANN, "s", "one")
     patched = await store.sessions.patch(ANN, "s", Changes(title="Title"))
 
-    await store.sessions.truncate(ANN, "s", Truncating(after=0, if_version=patched.version))
+    await store.sessions.truncate(ANN, "s", Truncation(after=0, if_version=patched.version))
 
     with pytest.raises(TurnLost):
         await store.sessions.finish_turn(turn, closing("late"))
@@ -150,7 +150,7 @@ async def test_a_turn_that_makes_room_for_its_reply_goes_on(store: Store) -> Non
     await store.sessions.finish_turn(first, closing("old"))
     again = await begin(store, ANN, "s", once=once("anew"))
 
-    cut = await store.sessions.truncate(ANN, "s", Truncating(after=1, if_version=again.session.version, within=again))
+    cut = await store.sessions.truncate(ANN, "s", Truncation(after=1, if_version=again.session.version, within=again))
     with pytest.raises(SessionBusy):
         await begin(store, ANN, "s", "in between")
     renewed = await store.sessions.renew_turn(again)
@@ -168,8 +168,8 @@ async def test_a_turn_that_makes_room_for_its_reply_goes_on(store: Store) -> Non
 async def test_a_turn_that_was_given_up_after_it_made_room_is_taken_up_by_its_key(store: Store) -> None:
     await talk(store, ANN, "s", "question", "old")
     again = await begin(store, ANN, "s", once=once("anew"))
-    await store.sessions.truncate(ANN, "s", Truncating(after=1, within=again))
-    await store.sessions.finish_turn(again, Closing(abandoned=True))
+    await store.sessions.truncate(ANN, "s", Truncation(after=1, within=again))
+    await store.sessions.finish_turn(again, FinishTurn(abandoned=True))
 
     resumed = await begin(store, ANN, "s", once=once("anew"))
     await store.sessions.finish_turn(resumed, closing("new"))
@@ -183,13 +183,13 @@ async def test_a_turn_that_was_given_up_after_it_made_room_is_taken_up_by_its_ke
 async def test_only_the_turn_that_holds_the_session_makes_room_in_it(store: Store) -> None:
     await talk(store, ANN, "s", "question", "old")
     late = await begin(store, ANN, "s")
-    await store.sessions.finish_turn(late, Closing(abandoned=True))
+    await store.sessions.finish_turn(late, FinishTurn(abandoned=True))
     with pytest.raises(TurnLost):
-        await store.sessions.truncate(ANN, "s", Truncating(after=1, within=late))
+        await store.sessions.truncate(ANN, "s", Truncation(after=1, within=late))
     running = await begin(store, ANN, "s")
 
     with pytest.raises(TurnLost):
-        await store.sessions.truncate(ANN, "s", Truncating(after=1, within=late))
+        await store.sessions.truncate(ANN, "s", Truncation(after=1, within=late))
 
     await store.sessions.finish_turn(running, closing("another"))
     assert await texts(store, ANN, "s") == ["question", "old", "another"]

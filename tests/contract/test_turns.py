@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenuto.errors import SessionBusy, SessionNotFound, TurnLost
-from tenuto.model import Changes, Closing, Keeping, NewSession, Page, Role, Truncating, TurnState, Usage
+from tenuto.model import Changes, FinishTurn, NewSession, Page, Retention, Role, Truncation, TurnState, Usage
 from tenuto.ports import Store
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
@@ -120,7 +120,7 @@ async def test_finishing_twice_stores_the_reply_once(store: Store) -> None:
 
 async def test_an_abandoned_turn_keeps_the_words_and_frees_the_session(store: Store) -> None:
     turn = await begin(store, ANN, "s", "one")
-    await store.sessions.finish_turn(turn, Closing(abandoned=True, usage=Usage(tokens=3)))
+    await store.sessions.finish_turn(turn, FinishTurn(abandoned=True, usage=Usage(tokens=3)))
 
     following = await begin(store, ANN, "s", "two")
 
@@ -130,7 +130,7 @@ async def test_an_abandoned_turn_keeps_the_words_and_frees_the_session(store: St
 
 async def test_a_turn_without_words_answers_anew(store: Store) -> None:
     await talk(store, ANN, "s", "question", "first answer")
-    await store.sessions.truncate(ANN, "s", Truncating(after=1))
+    await store.sessions.truncate(ANN, "s", Truncation(after=1))
 
     turn = await begin(store, ANN, "s")
     await store.sessions.finish_turn(turn, closing("second answer"))
@@ -234,7 +234,7 @@ async def test_a_turn_may_change_how_the_session_is_kept(store: Store, clock: Fa
     await store.sessions.append(ANN, "s", batch("a", "b", "c", "d"))
 
     turn = await store.sessions.begin_turn(
-        ANN, opening("s", "e", keeping=Keeping(idle=timedelta(hours=1), max_messages=3))
+        ANN, opening("s", "e", keeping=Retention(idle=timedelta(hours=1), max_messages=3))
     )
 
     assert turn.session.keeping.max_messages == 3

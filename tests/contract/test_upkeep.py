@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 
 from tenuto.errors import SessionNotFound
-from tenuto.model import Keeping, NewSession, SessionQuery, Stats, Touch, Usage
+from tenuto.model import NewSession, Retention, SessionQuery, SessionStats, Touch, Usage
 from tenuto.ports import Store
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch, begin, closing, texts
 
-DAY = NewSession(keeping=Keeping(idle=timedelta(days=1)))
-WEEK = NewSession(keeping=Keeping(idle=timedelta(days=7)))
+DAY = NewSession(keeping=Retention(idle=timedelta(days=1)))
+WEEK = NewSession(keeping=Retention(idle=timedelta(days=7)))
 
 
 async def test_a_sweep_removes_what_expired_in_all_tenants_and_tells(store: Store, clock: FakeClock) -> None:
@@ -41,7 +41,7 @@ async def test_a_sweep_takes_no_more_than_its_limit(store: Store, clock: FakeClo
 
 
 async def test_a_sweep_leaves_what_was_touched_in_time(store: Store, clock: FakeClock) -> None:
-    read = NewSession(keeping=Keeping(idle=timedelta(days=1), touch=Touch.READ))
+    read = NewSession(keeping=Retention(idle=timedelta(days=1), touch=Touch.READ))
     await store.sessions.append(ANN, "s", batch("hello", create=read))
     clock.advance(timedelta(hours=20))
     await store.sessions.get(ANN, "s")
@@ -100,8 +100,8 @@ async def test_stats_count_what_the_scope_reaches(store: Store) -> None:
     await store.sessions.append(BOB, "b", batch("x", "y", "z", usage=Usage(tokens=5)))
     await store.sessions.append(EVE, "e", batch("x"))
 
-    assert await store.upkeep.stats(ANN) == Stats(sessions=1, messages=2, tokens=10, cost_nanos=7)
-    assert await store.upkeep.stats(ACME) == Stats(sessions=2, messages=5, tokens=15, cost_nanos=7)
+    assert await store.upkeep.stats(ANN) == SessionStats(sessions=1, messages=2, tokens=10, cost_nanos=7)
+    assert await store.upkeep.stats(ACME) == SessionStats(sessions=2, messages=5, tokens=15, cost_nanos=7)
 
 
 async def test_a_healthy_store_answers(store: Store) -> None:

@@ -15,8 +15,8 @@ from typing import Any, cast
 
 import pytest
 
-from tenuto.cli.aside import Aside
-from tenuto.cli.conversation import Conversation, Manner
+from tenuto.cli.aside import BackgroundApp
+from tenuto.cli.conversation import ChatOptions, Conversation
 from tenuto.model import Scope
 from tests.journeys.terminal import CTRL_C, CTRL_D, CTRL_P, ENTER, Screen
 from tests.servers.openai_server import ModelServer, refusal, stalling, start_model_server, words
@@ -204,10 +204,10 @@ def test_the_command_to_go_on_with_can_be_typed_as_it_stands(desk: Desk) -> None
 
 def test_the_command_to_go_on_with_shows_no_password(desk: Desk) -> None:
     """T18."""
-    manner = Manner(persona="ancestor_yan", store="redis://me:hush@example.org/0")
+    manner = ChatOptions(persona="ancestor_yan", store="redis://me:hush@example.org/0")
     scope = Scope(tenant="local", user="ann")
 
-    command = Conversation(cast(Aside, SimpleNamespace(app=None)), scope, manner, "s 1")._again()
+    command = Conversation(cast(BackgroundApp, SimpleNamespace(app=None)), scope, manner, "s 1")._again()
 
     assert "hush" not in command
     assert shlex.split(command)[2:] == [

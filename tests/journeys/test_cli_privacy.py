@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 import tenuto
-from tenuto.model import Page, Rewriting, Scope
-from tenuto.privacy.duties.office import PrivacyOffice
+from tenuto.model import Page, Rewrite, Scope
+from tenuto.privacy.duties.office import PrivacyService
 from tests.journeys.desk import KEPT, MAIL, MARKED, SAID, asked, own_environment, ring, say, typed
 from tests.journeys.terminal import ENTER, Screen
 from tests.journeys.test_cli_operations import Machine
@@ -93,18 +93,18 @@ def test_a_scan_counts_beforehand_only_where_somebody_watches(
 ) -> None:
     """There is no bar to fill where the answer is JSON, or nobody sits at the terminal."""
     say("Nothing private.")
-    extent, asked_for = PrivacyOffice.extent, []
+    extent, asked_for = PrivacyService.extent, []
 
-    async def counted(office: PrivacyOffice, scope: Scope) -> int:
+    async def counted(office: PrivacyService, scope: Scope) -> int:
         asked_for.append(scope)
         return await extent(office, scope)
 
-    monkeypatch.setattr(PrivacyOffice, "extent", counted)
+    monkeypatch.setattr(PrivacyService, "extent", counted)
 
     asked("privacy", "scan", *site)
     typed("privacy", "scan", *site)
     before = asked_for.copy()
-    monkeypatch.setattr("tenuto.cli.privacy.watched", lambda quiet: not quiet)
+    monkeypatch.setattr("tenuto.cli.privacy.is_watched", lambda quiet: not quiet)
     asked("privacy", "scan", *site)
     typed("privacy", "scan", *site)
 
@@ -409,7 +409,7 @@ async def _mixed_up(folder: Path, source: str, target: str) -> None:
     async with tenuto.open(f"sqlite:///{folder}/tenuto.db", **where) as app:
         local, backend = app.scope(), app.stores.backend
         [foreign, own] = [(await backend.sessions.messages(local, one, Page())).messages[0] for one in (source, target)]
-        await backend.sessions.rewrite(local, target, Rewriting(messages=(replace(own, parts=foreign.parts),)))
+        await backend.sessions.rewrite(local, target, Rewrite(messages=(replace(own, parts=foreign.parts),)))
 
 
 def test_an_export_takes_one_id_or_everything() -> None:

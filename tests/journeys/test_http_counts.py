@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenuto.context import Counter
+from tenuto.context import TokenCounter
 from tenuto.llm import ScriptedModel
 from tests.journeys.door import ANN, Door, at, code, says, served
 from tests.talking import SMALL, helper
@@ -15,7 +15,7 @@ from tests.talking import SMALL, helper
 # Two tokens and more to a character, and a count that could still be true of plain words.
 RARE = "龘靐齉爩麤鱻灪厵" * 12
 LOW = len(RARE) // 7 + 1
-COUNTER = Counter()
+COUNTER = TokenCounter()
 WAYS = pytest.mark.parametrize("way", ["messages", "words", "reply", "import"])
 
 

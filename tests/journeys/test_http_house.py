@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.server.logs import OneLine, request_id
+from tenuto.server.logs import KeyValueFormatter, request_id
 from tenuto.server.openapi import document
 from tests.journeys.door import ANN, at, says, served
 
@@ -129,7 +129,7 @@ async def test_each_request_is_one_line_with_its_id_route_status_and_time(caplog
 
     record = next(record for record in caplog.records if record.name == "tenuto.server.requests")
     token = request_id.set("r-1")
-    line = OneLine().format(record)
+    line = KeyValueFormatter().format(record)
     request_id.reset(token)
     assert re.fullmatch(
         r"time=\S+ level=info logger=tenuto.server.requests request=r-1 msg=answered "
@@ -146,7 +146,7 @@ def test_a_log_line_cannot_be_forged_or_broken() -> None:
         raised = sys.exc_info()
     record = logging.LogRecord("tenuto", logging.INFO, "", 0, "session %s", (evil,), raised)
 
-    line = OneLine().format(record)
+    line = KeyValueFormatter().format(record)
 
     assert "\n" not in line
     assert "\x1b" not in line

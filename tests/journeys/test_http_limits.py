@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tenuto.errors import Sealed, StoreFull, StoreReadOnly, Unavailable
+from tenuto.errors import DecryptionFailed, StoreFull, StoreReadOnly, Unavailable
 from tests.journeys.door import ANN, Door, at, bearer, code, says, served
 
 
@@ -62,7 +62,7 @@ async def test_the_open_door_has_a_limit_only_where_one_is_set(per_minute: int |
         (Unavailable("session store"), "unavailable"),
         (StoreFull(), "store_full"),
         (StoreReadOnly(), "store_read_only"),
-        (Sealed("needs another key"), "sealed"),
+        (DecryptionFailed("needs another key"), "sealed"),
     ],
     ids=lambda value: str(value),
 )
@@ -94,7 +94,7 @@ async def away(*_: object, **__: object) -> None:
 
 
 async def sealed(*_: object, **__: object) -> None:
-    raise Sealed("needs another key")
+    raise DecryptionFailed("needs another key")
 
 
 async def test_while_the_store_is_away_nobody_slips_in(monkeypatch: pytest.MonkeyPatch) -> None:

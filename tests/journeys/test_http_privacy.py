@@ -19,7 +19,7 @@ from tenuto.access import KeyRole
 from tenuto.model import Scope
 from tenuto.model.message import is_summary
 from tenuto.model.privacy import Mode
-from tenuto.privacy.duties.receipts import read_receipt, verified
+from tenuto.privacy.duties.receipts import parse_receipt, verify_receipt
 from tenuto.privacy.sealed.vault import VAULT
 from tests.journeys.door import ANN, BOB, EVE, Door, at, bearer, code, says, served
 from tests.journeys.test_http_process import running
@@ -395,7 +395,7 @@ async def test_a_user_who_is_erased_is_gone_from_everywhere(store_url: str) -> N
     assert done.json()["counts"]["words"] == 1
     assert done.json()["counts"]["api_keys"] == 1
     assert "ann" not in done.text.replace(done.json()["signature"], "").replace(done.json()["public_key"], "")
-    assert verified(read_receipt(done.content), key)
+    assert verify_receipt(parse_receipt(done.content), key)
     assert [code(response) for response in (gone, unrevealed)] == [(404, "session_not_found")] * 2
     assert code(untraced) == (404, "trace_not_found")
     assert code(shut) == (401, "invalid_credential")

@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tenuto.server.logs import OneLine
+from tenuto.server.logs import KeyValueFormatter
 from tests.journeys.door import ANN
 from tests.journeys.test_http_process import Running, running
 from tests.servers.openai_server import (
@@ -169,7 +169,8 @@ def test_a_foreign_line_is_cut_where_it_begins_to_show_values() -> None:
     lost = f"Task exception was never retrieved\nfuture: <Task finished exception=ValueError('{SECRET}')>"
     slow = f"Executing <Task finished result='{SECRET}'> took 0.2 seconds"
     lines = [
-        OneLine().format(logging.LogRecord("asyncio", logging.ERROR, "", 0, text, None, None)) for text in (lost, slow)
+        KeyValueFormatter().format(logging.LogRecord("asyncio", logging.ERROR, "", 0, text, None, None))
+        for text in (lost, slow)
     ]
 
     assert lines[0].endswith('msg="Task exception was never retrieved"')

@@ -209,7 +209,7 @@ async def _interleaved(pauses: list[int], work: list[tuple[str, str]]) -> None:
 
     async def add(agent: str) -> None:
         while True:
-            entry = await board.read("sum")
+            entry = await board.read_entry("sum")
             value, version = (entry.value, entry.version) if entry is not None else (0, 0)
             try:
                 await board.write("sum", value + 1, agent=agent, if_version=version)

@@ -64,7 +64,7 @@ class Calls(RuleBasedStateMachine):
 
     @rule(call=consumes(under_way))
     def answer(self, call: Call) -> None:
-        self.breaker.answered(call[1])
+        self.breaker.record_success(call[1])
         if call[0] == self.probe:
             self.opened_at = self.probe = None
             self.in_a_row = 0
@@ -73,7 +73,7 @@ class Calls(RuleBasedStateMachine):
 
     @rule(call=consumes(under_way))
     def fail(self, call: Call) -> None:
-        self.breaker.failed(call[1])
+        self.breaker.record_failure(call[1])
         if call[0] == self.probe:
             self.opened_at, self.probe = self.now, None
         elif call[0] in self.counting:
@@ -84,7 +84,7 @@ class Calls(RuleBasedStateMachine):
 
     @rule(call=consumes(under_way))
     def give_up(self, call: Call) -> None:
-        self.breaker.left(call[1])
+        self.breaker.release_probe(call[1])
         if call[0] == self.probe:
             self.probe = None
 

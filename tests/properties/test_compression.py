@@ -19,44 +19,44 @@ from hypothesis import Phase, example, given, note, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tenuto.context import Counter, assemble, room_of
-from tenuto.context.compression import due, limits_of
-from tenuto.context.summaries import outliving, summary_in, talk_in
-from tenuto.context.turns import paired
+from tenuto.context import TokenCounter, assemble, prompt_token_limit
+from tenuto.context.compression import due, summary_limits
+from tenuto.context.summaries import conversation_in, find_summary, outliving
+from tenuto.context.turns import drop_unpaired_tools
 from tenuto.errors import ModelFailed, TurnLost, VersionConflict
 from tenuto.model import (
-    Appended,
-    Closing,
+    AppendResult,
     Draft,
-    Keeping,
+    FinishTurn,
     Message,
     MessagePage,
     NewSession,
     OpenTurn,
     Page,
+    Retention,
     Role,
     Scope,
     Session,
-    Truncating,
+    Truncation,
     text_part,
     tool_call,
     tool_result,
 )
 from tenuto.model.message import is_summary
 from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
-from tenuto.model.prompt import Language, Materials, PromptPolicy
+from tenuto.model.prompt import Language, PromptInputs, PromptPolicy
 from tenuto.model.talk import TurnEnded
 from tenuto.ports import Store
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
-from tenuto.sessions import Announcer, AppendRequest, Sessions, TurnRequest
+from tenuto.sessions import AppendRequest, EventEmitter, Sessions, TurnRequest
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.sqlite import SqliteStore
 from tenuto.upkeep import Upkeep
 from tests.clock import FakeClock
 from tests.samples import ANN, SENT_AT, fresh
 
-COUNTER = Counter()
+COUNTER = TokenCounter()
 MARK = re.compile(r"word\d+x")
 FILLING = ("we talk about the house rules. ", "关于家训的内容，孝悌为本。", "x")
 
@@ -119,7 +119,7 @@ class Watched(Sessions):
 
     meddle: Callable[[], Awaitable[None]] | None = None
 
-    async def append(self, scope: Scope, session_id: str, request: AppendRequest) -> Appended:
+    async def append(self, scope: Scope, session_id: str, request: AppendRequest) -> AppendResult:
         if self.meddle is not None and is_summary(request.messages[0]):
             await self.meddle()
         return await super().append(scope, session_id, request)
@@ -166,7 +166,7 @@ class Life:
     def words(self, role: Role, number: int) -> Draft:
         self.marks += 1
         text = f"word{self.marks}x " + FILLING[number % 3] * [1, 3, 5, 40, 400][number % 5]
-        return COUNTER.counted(Draft(id=fresh("m"), role=role, sent_at=SENT_AT, parts=(text_part(text),)))
+        return COUNTER.with_count(Draft(id=fresh("m"), role=role, sent_at=SENT_AT, parts=(text_part(text),)))
 
     def reply(self, number: int) -> tuple[Draft, ...]:
         drafts: list[Draft] = []
@@ -188,7 +188,7 @@ class Life:
             case "unfinished":
                 turn = await self.begin(number)
                 with contextlib.suppress(TurnLost):
-                    await self.sessions.finish(turn, Closing(abandoned=True))
+                    await self.sessions.finish(turn, FinishTurn(abandoned=True))
             case "slow turn":
                 turn = await self.begin(number)
                 await self.drain()
@@ -214,12 +214,12 @@ class Life:
 
     async def finish(self, turn: OpenTurn, number: int) -> None:
         reply = self.reply(number)
-        summary = summary_in(turn.window, turn.session.window_start)
+        summary = find_summary(turn.window, turn.session.window_start)
         await self.upkeep[0].secure(
             self.ended(turn.session), covered=summary.through if summary else 0, adding=len(reply)
         )
         try:
-            done = await self.sessions.finish(turn, Closing(reply=reply))
+            done = await self.sessions.finish(turn, FinishTurn(reply=reply))
         except TurnLost:
             return
         self.note(done.messages)
@@ -254,7 +254,7 @@ class Life:
         if after is None:
             session, after = await self.sessions.reset(ANN, self.id), 0
         else:
-            session = await self.sessions.truncate(ANN, self.id, Truncating(after=after))
+            session = await self.sessions.truncate(ANN, self.id, Truncation(after=after))
         self.cuts.append((after, session.last_seq))
         gone = [message for message in (*look.messages, *self.said.values()) if message.seq > after]
         self.forget(gone)
@@ -274,14 +274,14 @@ class Life:
         sparing, version = outliving(look.messages, after), look.session.version
         try:
             session = await self.sessions.truncate(
-                ANN, self.id, Truncating(after=after, if_version=version, sparing=sparing)
+                ANN, self.id, Truncation(after=after, if_version=version, sparing=sparing)
             )
         except VersionConflict:
             return
         self.cuts.append((after, session.last_seq))
         self.forget(message for message in look.messages if message.seq > after)
         self.said = {seq: message for seq, message in self.said.items() if seq <= after}
-        summary = summary_in(look.messages, look.session.window_start)
+        summary = find_summary(look.messages, look.session.window_start)
         if summary is not None and summary.through > after:
             # It told of what was taken back, and went with it.
             raw = self.held_at(session, look)
@@ -336,7 +336,7 @@ class Life:
     async def check(self) -> None:
         page = await self.log()
         session, log = page.session, page.messages
-        summary = summary_in(log, session.window_start)
+        summary = find_summary(log, session.window_start)
         through = summary.through if summary is not None else 0
         raw = {message.seq for message in log}
         lost = [seq for seq in self.said if seq not in raw and seq > through and seq >= session.window_start]
@@ -348,7 +348,7 @@ class Life:
         self.check_reach(log, session, through)
 
     def check_summary(self, text: str, tokens: int) -> None:
-        limits = limits_of(self.prompt, self.policies.context, COUNTER)
+        limits = summary_limits(self.prompt, self.policies.context, COUNTER)
         assert tokens == COUNTER.count(text) <= limits.tokens
         assert not self.forgotten & set(MARK.findall(text)), "a summary tells what was taken back"
 
@@ -359,21 +359,21 @@ class Life:
                 assert (call <= through) == (result <= through)
 
     def check_prompt(self, session: Session, log: tuple[Message, ...]) -> None:
-        summary = summary_in(log, session.window_start)
-        materials = Materials(
+        summary = find_summary(log, session.window_start)
+        materials = PromptInputs(
             question="and now?",
             summary=summary.text if summary else "",
             covered=summary.through if summary else 0,
             window_start=session.window_start,
-            history=talk_in(log),
+            history=conversation_in(log),
         )
         manifest = assemble(materials, self.prompt, self.policies.context, COUNTER).manifest
-        assert manifest.total <= room_of(self.prompt, COUNTER)
+        assert manifest.total <= prompt_token_limit(self.prompt, COUNTER)
 
     def check_reach(self, log: tuple[Message, ...], session: Session, through: int) -> None:
         """However little of the log is loaded, no summary is believed that tells more or what was taken back."""
         for start in range(len(log)):
-            found = summary_in(log[start:], session.window_start)
+            found = find_summary(log[start:], session.window_start)
             if found is not None:
                 assert found.through <= through
                 self.check_summary(found.text, found.tokens)
@@ -383,8 +383,10 @@ class Life:
 async def born(plan: Plan, opened: Opened) -> AsyncIterator[Life]:
     clock = FakeClock()
     async with opened(clock) as store:
-        policy = SessionPolicy(keeping=Keeping(max_messages=plan.cap))
-        sessions = Watched(store=store.sessions, upkeep=store.upkeep, policy=policy, announcer=Announcer(clock=clock))
+        policy = SessionPolicy(keeping=Retention(max_messages=plan.cap))
+        sessions = Watched(
+            store=store.sessions, upkeep=store.upkeep, policy=policy, announcer=EventEmitter(clock=clock)
+        )
         life = Life(plan, sessions)
         sessions.meddle = lambda: life.meddle("in the last moment")
         await sessions.create(ANN, NewSession(), life.id)
@@ -445,7 +447,7 @@ def test_a_cut_leaves_every_call_with_its_results(entries: list[tuple[str, int]]
     for seq, (kind, step) in enumerate(entries, 1):
         turn += step
         log.append(entry_of(kind, seq, turn))
-    session = replace(HEAD, keeping=Keeping(max_messages=cap), last_seq=len(log), turns=turn)
+    session = replace(HEAD, keeping=Retention(max_messages=cap), last_seq=len(log), turns=turn)
     context = ContextPolicy(compress_at=0.9, compress_over=keep + 1, keep_verbatim=keep)
 
     found = due(session, log, COUNTER, PromptPolicy(), context)
@@ -459,7 +461,12 @@ def test_a_cut_leaves_every_call_with_its_results(entries: list[tuple[str, int]]
 
 def paired_parts(messages: list[Message]) -> list[Any]:
     """The tool parts that providers accept: calls with their results."""
-    return [part for parts in paired(messages) for part in parts if part["type"] in ("tool_call", "tool_result")]
+    return [
+        part
+        for parts in drop_unpaired_tools(messages)
+        for part in parts
+        if part["type"] in ("tool_call", "tool_result")
+    ]
 
 
 def entry_of(kind: str, seq: int, turn: int) -> Message:
@@ -482,7 +489,7 @@ HEAD = Session(
     created_at=SENT_AT,
     updated_at=SENT_AT,
     expires_at=None,
-    keeping=Keeping(),
+    keeping=Retention(),
     version=1,
 )
 

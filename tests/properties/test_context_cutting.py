@@ -6,12 +6,12 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.context import Counter, boundary_after, boundary_before, cut
-from tenuto.context.cutting import cut_parts, level
+from tenuto.context import TokenCounter, boundary_after, boundary_before, truncate_text
+from tenuto.context.cutting import level, truncate_parts
 from tenuto.context.tokens import estimate
 from tenuto.model import text_part, tool_call, tool_result
 
-COUNTER = Counter()
+COUNTER = TokenCounter()
 CLUSTERS = (
     "👨‍👩‍👧",
     "🇨🇳",
@@ -43,7 +43,7 @@ def boundaries(text: str) -> set[int]:
 @given(texts, st.integers(0, 120), st.sampled_from([COUNTER.count, len, estimate]))
 def test_a_cut_text_keeps_its_limit(text: str, limit: int, measure: object) -> None:
     assert callable(measure)
-    shorter = cut(text, limit, measure)
+    shorter = truncate_text(text, limit, measure)
 
     assert measure(shorter) <= limit
     assert shorter == text or measure(text) > limit
@@ -51,7 +51,7 @@ def test_a_cut_text_keeps_its_limit(text: str, limit: int, measure: object) -> N
 
 @given(texts, st.integers(0, 120))
 def test_a_cut_never_splits_a_grapheme(text: str, limit: int) -> None:
-    shorter = cut(text, limit, COUNTER.count)
+    shorter = truncate_text(text, limit, COUNTER.count)
     head, mark, tail = shorter.partition("[.")
     if not mark:
         head, mark, tail = shorter.partition("[…")
@@ -87,7 +87,7 @@ def test_cut_parts_keep_kind_order_and_identity(words: list[str], limit: int) ->
     makers = (text_part, lambda text: tool_call("c", "search", {"q": text}), lambda text: tool_result("c", text))
     parts = [makers[place % 3](text) for place, text in enumerate(words)]
 
-    shorter = cut_parts(parts, limit, COUNTER)
+    shorter = truncate_parts(parts, limit, COUNTER)
 
     assert [part["type"] for part in shorter] == [part["type"] for part in parts]
     assert sum(map(COUNTER.part, shorter)) <= limit

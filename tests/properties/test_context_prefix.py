@@ -9,12 +9,12 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenuto.context import Counter, assemble
+from tenuto.context import TokenCounter, assemble
 from tenuto.model import Message, Role, text_part
 from tenuto.model.policy import ContextPolicy
-from tenuto.model.prompt import Materials, Piece, Prompt, PromptPolicy, RecallPlace
+from tenuto.model.prompt import Piece, Prompt, PromptInputs, PromptPolicy, RecallPosition
 
-COUNTER = Counter()
+COUNTER = TokenCounter()
 SENT = datetime(2026, 1, 15, 9, 0, tzinfo=UTC)
 WORDS = ("history ", "家训", "phone ", "👨‍👩‍👧", "孝悌为本，", "value\n")
 
@@ -24,7 +24,7 @@ def message(seq: int, dice: Random) -> Message:
     text = "".join(dice.choice(WORDS) for _ in range(dice.randint(5, 12)))
     role = Role.USER if seq % 2 else Role.ASSISTANT
     said = Message(id=f"m{seq}", role=role, sent_at=SENT, parts=(text_part(text),), seq=seq, turn=(seq + 1) // 2)
-    return COUNTER.counted(said)
+    return COUNTER.with_count(said)
 
 
 def conversation(number: int, turns: int, policy: PromptPolicy, recalls: bool = False) -> list[Prompt]:
@@ -35,7 +35,7 @@ def conversation(number: int, turns: int, policy: PromptPolicy, recalls: bool = 
     for turn in range(1, turns + 1):
         question = message(2 * turn - 1, dice)
         found = tuple(Piece(id=f"e{turn}-{n}", text="fact " * dice.randint(1, 60)) for n in range(dice.randint(0, 3)))
-        materials = Materials(
+        materials = PromptInputs(
             question=question.text, system="Be kind.", history=tuple(log), evidence=found if recalls else None
         )
         prompts.append(assemble(materials, policy, ContextPolicy(), COUNTER))
@@ -105,7 +105,7 @@ def test_without_slack_the_window_moves_more_often(seed: int) -> None:
 @given(seeds)
 def test_what_is_recalled_leaves_the_beginning_alone_only_next_to_the_question(seed: int) -> None:
     late = conversation(seed, 12, PromptPolicy(budget=9000), recalls=True)
-    early = conversation(seed, 12, PromptPolicy(budget=9000, recalled=RecallPlace.BEFORE_WINDOW), recalls=True)
+    early = conversation(seed, 12, PromptPolicy(budget=9000, recalled=RecallPosition.BEFORE_WINDOW), recalls=True)
 
     assert [prompt.stable for prompt in late] == [1 + 2 * turn for turn in range(12)]
     assert {prompt.stable for prompt in early} == {1}

@@ -10,25 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenuto.context import Counter, assemble
+from tenuto.context import TokenCounter, assemble
 from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS
-from tenuto.context.window import Filling
+from tenuto.context.window import WindowFiller
 from tenuto.model import Message, Role, text_part, tool_call, tool_result
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import (
-    Fate,
+    Disposition,
     Kind,
     Language,
     LayoutName,
     Manifest,
-    Materials,
     Piece,
     Prompt,
+    PromptInputs,
     PromptPolicy,
-    RecallPlace,
+    RecallPosition,
 )
 
-COUNTER = Counter()
+COUNTER = TokenCounter()
 SENT = datetime(2026, 1, 15, 9, 0, tzinfo=UTC)
 FOREIGN: dict[str, Any] = {"type": "image", "url": "https://example.com/" + "x" * 500}
 SEEDS = (
@@ -77,7 +77,7 @@ def history_of(numbers: list[int], first_seq: int, first_turn: int) -> tuple[Mes
         for role, parts, persona in turn_of(number):
             seq = first_seq + len(messages)
             message = Message(id=f"m{seq}", role=role, sent_at=SENT, parts=parts, persona=persona, seq=seq, turn=turn)
-            messages.append(COUNTER.counted(message) if (number + seq) % 4 else message)
+            messages.append(COUNTER.with_count(message) if (number + seq) % 4 else message)
     return tuple(messages)
 
 
@@ -95,7 +95,7 @@ pieces = st.none() | st.lists(
 ).map(tuple)
 
 materials = st.builds(
-    Materials,
+    PromptInputs,
     question=plain,
     system=st.sampled_from(["", "You are a guide.", "你是严氏先祖。"]),
     preferences=texts,
@@ -123,10 +123,10 @@ policies = st.builds(
     message_tokens=st.sampled_from([None, 16, 300]),
     trim=st.sampled_from([0.0, 0.25, 0.6]),
     layout=st.sampled_from(LayoutName),
-    recalled=st.sampled_from(RecallPlace),
+    recalled=st.sampled_from(RecallPosition),
 )
 prompts = st.builds(lambda m, p, c: (m, p, c, assemble(m, p, c, COUNTER)), materials, policies, limits)
-Case = tuple[Materials, PromptPolicy, ContextPolicy, Prompt]
+Case = tuple[PromptInputs, PromptPolicy, ContextPolicy, Prompt]
 law = settings(max_examples=100, deadline=None)
 
 
@@ -141,7 +141,7 @@ def in_prompt(manifest: Manifest) -> list[int]:
     return [
         entry.first
         for entry in manifest.entries
-        if entry.kind is Kind.MESSAGE and entry.fate in (Fate.KEPT, Fate.CUT) and entry.first is not None
+        if entry.kind is Kind.MESSAGE and entry.fate in (Disposition.KEPT, Disposition.CUT) and entry.first is not None
     ]
 
 
@@ -163,7 +163,9 @@ def test_a_manifest_adds_up_to_the_words_of_its_prompt(case: Case) -> None:
     manifest = prompt.manifest
 
     assert manifest.total == sum(entry.tokens for entry in manifest.entries) == recount(prompt)
-    assert all(entry.tokens == 0 for entry in manifest.entries if entry.fate in (Fate.DROPPED, Fate.SUMMARISED))
+    assert all(
+        entry.tokens == 0 for entry in manifest.entries if entry.fate in (Disposition.DROPPED, Disposition.SUMMARISED)
+    )
 
 
 @law
@@ -198,7 +200,7 @@ def test_the_window_is_a_suffix_in_whole_turns_and_in_order(case: Case) -> None:
     out = [
         (turns[seq], entry.reason)
         for entry in prompt.manifest.entries
-        if entry.kind is Kind.MESSAGE and entry.fate is Fate.DROPPED
+        if entry.kind is Kind.MESSAGE and entry.fate is Disposition.DROPPED
         if entry.first is not None and entry.last is not None
         for seq in range(entry.first, entry.last + 1)
     ]
@@ -270,7 +272,7 @@ def test_a_history_that_fits_gives_the_same_prompt_the_short_way_and_turn_by_tur
     given_, policy, context, prompt = case
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Filling, "whole", lambda filling, room: None)
+        patched.setattr(WindowFiller, "whole", lambda filling, room: None)
         turn_by_turn = assemble(given_, policy, context, COUNTER)
 
     assert prompt == turn_by_turn

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tenuto.errors import TooLarge
-from tenuto.model import Changes, Closing
+from tenuto.model import Changes, FinishTurn
 from tenuto.model.policy import SessionPolicy
-from tenuto.model.session import head_bytes, merged
+from tenuto.model.session import head_bytes, merge_patch
 from tenuto.model.values import JsonObject
-from tenuto.sessions import Announcer, Sessions, TurnRequest
+from tenuto.sessions import EventEmitter, Sessions, TurnRequest
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
 from tests.samples import ANN, says
@@ -34,7 +34,7 @@ def _desk() -> Sessions:
         store=store.sessions,
         upkeep=store.upkeep,
         policy=SessionPolicy(max_head_bytes=LIMIT, busy_wait=timedelta(0)),
-        announcer=Announcer(clock=clock),
+        announcer=EventEmitter(clock=clock),
     )
 
 
@@ -44,9 +44,9 @@ async def _changed(desk: Sessions, session_id: str, changes: Changes, in_turn: b
         return
     turn = await desk.begin(ANN, TurnRequest(words=(says("hi"),), session_id=session_id))
     try:
-        await desk.finish(turn, Closing(changes=changes))
+        await desk.finish(turn, FinishTurn(changes=changes))
     except TooLarge:
-        await desk.finish(turn, Closing())
+        await desk.finish(turn, FinishTurn())
         raise
 
 
@@ -60,9 +60,9 @@ def test_a_patch_applies_whole_or_is_refused_and_the_head_never_outgrows_its_lim
         expected: tuple[JsonObject, JsonObject, JsonObject] = ({}, {}, {})
         for changes, in_turn in steps:
             wanted = (
-                merged(expected[0], changes.context),
-                merged(expected[1], changes.attributes),
-                merged(expected[2], changes.metadata),
+                merge_patch(expected[0], changes.context),
+                merge_patch(expected[1], changes.attributes),
+                merge_patch(expected[2], changes.metadata),
             )
             try:
                 await _changed(desk, session.id, changes, in_turn)

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenuto.errors import TenutoError
-from tenuto.model import Closing, OpenTurn, Page
+from tenuto.model import FinishTurn, OpenTurn, Page
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
 from tests.outages import Fate, Killed, Process
@@ -72,7 +72,7 @@ class World:
             return
         reply = fresh("r")
         self.said.add(reply)
-        end = Closing(abandoned=True) if given_up else closing(reply)
+        end = FinishTurn(abandoned=True) if given_up else closing(reply)
         done = await self._tried(who, self.processes[who].store.sessions.finish_turn(turn, end))
         if done is not None and not given_up:
             self.acknowledged[who, session].append(reply)

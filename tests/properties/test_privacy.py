@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenuto.privacy import MARK, RedactionStream, Type, detect, redact
-from tenuto.privacy.rules.detector import CALM_FAMILIES, FAMILIES, SILENT_FAMILIES, worth_asking
-from tenuto.privacy.rules.folding import Folded
+from tenuto.privacy import MARK, PiiType, RedactionStream, detect, redact
+from tenuto.privacy.rules.detector import CALM_FAMILIES, FAMILIES, SILENT_FAMILIES, select_families
+from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.keys import LONGEST_BLOCK
-from tenuto.privacy.rules.pieces import LIMIT, Pieces
+from tenuto.privacy.rules.pieces import LIMIT, Chunker
 from tests.labelled import sentences
 
 SETS = (
@@ -108,8 +108,8 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
     assert redact(once) == once
 
 
-@given(texts, st.sets(st.sampled_from(Type)))
-def test_redacting_some_types_twice_changes_nothing(text: str, types: set[Type]) -> None:
+@given(texts, st.sets(st.sampled_from(PiiType)))
+def test_redacting_some_types_twice_changes_nothing(text: str, types: set[PiiType]) -> None:
     once = redact(text, types=types)
 
     assert redact(once, types=types) == once
@@ -118,16 +118,16 @@ def test_redacting_some_types_twice_changes_nothing(text: str, types: set[Type])
 @given(texts)
 def test_a_text_has_nothing_for_the_families_it_is_spared(text: str) -> None:
     """The short cuts for prose are no more than that."""
-    view = Folded(text)
-    spared = set(FAMILIES) - set(worth_asking(view))
+    view = FoldedText(text)
+    spared = set(FAMILIES) - set(select_families(view))
 
     assert all(family(view, []) is None for family in spared)
 
 
 def test_prose_is_spared_most_families() -> None:
-    assert [worth_asking(Folded(text)) for text in PROSE] == [SILENT_FAMILIES, SILENT_FAMILIES]
-    assert worth_asking(Folded("the key to the garden")) == CALM_FAMILIES
-    assert worth_asking(Folded("mail ann@example.com")) == FAMILIES
+    assert [select_families(FoldedText(text)) for text in PROSE] == [SILENT_FAMILIES, SILENT_FAMILIES]
+    assert select_families(FoldedText("the key to the garden")) == CALM_FAMILIES
+    assert select_families(FoldedText("mail ann@example.com")) == FAMILIES
 
 
 @given(texts, st.data())
@@ -136,7 +136,7 @@ def test_a_part_of_a_view_is_the_view_of_a_part(text: str, data: st.DataObject) 
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
 
-    part, alone = Folded(text).part(start, end), Folded(text[start:end])
+    part, alone = FoldedText(text).part(start, end), FoldedText(text[start:end])
 
     shapes = ("source", "text", "ascii", "bytes", "lower", "digits", "words", "stems", "signed")
     assert {name: getattr(part, name) for name in shapes} == {name: getattr(alone, name) for name in shapes}
@@ -236,7 +236,7 @@ HOSTILE = (
 def test_hostile_text_is_looked_at_in_small_parts_and_about_once(unit: str) -> None:
     """Work inside a part is bounded by its size, so the cost of the whole grows as its length (`bench.privacy`)."""
     text = (unit * (200_000 // len(unit) + 1))[:200_000]
-    cutter = Pieces()
+    cutter = Chunker()
 
     parts = [*cutter.add(text[:90_000]), *cutter.add(text[90_000:]), *cutter.rest()]
 

@@ -10,7 +10,7 @@ from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.model.values import Json
 from tenuto.privacy import detect
 from tenuto.privacy.pages import redact_draft
-from tenuto.privacy.slots import part_slots, refilled, slots
+from tenuto.privacy.slots import fill_slots, part_slots, slots
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN, opening, says
 from tests.screens import screen_over, screened
@@ -40,7 +40,7 @@ values = st.recursive(
 
 @given(values)
 def test_a_value_refilled_with_its_own_texts_is_the_same(value: Json) -> None:
-    assert refilled(value, (slot.text for slot in slots(value))) == value
+    assert fill_slots(value, (slot.text for slot in slots(value))) == value
 
 
 @settings(deadline=None)

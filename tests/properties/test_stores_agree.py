@@ -17,29 +17,29 @@ from msgspec.structs import replace
 
 from tenuto.errors import SequenceGap, SessionBusy, TenutoError, VersionConflict
 from tenuto.model import (
-    Appended,
-    Batch,
+    AppendBatch,
+    AppendResult,
+    BeginTurn,
     Changes,
-    Closing,
-    Forking,
-    Keeping,
+    FinishTurn,
+    ForkRequest,
+    IdempotencyKey,
     Message,
     NewSession,
-    Once,
-    Opening,
     OpenTurn,
     Page,
     Producer,
-    Rewriting,
+    Retention,
+    Rewrite,
     Scope,
     SessionQuery,
     Status,
     Touch,
-    Truncating,
+    Truncation,
     Usage,
     text_part,
 )
-from tenuto.model.scope import space_of
+from tenuto.model.scope import site_scope
 from tenuto.model.trace import Trace
 from tenuto.ports import Store
 from tenuto.stores.memory import MemoryStore
@@ -49,10 +49,12 @@ from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, SENT_AT, answers, 
 
 IDS = st.sampled_from(["a", "b", "c"])
 SCOPES = st.sampled_from([ANN, ANN, ANN, BOB, ACME, EVE, ANN_ELSEWHERE, Scope(tenant="acme", user="bob", chat="x")])
-KEYS = st.none() | st.builds(Once, key=st.sampled_from(["k1", "k2"]), fingerprint=st.sampled_from(["f1", "f1", "f2"]))
+KEYS = st.none() | st.builds(
+    IdempotencyKey, key=st.sampled_from(["k1", "k2"]), fingerprint=st.sampled_from(["f1", "f1", "f2"])
+)
 PRODUCERS = st.none() | st.builds(Producer, id=st.just("p"), seq=st.integers(1, 4))
 KEEPINGS = st.builds(
-    Keeping,
+    Retention,
     idle=st.sampled_from([None, timedelta(minutes=30), timedelta(days=1)]),
     touch=st.sampled_from(Touch),
     max_messages=st.sampled_from([None, 3, 6]),
@@ -98,10 +100,10 @@ class Machine(RuleBasedStateMachine):
 
     @rule(scope=SCOPES, name=IDS, new=NEW, once=KEYS, producer=PRODUCERS, window=st.integers(0, 5), words=COUNTS)
     def begin(
-        self, scope: Scope, name: str, new: NewSession | None, once: Once | None, producer: Producer | None,
+        self, scope: Scope, name: str, new: NewSession | None, once: IdempotencyKey | None, producer: Producer | None,
         window: int, words: int,
     ) -> None:  # fmt: skip
-        opening = Opening(
+        opening = BeginTurn(
             session_id=name,
             turn_id=fresh("turn"),
             words=tuple(says(fresh("w")) for _ in range(words)),
@@ -128,7 +130,9 @@ class Machine(RuleBasedStateMachine):
         drafts = () if abandoned else tuple(answers(fresh("r")) for _ in range(reply))
         changes = Changes(context=context) if context else None
         trace = _trace(turn) if traced else None
-        closing = Closing(reply=drafts, usage=Usage(tokens=tokens), changes=changes, trace=trace, abandoned=abandoned)
+        closing = FinishTurn(
+            reply=drafts, usage=Usage(tokens=tokens), changes=changes, trace=trace, abandoned=abandoned
+        )
         done = self.both(lambda store: _without_trace(store.sessions.finish_turn(turn, closing)))
         if done is not None:
             self.said += done.messages
@@ -142,11 +146,17 @@ class Machine(RuleBasedStateMachine):
 
     @rule(scope=SCOPES, name=IDS, new=NEW, once=KEYS, producer=PRODUCERS, words=COUNTS)
     def append(
-        self, scope: Scope, name: str, new: NewSession | None, once: Once | None, producer: Producer | None, words: int
+        self,
+        scope: Scope,
+        name: str,
+        new: NewSession | None,
+        once: IdempotencyKey | None,
+        producer: Producer | None,
+        words: int,
     ) -> None:
         drafts = tuple(draft(fresh("m")) for draft in (says, answers, says, answers)[:words])
         guard = {"once": once} if once else {"producer": producer}
-        batch = Batch(id=fresh("batch"), messages=drafts, create=new, usage=Usage(cost_nanos=words), **guard)
+        batch = AppendBatch(id=fresh("batch"), messages=drafts, create=new, usage=Usage(cost_nanos=words), **guard)
         done = self.both(lambda store: store.sessions.append(scope, name, batch))
         if done is not None:
             self.said += done.messages
@@ -182,7 +192,7 @@ class Machine(RuleBasedStateMachine):
     @rule(scope=SCOPES, name=IDS, new_id=IDS, at=st.none() | st.integers(0, 5))
     def fork(self, scope: Scope, name: str, new_id: str, at: int | None) -> None:
         if name != new_id:
-            self.both(lambda store: store.sessions.fork(scope, name, Forking(new_id=new_id, at=at)))
+            self.both(lambda store: store.sessions.fork(scope, name, ForkRequest(new_id=new_id, at=at)))
 
     @rule(
         scope=SCOPES, name=IDS, after=st.integers(0, 6), late=st.none() | st.integers(0, 1),
@@ -194,7 +204,7 @@ class Machine(RuleBasedStateMachine):
         version = None if late is None or head is None else head.version - late
         self.both(
             lambda store: store.sessions.truncate(
-                scope, name, Truncating(after=after, if_version=version, sparing=tuple(sparing))
+                scope, name, Truncation(after=after, if_version=version, sparing=tuple(sparing))
             )
         )
         self.both(lambda store: store.sessions.messages(scope, name, Page(limit=4, after=after)))
@@ -205,14 +215,14 @@ class Machine(RuleBasedStateMachine):
         if self.turns:
             turn = self.turns[-1 - place % min(len(self.turns), 3)]
             self.both(
-                lambda store: store.sessions.truncate(turn.scope, turn.session.id, Truncating(after=after, within=turn))
+                lambda store: store.sessions.truncate(turn.scope, turn.session.id, Truncation(after=after, within=turn))
             )
 
     @rule(scope=SCOPES, name=IDS, places=st.lists(st.integers(0, 20), max_size=4), told=st.integers(0, 3))
     def rewrite(self, scope: Scope, name: str, places: list[int], told: int) -> None:
         """Any that were ever said, wherever: those of other sessions, and those that are gone, are passed over."""
         chosen = [self.said[-1 - place] for place in places if place < len(self.said)]
-        rewriting = Rewriting(
+        rewriting = Rewrite(
             messages=tuple(replace(message, parts=(text_part(fresh("new")),), tokens=9) for message in chosen),
             traces=tuple(replace(trace, request=fresh("new")) for trace in self.traces[-told - 1 : -1]),
         )
@@ -252,7 +262,7 @@ class Machine(RuleBasedStateMachine):
         self.both(lambda store: store.state.write_state(scope, "space", key, value, version))
         self.both(lambda store: store.state.list_state(scope, "space"))
         self.both(lambda store: _named(store, scope))
-        self.both(lambda store: _named(store, space_of(scope)))
+        self.both(lambda store: _named(store, site_scope(scope)))
 
 
 def _trace(turn: OpenTurn) -> Trace:
@@ -262,7 +272,7 @@ def _trace(turn: OpenTurn) -> Trace:
     )  # fmt: skip
 
 
-async def _without_trace(done: Awaitable[Appended]) -> Appended:
+async def _without_trace(done: Awaitable[AppendResult]) -> AppendResult:
     """The trace is told only where a policy has looked at it; what is stored of it, `traces` compares."""
     return replace(await done, trace=None)
 

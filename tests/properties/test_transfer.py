@@ -14,9 +14,9 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from tenuto.errors import Invalid
-from tenuto.model import Batch, Draft, Message, NewSession, Page, Role, Session, Status, Usage, text_part
+from tenuto.model import AppendBatch, Draft, Message, NewSession, Page, Role, Session, Status, Usage, text_part
 from tenuto.sessions import fresh_id
-from tenuto.sessions.transfer import ExportFormat, SavedSession, exported, imported
+from tenuto.sessions.transfer import ExportedSession, ExportFormat, iter_export, parse_export
 from tenuto.sessions.views import MessageView
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN
@@ -51,7 +51,7 @@ VALUES = st.dictionaries(SOUND, JSON.filter(lambda value: value is not None), ma
 
 async def _stored(drafts: list[Draft], new: NewSession, usage: Usage) -> tuple[Session, tuple[Message, ...]]:
     store = MemoryStore()
-    await store.sessions.append(ANN, "s", Batch(id="b", messages=tuple(drafts), create=new, usage=usage))
+    await store.sessions.append(ANN, "s", AppendBatch(id="b", messages=tuple(drafts), create=new, usage=usage))
     page = await store.sessions.messages(ANN, "s", Page(limit=1000))
     return page.session, page.messages
 
@@ -62,11 +62,11 @@ async def _pages(messages: tuple[Message, ...]) -> AsyncIterator[tuple[Message, 
 
 
 async def _written(session: Session, messages: tuple[Message, ...], how: ExportFormat) -> bytes:
-    return b"".join([piece async for piece in exported(session, _pages(messages), how)])
+    return b"".join([piece async for piece in iter_export(session, _pages(messages), how)])
 
 
-def _read(raw: bytes) -> SavedSession:
-    return imported(raw, now=datetime(2026, 1, 1, tzinfo=UTC), new_id=fresh_id)
+def _read(raw: bytes) -> ExportedSession:
+    return parse_export(raw, now=datetime(2026, 1, 1, tzinfo=UTC), new_id=fresh_id)
 
 
 def _facts(draft: Draft) -> dict[str, Any]:

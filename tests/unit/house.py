@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tenuto.context.summaries import summary_in
-from tenuto.model import Closing, Keeping, Message, Page, Scope, Session, text_part
+from tenuto.context.summaries import find_summary
+from tenuto.model import FinishTurn, Message, Page, Retention, Scope, Session, text_part
 from tenuto.model.message import is_summary
 from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
 from tenuto.model.prompt import Language, PromptPolicy
@@ -18,7 +18,7 @@ from tenuto.model.talk import Summary, TurnEnded
 from tenuto.ports import Store
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
-from tenuto.sessions import Announcer, Sessions, TurnRequest
+from tenuto.sessions import EventEmitter, Sessions, TurnRequest
 from tenuto.sessions.titles import claim_title
 from tenuto.stores.memory import MemoryStore
 from tenuto.upkeep import Upkeep
@@ -91,11 +91,11 @@ class House:
     ) -> None:
         self.clock = FakeClock()
         self.model = model
-        policy = SessionPolicy(keeping=Keeping(max_messages=cap))
+        policy = SessionPolicy(keeping=Retention(max_messages=cap))
         self.policies = Preset(sessions=policy, context=ContextPolicy(**{"compress_over": 30, **context}))
         self.store = store or MemoryStore(clock=self.clock)
         self.sessions = Sessions(
-            store=self.store.sessions, upkeep=self.store.upkeep, policy=policy, announcer=Announcer(clock=self.clock)
+            store=self.store.sessions, upkeep=self.store.upkeep, policy=policy, announcer=EventEmitter(clock=self.clock)
         )
         self.upkeep = self.another()
         self._words = count(1)
@@ -112,7 +112,7 @@ class House:
         begun = await self.sessions.begin(ANN, TurnRequest(words=(says(question),), session_id=session_id))
         has_model = self.model is not None
         claim = claim_title(begun.session, question, Language.ENGLISH, self.clock(), model=has_model)
-        done = await self.sessions.finish(begun, Closing(reply=(answers(answer),), changes=claim))
+        done = await self.sessions.finish(begun, FinishTurn(reply=(answers(answer),), changes=claim))
         if follow:
             self.upkeep.follow(self.ended(done.session, question, answer, titles=claim is not None))
         return done.session
@@ -149,7 +149,7 @@ class House:
 
     async def summary(self, session: Session) -> Summary | None:
         head = await self.sessions.get(ANN, session.id)
-        return summary_in(await self.log(session), head.window_start)
+        return find_summary(await self.log(session), head.window_start)
 
     async def entries(self, session: Session) -> list[Message]:
         return [message for message in await self.log(session) if is_summary(message)]

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tenuto.access import ApiKeys, Caller, KeyRole
-from tenuto.errors import Invalid, KeyNotFound
+from tenuto.errors import ApiKeyNotFound, Invalid
 from tenuto.model.scope import SYSTEM
 from tenuto.ports import Store
 from tenuto.stores.memory import MemoryStore
@@ -29,7 +29,7 @@ async def test_a_secret_leads_to_its_key_and_no_other_does(keys: ApiKeys) -> Non
 
     assert await keys.verify(secret) == key
     assert secret.startswith(f"tnt_{key.id}_")
-    assert Caller.of_key(key) == Caller(tenant="acme", site="museum", user="ann", role=KeyRole.ADMIN, key_id=key.id)
+    assert Caller.from_key(key) == Caller(tenant="acme", site="museum", user="ann", role=KeyRole.ADMIN, key_id=key.id)
     wrong = [
         "",
         "tnt",
@@ -71,7 +71,7 @@ async def test_a_revoked_key_opens_nothing_and_stays_in_the_list(keys: ApiKeys, 
 
 @pytest.mark.parametrize("key_id", ["", "0" * 16, "../x"])
 async def test_revoking_what_is_not_there_is_told(keys: ApiKeys, key_id: str) -> None:
-    with pytest.raises(KeyNotFound):
+    with pytest.raises(ApiKeyNotFound):
         await keys.revoke(key_id)
 
 
@@ -84,13 +84,13 @@ async def test_keys_are_listed_by_tenant_however_many_there_are(keys: ApiKeys) -
 
 
 async def test_an_installation_that_ever_had_a_key_needs_one(keys: ApiKeys) -> None:
-    assert not await keys.configured()
+    assert not await keys.any_exist()
 
     key, _ = await keys.create(tenant="acme")
-    assert await keys.configured()
+    assert await keys.any_exist()
 
     await keys.revoke(key.id)
-    assert await keys.configured()
+    assert await keys.any_exist()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ async def test_an_installation_that_ever_had_a_key_needs_one(keys: ApiKeys) -> N
 async def test_a_key_is_bound_to_sound_ids(keys: ApiKeys, bound: dict[str, str]) -> None:
     with pytest.raises(Invalid):
         await keys.create(**bound)  # type: ignore[arg-type]  # the fields of one call
-    assert not await keys.configured()
+    assert not await keys.any_exist()
 
 
 async def test_a_damaged_record_opens_nothing_and_hides_no_other(keys: ApiKeys, store: Store) -> None:

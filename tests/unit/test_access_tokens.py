@@ -8,7 +8,7 @@ from typing import Any
 import jwt
 import pytest
 
-from tenuto.access import Caller, KeyRole, TokenPolicy, Tokens
+from tenuto.access import Caller, JwtPolicy, JwtVerifier, KeyRole
 from tenuto.errors import InvalidSetting
 
 SECRET = "a shared secret of more than sixty-four bytes, which is what HS512 asks for"
@@ -19,7 +19,7 @@ def token(algorithm: str = "HS256", **claims: Any) -> str:
 
 
 def test_a_token_becomes_a_caller() -> None:
-    tokens = Tokens(TokenPolicy(secret=SECRET))
+    tokens = JwtVerifier(JwtPolicy(secret=SECRET))
 
     assert tokens.verify(token()) == Caller(tenant="acme", user="ann")
     assert tokens.verify(token(site_id="museum", role="admin")) == Caller(
@@ -29,7 +29,7 @@ def test_a_token_becomes_a_caller() -> None:
 
 
 def test_the_algorithm_follows_the_setting() -> None:
-    tokens = Tokens(TokenPolicy(secret=SECRET, algorithm="HS512"))
+    tokens = JwtVerifier(JwtPolicy(secret=SECRET, algorithm="HS512"))
 
     assert tokens.verify(token("HS512")) is not None
     assert tokens.verify(token("HS256")) is None
@@ -48,16 +48,16 @@ def test_the_algorithm_follows_the_setting() -> None:
 )
 def test_an_algorithm_that_does_not_go_with_the_key_is_refused(given: dict[str, str]) -> None:
     with pytest.raises(InvalidSetting, match="jwt_algorithm"):
-        TokenPolicy(**given)
+        JwtPolicy(**given)
 
 
 @pytest.mark.parametrize("text", ["", ".", "..", "a.b.c", "x" * 100_000, "\ud800", "e30.e30.", "é.é.é", "W10.W10.W10"])
 def test_what_is_no_token_is_nobody(text: str) -> None:
-    assert Tokens(TokenPolicy(secret=SECRET)).verify(text) is None
+    assert JwtVerifier(JwtPolicy(secret=SECRET)).verify(text) is None
 
 
 def test_a_missing_key_file_stops_the_start() -> None:
     with pytest.raises(InvalidSetting, match="jwt_key_file"):
-        Tokens(TokenPolicy(key_file="nowhere.pem"))
+        JwtVerifier(JwtPolicy(key_file="nowhere.pem"))
     with pytest.raises(InvalidSetting, match="jwt_jwks_file"):
-        Tokens(TokenPolicy(jwks_file="nowhere.json"))
+        JwtVerifier(JwtPolicy(jwks_file="nowhere.json"))

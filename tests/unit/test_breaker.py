@@ -23,7 +23,7 @@ def _admitted(breaker: Breaker) -> int:
 
 def _fail(breaker: Breaker, times: int) -> None:
     for _ in range(times):
-        breaker.failed(_admitted(breaker))
+        breaker.record_failure(_admitted(breaker))
 
 
 def _opened() -> tuple[Breaker, Ticks]:
@@ -51,7 +51,7 @@ def test_failures_that_are_not_in_a_row_never_open_it() -> None:
 
     for _ in range(10):
         _fail(breaker, 4)
-        breaker.answered(_admitted(breaker))
+        breaker.record_success(_admitted(breaker))
 
     assert breaker.state is CLOSED
 
@@ -76,7 +76,7 @@ def test_a_probe_that_is_answered_closes_it_and_zeroes_the_count() -> None:
     breaker, ticks = _opened()
     ticks.now += 30
 
-    breaker.answered(_admitted(breaker))
+    breaker.record_success(_admitted(breaker))
     _fail(breaker, 4)
 
     assert breaker.state is CLOSED
@@ -99,7 +99,7 @@ def test_a_probe_that_was_given_up_leaves_its_place_to_the_next_call() -> None:
     breaker, ticks = _opened()
     ticks.now += 30
 
-    breaker.left(_admitted(breaker))
+    breaker.release_probe(_admitted(breaker))
 
     assert breaker.admit() is not None
     assert breaker.admit() is None
@@ -111,20 +111,20 @@ def test_calls_of_an_earlier_generation_say_nothing() -> None:
     late = [_admitted(breaker) for _ in range(20)]
     _fail(breaker, 5)
 
-    breaker.answered(late[0])
+    breaker.record_success(late[0])
     assert breaker.state is OPEN
     ticks.now += 20
-    breaker.failed(late[1])
+    breaker.record_failure(late[1])
     assert breaker.rest == timedelta(seconds=10)
     ticks.now += 10
     probe = _admitted(breaker)
-    breaker.failed(late[2])
-    breaker.answered(late[3])
-    breaker.left(late[4])
+    breaker.record_failure(late[2])
+    breaker.record_success(late[3])
+    breaker.release_probe(late[4])
     assert breaker.state is HALF_OPEN
-    breaker.answered(probe)
+    breaker.record_success(probe)
     for generation in late[5:]:
-        breaker.failed(generation)
+        breaker.record_failure(generation)
 
     assert breaker.state is CLOSED
 
@@ -133,7 +133,7 @@ def test_what_ends_untold_while_closed_counts_for_nothing() -> None:
     breaker, _ = _breaker()
 
     _fail(breaker, 4)
-    breaker.left(_admitted(breaker))
+    breaker.release_probe(_admitted(breaker))
     assert breaker.state is CLOSED
     _fail(breaker, 1)
 

@@ -10,8 +10,8 @@ from datetime import timedelta
 import pytest
 
 from tenuto.errors import SessionNotFound
-from tenuto.model import Changes, Keeping, MessagePage, NewSession, Page, Scope, Session, Touch
-from tenuto.model.news import News
+from tenuto.model import Changes, MessagePage, NewSession, Page, Retention, Scope, Session, Touch
+from tenuto.model.news import Invalidation
 from tenuto.model.scope import session_key
 from tenuto.stores.cached import CachedStore
 from tests.clock import FakeClock
@@ -23,13 +23,13 @@ class Feed:
     """A change feed that a test speaks through."""
 
     def __init__(self) -> None:
-        self.tell: Callable[[News | None], None] = lambda news: None
+        self.tell: Callable[[Invalidation | None], None] = lambda news: None
         self.sure = True
         self.asked = 0
         self.pending: list[bytes] = []
 
     @asynccontextmanager
-    async def watch(self, told: Callable[[News | None], None]) -> AsyncIterator[None]:
+    async def watch(self, told: Callable[[Invalidation | None], None]) -> AsyncIterator[None]:
         self.tell = told
         yield
 
@@ -40,7 +40,7 @@ class Feed:
     def catch_up(self) -> bool:
         self.asked += 1
         keys, self.pending = self.pending, []
-        self.tell(News(keys=tuple(keys)))
+        self.tell(Invalidation(keys=tuple(keys)))
         return self.sure
 
 
@@ -244,7 +244,7 @@ async def test_a_load_overtaken_by_a_change_is_not_kept(cached: CachedStore, sto
     loading = asyncio.create_task(cached.sessions.get(ANN, "s"))
     await asyncio.sleep(0)
     await store.patch(ANN, "s", Changes(title="newer"))
-    feed.tell(News(keys=(session_key(ANN, "s"),)))
+    feed.tell(Invalidation(keys=(session_key(ANN, "s"),)))
     store.gate.set()
     await loading
 
@@ -253,7 +253,7 @@ async def test_a_load_overtaken_by_a_change_is_not_kept(cached: CachedStore, sto
 
 async def test_a_hit_touches_where_reads_touch(cached: CachedStore, clock: FakeClock) -> None:
     """T5: a session that is only ever read from L1 stays alive."""
-    kept = NewSession(keeping=Keeping(idle=timedelta(minutes=30), touch=Touch.READ))
+    kept = NewSession(keeping=Retention(idle=timedelta(minutes=30), touch=Touch.READ))
     await cached.sessions.append(ANN, "s", batch("q", create=kept))
 
     for _ in range(5):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tenuto.chat import Answered, Started
-from tenuto.errors import AssistantNotFound, Invalid, KeyReused, SessionNotFound
+from tenuto.chat import ReplyFinished, TurnStarted
+from tenuto.errors import AssistantNotFound, IdempotencyKeyReused, Invalid, SessionNotFound
 from tenuto.llm import Call, Say
 from tenuto.model.prompt import Language
-from tenuto.model.talk import Said
+from tenuto.model.talk import TextDelta
 from tests.samples import ANN
 from tests.talking import Adder, ask, helper, talk
 from tests.unit.logbook import log_of, trace_of
@@ -50,9 +50,9 @@ async def test_what_is_streamed_is_what_is_stored() -> None:
 
     events = [event async for event in t.chat.stream(ANN, ask("Hi"))]
 
-    assert isinstance(events[0], Started)
-    assert [event.text for event in events if isinstance(event, Said)] == ["Hel", "lo ", "Ann."]
-    assert isinstance(events[-1], Answered)
+    assert isinstance(events[0], TurnStarted)
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["Hel", "lo ", "Ann."]
+    assert isinstance(events[-1], ReplyFinished)
     assert await log_of(t, events[0].session_id) == [("user", "Hi"), ("assistant", "Hello Ann.")]
     assert events[-1].reply.trace_id == events[0].trace_id
 
@@ -67,7 +67,7 @@ async def test_a_retry_with_the_same_key_brings_the_same_reply_and_asks_no_model
     assert len(t.model.askings) == 2
     assert again.repeated
     assert replace(again, repeated=False, created=True, steps=first.steps) == first
-    with pytest.raises(KeyReused):
+    with pytest.raises(IdempotencyKeyReused):
         await t.chat.take_turn(ANN, ask("2+2?", key="k"))
 
 

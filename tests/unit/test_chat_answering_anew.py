@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tenuto.chat import Answered, ChatRequest, Started
-from tenuto.errors import ModelFailed, TakenBack, TenutoError, TooLarge, TurnLost, Unavailable
+from tenuto.chat import ChatRequest, ReplyFinished, TurnStarted
+from tenuto.errors import ModelFailed, Superseded, TenutoError, TooLarge, TurnLost, Unavailable
 from tenuto.llm import Call, Fail, Hang, Say
 from tenuto.llm.scripted import Script
-from tenuto.model import Appended, Closing, MessagePage, OpenTurn, Session, Truncating
+from tenuto.model import AppendResult, FinishTurn, MessagePage, OpenTurn, Session, Truncation
 from tenuto.model.policy import OnStoreDown
-from tenuto.model.talk import Said
+from tenuto.model.talk import TextDelta
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
@@ -52,7 +52,7 @@ class Dying(FlatMemoryStore):
         self._reached("truncate")
         return await super().truncate(*args, **rest)
 
-    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
         self._reached("finish")
         return await super().finish_turn(turn, closing)
 
@@ -96,7 +96,7 @@ async def test_a_model_that_fails_costs_nobody_the_answer_they_had(script: Scrip
     assert (repeated.text, repeated.repeated) == ("Good.", True)
     assert (await t.chat.take_turn(ANN, ANEW)).text == "Better."
     assert await log_of(t, "s") == BETTER
-    with pytest.raises(TakenBack):
+    with pytest.raises(Superseded):
         await t.chat.take_turn(ANN, SAID)
 
 
@@ -106,8 +106,8 @@ async def test_a_reader_who_goes_half_way_leaves_the_old_answer() -> None:
     await t.chat.take_turn(ANN, SAID)
     before = await everything(t)
     events = t.chat.stream(ANN, ANEW)
-    assert isinstance(await anext(events), Started)
-    assert await anext(events) == Said(text="Half")
+    assert isinstance(await anext(events), TurnStarted)
+    assert await anext(events) == TextDelta(text="Half")
     await hang.reached.wait()
 
     await events.aclose()  # type: ignore[attr-defined]  # a generator by nature
@@ -202,7 +202,7 @@ async def test_what_is_done_to_a_session_meanwhile_wins(meanwhile: str) -> None:
     await hang.reached.wait()
     steps: dict[str, Callable[[], Any]] = {
         "reset": lambda: t.sessions.reset(ANN, "s"),
-        "truncate": lambda: t.sessions.truncate(ANN, "s", Truncating(after=1)),
+        "truncate": lambda: t.sessions.truncate(ANN, "s", Truncation(after=1)),
         "delete": lambda: t.sessions.delete(ANN, "s"),
     }
     await steps[meanwhile]()
@@ -240,8 +240,8 @@ async def test_an_answer_made_anew_is_one_turn_from_its_start_to_its_end() -> No
     events = [event async for event in t.chat.stream(ANN, ANEW)]
 
     started, answered = events[0], events[-1]
-    assert isinstance(started, Started)
-    assert isinstance(answered, Answered)
+    assert isinstance(started, TurnStarted)
+    assert isinstance(answered, ReplyFinished)
     assert (started.turn, started.trace_id) == (answered.reply.turn, answered.reply.trace_id)
     [words, answer] = (await t.sessions.messages(ANN, "s")).messages
     assert (words.turn, answer.turn) == (1, 2)
@@ -264,6 +264,6 @@ async def test_only_the_last_words_are_answered_where_several_have_no_answer() -
     trace = await t.store.traces.trace(ANN, "s", reply.turn)
     assert trace is not None
     assert trace.request == "And 4 + 4?"
-    with pytest.raises(TakenBack):
+    with pytest.raises(Superseded):
         await t.chat.take_turn(ANN, ask("And 4 + 4?", "s", key="1"))
     assert (await t.chat.take_turn(ANN, ask("What is 2 + 2?", "s", key="0"))).text == "Four."

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.chat import ChatRequest
-from tenuto.context import Counter
+from tenuto.context import TokenCounter
 from tenuto.context.summaries import summary_draft
-from tenuto.model import Closing, Draft
+from tenuto.model import Draft, FinishTurn
 from tenuto.model.talk import Summary
 from tenuto.sessions import AppendRequest, TurnRequest
 from tests.samples import ANN, SENT_AT, says
@@ -21,7 +21,7 @@ LOW = len(RARE) // 7 + 1
 
 def shown(t: Talk) -> int:
     """The tokens of what the model was shown last, counted anew."""
-    counter = Counter()
+    counter = TokenCounter()
     return sum(counter.parts(message.parts) for message in t.model.askings[-1].messages)
 
 
@@ -54,7 +54,7 @@ async def test_words_that_somebody_else_counted_take_no_more_room_than_there_is(
         request = ChatRequest(session_id="s", regenerate=True)
     else:
         begun = await t.sessions.begin(ANN, TurnRequest(words=words, session_id="s", key="k", fingerprint="f"))
-        await t.sessions.finish(begun, Closing(abandoned=True))
+        await t.sessions.finish(begun, FinishTurn(abandoned=True))
         request = ask(RARE, "s", key="k", fingerprint="f")
 
     reply = await t.chat.take_turn(ANN, request)

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tenuto.chat import Answered, ChatLimits, Started
-from tenuto.errors import ModelFailed, ModelTimeout, Sealed, SessionBusy, TurnLost, Unavailable
-from tenuto.llm import Call, Chain, Fail, Hang, Say, ScriptedModel, Stop
+from tenuto.chat import ChatLimits, ReplyFinished, TurnStarted
+from tenuto.errors import DecryptionFailed, ModelFailed, ModelTimeout, SessionBusy, TurnLost, Unavailable
+from tenuto.llm import Call, Fail, FallbackChain, Hang, Say, ScriptedModel, Stop
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.prompt import PromptPolicy
-from tenuto.model.talk import Said
+from tenuto.model.talk import TextDelta
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN
 from tests.talking import Adder, ask, helper, hurried, patient, talk
@@ -27,8 +27,8 @@ async def test_a_listener_that_goes_cancels_the_model_and_keeps_the_words() -> N
     t = talk([Say("Half"), hang], "Whole.")
     events = t.chat.stream(ANN, ask("Tell me", "s", key="k"))
     started = await anext(events)
-    assert isinstance(started, Started)
-    assert await anext(events) == Said(text="Half")
+    assert isinstance(started, TurnStarted)
+    assert await anext(events) == TextDelta(text="Half")
     await hang.reached.wait()
 
     await events.aclose()  # type: ignore[attr-defined]  # a generator by nature
@@ -106,7 +106,7 @@ async def test_a_chain_has_time_for_each_of_its_models(later: Callable[[float], 
                 raise ModelTimeout("slow")
             yield
 
-    chain = Chain([Slow(), ScriptedModel("Here.")])
+    chain = FallbackChain([Slow(), ScriptedModel("Here.")])
     t = talk(limits=ChatLimits(model_timeout=timedelta(seconds=30)), model=chain)  # type: ignore[arg-type]
 
     reply = await t.chat.take_turn(ANN, ask("Hello?"))
@@ -172,14 +172,14 @@ async def test_a_missing_key_is_no_store_that_is_away(what: str, monkeypatch: py
     async def sealed(*args: Any) -> Any:
         if what == "finish_turn" and args[1].abandoned:
             return await finish(*args)
-        raise Sealed("does not open")
+        raise DecryptionFailed("does not open")
 
     t = talk("A.", assistants=[helper(policies=patient(on_store_down=OnStoreDown.STATELESS))])
     await t.sessions.create(ANN, None, "s")
     finish = t.store.sessions.finish_turn
     monkeypatch.setattr(t.store.sessions, what, sealed)
 
-    with pytest.raises(Sealed):
+    with pytest.raises(DecryptionFailed):
         await t.chat.take_turn(ANN, ask("Hello", "s"))
 
     monkeypatch.undo()
@@ -274,7 +274,7 @@ async def test_the_trace_of_a_cancelled_turn_shows_what_its_reader_was_given() -
 
     await events.aclose()  # type: ignore[attr-defined]  # a generator by nature
 
-    assert heard[1:] == [Said(text="a"), Said(text="b"), Said(text="c")]
+    assert heard[1:] == [TextDelta(text="a"), TextDelta(text="b"), TextDelta(text="c")]
     [trace] = await t.store.traces.traces(ANN, "s")
     assert (trace.answer, trace.error) == ("abc", "cancelled")
 
@@ -296,8 +296,8 @@ async def test_it_shows_no_more_when_the_model_was_done_already() -> None:
         assistants=[helper(tools=(Adder(),))],
     )
     events = t.chat.stream(ANN, ask("1+2?", "s"))
-    while (event := await anext(events)) != Said(text="It "):
-        assert not isinstance(event, Answered)
+    while (event := await anext(events)) != TextDelta(text="It "):
+        assert not isinstance(event, ReplyFinished)
     await finishing.wait()
 
     await events.aclose()  # type: ignore[attr-defined]  # a generator by nature
@@ -333,7 +333,7 @@ async def test_a_reader_who_takes_their_time_costs_the_model_none_of_its_own(lat
 
     heard += [event async for event in events]
 
-    assert isinstance(heard[-1], Answered)
+    assert isinstance(heard[-1], ReplyFinished)
     assert heard[-1].reply.text == "".join(pieces)
 
 
@@ -361,7 +361,7 @@ async def test_a_model_that_will_not_be_stopped_is_timed_out_all_the_same(later:
             asked.set()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.Event().wait()
-            yield Said(text="As I was saying")
+            yield TextDelta(text="As I was saying")
 
     t = talk(model=Stubborn(), limits=ChatLimits(model_timeout=timedelta(seconds=30)))  # type: ignore[arg-type]
     turn = asyncio.create_task(t.chat.take_turn(ANN, ask("Hello", "s")))

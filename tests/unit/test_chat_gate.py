@@ -19,7 +19,7 @@ from tenuto.context.summaries import summary_draft
 from tenuto.errors import Unavailable
 from tenuto.llm import ScriptedModel
 from tenuto.model import Page
-from tenuto.model.prompt import Fate, Kind, Reason
+from tenuto.model.prompt import Disposition, Kind, Reason
 from tenuto.model.talk import Summary
 from tenuto.sessions import AppendRequest
 from tests.clock import FakeClock
@@ -107,7 +107,7 @@ async def test_talk_that_shares_only_words_is_left_out_and_the_trace_says_why() 
     assert trace is not None
     assert trace.manifest is not None
     told = [entry for entry in trace.manifest.entries if entry.kind is Kind.MESSAGE]
-    assert [(entry.fate, entry.reason, entry.count) for entry in told] == [(Fate.DROPPED, Reason.IRRELEVANT, 2)]
+    assert [(entry.fate, entry.reason, entry.count) for entry in told] == [(Disposition.DROPPED, Reason.IRRELEVANT, 2)]
 
 
 async def test_a_question_that_points_back_needs_no_embedder() -> None:
@@ -240,7 +240,7 @@ async def test_vectors_that_are_on_their_way_during_an_erasure_are_not_kept() ->
     """A14: what is asked for before comes back after it."""
     embedder = Subjects()
     t = chat(embedder)
-    embedder.meanwhile = t.chat.forget
+    embedder.meanwhile = t.chat.clear_caches
     await after_the_cat(t, KITTEN)
     embedder.meanwhile = None
 

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.chat import ChatRequest
-from tenuto.errors import MessageNotFound, ModelFailed, NothingToAnswer, SessionBusy, TakenBack, TooLarge
+from tenuto.errors import MessageNotFound, ModelFailed, NothingToAnswer, SessionBusy, Superseded, TooLarge
 from tenuto.llm import Fail, Hang, Say
-from tenuto.model import Changes, NewSession, Scope, Session, Truncating
+from tenuto.model import Changes, NewSession, Scope, Session, Truncation
 from tenuto.sessions import AppendRequest
 from tests.samples import ANN, says
 from tests.talking import ask, helper, hurried, patient, talk
@@ -86,7 +86,7 @@ async def test_going_back_waits_for_a_running_turn_and_does_not_cut_it_off(how: 
 async def test_an_edit_that_went_no_further_than_taking_back_can_be_sent_again() -> None:
     t = talk("A1.", "A2.")
     await t.chat.take_turn(ANN, ask("Q1", "s"))
-    await t.sessions.truncate(ANN, "s", Truncating(after=0))
+    await t.sessions.truncate(ANN, "s", Truncation(after=0))
 
     await t.chat.take_turn(ANN, ask("Q1 edited", "s", edit=1, key="e"))
 
@@ -132,7 +132,7 @@ async def test_what_was_taken_back_is_not_said_again_by_its_key(taken: ChatReque
     before, asked = await log_of(t, "s"), len(t.model.askings)
 
     for _ in range(2):
-        with pytest.raises(TakenBack):
+        with pytest.raises(Superseded):
             await t.chat.take_turn(ANN, taken)
 
     assert await log_of(t, "s") == before
@@ -147,7 +147,7 @@ async def test_words_that_were_never_answered_are_not_said_again_either() -> Non
         await t.chat.take_turn(ANN, SAID)
     await t.chat.take_turn(ANN, EDITED)
 
-    with pytest.raises(TakenBack):
+    with pytest.raises(Superseded):
         await t.chat.take_turn(ANN, SAID)
 
     assert await log_of(t, "s") == [("user", "Q edited"), ("assistant", "A.")]
@@ -174,7 +174,7 @@ async def test_a_session_notes_the_latest_hundred_keys_of_what_was_taken_back() 
 
     noted = (await t.sessions.get(ANN, "s")).metadata["taken_back"]
     assert len(noted) == 100
-    with pytest.raises(TakenBack):
+    with pytest.raises(Superseded):
         await t.chat.take_turn(ANN, ask("Q119", "s", key="k119"))
 
 
@@ -186,7 +186,7 @@ async def test_what_others_write_where_keys_are_noted_does_no_harm(odd: object) 
 
     await t.chat.take_turn(ANN, EDITED)
 
-    with pytest.raises(TakenBack):
+    with pytest.raises(Superseded):
         await t.chat.take_turn(ANN, SAID)
 
 
@@ -207,7 +207,7 @@ async def test_words_that_were_answered_anew_are_not_answered_again_by_their_own
     await t.chat.take_turn(ANN, ANEW)
 
     for _ in range(2):
-        with pytest.raises(TakenBack):
+        with pytest.raises(Superseded):
             await t.chat.take_turn(ANN, SAID)
 
     assert await log_of(t, "s") == [("user", "Q"), ("assistant", "A.")]
@@ -248,7 +248,7 @@ async def test_a_late_key_takes_nobody_s_words_back_but_its_own(monkeypatch: pyt
         return turn
 
     monkeypatch.setattr(t.sessions, "begin", crowded)
-    with pytest.raises(TakenBack):
+    with pytest.raises(Superseded):
         await t.chat.take_turn(ANN, SAID)
 
     assert ("user", "From elsewhere") in await log_of(t, "s")
@@ -260,7 +260,7 @@ async def test_nobody_speaks_between_an_old_answer_and_the_new_one() -> None:
     await t.chat.take_turn(ANN, ask("Q", "s"))
     truncate = t.sessions.truncate
 
-    async def slipping_in(scope: Scope, session_id: str, truncating: Truncating) -> Session:
+    async def slipping_in(scope: Scope, session_id: str, truncating: Truncation) -> Session:
         session = await truncate(scope, session_id, truncating)
         with pytest.raises(SessionBusy):
             await t.chat.take_turn(ANN, ask("Another", "s"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenuto.chat import ChatRequest
-from tenuto.errors import ModelFailed, TakenBack, VersionConflict
+from tenuto.errors import ModelFailed, Superseded, VersionConflict
 from tenuto.llm import Fail
 from tenuto.model import Changes, MessagePage
 from tenuto.sessions import AppendRequest
@@ -108,7 +108,7 @@ async def test_a_title_that_comes_meanwhile_is_no_reason_to_refuse(request_: Cha
 
     assert store.times == 0
     assert await log_of(t, "s") == [("user", request_.text or "Q"), ("assistant", "B.")]
-    with pytest.raises(TakenBack):
+    with pytest.raises(Superseded):
         await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
 
 
@@ -148,7 +148,7 @@ async def test_a_late_key_takes_back_no_words_that_come_in_that_very_moment() ->
     store.happens = lambda: t.sessions.append(ANN, "s", AppendRequest(messages=(says("From elsewhere"),)))
     store.before, store.times = "truncate", 1
 
-    with pytest.raises(TakenBack):
+    with pytest.raises(Superseded):
         await t.chat.take_turn(ANN, ask("Q", "s", key="said"))
 
     assert ("user", "From elsewhere") in await log_of(t, "s")

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 import tenuto
 from tenuto.chat import ChatRequest
-from tenuto.context.summaries import outliving, summary_draft, summary_in, talk_in
+from tenuto.context.summaries import conversation_in, find_summary, outliving, summary_draft
 from tenuto.errors import MessageNotFound
 from tenuto.llm import ScriptedModel
-from tenuto.model import Page, Role, Truncating
-from tenuto.model.prompt import Fate, Kind
+from tenuto.model import Page, Role, Truncation
+from tenuto.model.prompt import Disposition, Kind
 from tenuto.model.talk import Summary
 from tenuto.sessions import AppendRequest
 from tenuto.stores.memory._sessions import MemorySessions
@@ -36,7 +36,7 @@ async def summarised(t: Talk, through: int) -> None:
 
 async def told(t: Talk) -> str | None:
     page = await t.sessions.messages(ANN, "s", Page(limit=100))
-    summary = summary_in(page.messages)
+    summary = find_summary(page.messages)
     return None if summary is None else summary.text
 
 
@@ -81,7 +81,7 @@ async def test_an_edit_that_went_no_further_can_be_sent_again_though_a_summary_w
         await t.chat.take_turn(ANN, ask(text, "s"))
     await summarised(t, 2)
     spared = (await t.sessions.messages(ANN, "s")).messages[-1].seq
-    await t.sessions.truncate(ANN, "s", Truncating(after=2, sparing=(spared,)))
+    await t.sessions.truncate(ANN, "s", Truncation(after=2, sparing=(spared,)))
 
     await t.chat.take_turn(ANN, ask("Q2 edited", "s", edit=3, key="e"))
 
@@ -109,11 +109,11 @@ async def test_older_talk_that_only_a_summary_remembers_outlives_going_back(requ
         reply = await chat.take_turn(ann, going)
 
         page = await t.sessions.messages(ann, session, Page(limit=1000))
-        summary = summary_in(page.messages, page.session.window_start)
+        summary = find_summary(page.messages, page.session.window_start)
         assert summary is not None
-        assert summary.through >= talk_in(page.messages)[0].seq - 1
+        assert summary.through >= conversation_in(page.messages)[0].seq - 1
         assert reply.manifest is not None
-        assert [entry.fate for entry in reply.manifest.entries if entry.kind is Kind.SUMMARY] == [Fate.KEPT]
+        assert [entry.fate for entry in reply.manifest.entries if entry.kind is Kind.SUMMARY] == [Disposition.KEPT]
 
 
 def test_a_summary_that_nothing_vouches_for_is_not_spared() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tenuto.chat import ChatRequest
-from tenuto.errors import StoreUnavailable, TakenBack
+from tenuto.errors import StoreUnavailable, Superseded
 from tenuto.llm import Fail, Hang, Say
 from tenuto.model import Page
 from tenuto.model.policy import OnStoreDown
@@ -178,7 +178,7 @@ async def test_words_that_were_taken_back_are_not_said_again_by_their_old_key(he
     await t.chat.take_turn(ANN, ask("one, rather", "s", edit=1, key="new"))
     here.goes_away()
 
-    with pytest.raises(TakenBack):
+    with pytest.raises(Superseded):
         await t.chat.take_turn(ANN, ask("one", "s", key="old"))
 
     assert here.store.status.waiting == 0

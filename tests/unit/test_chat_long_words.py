@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenuto.chat.answering import Answer
+from tenuto.chat.answering import Completion
 from tenuto.errors import ModelFailed, TooLarge
 from tenuto.llm import Call, Fail
 from tenuto.model import Scope
@@ -27,7 +27,7 @@ LONG = "long words " * 1000
 class Untold:
     """Facts that nobody reads."""
 
-    def tell(self, **facts: str | int | None) -> None:
+    def set_attributes(self, **facts: str | int | None) -> None:
         pass
 
 
@@ -101,7 +101,7 @@ async def test_what_is_too_long_is_refused_before_anybody_looks_at_it(
     watching = Watching()
     policies = patient(max_message_bytes=1024)
     t = talk("Hi.", assistants=[helper(policies=policies, remembers=remembers)], redaction=watching)
-    monkeypatch.setattr("tenuto.context.tokens.Counter.count", counted)
+    monkeypatch.setattr("tenuto.context.tokens.TokenCounter.count", counted)
 
     with pytest.raises(TooLarge):
         await t.chat.take_turn(ANN, ask(text, "s"))
@@ -112,7 +112,7 @@ async def test_what_is_too_long_is_refused_before_anybody_looks_at_it(
 
 def test_an_answer_is_put_together_when_it_is_read_and_not_with_every_word() -> None:
     """A megabyte that comes letter by letter would else be copied a million times."""
-    answer = Answer()
+    answer = Completion()
     for word in ("One ", "two ", "three."):
         answer.words.append(word)
     pieces = len(answer.words)

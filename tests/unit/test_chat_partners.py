@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tenuto.errors import AssistantNotFound, SessionNotFound, TurnLost
-from tenuto.model import Batch, Changes, Closing, Role, Scope, Session
+from tenuto.model import AppendBatch, Changes, FinishTurn, Role, Scope, Session
 from tenuto.model.message import SUMMARY
 from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language
@@ -71,7 +71,7 @@ async def test_a_turn_taken_up_again_goes_to_the_partner_of_its_session() -> Non
     t = two()
     await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
     begun = await t.sessions.begin(ANN, TurnRequest(words=(says("Again"),), session_id="s", key="k", fingerprint="f"))
-    await t.sessions.finish(begun, Closing(abandoned=True, changes=Changes(metadata={"assistant": "helper"})))
+    await t.sessions.finish(begun, FinishTurn(abandoned=True, changes=Changes(metadata={"assistant": "helper"})))
 
     await t.chat.take_turn(ANN, ask("Again", "s", key="k", fingerprint="f"))
 
@@ -194,7 +194,7 @@ async def test_words_said_to_the_wrong_partner_stay_when_somebody_has_spoken_sin
 async def test_a_summary_behind_words_said_to_the_wrong_partner_keeps_nobody_from_taking_them_back() -> None:
     """It is the other process's own, of the turn before, and is made anew."""
     store = Crowded()
-    store.behind = Batch(id="b", messages=(says("", Role.ITEM, parts=({"type": SUMMARY, "text": "They met."},)),))
+    store.behind = AppendBatch(id="b", messages=(says("", Role.ITEM, parts=({"type": SUMMARY, "text": "They met."},)),))
     t = talk("Hi.", store=store, assistants=[helper(), helper(name="other")])
     await t.chat.take_turn(ANN, ask("Hi", "s", assistant="other"))
     await t.store.sessions.patch(ANN, "s", Changes(metadata={"assistant": "helper"}))
@@ -212,7 +212,7 @@ async def test_a_turn_taken_up_again_is_answered_by_the_character_its_words_were
     await t.chat.take_turn(ANN, ask("Hi", "s", persona="ada"))
     words = (says("A secret", persona="ada"),)
     begun = await t.sessions.begin(ANN, TurnRequest(words=words, session_id="s", key="k", fingerprint="f"))
-    await t.sessions.finish(begun, Closing(abandoned=True))
+    await t.sessions.finish(begun, FinishTurn(abandoned=True))
     await t.chat.take_turn(ANN, ask("Hi", "s", persona="bea"))
 
     await t.chat.take_turn(ANN, ask("A secret", "s", key="k", fingerprint="f"))

@@ -13,7 +13,7 @@ from tenuto.errors import ModelFailed, SessionNotFound
 from tenuto.llm import Call, Fail
 from tenuto.model import NewSession, Page, Scope
 from tenuto.model.policy import OnMissing
-from tenuto.model.prompt import Fate, Kind, Language
+from tenuto.model.prompt import Disposition, Kind, Language
 from tenuto.model.talk import Persona, Summary
 from tenuto.sessions import AppendRequest
 from tests.clock import FakeClock
@@ -135,7 +135,7 @@ async def test_the_manifest_tells_all_that_a_summary_speaks_for_loaded_or_not() 
 
     assert reply.manifest is not None
     [told] = [entry for entry in reply.manifest.entries if entry.kind is Kind.SUMMARY]
-    loaded = [entry for entry in reply.manifest.entries if entry.fate is Fate.SUMMARISED]
+    loaded = [entry for entry in reply.manifest.entries if entry.fate is Disposition.SUMMARISED]
     assert (told.first, told.last, told.count) == (1, 60, 60)
     assert sum(entry.count for entry in loaded) < 60
     assert ContextView.of(reply.manifest).entries[1].count == 60

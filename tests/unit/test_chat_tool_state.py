@@ -13,12 +13,12 @@ from tenuto.app import Tenuto
 from tenuto.chat import ChatRequest
 from tenuto.llm import Call
 from tenuto.llm.scripted import Script
-from tenuto.model import Message, Page, Role, Scope, Session, Truncating
+from tenuto.model import Message, Page, Role, Scope, Session, Truncation
 from tenuto.model.policy import ContextPolicy, preset
 from tenuto.model.talk import ToolContext, ToolOutput
 from tenuto.model.values import JsonObject
 from tenuto.sessions import AppendRequest
-from tenuto.sessions.transfer import ExportFormat, exported, imported
+from tenuto.sessions.transfer import ExportFormat, iter_export, parse_export
 from tenuto.sessions.views import MessageView
 from tests.clock import START
 from tests.samples import ANN, answers, fresh, says
@@ -84,7 +84,7 @@ async def test_a_talk_that_was_cut_goes_on_from_what_is_left(how: str) -> None:
     there = "s"
     match how:
         case "truncated":
-            await t.sessions.truncate(ANN, "s", Truncating(after=await first_end(t)))
+            await t.sessions.truncate(ANN, "s", Truncation(after=await first_end(t)))
         case "forked":
             there = (await t.sessions.fork(ANN, "s", at=await first_end(t))).id
         case _:
@@ -100,9 +100,9 @@ async def test_a_talk_that_was_exported_goes_on_where_it_is_imported(written: Ex
     t, adder = sums(1, 2)
     await t.chat.take_turn(ANN, ask("One?", "s"))
     session = await t.sessions.get(ANN, "s")
-    paper = b"".join([piece async for piece in exported(session, t.sessions.pages(ANN, session), written)])
+    paper = b"".join([piece async for piece in iter_export(session, t.sessions.pages(ANN, session), written)])
 
-    saved = imported(paper, now=START, new_id=lambda: fresh("m"))
+    saved = parse_export(paper, now=START, new_id=lambda: fresh("m"))
     there = await t.sessions.restore(ANN, saved)
     await t.chat.take_turn(ANN, ask("Two?", there.id))
 
@@ -240,7 +240,7 @@ async def cut_off(app: Tenuto, person: Person, how: str, after: int) -> Session:
     assert person.session is not None
     if how == "fork":
         return await app.sessions.fork(person.scope, person.session, after)
-    return await app.sessions.truncate(person.scope, person.session, Truncating(after=after))
+    return await app.sessions.truncate(person.scope, person.session, Truncation(after=after))
 
 
 @pytest.mark.parametrize("how", ["fork", "truncate"])

@@ -10,15 +10,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tenuto.chat import Answered, ChatLimits, ToolEnded
-from tenuto.context import Counter
-from tenuto.context.tokens import as_text
+from tenuto.chat import ChatLimits, ReplyFinished, ToolFinished
+from tenuto.context import TokenCounter
+from tenuto.context.tokens import to_text
 from tenuto.errors import BudgetExhausted, Invalid, ModelFailed, Unavailable
 from tenuto.llm import UNREADABLE, Call, Fail, Hang, Say
 from tenuto.model import Role, Scope
 from tenuto.model.budget import Budgets
 from tenuto.model.prompt import Kind, PromptPolicy
-from tenuto.model.talk import Ended, ToolOutput
+from tenuto.model.talk import ModelDone, ToolOutput
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB
 from tests.talking import SMALL, Adder, ask, helper, talk
@@ -36,9 +36,9 @@ async def test_tools_run_between_question_and_answer_and_are_stored_as_pairs() -
     assert page.messages[2].parts[0]["output"] == {"sum": 3}
     assert page.messages[3].metadata["state"] == {"helper": {"last": 3}}
     assert "helper" not in page.session.context
-    assert [event.name for event in events if isinstance(event, ToolEnded)] == ["add"]
+    assert [event.name for event in events if isinstance(event, ToolFinished)] == ["add"]
     reply = events[-1]
-    assert isinstance(reply, Answered)
+    assert isinstance(reply, ReplyFinished)
     assert reply.reply.data == {"sum": 3}
     trace = await trace_of(t, reply.reply)
     assert [(run.name, run.error) for run in trace.tools] == [("add", None)]
@@ -139,7 +139,7 @@ async def test_the_hard_budget_holds_over_calls_results_and_what_is_told_of_tool
 
     many = [Call("add", {"note": "words " * 5}) for _ in range(5)]
     t = talk(many, many, "Ok.", assistants=[helper(tools=(Loud(),), prompt=PromptPolicy(budget=1200, reply=100))])
-    counter = Counter()
+    counter = TokenCounter()
 
     with contextlib.suppress(ModelFailed):
         await t.chat.take_turn(ANN, ask("Shout", "s"))
@@ -147,14 +147,14 @@ async def test_the_hard_budget_holds_over_calls_results_and_what_is_told_of_tool
     assert len(t.model.askings) >= 2
     for asking in t.model.askings:
         shown = sum(counter.part(part) for message in asking.messages for part in message.parts)
-        told = sum(counter.count(as_text(msgspec.to_builtins(tool))) for tool in asking.tools)
+        told = sum(counter.count(to_text(msgspec.to_builtins(tool))) for tool in asking.tools)
         assert shown + told <= 1100
 
 
 async def test_a_session_that_has_spent_its_budget_is_refused_before_the_model_is_asked() -> None:
     """A6."""
     t = talk("Costly.", budgets=Budgets(session_tokens=50), model=None)
-    t.model._ended = Ended(model="m", input_tokens=40, output_tokens=20, cost_nanos=5)
+    t.model._ended = ModelDone(model="m", input_tokens=40, output_tokens=20, cost_nanos=5)
     await t.chat.take_turn(ANN, ask("One?", "s"))
 
     with pytest.raises(BudgetExhausted, match="50 tokens"):
@@ -168,7 +168,7 @@ async def test_a_session_that_has_spent_its_budget_is_refused_before_the_model_i
 
 async def test_a_tenant_that_has_spent_its_day_is_refused() -> None:
     t = talk("Costly.", budgets=Budgets(tenant_cost_nanos_per_day=10))
-    t.model._ended = Ended(model="m", cost_nanos=10)
+    t.model._ended = ModelDone(model="m", cost_nanos=10)
     await t.chat.take_turn(ANN, ask("One?"))
 
     with pytest.raises(BudgetExhausted, match="tenant"):
@@ -177,7 +177,7 @@ async def test_a_tenant_that_has_spent_its_day_is_refused() -> None:
 
 async def test_what_a_failed_answer_has_cost_is_counted() -> None:
     t = talk([Call("add", {"a": 1, "b": 2})], [Fail()], assistants=[helper(tools=(Adder(),))])
-    t.model._ended = Ended(model="m", input_tokens=30, output_tokens=10, cost_nanos=7)
+    t.model._ended = ModelDone(model="m", input_tokens=30, output_tokens=10, cost_nanos=7)
 
     with pytest.raises(ModelFailed):
         await t.chat.take_turn(ANN, ask("1+2?", "s"))

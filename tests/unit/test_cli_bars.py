@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from tenuto.cli.bars import budget_bar, cells, stretches, timeline
 from tenuto.cli.tracing import show_manifest
-from tenuto.model.prompt import Entry, Fate, Kind, LayoutName, Manifest, Reason
+from tenuto.model.prompt import Disposition, Kind, LayoutName, Manifest, ManifestEntry, Reason
 
 AMOUNTS = st.lists(st.one_of(st.just(0.0), st.floats(0.001, 1e7)), max_size=12)
 
 
 def manifest(*tokens: tuple[Kind, int], budget: int = 1000, reply: int = 200, margin: float = 1.0) -> Manifest:
     entries = tuple(
-        Entry(kind=kind, fate=Fate.KEPT, reason=Reason.FITS, tokens=count, whole=count) for kind, count in tokens
+        ManifestEntry(kind=kind, fate=Disposition.KEPT, reason=Reason.FITS, tokens=count, whole=count)
+        for kind, count in tokens
     )
     return Manifest(
         entries=entries,
@@ -99,8 +100,12 @@ def test_a_turn_without_a_model_has_nothing_to_show(capsys: pytest.CaptureFixtur
 
 def test_the_list_names_kind_fate_reason_tokens_and_which_one(capsys: pytest.CaptureFixture[str]) -> None:
     shown = manifest((Kind.SYSTEM, 54))
-    cut = Entry(kind=Kind.MESSAGE, fate=Fate.CUT, reason=Reason.MESSAGE_CAP, tokens=20, whole=90, first=3, last=3)
-    gone = Entry(kind=Kind.MESSAGE, fate=Fate.DROPPED, reason=Reason.OVER_BUDGET, first=1, last=2, count=2)
+    cut = ManifestEntry(
+        kind=Kind.MESSAGE, fate=Disposition.CUT, reason=Reason.MESSAGE_CAP, tokens=20, whole=90, first=3, last=3
+    )
+    gone = ManifestEntry(
+        kind=Kind.MESSAGE, fate=Disposition.DROPPED, reason=Reason.OVER_BUDGET, first=1, last=2, count=2
+    )
 
     show_manifest(Manifest(**{**{name: getattr(shown, name) for name in shown.__struct_fields__},
                               "entries": (*shown.entries, gone, cut)}))  # fmt: skip

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import tenuto
 from tenuto.cli import program
-from tenuto.cli.effective import duration, effective, without_password
+from tenuto.cli.effective import duration, effective, mask_password
 from tenuto.ports import utc_now
 from tenuto.settings import Settings
 
@@ -190,7 +190,7 @@ def test_a_budget_that_is_too_small_is_named_once() -> None:
     ],
 )
 def test_a_stores_password_is_never_shown(url: str, shown: str) -> None:
-    assert without_password(url) == shown
+    assert mask_password(url) == shown
 
 
 def test_secrets_are_hidden_and_presets_filled_in() -> None:

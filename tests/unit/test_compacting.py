@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tenuto.errors import Unavailable
-from tenuto.model import Compaction
+from tenuto.model import CompactionResult
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.redis import RedisStore, _compacting
 from tenuto.stores.sqlite import SqliteStore
@@ -85,7 +85,7 @@ async def test_a_server_that_denies_it_is_left_as_it_is(valkey: RedisServer, cap
         await store.close()
         valkey.call("ACL", "DELUSER", "guest")
 
-    assert told == Compaction(cleared=False, why="a server does not let us renew its files (NOPERM)")
+    assert told == CompactionResult(cleared=False, why="a server does not let us renew its files (NOPERM)")
     assert "does not let us renew its files (NOPERM)" in caplog.text
 
 
@@ -97,7 +97,7 @@ async def test_a_server_that_does_not_tell_of_its_snapshots_is_not_taken_for_one
         told = await store.upkeep.compact()
         await store.close()
 
-    assert told == Compaction(cleared=False, why="a server does not tell whether it keeps snapshots")
+    assert told == CompactionResult(cleared=False, why="a server does not tell whether it keeps snapshots")
 
 
 async def test_a_server_that_cannot_write_its_files_is_not_said_to_have() -> None:
@@ -109,7 +109,7 @@ async def test_a_server_that_cannot_write_its_files_is_not_said_to_have() -> Non
         told = await store.upkeep.compact()
         await store.close()
 
-    assert told == Compaction(cleared=False, why="a server could not renew its files (BGSAVE)")
+    assert told == CompactionResult(cleared=False, why="a server could not renew its files (BGSAVE)")
 
 
 async def test_work_that_began_too_early_is_waited_for_and_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ async def test_work_that_began_too_early_is_waited_for_and_done_again(monkeypatc
         told = await compacting
         await store.close()
 
-        assert told == Compaction(cleared=True)
+        assert told == CompactionResult(cleared=True)
         done = server.info("persistence")
         assert (done["aof_rewrites"], done["aof_rewrite_in_progress"]) == (2, 0)
 
@@ -177,7 +177,7 @@ async def test_tables_of_another_role_are_passed_over_and_said(
         postgres.sql("DROP OWNED BY guest", database.name)
         postgres.sql("DROP ROLE guest")
 
-    assert told == Compaction(
+    assert told == CompactionResult(
         cleared=False, why="tables of another role were passed over: their owner has to vacuum them"
     )
     assert "permission denied to vacuum" in caplog.text

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tenuto.context import Counter
-from tenuto.context.compression import Due, due, limits_of, slides_out
-from tenuto.context.summaries import summary_draft, summary_in, talk_in
-from tenuto.model import Draft, Keeping, Message, Role, Session, text_part, tool_call, tool_result
+from tenuto.context import TokenCounter
+from tenuto.context.compression import Due, due, summary_limits, would_evict_uncovered
+from tenuto.context.summaries import conversation_in, find_summary, summary_draft
+from tenuto.model import Draft, Message, Retention, Role, Session, text_part, tool_call, tool_result
 from tenuto.model.policy import PRESETS, ContextPolicy
 from tenuto.model.prompt import PromptPolicy
 from tenuto.model.talk import Summary
 from tests.samples import ANN, SENT_AT
 
-COUNTER = Counter()
+COUNTER = TokenCounter()
 HEAD = Session(
     id="s",
     scope=ANN,
@@ -24,7 +24,7 @@ HEAD = Session(
     created_at=SENT_AT,
     updated_at=SENT_AT,
     expires_at=None,
-    keeping=Keeping(),
+    keeping=Retention(),
     version=1,
 )
 ROOM = PromptPolicy(budget=8192, reply=1024)
@@ -152,7 +152,7 @@ def test_a_turn_split_by_a_summary_is_still_one() -> None:
 
     assert work is not None
     covered = {message.turn for message in work.cover}
-    left = {message.turn for message in talk_in([*log, *more]) if message.seq > work.cover[-1].seq}
+    left = {message.turn for message in conversation_in([*log, *more]) if message.seq > work.cover[-1].seq}
     assert not covered & left
 
 
@@ -173,7 +173,7 @@ def test_near_the_stored_cap_even_a_long_turn_is_cut_between_tool_pairs() -> Non
             said(len(log) + 1, parts=(tool_call(f"{step}", "f", {}),), role=Role.ASSISTANT, turn=1),
             said(len(log) + 2, parts=(tool_result(f"{step}", 1),), role=Role.TOOL, turn=1),
         ]
-    head = replace(HEAD, keeping=Keeping(max_messages=30))
+    head = replace(HEAD, keeping=Retention(max_messages=30))
 
     work = found(log, head=head)
 
@@ -183,21 +183,21 @@ def test_near_the_stored_cap_even_a_long_turn_is_cut_between_tool_pairs() -> Non
 
 
 def test_what_is_about_to_be_stored_counts_against_the_cap() -> None:
-    head = replace(HEAD, keeping=Keeping(max_messages=40), last_seq=20)
+    head = replace(HEAD, keeping=Retention(max_messages=40), last_seq=20)
 
     assert found(talk(1, 20), head=head) is None
     work = found(talk(1, 20), head=head, adding=18)
     assert work is not None
     assert 20 - len(work.cover) + 18 <= 40
-    assert slides_out(head, covered=0, adding=21)
-    assert not slides_out(head, covered=10, adding=21)
+    assert would_evict_uncovered(head, covered=0, adding=21)
+    assert not would_evict_uncovered(head, covered=10, adding=21)
 
 
 def test_a_summarys_length_is_bounded_by_policy_and_by_the_prompt() -> None:
     """D15: a limit of its own; E13: 200 characters."""
-    assert limits_of(ROOM, POLICY, COUNTER).tokens == 500
-    assert limits_of(PromptPolicy(budget=700, reply=100), POLICY, COUNTER).tokens == 100
-    assert limits_of(ROOM, PRESETS["multi_agent"].context, COUNTER).characters == 200
+    assert summary_limits(ROOM, POLICY, COUNTER).tokens == 500
+    assert summary_limits(PromptPolicy(budget=700, reply=100), POLICY, COUNTER).tokens == 100
+    assert summary_limits(ROOM, PRESETS["multi_agent"].context, COUNTER).characters == 200
 
 
 # Which summary
@@ -206,15 +206,15 @@ def test_a_summarys_length_is_bounded_by_policy_and_by_the_prompt() -> None:
 def test_the_summary_that_covers_most_is_read() -> None:
     log = [*talk(1, 40), entry(41, 20, text="newer"), entry(42, 12, text="late but older"), *talk(43, 44)]
 
-    summary = summary_in(log)
+    summary = find_summary(log)
 
     assert summary is not None
     assert (summary.text, summary.through) == ("newer", 20)
 
 
 def test_a_log_without_summaries_has_none() -> None:
-    assert summary_in([]) is None
-    assert summary_in(talk(1, 5)) is None
+    assert find_summary([]) is None
+    assert find_summary(talk(1, 5)) is None
 
 
 def test_a_summary_of_words_that_were_taken_back_is_not_read() -> None:
@@ -222,46 +222,46 @@ def test_a_summary_of_words_that_were_taken_back_is_not_read() -> None:
     log = [*talk(1, 10), entry(41, 20, seen=40), *talk(42, 60)]
 
     for start in range(len(log)):
-        assert summary_in(log[start:]) is None
+        assert find_summary(log[start:]) is None
 
 
 def test_nor_one_that_came_after_new_words_were_said() -> None:
     log = [*talk(1, 10), *talk(41, 44), entry(45, 20, seen=40), *talk(46, 60)]
 
     for start in range(len(log)):
-        assert summary_in(log[start:]) is None
+        assert find_summary(log[start:]) is None
 
 
 def test_nor_one_of_talk_before_a_reset() -> None:
     log = [entry(41, 20, seen=40), *talk(42, 50)]
 
-    assert summary_in(log) is None
-    assert summary_in(log, window_start=41) is None
+    assert find_summary(log) is None
+    assert find_summary(log, window_start=41) is None
 
 
 def test_nor_one_of_talk_that_is_no_longer_context() -> None:
     """The window's start moved: what the summary tells began before it."""
     log = [*talk(1, 40), entry(41, 20), *talk(42, 50)]
 
-    assert summary_in(log) is not None
-    assert summary_in(log, window_start=15) is None
-    assert summary_in(log, window_start=42) is None
+    assert find_summary(log) is not None
+    assert find_summary(log, window_start=15) is None
+    assert find_summary(log, window_start=42) is None
 
 
 def test_a_covered_message_need_not_be_loaded_if_another_that_was_seen_is() -> None:
     log = [*talk(1, 40), entry(41, 20), *talk(42, 50)]
 
-    summary = summary_in(log[30:])
+    summary = find_summary(log[30:])
 
     assert summary is not None
     assert summary.through == 20
-    assert summary_in(log[40:]) is None, "nothing loaded bears witness"
+    assert find_summary(log[40:]) is None, "nothing loaded bears witness"
 
 
 def test_a_covered_message_that_slid_out_under_the_cap_does_no_harm() -> None:
     log = [*talk(25, 40), entry(41, 24), *talk(42, 50)]
 
-    summary = summary_in(log)
+    summary = find_summary(log)
 
     assert summary is not None
     assert summary.through == 24
@@ -272,7 +272,7 @@ def test_an_imported_summary_is_found_by_the_id_of_what_it_covers() -> None:
     log = [*talk(25, 44), entry(45, 32), *talk(46, 50)]
     renumbered = [replace(message, seq=seq) for seq, message in enumerate(log, 1)]
 
-    summary = summary_in(renumbered)
+    summary = find_summary(renumbered)
 
     assert summary is not None
     assert summary.through == 8
@@ -282,7 +282,7 @@ def test_between_the_covered_talk_and_the_next_message_lies_nothing() -> None:
     """So that a prompt does not take a gap (a truncation, a summary) for talk that was not loaded."""
     log = [*talk(1, 20), entry(21, 20), *talk(60, 62)]
 
-    summary = summary_in(log)
+    summary = find_summary(log)
 
     assert summary is not None
     assert summary.through == 59
@@ -303,10 +303,10 @@ def test_between_the_covered_talk_and_the_next_message_lies_nothing() -> None:
 def test_items_of_others_are_not_taken_for_summaries(part: dict[str, Any]) -> None:
     item = said(5, parts=(part,), role=Role.ITEM)
 
-    assert summary_in([*talk(1, 4), item]) is None
+    assert find_summary([*talk(1, 4), item]) is None
 
 
 def test_words_of_a_user_are_never_a_summary() -> None:
     forged = said(5, parts=entry(5, 2).parts, role=Role.USER)
 
-    assert summary_in([*talk(1, 4), forged]) is None
+    assert find_summary([*talk(1, 4), forged]) is None

@@ -8,14 +8,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tenuto.context import Counter, assemble, check_budget, materials_of
+from tenuto.context import TokenCounter, assemble, check_budget, inputs_from_turn
 from tenuto.errors import InvalidSetting
-from tenuto.model import Keeping, Message, OpenTurn, Role, Scope, Session, TurnState, text_part
+from tenuto.model import Message, OpenTurn, Retention, Role, Scope, Session, TurnState, text_part
 from tenuto.model.policy import PRESETS, ContextPolicy
-from tenuto.model.prompt import Entry, Fate, Kind, Language, LayoutName, Materials, Piece, PromptPolicy, Reason
+from tenuto.model.prompt import (
+    Disposition,
+    Kind,
+    Language,
+    LayoutName,
+    ManifestEntry,
+    Piece,
+    PromptInputs,
+    PromptPolicy,
+    Reason,
+)
 from tests.samples import SENT_AT
 
-COUNTER = Counter()
+COUNTER = TokenCounter()
 FREE = ContextPolicy()
 
 
@@ -30,7 +40,7 @@ def said(seq: int, text: str, **fields: Any) -> Message:
         "turn": (seq + 1) // 2,
         **fields,
     }
-    return COUNTER.counted(Message(**given))
+    return COUNTER.with_count(Message(**given))
 
 
 def talk(count: int, text: str = "some words about the family rules") -> tuple[Message, ...]:
@@ -38,19 +48,19 @@ def talk(count: int, text: str = "some words about the family rules") -> tuple[M
     return tuple(said(seq, f"{text} {seq}") for seq in range(1, count + 1))
 
 
-def entries(materials: Materials, policy: PromptPolicy, context: ContextPolicy = FREE) -> list[Entry]:
+def entries(materials: PromptInputs, policy: PromptPolicy, context: ContextPolicy = FREE) -> list[ManifestEntry]:
     """The manifest's entries."""
     return list(assemble(materials, policy, context, COUNTER).manifest.entries)
 
 
-def of(kind: Kind, found: list[Entry]) -> list[Entry]:
+def of(kind: Kind, found: list[ManifestEntry]) -> list[ManifestEntry]:
     """The entries of a kind."""
     return [entry for entry in found if entry.kind is kind]
 
 
 def test_a_message_above_the_budget_is_cut_visibly_and_not_dropped() -> None:
     """S4: the newest message alone exceeds the budget."""
-    materials = Materials(question="and now?", history=(said(1, "家训 " * 20_000),), language=Language.CHINESE)
+    materials = PromptInputs(question="and now?", history=(said(1, "家训 " * 20_000),), language=Language.CHINESE)
 
     prompt = assemble(materials, PromptPolicy(budget=1200, reply=200), FREE, COUNTER)
 
@@ -67,8 +77,8 @@ def test_every_message_is_capped_and_the_same_way_each_turn() -> None:
     policy = PromptPolicy(budget=4000, reply=0, message_tokens=50)
     history = (said(1, "word " * 900), said(2, "short"))
 
-    first = assemble(Materials(question="a", history=history), policy, FREE, COUNTER)
-    second = assemble(Materials(question="b", history=(*history, said(3, "a"), said(4, "x"))), policy, FREE, COUNTER)
+    first = assemble(PromptInputs(question="a", history=history), policy, FREE, COUNTER)
+    second = assemble(PromptInputs(question="b", history=(*history, said(3, "a"), said(4, "x"))), policy, FREE, COUNTER)
 
     assert COUNTER.count(first.messages[0].text) <= 50
     assert first.messages[0] == second.messages[0]
@@ -76,11 +86,11 @@ def test_every_message_is_capped_and_the_same_way_each_turn() -> None:
 
 def test_a_question_above_the_budget_is_cut_visibly() -> None:
     """A question of a megabyte is answered as far as it can be read."""
-    prompt = assemble(Materials(question="why " * 260_000), PromptPolicy(budget=2000, reply=500), FREE, COUNTER)
+    prompt = assemble(PromptInputs(question="why " * 260_000), PromptPolicy(budget=2000, reply=500), FREE, COUNTER)
 
     assert "left out" in prompt.messages[-1].text
     assert prompt.manifest.total <= 1500
-    assert of(Kind.QUESTION, list(prompt.manifest.entries))[0].fate is Fate.CUT
+    assert of(Kind.QUESTION, list(prompt.manifest.entries))[0].fate is Disposition.CUT
 
 
 def test_a_budget_below_the_system_prompt_is_refused_at_start() -> None:
@@ -96,12 +106,12 @@ def test_a_margin_narrows_the_budget() -> None:
     """A tokenizer we do not have gets room for its worse counts."""
     check_budget(PromptPolicy(budget=1100, reply=100), "be kind " * 400, COUNTER)
     with pytest.raises(InvalidSetting):
-        check_budget(PromptPolicy(budget=1100, reply=100), "be kind " * 400, Counter(margin=1.5))
+        check_budget(PromptPolicy(budget=1100, reply=100), "be kind " * 400, TokenCounter(margin=1.5))
 
 
 def test_a_system_prompt_that_grew_too_large_is_refused_in_the_turn() -> None:
     with pytest.raises(InvalidSetting, match="leave no room"):
-        assemble(Materials(question="?", system="x y " * 900), PromptPolicy(budget=900, reply=0), FREE, COUNTER)
+        assemble(PromptInputs(question="?", system="x y " * 900), PromptPolicy(budget=900, reply=0), FREE, COUNTER)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +125,7 @@ def test_contradictory_settings_are_refused(settings: dict[str, Any]) -> None:
 
 
 def test_the_newest_turn_outranks_summary_recall_and_older_turns() -> None:
-    materials = Materials(
+    materials = PromptInputs(
         question="and?",
         summary="earlier they talked about tea " * 40,
         evidence=tuple(Piece(id=f"e{n}", text="a fact " * 60) for n in range(5)),
@@ -126,14 +136,14 @@ def test_the_newest_turn_outranks_summary_recall_and_older_turns() -> None:
     found = entries(materials, PromptPolicy(budget=560, reply=0))
 
     newest = [entry for entry in of(Kind.MESSAGE, found) if entry.first in (11, 12)]
-    assert all(entry.fate in (Fate.KEPT, Fate.CUT) for entry in newest)
-    assert [entry.fate for entry in of(Kind.EVIDENCE, found)] == [Fate.DROPPED] * 5
+    assert all(entry.fate in (Disposition.KEPT, Disposition.CUT) for entry in newest)
+    assert [entry.fate for entry in of(Kind.EVIDENCE, found)] == [Disposition.DROPPED] * 5
     oldest = of(Kind.MESSAGE, found)[0]
     assert (oldest.first, oldest.last, oldest.reason) == (1, 10, Reason.OVER_BUDGET)
 
 
 def test_older_turns_leave_recall_its_share_and_evidence_goes_before_memories() -> None:
-    materials = Materials(
+    materials = PromptInputs(
         question="and?",
         history=talk(400),
         evidence=tuple(Piece(id=f"e{n}", text="a fact " * 100) for n in range(3)),
@@ -143,37 +153,42 @@ def test_older_turns_leave_recall_its_share_and_evidence_goes_before_memories() 
     found = entries(materials, PromptPolicy(budget=2000, reply=0, recall_share=0.4))
 
     assert sum(entry.tokens for entry in found if entry.kind in (Kind.EVIDENCE, Kind.MEMORY)) >= 700
-    assert all(entry.fate is Fate.KEPT for entry in of(Kind.EVIDENCE, found))
-    assert any(entry.fate is Fate.DROPPED for entry in of(Kind.MEMORY, found))
+    assert all(entry.fate is Disposition.KEPT for entry in of(Kind.EVIDENCE, found))
+    assert any(entry.fate is Disposition.DROPPED for entry in of(Kind.MEMORY, found))
 
 
 def test_recall_may_use_what_the_talk_does_not_need() -> None:
     evidence = tuple(Piece(id=f"e{n}", text="a fact " * 100) for n in range(6))
 
-    found = entries(Materials(question="?", history=talk(2), evidence=evidence), PromptPolicy(budget=2000, reply=0))
+    found = entries(PromptInputs(question="?", history=talk(2), evidence=evidence), PromptPolicy(budget=2000, reply=0))
 
-    assert [entry.fate for entry in of(Kind.EVIDENCE, found)] == [Fate.KEPT] * 6
+    assert [entry.fate for entry in of(Kind.EVIDENCE, found)] == [Disposition.KEPT] * 6
 
 
 def test_what_the_summary_covers_is_summarised_and_not_shown() -> None:
-    found = entries(Materials(question="?", summary="They met.", covered=6, history=talk(10)), PromptPolicy())
+    found = entries(PromptInputs(question="?", summary="They met.", covered=6, history=talk(10)), PromptPolicy())
 
     messages = of(Kind.MESSAGE, found)
-    assert (messages[0].fate, messages[0].first, messages[0].last, messages[0].count) == (Fate.SUMMARISED, 1, 6, 6)
+    assert (messages[0].fate, messages[0].first, messages[0].last, messages[0].count) == (
+        Disposition.SUMMARISED,
+        1,
+        6,
+        6,
+    )
     assert [entry.first for entry in messages[1:]] == [7, 8, 9, 10]
 
 
 def test_without_its_summary_nothing_counts_as_covered() -> None:
     """Promise 3: a message is raw or told by a summary."""
-    found = entries(Materials(question="?", covered=6, history=talk(10)), PromptPolicy())
+    found = entries(PromptInputs(question="?", covered=6, history=talk(10)), PromptPolicy())
 
-    assert [entry.fate for entry in of(Kind.MESSAGE, found)] == [Fate.KEPT] * 10
+    assert [entry.fate for entry in of(Kind.MESSAGE, found)] == [Disposition.KEPT] * 10
 
 
 def test_an_irrelevant_history_is_left_out_with_its_summary() -> None:
     """B10."""
     found = entries(
-        Materials(question="?", summary="They met.", covered=2, history=talk(6), relevant=False), PromptPolicy()
+        PromptInputs(question="?", summary="They met.", covered=2, history=talk(6), relevant=False), PromptPolicy()
     )
 
     assert {entry.reason for entry in found if entry.kind in (Kind.SUMMARY, Kind.MESSAGE)} == {Reason.IRRELEVANT}
@@ -183,19 +198,19 @@ def test_the_npc_preset_shows_ten_messages_and_four_thousand_characters() -> Non
     """C3, C4: the last ten messages; fewer where they are long; dropped from the oldest."""
     policy, context = PromptPolicy(layout=LayoutName.MARKED), PRESETS["npc"].context
 
-    short = of(Kind.MESSAGE, entries(Materials(question="?", history=talk(30)), policy, context))
-    long = of(Kind.MESSAGE, entries(Materials(question="?", history=talk(30, "长" * 700)), policy, context))
+    short = of(Kind.MESSAGE, entries(PromptInputs(question="?", history=talk(30)), policy, context))
+    long = of(Kind.MESSAGE, entries(PromptInputs(question="?", history=talk(30, "长" * 700)), policy, context))
 
-    assert [entry.first for entry in short if entry.fate is Fate.KEPT] == list(range(21, 31))
+    assert [entry.first for entry in short if entry.fate is Disposition.KEPT] == list(range(21, 31))
     assert short[0].reason is Reason.WINDOW_MESSAGES
-    assert [entry.first for entry in long if entry.fate is Fate.KEPT] == list(range(27, 31))
+    assert [entry.first for entry in long if entry.fate is Disposition.KEPT] == list(range(27, 31))
     assert long[0].reason is Reason.WINDOW_CHARACTERS
 
 
 def test_one_npc_message_above_four_thousand_characters_is_cut() -> None:
     """C4 with S4."""
     prompt = assemble(
-        Materials(question="?", history=(said(1, "长" * 6000),), language=Language.CHINESE),
+        PromptInputs(question="?", history=(said(1, "长" * 6000),), language=Language.CHINESE),
         PromptPolicy(budget=20_000),
         PRESETS["npc"].context,
         COUNTER,
@@ -207,20 +222,22 @@ def test_one_npc_message_above_four_thousand_characters_is_cut() -> None:
 
 def test_the_goods_preset_shows_ten_turns() -> None:
     """B9."""
-    found = entries(Materials(question="?", history=talk(60)), PromptPolicy(), PRESETS["goods_qa"].context)
+    found = entries(PromptInputs(question="?", history=talk(60)), PromptPolicy(), PRESETS["goods_qa"].context)
 
-    assert [entry.first for entry in of(Kind.MESSAGE, found) if entry.fate is Fate.KEPT] == list(range(41, 61))
+    assert [entry.first for entry in of(Kind.MESSAGE, found) if entry.fate is Disposition.KEPT] == list(range(41, 61))
 
 
 def test_an_isolated_persona_sees_its_own_turns_only() -> None:
     """C13: another persona's talk does not mix in."""
     history = tuple(replace(message, persona="a" if message.turn % 2 else "b") for message in talk(8))
 
-    found = entries(Materials(question="?", history=history, persona="a", isolated=True), PromptPolicy())
+    found = entries(PromptInputs(question="?", history=history, persona="a", isolated=True), PromptPolicy())
 
-    shown = [entry.first for entry in of(Kind.MESSAGE, found) if entry.fate is Fate.KEPT]
+    shown = [entry.first for entry in of(Kind.MESSAGE, found) if entry.fate is Disposition.KEPT]
     assert shown == [1, 2, 5, 6]
-    assert {entry.reason for entry in of(Kind.MESSAGE, found) if entry.fate is Fate.DROPPED} == {Reason.OTHER_PERSONA}
+    assert {entry.reason for entry in of(Kind.MESSAGE, found) if entry.fate is Disposition.DROPPED} == {
+        Reason.OTHER_PERSONA
+    }
 
 
 def test_turns_of_others_between_trimmed_ones_are_told_once() -> None:
@@ -228,7 +245,7 @@ def test_turns_of_others_between_trimmed_ones_are_told_once() -> None:
     history = tuple(replace(message, persona="a" if message.turn % 2 else "b") for message in talk(40))
     policy = PromptPolicy(budget=220, reply=0, trim=0.6)
 
-    found = of(Kind.MESSAGE, entries(Materials(question="?", history=history, persona="b", isolated=True), policy))
+    found = of(Kind.MESSAGE, entries(PromptInputs(question="?", history=history, persona="b", isolated=True), policy))
 
     told = [seq for entry in found for seq in range(entry.first or 0, (entry.last or 0) + 1)]
     assert told == [message.seq for message in history]
@@ -237,7 +254,7 @@ def test_turns_of_others_between_trimmed_ones_are_told_once() -> None:
 
 def test_a_question_that_was_counted_is_not_counted_again() -> None:
     """A count that cannot be true is not believed."""
-    counted = Materials(question="why?", question_tokens=7)
+    counted = PromptInputs(question="why?", question_tokens=7)
     absurd = replace(counted, question_tokens=900)
 
     found = [of(Kind.QUESTION, entries(given, PromptPolicy()))[0].tokens for given in (counted, absurd)]
@@ -247,7 +264,7 @@ def test_a_question_that_was_counted_is_not_counted_again() -> None:
 
 def test_half_a_turn_at_the_loaded_edge_is_left_out() -> None:
     """The oldest loaded message answers words that were not loaded."""
-    found = entries(Materials(question="?", history=talk(20)[9:]), PromptPolicy(trim=0))
+    found = entries(PromptInputs(question="?", history=talk(20)[9:]), PromptPolicy(trim=0))
 
     assert (found[0].first, found[0].reason) == (10, Reason.PARTIAL)
 
@@ -256,16 +273,16 @@ def test_a_greeting_that_opens_the_session_is_no_half_turn() -> None:
     history = (said(1, "welcome", role=Role.ASSISTANT), said(2, "hi", role=Role.USER))
 
     assert [
-        entry.fate for entry in of(Kind.MESSAGE, entries(Materials(question="?", history=history), PromptPolicy()))
+        entry.fate for entry in of(Kind.MESSAGE, entries(PromptInputs(question="?", history=history), PromptPolicy()))
     ] == [
-        Fate.KEPT,
-        Fate.KEPT,
+        Disposition.KEPT,
+        Disposition.KEPT,
     ]
 
 
 def test_a_talk_that_fits_reads_the_same_whichever_way_the_window_is_filled() -> None:
     """C13: a limit that nothing reaches changes neither the prompt nor its account."""
-    materials = Materials(question="and now?", system="Be kind.", history=talk(9))
+    materials = PromptInputs(question="and now?", system="Be kind.", history=talk(9))
     unreached = ContextPolicy(window_characters=100_000)
 
     at_once = assemble(materials, PromptPolicy(), FREE, COUNTER)
@@ -285,7 +302,7 @@ def begun(words: tuple[Message, ...], window: tuple[Message, ...]) -> OpenTurn:
         created_at=SENT_AT,
         updated_at=SENT_AT,
         expires_at=SENT_AT + timedelta(days=1),
-        keeping=Keeping(),
+        keeping=Retention(),
         version=1,
     )
     return OpenTurn(id="t", number=2, scope=scope, session=session, state=TurnState.OPENED, words=words, window=window)
@@ -294,7 +311,7 @@ def begun(words: tuple[Message, ...], window: tuple[Message, ...]) -> OpenTurn:
 def test_a_turn_brings_its_question_and_the_talk_before_it() -> None:
     words = (said(3, "redacted", speaker="ann"),)
 
-    materials = materials_of(begun(words, (*talk(2), *words)), "Be kind.", question="the live words")
+    materials = inputs_from_turn(begun(words, (*talk(2), *words)), "Be kind.", question="the live words")
 
     assert materials.question == "the live words"
     assert [message.seq for message in materials.history] == [1, 2]
@@ -304,14 +321,14 @@ def test_a_turn_brings_its_question_and_the_talk_before_it() -> None:
 def test_words_that_others_have_written_behind_are_no_history_of_themselves() -> None:
     words = (said(3, "the question", speaker="ann"),)
 
-    materials = materials_of(begun(words, (*talk(2), *words, said(4, "from another hand"))), "Be kind.")
+    materials = inputs_from_turn(begun(words, (*talk(2), *words, said(4, "from another hand"))), "Be kind.")
 
     assert materials.question == "the question"
     assert [message.seq for message in materials.history] == [1, 2, 4]
 
 
 def test_an_answer_made_anew_asks_what_the_user_said_last() -> None:
-    materials = materials_of(begun((), talk(3)), "Be kind.")
+    materials = inputs_from_turn(begun((), talk(3)), "Be kind.")
 
     assert materials.question.endswith("rules 3")
     assert [message.seq for message in materials.history] == [1, 2]
@@ -319,7 +336,7 @@ def test_an_answer_made_anew_asks_what_the_user_said_last() -> None:
 
 def test_the_manifest_names_budget_and_counting() -> None:
     manifest = assemble(
-        Materials(question="?"), PromptPolicy(budget=1000, reply=250), FREE, Counter(margin=1.25)
+        PromptInputs(question="?"), PromptPolicy(budget=1000, reply=250), FREE, TokenCounter(margin=1.25)
     ).manifest
 
     assert (manifest.budget, manifest.reply, manifest.room) == (1000, 250, 600)

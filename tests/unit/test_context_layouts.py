@@ -6,13 +6,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tenuto.context import Counter, agent_system, assemble, language_of, profile_text
+from tenuto.context import TokenCounter, agent_system, assemble, language_of, profile_text
 from tenuto.model import Message, Role, text_part, tool_call, tool_result
 from tenuto.model.policy import ContextPolicy
-from tenuto.model.prompt import Kind, Language, LayoutName, Materials, Piece, Prompt, PromptPolicy, RecallPlace
+from tenuto.model.prompt import Kind, Language, LayoutName, Piece, Prompt, PromptInputs, PromptPolicy, RecallPosition
 from tests.samples import SENT_AT
 
-COUNTER = Counter()
+COUNTER = TokenCounter()
 
 
 def talk(*lines: str, persona: str | None = None) -> tuple[Message, ...]:
@@ -33,7 +33,7 @@ def talk(*lines: str, persona: str | None = None) -> tuple[Message, ...]:
 
 def written(layout: LayoutName, **materials: Any) -> Prompt:
     """A prompt in Chinese with plenty of room."""
-    given = Materials(**{"language": Language.CHINESE, **materials})
+    given = PromptInputs(**{"language": Language.CHINESE, **materials})
     return assemble(given, PromptPolicy(layout=layout), ContextPolicy(), COUNTER)
 
 
@@ -151,14 +151,14 @@ def test_the_chat_layout_gives_roles_tools_and_marked_blocks() -> None:
 
 
 def test_recalled_parts_may_stand_before_the_window() -> None:
-    materials = Materials(
+    materials = PromptInputs(
         question="?",
         system="s",
         history=talk("a", "b"),
         memories=(Piece(id="1", text="tea"),),
         language=Language.ENGLISH,
     )
-    policy = PromptPolicy(recalled=RecallPlace.BEFORE_WINDOW)
+    policy = PromptPolicy(recalled=RecallPosition.BEFORE_WINDOW)
 
     prompt = assemble(materials, policy, ContextPolicy(), COUNTER)
 

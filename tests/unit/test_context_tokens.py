@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from tenuto.context import Counter, encoding_for, tokens
+from tenuto.context import TokenCounter, encoding_for, tokens
 from tenuto.context.tokens import estimate
 from tenuto.errors import InvalidSetting
 from tenuto.model import Role, tool_call, tool_result
@@ -32,10 +32,10 @@ def without_vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr("tenuto.context.tokens.importlib.import_module", missing)
     tokens._counting.cache_clear()
-    tokens._fixed.cache_clear()
+    tokens._count_fixed.cache_clear()
     yield
     tokens._counting.cache_clear()
-    tokens._fixed.cache_clear()
+    tokens._count_fixed.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -51,21 +51,21 @@ def without_vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ],
 )
 def test_counts_are_those_of_the_vocabulary(text: str, o200k: int, cl100k: int) -> None:
-    assert Counter().count(text) == o200k
-    assert Counter("cl100k_base").count(text) == cl100k
+    assert TokenCounter().count(text) == o200k
+    assert TokenCounter("cl100k_base").count(text) == cl100k
 
 
 def test_half_a_surrogate_pair_is_counted_and_not_an_error() -> None:
-    assert Counter().count("a\ud800b") > 0
+    assert TokenCounter().count("a\ud800b") > 0
 
 
 def test_a_stored_count_is_used_as_it_is() -> None:
     """What is there is not counted again, even if another tokenizer would say otherwise."""
     stored = says("twelve words or so, which somebody has counted long ago", tokens=17)
 
-    assert Counter().message(stored) == 17
-    assert Counter().counted(stored) is not None
-    assert Counter().counted(stored).tokens == 17
+    assert TokenCounter().message(stored) == 17
+    assert TokenCounter().with_count(stored) is not None
+    assert TokenCounter().with_count(stored).tokens == 17
 
 
 @pytest.mark.parametrize("claimed", [0, 1, 500_000])
@@ -73,29 +73,29 @@ def test_a_count_that_is_missing_or_cannot_be_true_is_made(claimed: int) -> None
     """A client's `tokens: 1` for a long text must not break the budget."""
     message = says(ENGLISH * 10, tokens=claimed)
 
-    assert Counter().message(message) == Counter().count(ENGLISH * 10)
+    assert TokenCounter().message(message) == TokenCounter().count(ENGLISH * 10)
 
 
 def test_a_count_from_outside_is_raised_to_ours_and_otherwise_left_alone() -> None:
-    counter, text = Counter(), "Where do we start today?"
+    counter, text = TokenCounter(), "Where do we start today?"
     drafts = tuple(says(text, tokens=tokens) for tokens in (0, 1, 5, 6, 9))
 
-    assert [draft.tokens for draft in counter.corrected(drafts)] == [0, 6, 6, 6, 9]
+    assert [draft.tokens for draft in counter.correct_counts(drafts)] == [0, 6, 6, 6, 9]
 
 
 def test_a_message_without_words_counts_nothing() -> None:
-    assert Counter().message(says("")) == 0
-    assert Counter().message(says("", parts=({"type": "image", "url": "x" * 900},))) == 0
+    assert TokenCounter().message(says("")) == 0
+    assert TokenCounter().message(says("", parts=({"type": "image", "url": "x" * 900},))) == 0
 
 
 def test_tool_parts_count_with_their_frame() -> None:
-    counter = Counter()
+    counter = TokenCounter()
     call = says("", Role.ASSISTANT, parts=(tool_call("c1", "search", {"q": CHINESE}),))
     result = says("", Role.TOOL, parts=(tool_result("c1", {"hits": 3}),))
 
     assert counter.message(call) > counter.count(CHINESE) + tokens.TOOL_TOKENS
     assert counter.message(result) == counter.count('{"hits":3}') + tokens.TOOL_TOKENS
-    assert counter.message(counter.counted(call)) == counter.message(call)
+    assert counter.message(counter.with_count(call)) == counter.message(call)
 
 
 @pytest.mark.parametrize(
@@ -121,27 +121,27 @@ def test_a_deployment_may_count_in_the_older_encoding() -> None:
 
 def test_unknown_encodings_and_shrinking_margins_are_refused() -> None:
     with pytest.raises(InvalidSetting, match="o300k"):
-        Counter("o300k")
+        TokenCounter("o300k")
     with pytest.raises(InvalidSetting, match="margin"):
-        Counter(margin=0.5)
+        TokenCounter(margin=0.5)
 
 
 @pytest.mark.parametrize(
     "text", [ENGLISH, CHINESE, "def f(x: int) -> str:\n    return str(x)\n", "주문 번호는 12345678 입니다"]
 )
 def test_the_estimate_with_its_margin_is_above_the_exact_count_but_not_far(text: str) -> None:
-    exact = Counter().count(text)
+    exact = TokenCounter().count(text)
 
-    assert exact <= estimate(text) * Counter("estimate").margin <= 2.2 * exact
+    assert exact <= estimate(text) * TokenCounter("estimate").margin <= 2.2 * exact
 
 
 @pytest.mark.usefixtures("without_vocabulary")
 def test_without_a_vocabulary_counts_are_estimates_and_say_so() -> None:
-    counter = Counter()
+    counter = TokenCounter()
 
     assert (counter.exact, counter.encoding, counter.margin) == (False, "estimate", 1.2)
     assert counter.count(CHINESE) == estimate(CHINESE)
-    assert counter.fixed("用户: ") == estimate("用户: ")
+    assert counter.count_fixed("用户: ") == estimate("用户: ")
 
 
 # Its way of opening its files is deprecated in some Pythons.
@@ -154,14 +154,14 @@ def test_both_packages_that_carry_a_vocabulary_agree() -> None:
         except ImportError:
             continue
         assert [count(text) for text in (ENGLISH, CHINESE, "<|endoftext|>")] == [
-            Counter().count(text) for text in (ENGLISH, CHINESE, "<|endoftext|>")
+            TokenCounter().count(text) for text in (ENGLISH, CHINESE, "<|endoftext|>")
         ]
 
 
 def test_the_vocabulary_is_loaded_on_first_use_only() -> None:
     """Commands that count nothing should not pay for it."""
     code = (
-        "import sys, tenuto.context; tenuto.context.Counter();"
+        "import sys, tenuto.context; tenuto.context.TokenCounter();"
         "print('rs_bpe' in sys.modules, 'bpe_openai' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from starlette.types import Message, Receive
 
-from tenuto.server.draining import Draining, ends_with_answer
+from tenuto.server.draining import BodyDrain, closes_after_response
 
 START: Message = {"type": "http.response.start", "status": 413, "headers": []}
 ANSWER: Message = {"type": "http.response.body", "body": b"too large"}
@@ -44,7 +44,7 @@ async def _stuck() -> AsyncIterator[bytes]:
 
 
 async def _answer(line: Line) -> None:
-    draining = Draining(line.receive, line.send)
+    draining = BodyDrain(line.receive, line.send)
     await draining.send(START)
     await draining.send(ANSWER)
 
@@ -77,7 +77,7 @@ async def test_nobody_is_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) ->
 
 async def test_a_body_that_was_read_costs_nothing_more() -> None:
     line = Line(_pieces(1))
-    draining = Draining(line.receive, line.send)
+    draining = BodyDrain(line.receive, line.send)
     receive: Receive = draining.receive
     while (await receive())["more_body"]:
         pass
@@ -104,4 +104,4 @@ def test_only_a_connection_that_ends_while_a_body_comes_is_read_on(
 ) -> None:
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
 
-    assert ends_with_answer({"type": "http", "http_version": version, "headers": raw}) is expected
+    assert closes_after_response({"type": "http", "http_version": version, "headers": raw}) is expected

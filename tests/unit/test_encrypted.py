@@ -10,15 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 import tenuto
-from tenuto.errors import KeyReused, Sealed, SessionNotFound, Unavailable
+from tenuto.errors import DecryptionFailed, IdempotencyKeyReused, SessionNotFound, Unavailable
 from tenuto.model import (
-    Batch,
+    AppendBatch,
     Changes,
-    Forking,
+    ForkRequest,
     Message,
     NewSession,
     Page,
-    Rewriting,
+    Rewrite,
     Scope,
     SessionQuery,
     text_part,
@@ -27,7 +27,7 @@ from tenuto.model.scope import SYSTEM
 from tenuto.model.seal import KEYS_NAMESPACE
 from tenuto.model.session import MAX_TITLE_CHARACTERS
 from tenuto.ports import Store
-from tenuto.privacy.sealed.keyring import KeyRing, MasterKeys, new_key_file
+from tenuto.privacy.sealed.keyring import KeyRing, MasterKeys, create_key_file
 from tenuto.privacy.sealed.sealing import TenantCipher, TenantCiphers
 from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
@@ -78,7 +78,7 @@ async def test_the_fingerprint_of_a_body_cannot_be_guessed_at(store: EncryptedSt
 
     assert again.duplicate
     assert again.messages == first.messages
-    with pytest.raises(KeyReused):
+    with pytest.raises(IdempotencyKeyReused):
         await store.sessions.append(ANN, "s", batch("other", once=once("k", "digest of another")))
     assert backend.tables.records[key_of("s")].keyed["k"].fingerprint != "digest of the body"
 
@@ -105,7 +105,7 @@ async def test_a_sealed_session_without_its_key_is_an_error_and_is_not_set_aside
         lambda: wrong.state.write_state(ANN, "prefs", "k", 1),
     ]
     for call in calls:
-        with pytest.raises(Sealed, match="needs a master key"):
+        with pytest.raises(DecryptionFailed, match="needs a master key"):
             await call()
 
     assert await texts(there, ANN, "s") == ["question", "answer"]
@@ -127,7 +127,7 @@ async def test_a_turn_whose_window_does_not_open_gives_its_lease_back(
     shredded = encrypted(backend)
 
     for _ in range(2):
-        with pytest.raises(Sealed):
+        with pytest.raises(DecryptionFailed):
             await begin(shredded, ANN, "s", "again")
 
 
@@ -139,9 +139,9 @@ async def test_retries_store_no_words_where_an_older_master_key_is_missing(backe
     without_the_older = encrypted(backend, OTHER_RING)
 
     for _ in range(3):
-        with pytest.raises(Sealed, match="needs a master key"):
+        with pytest.raises(DecryptionFailed, match="needs a master key"):
             await begin(without_the_older, ANN, "s", "again")
-        with pytest.raises(Sealed, match="needs a master key"):
+        with pytest.raises(DecryptionFailed, match="needs a master key"):
             await without_the_older.sessions.append(ANN, "s", batch("more"))
 
     assert await texts(encrypted(backend, both), ANN, "s") == ["hello", "hi"]
@@ -157,7 +157,7 @@ async def test_a_session_that_was_tampered_with_takes_no_second_copy_of_the_word
     record.log[0] = replace(whole, parts=record.log[1].parts)
 
     for _ in range(3):
-        with pytest.raises(Sealed):
+        with pytest.raises(DecryptionFailed):
             await begin(store, ANN, "s", "again")
     record.log[0] = whole
 
@@ -215,7 +215,7 @@ async def test_a_head_that_was_tampered_with_is_listed_as_such_and_hides_no_othe
 
     assert {each.id: (each.title, each.context) for each in listed} == {"a": ("a", {"k": "a"}), "b": ("[SEALED]", {})}
     assert [each.id for each in named] == ["a"]
-    with pytest.raises(Sealed):
+    with pytest.raises(DecryptionFailed):
         await store.sessions.get(ANN, "b")
 
 
@@ -223,14 +223,14 @@ async def test_the_longest_title_and_odd_text_fit(store: EncryptedStore) -> None
     """Limits count what people said; what is sealed is longer, and passes."""
     title = "长" * MAX_TITLE_CHARACTERS
     await store.sessions.append(ANN, "s", batch("hello", create=NewSession(title=title)))
-    forked = await store.sessions.fork(ANN, "s", Forking(new_id="f", title=title))
+    forked = await store.sessions.fork(ANN, "s", ForkRequest(new_id="f", title=title))
     patched = await store.sessions.patch(ANN, "s", Changes(title=title[::-1]))
 
     assert forked.title == patched.title == title
 
 
 async def test_a_message_and_a_head_of_the_allowed_size_are_taken(tmp_path: Path) -> None:
-    new_key_file(tmp_path / "keys.toml")
+    create_key_file(tmp_path / "keys.toml")
     async with tenuto.open(
         f"sqlite:///{tmp_path}/s.db",
         encryption=True,
@@ -255,7 +255,7 @@ async def test_a_search_by_title_pages_as_the_plain_store_does() -> None:
     for number in range(450):
         title = "Wombat talk" if number % 3 == 0 else "Other"
         for store in (plain, sealed):
-            await store.sessions.append(ANN, f"s{number}", Batch(id="b", create=NewSession(title=title)))
+            await store.sessions.append(ANN, f"s{number}", AppendBatch(id="b", create=NewSession(title=title)))
 
     async def pages(store: Store) -> list[list[str]]:
         found, cursor = [], None
@@ -274,9 +274,7 @@ async def test_rewritten_words_are_sealed(store: EncryptedStore, backend: Memory
     await store.sessions.append(ANN, "s", batch("call 555-0100"))
     message: Message = (await store.sessions.messages(ANN, "s", Page())).messages[0]
 
-    await store.sessions.rewrite(
-        ANN, "s", Rewriting(messages=(replace(message, parts=(text_part("call [PHONE_1]"),)),))
-    )
+    await store.sessions.rewrite(ANN, "s", Rewrite(messages=(replace(message, parts=(text_part("call [PHONE_1]"),)),)))
 
     assert await texts(store, ANN, "s") == ["call [PHONE_1]"]
     assert "[PHONE_1]" not in str(backend.tables.records[key_of("s")].log)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tenuto.errors import Sealed, SessionNotFound
+from tenuto.errors import DecryptionFailed, SessionNotFound
 from tenuto.model import (
     Changes,
-    Forking,
+    ForkRequest,
     NewSession,
     Page,
 )
@@ -41,7 +41,7 @@ async def test_a_message_moved_into_another_session_does_not_open(store: Encrypt
     await store.sessions.append(ANN, "b", batch("for b"))
     await _moved(backend, "a", "b")
 
-    with pytest.raises(Sealed, match="written in another session"):
+    with pytest.raises(DecryptionFailed, match="written in another session"):
         await store.sessions.messages(ANN, "b", Page())
 
 
@@ -50,11 +50,11 @@ async def test_a_message_moved_into_a_fork_behind_its_branch_does_not_open(
 ) -> None:
     await store.sessions.append(ANN, "a", batch("for a"))
     await store.sessions.append(ANN, "b", batch("for b"))
-    await store.sessions.fork(ANN, "b", Forking(new_id="f", at=0))
+    await store.sessions.fork(ANN, "b", ForkRequest(new_id="f", at=0))
     await store.sessions.append(ANN, "f", batch("for f"))
     await _moved(backend, "a", "f")
 
-    with pytest.raises(Sealed):
+    with pytest.raises(DecryptionFailed):
         await store.sessions.messages(ANN, "f", Page())
 
 
@@ -66,7 +66,7 @@ async def test_messages_that_swapped_their_words_do_not_open(store: EncryptedSto
         replace(record.log[1], parts=record.log[0].parts),
     )
 
-    with pytest.raises(Sealed):
+    with pytest.raises(DecryptionFailed):
         await store.sessions.messages(ANN, "a", Page())
 
 
@@ -75,16 +75,16 @@ async def test_a_fork_holds_nothing_of_a_session_that_it_did_not_branch_off_from
 ) -> None:
     await store.sessions.append(ANN, "a", batch("for a", create=NewSession(context={"k": "a's"})))
     await store.sessions.append(ANN, "b", batch("for b", create=NewSession(context={"k": "b's"})))
-    fork = await store.sessions.fork(ANN, "b", Forking(new_id="f"))
+    fork = await store.sessions.fork(ANN, "b", ForkRequest(new_id="f"))
     assert (fork.context, await texts(store, ANN, "f")) == ({"k": "b's"}, ["for b"])
     copied = backend.tables.records[key_of("f")].session
 
     damaged(backend, "f", context=backend.tables.records[key_of("a")].session.context)
-    with pytest.raises(Sealed, match="written in another session"):
+    with pytest.raises(DecryptionFailed, match="written in another session"):
         await store.sessions.get(ANN, "f")
     damaged(backend, "f", context=copied.context)
     await _moved(backend, "a", "f")
-    with pytest.raises(Sealed, match="written in another session"):
+    with pytest.raises(DecryptionFailed, match="written in another session"):
         await store.sessions.messages(ANN, "f", Page())
 
 
@@ -93,8 +93,8 @@ async def test_a_fork_that_does_not_open_is_not_left_behind(store: EncryptedStor
         await store.sessions.append(ANN, name, batch("hello", create=NewSession(context={"k": name})))
     damaged(backend, "b", context=backend.tables.records[key_of("a")].session.context)
 
-    with pytest.raises(Sealed):
-        await store.sessions.fork(ANN, "b", Forking(new_id="f"))
+    with pytest.raises(DecryptionFailed):
+        await store.sessions.fork(ANN, "b", ForkRequest(new_id="f"))
 
     with pytest.raises(SessionNotFound):
         await backend.sessions.get(ANN, "f")
@@ -111,16 +111,16 @@ async def test_a_value_moved_between_heads_does_not_open(
     record = backend.tables.records[key_of("b")]
     record.session = replace(record.session, **{what: stolen})
 
-    with pytest.raises(Sealed):
+    with pytest.raises(DecryptionFailed):
         await store.sessions.get(ANN, "b")
 
 
 async def test_a_fork_of_a_fork_reads_what_its_first_ancestor_was_told(store: EncryptedStore) -> None:
     await talk(store, ANN, "a", "q1", "a1")
     await store.sessions.patch(ANN, "a", Changes(title="First", context={"c": 1}))
-    await store.sessions.fork(ANN, "a", Forking(new_id="b"))
+    await store.sessions.fork(ANN, "a", ForkRequest(new_id="b"))
     await talk(store, ANN, "b", "q2", "a2")
-    fork = await store.sessions.fork(ANN, "b", Forking(new_id="c", title="Third"))
+    fork = await store.sessions.fork(ANN, "b", ForkRequest(new_id="c", title="Third"))
     await store.sessions.delete(ANN, "a")
     await store.sessions.delete(ANN, "b")
 
@@ -132,7 +132,7 @@ async def test_forks_of_forks_take_their_titles_and_words_along_for_generations(
     await talk(store, ANN, "s0", "q0", "a0")
     await store.sessions.patch(ANN, "s0", Changes(title="First", attributes={"c": 1}))
     for number in range(5):
-        await store.sessions.fork(ANN, f"s{number}", Forking(new_id=f"s{number + 1}"))
+        await store.sessions.fork(ANN, f"s{number}", ForkRequest(new_id=f"s{number + 1}"))
         await talk(store, ANN, f"s{number + 1}", f"q{number + 1}", f"a{number + 1}")
         await store.sessions.delete(ANN, f"s{number}")
 

@@ -10,22 +10,22 @@ import pytest
 from msgspec.structs import replace
 
 import tenuto
-from tenuto.errors import InvalidSetting, Sealed, TurnLost
+from tenuto.errors import DecryptionFailed, InvalidSetting, TurnLost
 from tenuto.model import (
-    Batch,
+    AppendBatch,
     Changes,
-    Closing,
     Draft,
-    Forking,
+    FinishTurn,
+    ForkRequest,
     NewSession,
     Page,
     Scope,
     SessionQuery,
 )
-from tenuto.model.seal import data_key_of
-from tenuto.privacy.sealed.keyring import new_key_file
+from tenuto.model.seal import data_key_id
+from tenuto.privacy.sealed.keyring import create_key_file
 from tenuto.privacy.sealed.sealing import TenantCiphers
-from tenuto.stores.encrypted import EncryptedStore, holds_sealed
+from tenuto.stores.encrypted import EncryptedStore, has_sealed_records
 from tenuto.stores.memory import MemoryStore
 from tests.backends import RING
 from tests.samples import ACME, ANN, batch, begin, closing, says, talk, texts
@@ -73,7 +73,7 @@ async def test_words_that_look_sealed_come_back_as_they_were_said(store: Encrypt
     """Nobody can pass a text off as sealed while encryption is on."""
     forged = f"tnt1.0123456789abcdef.{'A' * 60}"
     draft: Draft = says("", parts=({"type": "sealed", "text": forged},), metadata={"sealed": forged})
-    await store.sessions.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession(title=forged)))
+    await store.sessions.append(ANN, "s", AppendBatch(id="b", messages=(draft,), create=NewSession(title=forged)))
     await store.state.write_state(ANN, "prefs", "k", forged)
 
     page = await store.sessions.messages(ANN, "s", Page())
@@ -115,19 +115,19 @@ async def test_words_that_look_sealed_come_back_as_they_were_said_also_while_enc
 ) -> None:
     """Even when they name a key that the tenant has."""
     await store.sessions.append(ANN, "mine", batch("hello", create=NewSession(title="Title")))
-    name = data_key_of(backend.tables.records[key_of("mine")].session.title)
+    name = data_key_id(backend.tables.records[key_of("mine")].session.title)
     forged = f"tnt1.{name}.{'A' * 60}"
     off = encrypted(backend, sealing=False)
     draft: Draft = says("", parts=({"type": "sealed", "text": forged},))
 
-    await off.sessions.append(ANN, "s", Batch(id="b", messages=(draft,), create=NewSession(title=forged)))
+    await off.sessions.append(ANN, "s", AppendBatch(id="b", messages=(draft,), create=NewSession(title=forged)))
     await off.sessions.patch(ANN, "s", Changes(attributes={"k": forged}))
     turn = await begin(off, ANN, "s", "question")
     await off.sessions.finish_turn(
         turn, closing("answer", trace=replace(trace_of(turn), request="", data={"sealed": forged}))
     )
     await off.state.write_state(ANN, "prefs", "k", forged)
-    forked = await off.sessions.fork(ANN, "s", Forking(new_id="f", title=forged))
+    forked = await off.sessions.fork(ANN, "s", ForkRequest(new_id="f", title=forged))
 
     for reader in (off, store):
         page = await reader.sessions.messages(ANN, "s", Page())
@@ -153,9 +153,9 @@ async def test_what_was_sealed_with_a_destroyed_key_is_never_taken_for_words(
     after = encrypted(backend)
     await after.sessions.append(ANN, "new", batch("life goes on"))
 
-    with pytest.raises(Sealed):
+    with pytest.raises(DecryptionFailed):
         await after.sessions.get(ANN, "s")
-    with pytest.raises(Sealed):
+    with pytest.raises(DecryptionFailed):
         await after.state.read_state(ANN, "prefs", "k")
     listed = (await after.sessions.list(ACME, SessionQuery())).sessions
     assert {each.id: each.title for each in listed} == {"s": "[SEALED]", "new": ""}
@@ -166,7 +166,7 @@ async def test_what_was_sealed_with_a_destroyed_key_is_never_taken_for_words(
 
 @pytest.fixture
 def settings(tmp_path: Path) -> dict[str, Any]:
-    new_key_file(tmp_path / "keys.toml")
+    create_key_file(tmp_path / "keys.toml")
     return {"store": f"sqlite:///{tmp_path}/tenuto.db", "privacy_key_file": str(tmp_path / "keys.toml")}
 
 
@@ -206,7 +206,7 @@ async def test_encryption_given_up_needs_the_key_for_what_was_sealed(settings: d
 
 async def test_an_installation_that_never_sealed_is_not_wrapped(tmp_path: Path) -> None:
     async with tenuto.open(f"sqlite:///{tmp_path}/s.db") as app:
-        assert not await holds_sealed(app.store.state)
+        assert not await has_sealed_records(app.store.state)
 
 
 async def test_a_key_in_the_setting_will_do(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ async def test_finishing_a_lost_turn_is_refused_as_ever(store: EncryptedStore) -
     await store.sessions.reset(ANN, "s")
 
     with pytest.raises(TurnLost):
-        await store.sessions.finish_turn(turn, Closing())
+        await store.sessions.finish_turn(turn, FinishTurn())
 
 
 async def test_tenants_have_keys_of_their_own(store: EncryptedStore, backend: MemoryStore) -> None:
@@ -234,7 +234,7 @@ async def test_tenants_have_keys_of_their_own(store: EncryptedStore, backend: Me
     await TenantCiphers(store=backend.state, ring=RING).destroy(eve)
     reader = encrypted(backend)
 
-    with pytest.raises(Sealed):
+    with pytest.raises(DecryptionFailed):
         await texts(reader, eve, "s")
     assert await texts(reader, ANN, "s") == ["ann's"]
 

@@ -10,11 +10,11 @@ import pytest
 
 import tenuto.server
 from tenuto.errors import Conflict, LimitReached, TenutoError
-from tenuto.server.problems import _STATUS, Refused
+from tenuto.server.problems import _STATUS, AccessDenied
 
 DOCS = Path(tenuto.__file__).parents[2] / "docs" / "reference" / "http.md"
 # Nobody raises these as they are: they are what others are caught by.
-FAMILIES = (TenutoError, Conflict, LimitReached, Refused)
+FAMILIES = (TenutoError, Conflict, LimitReached, AccessDenied)
 
 
 def _kinds(kind: type[Exception]) -> Iterator[type[Exception]]:
@@ -25,7 +25,7 @@ def _kinds(kind: type[Exception]) -> Iterator[type[Exception]]:
 
 
 def _status(kind: type[Exception]) -> int:
-    if issubclass(kind, Refused):
+    if issubclass(kind, AccessDenied):
         return kind.status
     return next(status for family, status in _STATUS if issubclass(kind, family))
 
@@ -38,7 +38,12 @@ def _documented() -> dict[int, set[str]]:
 
 
 RAISED = sorted(
-    {(kind.code, _status(kind)) for root in (TenutoError, Refused) for kind in _kinds(root) if kind not in FAMILIES}  # type: ignore[attr-defined]
+    {
+        (kind.code, _status(kind))  # type: ignore[attr-defined]
+        for root in (TenutoError, AccessDenied)
+        for kind in _kinds(root)
+        if kind not in FAMILIES
+    }
 )
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tenuto.context import Counter
+from tenuto.context import TokenCounter
 from tenuto.context.extract import summarise
 from tenuto.context.sentences import condense, plain_sentences
 from tenuto.model import Message, Role, text_part, tool_call, tool_result
@@ -18,7 +18,7 @@ from tenuto.model.prompt import Language
 from tenuto.recall import terms
 from tests.samples import SENT_AT
 
-COUNTER = Counter()
+COUNTER = TokenCounter()
 EN, ZH = Language.ENGLISH, Language.CHINESE
 USER, ASSISTANT, TOOL = Role.USER, Role.ASSISTANT, Role.TOOL
 

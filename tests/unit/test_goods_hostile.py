@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tenuto.assistants.goods import Item, goods_assistant, replace_catalogue
-from tenuto.context.tokens import Counter, as_text
+from tenuto.context.tokens import TokenCounter, to_text
 from tenuto.errors import Invalid
 from tenuto.model.prompt import Language, LayoutName
 from tenuto.ports import OfflineTool
@@ -146,4 +146,4 @@ def test_the_assistant_is_laid_out_as_the_documents_say() -> None:
 def test_the_tools_cost_at_most_500_tokens_of_prompt() -> None:
     specs = [msgspec.to_builtins(tool.spec) for tool in goods_assistant(MemoryStore().state).tools]
 
-    assert Counter().count(as_text(specs)) <= 500
+    assert TokenCounter().count(to_text(specs)) <= 500

@@ -13,8 +13,8 @@ import pytest
 
 from tenuto.errors import (
     CircuitOpen,
+    DecryptionFailed,
     InvalidText,
-    Sealed,
     SessionNotFound,
     StateCorrupt,
     StoreFull,
@@ -25,7 +25,7 @@ from tenuto.errors import (
     Unavailable,
     VersionConflict,
 )
-from tenuto.model import Compaction, Scope, Session
+from tenuto.model import CompactionResult, Scope, Session
 from tenuto.ports import SessionStore, StateStore, StoreUpkeep, TraceStore
 from tenuto.stores.breaker import BreakerPolicy, BreakerState
 from tenuto.stores.circuit_breaker import CircuitBreakerStore
@@ -43,7 +43,7 @@ NO_FAILURES = [
     StoreFull(),
     StoreReadOnly(),
     StateCorrupt("session store", "holds a value that cannot be read"),
-    Sealed("needs another key"),
+    DecryptionFailed("needs another key"),
     Unavailable("session store", "is closed"),
 ]
 
@@ -114,7 +114,7 @@ async def test_after_five_calls_in_vain_none_is_made() -> None:
     assert ends == [StoreUnavailable] * 5 + [CircuitOpen] * 3
     assert inner.asked == 5
     assert (refused.value.code, refused.value.retry_after) == ("circuit_open", timedelta(seconds=18))
-    assert (guarded.circuit.state, guarded.circuit.closed, guarded.circuit.refused) == (BreakerState.OPEN, False, 4)
+    assert (guarded.circuit.state, guarded.circuit.closed, guarded.circuit.rejected) == (BreakerState.OPEN, False, 4)
 
 
 @pytest.mark.parametrize("told", NO_FAILURES, ids=lambda told: type(told).__name__)
@@ -203,7 +203,7 @@ async def test_renewing_files_is_no_probe() -> None:
     ticks.now += 30
     inner.mood = None
 
-    assert isinstance(await guarded.upkeep.compact(), Compaction)
+    assert isinstance(await guarded.upkeep.compact(), CompactionResult)
 
     assert guarded.circuit.closed
 
@@ -217,7 +217,7 @@ async def test_a_server_of_a_cluster_takes_no_others_sessions_along() -> None:
 
     assert lost == [StoreUnavailable] * 5 + [CircuitOpen] * 2
     assert await _ends(guarded, session_id="a1") == [Session]
-    assert (guarded.circuit.state, guarded.circuit.refused) == (BreakerState.OPEN, 2)
+    assert (guarded.circuit.state, guarded.circuit.rejected) == (BreakerState.OPEN, 2)
 
 
 async def test_a_server_that_a_cluster_has_no_more_does_not_count() -> None:

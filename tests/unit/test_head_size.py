@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.errors import SessionNotFound, TooLarge, TurnLost, VersionConflict
-from tenuto.model import Changes, Closing, NewSession, OpenTurn, Scope, Session
+from tenuto.model import Changes, FinishTurn, NewSession, OpenTurn, Scope, Session
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.session import Status, head_bytes
-from tenuto.sessions import Announcer, Sessions, TurnRequest
-from tenuto.sessions.transfer import SavedSession
+from tenuto.sessions import EventEmitter, Sessions, TurnRequest
+from tenuto.sessions.transfer import ExportedSession
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
@@ -26,7 +26,7 @@ HALF = "x" * 1000
 
 def desk(store: MemoryStore | FlatMemoryStore, limit: int = LIMIT) -> Sessions:
     policy = SessionPolicy(max_head_bytes=limit, busy_wait=timedelta(0))
-    return Sessions(store=store.sessions, upkeep=store.upkeep, policy=policy, announcer=Announcer(clock=FakeClock()))
+    return Sessions(store=store.sessions, upkeep=store.upkeep, policy=policy, announcer=EventEmitter(clock=FakeClock()))
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ async def test_a_head_of_a_more_generous_time_may_shrink_but_not_grow(store: Mem
 async def test_a_session_cannot_be_made_or_imported_with_too_large_a_head(store: MemoryStore) -> None:
     sessions = desk(store)
     new = NewSession(metadata={"a": HALF * 3})
-    saved = SavedSession(new=new, messages=(says("hi"),))
+    saved = ExportedSession(new=new, messages=(says("hi"),))
 
     with pytest.raises(TooLarge):
         await sessions.create(ANN, new, session_id="s")
@@ -98,9 +98,9 @@ async def test_a_turn_whose_changes_are_too_large_can_still_be_finished_without_
     reply = (answers("hello"),)
 
     with pytest.raises(TooLarge):
-        await sessions.finish(turn, Closing(reply=reply, changes=Changes(context={"a": HALF * 3})))
-    done = await sessions.finish(turn, Closing(reply=reply, changes=Changes(context={"a": HALF})))
-    again = await sessions.finish(turn, Closing(reply=reply, changes=Changes(context={"a": HALF})))
+        await sessions.finish(turn, FinishTurn(reply=reply, changes=Changes(context={"a": HALF * 3})))
+    done = await sessions.finish(turn, FinishTurn(reply=reply, changes=Changes(context={"a": HALF})))
+    again = await sessions.finish(turn, FinishTurn(reply=reply, changes=Changes(context={"a": HALF})))
 
     assert (done.duplicate, again.duplicate) == (False, True)
     assert (done.session.messages, done.session.context) == (2, {"a": HALF})
@@ -116,8 +116,8 @@ async def test_a_turn_known_by_its_ticket_alone_is_judged_by_the_stored_head(sto
     turn = await sessions.begin(ANN, TurnRequest(words=(says("hi"),), new=NewSession(context={"a": HALF})))
 
     with pytest.raises(TooLarge):
-        await sessions.finish(ticket(turn), Closing(changes=Changes(attributes={"b": HALF * 2})))
-    done = await sessions.finish(ticket(turn), Closing(changes=Changes(attributes={"b": HALF})))
+        await sessions.finish(ticket(turn), FinishTurn(changes=Changes(attributes={"b": HALF * 2})))
+    done = await sessions.finish(ticket(turn), FinishTurn(changes=Changes(attributes={"b": HALF})))
 
     assert (done.session.context, done.session.attributes) == ({"a": HALF}, {"b": HALF})
 
@@ -132,9 +132,9 @@ async def test_patches_beside_turns_let_a_head_outgrow_its_limit_once_and_by_les
         with suppress(TooLarge):
             await sessions.patch(ANN, session.id, Changes(context={f"beside{number}": HALF * 2}))
         try:
-            await sessions.finish(turn, Closing(changes=Changes(context={f"turn{number}": HALF * 2})))
+            await sessions.finish(turn, FinishTurn(changes=Changes(context={f"turn{number}": HALF * 2})))
         except TooLarge:
-            await sessions.finish(turn, Closing())
+            await sessions.finish(turn, FinishTurn())
 
     head = await sessions.get(ANN, session.id)
     assert set(head.context) == {"beside0", "turn0"}
@@ -150,7 +150,7 @@ async def test_a_turn_of_a_deleted_session_is_lost_as_ever(
     await sessions.delete(ANN, turn.session.id)
 
     with pytest.raises(TurnLost):
-        await sessions.finish(known(turn), Closing(changes=Changes(context={"a": 1})))
+        await sessions.finish(known(turn), FinishTurn(changes=Changes(context={"a": 1})))
 
 
 class Interrupted(FlatMemoryStore):

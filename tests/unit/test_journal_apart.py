@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tenuto.errors import SessionNotFound, StoreUnavailable, Unavailable
-from tenuto.model import Appended, Batch, Closing, MessagePage, Opening, OpenTurn, Page, Scope, Session
+from tenuto.model import AppendBatch, AppendResult, BeginTurn, FinishTurn, MessagePage, OpenTurn, Page, Scope, Session
 from tenuto.model.scope import session_key
-from tenuto.stores.journaled import JournalCounts, waiting_in
-from tenuto.stores.journaled.slots import take
+from tenuto.stores.journaled import JournalCounts, count_journal
+from tenuto.stores.journaled.slots import acquire_file
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
 from tests.outages import Process, process
@@ -36,15 +36,15 @@ class Parts(FlatMemoryStore):
         if session_id == self.away:
             raise StoreUnavailable
 
-    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
         self._asked_for(opening.session_id)
         return await super().begin_turn(scope, opening)
 
-    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
         self._asked_for(turn.session.id)
         return await super().finish_turn(turn, closing)
 
-    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
+    async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
         self._asked_for(session_id)
         return await super().append(scope, session_id, batch)
 
@@ -159,7 +159,7 @@ async def test_an_erasure_that_cannot_get_at_a_file_goes_on_with_the_others_and_
         held.execute("ROLLBACK")
         held.close()
 
-        assert waiting_in(folder).waiting == 1
+        assert count_journal(folder).waiting == 1
         assert (await here.store.upkeep.erase(ANN)).journal == 1
 
 
@@ -229,7 +229,7 @@ async def test_a_damaged_file_is_let_go_at_the_end(folder: Path) -> None:
         await here.turn(ANN, "s", "one", "1")
         _damage(here, folder / "1.db")
 
-    slot = take(folder, 1)
+    slot = acquire_file(folder, 1)
     assert slot is not None
     slot.release()
 
@@ -263,7 +263,7 @@ async def test_what_one_file_does_not_take_is_not_refused_for_another(here: Proc
     with _thread_held(here):
         under_way = asyncio.create_task(here.begin(ANN, "second", "goes before"))
         await _until(lambda: here.outbox._writing)
-        tried = asyncio.create_task(here.outbox.note_tried(row, 1))
+        tried = asyncio.create_task(here.outbox.record_attempt(row, 1))
         begun = asyncio.create_task(here.begin(ANN, "s", "said once"))
         await _until(lambda: len(here.outbox._queue) == 2)
     await under_way
@@ -283,17 +283,17 @@ async def test_a_slot_that_is_taken_while_files_are_tidied_stays_ours(
     async with process(folder) as here:
         for row in await here.outbox.rows(session_key(ANN, "x")):
             await here.outbox.remove(row)
-        take_one, tidied = here.outbox._take, here.outbox._tidied
+        take_one, tidied = here.outbox._open_own_file, here.outbox._tidy_files
 
         def both() -> Any:
             taken = take_one()
             tidied(None)  # The thread's next work, before the loop has heard of the first.
             return taken
 
-        monkeypatch.setattr(here.outbox, "_take", both)
+        monkeypatch.setattr(here.outbox, "_open_own_file", both)
         slot, _ = await here.outbox.number()
 
-        assert take(folder, slot) is None
+        assert acquire_file(folder, slot) is None
 
 
 # Erasures

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tenuto.errors import CircuitOpen, StoreUnavailable
-from tenuto.model import Changes, Opening, OpenTurn, Page, Scope, Truncating, TurnState
+from tenuto.model import BeginTurn, Changes, OpenTurn, Page, Scope, Truncation, TurnState
 from tenuto.model.taken_back import ONCE
 from tests.outages import Process, process
 from tests.samples import ANN, BOB, SENT_AT, batch, begin, closing, once, says, talk, texts
@@ -289,7 +289,7 @@ def _begins_once(here: Process, times: int = 1) -> None:
     """The store takes so many beginnings, and does not answer the next ones."""
     left = times
 
-    async def begin_turn(scope: Scope, opening: Opening) -> OpenTurn:
+    async def begin_turn(scope: Scope, opening: BeginTurn) -> OpenTurn:
         nonlocal left
         left -= 1
         if left < 0:
@@ -303,5 +303,5 @@ def _begins_once(here: Process, times: int = 1) -> None:
 async def _answered_anew_elsewhere(here: Process, session_id: str, after: int) -> None:
     await talk(here.memory, ANN, session_id, "elsewhere", "there")
     turn = await begin(here.memory, ANN, session_id)
-    await here.memory.sessions.truncate(ANN, session_id, Truncating(after=after, within=turn))
+    await here.memory.sessions.truncate(ANN, session_id, Truncation(after=after, within=turn))
     await here.memory.sessions.finish_turn(turn, closing("anew"))

@@ -16,10 +16,10 @@ import pytest
 
 from tenuto.errors import SessionNotFound, StoreUnavailable, TurnLost, Unavailable
 from tenuto.model import Scope
-from tenuto.model.scope import person_digest
+from tenuto.model.scope import user_digest
 from tenuto.ports import Store
 from tenuto.privacy.sealed.sealing import TenantCiphers
-from tenuto.stores.journaled import JournalCounts, Outbox, waiting_in
+from tenuto.stores.journaled import JournalCounts, Outbox, count_journal
 from tenuto.stores.memory import MemoryStore
 from tests.backends import RING
 from tests.clock import FakeClock
@@ -66,7 +66,7 @@ async def test_what_reached_the_store_leaves_no_bytes_behind_others_that_wait(he
     here.comes_back()
     await here.store.sessions.get(ANN, "s")
 
-    assert waiting_in(here.folder).waiting == 1
+    assert count_journal(here.folder).waiting == 1
     assert SECRET.encode() not in everything(here.folder)
 
 
@@ -100,8 +100,8 @@ async def test_counts_tell_what_cannot_be_read(here: Process) -> None:
     await here.turn(ANN, "s", "one", "1")
     (here.folder / "7.db").write_bytes(b"not a database at all, and long enough to be told from one")
 
-    assert waiting_in(here.folder) == JournalCounts(waiting=1, unreadable=1)
-    assert waiting_in(here.folder / "nowhere") == JournalCounts()
+    assert count_journal(here.folder) == JournalCounts(waiting=1, unreadable=1)
+    assert count_journal(here.folder / "nowhere") == JournalCounts()
 
 
 @pytest.mark.parametrize("number", [1, 7])
@@ -150,7 +150,7 @@ async def test_each_process_has_a_slot_of_its_own(tmp_path: Path) -> None:
         await one.replay()
 
         assert one.store.status.waiting == 0
-        assert (two.store.status.waiting, waiting_in(tmp_path).waiting) == (1, 1)
+        assert (two.store.status.waiting, count_journal(tmp_path).waiting) == (1, 1)
 
 
 async def test_what_a_dead_process_left_is_taken_over(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ async def test_what_a_dead_process_left_is_taken_over(tmp_path: Path) -> None:
 
     assert await two.log(ANN, "s") == ["one", "1", "two", "2"]
     assert await two.log(ANN, "t") == ["one", "1"]
-    assert waiting_in(tmp_path).waiting == 0
+    assert count_journal(tmp_path).waiting == 0
 
 
 async def test_a_killed_process_gives_its_slot_free(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ async def test_a_journal_on_another_machine_drops_an_erased_persons_turns(tmp_pa
             await store.sessions.get(ANN, "s")
         assert (two.store.status.waiting, two.store.status.aside) == (0, 0)
         remembered = await store.state.list_state(Scope(tenant="acme"), "erasures")
-        assert [entry.key for entry in remembered] == [person_digest("acme", "ann")]
+        assert [entry.key for entry in remembered] == [user_digest("acme", "ann")]
 
 
 async def test_a_turn_whose_row_was_erased_is_lost(tmp_path: Path) -> None:

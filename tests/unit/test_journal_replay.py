@@ -12,9 +12,20 @@ from typing import TypeAlias
 import pytest
 from msgspec.structs import replace
 
-from tenuto.errors import KeyReused, SessionExpired, SessionNotFound, TenutoError, Unavailable
-from tenuto.model import Closing, Keeping, Message, MessagePage, NewSession, Opening, OpenTurn, Page, Scope, TurnState
-from tenuto.stores.journaled import waiting_in
+from tenuto.errors import IdempotencyKeyReused, SessionExpired, SessionNotFound, TenutoError, Unavailable
+from tenuto.model import (
+    BeginTurn,
+    FinishTurn,
+    Message,
+    MessagePage,
+    NewSession,
+    OpenTurn,
+    Page,
+    Retention,
+    Scope,
+    TurnState,
+)
+from tenuto.stores.journaled import count_journal
 from tests.outages import Fate, Killed, Process, process
 from tests.samples import ANN, BOB, batch, begin, closing, once, says, talk, trace_of
 
@@ -76,7 +87,7 @@ async def _keyed_and_ended_here_after_others(here: Process) -> list[str]:
 async def _given_up(here: Process) -> list[str]:
     here.goes_away()
     turn = await here.begin(ANN, "s", "one", once=once("k"))
-    await here.store.sessions.finish_turn(turn, Closing(abandoned=True))
+    await here.store.sessions.finish_turn(turn, FinishTurn(abandoned=True))
     resumed = await here.begin(ANN, "s", "one", once=once("k"))
     await here.finish(resumed, "1")
     return ["one", "1"]
@@ -159,7 +170,7 @@ async def test_whatever_interrupts_the_replay_each_message_is_there_once(
 
             assert await here.log(ANN, "s") == expected, f"call {at}: {here.wire.calls[before:]}"
             assert (await here.memory.sessions.get(ANN, "s")).last_seq == len(expected)
-            assert waiting_in(here.folder).waiting == here.store.status.aside == 0
+            assert count_journal(here.folder).waiting == here.store.status.aside == 0
             if not struck:
                 assert at > 2
                 return
@@ -210,7 +221,7 @@ async def test_a_session_that_is_gone_is_not_revived(here: Process, caplog: pyte
     with pytest.raises(SessionNotFound):
         await here.memory.sessions.get(ANN, "s")
     assert (here.store.status.aside, here.store.status.waiting) == (2, 0)
-    assert (waiting_in(here.folder).aside, "secret" in caplog.text) == (2, False)
+    assert (count_journal(here.folder).aside, "secret" in caplog.text) == (2, False)
     assert sum("set aside: session_not_found" in line for line in caplog.messages) == 2
 
     here.clock.advance(timedelta(days=31))
@@ -218,7 +229,7 @@ async def test_a_session_that_is_gone_is_not_revived(here: Process, caplog: pyte
     await here.turn(ANN, "u", "one", "1")
     here.comes_back()
     await here.replay()
-    assert (here.store.status.aside, waiting_in(here.folder).aside) == (0, 0)
+    assert (here.store.status.aside, count_journal(here.folder).aside) == (0, 0)
 
 
 async def test_a_reset_by_others_does_not_lose_what_was_said_here(here: Process) -> None:
@@ -234,7 +245,7 @@ async def test_a_reset_by_others_does_not_lose_what_was_said_here(here: Process)
 
 
 async def test_a_session_that_expired_meanwhile_is_not_revived(here: Process) -> None:
-    hour = NewSession(keeping=Keeping(idle=timedelta(hours=1)))
+    hour = NewSession(keeping=Retention(idle=timedelta(hours=1)))
     await here.turn(ANN, "s", "one", "1", create=hour)
     here.goes_away()
     await here.turn(ANN, "s", "two", "2", create=None)
@@ -317,9 +328,9 @@ async def test_a_turn_the_store_refuses_for_good_does_not_stop_the_next(
     await here.turn(ANN, "s", "two", "2")
     begin_turn = here.memory.sessions.begin_turn
 
-    async def picky(scope: Scope, opening: Opening) -> OpenTurn:
+    async def picky(scope: Scope, opening: BeginTurn) -> OpenTurn:
         if "bad" in str(opening):
-            raise KeyReused
+            raise IdempotencyKeyReused
         return await begin_turn(scope, opening)
 
     monkeypatch.setattr(here.memory.sessions, "begin_turn", picky)

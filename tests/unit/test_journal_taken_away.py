@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tenuto.errors import KeyReused, SessionNotFound, StoreUnavailable, TurnLost, Unavailable
-from tenuto.model import Keeping, NewSession, Scope, Truncating
-from tenuto.model.scope import person_digest
-from tenuto.stores.journaled import waiting_in
+from tenuto.errors import IdempotencyKeyReused, SessionNotFound, StoreUnavailable, TurnLost, Unavailable
+from tenuto.model import NewSession, Retention, Scope, Truncation
+from tenuto.model.scope import user_digest
+from tenuto.stores.journaled import count_journal
 from tests.doubles import port_with
 from tests.outages import Fate, Killed, Process, process
 from tests.samples import ANN, BOB, closing, talk, texts
@@ -161,7 +161,7 @@ async def test_words_that_were_replayed_and_then_reset_are_not_said_again(
 async def test_words_that_were_stored_and_trimmed_are_not_said_again(
     here: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await here.turn(ANN, "s", "one", "1", create=NewSession(keeping=Keeping(max_messages=4)))
+    await here.turn(ANN, "s", "one", "1", create=NewSession(keeping=Retention(max_messages=4)))
     here.goes_away()
     await here.turn(ANN, "s", "two", "2")
     await _interrupted(here, "finish_turn", monkeypatch)
@@ -220,7 +220,7 @@ async def test_an_answer_whose_words_were_taken_away_elsewhere_is_set_aside(here
     if how == "reset":
         await here.memory.sessions.reset(ANN, "s")
     else:
-        await here.memory.sessions.truncate(ANN, "s", Truncating(after=2))
+        await here.memory.sessions.truncate(ANN, "s", Truncation(after=2))
     here.comes_back()
     await here.replay()
 
@@ -312,7 +312,7 @@ async def test_words_of_the_erased_go_also_where_their_answer_is_refused(
 
     async def refused() -> None:
         await erased_elsewhere(here)
-        raise KeyReused
+        raise IdempotencyKeyReused
 
     before(here, "finish_turn", monkeypatch, refused)
     await here.replay()
@@ -352,7 +352,7 @@ async def test_a_row_that_goes_while_it_is_looked_at_is_not_brought(
     here.comes_back()
 
     async def erase() -> None:
-        await here.outbox.erase("acme", "", person_digest("acme", "ann"))
+        await here.outbox.erase("acme", "", user_digest("acme", "ann"))
 
     before(here, "messages", monkeypatch, erase)
     await here.replay()
@@ -406,7 +406,7 @@ async def test_a_note_of_an_erasure_that_cannot_be_read_counts_and_stops_nobody_
     await here.turn(ANN, "s", SECRET, "1")
     await here.turn(BOB, "b", "two", "2")
     here.comes_back()
-    await here.memory.state.write_state(Scope(tenant="acme"), "erasures", person_digest("acme", "ann"), {"x": 1})
+    await here.memory.state.write_state(Scope(tenant="acme"), "erasures", user_digest("acme", "ann"), {"x": 1})
     await here.replay()
 
     assert await here.log(BOB, "b") == ["two", "2"]
@@ -446,7 +446,7 @@ async def test_what_was_set_aside_goes_in_time_although_nothing_waits(here: Proc
     here.goes_away()
     await here.replay()
 
-    assert (here.store.status.aside, waiting_in(here.folder).aside) == (0, 0)
+    assert (here.store.status.aside, count_journal(here.folder).aside) == (0, 0)
     assert SECRET.encode() not in disk(here)
 
 
@@ -463,5 +463,5 @@ async def test_what_was_set_aside_goes_with_its_person(here: Process, monkeypatc
     for _ in range(3):
         await here.replay()
 
-    assert here.store.status.aside == waiting_in(here.folder).aside == 1
+    assert here.store.status.aside == count_journal(here.folder).aside == 1
     assert SECRET.encode() not in disk(here)

@@ -17,9 +17,9 @@ from tenuto.errors import (
     TurnLost,
     Unavailable,
 )
-from tenuto.model import Changes, Closing, Keeping, NewSession, Page, Producer, SessionQuery, TurnState
+from tenuto.model import Changes, FinishTurn, NewSession, Page, Producer, Retention, SessionQuery, TurnState
 from tenuto.model.scope import session_key
-from tenuto.stores.journaled import waiting_in
+from tenuto.stores.journaled import count_journal
 from tests.outages import Fate, Process, process
 from tests.samples import ANN, BOB, EVE, begin, closing, once, texts, trace_of
 
@@ -52,7 +52,7 @@ async def test_what_is_acknowledged_is_on_disk(here: Process) -> None:
     here.goes_away()
 
     turn = await here.begin(ANN, "s", "one")
-    begun = waiting_in(here.folder)
+    begun = count_journal(here.folder)
     await here.finish(turn, "1")
     await here.restart()
 
@@ -121,7 +121,7 @@ async def test_who_may_not_be_journaled_is_refused_as_ever(here: Process) -> Non
     ):
         with pytest.raises(StoreUnavailable):
             await refused
-    assert waiting_in(here.folder).waiting == 0
+    assert count_journal(here.folder).waiting == 0
 
 
 async def test_a_session_nobody_here_has_seen_is_not_made_up(here: Process) -> None:
@@ -136,7 +136,7 @@ async def test_a_session_nobody_here_has_seen_is_not_made_up(here: Process) -> N
 
 async def test_outside_its_scope_a_known_session_does_not_exist(here: Process) -> None:
     """Promise 2, S6: also while nobody can ask the store."""
-    await here.turn(ANN, "s", "one", "1", create=NewSession(keeping=Keeping(idle=timedelta(hours=1))))
+    await here.turn(ANN, "s", "one", "1", create=NewSession(keeping=Retention(idle=timedelta(hours=1))))
     here.goes_away()
 
     for journaled in (False, True):
@@ -164,7 +164,7 @@ async def test_a_running_turn_keeps_others_out_and_its_key_resumes_it(here: Proc
     here.clock.advance(timedelta(seconds=100))
     with pytest.raises(SessionBusy):
         await here.begin(ANN, "s", "two")
-    await here.store.sessions.finish_turn(turn, Closing(abandoned=True))
+    await here.store.sessions.finish_turn(turn, FinishTurn(abandoned=True))
     resumed = await here.begin(ANN, "s", "one", once=once("k"))
     await here.finish(resumed, "1")
     here.comes_back()
@@ -255,7 +255,7 @@ async def test_a_session_that_is_deleted_leaves_no_turns_behind(here: Process) -
         await here.store.sessions.reset(ANN, "s")
     await here.store.sessions.delete(ANN, "s")
 
-    assert waiting_in(here.folder).waiting == 0
+    assert count_journal(here.folder).waiting == 0
     with pytest.raises(SessionNotFound):
         await here.store.sessions.get(ANN, "s")
 

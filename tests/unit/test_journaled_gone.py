@@ -13,15 +13,15 @@ import pytest
 from tenuto.errors import CircuitOpen, SessionBusy, StoreUnavailable, TenutoError, Unavailable
 from tenuto.model import (
     Changes,
-    Forking,
-    Keeping,
+    ForkRequest,
     NewSession,
     OpenTurn,
     Page,
-    Rewriting,
+    Retention,
+    Rewrite,
     Scope,
     Touch,
-    Truncating,
+    Truncation,
     TurnState,
 )
 from tenuto.model.scope import session_key
@@ -34,7 +34,7 @@ _Deed: TypeAlias = Callable[[Process], Awaitable[object]]
 _TAKEN_AWAY: dict[str, _Deed] = {
     "deleted": lambda here: here.store.sessions.delete(ANN, "s"),
     "reset": lambda here: here.store.sessions.reset(ANN, "s"),
-    "edited": lambda here: here.store.sessions.truncate(ANN, "s", Truncating(after=2)),
+    "edited": lambda here: here.store.sessions.truncate(ANN, "s", Truncation(after=2)),
     "erased": lambda here: here.store.upkeep.erase(ANN),
 }
 ANN_IN_ROOM = Scope(tenant="acme", chat="room", user="ann")
@@ -107,11 +107,11 @@ async def test_a_deletion_that_its_caller_gave_up_counts(here: Process) -> None:
 _CHANGED: dict[str, Callable[[Process, Scope], Awaitable[object]]] = {
     "titled": lambda here, who: here.store.sessions.patch(who, "s", Changes(title="t")),
     "added to": lambda here, who: here.store.sessions.append(who, "s", batch("x")),
-    "forked": lambda here, who: here.store.sessions.fork(who, "s", Forking(new_id="t")),
-    "rewritten": lambda here, who: here.store.sessions.rewrite(who, "s", Rewriting()),
+    "forked": lambda here, who: here.store.sessions.fork(who, "s", ForkRequest(new_id="t")),
+    "rewritten": lambda here, who: here.store.sessions.rewrite(who, "s", Rewrite()),
     "deleted": lambda here, who: here.store.sessions.delete(who, "s"),
     "reset": lambda here, who: here.store.sessions.reset(who, "s"),
-    "edited": lambda here, who: here.store.sessions.truncate(who, "s", Truncating(after=2)),
+    "edited": lambda here, who: here.store.sessions.truncate(who, "s", Truncation(after=2)),
 }
 
 
@@ -155,7 +155,7 @@ async def test_what_was_never_sent_does_not_cost_a_talk(
 @pytest.mark.parametrize("deed", ["renew", "say it twice", "look"])
 async def test_a_call_that_fails_in_an_outage_does_not_cost_the_talk_later_on(here: Process, deed: str) -> None:
     """T7: however long the outage lasts by then."""
-    keeping = Keeping(idle=timedelta(hours=1), touch=Touch.READ)
+    keeping = Retention(idle=timedelta(hours=1), touch=Touch.READ)
     await here.turn(ANN, "s", "one", "1", create=NewSession(keeping=keeping))
     turn = await here.begin(ANN, "s", "two")
     here.goes_away()
@@ -177,7 +177,7 @@ async def test_a_call_that_fails_in_an_outage_does_not_cost_the_talk_later_on(he
 async def test_a_turn_that_makes_room_for_its_own_answer_may_end_here(here: Process) -> None:
     await here.turn(ANN, "s", "one", "1")
     turn = await here.begin(ANN, "s", "two")
-    await here.store.sessions.truncate(ANN, "s", Truncating(after=3, within=turn))
+    await here.store.sessions.truncate(ANN, "s", Truncation(after=3, within=turn))
     here.goes_away()
 
     assert (await here.store.sessions.finish_turn(turn, closing("2"))).journaled

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tenuto.errors import StoreUnavailable, VersionConflict
-from tenuto.model import Appended, Changes, Closing, Keeping, NewSession, OpenTurn, Scope, Session, Touch
+from tenuto.model import AppendResult, Changes, FinishTurn, NewSession, OpenTurn, Retention, Scope, Session, Touch
 from tenuto.model.scope import session_key
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
@@ -53,7 +53,7 @@ class Telling(FlatMemoryStore):
         self.tell: Callable[[list[bytes]], None] = lambda _: None
         self.meanwhile: Callable[[], Awaitable[object]] | None = None
 
-    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
         await self._happens()
         done = await super().finish_turn(turn, closing)
         self.tell([session_key(turn.scope, turn.session.id)])
@@ -171,7 +171,7 @@ async def test_what_a_feed_may_have_missed_is_not_known_until_the_store_says_so(
 async def test_reading_a_session_that_reads_touch_costs_nothing(tmp_path: Path) -> None:
     """Its deadline moves, and the feed tells of it."""
     async with _told_early(tmp_path) as (here, _):
-        keeping = Keeping(idle=timedelta(hours=1), touch=Touch.READ)
+        keeping = Retention(idle=timedelta(hours=1), touch=Touch.READ)
         turn = await here.begin(ANN, "s", "one", create=NewSession(keeping=keeping))
         await here.finish(turn, "1")
         here.now += 60

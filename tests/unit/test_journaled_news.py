@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from tenuto.errors import SessionBusy, StoreUnavailable
-from tenuto.model import Changes, Keeping, NewSession, Touch, Truncating
+from tenuto.model import Changes, NewSession, Retention, Touch, Truncation
 from tenuto.model.scope import session_key
 from tenuto.stores.journaled.calls import MOMENT
 from tests.outages import Fate, Process, Told, process
@@ -171,7 +171,7 @@ async def _read_while_lost(here: Process) -> None:
 
 async def _forgotten_while_read(here: Process) -> None:
     async def forgotten(*args: Any) -> Any:
-        here.store.sessions._known.forget(KEY)
+        here.store.sessions._known.drop_session(KEY)
         return await here.memory.sessions.get(*args)
 
     _instead(here, "get", forgotten)
@@ -184,7 +184,7 @@ async def _forgotten_while_read(here: Process) -> None:
 )
 async def test_no_call_of_ours_hides_a_deletion(here: Process, deed: _Deed) -> None:
     """Also one that was never carried out, or was never told."""
-    keeping = Keeping(idle=timedelta(hours=1), touch=Touch.READ)
+    keeping = Retention(idle=timedelta(hours=1), touch=Touch.READ)
     await here.turn(ANN, "s", "secret", "1", create=NewSession(keeping=keeping))
     await deed(here)
     await _deleted_elsewhere(here)
@@ -223,7 +223,7 @@ async def test_a_page_of_a_session_that_reading_does_not_touch_hides_nothing(her
 
 async def test_a_first_look_at_a_session_that_reading_touches_costs_nothing(here: Process) -> None:
     """Its deadline moves, and the feed tells of it behind the answer."""
-    keeping = Keeping(idle=timedelta(hours=1), touch=Touch.READ)
+    keeping = Retention(idle=timedelta(hours=1), touch=Touch.READ)
     await here.memory.sessions.append(ANN, "s", batch("one", create=NewSession(keeping=keeping)))
     await texts(here.store, ANN, "s")
     here.feed.tell([KEY])
@@ -248,7 +248,7 @@ async def test_a_turn_that_makes_room_for_its_own_answer_outlives_the_news_of_it
     """T7: an edit or an answer made anew, and the store goes away before its end."""
     await here.turn(ANN, "s", "one", "1")
     turn = await here.begin(ANN, "s", "two")
-    await here.store.sessions.truncate(ANN, "s", Truncating(after=3, within=turn))
+    await here.store.sessions.truncate(ANN, "s", Truncation(after=3, within=turn))
     here.feed.tell([KEY], taken_away=True)
     here.goes_away()
 

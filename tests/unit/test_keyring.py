@@ -10,7 +10,7 @@ import pytest
 
 from tenuto.cli.effective import effective
 from tenuto.errors import InvalidSetting
-from tenuto.privacy.sealed.keyring import KeyRing, MasterKey, key_ring, new_key_file
+from tenuto.privacy.sealed.keyring import KeyRing, MasterKey, create_key_file, load_key_ring
 from tenuto.settings import Settings, read_settings
 from tests.clock import FakeClock
 
@@ -29,7 +29,7 @@ def written(folder: Path, text: str, mode: int = 0o600) -> Path:
 
 
 def ring_of(file: Path) -> KeyRing:
-    ring = key_ring(file=file)
+    ring = load_key_ring(file=file)
     assert ring is not None
     return ring
 
@@ -46,7 +46,7 @@ def ring_of(file: Path) -> KeyRing:
     ],
 )
 def test_a_key_is_read_from_base64_and_hexadecimal(text: str) -> None:
-    ring = key_ring(key=text)
+    ring = load_key_ring(key=text)
 
     assert ring is not None
     assert ring.current("acme").secret == SECRET
@@ -55,19 +55,19 @@ def test_a_key_is_read_from_base64_and_hexadecimal(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "short", TEXT[:-8], TEXT + TEXT, SECRET.hex() + "00", "not a key!" * 4, "钥匙"])
 def test_a_key_that_is_none_is_refused_without_being_shown(text: str) -> None:
     with pytest.raises(InvalidSetting, match="privacy_key") as refused:
-        key_ring(key=text)
+        load_key_ring(key=text)
 
     assert not text or text not in str(refused.value)
 
 
 def test_without_a_setting_there_is_no_ring() -> None:
-    assert key_ring() is None
+    assert load_key_ring() is None
 
 
 def test_a_new_file_is_its_owners_alone_and_is_read_back(tmp_path: Path, fake_clock: FakeClock) -> None:
     path = tmp_path / "keys.toml"
 
-    name = new_key_file(path, clock=fake_clock)
+    name = create_key_file(path, clock=fake_clock)
 
     assert name == "2026-01"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -77,18 +77,18 @@ def test_a_new_file_is_its_owners_alone_and_is_read_back(tmp_path: Path, fake_cl
 def test_a_new_file_replaces_no_file(tmp_path: Path) -> None:
     """To overwrite a key file is to lose everything it opens."""
     path = tmp_path / "keys.toml"
-    new_key_file(path)
+    create_key_file(path)
     before = path.read_bytes()
 
     with pytest.raises(InvalidSetting, match="privacy_key_file: there is such a file already"):
-        new_key_file(path)
+        create_key_file(path)
 
     assert path.read_bytes() == before
 
 
 def test_a_new_file_where_none_can_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="privacy_key_file: cannot be made"):
-        new_key_file(tmp_path / "nowhere" / "keys.toml")
+        create_key_file(tmp_path / "nowhere" / "keys.toml")
 
 
 def test_older_keys_are_found_by_their_fingerprint(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_tenant_has_its_own_key_and_still_reaches_the_installations(tmp_path: 
 )
 def test_a_file_that_is_no_key_file_is_refused_with_a_sentence(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(InvalidSetting, match="privacy_key_file") as refused:
-        key_ring(file=written(tmp_path, text))
+        load_key_ring(file=written(tmp_path, text))
 
     assert says in str(refused.value)
     assert TEXT[:-8] not in str(refused.value)
@@ -143,7 +143,7 @@ def test_a_file_that_others_reach_is_refused(tmp_path: Path, mode: int) -> None:
     path = written(tmp_path, f'current = "k"\n[keys]\nk = "{TEXT}"\n', mode)
 
     with pytest.raises(InvalidSetting, match="privacy_key_file: can be read or changed by others"):
-        key_ring(file=path)
+        load_key_ring(file=path)
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o400, 0o440, 0o640])
@@ -153,9 +153,9 @@ def test_a_file_that_only_owner_and_group_read_is_taken(tmp_path: Path, mode: in
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="there is no such file"):
-        key_ring(file=tmp_path / "absent")
+        load_key_ring(file=tmp_path / "absent")
     with pytest.raises(InvalidSetting, match="is not a file"):
-        key_ring(file=tmp_path)
+        load_key_ring(file=tmp_path)
 
 
 def test_no_key_is_shown_by_what_holds_it(tmp_path: Path) -> None:

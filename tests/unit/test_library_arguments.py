@@ -13,7 +13,7 @@ import tenuto
 from tenuto.app import Tenuto
 from tenuto.chat import ChatRequest, Reply
 from tenuto.errors import Invalid, InvalidSetting
-from tenuto.model import Batch, Changes, Closing, Page, Rewriting, Scope, Session, SessionQuery, Truncating
+from tenuto.model import AppendBatch, Changes, FinishTurn, Page, Rewrite, Scope, Session, SessionQuery, Truncation
 from tenuto.model.prompt import Language
 from tenuto.sessions import AppendRequest
 from tests.samples import SENT_AT, opening, says
@@ -87,15 +87,15 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Awaitable[object]], str]] = {
     "sessions list": (lambda t, ann: t.sessions.list(ann, {}), "the query must be a SessionQuery, not dict"),
     "sessions truncate": (
         lambda t, ann: t.sessions.truncate(ann, "s", 1),
-        "the truncation must be a Truncating, not int",
+        "the truncation must be a Truncation, not int",
     ),
     "sessions rewrite": (
         lambda t, ann: t.sessions.rewrite(ann, "s", []),
-        "the rewriting must be a Rewriting, not list",
+        "the rewriting must be a Rewrite, not list",
     ),
     "sessions restore": (
         lambda t, ann: t.sessions.restore(ann, {}),
-        "what was saved must be a SavedSession, not dict",
+        "what was saved must be a ExportedSession, not dict",
     ),
     "sessions renew": (lambda t, _: t.sessions.renew("t"), "the turn must be an OpenTurn, not str"),
     "sessions fork": (
@@ -139,8 +139,8 @@ SCOPED: dict[str, Callable[[Any, Any], Awaitable[object]]] = {
     "patch": lambda sessions, ann: sessions.patch(ann, "s", Changes()),
     "attribute": lambda sessions, ann: sessions.attribute(ann, "s", "name"),
     "reset": lambda sessions, ann: sessions.reset(ann, "s"),
-    "truncate": lambda sessions, ann: sessions.truncate(ann, "s", Truncating(after=0)),
-    "rewrite": lambda sessions, ann: sessions.rewrite(ann, "s", Rewriting()),
+    "truncate": lambda sessions, ann: sessions.truncate(ann, "s", Truncation(after=0)),
+    "rewrite": lambda sessions, ann: sessions.rewrite(ann, "s", Rewrite()),
     "fork": lambda sessions, ann: sessions.fork(ann, "s"),
     "delete": lambda sessions, ann: sessions.delete(ann, "s"),
     "restore": lambda sessions, ann: sessions.restore(ann, None),
@@ -159,7 +159,7 @@ async def test_whose_sessions_they_are_is_told_by_a_scope(call: Callable[[Any, A
 @pytest.mark.parametrize("named", [{"after": "1"}, {"after": 0, "if_version": "1"}, {"after": 0, "sparing": ("1",)}])
 def test_a_truncation_is_told_in_whole_numbers(named: dict[str, Any]) -> None:
     with pytest.raises(Invalid, match=r"must be a whole number \(int\), not str"):
-        Truncating(**named)
+        Truncation(**named)
 
 
 @pytest.mark.parametrize("named", [{"user": 5}, {"user": b"ann"}, {"tenant": None}, {"site": 0}, {"chat": 5}], ids=str)
@@ -229,9 +229,9 @@ def test_a_message_that_could_not_be_read_again_is_refused(field: str, value: An
 
     for unsound in (
         lambda: opening("s", words=(odd,)),
-        lambda: Closing(reply=(odd,)),
-        lambda: Batch(id="b", messages=(odd,)),
-        lambda: Rewriting(messages=(odd,)),  # type: ignore[arg-type]  # a draft stands for a message here
+        lambda: FinishTurn(reply=(odd,)),
+        lambda: AppendBatch(id="b", messages=(odd,)),
+        lambda: Rewrite(messages=(odd,)),  # type: ignore[arg-type]  # a draft stands for a message here
     ):
         with pytest.raises(Invalid, match=said):
             unsound()

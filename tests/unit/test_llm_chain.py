@@ -12,17 +12,17 @@ from typing import Any, cast
 import pytest
 
 from tenuto.errors import ModelFailed, ModelTimeout
-from tenuto.llm import Call, Chain, Echo, Fail, Hang, OfflineModel, Say, ScriptedModel, Stop, complete
+from tenuto.llm import Call, Echo, Fail, FallbackChain, Hang, OfflineModel, Say, ScriptedModel, Stop, complete
 from tenuto.model import Role, text_part
 from tenuto.model.prompt import PromptMessage
-from tenuto.model.talk import Asking, Called, Ended, ModelEvent, Said, ToolCall, ToolResult
+from tenuto.model.talk import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCall, ToolCallRequested, ToolResult
 from tenuto.ports import ChatModel
 
-ASKING = Asking(messages=(PromptMessage(role=Role.USER, parts=(text_part("hi"),)),))
+ASKING = ModelRequest(messages=(PromptMessage(role=Role.USER, parts=(text_part("hi"),)),))
 SOON = timedelta(seconds=30)
 
 
-async def answer(model: ChatModel, asking: Asking = ASKING) -> list[ModelEvent]:
+async def answer(model: ChatModel, asking: ModelRequest = ASKING) -> list[ModelEvent]:
     return [event async for event in model.answer(asking, ())]
 
 
@@ -41,16 +41,19 @@ async def test_the_next_model_answers_when_one_fails_before_its_first_word() -> 
     broken, slow = ScriptedModel(Fail(), name="a"), ScriptedModel(Fail(ModelTimeout("b")), name="b")
     spare = ScriptedModel("hello", name="c")
 
-    said = await answer(Chain([broken, slow, spare]))
+    said = await answer(FallbackChain([broken, slow, spare]))
 
-    assert said == [Said(text="hello"), Ended(model="c", fell_back=True)]
+    assert said == [TextDelta(text="hello"), ModelDone(model="c", fell_back=True)]
     assert [len(model.askings) for model in (broken, slow, spare)] == [1, 1, 1]
 
 
 async def test_the_first_model_that_answers_is_the_only_one_asked() -> None:
     spare = ScriptedModel("no")
 
-    assert await answer(Chain([ScriptedModel("yes", name="a"), spare])) == [Said(text="yes"), Ended(model="a")]
+    assert await answer(FallbackChain([ScriptedModel("yes", name="a"), spare])) == [
+        TextDelta(text="yes"),
+        ModelDone(model="a"),
+    ]
     assert spare.askings == []
 
 
@@ -58,7 +61,7 @@ async def test_the_first_model_that_answers_is_the_only_one_asked() -> None:
 async def test_after_the_first_word_or_call_a_failure_is_a_failure(begun: Say | Call) -> None:
     spare = ScriptedModel("no")
 
-    heard, why = await heard_until_failure(Chain([ScriptedModel([begun, Fail()], name="a"), spare]))
+    heard, why = await heard_until_failure(FallbackChain([ScriptedModel([begun, Fail()], name="a"), spare]))
 
     assert len(heard) == 1
     assert why == "the model a does not answer"
@@ -67,44 +70,46 @@ async def test_after_the_first_word_or_call_a_failure_is_a_failure(begun: Say | 
 
 async def test_the_last_failure_is_the_chains() -> None:
     with pytest.raises(ModelTimeout):
-        await answer(Chain([ScriptedModel(Fail(), name="a"), ScriptedModel(Fail(ModelTimeout("b")), name="b")]))
+        await answer(FallbackChain([ScriptedModel(Fail(), name="a"), ScriptedModel(Fail(ModelTimeout("b")), name="b")]))
 
 
 async def test_a_fault_of_ours_is_not_papered_over() -> None:
     with pytest.raises(KeyError):
-        await answer(Chain([ScriptedModel(Fail(KeyError("a bug"))), ScriptedModel("no")]))
+        await answer(FallbackChain([ScriptedModel(Fail(KeyError("a bug"))), ScriptedModel("no")]))
 
 
 async def test_the_offline_model_stands_in() -> None:
-    said = await answer(Chain([ScriptedModel(Fail()), OfflineModel(stand_in=True)]))
+    said = await answer(FallbackChain([ScriptedModel(Fail()), OfflineModel(stand_in=True)]))
 
-    assert said[-1] == Ended(model="offline", offline=True, fell_back=True)
+    assert said[-1] == ModelDone(model="offline", offline=True, fell_back=True)
 
 
 async def test_closing_a_chain_cancels_the_model_that_speaks() -> None:
     talker = ScriptedModel(Say("a", "b", "c"))
 
-    async with aclosing(cast(Any, Chain([talker, ScriptedModel("no")]).answer(ASKING, ()))) as events:
+    async with aclosing(cast(Any, FallbackChain([talker, ScriptedModel("no")]).answer(ASKING, ()))) as events:
         await anext(events)
 
     assert talker.cut_short == 1
 
 
 async def test_a_script_is_played_answer_by_answer_and_its_end_again() -> None:
-    model = ScriptedModel([Say("look", "ing"), Call("look", {"q": 1})], Echo(), ended=Ended(model="x", cost_nanos=3))
+    model = ScriptedModel(
+        [Say("look", "ing"), Call("look", {"q": 1})], Echo(), ended=ModelDone(model="x", cost_nanos=3)
+    )
     result = ToolResult(call=ToolCall(id="1", name="look"), output=[1])
 
     first = await answer(model)
-    second = await answer(model, Asking(messages=ASKING.messages, results=(result,)))
+    second = await answer(model, ModelRequest(messages=ASKING.messages, results=(result,)))
 
     assert first == [
-        Said(text="look"),
-        Said(text="ing"),
-        Called(call=ToolCall(id="call_0_1", name="look", arguments={"q": 1})),
-        Ended(model="x", cost_nanos=3),
+        TextDelta(text="look"),
+        TextDelta(text="ing"),
+        ToolCallRequested(call=ToolCall(id="call_0_1", name="look", arguments={"q": 1})),
+        ModelDone(model="x", cost_nanos=3),
     ]
-    assert second[0] == Said(text="hi\nlook: [1]")
-    assert (await answer(model))[0] == Said(text="hi")
+    assert second[0] == TextDelta(text="hi\nlook: [1]")
+    assert (await answer(model))[0] == TextDelta(text="hi")
     assert model.askings[1].results == (result,)
 
 
@@ -118,7 +123,7 @@ async def test_a_script_waits_until_it_is_let_go_on() -> None:
         assert not task.done()
         hang.release.set()
 
-    assert [event.text for event in task.result() if isinstance(event, Said)] == ["a", "b"]
+    assert [event.text for event in task.result() if isinstance(event, TextDelta)] == ["a", "b"]
 
 
 async def test_a_cancelled_script_counts_as_cut_short() -> None:
@@ -147,7 +152,9 @@ async def test_a_one_shot_call_without_words_or_end_is_a_failure(script: list[An
 
 async def test_a_one_shot_call_takes_no_words_of_the_offline_model() -> None:
     with pytest.raises(ModelFailed, match="offline"):
-        await complete(Chain([ScriptedModel(Fail()), OfflineModel(stand_in=True)]), "Give a title.", "Kyoto", 10, SOON)
+        await complete(
+            FallbackChain([ScriptedModel(Fail()), OfflineModel(stand_in=True)]), "Give a title.", "Kyoto", 10, SOON
+        )
 
 
 def test_importing_the_room_does_not_import_a_providers_library() -> None:

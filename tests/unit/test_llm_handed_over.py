@@ -16,7 +16,7 @@ from tenuto.app import Tenuto
 from tenuto.chat import ChatRequest
 from tenuto.errors import InvalidSetting, ModelFailed
 from tenuto.llm import Fail, Hang, ScriptedModel
-from tenuto.model.talk import Asking, Ended, ModelEvent, Said
+from tenuto.model.talk import ModelDone, ModelEvent, ModelRequest, TextDelta
 from tenuto.ports import Tool
 from tests.samples import ANN
 from tests.servers.openai_server import ModelServer, refusal, start_model_server, words
@@ -47,9 +47,9 @@ class Stumbling:
         self._fault = fault
         self._said = said
 
-    async def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         for text in self._said:
-            yield Said(text=text)
+            yield TextDelta(text=text)
         raise self._fault
 
 
@@ -58,8 +58,8 @@ class Iterating:
 
     name = "iterating"
 
-    def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
-        return _Events([Said(text="Step by step."), Ended(model="iterating")])
+    def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+        return _Events([TextDelta(text="Step by step."), ModelDone(model="iterating")])
 
 
 class _Events:

@@ -12,11 +12,11 @@ from typing import Any, cast
 import pytest
 
 from tenuto.errors import InvalidSetting, ModelFailed, ModelTimeout
-from tenuto.llm import UNREADABLE, Access, OfflineModel, complete, open_model
-from tenuto.llm.provided import open_provided
+from tenuto.llm import UNREADABLE, ModelConnection, OfflineModel, complete, open_model
+from tenuto.llm.provided import open_pydantic_ai_model
 from tenuto.model import Role, text_part, tool_call, tool_result
 from tenuto.model.prompt import PromptMessage
-from tenuto.model.talk import Asking, Called, Ended, ModelEvent, Said, ToolCall, ToolSpec
+from tenuto.model.talk import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCall, ToolCallRequested, ToolSpec
 from tenuto.model.values import JsonObject
 from tenuto.ports import ChatModel
 from tests.servers.openai_server import (
@@ -54,7 +54,7 @@ PROMPT = (
     shown(Role.ASSISTANT, text_part("A gate.")),
     shown(Role.USER, text_part(SECRET)),
 )
-ASKING = Asking(messages=PROMPT, tools=(LOOK,), reply_tokens=77, stable=6)
+ASKING = ModelRequest(messages=PROMPT, tools=(LOOK,), reply_tokens=77, stable=6)
 
 
 @pytest.fixture(autouse=True)
@@ -72,12 +72,12 @@ def server() -> Iterator[ModelServer]:
 
 @pytest.fixture
 async def model(server: ModelServer) -> AsyncIterator[ChatModel]:
-    access = Access(base_url=f"{server.url}/v1", timeout=SOON, first_word=SOON, retries=0)
-    async with open_provided("openai:local", access) as opened:
+    access = ModelConnection(base_url=f"{server.url}/v1", timeout=SOON, first_word=SOON, retries=0)
+    async with open_pydantic_ai_model("openai:local", access) as opened:
         yield opened
 
 
-async def answer(model: ChatModel, asking: Asking = ASKING) -> list[ModelEvent]:
+async def answer(model: ChatModel, asking: ModelRequest = ASKING) -> list[ModelEvent]:
     return [event async for event in model.answer(asking, ())]
 
 
@@ -96,10 +96,10 @@ async def test_words_come_piece_by_piece_with_what_they_used(server: ModelServer
     server.answers(words("Hel", "lo, ", "世界"))
 
     assert await answer(model) == [
-        Said(text="Hel"),
-        Said(text="lo, "),
-        Said(text="世界"),
-        Ended(model="openai:local", input_tokens=11, output_tokens=5),
+        TextDelta(text="Hel"),
+        TextDelta(text="lo, "),
+        TextDelta(text="世界"),
+        ModelDone(model="openai:local", input_tokens=11, output_tokens=5),
     ]
 
 
@@ -128,7 +128,7 @@ async def test_a_system_message_in_the_middle_stays_there(server: ModelServer, m
     server.answers(words("ok"))
     prompt = (*PROMPT[:1], *PROMPT[2:3], PROMPT[5], shown(Role.SYSTEM, text_part("Be brief.")), PROMPT[-1])
 
-    await answer(model, Asking(messages=prompt))
+    await answer(model, ModelRequest(messages=prompt))
 
     assert [message["role"] for message in server.asked[0]["messages"]] == [
         "system",
@@ -143,9 +143,9 @@ async def test_tool_calls_come_whole(server: ModelServer, model: ChatModel) -> N
     server.answers(calls(("a", "look", '{"q": "x"}'), ("b", "jump", "")))
 
     assert await answer(model) == [
-        Called(call=ToolCall(id="a", name="look", arguments={"q": "x"})),
-        Called(call=ToolCall(id="b", name="jump")),
-        Ended(model="openai:local", input_tokens=20, output_tokens=8),
+        ToolCallRequested(call=ToolCall(id="a", name="look", arguments={"q": "x"})),
+        ToolCallRequested(call=ToolCall(id="b", name="jump")),
+        ModelDone(model="openai:local", input_tokens=20, output_tokens=8),
     ]
 
 
@@ -171,7 +171,7 @@ async def test_arguments_that_cannot_be_read_are_handed_on_as_such(
 
     [called, _] = await answer(model)
 
-    assert isinstance(called, Called)
+    assert isinstance(called, ToolCallRequested)
     assert set(called.call.arguments) == {UNREADABLE}
     assert called.call.arguments[UNREADABLE].encode()
 
@@ -215,7 +215,7 @@ async def test_half_an_answer_is_a_failure_after_its_words(server: ModelServer, 
 
     heard, why = await heard_until_failure(model)
 
-    assert heard == [Said(text="Once upon")]
+    assert heard == [TextDelta(text="Once upon")]
     assert "broke off" in why
 
 
@@ -223,8 +223,11 @@ async def test_silence_ends_at_the_deadline(server: ModelServer) -> None:
     server.answers(SILENCE)
     moment = timedelta(milliseconds=50)
 
-    for waits in (Access(base_url=server.url, first_word=moment), Access(base_url=server.url, timeout=moment)):
-        async with open_provided("openai:local", waits) as model:
+    for waits in (
+        ModelConnection(base_url=server.url, first_word=moment),
+        ModelConnection(base_url=server.url, timeout=moment),
+    ):
+        async with open_pydantic_ai_model("openai:local", waits) as model:
             with pytest.raises(ModelTimeout, match="the model openai:local took too long"):
                 await answer(model)
 
@@ -233,7 +236,7 @@ async def test_a_server_that_is_not_there_cannot_be_reached() -> None:
     with start_model_server() as gone:
         address = gone.url
 
-    async with open_provided("openai:local", Access(base_url=address, retries=0)) as model:
+    async with open_pydantic_ai_model("openai:local", ModelConnection(base_url=address, retries=0)) as model:
         with pytest.raises(ModelFailed, match="cannot be reached"):
             await answer(model)
 
@@ -242,16 +245,16 @@ async def test_closing_the_iterator_ends_the_request(server: ModelServer, model:
     server.answers(words(*["word "] * 1000))
 
     async with aclosing(cast(Any, model.answer(ASKING, ()))) as events:
-        assert await anext(events) == Said(text="word ")
+        assert await anext(events) == TextDelta(text="word ")
     server.answers(words("again"))
 
-    assert (await answer(model))[0] == Said(text="again")
+    assert (await answer(model))[0] == TextDelta(text="again")
 
 
 async def test_words_no_store_can_keep_are_mended(server: ModelServer, model: ChatModel) -> None:
     server.answers(words("a\0b", "\ud83d"))
 
-    said = [event.text for event in await answer(model) if isinstance(event, Said)]
+    said = [event.text for event in await answer(model) if isinstance(event, TextDelta)]
 
     assert "".join(said).encode()
     assert "".join(said)[:2] == "ab"
@@ -265,14 +268,16 @@ async def test_a_price_is_known_for_known_models_and_else_nothing(
 
     first, second = (await answer(model))[-1], (await answer(model))[-1]
 
-    assert isinstance(first, Ended)
-    assert isinstance(second, Ended)
+    assert isinstance(first, ModelDone)
+    assert isinstance(second, ModelDone)
     assert (first.cost_nanos, second.cost_nanos) == (0, 0)
     assert caplog.text.count("the price of openai:local is not known") == 1
     server.answers(anthropic_words("ok"))
-    async with open_provided("anthropic:claude-sonnet-5-5", Access(base_url=server.url, api_key="k")) as priced:
+    async with open_pydantic_ai_model(
+        "anthropic:claude-sonnet-5-5", ModelConnection(base_url=server.url, api_key="k")
+    ) as priced:
         ended = (await answer(priced))[-1]
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, ModelDone)
     assert 0 < ended.cost_nanos < 1_000_000
 
 
@@ -283,7 +288,7 @@ async def test_anthropic_speaks_its_own_protocol_and_is_told_what_to_cache(serve
         said = await answer(model)
 
     [asked] = server.asked
-    assert said[0] == Said(text="Salut")
+    assert said[0] == TextDelta(text="Salut")
     assert asked["system"][0]["text"] == "You are a guide.\n\nSummary: none"
     assert asked["system"][0]["cache_control"]["type"] == "ephemeral"
     assert [message["role"] for message in asked["messages"]] == ["user", "assistant", "user", "assistant", "user"]
@@ -294,7 +299,7 @@ async def test_any_server_takes_a_bare_model_name_and_ollama_needs_no_more_than_
 
     for name in ("Qwen/Qwen3-8B", "ollama:qwen3:8b", "vllm:Qwen/Qwen3-8B", "openai-chat:gpt-4o"):
         async with open_model(name, base_url=f"{server.url}/v1") as model:
-            assert (await answer(model))[0] == Said(text="ok")
+            assert (await answer(model))[0] == TextDelta(text="ok")
 
     assert [asked["model"] for asked in server.asked] == ["Qwen/Qwen3-8B", "qwen3:8b", "Qwen/Qwen3-8B", "gpt-4o"]
     async with open_model("ollama:qwen3") as local:
@@ -317,8 +322,8 @@ async def test_a_chain_goes_on_at_once_with_the_next_model(server: ModelServer) 
         said = await answer(model)
 
     assert model.name == "openai:one, openai:two, offline"
-    assert said[0] == Said(text="from the second")
-    assert said[-1] == Ended(model="openai:two", input_tokens=11, output_tokens=5, fell_back=True)
+    assert said[0] == TextDelta(text="from the second")
+    assert said[-1] == ModelDone(model="openai:two", input_tokens=11, output_tokens=5, fell_back=True)
     assert [asked["model"] for asked in server.asked] == ["one", "two"]
 
 

@@ -12,11 +12,11 @@ import pytest
 
 from tenuto.cli.running import log_to_stderr
 from tenuto.errors import InvalidSetting
-from tenuto.logs import bound
+from tenuto.logs import bind_log_context
 from tenuto.model.privacy import Mode, PrivacyPolicy
-from tenuto.privacy.lines import LogScreen
-from tenuto.privacy.redactor import Policies
-from tenuto.server.logs import OneLine, request_id
+from tenuto.privacy.lines import LogRedactor
+from tenuto.privacy.redactor import TenantPolicies
+from tenuto.server.logs import KeyValueFormatter, request_id
 
 MAIL = "ann.lee@example.com"
 
@@ -25,11 +25,11 @@ def line(clean: Callable[[str], str], message: str, **fields: object) -> str:
     """What a formatter makes of one record."""
     record = logging.LogRecord("tenuto.chat", logging.WARNING, "somewhere.py", 1, message, None, None)
     record.fields = fields
-    return OneLine(clean).format(record)
+    return KeyValueFormatter(clean).format(record)
 
 
-def screen(policy: PrivacyPolicy | None = None, tenants: Mapping[str, PrivacyPolicy] | None = None) -> LogScreen:
-    return LogScreen(lambda: Policies(policy or PrivacyPolicy(), tenants))
+def screen(policy: PrivacyPolicy | None = None, tenants: Mapping[str, PrivacyPolicy] | None = None) -> LogRedactor:
+    return LogRedactor(lambda: TenantPolicies(policy or PrivacyPolicy(), tenants))
 
 
 def test_private_data_in_a_message_or_a_field_is_redacted() -> None:
@@ -45,7 +45,7 @@ def test_private_data_in_a_message_or_a_field_is_redacted() -> None:
 def test_the_ids_of_a_line_stay_so_that_it_can_be_followed() -> None:
     token = request_id.set("4242424242424242")
     try:
-        with bound(tenant="acme", session="13800138000", turn="3"):
+        with bind_log_context(tenant="acme", session="13800138000", turn="3"):
             shown = line(screen(), "late")
     finally:
         request_id.reset(token)
@@ -59,27 +59,27 @@ def test_a_line_follows_the_policy_of_the_tenant_it_is_about() -> None:
 
     shown = {}
     for tenant in ("acme", "frank", "shy"):
-        with bound(tenant=tenant):
+        with bind_log_context(tenant=tenant):
             shown[tenant] = clean(f"to {MAIL}")
 
     assert shown == {"acme": "to [REDACTED_EMAIL]", "frank": f"to {MAIL}", "shy": "[WITHHELD]"}
 
 
 def test_a_line_is_written_even_where_the_detector_breaks() -> None:
-    class Broken(Policies):
+    class Broken(TenantPolicies):
         def finder(self, scope: object) -> object:  # type: ignore[override]  # a fault that no type foresees
             raise RecursionError
 
-    shown = line(LogScreen(lambda: Broken(PrivacyPolicy())), f"about {MAIL}", status=500)
+    shown = line(LogRedactor(lambda: Broken(PrivacyPolicy())), f"about {MAIL}", status=500)
 
     assert "msg=[WITHHELD] status=500" in shown
 
 
 def test_a_policy_that_is_no_good_leaves_the_line_that_says_so() -> None:
-    def unfit() -> Policies:
+    def unfit() -> TenantPolicies:
         raise InvalidSetting("privacy_file", "is not TOML")
 
-    shown = line(LogScreen(unfit), f"cannot start: privacy_file: is not TOML near {MAIL}")
+    shown = line(LogRedactor(unfit), f"cannot start: privacy_file: is not TOML near {MAIL}")
 
     assert 'msg="cannot start: privacy_file: is not TOML near [REDACTED_EMAIL]"' in shown
 
@@ -88,10 +88,10 @@ def test_where_logs_keep_everything_the_detector_is_not_even_loaded() -> None:
     program = """
 import sys
 from tenuto.model.privacy import Mode, PrivacyPolicy
-from tenuto.privacy.lines import LogScreen
-from tenuto.privacy.redactor import Policies
-assert LogScreen(lambda: Policies(PrivacyPolicy(log=Mode.KEEP)))("to ann@example.com") == "to ann@example.com"
-LogScreen(lambda: Policies(PrivacyPolicy()))
+from tenuto.privacy.lines import LogRedactor
+from tenuto.privacy.redactor import TenantPolicies
+assert LogRedactor(lambda: TenantPolicies(PrivacyPolicy(log=Mode.KEEP)))("to ann@example.com") == "to ann@example.com"
+LogRedactor(lambda: TenantPolicies(PrivacyPolicy()))
 print("tenuto.privacy.rules.detector" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)

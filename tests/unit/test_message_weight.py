@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tenuto.model import Draft, Message, Role, text_part, tool_result
-from tenuto.model.message import weight_of
+from tenuto.model.message import memory_bytes
 from tenuto.model.values import JsonObject
-from tenuto.stores.codec import encode_draft, placed
+from tenuto.stores.codec import encode_draft, number_drafts
 from tests.samples import SENT_AT
 
 ENGLISH, CHINESE, MIXED = (
@@ -24,7 +24,7 @@ SCRIPTS = pytest.mark.parametrize("text", [ENGLISH, CHINESE, MIXED], ids=["Engli
 def _kept(part: JsonObject, **values: Any) -> Message:
     draft = Draft(id="m", role=Role.USER, sent_at=SENT_AT, parts=(part,), **values)
     encode_draft(draft)
-    (message,) = placed((draft,), 1, [1])
+    (message,) = number_drafts((draft,), 1, [1])
     return message
 
 
@@ -32,7 +32,7 @@ def _kept(part: JsonObject, **values: Any) -> Message:
 def test_a_kept_message_holds_its_words_once_and_weighs_them(text: str) -> None:
     message = _kept(text_part(text))
 
-    weight = weight_of(message)
+    weight = memory_bytes(message)
 
     words = message.parts[0]["text"]
     assert words == text
@@ -44,7 +44,7 @@ def test_a_kept_message_holds_its_words_once_and_weighs_them(text: str) -> None:
 def test_what_comes_along_is_weighed_as_it_is_held(text: str) -> None:
     message = _kept(tool_result("call", {"found": [text]}), metadata={"shown": text}, extra={"more": {"of": text}})
 
-    weight = weight_of(message)
+    weight = memory_bytes(message)
 
     held = [message.parts[0]["output"]["found"][0], message.metadata["shown"], message.extra["more"]["of"]]
     assert held == [text] * 3

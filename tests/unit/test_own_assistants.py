@@ -12,7 +12,7 @@ import pytest
 import tenuto
 from tenuto.app import open_app
 from tenuto.assistants import Assistant
-from tenuto.assistants.functions import offline, tool_of
+from tenuto.assistants.functions import make_tool, offline
 from tenuto.assistants.own import load_folder
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model.policy import OnMissing
@@ -62,7 +62,7 @@ async def test_a_toml_file_is_an_assistant(tmp_path: Path) -> None:
     (weather,) = load_folder(write(tmp_path, weather_toml=TOML, weather_py=WEATHER))
 
     assert weather.name == "weather"
-    assert weather.system_for(weather.persona("ann"), Language.ENGLISH) == "You tell the weather.\n\nYou are Ann."
+    assert weather.system_prompt(weather.persona("ann"), Language.ENGLISH) == "You tell the weather.\n\nYou are Ann."
     assert weather.policies.sessions.on_missing is OnMissing.NEW_ID
     assert weather.policies.sessions.stale_after is not None
     assert weather.policies.context.compress_over == 40
@@ -144,7 +144,7 @@ def order(name: str, size: Size, extras: list[str], spicy: bool = False, note: s
 
 
 async def test_types_become_the_schema_and_check_the_arguments() -> None:
-    tool = tool_of(order)
+    tool = make_tool(order)
 
     assert tool.spec.description == "Order a dish."
     assert set(tool.spec.parameters["required"]) == {"name", "size", "extras"}
@@ -158,7 +158,7 @@ async def test_a_function_may_ask_for_the_turn_wait_and_answer_as_it_likes() -> 
     async def mine(topic: Literal["orders"], turn: ToolContext) -> ToolOutput:
         return ToolOutput(output=f"{topic} of {turn.scope.user}", data={"user": turn.scope.user})
 
-    tool = tool_of(mine)
+    tool = make_tool(mine)
 
     assert "turn" not in tool.spec.parameters["properties"]
     assert (await tool.run({"topic": "orders"}, TURN)).data == {"user": "ann"}
@@ -172,17 +172,17 @@ def test_a_function_can_serve_without_a_model() -> None:
         """The weather."""
         return f"clear in {city}"
 
-    tool = tool_of(weather)
+    tool = make_tool(weather)
 
     assert isinstance(tool, OfflineTool)
     assert tool.plan(TURN) is None
-    assert not isinstance(tool_of(order), OfflineTool)
+    assert not isinstance(make_tool(order), OfflineTool)
 
 
 @pytest.mark.parametrize("function", [lambda *words: 1, lambda word: 1])
 def test_a_function_no_model_could_call_is_refused(function: object) -> None:
     with pytest.raises(InvalidSetting):
-        tool_of(function)  # type: ignore[arg-type]  # a function of any shape
+        make_tool(function)  # type: ignore[arg-type]  # a function of any shape
 
 
 @pytest.mark.parametrize(

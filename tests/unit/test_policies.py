@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from tenuto.errors import InvalidSetting
-from tenuto.model import Keeping, Touch
+from tenuto.model import Retention, Touch
 from tenuto.model.policy import (
     PRESETS,
     ContextPolicy,
@@ -75,7 +75,7 @@ def test_an_unknown_preset_is_refused_with_those_there_are() -> None:
         (
             "window_messages",
             lambda: Preset(
-                sessions=SessionPolicy(keeping=Keeping(max_messages=10)), context=ContextPolicy(window_messages=11)
+                sessions=SessionPolicy(keeping=Retention(max_messages=10)), context=ContextPolicy(window_messages=11)
             ),
         ),
     ],

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from tenuto.errors import (
-    KeyReused,
+    IdempotencyKeyReused,
     SequenceGap,
     SessionBusy,
     SessionCorrupt,
@@ -21,14 +21,14 @@ from tenuto.errors import (
 )
 from tenuto.model import (
     Changes,
-    Closing,
-    Keeping,
+    FinishTurn,
     NewSession,
     Page,
     Producer,
+    Retention,
     Scope,
     SessionQuery,
-    Truncating,
+    Truncation,
     TurnState,
     Usage,
 )
@@ -36,12 +36,12 @@ from tenuto.ports import Store, utc_now
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._faults import InDoubt
-from tenuto.stores.postgres._ops import batch_op
+from tenuto.stores.postgres._ops import append_op
 from tests.patience import LONG
 from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, once, talk, texts
 from tests.servers import PostgresDatabase
 
-UNCAPPED = NewSession(keeping=Keeping(max_messages=None))
+UNCAPPED = NewSession(keeping=Retention(max_messages=None))
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ async def test_each_call_of_a_batch_gets_its_own_answer(store: PostgresStore) ->
     )
 
     kinds = [type(answer) for answer in answers]
-    assert kinds[1:6] == [SessionForeign, SessionBusy, KeyReused, SessionNotFound, SequenceGap]
+    assert kinds[1:6] == [SessionForeign, SessionBusy, IdempotencyKeyReused, SessionNotFound, SequenceGap]
     opened = [answer for answer in answers if not isinstance(answer, BaseException)]
     assert [(turn.number, turn.created) for turn in opened] == [(2, False), (1, True), (1, True)]
     assert [message.text for message in opened[0].window] == ["q", "a", "q2"]
@@ -105,7 +105,7 @@ async def test_endings_of_a_batch_get_their_own_answers(store: PostgresStore) ->
         store.sessions.finish_turn(turns[1], closing("a")),
         store.sessions.finish_turn(turns[2], closing("a", tokens=3)),
         store.sessions.finish_turn(turns[3], closing("a", changes=Changes(title="T", context={"n": 1.0}))),
-        store.sessions.finish_turn(turns[4], Closing(abandoned=True, usage=Usage(tokens=1))),
+        store.sessions.finish_turn(turns[4], FinishTurn(abandoned=True, usage=Usage(tokens=1))),
         store.sessions.finish_turn(turns[5], closing("a", "b", "c")),
         return_exceptions=True,
     )
@@ -154,7 +154,7 @@ async def test_a_key_that_is_taken_while_a_turn_waits_for_the_session_is_known(
     """The turn's statement began before the other writer was done, and must not trust what it saw then."""
     await talk(store, ANN, "s", "q", "a")
     await store.sessions.append(ANN, "s", batch("keyed", once=once("older")))
-    op, _ = batch_op(ANN, "s", batch("first", once=once("k")), utc_now())
+    op, _ = append_op(ANN, "s", batch("first", once=once("k")), utc_now())
     other = await store.link.connect()
 
     async with other.transaction():
@@ -181,7 +181,7 @@ async def test_keyed_turns_of_one_batch_are_new_known_resumed_or_finished(store:
         if session != "unfinished":
             await store.sessions.finish_turn(turn, closing("a"))
         else:
-            await store.sessions.finish_turn(turn, Closing(abandoned=True))
+            await store.sessions.finish_turn(turn, FinishTurn(abandoned=True))
 
     answers = await asyncio.gather(
         *(begin(store, ANN, f"new {n}", "q", once=once("k")) for n in range(3)),
@@ -194,7 +194,7 @@ async def test_keyed_turns_of_one_batch_are_new_known_resumed_or_finished(store:
 
     states = [answer.state for answer in answers if not isinstance(answer, BaseException)]
     assert states == [TurnState.OPENED] * 3 + [TurnState.FINISHED, TurnState.RESUMED, TurnState.OPENED]
-    assert isinstance(answers[-1], KeyReused)
+    assert isinstance(answers[-1], IdempotencyKeyReused)
 
 
 async def test_a_finished_keyed_turn_is_told_again_with_its_answer(store: PostgresStore) -> None:
@@ -215,14 +215,14 @@ async def test_logs_at_their_cap_slide_together_and_leave_nothing_behind(
     store: PostgresStore, database: PostgresDatabase
 ) -> None:
     """Below, at and beyond the cap, with a gap that a truncation left, and with more words than the cap takes."""
-    capped = NewSession(keeping=Keeping(max_messages=4))
+    capped = NewSession(keeping=Retention(max_messages=4))
     sessions = [f"s{n}" for n in range(7)]
     kept = MemoryStore()
 
     async def live(store: Store) -> list[tuple[list[str], int, int]]:
         for n, session in enumerate(sessions):
             await store.sessions.append(ANN, session, batch(*(f"m{place}" for place in range(n)), create=capped))
-        await store.sessions.truncate(ANN, "s4", Truncating(after=3))
+        await store.sessions.truncate(ANN, "s4", Truncation(after=3))
         for _ in range(3):
             turns = await asyncio.gather(*(begin(store, ANN, name, "q", once=once(fresh("k"))) for name in sessions))
             await asyncio.gather(*(store.sessions.finish_turn(turn, closing("a", "b")) for turn in turns))

@@ -12,12 +12,12 @@ from typing import Any, cast
 import pytest
 
 from tenuto.errors import SessionNotFound
-from tenuto.model import Keeping, NewSession
-from tenuto.model.news import News
+from tenuto.model import NewSession, Retention
+from tenuto.model.news import Invalidation
 from tenuto.model.scope import session_key
 from tenuto.stores.cached import CachedStore
 from tenuto.stores.postgres import PostgresStore, _database, _feed
-from tenuto.stores.postgres._feed import Feed, news_in
+from tenuto.stores.postgres._feed import PostgresFeed, parse_payload
 from tenuto.stores.postgres._link import Connection
 from tests.clock import FakeClock
 from tests.patience import LONG
@@ -40,13 +40,13 @@ class Told:
     """What a feed told, for a test to wait for."""
 
     def __init__(self) -> None:
-        self.news: list[News] = []
+        self.news: list[Invalidation] = []
         self.keys: list[bytes] = []
         self.calls = 0
         self.dropped_all = asyncio.Event()
         self._news = asyncio.Event()
 
-    def __call__(self, news: News | None) -> None:
+    def __call__(self, news: Invalidation | None) -> None:
         self.calls += 1
         if news is None:
             self.dropped_all.set()
@@ -139,7 +139,7 @@ async def test_more_keys_than_a_notification_holds_are_all_told(database: Postgr
     clock = FakeClock()
     mine = await PostgresStore.open(database.app_url, clock=clock)
     other = await PostgresStore.open(database.app_url, clock=clock)
-    day = NewSession(keeping=Keeping(idle=timedelta(days=1)))
+    day = NewSession(keeping=Retention(idle=timedelta(days=1)))
     await asyncio.gather(*(other.sessions.append(ANN, f"s{n}", batch("hello", create=day)) for n in range(600)))
     clock.advance(timedelta(days=2))
     told = Told()
@@ -219,9 +219,9 @@ async def test_a_sign_of_life_counts_from_when_it_was_asked_for(monkeypatch: pyt
 
     monkeypatch.setattr(_feed, "PULSE", 0)
     monkeypatch.setattr(_feed, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    feed = Feed(unused, "tenuto", "writer00")
+    feed = PostgresFeed(unused, "tenuto", "writer00")
 
-    await feed._show_life(cast("Connection", ReadLate()), 0)
+    await feed._ping_or_acknowledge(cast("Connection", ReadLate()), 0)
 
     assert not feed.catch_up()
 
@@ -230,8 +230,8 @@ def test_a_notification_names_whole_keys() -> None:
     keys = [bytes(range(16)), bytes(16)]
     digits = "".join(key.hex() for key in keys)
 
-    assert news_in("writer00" + digits) == ("writer00", None, keys)
-    assert news_in("writer00!000000ff" + digits) == ("writer00", 255, keys)
+    assert parse_payload("writer00" + digits) == ("writer00", None, keys)
+    assert parse_payload("writer00!000000ff" + digits) == ("writer00", 255, keys)
     for payload in ("", "writer00", "writer00abc", "writer00" + "zz" * 16, "writer00!" + digits):
         with pytest.raises(ValueError, match="not a notification of ours"):
-            news_in(payload)
+            parse_payload(payload)

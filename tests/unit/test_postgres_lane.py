@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from tenuto.errors import StoreFull, StoreReadOnly, StoreUnavailable, Unavailable
-from tenuto.stores.postgres._faults import InDoubt, Refused, Unsent, fault, telling
+from tenuto.stores.postgres._faults import InDoubt, RequestRejected, Unsent, fault, telling
 from tenuto.stores.postgres._lane import MAX_OPS, Lane, Op
 from tenuto.stores.postgres._link import Row
 
@@ -35,9 +35,9 @@ class Server:
         if fault is not None:
             raise fault
         if len(ops) > 1 and any(op[0] == b"poison" for op in ops):
-            raise Refused("session store")
+            raise RequestRejected("session store")
         if ops[0][0] == b"poison":
-            raise Refused("session store")
+            raise RequestRejected("session store")
         # A dictionary is read like a row.
         return cast("Sequence[Row]", [{"nth": nth, "op": op} for nth, op in enumerate(ops, 1)])
 
@@ -102,7 +102,7 @@ async def test_what_the_driver_cannot_write_down_fails_alone() -> None:
     """It never reaches the server, says nothing of it, and is nobody else's fault."""
     told = fault(asyncpg.exceptions._base.DataError("out of range"), sent=False)
 
-    assert isinstance(told, Refused)
+    assert isinstance(told, RequestRejected)
     assert not isinstance(told, StoreUnavailable)
 
 
@@ -139,7 +139,7 @@ async def test_a_call_that_spoils_its_batch_fails_alone() -> None:
     server.open.set()
 
     assert (await good)["op"][0] == b"good"
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRejected):
         await bad
     await first
 
@@ -208,8 +208,8 @@ async def test_closing_refuses_who_waits_and_lets_end_what_is_under_way() -> Non
     [
         (asyncpg.DiskFullError("no space left"), StoreFull),
         (asyncpg.ReadOnlySQLTransactionError("cannot execute"), StoreReadOnly),
-        (asyncpg.DeadlockDetectedError("deadlock"), Refused),
-        (asyncpg.QueryCanceledError("statement timeout"), Refused),
+        (asyncpg.DeadlockDetectedError("deadlock"), RequestRejected),
+        (asyncpg.QueryCanceledError("statement timeout"), RequestRejected),
         (asyncpg.AdminShutdownError("terminating"), InDoubt),
         (asyncpg.ConnectionDoesNotExistError("closed"), InDoubt),
         (ConnectionResetError("reset"), InDoubt),

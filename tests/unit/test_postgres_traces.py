@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tenuto.model import Changes, Closing, OpenTurn
+from tenuto.model import Changes, FinishTurn, OpenTurn
 from tenuto.model.trace import TRACES_KEPT
 from tenuto.stores.postgres import PostgresStore
 from tests.samples import ANN, begin, closing, once, texts, trace_of
@@ -39,10 +39,10 @@ async def test_endings_of_one_batch_keep_each_its_own_trace(store: PostgresStore
         await begin(store, ANN, session, "q", once=once("k") if n % 2 else None) for n, session in enumerate(sessions)
     ]
 
-    def ending(n: int, turn: OpenTurn) -> Closing:
+    def ending(n: int, turn: OpenTurn) -> FinishTurn:
         trace = trace_of(turn, request=turn.session.id) if n % 3 else None
         if n == 4:
-            return Closing(abandoned=True, trace=trace)
+            return FinishTurn(abandoned=True, trace=trace)
         return closing("a", trace=trace, changes=Changes(title="T") if n == 5 else None)
 
     await asyncio.gather(*(store.sessions.finish_turn(turn, ending(n, turn)) for n, turn in enumerate(turns)))

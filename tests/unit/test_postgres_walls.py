@@ -8,8 +8,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tenuto.model import Closing, Producer, Scope
-from tenuto.model.scope import space_key
+from tenuto.model import FinishTurn, Producer, Scope
+from tenuto.model.scope import site_key
 from tenuto.stores.postgres import PostgresStore
 from tests.samples import ANN, ANN_ELSEWHERE, EVE, batch, begin, once, texts, trace_of
 from tests.servers import PostgresDatabase
@@ -26,7 +26,7 @@ async def filled(database: PostgresDatabase) -> AsyncIterator[PostgresStore]:
         await store.sessions.append(scope, "s", batch("secret", producer=Producer(id="p", seq=1)))
         await store.state.write_state(scope, "prefs", "k", "secret")
         turn = await begin(store, scope, "s")
-        await store.sessions.finish_turn(turn, Closing(trace=trace_of(turn)))
+        await store.sessions.finish_turn(turn, FinishTurn(trace=trace_of(turn)))
     yield store
     await store.close()
 
@@ -37,7 +37,7 @@ async def _counts(url: str, scope: Scope | None) -> dict[str, int]:
     try:
         async with connection.transaction():
             if scope is not None:
-                await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", space_key(scope))
+                await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", site_key(scope))
             return {table: len(await connection.fetch(f"SELECT * FROM tenuto.{table}")) for table in KEPT}
     finally:
         await connection.close()
@@ -70,14 +70,14 @@ async def test_nothing_can_be_written_into_another_space(filled: PostgresStore, 
     connection: asyncpg.Connection[Any] = await asyncpg.connect(database.app_url)
     try:
         async with connection.transaction():
-            await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", space_key(ANN))
+            await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", site_key(ANN))
             assert await connection.execute("UPDATE tenuto.sessions SET title = 'mine'") == "UPDATE 1"
             assert await connection.execute("DELETE FROM tenuto.messages") == "DELETE 2"
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 async with connection.transaction():
                     await connection.execute(
                         "INSERT INTO tenuto.messages (ref, seq, turn, space, body) VALUES (1, 99, 1, $1, 'x')",
-                        space_key(EVE),
+                        site_key(EVE),
                     )
     finally:
         await connection.close()

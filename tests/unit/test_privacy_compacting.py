@@ -10,12 +10,12 @@ import pytest
 import tenuto
 from tenuto.app import Tenuto
 from tenuto.errors import MasterKeyMissing, Unavailable
-from tenuto.model import Batch, Compaction, MessagePage, NewSession, Page, Scope
+from tenuto.model import AppendBatch, CompactionResult, MessagePage, NewSession, Page, Scope
 from tenuto.model.scope import SYSTEM
 from tenuto.ports import utc_now
-from tenuto.privacy.duties.compacting import Cleared, Compactor
-from tenuto.privacy.duties.office import PrivacyOffice
-from tenuto.privacy.duties.receipts import verified
+from tenuto.privacy.duties.compacting import CompactionStatus, Compactor
+from tenuto.privacy.duties.office import PrivacyService
+from tenuto.privacy.duties.receipts import verify_receipt
 from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
@@ -32,12 +32,12 @@ class Files(FlatMemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.compactions = 0
-        self.outcome: Compaction | Unavailable = Compaction(cleared=True)
+        self.outcome: CompactionResult | Unavailable = CompactionResult(cleared=True)
         self.begun = asyncio.Event()
         self.free = asyncio.Event()
         self.free.set()
 
-    async def compact(self) -> Compaction:
+    async def compact(self) -> CompactionResult:
         self.compactions += 1
         self.begun.set()
         await self.free.wait()
@@ -57,23 +57,23 @@ def compactor(files: Files, fake_clock: FakeClock) -> Compactor:
 
 
 @pytest.fixture
-def office(files: Files, compactor: Compactor) -> PrivacyOffice:
+def office(files: Files, compactor: Compactor) -> PrivacyService:
     screen = screen_over(files)
-    return PrivacyOffice(store=files, screen=screen, erase=files.erase, clock=utc_now, compactor=compactor)
+    return PrivacyService(store=files, screen=screen, erase=files.erase, clock=utc_now, compactor=compactor)
 
 
-async def test_erasing_again_and_again_compacts_once(files: Files, office: PrivacyOffice) -> None:
+async def test_erasing_again_and_again_compacts_once(files: Files, office: PrivacyService) -> None:
     """Whoever may erase themselves must not be able to keep the store busy with it."""
     await files.append(ANN, "s", batch("hello"))
 
     receipts = [await office.erase(ANN, by="themselves") for _ in range(5)]
 
-    assert [receipt.compacted for receipt in receipts] == [Cleared.DONE, *[Cleared.NOTHING] * 4]
+    assert [receipt.compacted for receipt in receipts] == [CompactionStatus.DONE, *[CompactionStatus.NOTHING] * 4]
     assert files.compactions == 1
 
 
 async def test_who_comes_within_a_minute_is_left_to_upkeep(
-    files: Files, office: PrivacyOffice, compactor: Compactor, fake_clock: FakeClock
+    files: Files, office: PrivacyService, compactor: Compactor, fake_clock: FakeClock
 ) -> None:
     told = []
     for number in range(5):
@@ -86,12 +86,12 @@ async def test_who_comes_within_a_minute_is_left_to_upkeep(
     await Compactor(state=files.state, upkeep=files.upkeep, clock=fake_clock).catch_up()
     await compactor.catch_up()
 
-    assert told == [Cleared.DONE, *[Cleared.LATER] * 4]
+    assert told == [CompactionStatus.DONE, *[CompactionStatus.LATER] * 4]
     assert (too_soon, files.compactions) == (1, 2), "another process did it, and once is enough"
 
 
 async def test_at_most_one_compaction_runs_at_a_time(
-    files: Files, office: PrivacyOffice, compactor: Compactor, fake_clock: FakeClock
+    files: Files, office: PrivacyService, compactor: Compactor, fake_clock: FakeClock
 ) -> None:
     """What is erased while one runs may still be in what that one writes: it is done again later."""
     await files.append(ANN, "s", batch("hello"))
@@ -104,14 +104,18 @@ async def test_at_most_one_compaction_runs_at_a_time(
     second = await office.erase(BOB, by="operator")
     files.free.set()
 
-    assert ((await first).compacted, second.compacted, files.compactions) == (Cleared.DONE, Cleared.LATER, 1)
+    assert ((await first).compacted, second.compacted, files.compactions) == (
+        CompactionStatus.DONE,
+        CompactionStatus.LATER,
+        1,
+    )
     fake_clock.advance(timedelta(minutes=5))
     await compactor.catch_up()
     assert files.compactions == 2
 
 
 async def test_a_request_that_is_cancelled_leaves_its_note_and_its_bytes_to_upkeep(
-    files: Files, office: PrivacyOffice, compactor: Compactor, fake_clock: FakeClock
+    files: Files, office: PrivacyService, compactor: Compactor, fake_clock: FakeClock
 ) -> None:
     await files.append(ANN, "s", batch("hello"))
     files.free.clear()
@@ -130,44 +134,44 @@ async def test_a_request_that_is_cancelled_leaves_its_note_and_its_bytes_to_upke
     assert files.compactions == 2
 
 
-async def test_a_receipt_says_what_the_store_would_not_do(files: Files, office: PrivacyOffice) -> None:
+async def test_a_receipt_says_what_the_store_would_not_do(files: Files, office: PrivacyService) -> None:
     await files.append(ANN, "s", batch("hello"))
-    files.outcome = Compaction(cleared=False, why="a server does not let us renew its files (NOPERM)")
+    files.outcome = CompactionResult(cleared=False, why="a server does not let us renew its files (NOPERM)")
 
     receipt = await office.erase(ANN, by="operator")
 
-    assert (receipt.compacted, receipt.remains) == (Cleared.PARTLY, files.outcome.why)
-    assert verified(receipt, await office.signer.public_key())
+    assert (receipt.compacted, receipt.remains) == (CompactionStatus.PARTLY, files.outcome.why)
+    assert verify_receipt(receipt, await office.signer.public_key())
 
 
 async def test_a_store_that_was_busy_is_asked_again(
-    files: Files, office: PrivacyOffice, compactor: Compactor, fake_clock: FakeClock
+    files: Files, office: PrivacyService, compactor: Compactor, fake_clock: FakeClock
 ) -> None:
     await files.append(ANN, "s", batch("hello"))
     files.outcome = Unavailable("session store", "is in use elsewhere")
 
     receipt = await office.erase(ANN, by="operator")
-    files.outcome = Compaction(cleared=True)
+    files.outcome = CompactionResult(cleared=True)
     fake_clock.advance(timedelta(minutes=2))
     await compactor.catch_up()
     await compactor.catch_up()
 
-    assert (receipt.compacted, files.compactions) == (Cleared.LATER, 2)
+    assert (receipt.compacted, files.compactions) == (CompactionStatus.LATER, 2)
 
 
 async def test_who_erases_step_by_step_waits_and_has_bytes_cleared_in_any_case(
-    files: Files, office: PrivacyOffice
+    files: Files, office: PrivacyService
 ) -> None:
     """At the terminal: once more is how to make up for a store that was busy."""
     for _ in range(2):
         receipts = [receipt async for receipt in office.erasing(ANN, by="operator")]
-        assert receipts[-1].compacted is Cleared.DONE
+        assert receipts[-1].compacted is CompactionStatus.DONE
 
     assert files.compactions == 2
 
 
 async def test_what_a_scan_takes_out_is_cleared_however_often_another_process_cleared_meanwhile(
-    files: Files, office: PrivacyOffice
+    files: Files, office: PrivacyService
 ) -> None:
     for number in range(3):
         await files.append(ANN, f"s{number}", batch("hello", create=PRIVATE))
@@ -179,10 +183,10 @@ async def test_what_a_scan_takes_out_is_cleared_however_often_another_process_cl
             await Compactor(state=files.state, upkeep=files.upkeep, clock=utc_now).catch_up()
 
     assert cleared == [True, True, True, False], "owed with each session that was mended, not with the first alone"
-    assert (report.mended, report.compacted) == (3, Cleared.NOTHING)
+    assert (report.mended, report.compacted) == (3, CompactionStatus.NOTHING)
 
 
-async def test_what_a_scan_took_out_last_is_cleared_before_it_ends(files: Files, office: PrivacyOffice) -> None:
+async def test_what_a_scan_took_out_last_is_cleared_before_it_ends(files: Files, office: PrivacyService) -> None:
     for number in range(2):
         await files.append(ANN, f"s{number}", batch("hello", create=PRIVATE))
 
@@ -190,11 +194,11 @@ async def test_what_a_scan_took_out_last_is_cleared_before_it_ends(files: Files,
         if report.sessions == 1:
             await Compactor(state=files.state, upkeep=files.upkeep, clock=utc_now).catch_up()
 
-    assert (report.compacted, files.compactions) == (Cleared.DONE, 2)
+    assert (report.compacted, files.compactions) == (CompactionStatus.DONE, 2)
 
 
 async def test_what_was_mended_before_a_key_was_missing_is_noted_and_cleared(
-    files: Files, office: PrivacyOffice, monkeypatch: pytest.MonkeyPatch
+    files: Files, office: PrivacyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a rotation some of a tenant's records open, and others wait for a master key that is gone."""
     await files.append(ANN, "s", batch("hello", create=PRIVATE))
@@ -209,7 +213,7 @@ async def test_what_was_mended_before_a_key_was_missing_is_noted_and_cleared(
 
     (note,) = await office.audit.notes(ACME)
     assert (note.act, note.about) == ("mended", {"sessions": 0, "remembered": 0, "mended": 1})
-    assert (list(survey.closed), survey.mended, survey.compacted) == ([ACME], 1, Cleared.DONE)
+    assert (list(survey.closed), survey.mended, survey.compacted) == ([ACME], 1, CompactionStatus.DONE)
 
 
 async def test_the_rounds_of_upkeep_do_what_was_put_off(fake_clock: FakeClock) -> None:
@@ -219,7 +223,7 @@ async def test_the_rounds_of_upkeep_do_what_was_put_off(fake_clock: FakeClock) -
             turn = await app.begin(scope, "hello")
             await app.finish(turn, "hi")
             told.append((await app.privacy.erase(scope, by="operator")).compacted)
-        assert told == [Cleared.DONE, Cleared.LATER]
+        assert told == [CompactionStatus.DONE, CompactionStatus.LATER]
         fake_clock.advance(timedelta(minutes=5))
 
         due = await app.store.state.read_state(SYSTEM, "privacy.compaction", "due")
@@ -245,7 +249,7 @@ async def _tampered(app: Tenuto, group: Scope) -> None:
     assert isinstance(encrypted, EncryptedStore)
     for name in ("one", "two"):
         words = (says(f"ann in {name}", speaker="ann"), says("me too", speaker="bob"))
-        await app.store.sessions.append(group, name, Batch(id=fresh("b"), messages=words, create=NewSession()))
+        await app.store.sessions.append(group, name, AppendBatch(id=fresh("b"), messages=words, create=NewSession()))
     backend = encrypted.inner
     assert isinstance(backend, MemoryStore)
     one, two = (record for record in backend.tables.records.values())

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from tenuto.context.cutting import cut
-from tenuto.model.privacy import Found, Mode, PrivacyPolicy, Sink
+from tenuto.context.cutting import truncate_text
+from tenuto.model.privacy import Mode, PiiMatch, PrivacyPolicy, Sink
 from tenuto.privacy import redactor
 from tenuto.privacy.ends import SPARE
-from tenuto.privacy.finding.finder import Finder
-from tenuto.privacy.redactor import Policies, Redactor
+from tenuto.privacy.finding.finder import PiiFinder
+from tenuto.privacy.redactor import Redactor, TenantPolicies
 from tenuto.privacy.slots import Slot
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.samples import ANN
@@ -26,7 +26,7 @@ BORDERS = (5_570, SHOWN, SHOWN + SPARE)
 
 
 def screen(trace: Mode = Mode.REDACT) -> TurnRedaction:
-    return TurnRedaction(Redactor(policies=Policies(PrivacyPolicy(trace=trace))))
+    return TurnRedaction(Redactor(policies=TenantPolicies(PrivacyPolicy(trace=trace))))
 
 
 def filled(value: str, start: int) -> str:
@@ -56,7 +56,7 @@ async def test_a_value_across_a_border_is_never_left_in_part(value: str, border:
     for before in sorted(across):
         start = LENGTH - border - before if at_the_end else border - before
         clean, _ = await in_turn.before_cut(ANN, filled(value, start), (Sink.TRACE,), SHOWN)
-        kept = cut(clean, SHOWN, len)
+        kept = truncate_text(clean, SHOWN, len)
 
         assert len(kept) <= SHOWN
         assert parts(value) & pieces(clean) == set()
@@ -68,18 +68,18 @@ async def test_what_is_shown_reads_as_if_all_had_been_looked_at() -> None:
     quick, taken = await screen().before_cut(ANN, text, (Sink.TRACE,), SHOWN)
     whole, _ = await screen().before_cut(ANN, text, (Sink.TRACE,))
 
-    assert cut(quick, SHOWN, len) == cut(whole, SHOWN, len)
+    assert truncate_text(quick, SHOWN, len) == truncate_text(whole, SHOWN, len)
     assert taken == {"PHONE": 1, "EMAIL": 2}
 
 
 async def test_of_a_megabyte_only_what_matters_to_its_ends_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[int] = []
 
-    def seen(finder: Finder, slot: Slot) -> Sequence[Found]:
+    def seen(finder: PiiFinder, slot: Slot) -> Sequence[PiiMatch]:
         looked_at.append(len(slot.text))
         return finder.find(slot.text)
 
-    monkeypatch.setattr(redactor, "_seen", seen)
+    monkeypatch.setattr(redactor, "_find_in_slot", seen)
     text = "see 202-555-0143 " * 60_000
 
     clean, _ = await screen().before_cut(ANN, text, (Sink.TRACE,), SHOWN)

@@ -10,9 +10,9 @@ from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.ports import utc_now
 from tenuto.privacy.duties import office
 from tenuto.privacy.duties.audit import Act
-from tenuto.privacy.duties.office import PrivacyOffice
-from tenuto.privacy.duties.scanning import Survey
-from tenuto.privacy.duties.views import survey_json
+from tenuto.privacy.duties.office import PrivacyService
+from tenuto.privacy.duties.scanning import ScanSummary
+from tenuto.privacy.duties.views import summary_json
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch
 from tests.screens import screen_over
@@ -30,11 +30,11 @@ async def filled() -> MemoryStore:
     return store
 
 
-def office_of(store: MemoryStore, **tenants: PrivacyPolicy) -> PrivacyOffice:
-    return PrivacyOffice(store=store, screen=screen_over(store, **tenants), erase=store.upkeep.erase, clock=utc_now)
+def office_of(store: MemoryStore, **tenants: PrivacyPolicy) -> PrivacyService:
+    return PrivacyService(store=store, screen=screen_over(store, **tenants), erase=store.upkeep.erase, clock=utc_now)
 
 
-async def surveyed(of: PrivacyOffice, *, fix: bool = False) -> Survey:
+async def surveyed(of: PrivacyService, *, fix: bool = False) -> ScanSummary:
     return [survey async for survey in of.scan_all(fix=fix, by="otto")][-1]
 
 
@@ -43,7 +43,7 @@ async def test_every_site_has_its_report_and_the_total_is_their_sum() -> None:
 
     assert {space: report.sessions for space, report in survey.reports.items()} == {ACME: 2, MUSEUM: 1, EVIL: 1}
     assert {space: report.total for space, report in survey.reports.items()} == {ACME: 1, MUSEUM: 1, EVIL: 1}
-    assert survey.found() == {Sink.MESSAGE: {"EMAIL": 3}}
+    assert survey.matches_by_sink() == {Sink.MESSAGE: {"EMAIL": 3}}
     assert (survey.sessions, survey.against, survey.mended) == (4, 0, 0)
     assert survey.texts == sum(report.texts for report in survey.reports.values())
 
@@ -51,8 +51,8 @@ async def test_every_site_has_its_report_and_the_total_is_their_sum() -> None:
 async def test_each_tenant_is_judged_by_its_own_policy() -> None:
     survey = await surveyed(office_of(await filled(), evil=STRICT))
 
-    assert survey.found() == {Sink.MESSAGE: {"EMAIL": 3}}
-    assert survey.found(against=True) == {Sink.MESSAGE: {"EMAIL": 1}}
+    assert survey.matches_by_sink() == {Sink.MESSAGE: {"EMAIL": 3}}
+    assert survey.matches_by_sink(against=True) == {Sink.MESSAGE: {"EMAIL": 1}}
     assert {space: report.against for space, report in survey.reports.items()} == {ACME: 0, MUSEUM: 0, EVIL: 1}
     assert survey.against == 1
 
@@ -101,7 +101,7 @@ async def test_more_sites_than_a_page_are_all_looked_through(monkeypatch: pytest
 
 
 async def test_the_survey_as_json_names_sites_and_counts_but_no_words() -> None:
-    told = survey_json(await surveyed(office_of(await filled(), evil=STRICT)))
+    told = summary_json(await surveyed(office_of(await filled(), evil=STRICT)))
 
     assert told["found"] == {"message": {"EMAIL": 3}}
     assert told["against"] == 1

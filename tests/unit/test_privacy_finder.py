@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenuto.errors import InvalidSetting
-from tenuto.model.privacy import Found, OwnPattern, PrivacyPolicy, marked
+from tenuto.model.privacy import CustomPattern, PiiMatch, PrivacyPolicy, replace_matches
 from tenuto.privacy import MARK, RedactionStream, detect, redact
-from tenuto.privacy.finding.finder import Finder
-from tenuto.privacy.finding.merging import merged
+from tenuto.privacy.finding.finder import PiiFinder
+from tenuto.privacy.finding.merging import merge_matches
 from tenuto.privacy.finding.own_patterns import LONGEST_MATCH
 from tenuto.privacy.rules.pieces import LIMIT
 from tests.labelled import sentences
@@ -20,18 +20,18 @@ from tests.labelled import sentences
 KNOWN = [sentence.text for sentence in sentences("en", "zh", "other", "negative")]
 PROSE = "The committee talked about the garden and nobody could agree on anything before lunch. "
 OWN = (
-    OwnPattern(name="STAFF_NO", pattern=r"\bEMP-?\d{4,6}\b", ignore_case=True),
-    OwnPattern(name="CASE_FILE", pattern="案号：[A-Z]{1,3}[0-9]{4}"),
-    OwnPattern(name="TICKET", pattern=r"\d{3}"),
-    OwnPattern(name="TAIL", pattern=r"\d{2}x\b"),
-    OwnPattern(name="QUOTE", pattern="<.{1,200}>"),
-    OwnPattern(name="BRACKET", pattern=r"[\[\]]x"),
+    CustomPattern(name="STAFF_NO", pattern=r"\bEMP-?\d{4,6}\b", ignore_case=True),
+    CustomPattern(name="CASE_FILE", pattern="案号：[A-Z]{1,3}[0-9]{4}"),
+    CustomPattern(name="TICKET", pattern=r"\d{3}"),
+    CustomPattern(name="TAIL", pattern=r"\d{2}x\b"),
+    CustomPattern(name="QUOTE", pattern="<.{1,200}>"),
+    CustomPattern(name="BRACKET", pattern=r"[\[\]]x"),
 )
 ALLOW = ("13800138000", "@example.com", "*.corp.example", "EMP-1234", "4111 1111 1111 1111", "Ann")
 FINDERS = [
-    Finder(PrivacyPolicy(patterns=OWN)),
-    Finder(PrivacyPolicy(patterns=OWN, allow=ALLOW, also=("PERSON", "ADDRESS", "ORDER_ID"))),
-    Finder(PrivacyPolicy(allow=ALLOW, never=("IP",))),
+    PiiFinder(PrivacyPolicy(patterns=OWN)),
+    PiiFinder(PrivacyPolicy(patterns=OWN, allow=ALLOW, also=("PERSON", "ADDRESS", "ORDER_ID"))),
+    PiiFinder(PrivacyPolicy(allow=ALLOW, never=("IP",))),
 ]
 BITS = (
     *(
@@ -65,12 +65,12 @@ sizes = st.one_of(st.integers(1, 9), st.integers(10, 700))
 finders = st.sampled_from(FINDERS)
 
 
-def staff(*patterns: str, **more: object) -> Finder:
-    own = tuple(OwnPattern(name=f"OWN_{chr(65 + place)}", pattern=text) for place, text in enumerate(patterns))
-    return Finder(PrivacyPolicy(patterns=own, **more))  # type: ignore[arg-type]  # the settings of one test
+def staff(*patterns: str, **more: object) -> PiiFinder:
+    own = tuple(CustomPattern(name=f"OWN_{chr(65 + place)}", pattern=text) for place, text in enumerate(patterns))
+    return PiiFinder(PrivacyPolicy(patterns=own, **more))  # type: ignore[arg-type]  # the settings of one test
 
 
-def streamed(finder: Finder, text: str, size: int) -> str:
+def streamed(finder: PiiFinder, text: str, size: int) -> str:
     stream = finder.stream()
     return "".join([stream.feed(text[at : at + size]) for at in range(0, len(text), size)]) + stream.flush()
 
@@ -79,7 +79,7 @@ def streamed(finder: Finder, text: str, size: int) -> str:
 
 
 def test_a_policy_without_patterns_finds_what_the_detector_finds() -> None:
-    finder = Finder(PrivacyPolicy())
+    finder = PiiFinder(PrivacyPolicy())
 
     for text in KNOWN:
         assert [(f.start, f.end, f.type, f.rule, f.mark) for f in finder.find(text)] == [
@@ -107,10 +107,11 @@ def test_marks_of_own_patterns_pass_as_they_are() -> None:
 def test_types_are_added_and_left_alone_by_name() -> None:
     text = "my name is Ann Lee, 8.8.4.4"
 
-    assert Finder(PrivacyPolicy()).redact(text) == "my name is Ann Lee, [REDACTED_IP]"
-    assert Finder(PrivacyPolicy(never=("IP",))).redact(text) == text
+    assert PiiFinder(PrivacyPolicy()).redact(text) == "my name is Ann Lee, [REDACTED_IP]"
+    assert PiiFinder(PrivacyPolicy(never=("IP",))).redact(text) == text
     assert (
-        Finder(PrivacyPolicy(also=("PERSON",), never=("IP",))).redact(text) == "my name is [REDACTED_PERSON], 8.8.4.4"
+        PiiFinder(PrivacyPolicy(also=("PERSON",), never=("IP",))).redact(text)
+        == "my name is [REDACTED_PERSON], 8.8.4.4"
     )
 
 
@@ -121,7 +122,7 @@ def test_types_are_added_and_left_alone_by_name() -> None:
         (PrivacyPolicy(never=("email",)), "never"),
         (PrivacyPolicy(also=("PERSON",), never=("PERSON",)), "never"),
         (PrivacyPolicy(unvaulted=("STAFF_NO",)), "unvaulted"),
-        (PrivacyPolicy(patterns=(OwnPattern(name="STAFF_NO", pattern=r"\d+"),)), "patterns"),
+        (PrivacyPolicy(patterns=(CustomPattern(name="STAFF_NO", pattern=r"\d+"),)), "patterns"),
         (PrivacyPolicy(allow=("",)), "allow"),
         (PrivacyPolicy(allow=("@",)), "allow"),
         (PrivacyPolicy(allow=("@com",)), "allow"),
@@ -133,14 +134,14 @@ def test_types_are_added_and_left_alone_by_name() -> None:
 )
 def test_a_policy_that_names_what_is_not_there_is_refused(policy: PrivacyPolicy, setting: str) -> None:
     with pytest.raises(InvalidSetting) as refused:
-        Finder(policy)
+        PiiFinder(policy)
 
     assert refused.value.setting == setting
     assert len(str(refused.value)) < 250
 
 
 def test_an_own_pattern_may_stay_out_of_the_vault() -> None:
-    assert Finder(PrivacyPolicy(patterns=OWN, unvaulted=("STAFF_NO", "SECRET"))).names >= {"STAFF_NO", "EMAIL"}
+    assert PiiFinder(PrivacyPolicy(patterns=OWN, unvaulted=("STAFF_NO", "SECRET"))).names >= {"STAFF_NO", "EMAIL"}
 
 
 @pytest.mark.parametrize(
@@ -174,10 +175,10 @@ def test_what_sticks_out_of_a_shorter_find_is_hidden_as_well() -> None:
     ],
 )
 def test_an_allowed_value_stays_in_every_spelling(value: str) -> None:
-    finder = Finder(PrivacyPolicy(patterns=OWN[:1], allow=ALLOW))
+    finder = PiiFinder(PrivacyPolicy(patterns=OWN[:1], allow=ALLOW))
 
     assert finder.redact(f"tel {value} , ok") == f"tel {value} , ok"
-    assert Finder(PrivacyPolicy(patterns=OWN[:1])).redact(f"tel {value} , ok") != f"tel {value} , ok"
+    assert PiiFinder(PrivacyPolicy(patterns=OWN[:1])).redact(f"tel {value} , ok") != f"tel {value} , ok"
 
 
 @pytest.mark.parametrize(
@@ -188,20 +189,20 @@ def test_an_allowed_value_stays_in_every_spelling(value: str) -> None:
     ],
 )
 def test_what_only_looks_like_an_allowed_value_goes(value: str) -> None:
-    finder = Finder(PrivacyPolicy(patterns=OWN[:1], allow=ALLOW))
+    finder = PiiFinder(PrivacyPolicy(patterns=OWN[:1], allow=ALLOW))
 
     assert finder.redact(f"tel {value} , ok") != f"tel {value} , ok"
 
 
 def test_a_service_number_is_allowed_however_it_is_written() -> None:
-    finder = Finder(PrivacyPolicy(allow=("400-800-8888",)))
+    finder = PiiFinder(PrivacyPolicy(allow=("400-800-8888",)))
 
     for text in ("客服电话 4008008888", "call (400) 800-8888", "电话：400 800 8888", "电话:４００-８００-８８８８"):
         assert finder.redact(text) == text
 
 
 def test_an_allowed_value_shields_what_was_found_inside_it_only() -> None:
-    finder = Finder(PrivacyPolicy(patterns=(OwnPattern(name="WORD", pattern="ann"),), allow=("@example.com",)))
+    finder = PiiFinder(PrivacyPolicy(patterns=(CustomPattern(name="WORD", pattern="ann"),), allow=("@example.com",)))
 
     assert finder.redact("ann@example.com and ann") == "ann@example.com and [REDACTED_WORD]"
 
@@ -210,14 +211,14 @@ def test_an_allowed_value_shields_what_was_found_inside_it_only() -> None:
 
 
 @given(finders, texts)
-def test_redacting_twice_changes_nothing(finder: Finder, text: str) -> None:
+def test_redacting_twice_changes_nothing(finder: PiiFinder, text: str) -> None:
     once = finder.redact(text)
 
     assert finder.redact(once) == once
 
 
 @given(finders, texts)
-def test_finds_are_in_order_apart_and_wanted(finder: Finder, text: str) -> None:
+def test_finds_are_in_order_apart_and_wanted(finder: PiiFinder, text: str) -> None:
     found = finder.find(text)
 
     assert all(0 <= find.start < find.end <= len(text) for find in found)
@@ -227,18 +228,18 @@ def test_finds_are_in_order_apart_and_wanted(finder: Finder, text: str) -> None:
 
 
 @given(finders, texts, sizes)
-def test_a_stream_ends_like_one_look(finder: Finder, text: str, size: int) -> None:
+def test_a_stream_ends_like_one_look(finder: PiiFinder, text: str, size: int) -> None:
     assert streamed(finder, text, size) == finder.redact(text)
 
 
 @settings(max_examples=30, deadline=None)
 @given(finders, long_texts, st.integers(30, 3000))
-def test_a_long_stream_ends_like_one_look(finder: Finder, text: str, size: int) -> None:
+def test_a_long_stream_ends_like_one_look(finder: PiiFinder, text: str, size: int) -> None:
     assert streamed(finder, text, size) == finder.redact(text)
 
 
 @pytest.mark.parametrize("finder", FINDERS, ids=["patterns", "patterns and allowed", "allowed"])
-def test_every_known_sentence_streams_alike_among_the_others(finder: Finder) -> None:
+def test_every_known_sentence_streams_alike_among_the_others(finder: PiiFinder) -> None:
     text = "\n".join(
         part for index, known in enumerate(KNOWN[::3]) for part in (known, PROSE * (index % 9), "EMP-7654")
     )
@@ -297,10 +298,10 @@ def test_hostile_text_is_looked_at_in_small_parts_and_a_few_times(unit: str) -> 
     text = (unit * (120_000 // len(unit) + 1))[:120_000]
     looked: list[int] = []
 
-    class Watched(Finder):
-        def _settle(self, text: str, start: int, end: int) -> list[Found]:
+    class Watched(PiiFinder):
+        def _find_until_stable(self, text: str, start: int, end: int) -> list[PiiMatch]:
             looked.append(end - start)
-            return super()._settle(text, start, end)
+            return super()._find_until_stable(text, start, end)
 
     found = Watched(PrivacyPolicy(patterns=OWN, allow=ALLOW)).find(text)
 
@@ -341,20 +342,22 @@ def test_a_cut_at_the_limit_does_not_make_a_calm_place() -> None:
 # --- finds of several origins -------------------------------------------------------------------------------------
 
 
-def found(start: int, end: int, kind: str = "PERSON") -> Found:
-    return Found(start=start, end=end, type=kind, rule=kind, name=kind)
+def found(start: int, end: int, kind: str = "PERSON") -> PiiMatch:
+    return PiiMatch(start=start, end=end, type=kind, rule=kind, name=kind)
 
 
 def test_a_surer_find_stands_and_what_sticks_out_of_another_stays_a_find() -> None:
     text = "Ann Lee, 202-555-0143 (home)"
 
-    both = merged(text, [found(9, 21, "PHONE")], [found(0, 28)])
+    both = merge_matches(text, [found(9, 21, "PHONE")], [found(0, 28)])
 
-    assert marked(text, both) == "[REDACTED_PERSON], [REDACTED_PHONE] ([REDACTED_PERSON])"
+    assert replace_matches(text, both) == "[REDACTED_PERSON], [REDACTED_PHONE] ([REDACTED_PERSON])"
 
 
 def test_a_find_inside_a_surer_one_is_gone() -> None:
-    assert merged("ann@example.com", [found(0, 15, "EMAIL")], [found(0, 3), found(4, 15)]) == [found(0, 15, "EMAIL")]
+    assert merge_matches("ann@example.com", [found(0, 15, "EMAIL")], [found(0, 3), found(4, 15)]) == [
+        found(0, 15, "EMAIL")
+    ]
 
 
 spans = st.lists(
@@ -364,15 +367,15 @@ spans = st.lists(
 
 @given(st.text("ab .,", min_size=31, max_size=31), spans, spans)
 def test_merging_leaves_nothing_out_but_signs_and_overlaps_nothing(
-    text: str, here: list[Found], there: list[Found]
+    text: str, here: list[PiiMatch], there: list[PiiMatch]
 ) -> None:
-    both = merged(text, here, there)
+    both = merge_matches(text, here, there)
 
     wanted = {place for find in (*here, *there) for place in range(find.start, find.end) if text[place].isalnum()}
     hidden = {place for find in both for place in range(find.start, find.end)}
     assert wanted <= hidden <= {place for find in (*here, *there) for place in range(find.start, find.end)}
     assert all(left.end <= right.start for left, right in pairwise(both))
-    assert merged(text, both) == both
+    assert merge_matches(text, both) == both
 
 
 def test_the_detectors_marks_are_known_to_every_finder() -> None:

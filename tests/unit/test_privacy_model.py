@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 import tenuto
 from tenuto.app import Tenuto
 from tenuto.assistants import Assistant
-from tenuto.chat import Answered, ChatRequest
+from tenuto.chat import ChatRequest, ReplyFinished
 from tenuto.errors import ModelFailed, PrivateData
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Call, Fail, Say, Script
 from tenuto.model import Page
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
-from tenuto.model.talk import Said, ToolContext, ToolOutput, ToolSpec
+from tenuto.model.talk import TextDelta, ToolContext, ToolOutput, ToolSpec
 from tenuto.model.values import JsonObject
 from tenuto.ports import Tool
-from tenuto.privacy.sealed.vault import RestoringStream, escaped, restored
+from tenuto.privacy.sealed.vault import RestoringStream, neutralize_text, restore_text
 from tenuto.sessions import AppendRequest
 from tests.samples import ANN, BOB, answers
 from tests.screens import KEY
@@ -238,10 +238,10 @@ async def test_answers_may_be_redacted_as_they_stream() -> None:
         chat = await app.chat()
         events = [event async for event in chat.stream(ANN, ChatRequest(text="How do I reach her?"))]
 
-        streamed = "".join(event.text for event in events if isinstance(event, Said))
+        streamed = "".join(event.text for event in events if isinstance(event, TextDelta))
         assert streamed.startswith("Write to [REDACTED_EMAIL] or ring [REDACTED_PHONE]. And so on.")
         last = events[-1]
-        assert isinstance(last, Answered)
+        assert isinstance(last, ReplyFinished)
         assert last.reply.text == streamed
         assert await stored(app, last.reply.session_id) == ["How do I reach her?", streamed]
 
@@ -266,10 +266,10 @@ def test_marks_are_put_back_the_same_in_any_chunks(text: str, cuts: list[int]) -
     for cut in cuts:
         out += stream.feed(text[at : at + cut])
         at += cut
-    assert out + stream.feed(text[at:]) + stream.flush() == restored(text, values)
+    assert out + stream.feed(text[at:]) + stream.flush() == restore_text(text, values)
 
 
 @given(st.text(alphabet="[]EMAIL_12 x", max_size=60))
 def test_an_escaped_text_holds_no_mark(text: str) -> None:
     values = {f"[EMAIL_{number}]": "secret" for number in range(1, 23)}
-    assert restored(escaped(text), values) == escaped(text)
+    assert restore_text(neutralize_text(text), values) == neutralize_text(text)

@@ -13,14 +13,14 @@ import tenuto
 from tenuto.access import ApiKeys
 from tenuto.app import Tenuto
 from tenuto.errors import Invalid, SessionNotFound, Unavailable
-from tenuto.model import Batch, Changes, Closing, Page, Scope
+from tenuto.model import AppendBatch, Changes, FinishTurn, Page, Scope
 from tenuto.model.message import SUMMARY, Role
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
-from tenuto.model.scope import person_digest
+from tenuto.model.scope import user_digest
 from tenuto.model.session import NewSession
 from tenuto.model.trace import Trace
 from tenuto.ports import utc_now
-from tenuto.privacy.duties.receipts import verified
+from tenuto.privacy.duties.receipts import verify_receipt
 from tenuto.privacy.duties.scanning import Report, Scanner
 from tenuto.sessions import SessionEvent
 from tenuto.stores.memory import MemoryStore
@@ -39,10 +39,12 @@ class Old:
 
     async def filled(self, session_id: str = "s") -> None:
         words = (says("my card is 4242 4242 4242 4242"), answers("thanks, ann@example.com"))
-        await self.store.sessions.append(ANN, session_id, Batch(id=fresh("b"), messages=words, create=NewSession()))
+        await self.store.sessions.append(
+            ANN, session_id, AppendBatch(id=fresh("b"), messages=words, create=NewSession())
+        )
         part = {"type": SUMMARY, "text": "card 4242 4242 4242 4242", "through": 2, "through_id": words[1].id}
         entry = says("", Role.ITEM, parts=(part,))
-        await self.store.sessions.append(ANN, session_id, Batch(id=fresh("b"), messages=(entry,)))
+        await self.store.sessions.append(ANN, session_id, AppendBatch(id=fresh("b"), messages=(entry,)))
         turn = await self.store.sessions.begin_turn(ANN, opening(session_id, MAIL))
         trace = Trace(
             id=fresh("trace"),
@@ -54,7 +56,7 @@ class Old:
             request=MAIL,
         )
         changes = Changes(title="Mail to ann@example.com", context={"phone": "13800138000"})
-        await self.store.sessions.finish_turn(turn, Closing(reply=(answers("done"),), trace=trace, changes=changes))
+        await self.store.sessions.finish_turn(turn, FinishTurn(reply=(answers("done"),), trace=trace, changes=changes))
 
 
 async def report_of(scanner: Scanner, scope: Scope = ACME, *, fix: bool = False) -> Report:
@@ -180,7 +182,7 @@ async def test_erasing_takes_what_is_theirs_and_nothing_else() -> None:
         assert receipt.counts["states"] == 1
         assert receipt.counts["api_keys"] == 1
         assert receipt.counts["values"] == 1
-        assert receipt.person == person_digest("acme", "ann")
+        assert receipt.person == user_digest("acme", "ann")
         unsigned = replace(receipt, person="", public_key="", signature="")
         assert "ann" not in str(msgspec.to_builtins(unsigned))
         assert (await app.sessions.stats(ANN)).sessions == 0
@@ -197,7 +199,7 @@ async def test_in_talks_of_others_the_persons_words_go_and_the_talk_stays() -> N
     group = Scope(tenant="acme", channel="lark", chat="oc_1")
     async with tenuto.open("memory://") as app:
         words = (says("I am at ann@example.com", speaker="ann"), says("me too", speaker="bob"), answers("fine"))
-        await app.store.sessions.append(group, "g", Batch(id=fresh("b"), messages=words, create=NewSession()))
+        await app.store.sessions.append(group, "g", AppendBatch(id=fresh("b"), messages=words, create=NewSession()))
 
         receipt = await app.privacy.erase(ANN, by="operator")
 
@@ -214,7 +216,7 @@ async def test_values_that_went_with_a_persons_words_are_counted() -> None:
     group = Scope(tenant="acme", channel="lark", chat="oc_1")
     async with tenuto.open("memory://", privacy_message="pseudonym", privacy_key=KEY) as app:
         words = (says("I am at ann@example.com", speaker="ann"), says("I am at bob@example.com", speaker="bob"))
-        await app.store.sessions.append(group, "g", Batch(id=fresh("b"), messages=words, create=NewSession()))
+        await app.store.sessions.append(group, "g", AppendBatch(id=fresh("b"), messages=words, create=NewSession()))
 
         receipt = await app.privacy.erase(ANN, by="operator")
 
@@ -228,7 +230,7 @@ async def test_what_tools_left_in_a_group_goes_with_any_of_its_speakers() -> Non
     anns = (says("a wish", speaker="ann"), answers("noted", metadata=state))
     words = (*anns, says("hello", speaker="bob"), answers("hello", metadata=state))
     async with tenuto.open("memory://") as app:
-        await app.store.sessions.append(group, "g", Batch(id=fresh("b"), messages=words, create=NewSession()))
+        await app.store.sessions.append(group, "g", AppendBatch(id=fresh("b"), messages=words, create=NewSession()))
 
         await app.privacy.erase(ANN, by="operator")
 
@@ -263,11 +265,11 @@ async def test_a_receipt_is_good_as_it_was_signed_and_no_other() -> None:
         receipt = await app.privacy.erase(ANN, by="operator")
         key = await app.privacy.signer.public_key()
 
-        assert verified(receipt, key)
-        assert not verified(replace(receipt, counts={**receipt.counts, "sessions": 99}), key)
-        assert not verified(receipt, "AAAA")
+        assert verify_receipt(receipt, key)
+        assert not verify_receipt(replace(receipt, counts={**receipt.counts, "sessions": 99}), key)
+        assert not verify_receipt(receipt, "AAAA")
         with pytest.raises(Invalid):
-            verified(replace(receipt, signature="no signature"))
+            verify_receipt(replace(receipt, signature="no signature"))
         assert (await app.privacy.erase(ANN, by="operator")).counts["sessions"] == 0, "erasing again is harmless"
 
 

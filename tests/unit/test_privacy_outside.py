@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 import tenuto
 from tenuto.errors import InvalidSetting, Unavailable
-from tenuto.model import Batch, NewSession, tool_call
-from tenuto.model.privacy import Found, Mode, OwnPattern, PrivacyPolicy, marked
+from tenuto.model import AppendBatch, NewSession, tool_call
+from tenuto.model.privacy import CustomPattern, Mode, PiiMatch, PrivacyPolicy, replace_matches
 from tenuto.model.scope import Scope
 from tenuto.ports import Detector
-from tenuto.privacy.finding.finder import Finder
-from tenuto.privacy.finding.outside import Outside, OutsidePolicy, language_of
-from tenuto.privacy.finding.presidio import PresidioService
-from tenuto.privacy.redactor import Policies, Redactor
+from tenuto.privacy.finding.finder import PiiFinder
+from tenuto.privacy.finding.outside import ExternalDetector, ExternalDetectorPolicy, language_of
+from tenuto.privacy.finding.presidio import PresidioDetector
+from tenuto.privacy.redactor import Redactor, TenantPolicies
 from tenuto.privacy.screened import RedactingStore
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.stores.memory import MemoryStore
@@ -74,13 +74,13 @@ async def analyzer(answering: Answering) -> AsyncIterator[str]:
 @asynccontextmanager
 async def service(
     answer: bytes | Answering, timeout: timedelta = timedelta(seconds=20)
-) -> AsyncIterator[PresidioService]:
+) -> AsyncIterator[PresidioDetector]:
     async def same(_: bytes) -> bytes:
         assert isinstance(answer, bytes)
         return answer
 
     async with analyzer(same if isinstance(answer, bytes) else answer) as url:
-        presidio = PresidioService(url, timeout=timeout)
+        presidio = PresidioDetector(url, timeout=timeout)
         try:
             yield presidio
         finally:
@@ -163,7 +163,7 @@ async def test_a_service_that_takes_too_long_or_is_not_there_is_unavailable() ->
         with pytest.raises(Unavailable):
             await presidio.find(ANN, TEXT, "en")
         never.set()
-    gone = PresidioService("http://127.0.0.1:1")
+    gone = PresidioDetector("http://127.0.0.1:1")
     with pytest.raises(Unavailable):
         await gone.find(ANN, TEXT, "en")
     await gone.close()
@@ -172,16 +172,16 @@ async def test_a_service_that_takes_too_long_or_is_not_there_is_unavailable() ->
 @pytest.mark.parametrize("url", ["", "presidio:5002", "ftp://presidio", "http://", "http://h:99999", "http://h/?a=b"])
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(InvalidSetting, match="privacy_detector: "):
-        PresidioService(url)
+        PresidioDetector(url)
 
 
 def test_types_and_scores_that_are_none_are_refused() -> None:
     with pytest.raises(InvalidSetting, match=r"^types: "):
-        PresidioService("http://127.0.0.1:5002", types={"PERSON": "HUMAN"})
+        PresidioDetector("http://127.0.0.1:5002", types={"PERSON": "HUMAN"})
     with pytest.raises(InvalidSetting, match=r"^types: "):
-        PresidioService("http://127.0.0.1:5002", types={})
+        PresidioDetector("http://127.0.0.1:5002", types={})
     with pytest.raises(InvalidSetting, match=r"^least_score: "):
-        PresidioService("http://127.0.0.1:5002", least_score=2)
+        PresidioDetector("http://127.0.0.1:5002", least_score=2)
 
 
 # --- beside our own rules -----------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class Scripted:
         self.entered = asyncio.Event()
         self.inside = self.most_inside = 0
 
-    async def find(self, scope: Scope, text: str, language: str) -> Sequence[Found]:
+    async def find(self, scope: Scope, text: str, language: str) -> Sequence[PiiMatch]:
         self.shown.append((text, language))
         self.inside += 1
         self.most_inside = max(self.most_inside, self.inside)
@@ -213,7 +213,7 @@ class Scripted:
         finally:
             self.inside -= 1
         return [
-            Found(start=at, end=at + len(word), type=self._kind, rule="SCRIPTED", name=self._kind)
+            PiiMatch(start=at, end=at + len(word), type=self._kind, rule="SCRIPTED", name=self._kind)
             for word in self._words
             for at in range(len(text))
             if text.startswith(word, at)
@@ -233,15 +233,15 @@ class Ticks:
 PATIENT = timedelta(seconds=30)
 
 
-def beside(detector: Detector, clock: Ticks | None = None, **policy: object) -> Outside:
-    chosen = OutsidePolicy(**{"patience": PATIENT, **policy})  # type: ignore[arg-type]  # the settings of one test
-    return Outside(detector, policy=chosen, clock=clock or Ticks())
+def beside(detector: Detector, clock: Ticks | None = None, **policy: object) -> ExternalDetector:
+    chosen = ExternalDetectorPolicy(**{"patience": PATIENT, **policy})  # type: ignore[arg-type]  # the settings of one test
+    return ExternalDetector(detector, policy=chosen, clock=clock or Ticks())
 
 
-async def redacted(outside: Outside, text: str, policy: PrivacyPolicy | None = None) -> str:
-    finder = Finder(policy or PrivacyPolicy())
-    (found,) = await outside.added(ANN, [text], [finder.find(text)], finder)
-    return marked(text, found)
+async def redacted(outside: ExternalDetector, text: str, policy: PrivacyPolicy | None = None) -> str:
+    finder = PiiFinder(policy or PrivacyPolicy())
+    (found,) = await outside.add_matches(ANN, [text], [finder.find(text)], finder)
+    return replace_matches(text, found)
 
 
 async def test_what_is_found_outside_joins_what_is_found_inside() -> None:
@@ -263,7 +263,7 @@ async def test_what_we_found_is_not_shown_outside() -> None:
 async def test_a_mark_is_never_part_of_a_find() -> None:
     outside = beside(Scripted("Ann *** met", "*** met", "REDACTED"))
     text = "Ann [STAFF_NO_1] met [REDACTED_EMAIL]"
-    policy = PrivacyPolicy(patterns=(OwnPattern(name="STAFF_NO", pattern="EMP[0-9]{4}"),))
+    policy = PrivacyPolicy(patterns=(CustomPattern(name="STAFF_NO", pattern="EMP[0-9]{4}"),))
 
     # What sticks out of a find stays one.
     assert await redacted(outside, text, policy) == "Ann [STAFF_NO_1] [REDACTED_PERSON] [REDACTED_EMAIL]"
@@ -280,8 +280,8 @@ async def test_a_type_that_nobody_knows_and_a_place_outside_the_text_are_left_ou
     assert await redacted(beside(Scripted("Ann", kind="HUMAN")), "Ann") == "Ann"
 
     class Lost(Scripted):
-        async def find(self, scope: Scope, text: str, language: str) -> Sequence[Found]:
-            return [Found(start=1, end=99, type="PERSON", rule="LOST", name="PERSON")]
+        async def find(self, scope: Scope, text: str, language: str) -> Sequence[PiiMatch]:
+            return [PiiMatch(start=1, end=99, type="PERSON", rule="LOST", name="PERSON")]
 
     assert await redacted(beside(Lost()), "Ann") == "Ann"
 
@@ -314,7 +314,7 @@ def test_the_language_is_told_by_the_script(text: str, language: str) -> None:
 @pytest.mark.parametrize("languages", [(), ("",), ("en", "fr")], ids=str)
 def test_a_language_that_is_not_told_from_others_is_refused(languages: tuple[str, ...]) -> None:
     with pytest.raises(InvalidSetting, match=r"privacy_detector_languages: lists some of en, zh, ja, ko, as in en,zh"):
-        OutsidePolicy(languages=languages)
+        ExternalDetectorPolicy(languages=languages)
 
 
 async def test_the_settings_say_which_languages_are_sent() -> None:
@@ -361,14 +361,14 @@ async def test_only_where_the_house_notes_it_is_a_name_its_own() -> None:
     """Under the same names, but in parts, attributes, memories, traces and deeper, stands what people said."""
     detector = Scripted("Mary")
     policy = PrivacyPolicy(message=Mode.REDACT)
-    screen = Redactor(policies=Policies(policy), outside=beside(detector))
+    screen = Redactor(policies=TenantPolicies(policy), outside=beside(detector))
     said = {"assistant": "Mary", "persona": ["Mary"], "model": {"by": "Mary"}, "language": "Mary"}
     told = json.loads(json.dumps(said).replace("Mary", "[REDACTED_PERSON]"))
     store = RedactingStore(store=MemoryStore(), screen=screen)
     draft = says("", parts=(tool_call("c", "save", said),), metadata={"trace": {"model": "Mary"}, "data": said})
     head = NewSession(attributes=said, context={"profile": said}, metadata={"note": said, "personas": {"npc": said}})
 
-    done = await store.sessions.append(ANN, "s", Batch(id="b", messages=(draft,), create=head))
+    done = await store.sessions.append(ANN, "s", AppendBatch(id="b", messages=(draft,), create=head))
     remembered = await store.state.write_state(ANN, "facts", "persona", said)
 
     (message,), session = done.messages, done.session
@@ -380,7 +380,7 @@ async def test_only_where_the_house_notes_it_is_a_name_its_own() -> None:
 
 async def test_a_name_is_whole_when_a_title_or_a_request_to_a_model_is_made_of_it() -> None:
     """A title is cut out of a text, and nobody finds half a name."""
-    policies = Policies(PrivacyPolicy(model=Mode.REDACT))
+    policies = TenantPolicies(PrivacyPolicy(model=Mode.REDACT))
     screen = Redactor(policies=policies, outside=beside(Scripted("Ann Lee")))
 
     assert await screen.for_title(ANN, "Write to Ann Lee") == "Write to [REDACTED_PERSON]"
@@ -460,7 +460,7 @@ async def test_one_probe_at_a_time_tries_a_detector_that_failed() -> None:
     detector.fails = None
     clock.now += 60
 
-    found = await outside.added(ANN, ["Ann Lee"] * 5, [[]] * 5)
+    found = await outside.add_matches(ANN, ["Ann Lee"] * 5, [[]] * 5)
 
     assert sorted(map(len, found)) == [0, 0, 0, 0, 1]
     assert len(detector.shown) == 2
@@ -469,7 +469,7 @@ async def test_one_probe_at_a_time_tries_a_detector_that_failed() -> None:
 async def test_no_more_questions_than_allowed_are_asked_at_once() -> None:
     detector = Scripted("Ann Lee")
 
-    found = await beside(detector, at_once=3).added(ANN, ["Ann Lee"] * 20, [[]] * 20)
+    found = await beside(detector, at_once=3).add_matches(ANN, ["Ann Lee"] * 20, [[]] * 20)
 
     assert [len(finds) for finds in found] == [1] * 20
     assert detector.most_inside == 3
@@ -509,13 +509,13 @@ words = st.sampled_from(["Ann Lee", "Lisbon ", "202-555-0143 ", "[REDACTED_EMAIL
     st.lists(words, max_size=12).map("".join), st.lists(st.sampled_from(["Ann", "Lee*", "n", "*, a", "Lisbon ****"]))
 )
 def test_whatever_is_found_outside_ours_stands_and_nothing_overlaps(text: str, seen: list[str]) -> None:
-    finder = Finder(PrivacyPolicy())
+    finder = PiiFinder(PrivacyPolicy())
     inside = finder.find(text)
 
-    (both,) = asyncio.run(beside(Scripted(*seen)).added(ANN, [text], [inside], finder))
+    (both,) = asyncio.run(beside(Scripted(*seen)).add_matches(ANN, [text], [inside], finder))
 
     assert set(inside) <= set(both)
     assert all(left.end <= right.start for left, right in pairwise(both))
-    assert text.count("[REDACTED_EMAIL]") == marked(text, [one for one in both if one not in inside]).count(
+    assert text.count("[REDACTED_EMAIL]") == replace_matches(text, [one for one in both if one not in inside]).count(
         "[REDACTED_EMAIL]"
     )

@@ -12,17 +12,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tenuto.errors import InvalidSetting
-from tenuto.model.privacy import OwnPattern
-from tenuto.privacy.finding.own_patterns import LONGEST_MATCH, MOST_PATTERNS, OwnPatterns, longest_match
-from tenuto.privacy.rules.span import Rule, Type
+from tenuto.model.privacy import CustomPattern
+from tenuto.privacy.finding.own_patterns import LONGEST_MATCH, MOST_PATTERNS, CustomPatterns, max_match_length
+from tenuto.privacy.rules.span import PiiRule, PiiType
 
 
-def own(pattern: str, name: str = "STAFF_NO", *, ignore_case: bool = False) -> OwnPattern:
-    return OwnPattern(name=name, pattern=pattern, ignore_case=ignore_case)
+def own(pattern: str, name: str = "STAFF_NO", *, ignore_case: bool = False) -> CustomPattern:
+    return CustomPattern(name=name, pattern=pattern, ignore_case=ignore_case)
 
 
-def values(text: str, *patterns: OwnPattern) -> list[str]:
-    return [text[find.start : find.end] for find in OwnPatterns(patterns).find(text) or ()]
+def values(text: str, *patterns: CustomPattern) -> list[str]:
+    return [text[find.start : find.end] for find in CustomPatterns(patterns).find(text) or ()]
 
 
 REFUSED = [
@@ -66,7 +66,7 @@ REFUSED = [
 @pytest.mark.parametrize(("pattern", "word"), REFUSED, ids=[f"{pattern[:20]!a}" for pattern, _ in REFUSED])
 def test_an_unsuitable_pattern_is_refused_in_a_sentence(pattern: str, word: str) -> None:
     with pytest.raises(InvalidSetting) as refused:
-        OwnPatterns([own(pattern, "CASE_FILE")])
+        CustomPatterns([own(pattern, "CASE_FILE")])
 
     assert word in str(refused.value)
     assert refused.value.setting == "patterns"
@@ -76,7 +76,7 @@ def test_an_unsuitable_pattern_is_refused_in_a_sentence(pattern: str, word: str)
 
 def test_a_refusal_leaves_the_expression_out() -> None:
     with pytest.raises(InvalidSetting) as refused:
-        OwnPatterns([own("(?:customer-of-the-year")])
+        CustomPatterns([own("(?:customer-of-the-year")])
 
     assert "customer" not in str(refused.value)
 
@@ -86,20 +86,20 @@ def test_a_refusal_leaves_the_expression_out() -> None:
 )
 def test_a_name_that_cannot_stand_in_a_mark_is_refused(name: str) -> None:
     with pytest.raises(InvalidSetting):
-        OwnPatterns([own("EMP[0-9]{4}", name)])
+        CustomPatterns([own("EMP[0-9]{4}", name)])
 
 
-@pytest.mark.parametrize("name", [*Type, *Rule])
+@pytest.mark.parametrize("name", [*PiiType, *PiiRule])
 def test_a_name_of_ours_is_refused(name: str) -> None:
     with pytest.raises(InvalidSetting, match="name of ours"):
-        OwnPatterns([own("EMP[0-9]{4}", name)])
+        CustomPatterns([own("EMP[0-9]{4}", name)])
 
 
 def test_two_patterns_of_one_name_and_too_many_of_them_are_refused() -> None:
     with pytest.raises(InvalidSetting, match="twice"):
-        OwnPatterns([own("a"), own("b")])
+        CustomPatterns([own("a"), own("b")])
     with pytest.raises(InvalidSetting, match="more than"):
-        OwnPatterns([own("ab", f"P{number}X") for number in range(MOST_PATTERNS + 1)])
+        CustomPatterns([own("ab", f"P{number}X") for number in range(MOST_PATTERNS + 1)])
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_case_is_ignored_where_asked() -> None:
 
 @pytest.mark.parametrize("pattern", [r"[$^]1\$", r"\^[^$]\$", r"[\]^]\\z"])
 def test_signs_of_anchors_may_stand_for_themselves(pattern: str) -> None:
-    assert OwnPatterns([own(pattern)]).find("nothing") is None
+    assert CustomPatterns([own(pattern)]).find("nothing") is None
 
 
 # --- laws over expressions of all shapes --------------------------------------------------------------------------
@@ -158,15 +158,15 @@ expressions = st.recursive(st.sampled_from(ATOMS), _grow, max_leaves=6)
 texts = st.text("ab1- 中😀", max_size=24)
 
 
-def own_patterns(expression: str) -> OwnPatterns:
+def own_patterns(expression: str) -> CustomPatterns:
     try:
-        return OwnPatterns([own(expression)])
+        return CustomPatterns([own(expression)])
     except InvalidSetting:
         assume(False)
         raise
 
 
-def spans(patterns: OwnPatterns, text: str, *, walled: bool = False) -> list[tuple[int, int]]:
+def spans(patterns: CustomPatterns, text: str, *, walled: bool = False) -> list[tuple[int, int]]:
     return [(find.start, find.end) for find in patterns.find(text, behind=walled, before=walled) or ()]
 
 
@@ -180,7 +180,7 @@ def test_offsets_are_those_of_a_search_by_code_points(expression: str, text: str
 
 @given(expressions, st.one_of(texts, st.sampled_from(["a" * 40, "1" * 40, "ab" * 20, "]1-" * 9])))
 def test_no_match_is_longer_than_was_measured(expression: str, text: str) -> None:
-    longest = longest_match(expression)
+    longest = max_match_length(expression)
     try:
         lengths = {match.end() - match.start() for match in re2.finditer(expression, text)}
     except re2.error:
@@ -226,7 +226,7 @@ def test_every_match_begins_in_a_stretch_of_candidates(expression: str, text: st
 @pytest.mark.parametrize("text", ["a", "1", "ab", "abba1"])
 def test_no_text_makes_a_pattern_run_away(pattern: str, text: str) -> None:
     """A backtracking engine takes minutes and more for these."""
-    patterns = OwnPatterns([own(pattern)])
+    patterns = CustomPatterns([own(pattern)])
     long = (text * 20_000)[:20_000]
 
     started = time.process_time()

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tenuto.errors import InvalidSetting
-from tenuto.model.privacy import Mode, OwnPattern, PrivacyPolicy
-from tenuto.privacy.policy_file import read_policies
+from tenuto.model.privacy import CustomPattern, Mode, PrivacyPolicy
+from tenuto.privacy.policy_file import load_policy_file
 from tenuto.settings import read_settings
 
 STAFF = '[[patterns]]\nname = "STAFF"\n'
@@ -53,7 +53,7 @@ UNFIT = {
 def read(folder: Path, said: str | bytes) -> tuple[PrivacyPolicy, dict[str, PrivacyPolicy]]:
     path = folder / "privacy.toml"
     path.write_bytes(said.encode() if isinstance(said, str) else said)
-    return read_policies(path, PrivacyPolicy())
+    return load_policy_file(path, PrivacyPolicy())
 
 
 @pytest.mark.parametrize(("said", "why"), UNFIT.items())
@@ -81,7 +81,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
             read(tmp_path, said)
         assert str(tmp_path / "privacy.toml") in str(refused.value)
     with pytest.raises(InvalidSetting, match=r"nowhere\.toml cannot be read: No such file"):
-        read_policies(tmp_path / "nowhere.toml", PrivacyPolicy())
+        load_policy_file(tmp_path / "nowhere.toml", PrivacyPolicy())
 
 
 def test_a_tenants_section_replaces_modes_and_adds_to_lists(tmp_path: Path) -> None:
@@ -116,4 +116,4 @@ def test_a_policy_made_in_a_program_is_checked_as_well(given: dict[str, Any], se
         PrivacyPolicy(**given)
 
     assert refused.value.setting == setting
-    assert PrivacyPolicy(patterns=(OwnPattern(name="STAFF", pattern="S"),)).message is Mode.KEEP
+    assert PrivacyPolicy(patterns=(CustomPattern(name="STAFF", pattern="S"),)).message is Mode.KEEP

@@ -14,7 +14,7 @@ import tenuto
 from tenuto.app import Tenuto
 from tenuto.errors import Unavailable
 from tenuto.model import Scope
-from tenuto.privacy.finding.outside import Outside
+from tenuto.privacy.finding.outside import ExternalDetector
 from tests.samples import ANN, BOB
 from tests.unit.test_privacy_outside import Scripted, Ticks, analyzer, beside, entities
 
@@ -90,14 +90,14 @@ async def test_no_more_answers_are_remembered_than_a_few_hundred() -> None:
     detector = Scripted()
     outside = beside(detector)
     for turn in range(513):
-        await outside.added(ANN, [f"{WORDS}, {turn}"], [[]])
+        await outside.add_matches(ANN, [f"{WORDS}, {turn}"], [[]])
 
-    await outside.added(ANN, [f"{WORDS}, 512"], [[]])
+    await outside.add_matches(ANN, [f"{WORDS}, 512"], [[]])
     assert len(detector.shown) == 513
-    await outside.added(ANN, [f"{WORDS}, 0"], [[]])
+    await outside.add_matches(ANN, [f"{WORDS}, 0"], [[]])
     assert len(detector.shown) == 514
 
 
-async def found(outside: Outside, scope: Scope) -> list[str]:
-    (finds,) = await outside.added(scope, [WORDS], [[]])
+async def found(outside: ExternalDetector, scope: Scope) -> list[str]:
+    (finds,) = await outside.add_matches(scope, [WORDS], [[]])
     return [one.type for one in finds]

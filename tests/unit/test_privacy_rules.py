@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tenuto
-from tenuto.privacy import RedactionStream, Rule, Span, Type, detect, redact
+from tenuto.privacy import PiiRule, PiiType, RedactionStream, Span, detect, redact
 from tenuto.privacy.rules.cards import passes_luhn
 from tenuto.privacy.rules.identity import is_resident_id
 from tenuto.privacy.rules.span import TYPE_OF
@@ -77,17 +77,17 @@ def test_innocent_numbers_and_words_stay(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "type_", "value"),
     [
-        ("password is hunter22222", Type.SECRET, "hunter22222"),
-        ("密码是abc123", Type.SECRET, "abc123"),
-        ("key sk-Ab3dEf6hIj9kLm2nOp5q leaked", Type.API_KEY, "sk-Ab3dEf6hIj9kLm2nOp5q"),
-        ("from 2001:db8::77 again", Type.IP, "2001:db8::77"),
-        ("t eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl t", Type.API_KEY, None),
-        ("编号192.168.1.1号", Type.IP, "192.168.1.1"),
-        ("卡11010519491231002X号", Type.CN_ID, "11010519491231002X"),
-        ("电话１３８００１３８０００", Type.PHONE, "１３８００１３８０００"),
+        ("password is hunter22222", PiiType.SECRET, "hunter22222"),
+        ("密码是abc123", PiiType.SECRET, "abc123"),
+        ("key sk-Ab3dEf6hIj9kLm2nOp5q leaked", PiiType.API_KEY, "sk-Ab3dEf6hIj9kLm2nOp5q"),
+        ("from 2001:db8::77 again", PiiType.IP, "2001:db8::77"),
+        ("t eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl t", PiiType.API_KEY, None),
+        ("编号192.168.1.1号", PiiType.IP, "192.168.1.1"),
+        ("卡11010519491231002X号", PiiType.CN_ID, "11010519491231002X"),
+        ("电话１３８００１３８０００", PiiType.PHONE, "１３８００１３８０００"),
     ],
 )
-def test_what_the_documents_expressions_miss_is_found(text: str, type_: Type, value: str | None) -> None:
+def test_what_the_documents_expressions_miss_is_found(text: str, type_: PiiType, value: str | None) -> None:
     """S2, S3."""
     assert found(text) == [(type_, value or text[2:-2])]
 
@@ -95,23 +95,23 @@ def test_what_the_documents_expressions_miss_is_found(text: str, type_: Type, va
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("4111111111111111", Rule.CC),
-        ("银行卡6222021234567890128", Rule.BANK_CARD),
-        ("11010519491231002X", Rule.CN_ID),
-        ("SSN 856-12-3456", Rule.SSN),
-        ("DE89 3704 0044 0532 0130 00", Rule.IBAN),
-        ("BE68 5390 0754 7034", Rule.IBAN),
-        ("acct ES9210011929547775076586", Rule.IBAN),
-        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl", Rule.JWT),
-        ("redis://:r3d1sPazz@cache:6379", Rule.URL_CREDENTIALS),
-        ("https://ghp_aB3dE6fG9hJ2kL5mN8pQ1rS4tU7vW0xY3zA6@github.com/x/y", Rule.API_KEY),
-        ("https://sk-proj-aB3dE6fG9hJ2kL5mN8pQ1rS4tU7v@host.example.com", Rule.API_KEY),
-        ("https://7c1de09af3b24586a1e0c95d27b8f364@o99.ingest.example.io/12", Rule.URL_CREDENTIALS),
-        ("-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIIrYSSNQFaA2Hwf1\n-----END EC PRIVATE KEY-----", Rule.PRIVATE_KEY),
-        ("https://hooks.slack.com/services/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", Rule.WEBHOOK),
+        ("4111111111111111", PiiRule.CC),
+        ("银行卡6222021234567890128", PiiRule.BANK_CARD),
+        ("11010519491231002X", PiiRule.CN_ID),
+        ("SSN 856-12-3456", PiiRule.SSN),
+        ("DE89 3704 0044 0532 0130 00", PiiRule.IBAN),
+        ("BE68 5390 0754 7034", PiiRule.IBAN),
+        ("acct ES9210011929547775076586", PiiRule.IBAN),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl", PiiRule.JWT),
+        ("redis://:r3d1sPazz@cache:6379", PiiRule.URL_CREDENTIALS),
+        ("https://ghp_aB3dE6fG9hJ2kL5mN8pQ1rS4tU7vW0xY3zA6@github.com/x/y", PiiRule.API_KEY),
+        ("https://sk-proj-aB3dE6fG9hJ2kL5mN8pQ1rS4tU7v@host.example.com", PiiRule.API_KEY),
+        ("https://7c1de09af3b24586a1e0c95d27b8f364@o99.ingest.example.io/12", PiiRule.URL_CREDENTIALS),
+        ("-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIIrYSSNQFaA2Hwf1\n-----END EC PRIVATE KEY-----", PiiRule.PRIVATE_KEY),
+        ("https://hooks.slack.com/services/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", PiiRule.WEBHOOK),
     ],
 )
-def test_the_most_specific_rule_has_the_word(text: str, rule: Rule) -> None:
+def test_the_most_specific_rule_has_the_word(text: str, rule: PiiRule) -> None:
     assert [span.rule for span in detect(text)] == [rule]
 
 
@@ -127,8 +127,8 @@ def test_every_type_and_name_in_marks_is_in_the_docs_and_in_the_words_of_the_con
         for name in ("docs/ideas/privacy.md", "src/tenuto/server/console/words/en.js")
     )
 
-    assert [kind for kind in Type if f"`{kind}`" not in docs] == []
-    assert [rule for rule in Rule if f'"mark.{Span(0, 0, TYPE_OF[rule], rule).name}"' not in words] == []
+    assert [kind for kind in PiiType if f"`{kind}`" not in docs] == []
+    assert [rule for rule in PiiRule if f'"mark.{Span(0, 0, TYPE_OF[rule], rule).name}"' not in words] == []
 
 
 def test_no_number_hides_in_what_looks_like_a_mark() -> None:
@@ -164,8 +164,8 @@ def test_only_the_types_that_were_asked_for_are_taken() -> None:
     text = "我叫李雷，住上海市浦东新区世纪大道100号，订单号20240601123456，电话13800138000"
 
     assert redact(text) == text.replace("13800138000", "[REDACTED_PHONE]")
-    assert redact(text, types={Type.EMAIL}) == text
-    assert redact(text, types=set(Type)) == (
+    assert redact(text, types={PiiType.EMAIL}) == text
+    assert redact(text, types=set(PiiType)) == (
         "我叫[REDACTED_PERSON]，[REDACTED_ADDRESS]，订单号[REDACTED_ORDER_ID]，电话[REDACTED_PHONE]"
     )
 
@@ -224,7 +224,7 @@ def test_the_room_is_light_until_a_foreign_number_comes() -> None:
 
 def test_a_span_says_nothing_about_its_value() -> None:
     """User text reaches no log line: a span can be printed."""
-    assert repr(detect("ann@example.com")) == repr([Span(0, 15, Type.EMAIL, Rule.EMAIL)])
+    assert repr(detect("ann@example.com")) == repr([Span(0, 15, PiiType.EMAIL, PiiRule.EMAIL)])
     assert "ann" not in repr(detect("ann@example.com"))
 
 
@@ -508,7 +508,7 @@ def test_a_number_of_nineteen_digits_is_a_card_as_a_whole_or_not_at_all() -> Non
 
 
 def names_in(text: str) -> list[str]:
-    return [text[span.start : span.end] for span in detect(text, types={Type.PERSON})]
+    return [text[span.start : span.end] for span in detect(text, types={PiiType.PERSON})]
 
 
 @pytest.mark.parametrize(
@@ -564,10 +564,10 @@ def test_a_name_in_the_middle_of_a_calm_text_is_found_in_a_stream_as_well(openin
     """Issue 4: streaming output equals batch output at every chunk size."""
     calm = "nobody could agree on anything before lunch " * 12
     text = f"{calm}{opening} {'王伟' if opening.endswith('是') else 'Bob Lee'}, hello {calm}"
-    whole = redact(text, types={Type.PERSON})
+    whole = redact(text, types={PiiType.PERSON})
 
     assert "[REDACTED_PERSON]" in whole
     for size in range(1, 130):
-        stream = RedactionStream(types={Type.PERSON})
+        stream = RedactionStream(types={PiiType.PERSON})
         parts = [stream.feed(text[at : at + size]) for at in range(0, len(text), size)]
         assert "".join([*parts, stream.flush()]) == whole, size

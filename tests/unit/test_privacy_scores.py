@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tenuto.privacy import Rule, Span, Type, detect
+from tenuto.privacy import PiiRule, PiiType, Span, detect
 from tests.labelled import CORE, Sentence, Truth, fits, parsed, score, sentences
 from tests.open_data import open_data
 
@@ -90,12 +90,12 @@ def test_the_scorer_can_tell_right_from_wrong() -> None:
     sentence = parsed("call «PHONE|555-0187» now")
     truth = sentence.truths[0]
 
-    def span(start: int, end: int, kind: Type) -> Span:
-        return Span(start, end, kind, Rule.PHONE)
+    def span(start: int, end: int, kind: PiiType) -> Span:
+        return Span(start, end, kind, PiiRule.PHONE)
 
-    assert fits(span(5, 13, Type.PHONE), truth, sentence.text)
-    assert not fits(span(5, 12, Type.PHONE), truth, sentence.text)
-    assert not fits(span(5, 17, Type.PHONE), truth, sentence.text)
-    assert not fits(span(5, 13, Type.SSN), truth, sentence.text)
+    assert fits(span(5, 13, PiiType.PHONE), truth, sentence.text)
+    assert not fits(span(5, 12, PiiType.PHONE), truth, sentence.text)
+    assert not fits(span(5, 17, PiiType.PHONE), truth, sentence.text)
+    assert not fits(span(5, 13, PiiType.SSN), truth, sentence.text)
     assert score([sentence], lambda _: []).leaks == 1
-    assert score([parsed("nothing here")], lambda _: [span(0, 7, Type.PHONE)]).damage == 1
+    assert score([parsed("nothing here")], lambda _: [span(0, 7, PiiType.PHONE)]).damage == 1

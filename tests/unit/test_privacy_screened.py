@@ -9,24 +9,24 @@ from msgspec.structs import replace
 
 from tenuto.errors import SessionNotFound, TurnLost, Unavailable
 from tenuto.model import (
-    Batch,
+    AppendBatch,
     Changes,
-    Closing,
-    Forking,
-    Keeping,
+    FinishTurn,
+    ForkRequest,
     Page,
-    Rewriting,
+    Retention,
+    Rewrite,
     Role,
     Scope,
     Session,
-    Truncating,
+    Truncation,
     tool_call,
     tool_result,
 )
-from tenuto.model.privacy import Mode, OwnPattern, PrivacyPolicy
+from tenuto.model.privacy import CustomPattern, Mode, PrivacyPolicy
 from tenuto.model.session import NewSession
 from tenuto.model.trace import ToolRun, Trace
-from tenuto.model.turn import Once
+from tenuto.model.turn import IdempotencyKey
 from tenuto.ports import Store
 from tenuto.privacy.screened import RedactingStore
 from tenuto.privacy.sealed.likeness import likeness
@@ -61,7 +61,7 @@ async def test_live_messages_are_kept_and_titles_and_traces_redacted_by_default(
     _, store = screened()
     turn = await store.sessions.begin_turn(ANN, opening("s", MAIL))
     runs = (ToolRun(name="look", arguments={"mail": "ann@example.com"}, output=[{"phone": "13800138000"}]),)
-    closing = Closing(
+    closing = FinishTurn(
         reply=(answers("I wrote to ann@example.com"),),
         changes=Changes(title="Write to ann@example.com"),
         trace=traced("s", MAIL, answer="I wrote to ann@example.com", tools=runs, data={"card": "4242 4242 4242 4242"}),
@@ -95,9 +95,9 @@ async def test_a_live_turn_gets_its_words_as_they_were_said_while_the_log_is_red
 
 async def test_a_turn_found_again_by_its_key_gets_its_words_as_they_were_said() -> None:
     _, store = screened(REDACTING)
-    once = Once(key="k", fingerprint="f")
+    once = IdempotencyKey(key="k", fingerprint="f")
     first = await store.sessions.begin_turn(ANN, opening("s", MAIL, once=once))
-    await store.sessions.finish_turn(first, Closing(abandoned=True))
+    await store.sessions.finish_turn(first, FinishTurn(abandoned=True))
 
     again = await store.sessions.begin_turn(ANN, opening("s", MAIL, once=once))
 
@@ -115,7 +115,7 @@ async def test_tool_calls_results_metadata_and_foreign_parts_are_looked_through(
     )
     draft = says("done", Role.ASSISTANT, parts=parts, metadata={"mail": "ann@example.com"}, extra={"n": 13800138000})
 
-    await store.sessions.append(ANN, "s", Batch(id=fresh("b"), messages=(draft,), create=NewSession()))
+    await store.sessions.append(ANN, "s", AppendBatch(id=fresh("b"), messages=(draft,), create=NewSession()))
 
     message = (await store.sessions.messages(ANN, "s", Page(limit=1))).messages[0]
     assert message.parts[0]["arguments"] == {"to": "[REDACTED_EMAIL]", "password": "[REDACTED_SECRET]"}
@@ -131,7 +131,7 @@ async def test_pictures_and_signatures_pass_unchanged() -> None:
     picture = {"type": "image", "url": "data:image/png;base64," + "A4242424242424242" * 60, "blob": "Zm9v" * 200}
 
     await store.sessions.append(
-        ANN, "s", Batch(id=fresh("b"), messages=(says("", parts=(picture,)),), create=NewSession())
+        ANN, "s", AppendBatch(id=fresh("b"), messages=(says("", parts=(picture,)),), create=NewSession())
     )
 
     assert (await store.sessions.messages(ANN, "s", Page(limit=1))).messages[0].parts == (picture,)
@@ -152,7 +152,7 @@ async def test_a_head_is_looked_through_with_its_messages() -> None:
 
 
 async def test_tenants_have_policies_of_their_own() -> None:
-    own = PrivacyPolicy(message=Mode.REDACT, patterns=(OwnPattern(name="STAFF_NO", pattern="EMP-[0-9]{5}"),))
+    own = PrivacyPolicy(message=Mode.REDACT, patterns=(CustomPattern(name="STAFF_NO", pattern="EMP-[0-9]{5}"),))
     _, store = screened(acme=own)
     other = Scope(tenant="other", user="ann")
 
@@ -180,7 +180,7 @@ async def test_one_value_has_one_mark_in_all_its_spellings_and_all_turns() -> No
     turn = await store.sessions.begin_turn(
         ANN, opening("s", "ring +86 138-0013-8000 or 13800138000, mail ann@example.com")
     )
-    await store.sessions.finish_turn(turn, Closing(reply=(answers("Noted: ANN@example.com, and bob@example.com"),)))
+    await store.sessions.finish_turn(turn, FinishTurn(reply=(answers("Noted: ANN@example.com, and bob@example.com"),)))
 
     assert await words(store, ANN, "s") == [
         "ring [PHONE_1] or [PHONE_1], mail [EMAIL_1]",
@@ -199,7 +199,7 @@ async def test_passwords_and_keys_are_never_put_into_a_vault() -> None:
 async def test_a_mark_that_somebody_typed_is_no_mark() -> None:
     _, store = screened(HIDING)
     first = await store.sessions.begin_turn(ANN, opening("s", "ann@example.com"))
-    await store.sessions.finish_turn(first, Closing(reply=(answers("ok"),)))
+    await store.sessions.finish_turn(first, FinishTurn(reply=(answers("ok"),)))
 
     turn = await store.sessions.begin_turn(ANN, opening("s", "what is [EMAIL_1]?"))
 
@@ -237,9 +237,9 @@ async def test_values_go_with_the_session(way: str) -> None:
 async def test_a_fork_reads_its_marks_and_loses_nothing_with_the_original() -> None:
     _, store = screened(HIDING)
     turn = await store.sessions.begin_turn(ANN, opening("s", MAIL))
-    await store.sessions.finish_turn(turn, Closing(reply=(answers("ok"),)))
+    await store.sessions.finish_turn(turn, FinishTurn(reply=(answers("ok"),)))
 
-    await store.sessions.fork(ANN, "s", Forking(new_id="branch"))
+    await store.sessions.fork(ANN, "s", ForkRequest(new_id="branch"))
     await store.sessions.delete(ANN, "s")
     turn = await store.sessions.begin_turn(ANN, opening("branch", "and bob@example.com, ann@example.com"))
 
@@ -268,7 +268,7 @@ async def test_a_strangers_words_leave_no_trace_in_a_session_that_is_not_theirs(
 async def test_a_session_that_made_room_leaves_no_values_to_the_next_of_its_id(fake_clock: FakeClock) -> None:
     inner = MemoryStore(clock=fake_clock)
     store = RedactingStore(store=inner, screen=screen_over(inner, HIDING))
-    keeping = Keeping(idle=timedelta(hours=1))
+    keeping = Retention(idle=timedelta(hours=1))
     await store.sessions.begin_turn(ANN, opening("s", "ann@example.com", create=NewSession(keeping=keeping)))
     fake_clock.advance(timedelta(hours=2))
 
@@ -296,7 +296,7 @@ async def test_a_turn_that_lost_its_session_leaves_no_value_behind() -> None:
     await store.sessions.delete(ANN, "s")
 
     with pytest.raises((TurnLost, SessionNotFound)):
-        await store.sessions.finish_turn(turn, Closing(reply=(answers("ann@example.com"),)))
+        await store.sessions.finish_turn(turn, FinishTurn(reply=(answers("ann@example.com"),)))
 
     assert await inner.state.read_state(ACME, VAULT, "s") is None
 
@@ -308,7 +308,7 @@ async def test_a_late_turn_does_not_touch_the_values_of_the_next_session_of_the_
     await store.sessions.begin_turn(ANN, opening("s", "bob@example.com"))
 
     with pytest.raises((TurnLost, SessionNotFound)):
-        await store.sessions.finish_turn(late, Closing(reply=(answers("ann@example.com"),)))
+        await store.sessions.finish_turn(late, FinishTurn(reply=(answers("ann@example.com"),)))
 
     assert await values(store, ANN, "s") == {"[EMAIL_1]": "bob@example.com"}
 
@@ -317,7 +317,7 @@ async def taken_up(store: RedactingStore, session_id: str, said: str, answered: 
     """A turn with its trace; tells the number of its first message."""
     turn = await store.sessions.begin_turn(ANN, opening(session_id, said))
     trace = replace(traced(session_id, said, answer=answered), number=turn.number)
-    await store.sessions.finish_turn(turn, Closing(reply=(answers(answered),), trace=trace))
+    await store.sessions.finish_turn(turn, FinishTurn(reply=(answers(answered),), trace=trace))
     return turn.words[0].seq
 
 
@@ -328,7 +328,7 @@ async def test_words_that_are_taken_back_take_their_values_along() -> None:
     edited = await taken_up(store, "s", "card 4242 4242 4242 4242, eve@example.org", "ann@example.com, 10.0.0.8?")
     await store.sessions.patch(ANN, "s", Changes(title="for eve@example.org"))
 
-    await store.sessions.truncate(ANN, "s", Truncating(after=edited - 1))
+    await store.sessions.truncate(ANN, "s", Truncation(after=edited - 1))
 
     assert await values(store, ANN, "s") == {
         "[EMAIL_1]": "ann@example.com",
@@ -344,7 +344,7 @@ async def test_a_value_that_only_a_trace_showed_goes_with_its_turn() -> None:
     await taken_up(store, "s", "write to ann@example.com", "done")
     edited = await taken_up(store, "s", "write to bob@example.org", "done")
 
-    await store.sessions.truncate(ANN, "s", Truncating(after=edited - 1))
+    await store.sessions.truncate(ANN, "s", Truncation(after=edited - 1))
 
     assert await values(store, ANN, "s") == {"[EMAIL_1]": "ann@example.com"}
 
@@ -355,7 +355,7 @@ async def test_words_go_with_their_values_also_when_the_policy_has_changed_since
         await taken_up(store, session, "write to ann@example.com", "done")
     today = RedactingStore(store=inner, screen=screen_over(inner))
 
-    await today.sessions.truncate(ANN, "cut", Truncating(after=0))
+    await today.sessions.truncate(ANN, "cut", Truncation(after=0))
     await today.sessions.reset(ANN, "reset")
 
     assert await values(store, ANN, "cut") == await values(store, ANN, "reset") == {}
@@ -364,7 +364,7 @@ async def test_words_go_with_their_values_also_when_the_policy_has_changed_since
 async def test_taking_words_back_from_a_session_that_is_not_there_says_so() -> None:
     _, store = screened(HIDING)
     with pytest.raises(SessionNotFound):
-        await store.sessions.truncate(ANN, "nowhere", Truncating(after=0))
+        await store.sessions.truncate(ANN, "nowhere", Truncation(after=0))
 
 
 async def test_marks_in_a_head_outlive_a_reset_and_numbers_are_not_given_twice() -> None:
@@ -426,7 +426,7 @@ async def test_only_what_nobody_can_read_passes_unread(text: str) -> None:
     _, store = screened(REDACTING)
     draft = says(text, metadata={"file": text})
 
-    await store.sessions.append(ANN, "s", Batch(id=fresh("b"), messages=(draft,), create=NewSession()))
+    await store.sessions.append(ANN, "s", AppendBatch(id=fresh("b"), messages=(draft,), create=NewSession()))
 
     message = (await store.sessions.messages(ANN, "s", Page(limit=1))).messages[0]
     assert "ann@" not in message.text
@@ -438,7 +438,7 @@ async def test_words_are_always_read_however_they_look() -> None:
     draft = says("x", parts=({"type": "text", "text": "4242424242424242" + "a" * 600},))
 
     await store.sessions.append(
-        ANN, "s", Batch(id=fresh("b"), messages=(draft, says("ghp_" + "aB3d" * 9)), create=NewSession())
+        ANN, "s", AppendBatch(id=fresh("b"), messages=(draft, says("ghp_" + "aB3d" * 9)), create=NewSession())
     )
 
     assert (await words(store, ANN, "s"))[-1] == "[REDACTED_API_KEY]"
@@ -466,7 +466,7 @@ class _Unwilling(FlatMemoryStore):
 
     failures = 1
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
         if self.failures:
             self.failures -= 1
             raise Unavailable("session store")
@@ -477,11 +477,11 @@ async def test_a_turn_whose_marks_could_not_be_stored_gives_its_lease_back() -> 
     """The session is not busy for two minutes because of it, and the same key takes the turn up again."""
     backend = _Unwilling()
     store = RedactingStore(store=backend, screen=screen_over(backend, HIDING))
-    key = Once(key="k", fingerprint="body")
+    key = IdempotencyKey(key="k", fingerprint="body")
     with pytest.raises(Unavailable):
         await store.sessions.begin_turn(ANN, opening("s", MAIL, once=key))
 
     turn = await store.sessions.begin_turn(ANN, opening("s", MAIL, once=key))
 
-    await store.sessions.finish_turn(turn, Closing(reply=(answers("done"),)))
+    await store.sessions.finish_turn(turn, FinishTurn(reply=(answers("done"),)))
     assert len(await words(store, ANN, "s")) == 2

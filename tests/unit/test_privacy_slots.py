@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenuto.model import Batch, Role, tool_call
+from tenuto.model import AppendBatch, Role, tool_call
 from tenuto.model.privacy import REDACTED, Mode, PrivacyPolicy
 from tenuto.model.session import NewSession
 from tenuto.model.trace import Trace
@@ -33,7 +33,7 @@ async def test_a_text_is_read_with_its_own_name_below_whatever_name_it_stands() 
     draft = says("", Role.ASSISTANT, parts=(tool_call("call_1", "save", SECRETS),), metadata=SECRETS)
     create = NewSession(context=SECRETS, attributes=SECRETS, metadata=SECRETS)
 
-    done = await store.sessions.append(ANN, "s", Batch(id=fresh("b"), messages=(draft,), create=create))
+    done = await store.sessions.append(ANN, "s", AppendBatch(id=fresh("b"), messages=(draft,), create=create))
     trace = await redact_trace(store.screen, ANN, None, traced(SECRETS))
     remembered = await store.state.write_state(ANN, "facts", "language", SECRETS)
 

@@ -8,17 +8,17 @@ import pytest
 
 from tenuto.app import Tenuto
 from tenuto.chat import ChatRequest
-from tenuto.context import Counter
+from tenuto.context import TokenCounter
 from tenuto.errors import ModelFailed
 from tenuto.llm.scripted import Call, Fail, Hang, Say, Script
 from tenuto.model import Message, Page
-from tenuto.model.privacy import Found, Mode, PrivacyPolicy, Sink
-from tenuto.model.prompt import Fate
+from tenuto.model.privacy import Mode, PiiMatch, PrivacyPolicy, Sink
+from tenuto.model.prompt import Disposition
 from tenuto.model.talk import ToolContext, ToolOutput, ToolSpec
 from tenuto.model.trace import Trace
 from tenuto.model.values import JsonObject
-from tenuto.privacy.finding.finder import Finder
-from tenuto.privacy.redactor import Policies, Redactor
+from tenuto.privacy.finding.finder import PiiFinder
+from tenuto.privacy.redactor import Redactor, TenantPolicies
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.samples import ANN
 from tests.unit.test_privacy_model import MAIL, house, prompt
@@ -109,7 +109,7 @@ async def test_a_prompt_that_is_cut_shows_a_model_no_half_of_a_value(mode: str) 
         assert not shows(prompt(model, 0) + prompt(model, 1))
         for reply in (first, second):
             assert reply.manifest is not None
-            assert any(entry.fate is Fate.CUT for entry in reply.manifest.entries)
+            assert any(entry.fate is Disposition.CUT for entry in reply.manifest.entries)
 
 
 async def test_the_budget_holds_for_marks_that_are_longer_than_what_they_stand_for() -> None:
@@ -117,7 +117,7 @@ async def test_the_budget_holds_for_marks_that_are_longer_than_what_they_stand_f
     said = "a@b.co " * 1200
     async with house("Noted.", privacy_model="redact") as (app, model):
         reply = await app.ask(ANN, said)
-        count, manifest = Counter().count, reply.manifest
+        count, manifest = TokenCounter().count, reply.manifest
 
         assert manifest is not None
         assert count(said) <= manifest.room < count(said.replace("a@b.co", "[REDACTED_EMAIL]"))
@@ -232,14 +232,14 @@ async def test_observers_of_a_turn_that_left_nothing_behind_see_nothing_private(
 async def test_a_text_for_several_sinks_is_searched_once(model: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one sink had taken out stays out of all, and is counted once."""
     searched: list[str] = []
-    find = Finder.find
+    find = PiiFinder.find
 
-    def counted(self: Finder, text: str) -> list[Found]:
+    def counted(self: PiiFinder, text: str) -> list[PiiMatch]:
         searched.append(text)
         return find(self, text)
 
-    monkeypatch.setattr(Finder, "find", counted)
-    screen = Redactor(policies=Policies(PrivacyPolicy(message=Mode.REDACT, model=model)))
+    monkeypatch.setattr(PiiFinder, "find", counted)
+    screen = Redactor(policies=TenantPolicies(PrivacyPolicy(message=Mode.REDACT, model=model)))
 
     clean, taken = await TurnRedaction(screen).before_cut(ANN, f"write to {MAIL}", (Sink.MODEL, Sink.MESSAGE))
 

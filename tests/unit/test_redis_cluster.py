@@ -10,7 +10,7 @@ import pytest
 from tenuto.errors import SessionNotFound
 from tenuto.model.scope import session_key
 from tenuto.stores.redis import RedisStore
-from tenuto.stores.redis._cluster import slot_of
+from tenuto.stores.redis._cluster import key_slot
 from tenuto.stores.redis._link import Link
 from tenuto.stores.redis._scripts import Script
 from tests.samples import ANN, batch
@@ -78,13 +78,13 @@ async def test_a_call_without_a_key_is_answered_by_somebody(link: Link) -> None:
 
 async def test_a_moved_slot_is_followed(cluster: RedisCluster, link: Link) -> None:
     key = b"{moved}:count"
-    slot = slot_of(key)
-    await link.run(COUNT, [key, b"{moved}:other"], [])
+    slot = key_slot(key)
+    await link.eval_script(COUNT, [key, b"{moved}:other"], [])
     source, target = begin_move(cluster, slot)
     move_keys(source, target, slot, 10)
     end_move(cluster, slot, target)
 
-    counts = await asyncio.gather(*(link.run(COUNT, [key, b"{moved}:other"], []) for _ in range(20)))
+    counts = await asyncio.gather(*(link.eval_script(COUNT, [key, b"{moved}:other"], []) for _ in range(20)))
 
     assert sorted(counts) == list(range(2, 22))
     assert source is not target
@@ -92,14 +92,14 @@ async def test_a_moved_slot_is_followed(cluster: RedisCluster, link: Link) -> No
 
 
 async def test_a_slot_on_the_move_is_asked_for_at_both_ends(cluster: RedisCluster, link: Link) -> None:
-    slot = slot_of(b"{asked}")
+    slot = key_slot(b"{asked}")
     old, new = b"{asked}:old", b"{asked}:new"
     await link.call("SET", old, "1", key=old)
     source, target = begin_move(cluster, slot)
 
     # `new` is not at the source, so the importing server takes it; it does not know the script yet
     target.call("SCRIPT", "FLUSH")
-    assert await link.run(COUNT, [new, new], []) == 2
+    assert await link.eval_script(COUNT, [new, new], []) == 2
     assert await link.call("GET", old, key=old) == b"1"
 
     move_keys(source, target, slot, 10)
@@ -111,12 +111,12 @@ async def test_a_slot_on_the_move_is_asked_for_at_both_ends(cluster: RedisCluste
 async def test_keys_torn_between_two_servers_are_waited_for(cluster: RedisCluster, link: Link) -> None:
     """TRYAGAIN: a script on two keys, one of which has moved already."""
     first, second = b"{torn}:1", b"{torn}:2"
-    slot = slot_of(first)
-    await link.run(COUNT, [first, second], [])
+    slot = key_slot(first)
+    await link.eval_script(COUNT, [first, second], [])
     source, target = begin_move(cluster, slot)
     move_keys(source, target, slot, 1)
 
-    waiting = asyncio.ensure_future(link.run(COUNT, [first, second], []))
+    waiting = asyncio.ensure_future(link.eval_script(COUNT, [first, second], []))
     await asyncio.sleep(0.05)
     assert not waiting.done()
     move_keys(source, target, slot, 1)
@@ -130,7 +130,7 @@ async def test_a_session_on_the_move_can_be_taken_away(cluster: RedisCluster) ->
     cluster.flush()
     store = await RedisStore.open(cluster.url)
     await store.sessions.append(ANN, "s", batch("one"))
-    slot = slot_of(store.keys.session(session_key(ANN, "s"))[0])
+    slot = key_slot(store.keys.session(session_key(ANN, "s"))[0])
     _, target = begin_move(cluster, slot)
 
     reset = await store.sessions.reset(ANN, "s")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenuto.model import Keeping, NewSession
+from tenuto.model import NewSession, Retention
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.redis._wire import Reply
 from tests.samples import ANN, batch, fresh
@@ -19,7 +19,7 @@ async def test_an_answer_that_is_lost_leaves_nothing_of_the_person(
 ) -> None:
     """The expiry index names the owner, and would for as long as the session was to be kept."""
     store = await RedisStore.open(redis_server.url, prefix=fresh("erasing"))
-    new = NewSession(keeping=Keeping(idle=timedelta(days=30)))
+    new = NewSession(keeping=Retention(idle=timedelta(days=30)))
     await store.sessions.append(ANN, "s", batch("hello", "hi", create=new))
     ask = store._erasing._asking.session
 

@@ -9,10 +9,10 @@ from datetime import timedelta
 import pytest
 
 from tenuto.errors import SessionNotFound, TurnLost
-from tenuto.model import Changes, Keeping, NewSession, OpenTurn, Page, Producer
+from tenuto.model import Changes, NewSession, OpenTurn, Page, Producer, Retention
 from tenuto.model.scope import session_key
 from tenuto.stores.redis import RedisStore
-from tenuto.stores.redis._turns import begin as begin_ask
+from tenuto.stores.redis._turns import begin_turn_args as begin_ask
 from tests.clock import FakeClock
 from tests.samples import ANN, batch, begin, closing, fresh, once, opening, talk, texts
 from tests.servers import RedisServer
@@ -102,7 +102,7 @@ async def test_an_unchanged_session_is_told_as_it_is_stored(pair: Pair) -> None:
     await here.sessions.patch(ANN, "s", Changes(title="Named"))
     await here.sessions.append(ANN, "s", batch("aside"))
 
-    turn = await begin(here, ANN, "s", "three", keeping=Keeping(idle=timedelta(days=2), max_messages=4))
+    turn = await begin(here, ANN, "s", "three", keeping=Retention(idle=timedelta(days=2), max_messages=4))
     assert turn.session == await there.sessions.get(ANN, "s")
     assert (shown(turn), turn.number, turn.created) == (["one", "two", "aside", "three"], 3, False)
     done = await here.sessions.finish_turn(turn, closing("four", "five", tokens=2**50, cost_nanos=7))
@@ -138,7 +138,7 @@ async def test_a_session_that_is_gone_is_made_anew_or_not_found(pair: Pair) -> N
 
 async def test_a_session_that_expired_since_it_was_seen_is_made_anew(pair: Pair, fake_clock: FakeClock) -> None:
     here, _ = pair
-    day = NewSession(keeping=Keeping(idle=timedelta(days=1)))
+    day = NewSession(keeping=Retention(idle=timedelta(days=1)))
     await here.sessions.finish_turn(await begin(here, ANN, "s", "one", create=day), closing("two"))
     fake_clock.advance(timedelta(days=2))
 

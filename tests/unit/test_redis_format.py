@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tenuto.errors import Unavailable
-from tenuto.model import Keeping, NewSession
+from tenuto.model import NewSession, Retention
 from tenuto.model.scope import SYSTEM, session_key
 from tenuto.stores.redis import RedisStore
 from tests.samples import ANN, batch, begin, fresh
@@ -27,7 +27,7 @@ async def _aged(store: RedisStore, session_id: str) -> tuple[bytes, bytes]:
 async def test_a_store_from_before_the_first_release_is_not_opened(redis_server: RedisServer) -> None:
     prefix = fresh("format")
     store = await RedisStore.open(redis_server.url, prefix=prefix)
-    await store.sessions.append(ANN, "s", batch("hello", create=NewSession(keeping=Keeping(idle=timedelta(days=1)))))
+    await store.sessions.append(ANN, "s", batch("hello", create=NewSession(keeping=Retention(idle=timedelta(days=1)))))
     await (await RedisStore.open(redis_server.url, prefix=prefix)).close()
     await _aged(store, "s")
 

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tenuto.stores.redis._door import LinkPolicy
-from tenuto.stores.redis._faults import LinkDown, Refused
+from tenuto.stores.redis._door import ConnectionPolicy
+from tenuto.stores.redis._faults import CallFailed, ResponseError
 from tenuto.stores.redis._link import Link
 from tenuto.stores.redis._scripts import Script
 from tests.patience import LONG
@@ -27,7 +27,7 @@ ECHO = Script("return {KEYS[1], ARGV[1]}")
 
 
 @asynccontextmanager
-async def linked(url: str, policy: LinkPolicy | None = None) -> AsyncIterator[Link]:
+async def linked(url: str, policy: ConnectionPolicy | None = None) -> AsyncIterator[Link]:
     link = Link(url, policy)
     try:
         yield link
@@ -46,7 +46,7 @@ async def test_interleaved_calls_get_their_own_replies(link: Link) -> None:
         for number in range(32):
             word = f"{task}:{number}"
             assert await link.call("ECHO", word) == word.encode()
-            assert await link.run(ECHO, [b"k"], [word]) == [b"k", word.encode()]
+            assert await link.eval_script(ECHO, [b"k"], [word]) == [b"k", word.encode()]
 
     async with asyncio.TaskGroup() as tasks:
         for task in range(32):
@@ -54,7 +54,7 @@ async def test_interleaved_calls_get_their_own_replies(link: Link) -> None:
 
 
 async def test_all_tasks_share_one_connection(redis_server: RedisServer) -> None:
-    async with linked(redis_server.url, LinkPolicy(client_name="one-lane")) as link:
+    async with linked(redis_server.url, ConnectionPolicy(client_name="one-lane")) as link:
         await asyncio.gather(*(link.call("PING") for _ in range(50)))
 
         listing = (await link.call("CLIENT", "LIST")).decode()
@@ -62,7 +62,7 @@ async def test_all_tasks_share_one_connection(redis_server: RedisServer) -> None
 
 
 async def test_lanes_are_opened_as_asked(redis_server: RedisServer) -> None:
-    async with linked(redis_server.url, LinkPolicy(lanes=2, client_name="two-lanes")) as link:
+    async with linked(redis_server.url, ConnectionPolicy(lanes=2, client_name="two-lanes")) as link:
         await asyncio.gather(*(link.call("PING") for _ in range(10)))
 
         listing = (await link.call("CLIENT", "LIST")).decode()
@@ -91,16 +91,18 @@ async def test_a_script_unknown_to_the_server_is_loaded_and_run(link: Link) -> N
     await link.call("DEL", "noscript-count")
     await link.call("SCRIPT", "FLUSH")
 
-    replies = await asyncio.gather(*(link.run(count, [b"noscript-count"], []) for _ in range(50)))
+    replies = await asyncio.gather(*(link.eval_script(count, [b"noscript-count"], []) for _ in range(50)))
 
     assert sorted(replies) == list(range(1, 51))
     await link.call("SCRIPT", "FLUSH")
-    assert await link.run(count, [b"noscript-count"], []) == 51
+    assert await link.eval_script(count, [b"noscript-count"], []) == 51
 
 
 async def test_a_big_value_goes_through(link: Link) -> None:
     big = b"x" * (8 * 1024 * 1024)
-    first, second = await asyncio.gather(link.run(ECHO, [b"k"], [big]), link.run(ECHO, [b"k"], [b"small"]))
+    first, second = await asyncio.gather(
+        link.eval_script(ECHO, [b"k"], [big]), link.eval_script(ECHO, [b"k"], [b"small"])
+    )
 
     assert (first, second) == ([b"k", big], [b"k", b"small"])
 
@@ -114,7 +116,7 @@ async def test_callers_wait_while_the_server_takes_no_more_bytes(link: Link) -> 
 
 
 async def test_an_error_reply_is_refused_without_the_arguments(link: Link) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ResponseError) as refused:
         await link.call("NONSENSE", "what the user said")
 
     assert refused.value.code == "ERR"
@@ -123,10 +125,10 @@ async def test_an_error_reply_is_refused_without_the_arguments(link: Link) -> No
 
 async def test_nobody_listening_is_told_soon() -> None:
     async with (
-        linked("redis://127.0.0.1:1", LinkPolicy(connect_timeout=10 * LONG, call_timeout=10 * LONG)) as link,
+        linked("redis://127.0.0.1:1", ConnectionPolicy(connect_timeout=10 * LONG, call_timeout=10 * LONG)) as link,
         asyncio.timeout(LONG),
     ):
-        with pytest.raises(LinkDown):
+        with pytest.raises(CallFailed):
             await link.call("PING")
 
 
@@ -140,7 +142,7 @@ async def test_password_user_and_database_are_used(redis_server: RedisServer) ->
             assert await link.call("GET", "where") == b"two"
             assert await link.call("ACL", "WHOAMI") == b"ann"
         async with linked(f"redis://:wrong@127.0.0.1:{server.port}") as link:
-            with pytest.raises(Refused, match="WRONGPASS"):
+            with pytest.raises(ResponseError, match="WRONGPASS"):
                 await link.call("PING")
 
 
@@ -152,7 +154,7 @@ async def test_tls_is_spoken_and_verified(redis_server: RedisServer, tmp_path: P
                 str(n).encode() for n in range(20)
             ]
         async with linked(f"rediss://localhost:{port}") as link:
-            with pytest.raises(LinkDown):
+            with pytest.raises(CallFailed):
                 await link.call("PING")
         async with linked(f"rediss://localhost:{port}?verify=no") as link:
             assert await link.call("PING") == b"PONG"

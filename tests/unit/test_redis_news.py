@@ -12,18 +12,18 @@ from typing import TypeAlias
 import pytest
 from msgspec.structs import replace
 
-from tenuto.model import Changes, Keeping, NewSession, Page, Rewriting, Truncating, text_part
-from tenuto.model.news import News
+from tenuto.model import Changes, NewSession, Page, Retention, Rewrite, Truncation, text_part
+from tenuto.model.news import Invalidation
 from tenuto.model.scope import session_key
 from tenuto.stores.journaled import JournaledStore, Outbox
-from tenuto.stores.redis import LinkPolicy, RedisStore, _ear
+from tenuto.stores.redis import ConnectionPolicy, RedisStore, _ear
 from tests.clock import FakeClock
 from tests.patience import LONG
 from tests.samples import ANN, batch, begin, talk
 from tests.servers import RedisCluster, RedisServer, start_redis
 
 KEY, LAST = session_key(ANN, "s"), session_key(ANN, "last")
-PATIENT = LinkPolicy(connect_timeout=LONG, call_timeout=LONG)
+PATIENT = ConnectionPolicy(connect_timeout=LONG, call_timeout=LONG)
 _Step: TypeAlias = Callable[[RedisStore, FakeClock], Awaitable[object]]
 
 
@@ -37,10 +37,10 @@ class Told:
     """What a feed told of the session, and whether it has told of the last one."""
 
     def __init__(self) -> None:
-        self.news: list[News] = []
+        self.news: list[Invalidation] = []
         self.all = False
 
-    def __call__(self, news: News | None) -> None:
+    def __call__(self, news: Invalidation | None) -> None:
         if news is not None and KEY in news.keys:
             self.news.append(news)
         self.all = self.all or (news is not None and LAST in news.keys)
@@ -68,7 +68,7 @@ async def opened(url: str, clock: FakeClock | None = None) -> AsyncIterator[Redi
 
 async def _rewrite(store: RedisStore, _: FakeClock) -> None:
     log = (await store.sessions.messages(ANN, "s", Page())).messages
-    await store.sessions.rewrite(ANN, "s", Rewriting(messages=(replace(log[0], parts=(text_part("-"),)),)))
+    await store.sessions.rewrite(ANN, "s", Rewrite(messages=(replace(log[0], parts=(text_part("-"),)),)))
 
 
 async def _sweep(store: RedisStore, clock: FakeClock) -> None:
@@ -83,7 +83,7 @@ async def _renew(store: RedisStore, _: FakeClock) -> None:
 TAKEN_AWAY: dict[str, _Step] = {
     "deleted": lambda store, _: store.sessions.delete(ANN, "s"),
     "reset": lambda store, _: store.sessions.reset(ANN, "s"),
-    "cut off": lambda store, _: store.sessions.truncate(ANN, "s", Truncating(after=1)),
+    "cut off": lambda store, _: store.sessions.truncate(ANN, "s", Truncation(after=1)),
     "rewritten": _rewrite,
     "evicted": lambda store, _: store.upkeep.evict(ANN, 0),
     "erased": lambda store, _: store.upkeep.erase(ANN),
@@ -101,7 +101,7 @@ async def _told_of(url: str, step: _Step) -> Told:
     """What one store is told when another takes a step."""
     clock, told = FakeClock(), Told()
     async with opened(url, clock) as mine, opened(url, clock) as other, mine.feed.watch(told):
-        day = NewSession(keeping=Keeping(idle=timedelta(days=1)))
+        day = NewSession(keeping=Retention(idle=timedelta(days=1)))
         await until(mine.feed.catch_up)
         await other.sessions.append(ANN, "s", batch("one", "two", create=day))
         await until(lambda: mine.feed.catch_up() and bool(told.news))

@@ -9,13 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.errors import StateCorrupt, Unavailable, VersionConflict
-from tenuto.model import Scope, StateName
-from tenuto.model.scope import owner_key, space_key, state_key
+from tenuto.model import Scope, StateLocation
+from tenuto.model.scope import owner_key, site_key, state_key
 from tenuto.stores.redis import RedisStore
 from tests.samples import ACME, ANN, BOB, fresh
 
 LEFT_OUT = "left out a state value whose name cannot be read"
-TONE = StateName(scope=ANN, namespace="prefs", key="tone")
+TONE = StateLocation(scope=ANN, namespace="prefs", key="tone")
 
 
 @pytest.fixture(params=["valkey", "redis_cluster"])
@@ -26,7 +26,7 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[RedisStore]:
 
 
 def owners_of(store: RedisStore, scope: Scope) -> bytes:
-    return store.keys.state_owners(space_key(scope).hex())
+    return store.keys.state_owners(site_key(scope).hex())
 
 
 async def listed(store: RedisStore) -> set[bytes]:
@@ -90,7 +90,7 @@ async def test_a_value_in_a_drawer_that_is_known_needs_one_call_and_no_list(
 ) -> None:
     """Nor does one that is refused; a new drawer of a listed owner is listed once, before its value."""
     await store.state.write_state(ANN, "prefs", "tone", "warm")
-    add, run, calls = store._owners.add, store._asking.run, []
+    add, run, calls = store._owners.add, store._asking.run_script, []
 
     async def added(scope: Scope) -> None:
         calls.append("add")
@@ -101,7 +101,7 @@ async def test_a_value_in_a_drawer_that_is_known_needs_one_call_and_no_list(
         return await run(*args, **options)
 
     monkeypatch.setattr(store._owners, "add", added)
-    monkeypatch.setattr(store._asking, "run", ran)
+    monkeypatch.setattr(store._asking, "run_script", ran)
 
     await store.state.write_state(ANN, "prefs", "tone", "cool", if_version=1)
     await store.state.write_state(ANN, "prefs", "size", 4)
@@ -124,7 +124,7 @@ async def test_a_site_that_loses_its_name_while_an_owner_goes_back_has_it_again(
     await store.state.write_state(ANN, "prefs", "tone", "warm")
     await store.link.call("DEL", store.keys.spaces, key=store.keys.spaces)
 
-    await store._owners.leave(space_key(ANN).hex(), owner_key(ANN).hex())
+    await store._owners.leave(site_key(ANN).hex(), owner_key(ANN).hex())
 
     assert await store.upkeep.spaces() == (ACME,)
 
@@ -132,7 +132,7 @@ async def test_a_site_that_loses_its_name_while_an_owner_goes_back_has_it_again(
 async def test_who_writes_while_being_taken_off_goes_back(store: RedisStore) -> None:
     await store.state.write_state(ANN, "prefs", "tone", "warm")
 
-    await store._owners.leave(space_key(ANN).hex(), owner_key(ANN).hex())
+    await store._owners.leave(site_key(ANN).hex(), owner_key(ANN).hex())
 
     assert await store.state.state_names(ACME) == (TONE,)
 
@@ -180,7 +180,7 @@ async def test_a_note_that_is_scribbled_over_names_nobody_and_hides_no_other(
         caplog.clear()
         told = await store.state.state_names(ACME)
 
-        assert set(told) == {StateName(scope=ANN, namespace="facts", key="home"), replace(TONE, scope=BOB)}
+        assert set(told) == {StateLocation(scope=ANN, namespace="facts", key="home"), replace(TONE, scope=BOB)}
         assert [record.getMessage() for record in caplog.records] == [LEFT_OUT]
         assert [one for size in (1, 1) for one in await store.state.state_names(ACME, told[0], size)] == [told[1]] * 2
         assert set(await store.upkeep.spaces()) == {ACME, Scope(tenant="evil")}

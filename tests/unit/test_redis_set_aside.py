@@ -35,7 +35,7 @@ async def test_a_late_verdict_spares_the_fresh_session(store: RedisStore) -> Non
         await store.sessions.get(ANN, "s")
     await talk(store, ANN, "s", "fresh", "start")
 
-    await store._sweeping.set_aside(session_key(ANN, "s"), "a verdict that comes late")
+    await store._sweeping.quarantine(session_key(ANN, "s"), "a verdict that comes late")
 
     assert await texts(store, ANN, "s") == ["fresh", "start"]
 

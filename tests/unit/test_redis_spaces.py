@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tenuto.model import Scope
-from tenuto.model.scope import session_key, space_key
+from tenuto.model.scope import session_key, site_key
 from tenuto.stores.redis import RedisStore
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, BOB, EVE, batch, fresh, talk
@@ -43,7 +43,7 @@ async def test_the_list_holds_digests_and_no_ids(store: RedisStore) -> None:
     await store.sessions.append(ANN, "a", batch("hello"))
     await store.sessions.append(EVE, "e", batch("hello"))
 
-    assert await listed(store) == {space_key(ANN).hex().encode(), space_key(EVE).hex().encode()}
+    assert await listed(store) == {site_key(ANN).hex().encode(), site_key(EVE).hex().encode()}
 
 
 async def test_only_a_new_session_touches_the_list(store: RedisStore) -> None:
@@ -82,7 +82,7 @@ async def test_sessions_that_went_by_themselves_hold_no_space(store: RedisStore)
         await vanish(store, ANN, f"a{number}")
 
     assert await store.upkeep.spaces() == (EVIL,)
-    assert await listed(store) == {space_key(EVE).hex().encode()}
+    assert await listed(store) == {site_key(EVE).hex().encode()}
 
 
 async def test_a_session_behind_many_that_went_still_tells_whose_space_it_is(store: RedisStore) -> None:
@@ -102,13 +102,13 @@ async def test_the_sweep_takes_empty_spaces_off_the_list(store: RedisStore) -> N
 
     await store.upkeep.sweep()
 
-    assert await listed(store) == {space_key(ANN).hex().encode()}
+    assert await listed(store) == {site_key(ANN).hex().encode()}
 
 
 async def test_a_space_that_gets_a_session_while_it_leaves_goes_back(store: RedisStore) -> None:
     """Found empty, then taken off: between the two somebody began to talk."""
     await store.sessions.append(ANN, "a", batch("hello"))
 
-    await store._spaces._leave(space_key(ANN).hex().encode())
+    await store._spaces._leave(site_key(ANN).hex().encode())
 
-    assert await listed(store) == {space_key(ANN).hex().encode()}
+    assert await listed(store) == {site_key(ANN).hex().encode()}

@@ -9,23 +9,23 @@ from datetime import timedelta
 
 import pytest
 
-from tenuto.errors import InvalidSetting, KeyReused, SessionCorrupt, SessionNotFound, Unavailable
+from tenuto.errors import IdempotencyKeyReused, InvalidSetting, SessionCorrupt, SessionNotFound, Unavailable
 from tenuto.model import (
     Changes,
-    Keeping,
     NewSession,
     OpenTurn,
     Page,
     Producer,
+    Retention,
     SessionQuery,
-    Truncating,
+    Truncation,
     TurnState,
     Usage,
 )
 from tenuto.model.scope import session_key
 from tenuto.stores.redis import RedisStore
-from tenuto.stores.redis._cluster import slot_of
-from tenuto.stores.redis._keys import Keys, shelves_of
+from tenuto.stores.redis._cluster import key_slot
+from tenuto.stores.redis._keys import RedisKeys, listing_digests
 from tenuto.stores.redis._records import FORMAT
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, BOB, batch, begin, closing, fresh, once, opening, talk, texts
@@ -81,7 +81,7 @@ async def test_a_window_forgets_what_another_process_took_away(pair: tuple[Redis
     here, there = pair
     await talk(here, ANN, "s", "one", "two")
     await talk(here, ANN, "s", "three", "four")
-    await there.sessions.truncate(ANN, "s", Truncating(after=2))
+    await there.sessions.truncate(ANN, "s", Truncation(after=2))
     await there.sessions.append(ANN, "s", batch("other"))
     turn = await begin(here, ANN, "s", "five")
     assert shown(turn) == ["one", "two", "other", "five"]
@@ -117,7 +117,7 @@ async def test_a_window_of_any_size_is_whole(pair: tuple[RedisStore, RedisStore]
 
 async def test_a_window_respects_caps_and_its_start_whoever_set_them(pair: tuple[RedisStore, RedisStore]) -> None:
     here, there = pair
-    capped = NewSession(keeping=Keeping(max_messages=5))
+    capped = NewSession(keeping=Retention(max_messages=5))
     for number in range(4):
         turn = await begin(here, ANN, "s", f"q{number}", create=capped)
         await here.sessions.finish_turn(turn, closing(f"a{number}"))
@@ -160,7 +160,7 @@ async def test_a_thousand_keys_are_remembered_and_no_more(store: RedisStore) -> 
         await store.sessions.append(ANN, "s", batch("hi", once=once(f"key-{number}"), usage=Usage()))
 
     assert (await store.sessions.append(ANN, "s", batch("hi", once=once("key-1")))).duplicate
-    with pytest.raises(KeyReused):
+    with pytest.raises(IdempotencyKeyReused):
         await store.sessions.append(ANN, "s", batch("hi", once=once("key-1000", "another")))
     assert not (await store.sessions.append(ANN, "s", batch("hi", once=once("key-0")))).duplicate
     assert not (await store.sessions.append(ANN, "s", batch("hi", once=once("key-1")))).duplicate
@@ -169,7 +169,7 @@ async def test_a_thousand_keys_are_remembered_and_no_more(store: RedisStore) -> 
 async def test_a_key_that_was_taken_back_counts_from_when_it_came_again(store: RedisStore) -> None:
     await store.sessions.append(ANN, "s", batch("kept"))
     await store.sessions.append(ANN, "s", batch("gone", once=once("again")))
-    await store.sessions.truncate(ANN, "s", Truncating(after=1))
+    await store.sessions.truncate(ANN, "s", Truncation(after=1))
     for number in range(500):
         await store.sessions.append(ANN, "s", batch("hi", once=once(f"key-{number}")))
     await store.sessions.append(ANN, "s", batch("back", once=once("again")))
@@ -219,7 +219,7 @@ async def each_method(store: RedisStore, session_id: str) -> None:
     await store.sessions.get(ANN, session_id)
     await store.sessions.messages(ANN, session_id, Page())
     await store.sessions.patch(ANN, session_id, Changes(title="U"))
-    await store.sessions.truncate(ANN, session_id, Truncating(after=3))
+    await store.sessions.truncate(ANN, session_id, Truncation(after=3))
     await store.sessions.reset(ANN, session_id)
 
 
@@ -228,10 +228,10 @@ async def commands(server: RedisServer) -> dict[str, int]:
 
 
 async def test_the_keys_of_a_session_share_a_slot_and_hold_no_id() -> None:
-    keys = Keys("tenuto")
+    keys = RedisKeys("tenuto")
     names = keys.session(session_key(ANN, "{odd}*:..\N{GRINNING FACE}"))
 
-    assert len({slot_of(name) for name in names}) == 1
+    assert len({key_slot(name) for name in names}) == 1
     assert all(b"odd" not in name and name.isascii() for name in names)
 
 
@@ -239,7 +239,7 @@ async def test_the_keys_of_a_session_share_a_slot_and_hold_no_id() -> None:
 def test_a_prefix_that_could_reach_elsewhere_is_refused(prefix: str) -> None:
     """T18, T20."""
     with pytest.raises(InvalidSetting):
-        Keys(prefix)
+        RedisKeys(prefix)
 
 
 async def test_two_prefixes_are_two_installations(redis_server: RedisServer) -> None:
@@ -253,7 +253,7 @@ async def test_two_prefixes_are_two_installations(redis_server: RedisServer) -> 
 
 async def test_every_key_goes_by_itself_some_time_after_the_deadline(store: RedisStore) -> None:
     """A5: the store forgets idle sessions even where nobody sweeps."""
-    kept = NewSession(keeping=Keeping(idle=timedelta(minutes=30)), context={"a": 1})
+    kept = NewSession(keeping=Retention(idle=timedelta(minutes=30)), context={"a": 1})
     turn = await begin(store, ANN, "s", "one", create=kept, once=once("k"))
     await store.sessions.finish_turn(turn, closing("two", changes=Changes(attributes={"b": 2})))
     await store.sessions.reset(ANN, "s")
@@ -263,7 +263,7 @@ async def test_every_key_goes_by_itself_some_time_after_the_deadline(store: Redi
         ttl = await store.link.call("PTTL", key, key=key)
         assert timedelta(hours=1) < timedelta(milliseconds=ttl) <= timedelta(hours=2, minutes=30)
 
-    await begin(store, ANN, "s", "four", keeping=Keeping(idle=None))
+    await begin(store, ANN, "s", "four", keeping=Retention(idle=None))
     for key in store.keys.session(session_key(ANN, "s")):
         assert await store.link.call("PTTL", key, key=key) == -1
 
@@ -337,7 +337,7 @@ async def test_a_listing_tidies_up_after_sessions_that_went_by_themselves(store:
     listed = await store.sessions.list(ANN, SessionQuery())
 
     assert [session.id for session in listed.sessions] == ["here"]
-    for shelf in shelves_of(ANN):
+    for shelf in listing_digests(ANN):
         assert await store.link.call("ZCARD", store.keys.shelf(shelf), key=store.keys.shelf(shelf)) == 1
 
 
@@ -346,7 +346,7 @@ async def test_sessions_that_a_crash_left_unlisted_are_put_back(redis_cluster: R
     async with opened(redis_cluster.url, fresh("crash")) as store:
         for number in range(20):
             await talk(store, ANN, f"s{number}", "one", "two")
-        for shelf in shelves_of(ANN):
+        for shelf in listing_digests(ANN):
             key = store.keys.shelf(shelf)
             await store.link.call("DEL", key, key=key)
         assert (await store.sessions.list(ANN, SessionQuery())).sessions == ()
@@ -364,7 +364,7 @@ async def test_sessions_that_a_crash_left_unlisted_are_put_back(redis_cluster: R
 
 async def test_a_sweep_finds_sessions_whose_deadline_moved(store: RedisStore, fake_clock: FakeClock) -> None:
     """The index is told of a deadline once; the sweep moves the entry on until it is really over."""
-    kept = NewSession(keeping=Keeping(idle=timedelta(minutes=30)))
+    kept = NewSession(keeping=Retention(idle=timedelta(minutes=30)))
     await store.sessions.append(ANN, "s", batch("one", create=kept))
     for _ in range(3):
         fake_clock.advance(timedelta(minutes=20))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tenuto.errors import SessionCorrupt, SessionNotFound, TurnLost
-from tenuto.model import Forking, OpenTurn, Truncating
+from tenuto.model import ForkRequest, OpenTurn, Truncation
 from tenuto.model.scope import session_key
 from tenuto.stores.redis import RedisStore
 from tests.clock import FakeClock
@@ -101,7 +101,7 @@ async def test_a_truncation_looks_at_every_message_it_takes(store: RedisStore) -
     again = await begin(store, ANN, "s", "hello", once=once("k"))
     done = await store.sessions.finish_turn(again, closing("late", trace=trace_of(again)))
 
-    await store.sessions.truncate(ANN, "s", Truncating(after=done.messages[-1].seq - 1))
+    await store.sessions.truncate(ANN, "s", Truncation(after=done.messages[-1].seq - 1))
 
     assert again.number < later.number
     assert await store.traces.traces(ANN, "s") == ()
@@ -110,7 +110,7 @@ async def test_a_truncation_looks_at_every_message_it_takes(store: RedisStore) -
 async def test_a_key_of_traces_exists_as_long_as_its_session(store: RedisStore) -> None:
     """A cluster that moves a slot serves a call only where all of its keys are together."""
     await begin(store, ANN, "s", "hello")
-    await store.sessions.fork(ANN, "s", Forking(new_id="branch"))
+    await store.sessions.fork(ANN, "s", ForkRequest(new_id="branch"))
     for session_id in ("s", "branch"):
         key = key_of(store, session_id)
         assert await store.link.call("EXISTS", key, key=key) == 1

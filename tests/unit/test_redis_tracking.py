@@ -12,11 +12,11 @@ from pathlib import Path
 import hiredis
 import pytest
 
-from tenuto.stores.redis import LinkPolicy, _ear
+from tenuto.stores.redis import ConnectionPolicy, _ear
 from tenuto.stores.redis._dial import NOTHING, _exchange
-from tenuto.stores.redis._ear import Ear
+from tenuto.stores.redis._ear import InvalidationListener
 from tenuto.stores.redis._link import Link
-from tenuto.stores.redis._tracking import Tracking
+from tenuto.stores.redis._tracking import ClientTracking
 from tests.patience import LONG
 from tests.servers import RedisCluster, RedisServer, start_redis
 from tests.unit.test_redis_link import certificate, tls_front
@@ -53,9 +53,9 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def watched(url: str) -> AsyncIterator[tuple[Link, Tracking, Cache]]:
+async def watched(url: str) -> AsyncIterator[tuple[Link, ClientTracking, Cache]]:
     link, cache = Link(url), Cache()
-    tracking = Tracking(link, PREFIX)
+    tracking = ClientTracking(link, PREFIX)
     async with tracking.watch(cache.drop):
         await until(tracking.catch_up)
         cache.clear()
@@ -109,8 +109,8 @@ async def test_an_idle_cache_hears_of_changes_too(redis_server: RedisServer) -> 
 
 async def test_a_watch_begins_when_the_server_is_listened_to(redis_server: RedisServer) -> None:
     """Nothing is vouched for before and after."""
-    link, cache = Link(redis_server.url, LinkPolicy(connect_timeout=LONG, call_timeout=LONG)), Cache()
-    tracking = Tracking(link, PREFIX)
+    link, cache = Link(redis_server.url, ConnectionPolicy(connect_timeout=LONG, call_timeout=LONG)), Cache()
+    tracking = ClientTracking(link, PREFIX)
     assert not tracking.catch_up()
     async with tracking.watch(cache.drop):
         assert tracking.catch_up()
@@ -123,7 +123,7 @@ async def test_a_watch_begins_though_its_server_is_replaced_meanwhile() -> None:
     """Promise 1: a process that starts in the middle of a failover does not wait for the one that is gone."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         link, cache = Link(f"redis://127.0.0.1:{silent.getsockname()[1]}/0"), Cache()
-        tracking = Tracking(link, PREFIX)
+        tracking = ClientTracking(link, PREFIX)
         beginning = tracking.watch(cache.drop)
         begun = asyncio.create_task(beginning.__aenter__())
         await until(lambda: bool(tracking._ears))
@@ -169,14 +169,14 @@ async def test_a_killed_server_is_noticed_at_once(monkeypatch: pytest.MonkeyPatc
             assert cache.dropped[-1] == b"after"
 
 
-async def hears_signs_of_life(tracking: Tracking, count: int = 3) -> None:
+async def hears_signs_of_life(tracking: ClientTracking, count: int = 3) -> None:
     """Wait until every server has answered so often, although nothing has changed."""
     for ear in tracking._ears.values():
         for _ in range(count):
             await until(partial(_heard_since, ear, ear._heard))
 
 
-def _heard_since(ear: Ear, before: float) -> bool:
+def _heard_since(ear: InvalidationListener, before: float) -> bool:
     return ear._heard > before
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tenuto.errors import InvalidSetting
-from tenuto.stores.redis._cluster import slot_of
-from tenuto.stores.redis._url import Credential, Endpoint, Shape, parse
+from tenuto.stores.redis._cluster import key_slot
+from tenuto.stores.redis._url import Credential, DeploymentMode, Endpoint, parse
 
 
 def test_a_plain_address_names_host_port_and_database() -> None:
     address = parse("redis://db.example:6380/3")
 
     assert (address.shape, address.endpoints, address.db) == (
-        Shape.STANDALONE,
+        DeploymentMode.STANDALONE,
         (Endpoint("db.example", 6380),),
         3,
     )
@@ -38,7 +38,7 @@ def test_a_password_may_hold_any_character() -> None:
 def test_a_cluster_address_names_several_servers() -> None:
     address = parse("valkey+cluster://a:1,b:2,c")
 
-    assert address.shape is Shape.CLUSTER
+    assert address.shape is DeploymentMode.CLUSTER
     assert address.endpoints == (Endpoint("a", 1), Endpoint("b", 2), Endpoint("c", 6379))
 
 
@@ -77,6 +77,6 @@ def test_a_wrong_address_is_refused_with_a_sentence(url: str, sentence: str) -> 
 
 
 def test_slots_follow_the_hash_tag() -> None:
-    assert slot_of(b"123456789") == 0x31C3 % 16384
-    assert slot_of(b"a:{user1}:head") == slot_of(b"b:{user1}:log") == slot_of(b"user1")
-    assert slot_of(b"a{}b") != slot_of(b"")
+    assert key_slot(b"123456789") == 0x31C3 % 16384
+    assert key_slot(b"a:{user1}:head") == key_slot(b"b:{user1}:log") == key_slot(b"user1")
+    assert key_slot(b"a{}b") != key_slot(b"")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tenuto.model import Keeping, Message, Role, Session, text_part, tool_result
+from tenuto.model import Message, Retention, Role, Session, text_part, tool_result
 from tenuto.stores.redis import _windows
-from tenuto.stores.redis._windows import Windows
+from tenuto.stores.redis._windows import WindowCache
 from tests.samples import ANN, SENT_AT
 
 LARGE = "x" * 100_000
@@ -24,7 +24,7 @@ def _session(number: int, **values: Any) -> Session:
         updated_at=SENT_AT,
         expires_at=None,
         version=1,
-        keeping=Keeping(),
+        keeping=Retention(),
         messages=1,
         last_seq=1,
         **values,
@@ -48,7 +48,7 @@ def _message(seq: int = 1, **values: Any) -> Message:
     ids=["context", "attributes", "tool result", "metadata", "text"],
 )
 def test_whatever_is_large_counts(head: dict[str, Any], words: dict[str, Any]) -> None:
-    windows = Windows()
+    windows = WindowCache()
     for number in range(1000):
         windows.keep(b"%d" % number, _session(number, **head), 1, (_message(**words),), 1)
 
@@ -58,7 +58,7 @@ def test_whatever_is_large_counts(head: dict[str, Any], words: dict[str, Any]) -
 
 
 def test_what_is_dropped_is_no_longer_counted() -> None:
-    windows = Windows()
+    windows = WindowCache()
     log = tuple(_message(seq, parts=(text_part("y" * seq),)) for seq in range(1, 200))
     session = replace(_session(1, context={"k": 1}), messages=199, last_seq=199)
     windows.keep(b"a", session, 1, log, len(log))
@@ -74,7 +74,7 @@ def test_what_is_dropped_is_no_longer_counted() -> None:
 
 
 def test_no_more_is_kept_than_the_largest_window_that_was_asked_for() -> None:
-    windows = Windows()
+    windows = WindowCache()
     log = tuple(_message(seq) for seq in range(1, 200))
     session = replace(_session(1), messages=199, last_seq=199)
 

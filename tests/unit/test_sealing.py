@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.errors import Sealed, Unavailable
+from tenuto.errors import DecryptionFailed, Unavailable
 from tenuto.model import Scope
-from tenuto.model.seal import KEYS_NAMESPACE, data_key_of, is_sealed
+from tenuto.model.seal import KEYS_NAMESPACE, data_key_id, is_sealed
 from tenuto.ports import Cipher, Store
 from tenuto.privacy.sealed.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.sealed.sealing import TenantCiphers
@@ -69,7 +69,7 @@ def test_in_any_other_place_it_does_not(plain: bytes, place: tuple[str, ...], ot
     sealed = CIPHER.seal(plain, place)
 
     if other != place:
-        with pytest.raises(Sealed):
+        with pytest.raises(DecryptionFailed):
             CIPHER.open(sealed, other)
 
 
@@ -80,7 +80,7 @@ def test_a_changed_text_does_not_open(plain: bytes, data: st.DataObject) -> None
     changed = sealed[:at] + data.draw(st.characters()) + sealed[at + 1 :]
 
     if _means(changed) != _means(sealed):
-        with pytest.raises(Sealed):
+        with pytest.raises(DecryptionFailed):
             CIPHER.open(changed, PLACE)
 
 
@@ -108,7 +108,7 @@ async def test_another_tenant_or_site_opens_nothing(store: MemoryStore, scope: S
     keys = ciphers(store, ring(OLD))
     mine, other = await keys.to_seal(ANN), await keys.to_seal(scope)
 
-    with pytest.raises(Sealed):
+    with pytest.raises(DecryptionFailed):
         other.open(mine.seal(b"ann", PLACE), PLACE)
     assert mine.digest(b"ann", PLACE) != other.digest(b"ann", PLACE)
 
@@ -123,7 +123,7 @@ async def test_users_of_a_site_share_its_keys(store: MemoryStore) -> None:
 
 @pytest.mark.parametrize("text", ["", "plain", "tnt1.", "tnt1.0123456789abcdef.", "tnt1." + "x" * 80])
 async def test_what_is_no_sealed_text_is_not_opened(cipher: Cipher, text: str) -> None:
-    with pytest.raises(Sealed):
+    with pytest.raises(DecryptionFailed):
         cipher.open(text, PLACE)
 
 
@@ -175,7 +175,7 @@ async def test_of_many_that_make_the_first_key_at_once_one_wins(shared: SqliteSt
 
     sealed = [each.seal(b"hello", PLACE) for each in await asyncio.gather(*(keys.to_seal(ANN) for keys in every))]
 
-    assert len({data_key_of(text) for text in sealed}) == 1
+    assert len({data_key_id(text) for text in sealed}) == 1
     assert {(await keys.to_open(ANN)).open(text, PLACE) for keys in every for text in sealed} == {b"hello"}
 
 
@@ -190,13 +190,13 @@ async def test_of_many_that_renew_at_once_no_key_is_lost(shared: SqliteStore) ->
     assert reader.open(first, PLACE) == b"first"
     entry = await shared.state.read_state(ACME, KEYS_NAMESPACE, "data")
     assert entry is not None
-    assert set(entry.value["data"]) == {*names, data_key_of(first)}
+    assert set(entry.value["data"]) == {*names, data_key_id(first)}
 
 
 async def test_reading_makes_no_key(store: MemoryStore) -> None:
     keys = ciphers(store, ring(OLD))
 
-    with pytest.raises(Sealed):
+    with pytest.raises(DecryptionFailed):
         (await keys.to_open(ANN)).open((await ciphers(MemoryStore(), ring(OLD)).to_seal(ANN)).seal(b"x", PLACE), PLACE)
 
     assert await store.state.read_state(ACME, KEYS_NAMESPACE, "data") is None
@@ -206,11 +206,11 @@ async def test_a_wrong_master_key_is_named_and_nothing_is_replaced(store: Memory
     sealed = (await ciphers(store, ring(OLD)).to_seal(ANN)).seal(b"hello", PLACE)
     wrong = ciphers(store, ring(NEW))
 
-    with pytest.raises(Sealed, match=f"fingerprint {OLD.fingerprint}"):
+    with pytest.raises(DecryptionFailed, match=f"fingerprint {OLD.fingerprint}"):
         await wrong.to_seal(ANN)
-    with pytest.raises(Sealed, match=f"fingerprint {OLD.fingerprint}") as refused:
+    with pytest.raises(DecryptionFailed, match=f"fingerprint {OLD.fingerprint}") as refused:
         (await wrong.to_open(ANN)).open(sealed, PLACE)
-    with pytest.raises(Sealed):
+    with pytest.raises(DecryptionFailed):
         await wrong.rewrap(ANN)
 
     assert isinstance(refused.value, Unavailable)
@@ -221,7 +221,7 @@ async def test_a_wrong_master_key_is_named_and_nothing_is_replaced(store: Memory
 async def test_damaged_data_keys_are_an_error_and_are_not_made_anew(store: MemoryStore) -> None:
     await store.state.write_state(ACME, KEYS_NAMESPACE, "data", {"current": 7})
 
-    with pytest.raises(Sealed, match="data keys were changed in the store"):
+    with pytest.raises(DecryptionFailed, match="data keys were changed in the store"):
         await ciphers(store, ring(OLD)).to_seal(ANN)
 
     entry = await store.state.read_state(ACME, KEYS_NAMESPACE, "data")
@@ -235,7 +235,7 @@ async def test_data_keys_of_another_tenant_do_not_unwrap(store: MemoryStore) -> 
     assert stolen is not None
     await store.state.write_state(Scope(tenant="evil"), KEYS_NAMESPACE, "data", stolen.value)
 
-    with pytest.raises(Sealed, match="or are another tenant's"):
+    with pytest.raises(DecryptionFailed, match="or are another tenant's"):
         await ciphers(store, ring(OLD)).to_open(EVE)
 
 
@@ -262,7 +262,7 @@ async def test_a_tenant_moves_to_a_key_of_its_own(store: MemoryStore) -> None:
     await ciphers(store, own).rewrap(ANN)
 
     assert (await ciphers(store, own).to_open(ANN)).open(sealed, PLACE) == b"hello"
-    with pytest.raises(Sealed, match=OWN.fingerprint):
+    with pytest.raises(DecryptionFailed, match=OWN.fingerprint):
         await ciphers(store, ring(OLD)).to_seal(ANN)
     await ciphers(store, ring(OLD)).to_seal(EVE)
 
@@ -283,7 +283,7 @@ async def test_a_renewed_data_key_seals_and_the_old_one_still_opens(store: Memor
     name = await keys.renew(ANN)
     after = await keys.to_seal(ANN)
 
-    assert data_key_of(after.seal(b"new", PLACE)) == name != data_key_of(sealed)
+    assert data_key_id(after.seal(b"new", PLACE)) == name != data_key_id(sealed)
     assert after.open(sealed, PLACE) == b"old"
     assert after.digest(b"x", PLACE) == digest
 
@@ -294,7 +294,7 @@ async def test_a_key_that_another_process_made_is_found_by_asking_anew(store: Me
     await elsewhere.renew(ANN)
     sealed = (await elsewhere.to_seal(ANN)).seal(b"hello", PLACE)
 
-    with pytest.raises(Sealed):
+    with pytest.raises(DecryptionFailed):
         (await here.to_open(ANN)).open(sealed, PLACE)
 
     assert (await here.to_open(ANN, anew=True)).open(sealed, PLACE) == b"hello"
@@ -307,7 +307,7 @@ async def test_other_processes_follow_a_renewal_within_a_minute(store: MemorySto
 
     fake_clock.advance(timedelta(minutes=1))
 
-    assert data_key_of((await here.to_seal(ANN)).seal(b"", PLACE)) == name
+    assert data_key_id((await here.to_seal(ANN)).seal(b"", PLACE)) == name
 
 
 async def test_destroyed_keys_open_nothing_any_more(store: MemoryStore, fake_clock: FakeClock) -> None:
@@ -321,7 +321,7 @@ async def test_destroyed_keys_open_nothing_any_more(store: MemoryStore, fake_clo
     fake_clock.advance(timedelta(minutes=1))
 
     for keys in (here, elsewhere):
-        with pytest.raises(Sealed, match="not among the tenant's keys"):
+        with pytest.raises(DecryptionFailed, match="not among the tenant's keys"):
             (await keys.to_open(ANN)).open(sealed, PLACE)
     assert await here.destroy(ANN)
     assert not await here.destroy(ANN)

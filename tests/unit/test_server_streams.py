@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from tenuto.chat import ChatEvent, ToolStarted
-from tenuto.server.streams import event_stream, unless_gone
+from tenuto.server.streams import cancel_on_disconnect, event_stream
 
 
 def _asked() -> Request:
@@ -35,7 +35,7 @@ def _places(raised: BaseException) -> list[str]:
 async def test_a_fault_of_the_work_keeps_where_it_came_from() -> None:
     """The answer sends people to the log, and the log names these places."""
     with pytest.raises(ZeroDivisionError) as raised:
-        await unless_gone(_asked(), _broken())
+        await cancel_on_disconnect(_asked(), _broken())
 
     assert _places(raised.value)[-1] == "_broken"
 

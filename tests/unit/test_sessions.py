@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.errors import (
+    IdempotencyKeyReused,
     Invalid,
     InvalidText,
-    KeyReused,
     SessionBusy,
     SessionCorrupt,
     SessionExists,
@@ -22,17 +22,17 @@ from tenuto.errors import (
     Unavailable,
 )
 from tenuto.model import (
-    Batch,
+    AppendBatch,
+    BeginTurn,
     Changes,
     Draft,
-    Gone,
+    IdempotencyKey,
     NewSession,
-    Once,
-    Opening,
     OpenTurn,
     Page,
     Producer,
-    Rewriting,
+    RemovedSession,
+    Rewrite,
     Scope,
     SessionQuery,
     TurnState,
@@ -40,8 +40,8 @@ from tenuto.model import (
 )
 from tenuto.model.policy import OnMissing, SessionPolicy, preset
 from tenuto.sessions import (
-    Announcer,
     AppendRequest,
+    EventEmitter,
     EventKind,
     SessionEvent,
     Sessions,
@@ -69,7 +69,7 @@ class Room:
             store=self.store.sessions,
             upkeep=self.store.upkeep,
             policy=replace(SessionPolicy(), **given),
-            announcer=Announcer(clock=self.clock, listeners=[self._hear]),
+            announcer=EventEmitter(clock=self.clock, listeners=[self._hear]),
         )
 
     async def _hear(self, event: SessionEvent) -> None:
@@ -223,7 +223,7 @@ async def test_a_key_with_other_words_is_refused(room: Room) -> None:
     sessions = room.sessions()
     await whole_turn(sessions, ANN, wish("hello", key="k"))
 
-    with pytest.raises(KeyReused):
+    with pytest.raises(IdempotencyKeyReused):
         await sessions.begin(ANN, wish("something else", key="k"))
 
 
@@ -263,7 +263,7 @@ async def test_the_oldest_sessions_make_room(room: Room) -> None:
 class Forgetful(FlatMemoryStore):
     """Goes away whenever it is asked to evict."""
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
         raise Unavailable("session store")
 
 
@@ -282,7 +282,7 @@ async def test_a_caller_who_goes_while_room_is_made_leaves_the_session_free() ->
     making_room = asyncio.Event()
 
     class Slow(FlatMemoryStore):
-        async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+        async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
             making_room.set()
             await asyncio.Event().wait()
             raise AssertionError("nobody lets it go on")
@@ -342,12 +342,12 @@ async def test_a_rewriting_is_announced_and_may_be_longer_than_words_may() -> No
     room.heard.clear()
 
     marks = "[REDACTED_EMAIL] " * 100
-    await sessions.rewrite(ANN, session_id, Rewriting(messages=(replace(message, parts=(text_part(marks),)),)))
+    await sessions.rewrite(ANN, session_id, Rewrite(messages=(replace(message, parts=(text_part(marks),)),)))
 
     assert room.kinds() == [EventKind.UPDATED]
     assert await texts(room.store, ANN, session_id) == [marks]
     with pytest.raises(SessionNotFound):
-        await sessions.rewrite(BOB, session_id, Rewriting())
+        await sessions.rewrite(BOB, session_id, Rewrite())
 
 
 async def test_a_listener_that_fails_harms_nobody(room: Room, caplog: pytest.LogCaptureFixture) -> None:
@@ -359,7 +359,7 @@ async def test_a_listener_that_fails_harms_nobody(room: Room, caplog: pytest.Log
     async def sound(event: SessionEvent) -> None:
         heard.append(event.kind)
 
-    announcer = Announcer(clock=room.clock, listeners=[broken, sound])
+    announcer = EventEmitter(clock=room.clock, listeners=[broken, sound])
     sessions = Sessions(
         store=room.store.sessions, upkeep=room.store.upkeep, policy=SessionPolicy(), announcer=announcer
     )
@@ -377,7 +377,7 @@ class Damaged(FlatMemoryStore):
         super().__init__(clock=clock)
         self.damaged = {"s"}
 
-    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
         self._tell(opening.session_id)
         return await super().begin_turn(scope, opening)
 
@@ -474,7 +474,7 @@ async def test_an_append_is_stored_once_under_its_key(room: Room) -> None:
     again = await sessions.append(ANN, "s", AppendRequest(messages=(says("x"),), key="k"))
 
     assert (first.duplicate, again.duplicate) == (False, True)
-    with pytest.raises(KeyReused):
+    with pytest.raises(IdempotencyKeyReused):
         await sessions.append(ANN, "s", AppendRequest(messages=(says("y"),), key="k"))
 
 
@@ -517,4 +517,4 @@ async def test_nothing_of_a_batch_is_stored_when_one_message_is_bad(room: Room) 
 
 def test_a_batch_cannot_be_guarded_twice() -> None:
     with pytest.raises(Invalid):
-        Batch(id="b", once=Once(key="k", fingerprint="f"), producer=Producer(id="p", seq=1))
+        AppendBatch(id="b", once=IdempotencyKey(key="k", fingerprint="f"), producer=Producer(id="p", seq=1))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tenuto.errors import SequenceGap, SessionBusy, TurnLost, VersionConflict
-from tenuto.model import Batch, Changes, Keeping, NewSession, Page, Producer, Truncating
-from tenuto.model.news import News
+from tenuto.model import AppendBatch, Changes, NewSession, Page, Producer, Retention, Truncation
+from tenuto.model.news import Invalidation
 from tenuto.model.scope import session_key
 from tenuto.stores.sqlite import SqliteStore, _feed, _hot, _writer
 from tests.clock import FakeClock
@@ -38,7 +38,7 @@ class Told:
         self.keys: list[bytes] = []
         self.flushes = 0
 
-    def __call__(self, news: News | None) -> None:
+    def __call__(self, news: Invalidation | None) -> None:
         if news is None:
             self.flushes += 1
         else:
@@ -55,7 +55,9 @@ async def test_a_window_the_writer_knows_is_the_window_in_the_file(tmp_path: Pat
                 patch.setattr(_hot, "_MAX_HEADS", size)
                 seen = []
                 for n, window in enumerate([3, 3, 20, 1, 0, 5, 5, 2, 9, 9, 4]):
-                    new = NewSession(keeping=Keeping(max_messages=7 if n % 2 else None, max_turns=4 if n > 6 else None))
+                    new = NewSession(
+                        keeping=Retention(max_messages=7 if n % 2 else None, max_turns=4 if n > 6 else None)
+                    )
                     turn = await begin(store, ANN, "s", f"q{n}", window=window, create=new, keeping=new.keeping)
                     done = await store.sessions.finish_turn(turn, closed(f"a{n}", f"b{n}"))
                     if n == 4:
@@ -63,7 +65,7 @@ async def test_a_window_the_writer_knows_is_the_window_in_the_file(tmp_path: Pat
                     if n == 6:
                         await store.sessions.append(ANN, "s", batch("x", "y"))
                     if n == 8:
-                        await store.sessions.truncate(ANN, "s", Truncating(after=done.session.last_seq - 2))
+                        await store.sessions.truncate(ANN, "s", Truncation(after=done.session.last_seq - 2))
                     seen.append([(message.seq, message.turn, message.text) for message in turn.window])
         windows.append(seen)
 
@@ -182,7 +184,7 @@ async def test_a_feed_that_cannot_read_vouches_for_nothing(
     async with first.feed.watch(told):
         await second.sessions.append(ANN, "s", batch("hello"))
         with monkeypatch.context() as patch:
-            patch.setattr(_feed.Feed, "_report", _out_of_order)
+            patch.setattr(_feed.SqliteFeed, "_report_changes", _out_of_order)
             assert not first.feed.catch_up()
         flushed = told.flushes
         assert first.feed.catch_up()
@@ -225,7 +227,7 @@ async def test_a_stored_message_may_be_sent_again(tmp_path: Path) -> None:
     async with await SqliteStore.open(tmp_path / "sessions.db") as store:
         await talk(store, ANN, "s", "q", "a")
         page = await store.sessions.messages(ANN, "s", Page())
-        again = await store.sessions.append(ANN, "s", Batch(id="b", messages=page.messages))
+        again = await store.sessions.append(ANN, "s", AppendBatch(id="b", messages=page.messages))
         page = await store.sessions.messages(ANN, "s", Page())
 
         assert [message.seq for message in again.messages] == [3, 4]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.model import Once, Truncating, TurnState
+from tenuto.model import IdempotencyKey, Truncation, TurnState
 from tenuto.stores.sqlite import SqliteStore
 from tests.samples import ANN, begin, closing, talk
 
@@ -26,7 +26,7 @@ def listen(store: SqliteStore) -> list[str]:
 
 
 async def keyed_turn(store: SqliteStore, key: str) -> TurnState:
-    turn = await begin(store, ANN, "s", "hello", once=Once(key=key, fingerprint="f"))
+    turn = await begin(store, ANN, "s", "hello", once=IdempotencyKey(key=key, fingerprint="f"))
     if turn.state is not TurnState.FINISHED:
         await store.sessions.finish_turn(turn, closing("hi"))
     return turn.state
@@ -78,7 +78,7 @@ async def test_a_truncation_lets_the_keys_of_its_messages_be_used_anew(store: Sq
     for key in keys:
         await keyed_turn(store, key)
 
-    await store.sessions.truncate(ANN, "s", Truncating(after=20))
+    await store.sessions.truncate(ANN, "s", Truncation(after=20))
 
     assert [await keyed_turn(store, key) for key in keys] == [TurnState.FINISHED] * 10 + [TurnState.OPENED] * 20
     assert [await keyed_turn(store, key) for key in keys] == [TurnState.FINISHED] * 30

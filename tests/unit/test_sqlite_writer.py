@@ -17,7 +17,7 @@ import pytest
 from tenuto.errors import StoreFull, Unavailable
 from tenuto.stores.sqlite import _writer
 from tenuto.stores.sqlite._file import insist, open_file
-from tenuto.stores.sqlite._writer import Transaction, Writer
+from tenuto.stores.sqlite._writer import Transaction, WriterThread
 from tests.patience import LONG
 
 PATIENT = timedelta(seconds=LONG)
@@ -29,10 +29,10 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def writer(path: Path) -> AsyncIterator[Writer]:
+async def writer(path: Path) -> AsyncIterator[WriterThread]:
     db, reader = open_file(path, "full", 1, PATIENT)
     reader.close()
-    writer = Writer(db, PATIENT, brief=(note,))
+    writer = WriterThread(db, PATIENT, brief=(note,))
     yield writer
     await writer.close()
 
@@ -63,7 +63,7 @@ def commits(path: Path) -> int:
         return int(db.execute("SELECT count(*) FROM change").fetchone()[0])
 
 
-async def test_what_is_asked_together_is_committed_together(writer: Writer, path: Path) -> None:
+async def test_what_is_asked_together_is_committed_together(writer: WriterThread, path: Path) -> None:
     results = await asyncio.gather(*(writer.run(note, f"n{n:02}") for n in range(15)))
 
     assert results == [f"n{n:02}" for n in range(15)]
@@ -71,7 +71,7 @@ async def test_what_is_asked_together_is_committed_together(writer: Writer, path
     assert commits(path) == 1
 
 
-async def test_many_callers_take_turns_in_two_halves(writer: Writer, path: Path) -> None:
+async def test_many_callers_take_turns_in_two_halves(writer: WriterThread, path: Path) -> None:
     async def caller(number: int) -> list[str]:
         return [await writer.run(note, f"{number:02}-{n}") for n in range(5)]
 
@@ -86,7 +86,7 @@ async def test_many_callers_take_turns_in_two_halves(writer: Writer, path: Path)
 async def test_callers_who_are_quicker_than_the_disk_share_one_commit(path: Path) -> None:
     db, reader = open_file(path, "full", 1, PATIENT)
     reader.close()
-    writer = Writer(db, PATIENT, brief=(note,))
+    writer = WriterThread(db, PATIENT, brief=(note,))
     for disk, transactions in ((60.0, 1), (0.0, 2)):
         before = commits(path)
         writer._disk_took = disk
@@ -109,7 +109,7 @@ async def test_whose_job_is_on_disk_is_told_while_others_wait_for_a_lock(
         return insist(*args, **rest)
 
     monkeypatch.setattr(_writer, "insist", locked_at_the_second)
-    writer = Writer(db, PATIENT, brief=(note,))
+    writer = WriterThread(db, PATIENT, brief=(note,))
     writer._disk_took = 0.0
     jobs = [asyncio.ensure_future(writer.run(note, f"n{n:02}")) for n in range(32)]
 
@@ -123,10 +123,10 @@ async def test_whose_job_is_on_disk_is_told_while_others_wait_for_a_lock(
     other.close()
 
 
-async def test_whose_job_is_on_disk_is_told_while_another_runs_alone(writer: Writer) -> None:
+async def test_whose_job_is_on_disk_is_told_while_another_runs_alone(writer: WriterThread) -> None:
     go_on = threading.Event()
     jobs = [asyncio.ensure_future(writer.run(note, f"n{n:02}")) for n in range(31)]
-    alone = asyncio.ensure_future(writer.run_alone(lambda _db, _patience: go_on.wait(LONG)))
+    alone = asyncio.ensure_future(writer.run_outside_transaction(lambda _db, _patience: go_on.wait(LONG)))
 
     told, _ = await asyncio.wait(jobs, timeout=LONG)
 
@@ -136,7 +136,7 @@ async def test_whose_job_is_on_disk_is_told_while_another_runs_alone(writer: Wri
     assert await alone
 
 
-async def test_what_queues_up_behind_a_commit_shares_the_next_one(writer: Writer, path: Path) -> None:
+async def test_what_queues_up_behind_a_commit_shares_the_next_one(writer: WriterThread, path: Path) -> None:
     started, go_on = threading.Event(), threading.Event()
 
     def slow(txn: Transaction) -> None:
@@ -155,7 +155,7 @@ async def test_what_queues_up_behind_a_commit_shares_the_next_one(writer: Writer
     assert commits(path) == 2
 
 
-async def test_a_step_that_fails_is_rolled_back_alone(writer: Writer, path: Path) -> None:
+async def test_a_step_that_fails_is_rolled_back_alone(writer: WriterThread, path: Path) -> None:
     results = await asyncio.gather(
         writer.run(note, "a"),
         writer.run(fail_at_once),
@@ -171,7 +171,7 @@ async def test_a_step_that_fails_is_rolled_back_alone(writer: Writer, path: Path
         assert db.execute("SELECT keys FROM change").fetchall() == [(b"a".ljust(16) + b"c".ljust(16),)]
 
 
-async def test_a_statement_that_fails_is_rolled_back_alone_and_translated(writer: Writer, path: Path) -> None:
+async def test_a_statement_that_fails_is_rolled_back_alone_and_translated(writer: WriterThread, path: Path) -> None:
     def clash(txn: Transaction) -> None:
         note(txn, "b")
         note(txn, "a")
@@ -184,7 +184,7 @@ async def test_a_statement_that_fails_is_rolled_back_alone_and_translated(writer
     assert noted(path) == ["a", "c"]
 
 
-async def test_a_commit_that_fails_fails_everybody_and_stores_nothing(writer: Writer, path: Path) -> None:
+async def test_a_commit_that_fails_fails_everybody_and_stores_nothing(writer: WriterThread, path: Path) -> None:
     def owe(txn: Transaction) -> None:
         # A deferred foreign key is checked at COMMIT: the one error that can be provoked just there.
         txn.execute("CREATE TABLE parent (id INTEGER PRIMARY KEY)")
@@ -199,7 +199,7 @@ async def test_a_commit_that_fails_fails_everybody_and_stores_nothing(writer: Wr
     assert await writer.run(note, "b") == "b"
 
 
-async def test_a_full_file_refuses_only_what_does_not_fit(writer: Writer, path: Path) -> None:
+async def test_a_full_file_refuses_only_what_does_not_fit(writer: WriterThread, path: Path) -> None:
     def limit(txn: Transaction) -> None:
         pages = txn.execute("PRAGMA page_count").fetchone()[0]
         txn.execute(f"PRAGMA max_page_count = {pages + 4}")
@@ -218,7 +218,7 @@ async def test_a_full_file_refuses_only_what_does_not_fit(writer: Writer, path: 
     assert noted(path) == ["a", "b"]
 
 
-async def test_a_cancelled_caller_harms_nobody(writer: Writer, path: Path) -> None:
+async def test_a_cancelled_caller_harms_nobody(writer: WriterThread, path: Path) -> None:
     started, go_on = threading.Event(), threading.Event()
 
     def slow(txn: Transaction) -> None:
@@ -240,7 +240,7 @@ async def test_a_cancelled_caller_harms_nobody(writer: Writer, path: Path) -> No
 
 
 async def test_beyond_the_bound_callers_wait_and_are_served(
-    writer: Writer, path: Path, monkeypatch: pytest.MonkeyPatch
+    writer: WriterThread, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_writer, "_MAX_WAITING", 4)
 
@@ -250,7 +250,7 @@ async def test_beyond_the_bound_callers_wait_and_are_served(
     assert commits(path) >= 30 // 4
 
 
-async def test_a_lock_held_too_long_elsewhere_is_unavailable(writer: Writer, path: Path) -> None:
+async def test_a_lock_held_too_long_elsewhere_is_unavailable(writer: WriterThread, path: Path) -> None:
     writer._patience = 0.05
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -264,7 +264,7 @@ async def test_a_lock_held_too_long_elsewhere_is_unavailable(writer: Writer, pat
 async def test_a_lock_held_briefly_elsewhere_is_waited_for(path: Path) -> None:
     db, reader = open_file(path, "full", 1, PATIENT)
     reader.close()
-    writer = Writer(db, PATIENT)
+    writer = WriterThread(db, PATIENT)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         waiting = asyncio.ensure_future(writer.run(note, "a"))
@@ -279,7 +279,7 @@ async def test_nobody_waits_for_a_lock_elsewhere_beyond_their_own_patience(path:
     """Neither the second half of many callers, nor those who came while the first waited."""
     db, reader = open_file(path, "full", 1, PATIENT)
     reader.close()
-    writer = Writer(db, timedelta(seconds=1), brief=(note,))
+    writer = WriterThread(db, timedelta(seconds=1), brief=(note,))
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         first = [asyncio.ensure_future(writer.run(note, f"a{n:02}")) for n in range(32)]
@@ -299,7 +299,7 @@ async def test_nobody_waits_for_a_lock_elsewhere_beyond_their_own_patience(path:
     await writer.close()
 
 
-async def test_a_refusal_may_have_stood_on_what_a_failed_commit_takes_back(writer: Writer, path: Path) -> None:
+async def test_a_refusal_may_have_stood_on_what_a_failed_commit_takes_back(writer: WriterThread, path: Path) -> None:
     """So it is not delivered: all are told that nothing was stored."""
 
     def tables(txn: Transaction) -> None:
@@ -309,7 +309,7 @@ async def test_a_refusal_may_have_stood_on_what_a_failed_commit_takes_back(write
     def break_the_commit(txn: Transaction) -> None:
         txn.execute("INSERT INTO child VALUES (1)")
 
-    await writer.run_alone(lambda db, _: db.execute("PRAGMA foreign_keys = ON").fetchone())
+    await writer.run_outside_transaction(lambda db, _: db.execute("PRAGMA foreign_keys = ON").fetchone())
     await writer.run(tables)
 
     steps = (writer.run(note, "a"), writer.run(break_the_commit), writer.run(fail_at_once))
@@ -320,9 +320,9 @@ async def test_a_refusal_may_have_stood_on_what_a_failed_commit_takes_back(write
     assert await writer.run(note, "b") == "b"
 
 
-async def test_whoever_closes_again_waits_for_the_end_as_well(writer: Writer, path: Path) -> None:
+async def test_whoever_closes_again_waits_for_the_end_as_well(writer: WriterThread, path: Path) -> None:
     go_on = threading.Event()
-    alone = asyncio.ensure_future(writer.run_alone(lambda _db, _patience: go_on.wait(LONG)))
+    alone = asyncio.ensure_future(writer.run_outside_transaction(lambda _db, _patience: go_on.wait(LONG)))
     await asyncio.sleep(0)
     impatient = asyncio.ensure_future(writer.close())
     await asyncio.sleep(0.02)
@@ -338,7 +338,7 @@ async def test_whoever_closes_again_waits_for_the_end_as_well(writer: Writer, pa
     assert not writer._thread.is_alive()
 
 
-async def test_closing_finishes_what_is_queued(writer: Writer, path: Path) -> None:
+async def test_closing_finishes_what_is_queued(writer: WriterThread, path: Path) -> None:
     waiting = [asyncio.ensure_future(writer.run(note, f"n{n}")) for n in range(5)]
     await asyncio.sleep(0)
 
@@ -350,7 +350,7 @@ async def test_closing_finishes_what_is_queued(writer: Writer, path: Path) -> No
     assert len(noted(path)) == 5
 
 
-async def test_the_list_of_changes_is_pruned(writer: Writer, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_list_of_changes_is_pruned(writer: WriterThread, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_writer, "_CHANGES_KEPT", 10)
     monkeypatch.setattr(_writer, "_PRUNE_EVERY", 8)
 

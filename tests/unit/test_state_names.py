@@ -11,8 +11,8 @@ import asyncpg
 import pytest
 
 from tenuto.errors import StateCorrupt
-from tenuto.model import Scope, StateName
-from tenuto.model.scope import owner_key, space_key, state_key
+from tenuto.model import Scope, StateLocation
+from tenuto.model.scope import owner_key, site_key, state_key
 from tenuto.ports import Store
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.postgres._ops import digest
@@ -51,10 +51,10 @@ async def test_state_of_an_older_file_is_kept_and_named_when_it_is_written_anew(
 
     assert kept is not None
     assert (kept.value, before, written.version) == ("warm", (), 2)
-    assert after == (StateName(scope=ANN, namespace="prefs", key="tone"),)
+    assert after == (StateLocation(scope=ANN, namespace="prefs", key="tone"),)
 
 
-async def five_keep(store: Store) -> tuple[StateName, ...]:
+async def five_keep(store: Store) -> tuple[StateLocation, ...]:
     """Names of one space, and a value in another one."""
     for number in range(5):
         await store.state.write_state(Scope(tenant="acme", user=f"u{number}"), "prefs", "tone", "warm")
@@ -62,7 +62,7 @@ async def five_keep(store: Store) -> tuple[StateName, ...]:
     return await store.state.state_names(ACME)
 
 
-async def passed_over(store: Store, names: tuple[StateName, ...], caplog: pytest.LogCaptureFixture) -> None:
+async def passed_over(store: Store, names: tuple[StateLocation, ...], caplog: pytest.LogCaptureFixture) -> None:
     """The first two names cannot be read; pages are full all the same, and the line about it names nobody."""
     assert await store.state.state_names(ACME) == names[2:]
     assert [record.getMessage() for record in caplog.records] == [LEFT_OUT] * 2
@@ -94,7 +94,7 @@ async def test_names_that_are_scribbled_over_are_left_out_and_hide_no_others(
         await passed_over(store, names, caplog)
 
         with closing(sqlite3.connect(store.path)) as db, db:
-            db.execute(f"UPDATE state SET {scribble} WHERE space = ?", (space_key(ACME),))
+            db.execute(f"UPDATE state SET {scribble} WHERE space = ?", (site_key(ACME),))
         assert await store.state.state_names(ACME) == ()
         assert await store.upkeep.spaces(limit=1) == (Scope(tenant="evil"),)
 
@@ -110,13 +110,13 @@ async def test_names_that_are_scribbled_over_are_left_out_of_tables(
         names = await five_keep(store)
         owners = [owner_key(name.scope) for name in names]
         async with connection.transaction():
-            await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", space_key(ACME))
+            await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", site_key(ACME))
             await connection.execute(scribbling, scribble, owners[:2])
 
         await passed_over(store, names, caplog)
 
         async with connection.transaction():
-            await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", space_key(ACME))
+            await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", site_key(ACME))
             await connection.execute(scribbling, scribble, owners)
         assert await store.state.state_names(ACME) == ()
         assert await store.upkeep.spaces(limit=1) == (Scope(tenant="evil"),)
@@ -128,7 +128,7 @@ async def test_names_that_are_scribbled_over_are_left_out_of_tables(
 async def test_processes_from_before_there_were_names_go_on_writing(database: PostgresDatabase) -> None:
     store = await PostgresStore.open(database.app_url)
     connection: asyncpg.Connection[Any] = await asyncpg.connect(database.app_url)
-    place = (space_key(ANN), owner_key(ANN), state_key(ANN, "prefs"), digest("tone"), "tone")
+    place = (site_key(ANN), owner_key(ANN), state_key(ANN, "prefs"), digest("tone"), "tone")
     write = "SELECT written FROM write_state($1, $2, $3, $4, $5, $6, $7)"
     try:
         await connection.execute("SET search_path = tenuto")
@@ -139,7 +139,9 @@ async def test_processes_from_before_there_were_names_go_on_writing(database: Po
         versions.append(await connection.fetchval(write, *place, b'"warm"', None))
 
         assert (versions, unnamed) == ([1, 2, 4], ())
-        assert named == await store.state.state_names(ACME) == (StateName(scope=ANN, namespace="prefs", key="tone"),)
+        assert (
+            named == await store.state.state_names(ACME) == (StateLocation(scope=ANN, namespace="prefs", key="tone"),)
+        )
     finally:
         await connection.close()
         await store.close()
@@ -154,12 +156,12 @@ async def test_a_page_of_names_is_read_from_the_index_alone_as_far_as_it_goes(da
     try:
         async with connection.transaction():
             await connection.execute("SET LOCAL enable_seqscan = off")
-            await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", space_key(ACME))
+            await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", site_key(ACME))
             plan = await connection.fetch(
                 "EXPLAIN SELECT scope, namespace, key FROM tenuto.state WHERE space = $1 "
                 "AND (owner, drawer, name) > ($2, $2, $2) AND owner <= $3 AND namespace IS NOT NULL "
                 "ORDER BY owner, drawer, name LIMIT 10",
-                space_key(ACME),
+                site_key(ACME),
                 b"",
                 b"\xff" * 17,
             )
@@ -187,7 +189,7 @@ async def test_a_value_that_is_scribbled_over_is_told_as_such(
         with closing(sqlite3.connect(files.path)) as db, db:
             db.execute("UPDATE state SET value = ?", (scribble,))
         async with connection.transaction():
-            await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", space_key(ACME))
+            await connection.execute("SELECT set_config('tenuto.space', $1::bytea::text, true)", site_key(ACME))
             await connection.execute("UPDATE tenuto.state SET value = $1", scribble)
 
         for store in (files, tables):

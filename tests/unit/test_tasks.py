@@ -12,12 +12,12 @@ import pytest
 
 from tenuto.errors import (
     BoardFull,
+    DecryptionFailed,
     Invalid,
     InvalidSetting,
     KeyLocked,
     KeyProtected,
     MasterKeyMissing,
-    Sealed,
     StateCorrupt,
     TaskNotFound,
     Unavailable,
@@ -29,11 +29,11 @@ from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.model.scope import SYSTEM
 from tenuto.model.task import NewTask, TaskQuery, TaskStatus
 from tenuto.model.values import Json
-from tenuto.privacy.duties.office import PrivacyOffice
+from tenuto.privacy.duties.office import PrivacyService
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.screened import RedactingStore
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
-from tenuto.sessions import Announcer, Sessions
+from tenuto.sessions import EventEmitter, Sessions
 from tenuto.settings import Settings, read_settings
 from tenuto.stores.memory import MemoryStore
 from tenuto.tasks import Tasks
@@ -113,7 +113,7 @@ async def upkeep_of(store: FlatMemoryStore, tasks: Tasks, clock: FakeClock, roun
             await asyncio.Event().wait()
 
     sessions = Sessions(
-        store=store.sessions, upkeep=store.upkeep, policy=SessionPolicy(), announcer=Announcer(clock=clock)
+        store=store.sessions, upkeep=store.upkeep, policy=SessionPolicy(), announcer=EventEmitter(clock=clock)
     )
     upkeep = Upkeep(
         sessions=sessions,
@@ -170,7 +170,9 @@ async def test_a_task_that_waits_for_its_key_is_put_off_and_keeps_no_other() -> 
         await tasks.get(ANN, fine.id)
 
 
-@pytest.mark.parametrize("fault", [StateCorrupt("state value", "cannot be decoded"), Sealed("was changed")], ids=str)
+@pytest.mark.parametrize(
+    "fault", [StateCorrupt("state value", "cannot be decoded"), DecryptionFailed("was changed")], ids=str
+)
 async def test_a_damaged_deadline_stops_neither_upkeep_nor_erasure(fault: Exception) -> None:
     """E8: those of all other tenants are found, and the damaged one is dropped."""
     clock = FakeClock()
@@ -184,7 +186,7 @@ async def test_a_damaged_deadline_stops_neither_upkeep_nor_erasure(fault: Except
     await store.erase(BOB)
     clock.advance(2 * DAY)
 
-    assert await tasks.forget(BOB) == 1
+    assert await tasks.drop_user_deadlines(BOB) == 1
     assert (await tasks.sweep()).tasks == 1
     assert await store.state_keys(SYSTEM, "task-deadlines") == ()
     assert await store.state_names(ANN) == ()
@@ -395,10 +397,10 @@ async def test_a_scan_mends_boards_and_notes_and_leaves_them_whole() -> None:
     await notes.write("mail", {"deep": ["ann.lee@example.com"]})
 
     screen = screen_over(store, PrivacyPolicy(memory=Mode.REDACT))
-    office = PrivacyOffice(store=store, screen=screen, erase=store.upkeep.erase, clock=clock)
+    office = PrivacyService(store=store, screen=screen, erase=store.upkeep.erase, clock=clock)
     *_, report = [report async for report in office.scan(ANN, fix=True, by="otto")]
 
-    entry, [note] = await board.read("mail"), await notes.list()
+    entry, [note] = await board.read_entry("mail"), await notes.list()
     assert report.mended == 3
     assert entry is not None
     assert (entry.value, entry.writer, entry.version) == ("[REDACTED_EMAIL]", "[REDACTED_EMAIL]", 1)
@@ -418,7 +420,7 @@ async def test_what_was_read_and_altered_is_not_what_is_stored() -> None:
     given["list"].append(2)
     entry.value["list"].append(3)
 
-    kept = await board.read("a")
+    kept = await board.read_entry("a")
     assert kept is not None
     assert kept.value == {"list": [1]}
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tenuto.model import Keeping, NewSession, Session
+from tenuto.model import NewSession, Retention, Session
 from tenuto.model.graphemes import graphemes
 from tenuto.model.prompt import Language
-from tenuto.model.session import checked_title
+from tenuto.model.session import check_title
 from tenuto.sessions.titles import (
     SMALL_WORDS,
     TitleSource,
@@ -72,7 +72,7 @@ def test_any_question_gives_a_title_that_every_store_accepts(question: str) -> N
 
     title = fallback_title(question)
 
-    assert checked_title(title)
+    assert check_title(title)
     assert len(graphemes(title)) <= 43
 
 
@@ -122,7 +122,7 @@ def test_whatever_a_model_says_the_title_keeps_the_rules(parts: list[str], glue:
 
     if title is None:
         return
-    assert checked_title(title) == title.strip()
+    assert check_title(title) == title.strip()
     assert len(graphemes(title)) <= 60
     assert not set(title) & set('"“”`*🚀\u200d')
     assert title[-1] not in "。.!?！？,，;；:：…-"
@@ -161,7 +161,7 @@ HEAD = Session(
     created_at=START,
     updated_at=START,
     expires_at=None,
-    keeping=Keeping(),
+    keeping=Retention(),
     version=3,
 )
 

@@ -12,11 +12,11 @@ import pytest
 
 from tenuto.app import open_app
 from tenuto.errors import Unavailable
-from tenuto.model import Gone, Keeping
+from tenuto.model import RemovedSession, Retention
 from tenuto.model.policy import SessionPolicy
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
-from tenuto.sessions import Announcer, EventKind, SessionEvent, Sessions, TurnRequest
+from tenuto.sessions import EventEmitter, EventKind, SessionEvent, Sessions, TurnRequest
 from tenuto.settings import Settings
 from tenuto.stores.memory import MemoryStore
 from tenuto.upkeep import Upkeep
@@ -64,7 +64,7 @@ class Failing(FlatMemoryStore):
         super().__init__(clock=clock)
         self._failures = list(failures)
 
-    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+    async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         if self._failures:
             raise self._failures.pop(0)
         return await super().sweep(limit)
@@ -77,8 +77,8 @@ class House:
         self.clock = clock
         self.store = store or MemoryStore(clock=clock)
         self.heard: list[SessionEvent] = []
-        policy = SessionPolicy(keeping=Keeping(idle=RETENTION))
-        announcer = Announcer(clock=clock, listeners=[self._hear])
+        policy = SessionPolicy(keeping=Retention(idle=RETENTION))
+        announcer = EventEmitter(clock=clock, listeners=[self._hear])
         self.sessions = Sessions(
             store=self.store.sessions, upkeep=self.store.upkeep, policy=policy, announcer=announcer
         )
@@ -183,7 +183,7 @@ class Stuck(FlatMemoryStore):
         super().__init__(clock=clock)
         self.asked = asyncio.Event()
 
-    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+    async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         self.asked.set()
         await asyncio.Event().wait()
         return ()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenuto.errors import SessionBusy, StoreFull, TurnLost
-from tenuto.model import Closing, OpenTurn
+from tenuto.model import FinishTurn, OpenTurn
 from tenuto.model.policy import OnStoreDown
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
@@ -34,7 +34,7 @@ class Filling(FlatMemoryStore):
         self.tried = asyncio.Event()
         self.given_up = asyncio.Event()
 
-    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Any:
+    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> Any:
         if self.full and not (self.takes_bare and closing.trace is None):
             self.tried.set()
             raise StoreFull
@@ -129,6 +129,6 @@ async def test_a_turn_that_another_one_followed_is_left_alone() -> None:
 
     with pytest.raises(SessionBusy):
         await begin(store, ANN, "s", "Me, too.")
-    await store.finish_turn(other, Closing())
+    await store.finish_turn(other, FinishTurn())
     with pytest.raises(TurnLost):
         await store.renew_turn(other)

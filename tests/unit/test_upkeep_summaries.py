@@ -11,13 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.errors import ModelFailed, SessionNotFound, Unavailable
-from tenuto.model import Appended, Batch, Closing, Page, Scope, Session, Truncating
+from tenuto.model import AppendBatch, AppendResult, FinishTurn, Page, Scope, Session, Truncation
 from tenuto.model.message import is_summary
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.prompt import Language
 from tenuto.model.talk import Summary
 from tenuto.privacy.redactor import NO_REDACTION
-from tenuto.sessions import Announcer, Sessions, TurnRequest
+from tenuto.sessions import EventEmitter, Sessions, TurnRequest
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, answers, says
 from tests.unit.house import RETOLD, Asking, Discreet, House, Model
@@ -178,7 +178,7 @@ async def test_words_taken_back_while_the_model_thinks_leave_no_summary(what: st
     async def take_back() -> None:
         match what:
             case "truncate":
-                await house.sessions.truncate(ANN, session.id, Truncating(after=5))
+                await house.sessions.truncate(ANN, session.id, Truncation(after=5))
             case "reset":
                 await house.sessions.reset(ANN, session.id)
             case _:
@@ -201,10 +201,10 @@ class Forgetting(FlatMemoryStore):
 
     after: int | None = None
 
-    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
+    async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
         if self.after is not None:
             after, self.after = self.after, None
-            await super().truncate(scope, session_id, Truncating(after=after))
+            await super().truncate(scope, session_id, Truncation(after=after))
         return await super().append(scope, session_id, batch)
 
 
@@ -226,7 +226,7 @@ async def test_a_summary_counts_the_messages_it_speaks_for_whatever_their_number
     """Numbers jump over entries and words taken back; the count goes on from summary to summary."""
     house = House()
     session = await house.talk(4)
-    await house.sessions.truncate(ANN, session.id, Truncating(after=4))
+    await house.sessions.truncate(ANN, session.id, Truncation(after=4))
     await house.talk(14, session.id)
     first = await compress(house, session)
     await house.talk(8, session.id)
@@ -244,7 +244,7 @@ async def test_truncating_below_a_summary_brings_the_one_before_it_back() -> Non
     await house.talk(8, session.id)
     await follow(house, session)
 
-    await house.sessions.truncate(ANN, session.id, Truncating(after=35))
+    await house.sessions.truncate(ANN, session.id, Truncation(after=35))
 
     summary = await house.summary(session)
     assert summary is not None
@@ -301,7 +301,7 @@ async def test_near_the_cap_the_turn_itself_secures_what_would_slide_out() -> No
     reply = tuple(answers(f"reply {number}") for number in range(6))
 
     await house.upkeep.secure(house.ended(begun.session), covered=0, adding=len(reply))
-    await house.sessions.finish(begun, Closing(reply=reply))
+    await house.sessions.finish(begun, FinishTurn(reply=reply))
 
     summary = await house.summary(session)
     log = await house.log(session)
@@ -402,7 +402,7 @@ async def test_a_small_message_limit_holds_for_summaries_too() -> None:
         store=house.store.sessions,
         upkeep=house.store.upkeep,
         policy=house.policies.sessions,
-        announcer=Announcer(clock=house.clock),
+        announcer=EventEmitter(clock=house.clock),
     )
     house.upkeep = house.another()
     session = await house.talk(16)

@@ -2,6 +2,6 @@
 
 from tenuto.access.caller import Caller
 from tenuto.access.keys import ApiKey, ApiKeys, KeyRole
-from tenuto.access.tokens import TokenPolicy, Tokens
+from tenuto.access.tokens import JwtPolicy, JwtVerifier
 
-__all__ = ["ApiKey", "ApiKeys", "Caller", "KeyRole", "TokenPolicy", "Tokens"]
+__all__ = ["ApiKey", "ApiKeys", "Caller", "JwtPolicy", "JwtVerifier", "KeyRole"]

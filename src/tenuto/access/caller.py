@@ -23,7 +23,7 @@ class Caller(Value, frozen=True, kw_only=True):
     key_id: str | None = None
 
     @classmethod
-    def of_key(cls, key: ApiKey) -> Self:
+    def from_key(cls, key: ApiKey) -> Self:
         """Whoever holds this key."""
         return cls(
             tenant=key.tenant,
@@ -35,6 +35,6 @@ class Caller(Value, frozen=True, kw_only=True):
         )
 
     @property
-    def names_users(self) -> bool:
+    def can_act_for_users(self) -> bool:
         """Whether it may say for which user it acts."""
         return self.user is None or self.role is KeyRole.ADMIN

@@ -17,10 +17,10 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.errors import KeyNotFound, VersionConflict
+from tenuto.errors import ApiKeyNotFound, VersionConflict
 from tenuto.model import Scope, StateEntry
-from tenuto.model.scope import SYSTEM, outside_tenant
-from tenuto.model.values import Json, Value, checked_id, checked_text
+from tenuto.model.scope import SYSTEM, check_tenant_id
+from tenuto.model.values import Json, Value, check_id, check_text
 from tenuto.ports import Clock, StateStore
 
 _log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class ApiKey(Value, frozen=True, kw_only=True):
         return self.revoked_at is not None
 
 
-class _Record(Value, frozen=True, kw_only=True):
+class _ApiKeyRecord(Value, frozen=True, kw_only=True):
     """A key as it is stored: the hash of its secret, never the secret."""
 
     hash: str
@@ -88,25 +88,25 @@ class ApiKeys:
         Raises:
             Invalid: an id is not sound, or the tenant's starts with "~".
         """
-        outside_tenant(tenant)
+        check_tenant_id(tenant)
         if site:
-            checked_id(site, "the site id")
+            check_id(site, "the site id")
         if user is not None:
-            checked_id(user, "the user id")
-        checked_text(name, "the key's name")
+            check_id(user, "the user id")
+        check_text(name, "the key's name")
         key_id = secrets.token_hex(8)
         secret = f"{_MARK}_{key_id}_{secrets.token_urlsafe(32)}"
         key = ApiKey(id=key_id, tenant=tenant, site=site, user=user, role=role, name=name, created_at=self._clock())
-        await self._write(_Record(hash=_hash(secret), key=key), if_version=0)
+        await self._write(_ApiKeyRecord(hash=_hash(secret), key=key), if_version=0)
         return key, secret
 
     async def verify(self, secret: str) -> ApiKey | None:
         """The key of this secret; `None` when it is unknown, malformed or revoked."""
-        key_id = _id_within(secret)
+        key_id = _parse_key_id(secret)
         if key_id is None:
             return None
         entry = await self._store.read_state(SYSTEM, _NAMESPACE, key_id)
-        record = _decoded(entry) if entry is not None else None
+        record = _decode_record(entry) if entry is not None else None
         # An unknown id is compared as well, so that both take as long.
         right = hmac.compare_digest(_hash(secret), record.hash if record is not None else _NO_HASH)
         return record.key if record is not None and right and not record.key.revoked else None
@@ -119,9 +119,9 @@ class ApiKeys:
         """
         while True:
             entry = await self._store.read_state(SYSTEM, _NAMESPACE, key_id) if key_id else None
-            record = _decoded(entry) if entry is not None else None
+            record = _decode_record(entry) if entry is not None else None
             if entry is None or record is None:
-                raise KeyNotFound(key_id)
+                raise ApiKeyNotFound(key_id)
             if record.key.revoked:
                 return record.key
             revoked = replace(record.key, revoked_at=self._clock())
@@ -131,14 +131,14 @@ class ApiKeys:
                 continue
             return revoked
 
-    async def forget_user(self, scope: Scope) -> int:
+    async def revoke_user_keys(self, scope: Scope) -> int:
         """Revoke every key bound to the scope's user and forget whose it was; tells how many there were.
 
         The records stay: without any the door would stand open.
         """
         total = 0
         async for entry in self._entries():
-            record = _decoded(entry)
+            record = _decode_record(entry)
             if record is None or (record.key.tenant, record.key.user) != (scope.tenant, scope.user):
                 continue
             revoked_at = record.key.revoked_at or self._clock()
@@ -149,11 +149,11 @@ class ApiKeys:
 
     async def list(self, tenant: str | None = None) -> tuple[ApiKey, ...]:
         """All keys, revoked ones too, oldest first; those of one tenant when it is named."""
-        records = [record async for entry in self._entries() if (record := _decoded(entry)) is not None]
+        records = [record async for entry in self._entries() if (record := _decode_record(entry)) is not None]
         keys = [record.key for record in records if tenant is None or record.key.tenant == tenant]
         return tuple(sorted(keys, key=lambda key: (key.created_at, key.id)))
 
-    async def configured(self) -> bool:
+    async def any_exist(self) -> bool:
         """Whether callers need a credential here: as soon as a key was made.
 
         A revoked one counts too: who revokes the last key does not mean to open the door to everyone.
@@ -170,7 +170,7 @@ class ApiKeys:
                 return
             after = page[-1].key
 
-    async def _write(self, record: _Record, if_version: int) -> None:
+    async def _write(self, record: _ApiKeyRecord, if_version: int) -> None:
         value: Json = msgspec.to_builtins(record)
         await self._store.write_state(SYSTEM, _NAMESPACE, record.key.id, value, if_version=if_version)
 
@@ -179,7 +179,7 @@ def _hash(secret: str) -> str:
     return sha256(secret.encode(errors="replace")).hexdigest()
 
 
-def _id_within(secret: str) -> str | None:
+def _parse_key_id(secret: str) -> str | None:
     """The key's id out of `tnt_<id>_<random>`."""
     parts = secret.split("_", 2) if len(secret) <= _LONGEST_SECRET and secret.isascii() else []
     if len(parts) != 3 or parts[0] != _MARK or not parts[1].isalnum() or not parts[2]:
@@ -187,9 +187,9 @@ def _id_within(secret: str) -> str | None:
     return parts[1]
 
 
-def _decoded(entry: StateEntry) -> _Record | None:
+def _decode_record(entry: StateEntry) -> _ApiKeyRecord | None:
     try:
-        return msgspec.convert(entry.value, _Record)
+        return msgspec.convert(entry.value, _ApiKeyRecord)
     except msgspec.ValidationError:
         # Such a key opens nothing. It still counts as configured, so damage never opens the door either.
         _log.error("the stored API key %s cannot be read", entry.key)

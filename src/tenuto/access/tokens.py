@@ -14,8 +14,8 @@ import msgspec
 from tenuto.access.caller import Caller
 from tenuto.access.keys import KeyRole
 from tenuto.errors import Invalid, InvalidSetting
-from tenuto.model.scope import outside_tenant
-from tenuto.model.values import JsonObject, Value, checked_id
+from tenuto.model.scope import check_tenant_id
+from tenuto.model.values import JsonObject, Value, check_id
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -27,7 +27,7 @@ _LONGEST: Final = 16 * 1024
 _LEEWAY_SECONDS: Final = 30
 
 
-class TokenPolicy(Value, frozen=True, kw_only=True):
+class JwtPolicy(Value, frozen=True, kw_only=True):
     """How tokens are verified (by a shared secret, a PEM file or a JWKS file), and which claims tell who speaks."""
 
     secret: str | None = None
@@ -61,10 +61,10 @@ class TokenPolicy(Value, frozen=True, kw_only=True):
         return self.algorithm or ("HS256" if self.secret is not None else "RS256")
 
 
-class Tokens:
+class JwtVerifier:
     """Verifies tokens. The key is read at once, so that a bad file stops the start."""
 
-    def __init__(self, policy: TokenPolicy) -> None:
+    def __init__(self, policy: JwtPolicy) -> None:
         self._policy = policy
         self._keys: dict[str | None, PyJWK] = {}
         self._read_at: int | None = None
@@ -72,21 +72,21 @@ class Tokens:
 
     def verify(self, token: str) -> Caller | None:
         """Who the token speaks for; `None` when it does not hold for any reason."""
-        claims = self._claims(token)
+        claims = self._decode_claims(token)
         if claims is None:
             return None
         try:
-            return self._caller(claims)
+            return self._build_caller(claims)
         except Invalid as refused:
             _log.info("a token was refused: %s", refused)
             return None
 
-    def _claims(self, token: str) -> JsonObject | None:
+    def _decode_claims(self, token: str) -> JsonObject | None:
         import jwt
 
         policy = self._policy
         try:
-            key = self._key if self._key is not None else self._key_of(token)
+            key = self._key if self._key is not None else self._find_key(token)
             if key is None or len(token) > _LONGEST:
                 return None
             return jwt.decode(
@@ -103,20 +103,20 @@ class Tokens:
             _log.info("a token was refused: %s", type(exc).__name__)
             return None
 
-    def _caller(self, claims: JsonObject) -> Caller:
+    def _build_caller(self, claims: JsonObject) -> Caller:
         policy = self._policy
         roles = _roles(claims.get(policy.role_claim))
         role = next((role for role in (KeyRole.ADMIN, KeyRole.REVEAL) if role in roles), KeyRole.MEMBER)
-        user = _claimed(claims, policy.user_claim)
+        user = _claim(claims, policy.user_claim)
         if user is None and role is not KeyRole.ADMIN:
             # A member's token that names nobody would speak for the whole tenant.
             raise Invalid(f"it has no {policy.user_claim} and its role is not admin")
-        tenant = _claimed(claims, policy.tenant_claim)
+        tenant = _claim(claims, policy.tenant_claim)
         if tenant is None:
             raise Invalid(f"it has no {policy.tenant_claim}")
         return Caller(
-            tenant=outside_tenant(tenant),
-            site=_claimed(claims, policy.site_claim),
+            tenant=check_tenant_id(tenant),
+            site=_claim(claims, policy.site_claim),
             user=user,
             role=role,
             # A token may carry several roles, so an admin's can reveal as well; by its own role an admin cannot.
@@ -129,11 +129,11 @@ class Tokens:
         if policy.secret is not None:
             return policy.secret
         if policy.key_file is not None:
-            return _checked_pem(_file("jwt_key_file", policy.key_file), policy.fixed_algorithm)
+            return _check_pem(_file("jwt_key_file", policy.key_file), policy.fixed_algorithm)
         self._read_jwks()
         return None
 
-    def _key_of(self, token: str) -> PyJWK | None:
+    def _find_key(self, token: str) -> PyJWK | None:
         """The key that the token names. A key set may have been turned since: an unknown name has it read again."""
         import jwt
 
@@ -151,7 +151,7 @@ class Tokens:
             changed = path.stat().st_mtime_ns
             if changed == self._read_at:
                 return
-            self._keys = _key_set(path.read_bytes(), self._policy.fixed_algorithm)
+            self._keys = _parse_jwks(path.read_bytes(), self._policy.fixed_algorithm)
             self._read_at = changed
         except (OSError, InvalidSetting) as exc:
             if self._read_at is None:
@@ -163,13 +163,13 @@ def _roles(claim: Any) -> list[Any]:
     return claim if isinstance(claim, list) else [claim]
 
 
-def _claimed(claims: JsonObject, name: str) -> str | None:
+def _claim(claims: JsonObject, name: str) -> str | None:
     value = claims.get(name)
     if value is None:
         return None
     if not isinstance(value, str):
         raise Invalid(f"its {name} is not a string")
-    return checked_id(value, f"its {name}")
+    return check_id(value, f"its {name}")
 
 
 def _file(setting: str, path: str) -> bytes:
@@ -179,7 +179,7 @@ def _file(setting: str, path: str) -> bytes:
         raise InvalidSetting(setting, f"cannot be read: {exc.strerror}") from exc
 
 
-def _checked_pem(pem: bytes, algorithm: str) -> bytes:
+def _check_pem(pem: bytes, algorithm: str) -> bytes:
     import jwt
 
     try:
@@ -189,7 +189,7 @@ def _checked_pem(pem: bytes, algorithm: str) -> bytes:
     return pem
 
 
-def _key_set(raw: bytes, algorithm: str) -> dict[str | None, PyJWK]:
+def _parse_jwks(raw: bytes, algorithm: str) -> dict[str | None, PyJWK]:
     """The keys of a set that fit the fixed algorithm, by their names."""
     import jwt
 

@@ -17,7 +17,7 @@ Words: TypeAlias = Mapping[Language, str]
 Mend: TypeAlias = Callable[[str, tuple[ToolResult, ...], ToolContext], str]
 
 
-def _none() -> Mapping[Any, Any]:
+def _empty_mapping() -> Mapping[Any, Any]:
     return MappingProxyType({})
 
 
@@ -33,15 +33,15 @@ class Assistant:
     """
 
     name: str
-    titles: Words = field(default_factory=_none)
-    about: Words = field(default_factory=_none)
-    system: Words = field(default_factory=_none)
+    titles: Words = field(default_factory=_empty_mapping)
+    about: Words = field(default_factory=_empty_mapping)
+    system: Words = field(default_factory=_empty_mapping)
     policies: Preset = field(default_factory=lambda: preset("platform"))
     prompt: PromptPolicy = field(default_factory=PromptPolicy)
     model: str | None = None
     tools: tuple[Tool, ...] = ()
     first: tuple[str, ...] = ()
-    personas: Mapping[str, Persona] = field(default_factory=_none)
+    personas: Mapping[str, Persona] = field(default_factory=_empty_mapping)
     isolated: bool = False
     relevance: float = 0.0
     remembers: bool = True
@@ -73,7 +73,7 @@ class Assistant:
         except KeyError:
             raise AssistantNotFound("character", ", ".join(self.personas) or "none") from None
 
-    def system_for(self, persona: Persona | None, language: Language) -> str:
+    def system_prompt(self, persona: Persona | None, language: Language) -> str:
         """The system prompt: the assistant's words, then the persona's."""
         parts = [in_language(self.system, language), in_language(persona.system, language) if persona else ""]
         return "\n\n".join(part for part in parts if part)

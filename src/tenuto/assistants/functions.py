@@ -32,7 +32,7 @@ def offline(*, plan: Plan, render: Render) -> Callable[[_Function], _Function]:
     return mark
 
 
-def tool_of(function: Callable[..., Any]) -> Tool:
+def make_tool(function: Callable[..., Any]) -> Tool:
     """The function as a tool. A parameter called `turn` is handed the turn, and no model sees it.
 
     Raises:
@@ -45,7 +45,7 @@ def tool_of(function: Callable[..., Any]) -> Tool:
     if not hasattr(function, "__name__"):
         raise InvalidSetting("tools", f"a {type(function).__name__} has no name of its own; put a function around it")
     try:
-        return _FunctionTool(function) if serving is None else _ServingTool(function, *serving)
+        return _FunctionTool(function) if serving is None else _OfflineFunctionTool(function, *serving)
     except InvalidSetting:
         raise
     except Exception as unfit:
@@ -91,7 +91,7 @@ class _FunctionTool:
         return ToolOutput(output=msgspec.to_builtins(answer))
 
 
-class _ServingTool(_FunctionTool):
+class _OfflineFunctionTool(_FunctionTool):
     def __init__(self, function: Callable[..., Any], plan: Plan, render: Render) -> None:
         super().__init__(function)
         self._plan = plan
@@ -136,4 +136,4 @@ def _schema(arguments: type[msgspec.Struct]) -> JsonObject:
     return {**found, "$defs": schema["$defs"]} if schema["$defs"] else found
 
 
-__all__ = ["OfflineTool", "offline", "tool_of"]
+__all__ = ["OfflineTool", "make_tool", "offline"]

@@ -8,7 +8,7 @@ from tenuto.assistants.assistant import Assistant
 from tenuto.errors import AssistantNotFound, InvalidSetting
 
 
-class Assistants:
+class AssistantRegistry:
     """The assistants of an installation."""
 
     def __init__(self, assistants: Iterable[Assistant], default: str) -> None:

@@ -1,22 +1,22 @@
 """The main story: one turn between a caller and an assistant."""
 
-from tenuto.chat.means import ChatLimits, Means
-from tenuto.chat.request import Answered, ChatEvent, ChatRequest, Reply, Started, ToolEnded, ToolStarted
+from tenuto.chat.means import ChatDeps, ChatLimits
+from tenuto.chat.request import ChatEvent, ChatRequest, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
 from tenuto.chat.spending import Spending
 from tenuto.chat.story import Chat
-from tenuto.chat.turn import reply_of
+from tenuto.chat.turn import reply_from_trace
 
 __all__ = [
-    "Answered",
     "Chat",
+    "ChatDeps",
     "ChatEvent",
     "ChatLimits",
     "ChatRequest",
-    "Means",
     "Reply",
+    "ReplyFinished",
     "Spending",
-    "Started",
-    "ToolEnded",
+    "ToolFinished",
     "ToolStarted",
-    "reply_of",
+    "TurnStarted",
+    "reply_from_trace",
 ]

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
 from tenuto.chat.request import ChatEvent, ToolStarted
-from tenuto.model.talk import Said
+from tenuto.model.talk import TextDelta
 
 # So far the model may be ahead of its reader.
 _QUEUED: Final = 64
 
 
-class Audience(Protocol):
+class EventSink(Protocol):
     """Whom a turn tells what happens in it."""
 
     @property
@@ -23,26 +23,26 @@ class Audience(Protocol):
         ...
 
     @property
-    def heard(self) -> str | None:
+    def delivered_text(self) -> str | None:
         """The words of the answer that have reached them so far; `None` for those who wait for the whole of it."""
         ...
 
-    async def tell(self, event: ChatEvent) -> None:
+    async def emit_event(self, event: ChatEvent) -> None:
         """Say what happened, and wait while they cannot keep up."""
         ...
 
 
-class Unheard:
+class NullSink:
     """For callers that want the whole answer."""
 
     listens = False
-    heard: str | None = None
+    delivered_text: str | None = None
 
-    async def tell(self, event: ChatEvent) -> None:
+    async def emit_event(self, event: ChatEvent) -> None:
         """They hear of it in the end."""
 
 
-class Reader:
+class StreamSink:
     """Somebody who takes events one by one."""
 
     listens = True
@@ -52,15 +52,15 @@ class Reader:
         self._heard: list[str] = []
 
     @property
-    def heard(self) -> str | None:
+    def delivered_text(self) -> str | None:
         """What was taken of the answer, which begins behind the last tool."""
         return "".join(self._heard)
 
-    async def tell(self, event: ChatEvent) -> None:
+    async def emit_event(self, event: ChatEvent) -> None:
         """Put the event where the reader takes it from."""
         await self._queue.put(event)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Tell that nothing more comes."""
         # Room or not, the reader must learn that this is the end; where there is none, the ended task tells it.
         with contextlib.suppress(asyncio.QueueFull):
@@ -72,7 +72,7 @@ class Reader:
             event = await self._queue.get()
             if event is None:
                 return
-            if isinstance(event, Said):
+            if isinstance(event, TextDelta):
                 self._heard.append(event.text)
             elif isinstance(event, ToolStarted):
                 self._heard.clear()

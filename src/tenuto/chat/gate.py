@@ -14,11 +14,11 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
 
-from tenuto.chat.means import Means
+from tenuto.chat.means import ChatDeps
 from tenuto.context import near_enough, points_back, spoken
 from tenuto.errors import Unavailable
 from tenuto.model import Message, Scope
-from tenuto.model.prompt import Materials
+from tenuto.model.prompt import PromptInputs
 from tenuto.model.talk import ToolContext
 from tenuto.ports import Embedder
 
@@ -39,42 +39,42 @@ _log = logging.getLogger(__name__)
 class Gate:
     """Compares questions with what was said, and knows the vectors of texts it met lately."""
 
-    def __init__(self, means: Means, embedder: Embedder) -> None:
+    def __init__(self, means: ChatDeps, embedder: Embedder) -> None:
         self._embedder = embedder
         self._redaction = means.redaction
         self._clock = means.clock
         self._patience = means.limits.embedder_timeout.total_seconds()
-        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._known: OrderedDict[bytes, _CachedVector] = OrderedDict()
         self._forgotten = 0
         self._rests_until: datetime | None = None
 
-    async def opens(self, asked: ToolContext, materials: Materials, relevance: float) -> bool | None:
+    async def opens(self, asked: ToolContext, materials: PromptInputs, relevance: float) -> bool | None:
         """Whether the talk belongs to the question; `None` where the embedder does not say."""
-        talk = Materials(
+        talk = PromptInputs(
             question=materials.question,
             summary=materials.summary,
-            history=tuple(_recent(asked.history, materials.window_start)),
+            history=tuple(_recent_messages(asked.history, materials.window_start)),
         )
         if points_back(talk.question) or not (talk.history or talk.summary):
             return materials.relevant
         if self._embedder.outside:
-            talk = await self._redaction.for_prompt(asked.scope, asked.session, talk) or talk
+            talk = await self._redaction.redact_prompt_inputs(asked.scope, asked.session, talk) or talk
         texts = [talk.question, *spoken(talk.history), *([talk.summary] if talk.summary else [])]
-        vectors = await self._asked(asked.scope, [text[:_CHARACTERS] for text in texts])
+        vectors = await self._embed_in_time(asked.scope, [text[:_CHARACTERS] for text in texts])
         return None if vectors is None else near_enough(vectors[0], vectors[1:], relevance)
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Keep no vector of any text, nor any that is on its way. Whose texts they were cannot be told, so all go."""
         self._forgotten += 1
         self._known.clear()
 
-    async def _asked(self, scope: Scope, texts: Sequence[str]) -> list[Vector] | None:
+    async def _embed_in_time(self, scope: Scope, texts: Sequence[str]) -> list[Vector] | None:
         """The vectors of texts. An embedder that failed is left alone for a while, so that not every turn waits."""
         if self._rests_until is not None and self._clock() < self._rests_until:
             return None
         try:
             async with timeout(self._patience):
-                vectors = await self._vectors(scope, texts)
+                vectors = await self._embed_cached(scope, texts)
         except (Unavailable, TimeoutError) as failed:
             _log.warning("embedder %s left the gate to words: %s", self._embedder.name, type(failed).__name__)
             self._rests_until = self._clock() + _REST
@@ -82,9 +82,9 @@ class Gate:
         self._rests_until = None
         return vectors
 
-    async def _vectors(self, scope: Scope, texts: Sequence[str]) -> list[Vector]:
-        keys = [_key(scope, text) for text in texts]
-        self._let_go()
+    async def _embed_cached(self, scope: Scope, texts: Sequence[str]) -> list[Vector]:
+        keys = [_cache_key(scope, text) for text in texts]
+        self._evict_expired()
         vectors = {key: self._known[key].vector for key in keys if key in self._known}
         unknown = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
         forgotten = self._forgotten
@@ -95,37 +95,37 @@ class Gate:
             self._known.clear()
             raise Unavailable("embedder", "has changed")
         if forgotten == self._forgotten:
-            self._remember(vectors)
+            self._cache_vectors(vectors)
         return [vectors[key] for key in keys]
 
-    def _remember(self, vectors: dict[bytes, Vector]) -> None:
+    def _cache_vectors(self, vectors: dict[bytes, Vector]) -> None:
         now = self._clock()
         for key, vector in vectors.items():
-            self._known[key] = _Known(vector, now)
+            self._known[key] = _CachedVector(vector, now)
             self._known.move_to_end(key)
         while len(self._known) > _KNOWN:
             self._known.popitem(last=False)
 
-    def _let_go(self) -> None:
+    def _evict_expired(self) -> None:
         """Forget what was not needed for long; what was needed last stands last."""
         before = self._clock() - _LIFE
         while self._known and next(iter(self._known.values())).needed_at <= before:
             self._known.popitem(last=False)
 
 
-class _Known(NamedTuple):
+class _CachedVector(NamedTuple):
     """The vector of a text, and when it was last of use."""
 
     vector: Vector
     needed_at: datetime
 
 
-def _recent(history: Sequence[Message], start: int) -> Sequence[Message]:
+def _recent_messages(history: Sequence[Message], start: int) -> Sequence[Message]:
     """What was said last, of what still belongs to the context."""
     return [message for message in history if message.seq >= start and spoken((message,))][-_RECENT:]
 
 
-def _key(scope: Scope, text: str) -> bytes:
+def _cache_key(scope: Scope, text: str) -> bytes:
     """One text of one user's: nobody learns from how soon an answer comes what others have said."""
     whose = "\0".join((scope.tenant, scope.site, scope.user or ""))
     return blake2b(f"{len(whose)}\0{whose}\0{text}".encode(errors="surrogatepass"), digest_size=16).digest()

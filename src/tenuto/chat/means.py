@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeAlias
 
-from tenuto.assistants import Assistants
+from tenuto.assistants import AssistantRegistry
 from tenuto.chat.spending import Spending
 from tenuto.chat.timing import no_span
 from tenuto.model.trace import Trace
@@ -30,12 +30,12 @@ class ChatLimits(Value, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class ChatDeps:
     """Everything a turn needs, put together once."""
 
     sessions: Sessions
     traces: TraceStore
-    assistants: Assistants
+    assistants: AssistantRegistry
     models: Models
     spending: Spending
     clock: Clock
@@ -47,7 +47,7 @@ class Means:
     span: Span = no_span
     observers: list[Observer] = field(default_factory=list)
 
-    def tell(self, trace: Trace) -> None:
+    def notify_observers(self, trace: Trace) -> None:
         """Tell the observers of a turn that ended."""
         for observer in self.observers:
             observer(trace)

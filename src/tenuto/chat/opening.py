@@ -9,19 +9,19 @@ from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, in_language
 from tenuto.chat.gate import DEGRADED, Gate
-from tenuto.chat.going_back import GoingBack, mark_of, refuse_taken_back, unsaid
-from tenuto.chat.means import Means
-from tenuto.chat.partners import Partner, Partners, noted, resolved
+from tenuto.chat.going_back import Revision, check_not_superseded, mark_of, undo_user_message
+from tenuto.chat.means import ChatDeps
+from tenuto.chat.partners import ActiveAssistant, RecentAssistants, active_assistant_of, resolve_assistant
 from tenuto.chat.request import ChatRequest
-from tenuto.chat.tool_state import left_before
-from tenuto.context import Counter, has_relevant_history, language_of, materials_of, profile_text
-from tenuto.context.summaries import Log, talk_in
+from tenuto.chat.tool_state import load_tool_state
+from tenuto.context import TokenCounter, has_relevant_history, inputs_from_turn, language_of, profile_text
+from tenuto.context.summaries import LogTail, conversation_in
 from tenuto.errors import (
     AssistantNotFound,
+    DecryptionFailed,
     NothingToAnswer,
-    Sealed,
     SessionNotFound,
-    TakenBack,
+    Superseded,
     TurnLost,
     Unavailable,
 )
@@ -38,7 +38,7 @@ from tenuto.model import (
     text_part,
 )
 from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, SessionPolicy
-from tenuto.model.prompt import Language, Materials
+from tenuto.model.prompt import Language, PromptInputs
 from tenuto.model.session import ASSISTANT, PERSONA, PROFILE
 from tenuto.model.taken_back import ONCE
 from tenuto.model.talk import Persona, Summary, ToolContext, TurnEnded
@@ -46,9 +46,9 @@ from tenuto.model.trace import trace_id
 from tenuto.model.values import JsonObject, Value
 from tenuto.ports import release_lease
 from tenuto.sessions import TurnRequest, fresh_id
-from tenuto.sessions.desk import refuse_long_text, refuse_unsound
+from tenuto.sessions.desk import check_messages, check_text_size
 from tenuto.sessions.titles import with_fallback_title
-from tenuto.sessions.waiting import release_on_error, uncut
+from tenuto.sessions.waiting import complete_despite_cancel, release_on_error
 
 # Brought along with the turn: what a compressed session shows, and some more. Older talk is fetched where it is needed.
 _WINDOW: Final = 40
@@ -57,7 +57,7 @@ _LANGUAGES: Final = {language.value: language for language in Language}
 _log = logging.getLogger(__name__)
 
 
-class Begun(Value, frozen=True, kw_only=True):
+class TurnContext(Value, frozen=True, kw_only=True):
     """A turn that has begun. `turn` is `None` while the store is away and the assistant answers without memory.
 
     `partner` is whom the session talks to from this turn on when nobody is named. `replaced` is the answer that a new
@@ -72,9 +72,9 @@ class Begun(Value, frozen=True, kw_only=True):
     session_id: str
     number: int
     trace_id: str
-    materials: Materials
+    materials: PromptInputs
     asked: ToolContext
-    partner: Partner
+    partner: ActiveAssistant
     replaced: tuple[Message, ...] = ()
     degraded: tuple[str, ...] = ()
 
@@ -88,7 +88,7 @@ class Begun(Value, frozen=True, kw_only=True):
         """Who answers."""
         return self.scope.persona or self.assistant.name
 
-    def ended(
+    def to_turn_ended(
         self, session: Session, answer: str = "", titles: bool = False, loaded: tuple[Message, ...] = (), taken: int = 0
     ) -> TurnEnded:
         """What upkeep is told when the turn is stored."""
@@ -97,7 +97,7 @@ class Begun(Value, frozen=True, kw_only=True):
             session=session,
             assistant=self.assistant.name,
             language=self.asked.language,
-            policies=_compressing(self.assistant),
+            policies=_upkeep_policies(self.assistant),
             prompt=self.assistant.prompt,
             question=self.asked.question,
             answer=answer,
@@ -107,7 +107,7 @@ class Begun(Value, frozen=True, kw_only=True):
         )
 
 
-class _Past(NamedTuple):
+class _LoadedHistory(NamedTuple):
     """What was said before a turn, where context begins in it, and the summary that speaks for the rest."""
 
     talk: tuple[Message, ...]
@@ -115,98 +115,108 @@ class _Past(NamedTuple):
     summary: Summary | None = None
 
 
-class Opener:
+class TurnOpener:
     """Begins turns."""
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: ChatDeps) -> None:
         self._sessions = means.sessions
         self._assistants = means.assistants
         self._spending = means.spending
         self._clock = means.clock
         self._redaction = means.redaction
-        self._back = GoingBack(means.sessions)
+        self._back = Revision(means.sessions)
         self._gate = Gate(means, means.embedder) if means.embedder is not None else None
-        self._partners = Partners()
-        self._counter = Counter()
+        self._partners = RecentAssistants()
+        self._counter = TokenCounter()
 
-    def forget(self) -> None:
+    def clear_caches(self) -> None:
         """Keep nothing in memory that was made of what people said."""
         if self._gate is not None:
-            self._gate.forget()
+            self._gate.clear_cache()
 
-    async def begin(self, scope: Scope, request: ChatRequest) -> Begun:
+    async def open_turn(self, scope: Scope, request: ChatRequest) -> TurnContext:
         """Find assistant and session, store the words, bring what was said before."""
-        guess = self._guess(scope, request)
-        begun = await self._begin(scope, request, guess) if guess is not None else None
+        guess = self._guess_assistant(scope, request)
+        begun = await self._try_open(scope, request, guess) if guess is not None else None
         if begun is None:
-            begun = await self._begin(scope, request)
+            begun = await self._try_open(scope, request)
         assert begun is not None, "only a guess can be wrong"
         if begun.turn is not None and begun.turn.state is not TurnState.FINISHED:
             # With its end the turn notes whom it was with; until then, and should that fail, this is a guess.
             self._partners.remember(scope, begun.session_id, begun.partner)
         return begun
 
-    async def _begin(self, scope: Scope, request: ChatRequest, guess: Partner | None = None) -> Begun | None:
+    async def _try_open(
+        self, scope: Scope, request: ChatRequest, guess: ActiveAssistant | None = None
+    ) -> TurnContext | None:
         """Begin with a partner that was guessed, `None` when that was wrong; without a guess, find it out first."""
         caller = scope
-        last = guess if guess is not None else await self._last(scope, request)
-        assistant, persona = self._partner(request, last)
+        last = guess if guess is not None else await self._last_assistant(scope, request)
+        assistant, persona = self._choose_assistant(request, last)
         # Before anybody looks at what may be megabytes: to count it, or for what is private in it.
-        refuse_long_text(request.text, assistant.policies.sessions)
+        check_text_size(request.text, assistant.policies.sessions)
         await self._redaction.admit(scope, request.text)
         if persona is not None:
             scope = replace(scope, persona=persona.id)
         if not assistant.remembers:
             await self._spending.check_tenant(scope)
-            return self._without_memory(scope, request, assistant, persona)
+            return self._stateless_context(scope, request, assistant, persona)
         try:
-            turn, replaced = await self._opened(scope, request, assistant, must_exist=guess is not None)
+            turn, replaced = await self._begin_in_store(scope, request, assistant, must_exist=guess is not None)
         except SessionNotFound:
             if guess is None:
                 raise
-            self._partners.forget(caller, request.session_id or "")
+            self._partners.drop(caller, request.session_id or "")
             return None
-        except Sealed:
+        except DecryptionFailed:
             raise
         except Unavailable:
             if assistant.policies.sessions.on_store_down is not OnStoreDown.STATELESS:
                 raise
             _log.warning("the store is away: answering without memory")
-            return self._without_memory(scope, request, assistant, persona)
-        if guess is not None and self._is_wrong(guess, request, turn.session):
-            await self._unsay(turn)
+            return self._stateless_context(scope, request, assistant, persona)
+        if guess is not None and self._is_wrong_guess(guess, request, turn.session):
+            await self._undo_wrong_guess(turn)
             return None
         if turn.state is TurnState.FINISHED:
-            return self._begun(
-                request, assistant, persona, turn, _Past(talk_in(turn.window), turn.session.window_start)
+            return self._build_context(
+                request,
+                assistant,
+                persona,
+                turn,
+                _LoadedHistory(conversation_in(turn.window), turn.session.window_start),
             )
-        turn, persona = _said_to(turn, assistant, persona)
-        begun = await release_on_error(self._sessions.finish, turn, self._loaded(request, assistant, persona, turn))
+        turn, persona = _restore_persona(turn, assistant, persona)
+        begun = await release_on_error(
+            self._sessions.finish, turn, self._load_context(request, assistant, persona, turn)
+        )
         return replace(begun, replaced=replaced) if replaced else begun
 
-    async def _loaded(
+    async def _load_context(
         self, request: ChatRequest, assistant: Assistant, persona: Persona | None, turn: OpenTurn
-    ) -> Begun:
+    ) -> TurnContext:
         start = _window_start(turn, assistant)
-        log = Log(turn.window)
+        log = LogTail(turn.window)
         summary = log.summary(start)
-        history = await self._history(turn, assistant, max(summary.through + 1 if summary is not None else 1, start))
+        history = await self._load_history(
+            turn, assistant, max(summary.through + 1 if summary is not None else 1, start)
+        )
         if history is not turn.window:
-            turn, log = replace(turn, window=history), Log(history)
+            turn, log = replace(turn, window=history), LogTail(history)
             summary = log.summary(start)
-        begun = self._begun(request, assistant, persona, turn, _Past(log.talk, start, summary))
+        begun = self._build_context(request, assistant, persona, turn, _LoadedHistory(log.talk, start, summary))
         if self._gate is not None and assistant.relevance > 0:
-            begun = await self._gated(begun, self._gate)
-        return await self._unveiled(begun)
+            begun = await self._apply_relevance_gate(begun, self._gate)
+        return await self._restore_private_values(begun)
 
-    async def _gated(self, begun: Begun, gate: Gate) -> Begun:
+    async def _apply_relevance_gate(self, begun: TurnContext, gate: Gate) -> TurnContext:
         """The turn with the talk that belongs to it by meaning; where nobody can tell, by words."""
         relevant = await gate.opens(begun.asked, begun.materials, begun.assistant.relevance)
         if relevant is None:
             return replace(begun, degraded=(*begun.degraded, DEGRADED))
         return replace(begun, materials=replace(begun.materials, relevant=relevant))
 
-    async def _unveiled(self, begun: Begun) -> Begun:
+    async def _restore_private_values(self, begun: TurnContext) -> TurnContext:
         """The turn with what its own marks stand for where tools read them, and without marks that were typed."""
         asked, materials = begun.asked, begun.materials
         if not asked.state and not materials.preferences:
@@ -218,113 +228,122 @@ class Opener:
             materials = replace(materials, preferences=preferences)
         return replace(begun, asked=asked, materials=materials)
 
-    def _guess(self, scope: Scope, request: ChatRequest) -> Partner | None:
+    def _guess_assistant(self, scope: Scope, request: ChatRequest) -> ActiveAssistant | None:
         """Whom the session talked to last, where it must be known and is remembered. Going back is worth a look."""
-        if request.session_id is None or request.regenerate or request.edit is not None or self._clear(request):
+        if (
+            request.session_id is None
+            or request.regenerate
+            or request.edit is not None
+            or self._names_assistant(request)
+        ):
             return None
         return self._partners.guess(scope, request.session_id)
 
-    def _is_wrong(self, guess: Partner, request: ChatRequest, session: Session) -> bool:
-        last = noted(session)
+    def _is_wrong_guess(self, guess: ActiveAssistant, request: ChatRequest, session: Session) -> bool:
+        last = active_assistant_of(session)
         try:
-            return last != guess and self._partner(request, last) != self._partner(request, guess)
+            return last != guess and self._choose_assistant(request, last) != self._choose_assistant(request, guess)
         except AssistantNotFound:
             # The character that was asked for is one of the assistant that was guessed, and of no other.
             return True
 
-    async def _unsay(self, turn: OpenTurn) -> None:
+    async def _undo_wrong_guess(self, turn: OpenTurn) -> None:
         """Take back words that were said to the wrong partner: somebody else has changed it since it was seen."""
-        self._partners.forget(turn.scope, turn.session.id)
+        self._partners.drop(turn.scope, turn.session.id)
         if turn.state is TurnState.FINISHED or await release_on_error(
-            self._sessions.finish, turn, unsaid(self._sessions, turn)
+            self._sessions.finish, turn, undo_user_message(self._sessions, turn)
         ):
             return
-        await uncut(release_lease(self._sessions.finish, turn))
+        await complete_despite_cancel(release_lease(self._sessions.finish, turn))
         if turn.state is TurnState.OPENED:
             # Said once more, they would be said twice.
             raise TurnLost(turn.session.id, turn.id)
 
-    def _clear(self, request: ChatRequest) -> bool:
+    def _names_assistant(self, request: ChatRequest) -> bool:
         """Whether the request says itself who is meant."""
         if request.assistant is None:
             return False
         return request.persona is not None or len(self._assistants.find(request.assistant).personas) < 2
 
-    async def _last(self, scope: Scope, request: ChatRequest) -> Partner:
-        return noted(None if self._clear(request) else await self._head(scope, request.session_id))
+    async def _last_assistant(self, scope: Scope, request: ChatRequest) -> ActiveAssistant:
+        return active_assistant_of(
+            None if self._names_assistant(request) else await self._load_session(scope, request.session_id)
+        )
 
-    def _partner(self, request: ChatRequest, last: Partner) -> tuple[Assistant, Persona | None]:
+    def _choose_assistant(self, request: ChatRequest, last: ActiveAssistant) -> tuple[Assistant, Persona | None]:
         """Assistant and character: those asked for; else those the session last talked to; else the default."""
-        return resolved(self._assistants, Partner(request.assistant, request.persona), last)
+        return resolve_assistant(self._assistants, ActiveAssistant(request.assistant, request.persona), last)
 
-    async def _head(self, scope: Scope, session_id: str | None) -> Session | None:
+    async def _load_session(self, scope: Scope, session_id: str | None) -> Session | None:
         if session_id is None:
             return None
         try:
             return await self._sessions.get(scope, session_id)
-        except Sealed:
+        except DecryptionFailed:
             raise
         except (SessionNotFound, Unavailable):
             # What that means is for the turn's beginning to say, by the assistant's policy.
             return None
 
-    async def _opened(
+    async def _begin_in_store(
         self, scope: Scope, request: ChatRequest, assistant: Assistant, *, must_exist: bool = False
     ) -> tuple[OpenTurn, tuple[Message, ...]]:
         """The turn as the store has it, and the answer that it shall replace."""
-        words, policy = self._words(scope, request), assistant.policies.sessions
+        words, policy = self._user_messages(scope, request), assistant.policies.sessions
         if must_exist and policy.on_missing is not OnMissing.ERROR:
             policy = replace(policy, on_missing=OnMissing.ERROR)
         goes_back, may_be_new = request.regenerate or request.edit is not None, _may_be_new(request, policy)
         if goes_back or may_be_new:
             # Before anything is taken back or named after them; else the beginning itself refuses them.
-            refuse_unsound(words, policy)
+            check_messages(words, policy)
         if request.key is None:
             # With a key the reply may be there already, and costs nothing to bring.
-            await self._spending.check(scope, lambda: self._head(scope, request.session_id))
+            await self._spending.check(scope, lambda: self._load_session(scope, request.session_id))
         wish = TurnRequest(
             words=words,
             session_id=request.session_id,
             key=request.key,
             fingerprint=request.fingerprint,
-            window=_loaded_with(assistant.policies.context),
-            new=await self._new(scope, request, assistant) if may_be_new and not request.regenerate else None,
-            policy=_unjournaled(policy) if request.regenerate else policy,
+            window=_window_size(assistant.policies.context),
+            new=await self._new_session(scope, request, assistant) if may_be_new and not request.regenerate else None,
+            policy=_without_journal(policy) if request.regenerate else policy,
         )
         if request.edit is not None:
-            await self._back.rewound(scope, request, replace(wish, policy=_unjournaled(policy)))
+            await self._back.rewind_for_edit(scope, request, replace(wish, policy=_without_journal(policy)))
         turn = await self._sessions.begin(scope, wish)
         if turn.state is TurnState.FINISHED:
             return turn, ()
-        return await release_on_error(self._sessions.finish, turn, self._checked(turn, request, wish.window))
+        return await release_on_error(self._sessions.finish, turn, self._check_open_turn(turn, request, wish.window))
 
-    async def _checked(self, turn: OpenTurn, request: ChatRequest, window: int) -> tuple[OpenTurn, tuple[Message, ...]]:
+    async def _check_open_turn(
+        self, turn: OpenTurn, request: ChatRequest, window: int
+    ) -> tuple[OpenTurn, tuple[Message, ...]]:
         replaced: tuple[Message, ...] = ()
         if request.regenerate:
-            turn, replaced = await self._back.without_answer(turn, window)
-        await self._check_again(turn, request.key)
+            turn, replaced = await self._back.hide_old_answer(turn, window)
+        await self._recheck(turn, request.key)
         return turn, replaced
 
-    async def _new(self, scope: Scope, request: ChatRequest, assistant: Assistant) -> NewSession:
+    async def _new_session(self, scope: Scope, request: ChatRequest, assistant: Assistant) -> NewSession:
         context: JsonObject = {PROFILE: request.profile} if request.profile else {}
         metadata = {ASSISTANT: assistant.name, **({PERSONA: scope.persona} if scope.persona is not None else {})}
         new = NewSession(metadata=metadata, context=context)
         said = await self._redaction.for_title(scope, request.text)
         return with_fallback_title(new, said, request.language or language_of(request.text))
 
-    async def _check_again(self, turn: OpenTurn, key: str | None) -> None:
+    async def _recheck(self, turn: OpenTurn, key: str | None) -> None:
         """What could only be seen with the session in hand; a turn that ran meanwhile may have spent the rest."""
         try:
-            refuse_taken_back(turn.session, key)
-        except TakenBack:
-            await unsaid(self._sessions, turn)
+            check_not_superseded(turn.session, key)
+        except Superseded:
+            await undo_user_message(self._sessions, turn)
             raise
         self._spending.budgets.check_session(turn.session)
         await self._spending.check_tenant(turn.scope)
         if not turn.words and not _awaits_answer(turn.window):
             raise NothingToAnswer
 
-    def _words(self, scope: Scope, request: ChatRequest) -> tuple[Draft, ...]:
+    def _user_messages(self, scope: Scope, request: ChatRequest) -> tuple[Draft, ...]:
         if request.regenerate:
             return ()
         draft = Draft(
@@ -339,41 +358,41 @@ class Opener:
         )
         return (draft,)
 
-    async def _history(self, turn: OpenTurn, assistant: Assistant, begins: int) -> tuple[Message, ...]:
+    async def _load_history(self, turn: OpenTurn, assistant: Assistant, begins: int) -> tuple[Message, ...]:
         """The talk the prompt may show: what came with the turn, and more where open talk begins further back."""
         window = turn.window
         if not window or turn.session.messages <= len(window) or turn.journaled:
             return window
-        if window[0].seq <= begins or not _wants_more(window, assistant):
+        if window[0].seq <= begins or not _needs_older(window, assistant):
             return window
         page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST, before=window[0].seq))
         return (*page.messages, *window)
 
-    def _begun(
+    def _build_context(
         self,
         request: ChatRequest,
         assistant: Assistant,
         persona: Persona | None,
         turn: OpenTurn,
-        past: _Past,
-    ) -> Begun:
+        past: _LoadedHistory,
+    ) -> TurnContext:
         session = turn.session
-        materials = materials_of(turn, "", talk=past.talk, counted=_counted(request, turn))
-        language = _language(request, session, materials.question)
-        materials = _completed(materials, assistant, persona, session, past, language, request.profile)
-        spoken = request.language or _spoken(materials.question, language)
+        materials = inputs_from_turn(turn, "", talk=past.talk, counted=_counted_tokens(request, turn))
+        language = _prompt_language(request, session, materials.question)
+        materials = _complete_inputs(materials, assistant, persona, session, past, language, request.profile)
+        spoken = request.language or _question_language(materials.question, language)
         asked = ToolContext(
             scope=turn.scope,
             session=session,
             question=materials.question,
             language=spoken,
             now=self._clock(),
-            state=left_before(turn.window, assistant.name) if assistant.tools else {},
-            history=_own(materials.history, assistant, turn.scope.persona),
+            state=load_tool_state(turn.window, assistant.name) if assistant.tools else {},
+            history=_visible_history(materials.history, assistant, turn.scope.persona),
             persona=turn.scope.persona,
             persona_name=in_language(persona.names, spoken) if persona is not None else None,
         )
-        return Begun(
+        return TurnContext(
             request=request,
             scope=turn.scope,
             assistant=assistant,
@@ -383,20 +402,20 @@ class Opener:
             trace_id=trace_id(session.id, turn.number, turn.id),
             materials=materials,
             asked=asked,
-            partner=noted(session).followed_by(assistant.name, turn.scope.persona),
+            partner=active_assistant_of(session).switch_to(assistant.name, turn.scope.persona),
         )
 
-    def _without_memory(
+    def _stateless_context(
         self, scope: Scope, request: ChatRequest, assistant: Assistant, persona: Persona | None
-    ) -> Begun:
+    ) -> TurnContext:
         """A turn that leaves nothing behind."""
         if not request.text.strip():
             raise NothingToAnswer
         session_id = request.session_id or fresh_id()
         language = request.language or language_of(request.text)
-        materials = Materials(
+        materials = PromptInputs(
             question=request.text,
-            system=assistant.system_for(persona, language),
+            system=assistant.system_prompt(persona, language),
             persona=scope.persona,
             speaker=scope.user,
             language=language,
@@ -410,7 +429,7 @@ class Opener:
             persona=scope.persona,
             persona_name=in_language(persona.names, language) if persona is not None else None,
         )
-        return Begun(
+        return TurnContext(
             request=request,
             scope=scope,
             assistant=assistant,
@@ -420,27 +439,27 @@ class Opener:
             trace_id="",
             materials=materials,
             asked=asked,
-            partner=Partner(assistant.name, scope.persona),
+            partner=ActiveAssistant(assistant.name, scope.persona),
         )
 
 
-def _completed(
-    materials: Materials,
+def _complete_inputs(
+    materials: PromptInputs,
     assistant: Assistant,
     persona: Persona | None,
     session: Session,
-    past: _Past,
+    past: _LoadedHistory,
     language: Language,
     profile: JsonObject,
-) -> Materials:
+) -> PromptInputs:
     """The turn's own materials, and what assistant and session add to them."""
     # A summary tells of every character's turns, and one of them shall not know the others'.
     summary = past.summary if not assistant.isolated else None
-    known = {**_profile(session), **profile}
+    known = {**_session_profile(session), **profile}
     names = {each.id: in_language(each.names, language) for each in assistant.personas.values()}
     return replace(
         materials,
-        system=assistant.system_for(persona, language),
+        system=assistant.system_prompt(persona, language),
         window_start=past.start,
         summary=summary.text if summary is not None else "",
         covered=summary.through if summary is not None else 0,
@@ -455,7 +474,7 @@ def _completed(
     )
 
 
-def _said_to(turn: OpenTurn, assistant: Assistant, persona: Persona | None) -> tuple[OpenTurn, Persona | None]:
+def _restore_persona(turn: OpenTurn, assistant: Assistant, persona: Persona | None) -> tuple[OpenTurn, Persona | None]:
     """A turn and who answers in it. Taken up again, it is the one its words were said to, whoever has spoken since."""
     meant = turn.words[0].persona if turn.state is TurnState.RESUMED and turn.words else None
     if meant is None or meant == turn.scope.persona or meant not in assistant.personas:
@@ -465,11 +484,11 @@ def _said_to(turn: OpenTurn, assistant: Assistant, persona: Persona | None) -> t
 
 def _awaits_answer(window: tuple[Message, ...]) -> bool:
     """Whether the user spoke last. While an old answer is taken back others may come in between, and be answered."""
-    talk = talk_in(window)
+    talk = conversation_in(window)
     return bool(talk) and talk[-1].role is Role.USER
 
 
-def _counted(request: ChatRequest, turn: OpenTurn) -> int:
+def _counted_tokens(request: ChatRequest, turn: OpenTurn) -> int:
     """The tokens of words that this very turn has counted; counts that were stored before may be anybody's."""
     own = turn.state is TurnState.OPENED and bool(turn.words) and turn.words[0].text == request.text
     return turn.words[0].tokens if own else 0
@@ -483,7 +502,7 @@ def _window_start(turn: OpenTurn, assistant: Assistant) -> int:
     return max(turn.session.window_start, turn.words[0].seq)
 
 
-def _compressing(assistant: Assistant) -> Preset:
+def _upkeep_policies(assistant: Assistant) -> Preset:
     """The assistant's policies, without compression where characters are kept apart."""
     policies = assistant.policies
     if not assistant.isolated:
@@ -491,19 +510,19 @@ def _compressing(assistant: Assistant) -> Preset:
     return replace(policies, context=replace(policies.context, compress_at=None, compress_over=None))
 
 
-def _profile(session: Session) -> JsonObject:
+def _session_profile(session: Session) -> JsonObject:
     known = session.context.get(PROFILE)
     return known if isinstance(known, dict) else {}
 
 
-def _own(history: tuple[Message, ...], assistant: Assistant, persona: str | None) -> tuple[Message, ...]:
+def _visible_history(history: tuple[Message, ...], assistant: Assistant, persona: str | None) -> tuple[Message, ...]:
     """What the persona may know of: where characters are kept apart, its own turns."""
     if not assistant.isolated or persona is None:
         return history
     return tuple(message for message in history if message.persona in (None, persona))
 
 
-def _language(request: ChatRequest, session: Session, question: str) -> Language:
+def _prompt_language(request: ChatRequest, session: Session, question: str) -> Language:
     """The language of the prompt's own words: the conversation's first, so that the prompt's beginning stays."""
     known = session.context.get("language")
     if isinstance(known, str) and known in _LANGUAGES:
@@ -511,7 +530,7 @@ def _language(request: ChatRequest, session: Session, question: str) -> Language
     return request.language or language_of(question)
 
 
-def _spoken(question: str, usual: Language) -> Language:
+def _question_language(question: str, usual: Language) -> Language:
     """The language of this question; signs and numbers alone say nothing about it."""
     return language_of(question) if any(character.isalpha() for character in question) else usual
 
@@ -520,14 +539,14 @@ def _may_be_new(request: ChatRequest, policy: SessionPolicy) -> bool:
     return request.session_id is None or policy.on_missing is not OnMissing.ERROR
 
 
-def _unjournaled(policy: SessionPolicy) -> SessionPolicy:
+def _without_journal(policy: SessionPolicy) -> SessionPolicy:
     """The policy of a turn that goes back: what it takes back is in the store, where no journal can stand in for it."""
     if policy.on_store_down is not OnStoreDown.JOURNAL:
         return policy
     return replace(policy, on_store_down=OnStoreDown.RAISE)
 
 
-def _loaded_with(context: ContextPolicy) -> int:
+def _window_size(context: ContextPolicy) -> int:
     """How many messages come with the turn, its words included; a turn with a tool has four."""
     if context.window_turns is not None:
         return min(_MOST, max(_WINDOW, context.window_turns * 4 + 4))
@@ -536,7 +555,7 @@ def _loaded_with(context: ContextPolicy) -> int:
     return _WINDOW
 
 
-def _wants_more(window: tuple[Message, ...], assistant: Assistant) -> bool:
+def _needs_older(window: tuple[Message, ...], assistant: Assistant) -> bool:
     """Whether older messages could still be shown beside these."""
     context = assistant.policies.context
     if context.window_messages is not None and context.window_messages <= len(window):

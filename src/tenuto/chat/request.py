@@ -7,8 +7,8 @@ from typing import TypeAlias
 from tenuto.errors import Invalid
 from tenuto.model.prompt import Language, Manifest
 from tenuto.model.session import MAX_SEQ
-from tenuto.model.talk import Said
-from tenuto.model.values import JsonObject, Value, check_kind, check_whole, checked_json, checked_text
+from tenuto.model.talk import TextDelta
+from tenuto.model.values import JsonObject, Value, check_int, check_json, check_text, check_type
 
 
 class ChatRequest(Value, frozen=True, kw_only=True):
@@ -32,18 +32,18 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     profile: JsonObject = {}
 
     def __post_init__(self) -> None:
-        checked_text(self.text, "the message")
+        check_text(self.text, "the message")
         for what, name in (("session", self.session_id), ("assistant", self.assistant), ("persona", self.persona)):
             if name is not None:
-                checked_text(name, f"the {what} id")
+                check_text(name, f"the {what} id")
         if self.key is not None:
-            checked_text(self.key, "the key")
-        check_kind(self.profile, dict, "profile")
-        checked_json(self.profile, "profile")
+            check_text(self.key, "the key")
+        check_type(self.profile, dict, "profile")
+        check_json(self.profile, "profile")
         if self.language is not None and not isinstance(self.language, Language):
             raise Invalid(f"language must be a Language: {' or '.join(Language)}")
         if self.edit is not None:
-            check_whole(self.edit, 0, MAX_SEQ, "edit")
+            check_int(self.edit, 0, MAX_SEQ, "edit")
         if self.regenerate and self.edit is not None:
             raise Invalid("answer anew or edit, not both")
         if (self.regenerate or self.edit is not None) and self.session_id is None:
@@ -81,7 +81,7 @@ class Reply(Value, frozen=True, kw_only=True):
     created: bool = False
 
 
-class Started(Value, frozen=True, kw_only=True):
+class TurnStarted(Value, frozen=True, kw_only=True):
     """The words are stored and the turn is under way."""
 
     session_id: str
@@ -96,7 +96,7 @@ class ToolStarted(Value, frozen=True, kw_only=True):
     name: str
 
 
-class ToolEnded(Value, frozen=True, kw_only=True):
+class ToolFinished(Value, frozen=True, kw_only=True):
     """A tool is done; `failed` names the error."""
 
     name: str
@@ -104,10 +104,10 @@ class ToolEnded(Value, frozen=True, kw_only=True):
     failed: str | None = None
 
 
-class Answered(Value, frozen=True, kw_only=True):
+class ReplyFinished(Value, frozen=True, kw_only=True):
     """The turn is finished and stored. Its text is the whole answer, also where it differs from the words streamed."""
 
     reply: Reply
 
 
-ChatEvent: TypeAlias = Started | Said | ToolStarted | ToolEnded | Answered
+ChatEvent: TypeAlias = TurnStarted | TextDelta | ToolStarted | ToolFinished | ReplyFinished

@@ -49,7 +49,7 @@ class Spending:
             BudgetExhausted: it has.
         """
         if self.budgets.per_tenant:
-            self.budgets.check_tenant(_usage(await self._today(scope)))
+            self.budgets.check_tenant(_entry_usage(await self._read_today(scope)))
 
     async def add(self, scope: Scope, usage: Usage) -> None:
         """Add what a turn cost to its tenant's day; a store that is away costs the tenant nothing."""
@@ -58,34 +58,34 @@ class Spending:
         lock = self._locks.setdefault(scope.tenant, asyncio.Lock())
         async with lock:
             try:
-                await self._added(scope, usage)
+                await self._add_to_today(scope, usage)
             except TenutoError as failed:
                 _log.warning("a turn was not added to its tenant's spending: %s", failed.code)
 
-    async def _added(self, scope: Scope, usage: Usage) -> None:
+    async def _add_to_today(self, scope: Scope, usage: Usage) -> None:
         for _ in range(_TRIES):
-            entry = await self._today(scope)
-            spent = _usage(entry)
+            entry = await self._read_today(scope)
+            spent = _entry_usage(entry)
             value = {"tokens": spent.tokens + usage.tokens, "cost_nanos": spent.cost_nanos + usage.cost_nanos}
             try:
                 await self._state.write_state(
-                    _tenant(scope), _NAMESPACE, self._day(), value, if_version=entry.version if entry else 0
+                    _tenant_scope(scope), _NAMESPACE, self._day(), value, if_version=entry.version if entry else 0
                 )
             except VersionConflict:
                 continue
             return
         _log.warning("a turn was not added to its tenant's spending: too many writers")
 
-    async def _today(self, scope: Scope) -> StateEntry | None:
-        return await self._state.read_state(_tenant(scope), _NAMESPACE, self._day())
+    async def _read_today(self, scope: Scope) -> StateEntry | None:
+        return await self._state.read_state(_tenant_scope(scope), _NAMESPACE, self._day())
 
     def _day(self) -> str:
         return self._clock().date().isoformat()
 
 
-def _tenant(scope: Scope) -> Scope:
+def _tenant_scope(scope: Scope) -> Scope:
     return Scope(tenant=scope.tenant)
 
 
-def _usage(entry: StateEntry | None) -> Usage:
+def _entry_usage(entry: StateEntry | None) -> Usage:
     return Usage(**entry.value) if entry is not None else Usage()

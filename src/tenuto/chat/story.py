@@ -8,28 +8,28 @@ from collections.abc import AsyncIterator
 
 from msgspec.structs import replace
 
-from tenuto.assistants import Assistant, Assistants
-from tenuto.chat.audience import Audience, Reader, Unheard
-from tenuto.chat.means import Means, Observer
-from tenuto.chat.opening import Begun, Opener
-from tenuto.chat.request import Answered, ChatEvent, ChatRequest, Reply, Started
-from tenuto.chat.timing import Steps
-from tenuto.chat.turn import Turn, reply_of
-from tenuto.logs import bound
+from tenuto.assistants import Assistant, AssistantRegistry
+from tenuto.chat.audience import EventSink, NullSink, StreamSink
+from tenuto.chat.means import ChatDeps, Observer
+from tenuto.chat.opening import TurnContext, TurnOpener
+from tenuto.chat.request import ChatEvent, ChatRequest, Reply, ReplyFinished, TurnStarted
+from tenuto.chat.timing import StepTimer
+from tenuto.chat.turn import Turn, reply_from_trace
+from tenuto.logs import bind_log_context
 from tenuto.model import Scope, TurnState
-from tenuto.model.values import check_kind
+from tenuto.model.values import check_type
 from tenuto.ports import ChatModel
 
 
 class Chat:
     """Takes turns between a caller and an assistant."""
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: ChatDeps) -> None:
         self._means = means
-        self._opener = Opener(means)
+        self._opener = TurnOpener(means)
 
     @property
-    def assistants(self) -> Assistants:
+    def assistants(self) -> AssistantRegistry:
         """Who can be talked to."""
         return self._means.assistants
 
@@ -38,9 +38,9 @@ class Chat:
         """What compares by meaning, by name; `None` where words alone are compared."""
         return self._means.embedder.name if self._means.embedder is not None else None
 
-    def forget(self) -> None:
+    def clear_caches(self) -> None:
         """Keep nothing in memory that was made of what people said: somebody was erased."""
-        self._opener.forget()
+        self._opener.clear_caches()
 
     def observe(self, observer: Observer) -> None:
         """Tell this observer of every turn that ends, answered or not."""
@@ -63,21 +63,21 @@ class Chat:
             VersionConflict: somebody spoke while words were about to be taken back; none were.
             TurnLost: the session was reset, truncated or deleted meanwhile, or another turn took over.
         """
-        return await self._turn(scope, request, Unheard())
+        return await self._run_turn(scope, request, NullSink())
 
     async def stream(self, scope: Scope, request: ChatRequest) -> AsyncIterator[ChatEvent]:
-        """Answer, event by event, the last one `Answered`. Closing the iterator cancels the turn and keeps the words.
+        """Answer, event by event; the last is `ReplyFinished`. Closing the iterator cancels the turn, the words stay.
 
         Raises:
             TenutoError: as in `take_turn`.
         """
-        reader = Reader()
+        reader = StreamSink()
 
         async def work() -> None:
             try:
-                await reader.tell(Answered(reply=await self._turn(scope, request, reader)))
+                await reader.emit_event(ReplyFinished(reply=await self._run_turn(scope, request, reader)))
             finally:
-                reader.end()
+                reader.close()
 
         task = asyncio.create_task(work(), name="tenuto turn")
         try:
@@ -91,14 +91,17 @@ class Chat:
 
     # The story
 
-    async def _turn(self, scope: Scope, request: ChatRequest, audience: Audience) -> Reply:
-        check_kind(scope, Scope, "scope")
-        check_kind(request, ChatRequest, "the request")
-        with self._means.span("tenuto.turn") as span, bound(tenant=scope.tenant, session=request.session_id) as ids:
-            steps = Steps(self._means.span)
+    async def _run_turn(self, scope: Scope, request: ChatRequest, audience: EventSink) -> Reply:
+        check_type(scope, Scope, "scope")
+        check_type(request, ChatRequest, "the request")
+        with (
+            self._means.span("tenuto.turn") as span,
+            bind_log_context(tenant=scope.tenant, session=request.session_id) as ids,
+        ):
+            steps = StepTimer(self._means.span)
             with steps.step("begin"):
-                begun = await self._opener.begin(scope, request)
-            span.tell(
+                begun = await self._opener.open_turn(scope, request)
+            span.set_attributes(
                 tenant=scope.tenant,
                 session=begun.session_id,
                 turn=begun.number,
@@ -107,26 +110,28 @@ class Chat:
                 model=self.model_of(begun.assistant).name,
             )
             ids.also(session=begun.session_id, turn=str(begun.number))
-            reply = await self._reply(begun, steps, audience)
-            span.tell(model=reply.model, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens)
+            reply = await self._run_or_replay(begun, steps, audience)
+            span.set_attributes(model=reply.model, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens)
             return reply
 
-    async def _reply(self, begun: Begun, steps: Steps, audience: Audience) -> Reply:
+    async def _run_or_replay(self, begun: TurnContext, steps: StepTimer, audience: EventSink) -> Reply:
         if begun.turn is not None and begun.turn.state is TurnState.FINISHED:
             return await self._again(begun)
         if audience.listens:
-            await audience.tell(
-                Started(session_id=begun.session_id, trace_id=begun.trace_id, turn=begun.number, created=begun.created)
+            await audience.emit_event(
+                TurnStarted(
+                    session_id=begun.session_id, trace_id=begun.trace_id, turn=begun.number, created=begun.created
+                )
             )
-        return await Turn(self._means, begun, steps, audience).answered()
+        return await Turn(self._means, begun, steps, audience).run()
 
-    async def _again(self, begun: Begun) -> Reply:
+    async def _again(self, begun: TurnContext) -> Reply:
         """The reply this key was answered with before."""
         assert begun.turn is not None
         final = next((message for message in reversed(begun.turn.reply) if "trace" in message.metadata), None)
         told = final.metadata if final is not None else {}
         trace = await self._means.traces.trace(begun.scope, begun.session_id, begun.number)
-        reply = reply_of(trace, begun.turn.session) if trace is not None else None
+        reply = reply_from_trace(trace, begun.turn.session) if trace is not None else None
         text = final.text if final is not None else "".join(message.text for message in begun.turn.reply)
         base = reply or Reply(
             session_id=begun.session_id, trace_id=begun.trace_id, turn=begun.number, assistant="", text=""

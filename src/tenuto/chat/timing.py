@@ -10,12 +10,12 @@ from typing import Final
 from tenuto.ports import Facts, Span
 
 
-class _Nobody:
-    def tell(self, **facts: str | int | None) -> None:
+class _NoSpan:
+    def set_attributes(self, **facts: str | int | None) -> None:
         """Nobody listens."""
 
 
-_NOBODY: Final = nullcontext(_Nobody())
+_NOBODY: Final = nullcontext(_NoSpan())
 
 
 def no_span(_: str) -> AbstractContextManager[Facts]:
@@ -23,7 +23,7 @@ def no_span(_: str) -> AbstractContextManager[Facts]:
     return _NOBODY
 
 
-class Steps:
+class StepTimer:
     """Collects milliseconds by step; a step that happens twice adds up."""
 
     def __init__(self, span: Span = no_span) -> None:
@@ -33,7 +33,7 @@ class Steps:
     def step(self, name: str) -> AbstractContextManager[None]:
         """Time what happens inside."""
         step = _Step(self.taken, name)
-        return step if self._span is no_span else _spanned(step, self._span(f"tenuto.{name}"))
+        return step if self._span is no_span else _with_span(step, self._span(f"tenuto.{name}"))
 
 
 class _Step:
@@ -54,7 +54,7 @@ class _Step:
 
 
 @contextmanager
-def _spanned(step: _Step, span: AbstractContextManager[Facts]) -> Iterator[None]:
+def _with_span(step: _Step, span: AbstractContextManager[Facts]) -> Iterator[None]:
     with step, span:
         yield
 

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tenuto.model import Draft, Message, Role
-from tenuto.model.message import STATE, rest_size
+from tenuto.model.message import STATE, metadata_bytes
 from tenuto.model.values import JsonObject
 
 _log = logging.getLogger(__name__)
 
 
-def left_before(messages: Sequence[Message], assistant: str) -> JsonObject:
+def load_tool_state(messages: Sequence[Message], assistant: str) -> JsonObject:
     """What the tools of an assistant left with its newest answer; anybody may have written it."""
     for message in reversed(messages):
         left = message.metadata.get(STATE) if message.role is Role.ASSISTANT else None
@@ -37,7 +37,7 @@ def bearing(answer: Draft, assistant: str, state: JsonObject, most: int) -> Draf
         return answer
     for kept in (state, {}):
         with_state = replace(answer, metadata={**answer.metadata, STATE: {assistant: kept}})
-        if rest_size(with_state) <= most:
+        if metadata_bytes(with_state) <= most:
             return with_state
         _log.warning("what the tools of %s left is too large to be kept with the answer", assistant)
     return answer

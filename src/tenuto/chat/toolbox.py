@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TypeAlias
 
-from tenuto.chat.request import ChatEvent, ToolEnded, ToolStarted
+from tenuto.chat.request import ChatEvent, ToolFinished, ToolStarted
 from tenuto.chat.timing import milliseconds_since
 from tenuto.errors import Invalid, TenutoError
 from tenuto.llm import UNREADABLE
 from tenuto.model.prompt import Piece
 from tenuto.model.talk import ToolCall, ToolContext, ToolOutput, ToolResult
 from tenuto.model.trace import ToolRun
-from tenuto.model.values import JsonObject, checked_json, checked_text
+from tenuto.model.values import JsonObject, check_json, check_text
 from tenuto.ports import OfflineTool, Tool
 
 Emit: TypeAlias = Callable[[ChatEvent], Awaitable[None]]
@@ -24,7 +24,7 @@ Emit: TypeAlias = Callable[[ChatEvent], Awaitable[None]]
 _log = logging.getLogger(__name__)
 
 
-class _Unsound(Exception):
+class _InvalidOutput(Exception):
     """A tool's answer holds what no store can keep; says which part of it."""
 
 
@@ -44,7 +44,7 @@ class Toolbox:
         self.reply: str | None = None
 
     @property
-    def failed(self) -> bool:
+    def any_failed(self) -> bool:
         """Whether any tool did not answer."""
         return any(result.failed for result in self.results)
 
@@ -52,17 +52,17 @@ class Toolbox:
         """Run one tool; a failure becomes a result that says so."""
         await self._emit(ToolStarted(name=call.name))
         began = time.perf_counter()
-        output, failed = await self._outcome(call)
+        output, failed = await self._call_tool(call)
         taken = milliseconds_since(began)
         result = ToolResult(call=call, output=output, failed=failed)
         self.results.append(result)
         self.runs.append(
             ToolRun(name=call.name, arguments=call.arguments, output=output, milliseconds=taken, error=failed)
         )
-        await self._emit(ToolEnded(name=call.name, milliseconds=taken, failed=failed))
+        await self._emit(ToolFinished(name=call.name, milliseconds=taken, failed=failed))
         return result
 
-    async def _outcome(self, call: ToolCall) -> tuple[object, str | None]:
+    async def _call_tool(self, call: ToolCall) -> tuple[object, str | None]:
         tool = self._tools.get(call.name)
         if tool is None:
             known = ", ".join(self._tools) or "none"
@@ -72,12 +72,12 @@ class Toolbox:
                 raise Invalid("they are no JSON object")
             async with asyncio.timeout(self._timeout):
                 outcome = await tool.run(call.arguments, self._turn)
-            _check(outcome)
+            _check_output(outcome)
         except TimeoutError:
             return "The tool took too long.", "tool_timeout"
         except Invalid as unfit:
             return f"The arguments do not fit: {unfit}", unfit.code
-        except _Unsound as unsound:
+        except _InvalidOutput as unsound:
             _log.error("tool %s answered with %s", call.name, unsound)
             return "The tool failed.", "tool_failed"
         except TenutoError as refused:
@@ -86,10 +86,10 @@ class Toolbox:
             # Only its kind: the text of a stranger's exception may quote what a user said.
             _log.error("tool %s failed: %s", call.name, type(fault).__name__)
             return "The tool failed.", "tool_failed"
-        self._take(outcome)
+        self._collect(outcome)
         return outcome.output, None
 
-    def _take(self, outcome: ToolOutput) -> None:
+    def _collect(self, outcome: ToolOutput) -> None:
         if outcome.pieces is not None:
             self.pieces = (*(self.pieces or ()), *outcome.pieces)
         self.data = {**self.data, **outcome.data}
@@ -98,21 +98,21 @@ class Toolbox:
             self.reply = outcome.reply
 
 
-def _check(outcome: ToolOutput) -> None:
+def _check_output(outcome: ToolOutput) -> None:
     """Refuse an answer that could not be stored, as a fault of the tool and not of the question."""
     for what in ("output", "data", "state"):
         try:
-            checked_json(getattr(outcome, what), what)
+            check_json(getattr(outcome, what), what)
         except Invalid as unfit:
-            raise _Unsound(f"unsound {what}") from unfit
+            raise _InvalidOutput(f"unsound {what}") from unfit
     if outcome.reply is not None:
         try:
-            checked_text(outcome.reply, "reply")
+            check_text(outcome.reply, "reply")
         except Invalid as unfit:
-            raise _Unsound("an unsound reply") from unfit
+            raise _InvalidOutput("an unsound reply") from unfit
 
 
-def wanted(tool: OfflineTool, turn: ToolContext) -> JsonObject | None:
+def plan_arguments(tool: OfflineTool, turn: ToolContext) -> JsonObject | None:
     """The arguments a question calls for; a tool that stumbles over it is not wanted."""
     try:
         return tool.plan(turn)

@@ -17,32 +17,32 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tenuto.chat.answering import Answer, Answering, noted
-from tenuto.chat.audience import Audience
-from tenuto.chat.going_back import GoingBack, mark_of, note_of_answered
-from tenuto.chat.means import Means
-from tenuto.chat.opening import Begun
+from tenuto.chat.answering import AgentLoop, Completion, redaction_metadata
+from tenuto.chat.audience import EventSink
+from tenuto.chat.going_back import Revision, mark_of, superseding_metadata
+from tenuto.chat.means import ChatDeps
+from tenuto.chat.opening import TurnContext
 from tenuto.chat.request import Reply
-from tenuto.chat.timing import Steps
+from tenuto.chat.timing import StepTimer
 from tenuto.chat.tool_state import bearing
-from tenuto.chat.toolbox import Toolbox, wanted
-from tenuto.context import assemble, counter_for, cut
-from tenuto.context.tokens import as_text
-from tenuto.errors import Sealed, StoreFull, TenutoError, TooLarge, TurnLost, Unavailable, code_of
-from tenuto.model import Appended, Changes, Closing, Draft, OpenTurn, Role, Scope, Session, Usage, text_part
+from tenuto.chat.toolbox import Toolbox, plan_arguments
+from tenuto.context import assemble, counter_for, truncate_text
+from tenuto.context.tokens import to_text
+from tenuto.errors import DecryptionFailed, StoreFull, TenutoError, TooLarge, TurnLost, Unavailable, reply_error_code
+from tenuto.model import AppendResult, Changes, Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
-from tenuto.model.prompt import Entry, Fate, Kind, Materials, Prompt, Reason
+from tenuto.model.prompt import Disposition, Kind, ManifestEntry, Prompt, PromptInputs, Reason
 from tenuto.model.taken_back import ONCE
-from tenuto.model.talk import Asking, ToolCall
+from tenuto.model.talk import ModelRequest, ToolCall
 from tenuto.model.trace import ToolRun, Trace
 from tenuto.model.values import JsonObject
 from tenuto.ports import OfflineTool
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import fresh_id
-from tenuto.sessions.desk import refuse_unsound
+from tenuto.sessions.desk import check_messages
 from tenuto.sessions.titles import claim_title
-from tenuto.sessions.waiting import uncut
+from tenuto.sessions.waiting import complete_despite_cancel
 
 # Characters of a question, an answer or a tool's output that a trace keeps.
 _TRACED: Final = 8000
@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 class Turn:
     """What is known while one turn is being answered."""
 
-    def __init__(self, means: Means, begun: Begun, steps: Steps, audience: Audience) -> None:
+    def __init__(self, means: ChatDeps, begun: TurnContext, steps: StepTimer, audience: EventSink) -> None:
         self._means = means
         self._begun = begun
         self._steps = steps
@@ -62,58 +62,58 @@ class Turn:
         self._prompt: Prompt | None = None
         self._stored_already = False
         # How the turn ends once the old answer has made room for this one.
-        self._owed: Closing | None = None
+        self._owed: FinishTurn | None = None
         self._kept: Trace | None = None
         # An assistant that shall not remember does without the store by choice.
         missed = begun.turn is None and begun.assistant.remembers
         self._degraded: list[str] = [*(["store"] if missed else []), *begun.degraded]
-        self._note_journal(begun.turn)
+        self._note_journaled(begun.turn)
         self._model = means.models(begun.assistant.model)
         self._counter = counter_for(self._model.name)
         self._toolbox = Toolbox(
-            tools=begun.assistant.tools, turn=begun.asked, timeout=means.limits.tool_timeout, emit=audience.tell
+            tools=begun.assistant.tools, turn=begun.asked, timeout=means.limits.tool_timeout, emit=audience.emit_event
         )
-        self._answering = Answering(
+        self._answering = AgentLoop(
             model=self._model,
             tools=begun.assistant.tools,
             toolbox=self._toolbox,
             counter=self._counter,
             steps=steps,
-            emit=audience.tell if audience.listens else None,
+            emit=audience.emit_event if audience.listens else None,
             rounds=means.limits.tool_rounds,
             timeout=means.limits.model_timeout,
             # A result is shown to the model, and stored.
             before_cut=lambda text: means.redaction.before_cut(begun.scope, text, (Sink.MODEL, Sink.MESSAGE)),
         )
 
-    async def answered(self) -> Reply:
+    async def run(self) -> Reply:
         """The turn, from its beginning to its end; whatever goes wrong, the session is free again afterwards."""
         try:
-            lease = _Lease(self._means, self._begun.turn)
+            lease = _LeaseRenewal(self._means, self._begun.turn)
             try:
-                await self._look_up()
-                answer = await self._ask()
+                await self._run_first_tools()
+                answer = await self._ask_model()
             finally:
-                await lease.let_go()
+                await lease.stop()
             return await self._finish(answer)
         except BaseException as ended:
             # Also when the caller has gone: the words stay, and the same key resumes.
             if not self._stored_already:
-                await uncut(self._give_up(ended))
+                await complete_despite_cancel(self._abandon(ended))
             raise
 
-    async def _look_up(self) -> None:
+    async def _run_first_tools(self) -> None:
         """Run the tools that do not wait for a model's wish."""
         assistant = self._begun.assistant
         for tool in assistant.tools:
             if tool.spec.name not in assistant.first or not isinstance(tool, OfflineTool):
                 continue
             with self._steps.step("tools"):
-                arguments = wanted(tool, self._begun.asked)
+                arguments = plan_arguments(tool, self._begun.asked)
                 if arguments is not None:
                     await self._toolbox.run(ToolCall(id=fresh_id(), name=tool.spec.name, arguments=arguments))
 
-    async def _ask(self) -> Answer:
+    async def _ask_model(self) -> Completion:
         answer = self._answering.answer
         if self._toolbox.reply is not None:
             answer.text, answer.model = self._toolbox.reply, "none"
@@ -123,11 +123,11 @@ class Turn:
         if self._toolbox.pieces is not None:
             materials = replace(materials, evidence=self._toolbox.pieces)
         with self._steps.step("assemble"):
-            shown = await self._means.redaction.for_prompt(begun.scope, begun.asked.session, materials)
-            self._prompt = self._assembled(materials if shown is None else shown)
+            shown = await self._means.redaction.redact_prompt_inputs(begun.scope, begun.asked.session, materials)
+            self._prompt = self._assemble_prompt(materials if shown is None else shown)
         self._answering.prompt = self._prompt.manifest.total
         self._answering.room = self._prompt.manifest.room - self._prompt.manifest.total
-        asking = Asking(
+        asking = ModelRequest(
             messages=self._prompt.messages,
             tools=tuple([tool.spec for tool in begun.assistant.tools]),
             reply_tokens=begun.assistant.prompt.reply,
@@ -138,16 +138,19 @@ class Turn:
         )
         return await self._answering.run(asking)
 
-    def _assembled(self, materials: Materials) -> Prompt:
+    def _assemble_prompt(self, materials: PromptInputs) -> Prompt:
         """The prompt; what the model is told of its tools is part of the budget, and of the account."""
         begun, counter = self._begun, self._counter
-        tools = sum([counter.fixed(msgspec.json.encode(tool.spec).decode()) for tool in begun.assistant.tools])
+        tools = sum([counter.count_fixed(msgspec.json.encode(tool.spec).decode()) for tool in begun.assistant.tools])
         policy, context = begun.assistant.prompt, begun.assistant.policies.context
         if not tools:
             return assemble(materials, policy, context, counter)
         within = replace(policy, reply=policy.reply + math.ceil(tools * counter.margin))
         prompt = assemble(materials, within, context, counter)
-        told, manifest = Entry(kind=Kind.TOOLS, fate=Fate.KEPT, reason=Reason.ALWAYS, tokens=tools), prompt.manifest
+        told, manifest = (
+            ManifestEntry(kind=Kind.TOOLS, fate=Disposition.KEPT, reason=Reason.ALWAYS, tokens=tools),
+            prompt.manifest,
+        )
         manifest = replace(
             manifest,
             entries=(*manifest.entries, told),
@@ -157,19 +160,19 @@ class Turn:
         )
         return replace(prompt, manifest=manifest)
 
-    async def _finish(self, answer: Answer) -> Reply:
+    async def _finish(self, answer: Completion) -> Reply:
         begun = self._begun
         with self._steps.step("trace"):
             if begun.assistant.mend is not None:
                 answer.text = begun.assistant.mend(answer.text, tuple(self._toolbox.results), begun.asked)
-            self._count(answer)
-            told = await self._told(answer, answer.text)
-        self._watch_detector()
-        trace = self._trace(answer, told)
-        session = await self._stored(answer, trace)
-        self._watch_detector()
-        await self._tell(trace)
-        return reply_of(
+            self._complete_usage(answer)
+            told = await self._shorten_for_trace(answer, answer.text)
+        self._note_degraded_detector()
+        trace = self._build_trace(answer, told)
+        session = await self._store_turn(answer, trace)
+        self._note_degraded_detector()
+        await self._notify_observers(trace)
+        return reply_from_trace(
             trace,
             session,
             text=answer.text,
@@ -178,7 +181,7 @@ class Turn:
             degraded=tuple(self._degraded),
         )
 
-    def _count(self, answer: Answer) -> None:
+    def _complete_usage(self, answer: Completion) -> None:
         """Models that report no usage have it counted for them: what they saw and what they said."""
         if not answer.input_tokens and self._prompt is not None:
             answer.input_tokens = self._prompt.manifest.total
@@ -186,68 +189,72 @@ class Turn:
             answer.output_tokens = self._counter.count(answer.text)
         if answer.fell_back:
             self._degraded.append("fallback_model")
-        if self._toolbox.failed:
+        if self._toolbox.any_failed:
             self._degraded.append("tools")
 
-    def _note_journal(self, kept: OpenTurn | Appended | None) -> None:
+    def _note_journaled(self, kept: OpenTurn | AppendResult | None) -> None:
         """A turn that a journal keeps says so, whether it began there or only ended there."""
         if kept is not None and kept.journaled and "journal" not in self._degraded:
             self._degraded.append("journal")
 
-    def _watch_detector(self) -> None:
+    def _note_degraded_detector(self) -> None:
         """Whatever is looked at may be the first that the outside detector says nothing about."""
         if self._means.redaction.degraded and "detector" not in self._degraded:
             self._degraded.append("detector")
 
-    async def _stored(self, answer: Answer, trace: Trace) -> Session | None:
+    async def _store_turn(self, answer: Completion, trace: Trace) -> Session | None:
         begun, turn = self._begun, self._begun.turn
         usage = answer.usage
         if turn is None:
-            await self._charge(usage)
+            await self._add_spending(usage)
             return None
         try:
             with self._steps.step("finish"):
-                claim = await self._claim()
-                reply, changes = self._drafts(answer, trace), self._changes(claim)
-                closing = Closing(reply=reply, usage=usage, changes=changes, trace=trace)
-                done = await (self._in_place(turn, closing) if begun.replaced else self._kept_all(turn, closing))
-        except Sealed:
+                claim = await self._claim_title()
+                reply, changes = self._reply_drafts(answer, trace), self._session_changes(claim)
+                closing = FinishTurn(reply=reply, usage=usage, changes=changes, trace=trace)
+                done = await (
+                    self._replace_answer(turn, closing) if begun.replaced else self._finish_with_capacity(turn, closing)
+                )
+        except DecryptionFailed:
             raise
         except Unavailable as failed:
             if begun.assistant.policies.sessions.on_store_down is not OnStoreDown.STATELESS:
                 raise
             _log.warning("an answer was given but not stored: the store is away")
             self._degraded.append("store")
-            self._release(turn, self._owed or Closing(abandoned=True, usage=usage, trace=trace), failed)
+            self._release_later(turn, self._owed or FinishTurn(abandoned=True, usage=usage, trace=trace), failed)
             return None
         self._stored_already = True
-        await self._charge(usage)
+        await self._add_spending(usage)
         loaded = (*turn.window, *done.messages)
-        ended = begun.ended(done.session, answer.text, claim is not None, loaded, self._taken())
+        ended = begun.to_turn_ended(done.session, answer.text, claim is not None, loaded, self._reserved_tokens())
         self._means.afterwards.follow(ended)
         return done.session
 
-    async def _in_place(self, turn: OpenTurn, closing: Closing) -> Appended:
+    async def _replace_answer(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
         """Finish with the answer in the place of an old one, which stays where this one cannot be stored."""
-        refuse_unsound(closing.reply, self._begun.assistant.policies.sessions)
+        check_messages(closing.reply, self._begun.assistant.policies.sessions)
 
-        async def replaced() -> Appended:
-            session = await GoingBack(self._means.sessions).make_room(turn)
+        async def replace_and_finish() -> AppendResult:
+            session = await Revision(self._means.sessions).remove_old_answer(turn)
             self._owed = closing
-            return await self._kept_all(turn, closing, session)
+            return await self._finish_with_capacity(turn, closing, session)
 
         # Nobody who goes in this moment leaves the words without any answer.
-        return await uncut(replaced())
+        return await complete_despite_cancel(replace_and_finish())
 
-    async def _kept_all(self, turn: OpenTurn, closing: Closing, session: Session | None = None) -> Appended:
+    async def _finish_with_capacity(
+        self, turn: OpenTurn, closing: FinishTurn, session: Session | None = None
+    ) -> AppendResult:
         """Finish, and let nothing go for it that no summary covers; `session` is the head where we have changed it."""
         begun = self._begun
         await self._means.afterwards.secure(
-            begun.ended(session or turn.session), covered=begun.materials.covered, adding=len(closing.reply)
+            begun.to_turn_ended(session or turn.session), covered=begun.materials.covered, adding=len(closing.reply)
         )
-        return await self._closed(turn, closing)
+        return await self._finish_turn(turn, closing)
 
-    async def _closed(self, turn: OpenTurn, closing: Closing) -> Appended:
+    async def _finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
         """Finish; where the head is full of what others put there, the answer is kept and our notes are not."""
         policy = self._begun.assistant.policies.sessions
         try:
@@ -258,15 +265,15 @@ class Turn:
             _log.warning("a session's head is full: what a turn notes in it was not kept")
             done = await self._means.sessions.finish(turn, replace(closing, changes=None), policy)
         self._kept = done.trace
-        self._note_journal(done)
+        self._note_journaled(done)
         return done
 
-    async def _charge(self, usage: Usage) -> None:
+    async def _add_spending(self, usage: Usage) -> None:
         """Add to the tenant's day, also when the caller goes in this moment."""
         if self._means.spending.budgets.per_tenant:
-            await uncut(self._means.spending.add(self._begun.scope, usage))
+            await complete_despite_cancel(self._means.spending.add(self._begun.scope, usage))
 
-    def _taken(self) -> int:
+    def _reserved_tokens(self) -> int:
         """The tokens of the prompt that talk cannot have."""
         entries = self._prompt.manifest.entries if self._prompt is not None else ()
         taken = 0
@@ -277,7 +284,7 @@ class Turn:
             taken += entry.tokens
         return taken
 
-    def _drafts(self, answer: Answer, trace: Trace) -> tuple[Draft, ...]:
+    def _reply_drafts(self, answer: Completion, trace: Trace) -> tuple[Draft, ...]:
         """The reply as it is stored: calls with their results, then the words."""
         told: JsonObject = {"trace": trace.id, "model": answer.model}
         if answer.offline:
@@ -288,7 +295,7 @@ class Turn:
             told["data"] = self._toolbox.data
         if self._begun.request.key is not None:
             told[ONCE] = mark_of(self._begun.request.key)
-        final = (Role.ASSISTANT, (text_part(answer.text),), told | noted(answer.redacted))
+        final = (Role.ASSISTANT, (text_part(answer.text),), told | redaction_metadata(answer.redacted))
         now = self._means.clock()
         *exchanges, last = [
             Draft(
@@ -306,7 +313,7 @@ class Turn:
         state, assistant = {**self._begun.asked.state, **self._toolbox.state}, self._begun.assistant
         return (*exchanges, bearing(last, assistant.name, state, assistant.policies.sessions.max_message_bytes))
 
-    def _changes(self, claim: Changes | None) -> Changes | None:
+    def _session_changes(self, claim: Changes | None) -> Changes | None:
         begun = self._begun
         assert begun.turn is not None
         session = begun.turn.session
@@ -314,19 +321,19 @@ class Turn:
         if session.context.get("language") is None:
             context["language"] = begun.materials.language.value
         claimed = claim.metadata if claim is not None else {}
-        metadata = {**claimed, **self._partner(session), **note_of_answered(begun.turn, begun.replaced)}
+        metadata = {**claimed, **self._assistant_metadata(session), **superseding_metadata(begun.turn, begun.replaced)}
         start = begun.materials.window_start
         moved = start if start > session.window_start else UNSET
         if not context and not metadata and moved is UNSET:
             return None
         return Changes(context=context, metadata=metadata, window_start=moved)
 
-    def _partner(self, session: Session) -> JsonObject:
+    def _assistant_metadata(self, session: Session) -> JsonObject:
         """Whom the session talks to from now on when nobody is named, as far as it does not know that yet."""
-        noted_now = self._begun.partner.as_noted()
+        noted_now = self._begun.partner.to_metadata()
         return {what: name for what, name in noted_now.items() if session.metadata.get(what) != name}
 
-    async def _claim(self) -> Changes | None:
+    async def _claim_title(self) -> Changes | None:
         """What this turn stores when it is the one to have a title made."""
         assert self._begun.turn is not None
         asked, session = self._begun.asked, self._begun.turn.session
@@ -334,17 +341,17 @@ class Turn:
         question = "" if session.title else await self._means.redaction.for_title(self._begun.scope, asked.question)
         return claim_title(session, question, asked.language, self._means.clock(), model=self._means.titles_by_model)
 
-    async def _told(self, answer: Answer, said: str) -> _Told:
+    async def _shorten_for_trace(self, answer: Completion, said: str) -> _TraceTexts:
         """What was said and done, as a trace keeps it."""
-        short = _Shortening(self._means.redaction, self._begun.scope, answer.redacted)
-        return _Told(
+        short = _TraceShortener(self._means.redaction, self._begun.scope, answer.redacted)
+        return _TraceTexts(
             request=await short.text(self._begun.asked.question),
             answer=await short.text(said),
-            tools=tuple([await short.run(run) for run in self._toolbox.runs]),
+            tools=tuple([await short.shorten_run(run) for run in self._toolbox.runs]),
             redacted=short.taken,
         )
 
-    def _trace(self, answer: Answer, told: _Told, error: str | None = None) -> Trace:
+    def _build_trace(self, answer: Completion, told: _TraceTexts, error: str | None = None) -> Trace:
         begun = self._begun
         return Trace(
             id=begun.trace_id,
@@ -371,16 +378,16 @@ class Turn:
             redacted=told.redacted,
         )
 
-    async def _tell(self, trace: Trace) -> None:
+    async def _notify_observers(self, trace: Trace) -> None:
         """Render those who watch, who see no more of the words than is stored."""
         if self._means.observers:
             kept = self._kept
             if kept is None:
                 with self._steps.step("trace"):
                     kept = await self._means.redaction.redact_trace(self._begun.scope, trace)
-            self._means.tell(replace(kept, steps=self._steps.taken, degraded=tuple(self._degraded)))
+            self._means.notify_observers(replace(kept, steps=self._steps.taken, degraded=tuple(self._degraded)))
 
-    async def _give_up(self, ended: BaseException) -> None:
+    async def _abandon(self, ended: BaseException) -> None:
         """Give the session free without an answer, and leave a trace of why."""
         turn, answer = self._begun.turn, self._answering.answer
         # What a model has charged for is spent, answer or not.
@@ -388,27 +395,27 @@ class Turn:
         if turn is None:
             return
         said = answer.text
-        if isinstance(ended, asyncio.CancelledError) and self._audience.heard is not None:
+        if isinstance(ended, asyncio.CancelledError) and self._audience.delivered_text is not None:
             # The model may have been ahead of its reader: what counts is what was heard.
-            said = self._audience.heard
+            said = self._audience.delivered_text
         with self._steps.step("trace"):
-            told = await self._told(answer, said)
-        trace = self._trace(answer, told, code_of(ended))
+            told = await self._shorten_for_trace(answer, said)
+        trace = self._build_trace(answer, told, reply_error_code(ended))
         start = self._begun.materials.window_start
         moved = start if start > turn.session.window_start else UNSET
         # The words are kept, so that a later wish to answer them means whom they were said to.
-        partner = self._partner(turn.session)
+        partner = self._assistant_metadata(turn.session)
         changes = Changes(metadata=partner, window_start=moved) if partner or moved is not UNSET else None
-        closing = self._owed or Closing(abandoned=True, usage=answer.usage, changes=changes, trace=trace)
+        closing = self._owed or FinishTurn(abandoned=True, usage=answer.usage, changes=changes, trace=trace)
         try:
-            await self._closed(turn, closing)
+            await self._finish_turn(turn, closing)
         except TenutoError as failed:
             _log.info("a turn could not be given up: %s", failed.code)
-            if isinstance(failed, Unavailable) and not isinstance(failed, Sealed):
-                self._release(turn, closing, failed)
-        await self._tell(trace)
+            if isinstance(failed, Unavailable) and not isinstance(failed, DecryptionFailed):
+                self._release_later(turn, closing, failed)
+        await self._notify_observers(trace)
 
-    def _release(self, turn: OpenTurn, closing: Closing, failed: Unavailable) -> None:
+    def _release_later(self, turn: OpenTurn, closing: FinishTurn, failed: Unavailable) -> None:
         """Have the turn given up once the store is back; should we die before, its lease runs out by itself."""
         if isinstance(failed, StoreFull):
             # A lease that is given back takes no room where there is none for a trace.
@@ -416,18 +423,18 @@ class Turn:
         self._means.afterwards.release(turn, closing, self._begun.assistant.policies.sessions)
 
 
-class _Lease:
+class _LeaseRenewal:
     """A turn's lease, renewed until it is let go; most turns are over before it has to be."""
 
-    def __init__(self, means: Means, turn: OpenTurn | None) -> None:
+    def __init__(self, means: ChatDeps, turn: OpenTurn | None) -> None:
         self._sessions = means.sessions
         self._keeper: asyncio.Task[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
         if turn is not None:
             pause = turn.lease.total_seconds() / 3
-            self._alarm = asyncio.get_running_loop().call_later(pause, self._hold, turn, pause)
+            self._alarm = asyncio.get_running_loop().call_later(pause, self._start_renewing, turn, pause)
 
-    async def let_go(self) -> None:
+    async def stop(self) -> None:
         """Renew it no more."""
         if self._alarm is not None:
             self._alarm.cancel()
@@ -438,10 +445,10 @@ class _Lease:
             if not self._keeper.cancelled():
                 self._keeper.result()
 
-    def _hold(self, turn: OpenTurn, pause: float) -> None:
-        self._keeper = asyncio.get_running_loop().create_task(self._keep(turn, pause))
+    def _start_renewing(self, turn: OpenTurn, pause: float) -> None:
+        self._keeper = asyncio.get_running_loop().create_task(self._renew(turn, pause))
 
-    async def _keep(self, turn: OpenTurn, pause: float) -> None:
+    async def _renew(self, turn: OpenTurn, pause: float) -> None:
         while True:
             try:
                 await self._sessions.renew(turn)
@@ -452,7 +459,7 @@ class _Lease:
             await asyncio.sleep(pause)
 
 
-class _Told(NamedTuple):
+class _TraceTexts(NamedTuple):
     """What a trace keeps of the words, and what a policy took out of them."""
 
     request: str
@@ -461,7 +468,7 @@ class _Told(NamedTuple):
     redacted: dict[str, int]
 
 
-class _Shortening:
+class _TraceShortener:
     """Long texts as a trace keeps them: the log has all of them. `taken` counts what went before they were cut."""
 
     def __init__(self, redaction: TurnRedaction, scope: Scope, taken: Mapping[str, int]) -> None:
@@ -474,14 +481,14 @@ class _Shortening:
             return text
         clean, taken = await self._redaction.before_cut(self._scope, text, (Sink.TRACE,), _TRACED)
         self.taken = dict(Counts(self.taken) + Counts(taken))
-        return cut(clean, _TRACED, len)
+        return truncate_text(clean, _TRACED, len)
 
-    async def run(self, run: ToolRun) -> ToolRun:
-        output = as_text(run.output)
+    async def shorten_run(self, run: ToolRun) -> ToolRun:
+        output = to_text(run.output)
         return run if len(output) <= _TRACED else replace(run, output=await self.text(output))
 
 
-def reply_of(
+def reply_from_trace(
     trace: Trace,
     session: Session | None,
     *,

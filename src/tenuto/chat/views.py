@@ -8,9 +8,9 @@ from typing import Any, Self
 from msgspec.structs import asdict
 
 from tenuto.assistants import Assistant
-from tenuto.chat.request import Answered, ChatEvent, Reply, Started, ToolEnded, ToolStarted
-from tenuto.model.prompt import Fate, Kind, Language, LayoutName, Manifest, Reason
-from tenuto.model.talk import Said
+from tenuto.chat.request import ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
+from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Manifest, Reason
+from tenuto.model.talk import TextDelta
 from tenuto.model.trace import Trace
 from tenuto.model.values import JsonObject, View
 from tenuto.sessions.views import usd
@@ -33,7 +33,7 @@ class EntryView(View, frozen=True, kw_only=True):
     """One part of a prompt and what became of it; `first` and `last` are sequence numbers of messages."""
 
     kind: Kind
-    fate: Fate
+    fate: Disposition
     reason: Reason
     tokens: int
     whole: int
@@ -162,16 +162,16 @@ def assistant_view(assistant: Assistant, model: str, default: bool) -> Assistant
 def event_view(event: ChatEvent) -> tuple[str, ReplyView | JsonObject]:
     """An event's name and its data."""
     match event:
-        case Started():
+        case TurnStarted():
             return "start", {**asdict(event), "trace_id": event.trace_id or None}
-        case Said(text=text):
+        case TextDelta(text=text):
             return "delta", {"text": text}
         case ToolStarted(name=name):
             return "tool", {"name": name, "state": "started"}
-        case ToolEnded(name=name, milliseconds=taken, failed=error):
+        case ToolFinished(name=name, milliseconds=taken, failed=error):
             state = "failed" if error else "done"
             return "tool", {"name": name, "state": state, "milliseconds": taken, "error": error}
-        case Answered(reply=reply):
+        case ReplyFinished(reply=reply):
             return "done", ReplyView.of(reply)
 
 

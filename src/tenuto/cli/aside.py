@@ -22,7 +22,7 @@ from tenuto.settings import Settings
 _Answer = TypeVar("_Answer")
 
 
-class Aside:
+class BackgroundApp:
     """An open installation and its chat."""
 
     def __init__(self, app: Tenuto, chat: Chat) -> None:
@@ -52,7 +52,7 @@ class Aside:
             raise
         return tasks[0].result()
 
-    async def stay(self) -> None:
+    async def wait_closed(self) -> None:
         """Return when `leave` was called."""
         await self._leaving.wait()
 
@@ -68,15 +68,15 @@ class Aside:
 
 
 @contextmanager
-def opened_aside(settings: Settings) -> Iterator[Aside]:
+def open_in_background(settings: Settings) -> Iterator[BackgroundApp]:
     """Open what the settings name, with its chat, for as long as the block lasts.
 
     Raises:
         TenutoError: as opening it does.
     """
-    opened: Future[Aside] = Future()
+    opened: Future[BackgroundApp] = Future()
     ended: Future[None] = Future()
-    threading.Thread(target=_live, args=(settings, opened, ended), name="tenuto", daemon=True).start()
+    threading.Thread(target=_thread_main, args=(settings, opened, ended), name="tenuto", daemon=True).start()
     aside = opened.result()
     try:
         yield aside
@@ -84,19 +84,19 @@ def opened_aside(settings: Settings) -> Iterator[Aside]:
         aside.leave(ended)
 
 
-def _live(settings: Settings, opened: Future[Aside], ended: Future[None]) -> None:
+def _thread_main(settings: Settings, opened: Future[BackgroundApp], ended: Future[None]) -> None:
     """The thread: whatever goes wrong is told to whoever waits."""
     try:
-        asyncio.run(_hold(settings, opened))
+        asyncio.run(_run_app(settings, opened))
     except BaseException as failure:
         (ended if opened.done() else opened).set_exception(failure)
     else:
         ended.set_result(None)
 
 
-async def _hold(settings: Settings, opened: Future[Aside]) -> None:
+async def _run_app(settings: Settings, opened: Future[BackgroundApp]) -> None:
     # As other commands do: a cache in front of the store would only cost connections.
     async with open_app(replace(settings, l1=False), sweeping=False) as app:
-        aside = Aside(app, await app.chat())
+        aside = BackgroundApp(app, await app.chat())
         opened.set_result(aside)
-        await aside.stay()
+        await aside.wait_closed()

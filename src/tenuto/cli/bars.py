@@ -81,12 +81,12 @@ def budget_bar(manifest: Manifest, *, width: int, coloured: bool) -> str:
     """The budget as one line, and below it what its colours or letters mean."""
     parts = stretches(manifest)
     shares = cells([part.amount for part in parts], width)
-    line = "".join(_painted(part.name, share, coloured) for part, share in zip(parts, shares, strict=True))
-    legend = "  ".join(f"{_painted(part.name, 1, coloured)} {part.name} {round(part.amount):,}" for part in parts)
+    line = "".join(_paint(part.name, share, coloured) for part, share in zip(parts, shares, strict=True))
+    legend = "  ".join(f"{_paint(part.name, 1, coloured)} {part.name} {round(part.amount):,}" for part in parts)
     return f"[{line}]\n{legend}"
 
 
-def _painted(name: str, count: int, coloured: bool) -> str:
+def _paint(name: str, count: int, coloured: bool) -> str:
     colour, letter = _LOOKS[name]
     if not coloured:
         return letter * count
@@ -105,7 +105,7 @@ def timeline(steps: Mapping[str, float], *, width: int) -> list[str]:
     return lines
 
 
-def room_for_a_bar(beside: int = 2) -> int:
+def bar_width(beside: int = 2) -> int:
     """How many cells the terminal has for a bar with so much beside it."""
     return max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size((80, 24)).columns - beside))
 

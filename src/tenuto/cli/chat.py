@@ -10,7 +10,7 @@ import typer
 from tenuto.cli.options import LOCAL, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import make_folder
 from tenuto.errors import Invalid
-from tenuto.model.values import checked_id
+from tenuto.model.values import check_id
 from tenuto.settings import read_settings
 
 
@@ -44,18 +44,18 @@ def chat(
     """
     scope = caller(tenant, site, user)
     if session is not None:
-        checked_id(session, "the session id")
+        check_id(session, "the session id")
     settings = read_settings(store=store, model=model)
-    words = message if message is not None else _piped()
+    words = message if message is not None else _read_stdin()
     make_folder(settings)
     # Only this command pays for assistants, tokenizer and models.
-    from tenuto.cli.conversation import Conversation, Manner, converse
+    from tenuto.cli.conversation import ChatOptions, Conversation, converse
 
-    manner = Manner(assistant=assistant, persona=persona, streams=not no_stream, as_json=as_json, store=store)
+    manner = ChatOptions(assistant=assistant, persona=persona, streams=not no_stream, as_json=as_json, store=store)
     converse(settings, lambda aside: Conversation(aside, scope, manner, session), words)
 
 
-def _piped() -> str | None:
+def _read_stdin() -> str | None:
     """What comes on standard input, read to its end; `None` where somebody sits at a keyboard."""
     if sys.stdin is None or sys.stdin.isatty():
         return None

@@ -18,28 +18,28 @@ from msgspec.structs import replace
 
 from tenuto.access import ApiKeys
 from tenuto.app import Tenuto
-from tenuto.cli.effective import duration, without_password
-from tenuto.cli.screen import counted, moment
+from tenuto.cli.effective import duration, mask_password
+from tenuto.cli.screen import moment, pluralize
 from tenuto.errors import (
+    DataKeysDamaged,
+    DecryptionFailed,
     InvalidSetting,
-    KeysDamaged,
-    Sealed,
     SessionNotFound,
     StoreFull,
     StoreReadOnly,
     TenutoError,
     Unavailable,
 )
-from tenuto.model import Batch, Draft, Keeping, NewSession, Page, Role, Scope, SessionQuery, text_part
-from tenuto.model.assurance import Assurance
+from tenuto.model import AppendBatch, Draft, NewSession, Page, Retention, Role, Scope, SessionQuery, text_part
+from tenuto.model.assurance import DurabilityFinding
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.scope import SYSTEM
 from tenuto.model.values import Value
 from tenuto.ports import DurabilityReport, SessionStore, Store, utc_now
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
-from tenuto.stores.by_url import on_network
-from tenuto.stores.journaled import waiting_in
+from tenuto.stores.by_url import is_network_store
+from tenuto.stores.journaled import count_journal
 from tenuto.wiring.stores import journal_folder, writable
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ _CLOCK_SLACK: Final = timedelta(minutes=5)
 _MADE_IN: Final = 2026
 
 
-class State(StrEnum):
+class CheckStatus(StrEnum):
     """How a check came out."""
 
     OK = "ok"
@@ -69,21 +69,21 @@ class Finding(Value, frozen=True, kw_only=True, omit_defaults=False):
     """One line of the doctor's."""
 
     name: str
-    state: State
+    state: CheckStatus
     says: str
     advice: str | None = None
 
 
 def _ok(name: str, says: str) -> Finding:
-    return Finding(name=name, state=State.OK, says=says)
+    return Finding(name=name, state=CheckStatus.OK, says=says)
 
 
-def _note(name: str, says: str, advice: str) -> Finding:
-    return Finding(name=name, state=State.NOTE, says=says, advice=advice)
+def _warning(name: str, says: str, advice: str) -> Finding:
+    return Finding(name=name, state=CheckStatus.NOTE, says=says, advice=advice)
 
 
-def _wrong(name: str, says: str, advice: str) -> Finding:
-    return Finding(name=name, state=State.WRONG, says=says, advice=advice)
+def _error(name: str, says: str, advice: str) -> Finding:
+    return Finding(name=name, state=CheckStatus.WRONG, says=says, advice=advice)
 
 
 # Before anything is opened
@@ -91,28 +91,28 @@ def _wrong(name: str, says: str, advice: str) -> Finding:
 
 def versions() -> list[Finding]:
     """What this runs on; a driver that is missing matters only to a store that needs it, which says so itself."""
-    drivers = ", ".join(f"{name} {_installed(name)}" for name in _DRIVERS)
+    drivers = ", ".join(f"{name} {_installed_version(name)}" for name in _DRIVERS)
     return [
-        _ok("tenuto", f"{_installed('tenuto')} on Python {platform.python_version()}, {platform.system()}"),
+        _ok("tenuto", f"{_installed_version('tenuto')} on Python {platform.python_version()}, {platform.system()}"),
         _ok("drivers", f"SQLite {sqlite3.sqlite_version}, {drivers}"),
     ]
 
 
-def _installed(name: str) -> str:
+def _installed_version(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:
         return "not installed"
 
 
-def refused_settings(error: TenutoError) -> Finding:
+def settings_error(error: TenutoError) -> Finding:
     """A setting that stops every start."""
     named = error.setting if isinstance(error, InvalidSetting) else "the setting"
     variable = named if named.isupper() else f"TENUTO_{named.upper()}"
-    return _wrong("settings", str(error), f"correct or unset the environment variable {variable}")
+    return _error("settings", str(error), f"correct or unset the environment variable {variable}")
 
 
-def sound_settings(settings: Settings) -> Finding:
+def settings_ok(settings: Settings) -> Finding:
     """Settings that fit together, as Settings itself made sure."""
     return _ok("settings", f"sound, preset {settings.preset}")
 
@@ -124,38 +124,38 @@ async def answers(app: Tenuto) -> Finding:
     """Whether the store can be reached."""
     started = time.perf_counter()
     await app.store.upkeep.ping()
-    return _ok("store", f"{without_password(app.settings.store)} answers in {_since(started)}")
+    return _ok("store", f"{mask_password(app.settings.store)} answers in {_elapsed(started)}")
 
 
-async def round_trip(sessions: SessionStore) -> Finding:
+async def check_round_trip(sessions: SessionStore) -> Finding:
     """Write a session, read it, delete it, in a scope where nobody else has any."""
     session_id, words = fresh_id(), text_part("Is everything held?")
     draft = Draft(id=fresh_id(), role=Role.USER, sent_at=utc_now(), parts=(words,))
     # Should we be stopped halfway, a sweep takes it away.
-    new = NewSession(keeping=Keeping(idle=timedelta(hours=1)))
+    new = NewSession(keeping=Retention(idle=timedelta(hours=1)))
     started = time.perf_counter()
     try:
-        await sessions.append(_OWN_SCOPE, session_id, Batch(id=fresh_id(), messages=(draft,), create=new))
+        await sessions.append(_OWN_SCOPE, session_id, AppendBatch(id=fresh_id(), messages=(draft,), create=new))
         page = await sessions.messages(_OWN_SCOPE, session_id, Page())
     finally:
         with suppress(SessionNotFound):
             await sessions.delete(_OWN_SCOPE, session_id)
     if [message.parts for message in page.messages] != [(words,)]:
-        return _wrong("round trip", "what was read is not what was written", "restore the store from a backup")
+        return _error("round trip", "what was read is not what was written", "restore the store from a backup")
     if await _still_there(sessions, session_id):
-        return _wrong("round trip", "a deleted session is still there", "restore the store from a backup")
-    return _ok("round trip", f"written, read and deleted in {_since(started)}")
+        return _error("round trip", "a deleted session is still there", "restore the store from a backup")
+    return _ok("round trip", f"written, read and deleted in {_elapsed(started)}")
 
 
-async def assured(store: Store) -> list[Finding]:
-    """How safely a server keeps what it acknowledged; of a file `sqlite_facts` tells."""
-    return [_assured(told) for told in await store.assurances()] if isinstance(store, DurabilityReport) else []
+async def check_durability(store: Store) -> list[Finding]:
+    """How safely a server keeps what it acknowledged; of a file `check_sqlite_file` tells."""
+    return [_durability_check(told) for told in await store.assurances()] if isinstance(store, DurabilityReport) else []
 
 
-def _assured(told: Assurance) -> Finding:
+def _durability_check(told: DurabilityFinding) -> Finding:
     if told.advice is None:
         return _ok(told.about, told.says)
-    return (_wrong if told.loses else _note)(told.about, told.says, told.advice)
+    return (_error if told.loses else _warning)(told.about, told.says, told.advice)
 
 
 async def _still_there(sessions: SessionStore, session_id: str) -> bool:
@@ -166,18 +166,18 @@ async def _still_there(sessions: SessionStore, session_id: str) -> bool:
     return True
 
 
-def refused_store(settings: Settings, error: TenutoError) -> Finding:
+def store_error(settings: Settings, error: TenutoError) -> Finding:
     """A store that cannot be opened or used."""
-    return _wrong("store", f"{without_password(settings.store)}: {error}", _what_to_do(settings, error))
+    return _error("store", f"{mask_password(settings.store)}: {error}", _store_advice(settings, error))
 
 
-def too_slow(settings: Settings, seconds: int) -> Finding:
+def store_timeout(settings: Settings, seconds: int) -> Finding:
     """A store that keeps us waiting."""
-    says = f"{without_password(settings.store)} did not do its work within {seconds} seconds"
-    return _wrong("store", says, "look at its load and at the network between")
+    says = f"{mask_password(settings.store)} did not do its work within {seconds} seconds"
+    return _error("store", says, "look at its load and at the network between")
 
 
-def _what_to_do(settings: Settings, error: TenutoError) -> str:
+def _store_advice(settings: Settings, error: TenutoError) -> str:
     on_file = settings.store.startswith("sqlite")
     match error:
         case StoreFull():
@@ -186,9 +186,9 @@ def _what_to_do(settings: Settings, error: TenutoError) -> str:
             if on_file:
                 return "let this user write the file and its folder"
             return "point TENUTO_STORE at a primary, and look whether it can write its files and has its replicas"
-        case KeysDamaged(tenant=tenant):
-            return damaged_keys(tenant)
-        case Sealed() | InvalidSetting(setting="privacy_key" | "privacy_key_file"):
+        case DataKeysDamaged(tenant=tenant):
+            return damaged_keys_advice(tenant)
+        case DecryptionFailed() | InvalidSetting(setting="privacy_key" | "privacy_key_file"):
             return "set TENUTO_PRIVACY_KEY_FILE (or TENUTO_PRIVACY_KEY) to the key this store was sealed with"
         case InvalidSetting() if on_file:
             return "make the folder, or point TENUTO_STORE or --store at another file"
@@ -200,7 +200,7 @@ def _what_to_do(settings: Settings, error: TenutoError) -> str:
             return "start the server, and check host, port, user and password in TENUTO_STORE"
 
 
-def damaged_keys(tenant: str) -> str:
+def damaged_keys_advice(tenant: str) -> str:
     """What helps where a tenant's keys were changed in the store: not another master key, which is the right one."""
     return (
         f"the master key is right, the record of tenant {tenant}'s keys in the store is not: "
@@ -208,41 +208,41 @@ def damaged_keys(tenant: str) -> str:
     )
 
 
-def sqlite_facts(file: Path, settings: Settings) -> list[Finding]:
+def check_sqlite_file(file: Path, settings: Settings) -> list[Finding]:
     """How the file lies on disk, and how safely."""
-    return [_file_size(file), _journal(file, settings), _soundness(file), _room(file)]
+    return [_check_file_size(file), _journal(file, settings), _check_integrity(file), _check_disk_space(file)]
 
 
-def _file_size(file: Path) -> Finding:
+def _check_file_size(file: Path) -> Finding:
     log = file.with_name(f"{file.name}-wal")
     log_size = log.stat().st_size if log.exists() else 0
     says = f"{file.absolute()}, {_size(file.stat().st_size)}, write-ahead log {_size(log_size)}"
     if file.stat().st_mode & 0o077:
-        return _note("file", f"{says}, open to other users", f"chmod 600 {file}")
+        return _warning("file", f"{says}, open to other users", f"chmod 600 {file}")
     return _ok("file", says)
 
 
 def _journal(file: Path, settings: Settings) -> Finding:
-    mode, safety = _asked(file, "PRAGMA journal_mode"), settings.sqlite_synchronous
+    mode, safety = _read_pragma(file, "PRAGMA journal_mode"), settings.sqlite_synchronous
     says = f"journal_mode {mode}, synchronous {safety}"
     if mode != "wal":
-        return _wrong("durability", says, "stop all programs that use the file and start tenuto again")
+        return _error("durability", says, "stop all programs that use the file and start tenuto again")
     if safety != "full":
         advice = "a power cut may take the last turns; set TENUTO_SQLITE_SYNCHRONOUS=full to keep them"
-        return _note("durability", says, advice)
+        return _warning("durability", says, advice)
     return _ok("durability", f"{says}: what was acknowledged has reached the disk")
 
 
-def _soundness(file: Path) -> Finding:
+def _check_integrity(file: Path) -> Finding:
     if file.stat().st_size > _CHECKED_WHOLE:
         return _ok("soundness", f"not checked, the file is larger than {_size(_CHECKED_WHOLE)}")
-    verdict = _asked(file, "PRAGMA quick_check(1)")
+    verdict = _read_pragma(file, "PRAGMA quick_check(1)")
     if verdict != "ok":
-        return _wrong("soundness", "SQLite finds the file damaged", "stop the server and restore a backup")
+        return _error("soundness", "SQLite finds the file damaged", "stop the server and restore a backup")
     return _ok("soundness", "SQLite finds no damage")
 
 
-def _asked(file: Path, pragma: str) -> str:
+def _read_pragma(file: Path, pragma: str) -> str:
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=5)) as db:
             return str(db.execute(pragma).fetchone()[0])
@@ -250,12 +250,12 @@ def _asked(file: Path, pragma: str) -> str:
         return "unreadable"
 
 
-def _room(file: Path) -> Finding:
+def _check_disk_space(file: Path) -> Finding:
     free = shutil.disk_usage(file.absolute().parent).free
     says = f"{_size(free)} free"
     if free < _NO_ROOM:
-        return _wrong("disk", says, "make room before turns are refused")
-    return _note("disk", says, "make room soon") if free < _LITTLE_ROOM else _ok("disk", says)
+        return _error("disk", says, "make room before turns are refused")
+    return _warning("disk", says, "make room soon") if free < _LITTLE_ROOM else _ok("disk", says)
 
 
 # Talking
@@ -267,32 +267,32 @@ async def talking(app: Tenuto) -> list[Finding]:
     try:
         chat = await app.chat()
     except InvalidSetting as refused:
-        return [_wrong("chat", str(refused), "correct the setting it names, or unset it: offline needs nothing")]
+        return [_error("chat", str(refused), "correct the setting it names, or unset it: offline needs nothing")]
     names = sorted({chat.model_of(assistant).name for assistant in chat.assistants})
     known = ", ".join(
         f"{each.name} (default)" if each.name == chat.assistants.default else each.name for each in chat.assistants
     )
     room = settings.prompt_tokens - settings.reply_tokens
     return [
-        _models(settings, names),
-        _embedder(settings, chat),
+        _check_models(settings, names),
+        _check_embedder(settings, chat),
         _ok("assistants", known),
         _ok("prompt", f"{settings.prompt_tokens:,} tokens: {room:,} to show, {settings.reply_tokens:,} for the reply"),
     ]
 
 
-def _models(settings: Settings, names: list[str]) -> Finding:
+def _check_models(settings: Settings, names: list[str]) -> Finding:
     if names == ["offline"]:
         return _ok("model", "offline: it needs no key and answers from tools and talk; set TENUTO_MODEL for another")
     says = " and ".join(names)
     if settings.model_base_url is not None:
         key = "with a key" if settings.model_api_key is not None else "without a key"
-        return _ok("model", f"{says} at {without_password(settings.model_base_url)}, {key}")
+        return _ok("model", f"{says} at {mask_password(settings.model_base_url)}, {key}")
     # Without a key that is needed, the model would not have opened.
     return _ok("model", f"{says}; any key it needs is set, and the first question shows whether it is right")
 
 
-def _embedder(settings: Settings, chat: Chat) -> Finding:
+def _check_embedder(settings: Settings, chat: Chat) -> Finding:
     gated = [assistant.name for assistant in chat.assistants if assistant.relevance > 0]
     whose = f"asked by {', '.join(gated)}" if gated else "no assistant asks for it: none sets a relevance"
     if chat.embedder is None:
@@ -306,46 +306,46 @@ def _embedder(settings: Settings, chat: Chat) -> Finding:
 
 def outages(settings: Settings) -> list[Finding]:
     """How outages of a server are met; it need not answer to tell."""
-    if not on_network(settings.store):
+    if not is_network_store(settings.store):
         return []
     folder = journal_folder(settings)
-    return [_breaker(settings), _outbox(settings, folder), *_other_outboxes(settings, folder)]
+    return [_check_breaker(settings), _check_journal(settings, folder), *_check_other_journals(settings, folder)]
 
 
-def _breaker(settings: Settings) -> Finding:
+def _check_breaker(settings: Settings) -> Finding:
     if not settings.breaker_failures:
         says = "off: while the store is away, every request waits for it"
-        return _note("breaker", says, "unset TENUTO_BREAKER_FAILURES, which is 5 by default")
-    after, rest = counted(settings.breaker_failures, "call"), duration(settings.breaker_reset)
+        return _warning("breaker", says, "unset TENUTO_BREAKER_FAILURES, which is 5 by default")
+    after, rest = pluralize(settings.breaker_failures, "call"), duration(settings.breaker_reset)
     return _ok("breaker", f"after {after} in a row without an answer the store is left alone for {rest}")
 
 
-def _outbox(settings: Settings, folder: Path) -> Finding:
+def _check_journal(settings: Settings, folder: Path) -> Finding:
     """The journal that this store has on this machine, or will have once it is needed."""
     place = next(each for each in (folder, *folder.parents) if each.exists())
     if not writable(place):
         says = f"{place} cannot be written: while the store is away, turns are refused"
         wanted = settings.policies().sessions.on_store_down is OnStoreDown.JOURNAL
         advice = "let this user write there, or point TENUTO_JOURNAL at another folder"
-        return (_wrong if wanted else _note)("journal", says, advice)
-    held = waiting_in(folder)
-    says = f"{folder}: {counted(held.waiting, 'turn')} waiting, {held.aside} set aside"
+        return (_error if wanted else _warning)("journal", says, advice)
+    held = count_journal(folder)
+    says = f"{folder}: {pluralize(held.waiting, 'turn')} waiting, {held.aside} set aside"
     if held.unreadable:
-        says = f"{says}, {counted(held.unreadable, 'file')} unreadable"
-        return _wrong("journal", says, "let this user read them, or restore them from a backup: they may hold turns")
+        says = f"{says}, {pluralize(held.unreadable, 'file')} unreadable"
+        return _error("journal", says, "let this user read them, or restore them from a backup: they may hold turns")
     if held.aside:
-        return _note("journal", says, "the log said why the store can never take them; after 30 days they go")
+        return _warning("journal", says, "the log said why the store can never take them; after 30 days they go")
     if held.waiting:
-        return _note("journal", says, "a running server brings them to the store as soon as it answers")
+        return _warning("journal", says, "a running server brings them to the store as soon as it answers")
     return _ok("journal", says)
 
 
-def _other_outboxes(settings: Settings, folder: Path) -> list[Finding]:
+def _check_other_journals(settings: Settings, folder: Path) -> list[Finding]:
     """Journals of other stores, in which turns wait: this one may have had another address once."""
     advice = f"start a server with the store they belong to; if it only changed its address, move the files to {folder}"
-    held = [(other, waiting_in(other).waiting) for other in settings.journals().glob("*/") if other != folder]
+    held = [(other, count_journal(other).waiting) for other in settings.journals().glob("*/") if other != folder]
     return [
-        _note("other journal", f"{other}: {counted(waiting, 'turn')} waiting for another store", advice)
+        _warning("other journal", f"{other}: {pluralize(waiting, 'turn')} waiting for another store", advice)
         for other, waiting in sorted(held)
         if waiting
     ]
@@ -357,9 +357,9 @@ def _other_outboxes(settings: Settings, folder: Path) -> list[Finding]:
 async def holdings(app: Tenuto, scope: Scope) -> Finding:
     """How much the tenant has."""
     held = await app.sessions.stats(scope)
-    says = f"tenant {scope.tenant}: {counted(held.sessions, 'session')}, {counted(held.messages, 'message')}"
+    says = f"tenant {scope.tenant}: {pluralize(held.sessions, 'session')}, {pluralize(held.messages, 'message')}"
     if app.settings.store.startswith("memory"):
-        return _note("sessions", f"{says}, in memory", "they end with their process; set TENUTO_STORE to keep them")
+        return _warning("sessions", f"{says}, in memory", "they end with their process; set TENUTO_STORE to keep them")
     return _ok("sessions", says)
 
 
@@ -367,11 +367,11 @@ async def clock(app: Tenuto, scope: Scope) -> Finding:
     """Whether the time is believable: after this release was made, and not before the newest change."""
     now = utc_now()
     if now.year < _MADE_IN:
-        return _wrong("clock", f"it shows {moment(now)}", "set the clock, best by NTP: retention depends on it")
+        return _error("clock", f"it shows {moment(now)}", "set the clock, best by NTP: retention depends on it")
     newest = (await app.sessions.list(scope, SessionQuery(limit=1))).sessions
     if newest and newest[0].updated_at > now + _CLOCK_SLACK:
         says = f"it shows {moment(now)}, and the newest session changed at {moment(newest[0].updated_at)}"
-        return _wrong("clock", says, "set the clock, best by NTP, on every machine that writes to this store")
+        return _error("clock", says, "set the clock, best by NTP, on every machine that writes to this store")
     return _ok("clock", moment(now))
 
 
@@ -387,8 +387,8 @@ async def credentials(app: Tenuto) -> Finding:
         return _ok("auth", " and ".join(ways))
     advice = "make a key with: tenuto keys create --tenant ID"
     if not _is_loopback(settings.host):
-        return _wrong("auth", f"no credential is configured, and host {settings.host} is not loopback", advice)
-    return _note("auth", "no credential is configured, so the server listens on loopback only", advice)
+        return _error("auth", f"no credential is configured, and host {settings.host} is not loopback", advice)
+    return _warning("auth", "no credential is configured, so the server listens on loopback only", advice)
 
 
 def _is_loopback(host: str) -> bool:
@@ -399,7 +399,7 @@ def _is_loopback(host: str) -> bool:
         return name == "localhost" or name.endswith(".localhost")
 
 
-def _since(started: float) -> str:
+def _elapsed(started: float) -> str:
     return f"{(time.perf_counter() - started) * 1000:.1f} ms"
 
 
@@ -407,4 +407,4 @@ def _size(count: int) -> str:
     for unit, size in (("GiB", 1024 * _MIB), ("MiB", _MIB), ("KiB", 1024)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
-    return counted(count, "byte")
+    return pluralize(count, "byte")

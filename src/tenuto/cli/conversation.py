@@ -12,15 +12,15 @@ import typer
 from msgspec.structs import replace
 
 from tenuto.assistants import in_language
-from tenuto.chat import Answered, ChatRequest, Reply, Started, ToolEnded, ToolStarted
-from tenuto.chat.partners import Partner, noted, resolved
+from tenuto.chat import ChatRequest, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
+from tenuto.chat.partners import ActiveAssistant, active_assistant_of, resolve_assistant
 from tenuto.chat.views import ReplyView
-from tenuto.cli.aside import Aside, opened_aside
-from tenuto.cli.effective import without_password
+from tenuto.cli.aside import BackgroundApp, open_in_background
+from tenuto.cli.effective import mask_password
 from tenuto.cli.keyboard import Keyboard
-from tenuto.cli.marks import MarkedStream, Marks, last_turn, taken_out
+from tenuto.cli.marks import Marks, PlaceholderStream, count_redacted, last_turn_messages
 from tenuto.cli.options import LOCAL
-from tenuto.cli.screen import counted, show_json, tally, visible
+from tenuto.cli.screen import pluralize, show_json, tally, visible
 from tenuto.cli.sessions import show_sessions
 from tenuto.cli.tracing import show_manifest, show_trace
 from tenuto.errors import Invalid, SessionNotFound, TenutoError
@@ -28,7 +28,7 @@ from tenuto.llm import OFFLINE
 from tenuto.model import Changes, Page, Role, Scope, Session, SessionPage, SessionQuery
 from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language
-from tenuto.model.talk import Said
+from tenuto.model.talk import TextDelta
 from tenuto.model.trace import Trace
 from tenuto.model.values import Value
 from tenuto.settings import Settings
@@ -40,7 +40,7 @@ _RECALLED: Final = 100
 _LISTED: Final = 20
 
 
-class Manner(Value, frozen=True, kw_only=True):
+class ChatOptions(Value, frozen=True, kw_only=True):
     """How the talk is held."""
 
     assistant: str | None = None
@@ -50,11 +50,11 @@ class Manner(Value, frozen=True, kw_only=True):
     store: str | None = None
 
 
-def converse(settings: Settings, begin: Callable[[Aside], Conversation], words: str | None) -> None:
+def converse(settings: Settings, begin: Callable[[BackgroundApp], Conversation], words: str | None) -> None:
     """Answer the words and end; without any, talk until the user leaves."""
-    with opened_aside(settings) as aside:
+    with open_in_background(settings) as aside:
         talk = begin(aside)
-        talk.begin()
+        talk.prepare()
         if words is not None:
             talk.answer_once(words)
         else:
@@ -64,7 +64,7 @@ def converse(settings: Settings, begin: Callable[[Aside], Conversation], words: 
 class Conversation:
     """One user's talk with one assistant, on the store itself."""
 
-    def __init__(self, aside: Aside, scope: Scope, manner: Manner, session_id: str | None) -> None:
+    def __init__(self, aside: BackgroundApp, scope: Scope, manner: ChatOptions, session_id: str | None) -> None:
         self._aside = aside
         self._app = aside.app
         self._scope = scope
@@ -85,18 +85,18 @@ class Conversation:
             "quit": (self._quit, "leave; so does Ctrl-D"),
         }
 
-    def begin(self) -> None:
+    def prepare(self) -> None:
         """Look whether assistant, character and session are there.
 
         Raises:
             TenutoError: one of them is not.
         """
         self._marks = Marks([own.name for own in self._app.screen.policies.of(self._scope).patterns])
-        session = self._aside.run(self._found)
-        self._meet(session)
+        session = self._aside.run(self._find_session)
+        self._choose_assistant(session)
         self._going_on = session is not None
 
-    async def _found(self) -> Session | None:
+    async def _find_session(self) -> Session | None:
         if self._session_id is None:
             return None
         try:
@@ -107,10 +107,12 @@ class Conversation:
                 raise
             return None
 
-    def _meet(self, session: Session | None) -> None:
+    def _choose_assistant(self, session: Session | None) -> None:
         """Find out who answers."""
-        asked = Partner(self._manner.assistant, self._manner.persona)
-        self._assistant, self._persona = resolved(self._aside.chat.assistants, asked, noted(session))
+        asked = ActiveAssistant(self._manner.assistant, self._manner.persona)
+        self._assistant, self._persona = resolve_assistant(
+            self._aside.chat.assistants, asked, active_assistant_of(session)
+        )
 
     # One question
 
@@ -131,9 +133,9 @@ class Conversation:
 
     def _answer(self, request: ChatRequest) -> None:
         """Have the turn taken and show the answer, whole or word by word."""
-        screen = _Screen(self._marks, quiet=self._manner.as_json or not self._manner.streams)
+        screen = _AnswerPrinter(self._marks, quiet=self._manner.as_json or not self._manner.streams)
         try:
-            reply = self._aside.run(lambda: self._told(request, screen))
+            reply = self._aside.run(lambda: self._stream_reply(request, screen))
         except (TenutoError, KeyboardInterrupt):
             screen.end()
             raise
@@ -145,14 +147,14 @@ class Conversation:
         for line in remarks(reply.degraded):
             typer.secho(line, fg="yellow", err=True)
 
-    async def _told(self, request: ChatRequest, screen: _Screen) -> Reply:
+    async def _stream_reply(self, request: ChatRequest, screen: _AnswerPrinter) -> Reply:
         # Cancelled or not, the turn must have ended before we go on, and a generator ends when it is closed.
         async with aclosing(self._aside.chat.stream(self._scope, request)) as events:  # type: ignore[type-var]
             async for event in events:
                 match event:
-                    case Started(session_id=session_id):
+                    case TurnStarted(session_id=session_id):
                         self._session_id = session_id
-                    case Answered(reply=reply):
+                    case ReplyFinished(reply=reply):
                         self._session_id = reply.session_id
                         return reply
                     case _:
@@ -164,20 +166,20 @@ class Conversation:
     def go_on(self) -> None:
         """Read and answer until the user leaves."""
         self._keyboard = Keyboard(_PROMPT, [f"/{name}" for name in self._commands])
-        self._say(self._introduction())
+        self._print_note(self._introduction())
         if self._going_on:
-            self._aside.run(self._recall)
+            self._aside.run(self._show_recent)
         while (line := self._keyboard.line()) is not None:
             try:
                 self._do(line)
             except KeyboardInterrupt:
-                self._say("(stopped; what you said is kept, and /retry answers it)")
+                self._print_note("(stopped; what you said is kept, and /retry answers it)")
             except EOFError:
                 break
             except TenutoError as error:
                 typer.secho(f"{error.code}: {visible(str(error))}", fg="red", err=True)
         if self._session_id is not None:
-            self._say(f"(go on later: {self._again()})")
+            self._print_note(f"(go on later: {self._again()})")
 
     def _introduction(self) -> str:
         """Who answers, in one line."""
@@ -190,7 +192,7 @@ class Conversation:
             how = visible(model)
         return f"{who} answers, with {how}. /help lists commands, Ctrl-D leaves."
 
-    async def _recall(self) -> None:
+    async def _show_recent(self) -> None:
         """Show how the talk stood, and let earlier words be recalled."""
         assert self._session_id is not None
         page = await self._app.sessions.messages(self._scope, self._session_id, Page(limit=_RECALLED))
@@ -198,10 +200,12 @@ class Conversation:
         for message in talk:
             if message.role is Role.USER:
                 self._keyboard.remember(message.text)
-        self._say(f"({visible(page.session.title) or page.session.id}: {counted(page.session.messages, 'message')})")
+        self._print_note(
+            f"({visible(page.session.title) or page.session.id}: {pluralize(page.session.messages, 'message')})"
+        )
         for message in talk[-_SHOWN:]:
             mark = _PROMPT if message.role is Role.USER else ""
-            typer.echo(self._marks.painted(mark + message.text, dim=True), err=self._manner.as_json)
+            typer.echo(self._marks.paint(mark + message.text, dim=True), err=self._manner.as_json)
 
     def _do(self, line: str) -> None:
         """A command, or words: what begins with a slash and one word of letters is a command, `//` is a slash."""
@@ -216,22 +220,22 @@ class Conversation:
     # Commands
 
     def _reset(self, _: str) -> None:
-        session_id = self._present()
+        session_id = self._require_session()
         self._aside.run(lambda: self._app.sessions.reset(self._scope, session_id))
         self._last = None
-        self._say("(forgotten; the session is empty)")
+        self._print_note("(forgotten; the session is empty)")
 
     def _title(self, title: str) -> None:
-        session_id = self._present()
+        session_id = self._require_session()
         if title:
             changes = Changes(title=title)
             session = self._aside.run(lambda: self._app.sessions.patch(self._scope, session_id, changes))
         else:
             session = self._aside.run(lambda: self._app.sessions.get(self._scope, session_id))
-        self._say(visible(session.title) or "(no title)")
+        self._print_note(visible(session.title) or "(no title)")
 
     def _why(self, _: str) -> None:
-        session_id = self._present()
+        session_id = self._require_session()
         found = self._aside.run(lambda: self._app.store.traces.traces(self._scope, session_id, _LISTED))
         answered = next((trace for trace in found if trace.error is None), None)
         if self._last is not None:
@@ -240,34 +244,36 @@ class Conversation:
             show_manifest(answered.manifest)
         else:
             raise Invalid("nothing was answered yet")
-        self._tell_taken(answered)
+        self._show_redactions(answered)
 
-    def _tell_taken(self, trace: Trace | None) -> None:
+    def _show_redactions(self, trace: Trace | None) -> None:
         """How many private values what is stored of the last turn does without: of its messages, and of its trace."""
-        session_id = self._present()
+        session_id = self._require_session()
         page = self._aside.run(lambda: self._app.sessions.messages(self._scope, session_id, Page(limit=_LISTED)))
-        told = {"messages": taken_out(last_turn(page.messages)), "trace": trace.redacted if trace else {}}
+        told = {"messages": count_redacted(last_turn_messages(page.messages)), "trace": trace.redacted if trace else {}}
         for where, counts in told.items():
             if counts:
-                many = counted(sum(counts.values()), "private value")
-                self._say(f"({many} taken out of the stored {where}: {visible(tally(counts))})")
+                many = pluralize(sum(counts.values()), "private value")
+                self._print_note(f"({many} taken out of the stored {where}: {visible(tally(counts))})")
 
     def _trace(self, _: str) -> None:
-        session_id = self._present()
+        session_id = self._require_session()
         found = self._aside.run(lambda: self._app.store.traces.traces(self._scope, session_id, 1))
         if not found:
             raise Invalid("there is no trace of this session's turns")
         show_trace(found[0])
 
     def _retry(self, _: str) -> None:
-        self._present()
+        self._require_session()
         self._answer(self._request(regenerate=True))
 
     def _sessions(self, _: str) -> None:
         page = self._list()
         show_sessions(page, numbered=True)
         if page.cursor is not None:
-            self._say(f"(the {counted(_LISTED, 'session')} that changed last; /open takes the id of any other)")
+            self._print_note(
+                f"(the {pluralize(_LISTED, 'session')} that changed last; /open takes the id of any other)"
+            )
 
     def _list(self) -> SessionPage:
         query = SessionQuery(limit=_LISTED)
@@ -278,16 +284,16 @@ class Conversation:
     def _open(self, which: str) -> None:
         if not which:
             raise Invalid("say which one: its number in the list of /sessions, or its id")
-        session_id = self._chosen(which)
+        session_id = self._session_id_for(which)
         session = self._aside.run(lambda: self._app.sessions.get(self._scope, session_id))
         # Whoever was named for this talk was not named for the other one, which has its own.
         self._manner = replace(self._manner, assistant=None, persona=None)
         self._session_id, self._last = session.id, None
-        self._meet(session)
-        self._say(self._introduction())
-        self._aside.run(self._recall)
+        self._choose_assistant(session)
+        self._print_note(self._introduction())
+        self._aside.run(self._show_recent)
 
-    def _chosen(self, which: str) -> str:
+    def _session_id_for(self, which: str) -> str:
         """A session by its number in the list as it was shown, or else by its id."""
         if not which.isdecimal() or len(which) > 3:
             return which
@@ -296,7 +302,7 @@ class Conversation:
 
     def _new(self, _: str) -> None:
         self._session_id, self._last = None, None
-        self._say("(a new session begins with your next words)")
+        self._print_note("(a new session begins with your next words)")
 
     def _help(self, _: str) -> None:
         width = max(map(len, self._commands))
@@ -307,7 +313,7 @@ class Conversation:
     def _quit(self, _: str) -> None:
         raise EOFError
 
-    def _present(self) -> str:
+    def _require_session(self) -> str:
         if self._session_id is None:
             raise Invalid("nothing was said yet")
         return self._session_id
@@ -321,39 +327,39 @@ class Conversation:
             "--tenant": scope.tenant if scope.tenant != LOCAL else None,
             "--site": scope.site,
             "--user": scope.user,
-            "--store": without_password(store) if store else None,
+            "--store": mask_password(store) if store else None,
         }
         options = [word for option, value in named.items() if value for word in (option, value)]
         return visible(shlex.join(["tenuto", "chat", *options]))
 
-    def _say(self, text: str) -> None:
+    def _print_note(self, text: str) -> None:
         """A word of ours, told from the assistant's by its looks; JSON keeps standard output to itself."""
         typer.secho(text, dim=True, err=self._manner.as_json)
 
 
-class _Screen:
+class _AnswerPrinter:
     """Prints an answer as it comes."""
 
     def __init__(self, marks: Marks, *, quiet: bool) -> None:
         self._marks = marks
-        self._stream = MarkedStream(marks)
+        self._stream = PlaceholderStream(marks)
         self._quiet = quiet
         self._shown = ""
 
-    def show(self, event: Said | ToolStarted | ToolEnded) -> None:
+    def show(self, event: TextDelta | ToolStarted | ToolFinished) -> None:
         """Some words, or a tool at work."""
         if self._quiet:
             return
         match event:
-            case Said(text=text):
+            case TextDelta(text=text):
                 self._shown += text
                 typer.echo(self._stream.feed(text), nl=False)
             case ToolStarted():
                 self.end()
-            case ToolEnded(name=name, milliseconds=taken, failed=failed) if sys.stderr.isatty():
+            case ToolFinished(name=name, milliseconds=taken, failed=failed) if sys.stderr.isatty():
                 told = f"[{name} {'failed: ' + failed if failed else f'{taken:,.0f} ms'}]"
                 typer.secho(visible(told), dim=True, err=True)
-            case ToolEnded():
+            case ToolFinished():
                 pass
 
     def finish(self, answer: str) -> None:
@@ -362,7 +368,7 @@ class _Screen:
             typer.echo(self._stream.feed(answer.removeprefix(self._shown)) + self._stream.flush())
         else:
             self.end()
-            typer.echo(self._marks.painted(answer))
+            typer.echo(self._marks.paint(answer))
         self._shown = ""
 
     def end(self) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tenuto.app import open_app
 from tenuto.cli import checks, privacy_checks
-from tenuto.cli.checks import Finding, State
+from tenuto.cli.checks import CheckStatus, Finding
 from tenuto.cli.effective import effective
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, caller
 from tenuto.cli.running import sqlite_file
@@ -26,38 +26,38 @@ from tenuto.settings import Settings, read_settings
 
 # A store that takes longer to open, write, read and delete is not well.
 _PATIENCE_SECONDS: Final = 20
-_COLOURS: Final = {State.OK: "green", State.NOTE: "yellow", State.WRONG: "red"}
+_COLOURS: Final = {CheckStatus.OK: "green", CheckStatus.NOTE: "yellow", CheckStatus.WRONG: "red"}
 
 
 def doctor(tenant: Tenant = LOCAL, site: Site = "", store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Check this installation, and say what to do where it is not well."""
     scope = caller(tenant, site, None)
-    settings, findings = _examined(scope, store)
-    well = all(finding.state is not State.WRONG for finding in findings)
+    settings, findings = _run_checks(scope, store)
+    well = all(finding.state is not CheckStatus.WRONG for finding in findings)
     shown = effective(settings) if settings is not None else {}
     if as_json:
         show_json({"ok": well, "checks": msgspec.to_builtins(findings), "settings": shown})
     else:
-        _show(findings, shown)
+        _print_report(findings, shown)
         typer.echo("\nAll is well." if well else "\nSomething is wrong; the red lines say what to do.")
     if not well:
         raise typer.Exit(1)
 
 
-def _examined(scope: Scope, store: str | None) -> tuple[Settings | None, list[Finding]]:
+def _run_checks(scope: Scope, store: str | None) -> tuple[Settings | None, list[Finding]]:
     findings = checks.versions()
     try:
         settings = read_settings(store=store)
     except TenutoError as error:
-        return None, [*findings, checks.refused_settings(error)]
-    findings.append(checks.sound_settings(settings))
+        return None, [*findings, checks.settings_error(error)]
+    findings.append(checks.settings_ok(settings))
     # Before the store is opened: whoever opens it may bring it what waits.
     outages = checks.outages(settings)
     findings += asyncio.run(_store_findings(settings, scope))
     findings += outages
     file = sqlite_file(settings.store)
     if file is not None and file.is_file():
-        findings += checks.sqlite_facts(file, settings)
+        findings += checks.check_sqlite_file(file, settings)
     return settings, findings
 
 
@@ -70,22 +70,22 @@ async def _store_findings(settings: Settings, scope: Scope) -> list[Finding]:
             open_app(replace(settings, l1=False), sweeping=False) as app,
         ):
             findings.append(await checks.answers(app))
-            findings.append(await checks.round_trip(app.store.sessions))
-            findings += await checks.assured(app.stores.backend)
+            findings.append(await checks.check_round_trip(app.store.sessions))
+            findings += await checks.check_durability(app.stores.backend)
             findings.append(await checks.holdings(app, scope))
             findings.append(await checks.clock(app, scope))
             findings.append(await checks.credentials(app))
             findings += await checks.talking(app)
             findings += await privacy_checks.findings(app, scope)
     except TimeoutError:
-        findings.append(checks.too_slow(settings, _PATIENCE_SECONDS))
+        findings.append(checks.store_timeout(settings, _PATIENCE_SECONDS))
     except TenutoError as error:
-        refused = privacy_checks.refused(error)
-        findings.append(refused if refused is not None else checks.refused_store(settings, error))
+        refused = privacy_checks.privacy_settings_error(error)
+        findings.append(refused if refused is not None else checks.store_error(settings, error))
     return findings
 
 
-def _show(findings: Sequence[Finding], settings: dict[str, str]) -> None:
+def _print_report(findings: Sequence[Finding], settings: dict[str, str]) -> None:
     if settings:
         typer.secho("Settings", bold=True)
         show_facts(settings.items())

@@ -15,16 +15,16 @@ _UNITS: Final = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 
 def effective(settings: Settings) -> dict[str, str]:
     """Every setting and its value; what was not set shows what holds instead, mostly by the preset."""
-    by_default = _by_default(settings)
+    by_default = _preset_values(settings)
     shown = {}
     for name in settings.__struct_fields__:
         value = getattr(settings, name)
         follows = name in by_default and (value is None or name != "requests_per_minute")
-        shown[name] = _shown(name, by_default[name] if follows else value)
+        shown[name] = _display_value(name, by_default[name] if follows else value)
     return shown
 
 
-def _by_default(settings: Settings) -> dict[str, object]:
+def _preset_values(settings: Settings) -> dict[str, object]:
     policies = settings.policies()
     sessions, tasks = policies.sessions, policies.tasks
     npc = settings.npc_policies()
@@ -47,9 +47,9 @@ def _by_default(settings: Settings) -> dict[str, object]:
     }
 
 
-def _shown(name: str, value: object) -> str:
+def _display_value(name: str, value: object) -> str:
     if name in ("store", "model_base_url", "privacy_detector") and value is not None:
-        return without_password(str(value))
+        return mask_password(str(value))
     if ("secret" in name or "api_key" in name or name == "privacy_key") and value is not None:
         return _HIDDEN
     if isinstance(value, timedelta):
@@ -68,7 +68,7 @@ def duration(span: timedelta) -> str:
     return f"{seconds:g}s" if seconds else "off"
 
 
-def without_password(url: str) -> str:
+def mask_password(url: str) -> str:
     """An address that may be shown."""
     try:
         parts = urlsplit(url)
@@ -78,12 +78,12 @@ def without_password(url: str) -> str:
     place = parts.netloc.rpartition("@")[2]
     netloc = f"{user}:***@{place}" if hidden else parts.netloc
     query = [
-        (name, "***" if _secret(name) else value) for name, value in parse_qsl(parts.query, keep_blank_values=True)
+        (name, "***" if _is_secret(name) else value) for name, value in parse_qsl(parts.query, keep_blank_values=True)
     ]
     # urlunsplit would shorten sqlite:///file to sqlite:/file.
     shown = urlunsplit(("", "", parts.path, urlencode(query, safe="*,/"), ""))
     return f"{parts.scheme}://{netloc}{shown}"
 
 
-def _secret(name: str) -> bool:
+def _is_secret(name: str) -> bool:
     return any(word in name.lower() for word in _SECRET_WORDS)

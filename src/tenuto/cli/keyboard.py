@@ -24,7 +24,7 @@ class Keyboard:
             return
         self._readline = readline
         readline.clear_history()
-        readline.set_completer(self._completed)
+        readline.set_completer(self._complete)
         readline.set_completer_delims("")
         # GNU's readline and the one of macOS say it differently.
         readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
@@ -33,7 +33,7 @@ class Keyboard:
         """The next line that says something; `None` when there will be no more. Ctrl-C empties the line."""
         while True:
             try:
-                words = self._read().strip()
+                words = self._read_input().strip()
             except KeyboardInterrupt:
                 typer.echo(err=self._on_stderr)
                 continue
@@ -48,12 +48,12 @@ class Keyboard:
         if self._readline is not None:
             self._readline.add_history(words)
 
-    def _read(self) -> str:
+    def _read_input(self) -> str:
         if not self._on_stderr:
             return input(self._prompt)
         typer.echo(self._prompt, nl=False, err=True)
         return input()
 
-    def _completed(self, begun: str, number: int) -> str | None:
+    def _complete(self, begun: str, number: int) -> str | None:
         found = [command for command in self._commands if begun.startswith("/") and command.startswith(begun)]
         return found[number] if number < len(found) else None

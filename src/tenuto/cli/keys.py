@@ -11,10 +11,10 @@ from msgspec.structs import asdict
 from tenuto.access import ApiKey, ApiKeys, KeyRole
 from tenuto.app import Tenuto
 from tenuto.cli.options import AsJson, StoreUrl
-from tenuto.cli.running import run
+from tenuto.cli.running import run_command
 from tenuto.cli.screen import moment, show_facts, show_json, show_table
-from tenuto.model.scope import outside_tenant
-from tenuto.model.values import checked_id
+from tenuto.model.scope import check_tenant_id
+from tenuto.model.values import check_id
 from tenuto.ports import utc_now
 
 _Answer = TypeVar("_Answer")
@@ -41,7 +41,7 @@ def create_key(
     if as_json:
         show_json({"key": asdict(key), "secret": secret})
         return
-    show_facts(_facts(key))
+    show_facts(_key_facts(key))
     typer.echo(f"\n{secret}\n\nKeep this secret now: only its hash is stored, and it is never shown again.")
 
 
@@ -53,7 +53,7 @@ def list_keys(
 ) -> None:
     """List keys, revoked ones too; secrets are never shown."""
     if tenant is not None:
-        outside_tenant(tenant)
+        check_tenant_id(tenant)
     found = _with_keys(lambda keys: keys.list(tenant), store)
     if as_json:
         show_json({"keys": [asdict(key) for key in found]})
@@ -61,7 +61,7 @@ def list_keys(
         typer.echo("No keys: the server listens on loopback only. Make one with: tenuto keys create --tenant ID")
     else:
         columns = ("ID", "TENANT", "SITE", "USER", "ROLE", "NAME", "CREATED", "REVOKED")
-        show_table(columns, map(_row, found), flexible="NAME")
+        show_table(columns, map(_key_row, found), flexible="NAME")
 
 
 @keys.command("revoke")
@@ -71,7 +71,7 @@ def revoke_key(
     as_json: AsJson = False,
 ) -> None:
     """Take a key out of use for good."""
-    checked_id(key_id, "the key id")
+    check_id(key_id, "the key id")
     key = _with_keys(lambda keys: keys.revoke(key_id), store)
     if as_json:
         show_json(asdict(key))
@@ -83,10 +83,10 @@ def _with_keys(story: Callable[[ApiKeys], Awaitable[_Answer]], store: str | None
     async def within(app: Tenuto) -> _Answer:
         return await story(ApiKeys(store=app.store.state, clock=utc_now))
 
-    return run(within, store=store, making=making)
+    return run_command(within, store=store, making=making)
 
 
-def _facts(key: ApiKey) -> list[tuple[str, str]]:
+def _key_facts(key: ApiKey) -> list[tuple[str, str]]:
     return [
         ("key", key.id),
         ("tenant", key.tenant),
@@ -97,6 +97,6 @@ def _facts(key: ApiKey) -> list[tuple[str, str]]:
     ]
 
 
-def _row(key: ApiKey) -> tuple[str, ...]:
+def _key_row(key: ApiKey) -> tuple[str, ...]:
     revoked = moment(key.revoked_at) if key.revoked_at else "-"
-    return (*(value for _, value in _facts(key)), moment(key.created_at), revoked)
+    return (*(value for _, value in _key_facts(key)), moment(key.created_at), revoked)

@@ -28,7 +28,7 @@ class Marks:
         of_theirs = rf"|\[(?:REDACTED_)?(?:{names})(?:_[0-9]{{1,4}})?\]" if own else ""
         self._marks = re.compile(f"({MARK.pattern}|{_WHOLE}{of_theirs})")
 
-    def painted(self, text: str, *, dim: bool = False) -> str:
+    def paint(self, text: str, *, dim: bool = False) -> str:
         """A text as the terminal may have it, its marks painted where there are colours; all of it dimmed if asked."""
         shown = visible(text, lines=True)
         if not has_colours():
@@ -40,7 +40,7 @@ class Marks:
         return "".join(part for pair in zip(said, [*marks, ""], strict=True) for part in pair)
 
 
-class MarkedStream:
+class PlaceholderStream:
     """Paints marks in a text that comes in chunks; holds back what may become one."""
 
     def __init__(self, marks: Marks) -> None:
@@ -54,15 +54,15 @@ class MarkedStream:
         undecided = has_colours() and start >= 0 and "]" not in text[start:] and len(text) - start < LONGEST_MARK
         cut = start if undecided else len(text)
         self._held = text[cut:]
-        return self._marks.painted(text[:cut])
+        return self._marks.paint(text[:cut])
 
     def flush(self) -> str:
         """Give back what was held, at the end."""
         rest, self._held = self._held, ""
-        return self._marks.painted(rest)
+        return self._marks.paint(rest)
 
 
-def taken_out(messages: Iterable[Draft]) -> dict[str, int]:
+def count_redacted(messages: Iterable[Draft]) -> dict[str, int]:
     """How many private values of each name these messages do without, as stored."""
     counts: Counter[str] = Counter()
     for message in messages:
@@ -73,7 +73,7 @@ def taken_out(messages: Iterable[Draft]) -> dict[str, int]:
     return dict(counts)
 
 
-def last_turn(messages: Sequence[Draft]) -> Sequence[Draft]:
+def last_turn_messages(messages: Sequence[Draft]) -> Sequence[Draft]:
     """The messages from the last question on."""
     asked = [place for place, message in enumerate(messages) if message.role is Role.USER]
     return messages[asked[-1] :] if asked else ()

@@ -7,14 +7,14 @@ from typing import Annotated, Final, TypeAlias
 import typer
 
 from tenuto.model import Scope
-from tenuto.model.scope import outside_tenant
-from tenuto.model.values import checked_id
+from tenuto.model.scope import check_tenant_id
+from tenuto.model.values import check_id
 
 LOCAL: Final = "local"
 
 
 def _session_id(value: str) -> str:
-    return checked_id(value, "the session id")
+    return check_id(value, "the session id")
 
 
 def _maybe_session_id(value: str | None) -> str | None:
@@ -47,4 +47,4 @@ SessionIds: TypeAlias = Annotated[
 
 def caller(tenant: str, site: str, user: str | None) -> Scope:
     """Whom the command acts for."""
-    return Scope(tenant=outside_tenant(tenant), site=site, user=user)
+    return Scope(tenant=check_tenant_id(tenant), site=site, user=user)

@@ -11,16 +11,16 @@ from msgspec.structs import asdict
 
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, StoreUrl, Tenant, caller
-from tenuto.cli.privacy_checks import closed
-from tenuto.cli.running import run, sqlite_file
-from tenuto.cli.screen import counted, progress, show_facts, show_json, show_table, visible
+from tenuto.cli.privacy_checks import why_keys_closed
+from tenuto.cli.running import run_command, sqlite_file
+from tenuto.cli.screen import pluralize, progress, show_facts, show_json, show_table, visible
 from tenuto.errors import InvalidSetting, TenutoError
 from tenuto.model import Scope
 from tenuto.model.privacy import Mode, Sink
-from tenuto.model.scope import outside_tenant
+from tenuto.model.scope import check_tenant_id
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
-from tenuto.privacy.redactor import Policies
+from tenuto.privacy.redactor import TenantPolicies
 from tenuto.settings import Settings, read_settings
 from tenuto.wiring.privacy import open_ciphers, open_policies, refuse_keyless
 
@@ -56,37 +56,37 @@ def show_policy(tenant: Tenant = LOCAL, store: StoreUrl = None, as_json: AsJson 
         beside = {"key": key, "detector": settings.privacy_detector is not None, "encryption": settings.encryption}
         show_json({"tenant": tenant, **asdict(holds), **beside, "tenants": list(policies.tenants)})
     else:
-        _show_policy(settings, policies, scope, holds)
+        _print_policy(settings, policies, scope, holds)
     # What a start would refuse: somebody may ask before there is a server.
     refuse_keyless(settings, policies)
     if key:
-        _refuse_closed(settings, tenant)
+        _check_keys_open(settings, tenant)
 
 
-def _refuse_closed(settings: Settings, tenant: str) -> None:
+def _check_keys_open(settings: Settings, tenant: str) -> None:
     """Refuse a key that cannot be used, or that does not open what the tenant has sealed by now.
 
     Raises:
         InvalidSetting: what is wrong with it.
     """
-    from tenuto.privacy.sealed.keyring import key_ring
+    from tenuto.privacy.sealed.keyring import load_key_ring
 
-    key_ring(key=settings.privacy_key, file=settings.privacy_key_file)
+    load_key_ring(key=settings.privacy_key, file=settings.privacy_key_file)
     file = sqlite_file(settings.store)
     if file is not None and not file.exists():
         return  # Nothing was sealed yet.
-    why = run(lambda app: _closed(app, tenant), store=settings.store, reading_only=True)
+    why = run_command(lambda app: _why_keys_closed(app, tenant), store=settings.store, reading_only=True)
     if why is not None:
         named = "privacy_key" if settings.privacy_key_file is None else "privacy_key_file"
         raise InvalidSetting(named, f"does not open what tenant {tenant} has sealed: {why}")
 
 
-async def _closed(app: Tenuto, tenant: str) -> str | None:
+async def _why_keys_closed(app: Tenuto, tenant: str) -> str | None:
     ciphers = open_ciphers(app.settings, app.stores.backend.state, utc_now)
-    return await closed(ciphers, tenant) if ciphers is not None else None
+    return await why_keys_closed(ciphers, tenant) if ciphers is not None else None
 
 
-def _show_policy(settings: Settings, policies: Policies, scope: Scope, holds: PolicyView) -> None:
+def _print_policy(settings: Settings, policies: TenantPolicies, scope: Scope, holds: PolicyView) -> None:
     key = settings.privacy_key or settings.privacy_key_file
     rows = [(sink.value, holds.modes[sink], _ABOUT[sink]) for sink in Sink]
     show_table(("SINK", "MODE", "WHAT"), rows, flexible="WHAT")
@@ -105,7 +105,7 @@ def _show_policy(settings: Settings, policies: Policies, scope: Scope, holds: Po
     )
 
 
-def try_out(
+def try_text(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look at; - is standard input.")],
     tenant: Tenant = LOCAL,
     store: StoreUrl = None,
@@ -141,9 +141,9 @@ def new_key(
     as_json: AsJson = False,
 ) -> None:
     """Make a key file, for its owner alone."""
-    from tenuto.privacy.sealed.keyring import new_key_file
+    from tenuto.privacy.sealed.keyring import create_key_file
 
-    name = new_key_file(path)
+    name = create_key_file(path)
     if as_json:
         show_json({"file": str(path), "key": name})
     else:
@@ -159,21 +159,21 @@ def rotate(
 ) -> None:
     """Wrap every tenant's data keys with the current master key; nothing that they sealed is rewritten."""
     if tenant is not None:
-        outside_tenant(tenant)
-    wrapped, failures = run(lambda app: _rotated(app, tenant, renew, quiet=as_json), store=store)
+        check_tenant_id(tenant)
+    wrapped, failures = run_command(lambda app: _rotate_keys(app, tenant, renew, quiet=as_json), store=store)
     if as_json:
         show_json({"wrapped": wrapped, "renewed": list(wrapped) if renew else [], "failed": failures})
     else:
-        typer.echo(f"{counted(sum(wrapped.values()), 'key')} of {counted(len(wrapped), 'tenant')} wrapped anew.")
+        typer.echo(f"{pluralize(sum(wrapped.values()), 'key')} of {pluralize(len(wrapped), 'tenant')} wrapped anew.")
         if renew:
-            typer.echo(f"{counted(len(wrapped), 'new data key')} made; running servers follow within a minute.")
+            typer.echo(f"{pluralize(len(wrapped), 'new data key')} made; running servers follow within a minute.")
         for failure in failures:
             typer.echo(visible(f"{failure['code']}: tenant {failure['tenant']}: {failure['error']}"), err=True)
     if failures:
         raise typer.Exit(1)
 
 
-async def _rotated(
+async def _rotate_keys(
     app: Tenuto, tenant: str | None, renew: bool, *, quiet: bool
 ) -> tuple[dict[str, int], list[JsonObject]]:
     """Rotate each tenant's keys; one whose master key is missing does not keep the others."""
@@ -186,13 +186,13 @@ async def _rotated(
     with progress(tenants, "Rotating", quiet=quiet) as remaining:
         for name in remaining:
             try:
-                wrapped[name] = await _rotated_one(ciphers, name, renew)
+                wrapped[name] = await _rotate_tenant(ciphers, name, renew)
             except TenutoError as error:
                 failures.append({"tenant": name, "code": error.code, "error": str(error)})
     return wrapped, failures
 
 
-async def _rotated_one(ciphers: TenantCiphers, tenant: str, renew: bool) -> int:
+async def _rotate_tenant(ciphers: TenantCiphers, tenant: str, renew: bool) -> int:
     scope = Scope(tenant=tenant)
     many = await ciphers.rewrap(scope)
     if renew:

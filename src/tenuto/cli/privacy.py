@@ -15,20 +15,30 @@ import typer
 from tenuto.app import Tenuto
 from tenuto.cli import policies
 from tenuto.cli.options import LOCAL, AsJson, SessionId, Site, StoreUrl, Tenant, User, caller
-from tenuto.cli.running import run
-from tenuto.cli.screen import advancing, counted, moment, show_facts, show_json, show_table, tally, visible, watched
-from tenuto.cli.transfer import written
+from tenuto.cli.running import run_command
+from tenuto.cli.screen import (
+    advancing,
+    is_watched,
+    moment,
+    pluralize,
+    show_facts,
+    show_json,
+    show_table,
+    tally,
+    visible,
+)
+from tenuto.cli.transfer import write_atomically
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model import Scope
-from tenuto.model.values import checked_id
-from tenuto.privacy.duties.compacting import Cleared
-from tenuto.privacy.sealed.vault import as_mark
+from tenuto.model.values import check_id
+from tenuto.privacy.duties.compacting import CompactionStatus
+from tenuto.privacy.sealed.vault import normalize_placeholder
 
 # Signatures and ciphers are heavy to load; each command loads what it needs.
 if TYPE_CHECKING:
     from tenuto.privacy.duties.audit import Note
     from tenuto.privacy.duties.receipts import Receipt
-    from tenuto.privacy.duties.scanning import Report, Survey
+    from tenuto.privacy.duties.scanning import Report, ScanSummary
 
 privacy = typer.Typer(
     no_args_is_help=True,
@@ -53,38 +63,40 @@ def scan(
         _scan_all(fix, store, as_json)
         return
     scope = caller(tenant, site, None)
-    report = run(lambda app: _scanned(app, scope, fix, quiet=as_json), store=store, reading_only=not fix)
+    report = run_command(lambda app: _run_scan(app, scope, fix, quiet=as_json), store=store, reading_only=not fix)
     if as_json:
         from tenuto.privacy.duties.views import report_json
 
         show_json(report_json(report))
     else:
-        _show_report(report, fix)
+        _print_report(report, fix)
     if report.unopened or (report.against and not fix):
         raise typer.Exit(1)
 
 
 def _scan_all(fix: bool, store: str | None, as_json: bool) -> None:
-    survey = run(lambda app: _scanned_all(app, fix, quiet=as_json), store=store, reading_only=not fix)
+    survey = run_command(lambda app: _run_scan_all(app, fix, quiet=as_json), store=store, reading_only=not fix)
     if as_json:
-        from tenuto.privacy.duties.views import survey_json
+        from tenuto.privacy.duties.views import summary_json
 
-        show_json(survey_json(survey))
+        show_json(summary_json(survey))
     else:
-        _show_survey(survey, fix)
+        _print_survey(survey, fix)
     if survey.closed or survey.unopened or (survey.against and not fix):
         raise typer.Exit(1)
 
 
-async def _scanned_all(app: Tenuto, fix: bool, *, quiet: bool) -> Survey:
-    total = sum([await app.privacy.extent(space) async for space in app.privacy.spaces()]) if watched(quiet) else None
+async def _run_scan_all(app: Tenuto, fix: bool, *, quiet: bool) -> ScanSummary:
+    total = (
+        sum([await app.privacy.extent(space) async for space in app.privacy.spaces()]) if is_watched(quiet) else None
+    )
     with advancing(total, "Scanning", quiet=quiet) as reached:
         async for survey in app.privacy.scan_all(fix=fix, by=_operator()):
             reached(survey.records)
     return survey
 
 
-def _show_survey(survey: Survey, fix: bool) -> None:
+def _print_survey(survey: ScanSummary, fix: bool) -> None:
     sites = sorted(
         (
             space.tenant,
@@ -100,30 +112,30 @@ def _show_survey(survey: Survey, fix: bool) -> None:
         numbers = ("SESSIONS", "REMEMBERED", "FOUND", "AGAINST")
         show_table(("TENANT", "SITE", *numbers), sites, flexible="SITE", numbers=numbers)
         typer.echo()
-    against = survey.found(against=True)
+    against = survey.matches_by_sink(against=True)
     rows = [
         (sink.value, name, f"{many:,}", f"{against[sink][name] if sink in against else 0:,}")
-        for sink, names in sorted(survey.found().items())
+        for sink, names in sorted(survey.matches_by_sink().items())
         for name, many in sorted(names.items())
     ]
     if rows:
         show_table(("SINK", "TYPE", "FOUND", "AGAINST"), rows, flexible="TYPE", numbers=("FOUND", "AGAINST"))
         typer.echo()
-    typer.echo(f"{counted(len(sites), 'site')}, ", nl=False)
-    _show_end(survey, fix)
+    typer.echo(f"{pluralize(len(sites), 'site')}, ", nl=False)
+    _print_scan_summary(survey, fix)
     for space, why in survey.closed.items():
-        typer.echo(visible(f"{why.code}: {_place(space)} was not looked through: {why}"), err=True)
+        typer.echo(visible(f"{why.code}: {_describe_site(space)} was not looked through: {why}"), err=True)
 
 
-async def _scanned(app: Tenuto, scope: Scope, fix: bool, *, quiet: bool) -> Report:
-    total = await app.privacy.extent(scope) if watched(quiet) else None
+async def _run_scan(app: Tenuto, scope: Scope, fix: bool, *, quiet: bool) -> Report:
+    total = await app.privacy.extent(scope) if is_watched(quiet) else None
     with advancing(total, "Scanning", quiet=quiet) as reached:
         async for report in app.privacy.scan(scope, fix=fix, by=_operator()):
             reached(report.records)
     return report
 
 
-def _show_report(report: Report, fix: bool) -> None:
+def _print_report(report: Report, fix: bool) -> None:
     rows = [
         (sink.value, name, f"{many:,}", "allowed" if sink in report.allowed else "against the policy")
         for sink, names in sorted(report.found.items())
@@ -132,29 +144,28 @@ def _show_report(report: Report, fix: bool) -> None:
     if rows:
         show_table(("SINK", "TYPE", "FOUND", "STANDS"), rows, flexible="STANDS", numbers=("FOUND",))
         typer.echo()
-    _show_end(report, fix)
+    _print_scan_summary(report, fix)
 
 
-def _show_end(report: Report | Survey, fix: bool) -> None:
+def _print_scan_summary(report: Report | ScanSummary, fix: bool) -> None:
     looked = ", ".join(
         (
-            counted(report.sessions, "session"),
-            counted(report.remembered, "remembered value"),
-            counted(report.texts, "text"),
+            pluralize(report.sessions, "session"),
+            pluralize(report.remembered, "remembered value"),
+            pluralize(report.texts, "text"),
         )
     )
     typer.echo(f"{looked} looked through.")
     if fix:
-        typer.echo(f"{counted(report.mended, 'record')} mended.")
-        typer.echo(
-            f"Deleted bytes, in the whole store: {_bytes_told(report.compacted or Cleared.NOTHING, report.remains)}."
-        )
+        typer.echo(f"{pluralize(report.mended, 'record')} mended.")
+        compaction = _compaction_text(report.compacted or CompactionStatus.NOTHING, report.remains)
+        typer.echo(f"Deleted bytes, in the whole store: {compaction}.")
     elif report.against:
-        typer.echo(f"{counted(report.against, 'value')} stand against the policy: --fix takes them out.")
+        typer.echo(f"{pluralize(report.against, 'value')} stand against the policy: --fix takes them out.")
     else:
         typer.echo("Nothing stands against the policy.")
     if report.unopened:
-        typer.echo(f"{counted(report.unopened, 'record')} could not be opened, and not be looked through.")
+        typer.echo(f"{pluralize(report.unopened, 'record')} could not be opened, and not be looked through.")
 
 
 @privacy.command("erase")
@@ -170,12 +181,12 @@ def erase(
     """Remove a person from everywhere on a site, for good, and print the signed receipt."""
     from tenuto.privacy.duties.views import ReceiptView
 
-    scope = caller(tenant, site, checked_id(user, "the user id"))
+    scope = caller(tenant, site, check_id(user, "the user id"))
     if not yes:
-        _ask(scope, as_json)
+        _confirm_erase(scope, as_json)
     # The file is opened first: a receipt that cannot be written should be known before there is nothing left to erase.
-    with written(out) if out is not None else nullcontext() as file:
-        receipt = run(lambda app: _erased(app, scope, quiet=as_json), store=store)
+    with write_atomically(out) if out is not None else nullcontext() as file:
+        receipt = run_command(lambda app: _run_erase(app, scope, quiet=as_json), store=store)
         if file is not None:
             file.write(msgspec.json.format(msgspec.json.encode(ReceiptView.of(receipt))) + b"\n")
     if as_json:
@@ -184,17 +195,18 @@ def erase(
         show_facts(_receipt_facts(receipt))
 
 
-def _ask(scope: Scope, as_json: bool) -> None:
+def _confirm_erase(scope: Scope, as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
         raise typer.BadParameter("nobody is there to ask: say --yes to erase for good", param_hint="--yes")
-    typer.confirm(visible(f"Erase everything of user {scope.user} in {_place(scope)} for good?"), abort=True, err=True)
+    question = f"Erase everything of user {scope.user} in {_describe_site(scope)} for good?"
+    typer.confirm(visible(question), abort=True, err=True)
 
 
-def _place(scope: Scope) -> str:
+def _describe_site(scope: Scope) -> str:
     return f"tenant {scope.tenant}" + (f", site {scope.site}" if scope.site else "")
 
 
-async def _erased(app: Tenuto, scope: Scope, *, quiet: bool) -> Receipt:
+async def _run_erase(app: Tenuto, scope: Scope, *, quiet: bool) -> Receipt:
     with advancing(None, "Erasing", quiet=quiet) as reached:
         async for receipt in app.privacy.erasing(scope, by=_operator()):
             reached(sum(receipt.counts.values()))
@@ -209,7 +221,7 @@ _BYTES = {
 }
 
 
-def _bytes_told(compacted: Cleared, remains: str) -> str:
+def _compaction_text(compacted: CompactionStatus, remains: str) -> str:
     return _BYTES[compacted] + (f": {remains}" if remains else "")
 
 
@@ -220,7 +232,7 @@ def _receipt_facts(receipt: Receipt) -> list[tuple[str, str]]:
         ("person", receipt.person),
         ("erased", moment(receipt.erased_at)),
         ("removed", tally({name: many for name, many in receipt.counts.items() if many}) or "nothing was there"),
-        ("bytes", _bytes_told(receipt.compacted, receipt.remains)),
+        ("bytes", _compaction_text(receipt.compacted, receipt.remains)),
         ("key", receipt.public_key),
         ("signature", receipt.signature),
     ]
@@ -239,15 +251,15 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check that a receipt is as this installation signed it; ends with 1 where it is not."""
-    from tenuto.privacy.duties.receipts import read_receipt
+    from tenuto.privacy.duties.receipts import parse_receipt
     from tenuto.privacy.duties.views import ReceiptView
 
     try:
-        receipt = read_receipt(file.read_bytes())
+        receipt = parse_receipt(file.read_bytes())
     except OSError as error:
         raise Invalid(f"cannot read {file}: {error.strerror}") from error
-    known = key or run(lambda app: app.privacy.signer.public_key(), store=store, reading_only=True)
-    why = _doubt(receipt, known, user)
+    known = key or run_command(lambda app: app.privacy.signer.public_key(), store=store, reading_only=True)
+    why = _receipt_error(receipt, known, user)
     if as_json:
         show_json({"valid": why is None, "why": why, "receipt": ReceiptView.of(receipt)})
     elif why is None:
@@ -259,16 +271,16 @@ def verify(
         raise typer.Exit(1)
 
 
-def _doubt(receipt: Receipt, key: str | None, user: str | None) -> str | None:
+def _receipt_error(receipt: Receipt, key: str | None, user: str | None) -> str | None:
     """Why a receipt does not hold; `None` when it does."""
-    from tenuto.model.scope import person_digest
-    from tenuto.privacy.duties.receipts import verified
+    from tenuto.model.scope import user_digest
+    from tenuto.privacy.duties.receipts import verify_receipt
 
     if key is None or receipt.public_key != key:
         return "it was signed by another installation, or by none"
-    if not verified(receipt, key):
+    if not verify_receipt(receipt, key):
         return "it was changed since it was signed"
-    if user is not None and receipt.person != person_digest(receipt.tenant, user):
+    if user is not None and receipt.person != user_digest(receipt.tenant, user):
         return "it is about somebody else"
     return None
 
@@ -285,8 +297,8 @@ def reveal(
 ) -> None:
     """Show the values behind marks of a session; the look is noted in the audit."""
     scope = caller(tenant, site, user)
-    values = run(lambda app: _revealed(app, scope, session_id, marks), store=store)
-    unknown = [mark for mark in dict.fromkeys(map(as_mark, marks)) if mark not in values]
+    values = run_command(lambda app: _run_reveal(app, scope, session_id, marks), store=store)
+    unknown = [mark for mark in dict.fromkeys(map(normalize_placeholder, marks)) if mark not in values]
     if as_json:
         show_json({"values": values, "unknown": unknown})
     else:
@@ -297,7 +309,7 @@ def reveal(
         raise typer.Exit(1)
 
 
-async def _revealed(app: Tenuto, scope: Scope, session_id: str, marks: list[str]) -> dict[str, str]:
+async def _run_reveal(app: Tenuto, scope: Scope, session_id: str, marks: list[str]) -> dict[str, str]:
     if app.screen.vault is None:
         raise InvalidSetting("privacy_key", "is needed to open what is sealed: set it, or privacy_key_file")
     return await app.privacy.reveal(scope, session_id, marks, by=_operator())
@@ -314,11 +326,13 @@ def audit(
 ) -> None:
     """List who looked behind marks, mended or erased, oldest first."""
     scope = caller(tenant, site, None)
-    notes = run(lambda app: app.privacy.audit.notes(scope, after=after, limit=limit), store=store, reading_only=True)
+    notes = run_command(
+        lambda app: app.privacy.audit.notes(scope, after=after, limit=limit), store=store, reading_only=True
+    )
     if as_json:
-        from tenuto.privacy.duties.views import NoteView
+        from tenuto.privacy.duties.views import AuditEntryView
 
-        show_json({"notes": list(map(NoteView.of, notes))})
+        show_json({"notes": list(map(AuditEntryView.of, notes))})
     elif not notes:
         typer.echo("Nothing was done.")
     else:
@@ -341,6 +355,6 @@ def _operator() -> str:
 
 
 privacy.command("policy")(policies.show_policy)
-privacy.command("test")(policies.try_out)
+privacy.command("test")(policies.try_text)
 privacy.command("new-key")(policies.new_key)
 privacy.command("rotate")(policies.rotate)

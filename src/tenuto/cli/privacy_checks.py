@@ -6,15 +6,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from tenuto.app import Tenuto
-from tenuto.cli.checks import Finding, State, damaged_keys
-from tenuto.cli.effective import without_password
-from tenuto.cli.screen import counted
-from tenuto.errors import InvalidSetting, KeysDamaged, PrivateData, Sealed, TenutoError
+from tenuto.cli.checks import CheckStatus, Finding, damaged_keys_advice
+from tenuto.cli.effective import mask_password
+from tenuto.cli.screen import pluralize
+from tenuto.errors import DataKeysDamaged, DecryptionFailed, InvalidSetting, PrivateData, TenutoError
 from tenuto.model import Scope
 from tenuto.model.privacy import Mode, Sink
 from tenuto.ports import utc_now
 from tenuto.privacy.slots import Slot
-from tenuto.stores.encrypted import holds_sealed
+from tenuto.stores.encrypted import has_sealed_records
 from tenuto.wiring.privacy import open_ciphers
 
 if TYPE_CHECKING:
@@ -33,27 +33,27 @@ _HELLO: Final = {
 
 async def findings(app: Tenuto, scope: Scope) -> list[Finding]:
     """One line for each."""
-    found = [_policy(app, scope), _key(app), *await _tenant_keys(app), await _encryption(app)]
-    return [*found, await _detector(app, scope)] if app.screen.outside is not None else found
+    found = [_check_policy(app, scope), _check_key(app), *await _check_tenant_keys(app), await _check_encryption(app)]
+    return [*found, await _check_detector(app, scope)] if app.screen.outside is not None else found
 
 
-def refused(error: TenutoError) -> Finding | None:
+def privacy_settings_error(error: TenutoError) -> Finding | None:
     """A setting about private data that stops every start; `None` for any other error."""
     if not isinstance(error, InvalidSetting) or not error.setting.startswith(("privacy", "encryption")):
         return None
     advice = f"correct or unset TENUTO_{error.setting.upper()}, or what it names"
-    return Finding(name="privacy", state=State.WRONG, says=str(error), advice=advice)
+    return Finding(name="privacy", state=CheckStatus.WRONG, says=str(error), advice=advice)
 
 
-def _policy(app: Tenuto, scope: Scope) -> Finding:
+def _check_policy(app: Tenuto, scope: Scope) -> Finding:
     policies = app.screen.policies
     by_mode = {mode: [sink.value for sink in Sink if policies.of(scope).mode(sink) is mode] for mode in Mode}
     says = "; ".join(f"{mode}: {', '.join(sinks)}" for mode, sinks in by_mode.items() if sinks)
-    own = f" ({counted(len(policies.tenants), 'tenant')} with a policy of its own)" if policies.tenants else ""
-    return Finding(name="privacy", state=State.OK, says=f"{says}{own}")
+    own = f" ({pluralize(len(policies.tenants), 'tenant')} with a policy of its own)" if policies.tenants else ""
+    return Finding(name="privacy", state=CheckStatus.OK, says=f"{says}{own}")
 
 
-def _key(app: Tenuto) -> Finding:
+def _check_key(app: Tenuto) -> Finding:
     settings = app.settings
     if settings.privacy_key_file is not None:
         says = f"in {settings.privacy_key_file}"
@@ -61,27 +61,27 @@ def _key(app: Tenuto) -> Finding:
         says = "in the settings"
     else:
         says = "none; pseudonyms and encryption would need one (tenuto privacy new-key)"
-    return Finding(name="privacy key", state=State.OK, says=says)
+    return Finding(name="privacy key", state=CheckStatus.OK, says=says)
 
 
-async def closed(ciphers: TenantCiphers, tenant: str) -> str | None:
+async def why_keys_closed(ciphers: TenantCiphers, tenant: str) -> str | None:
     """Why a tenant's keys do not open; `None` where they do, and where it has none."""
     try:
-        return await _waiting(ciphers, tenant)
-    except Sealed as tampered:
+        return await _missing_master_keys(ciphers, tenant)
+    except DecryptionFailed as tampered:
         return str(tampered)
 
 
-async def _waiting(ciphers: TenantCiphers, tenant: str) -> str | None:
+async def _missing_master_keys(ciphers: TenantCiphers, tenant: str) -> str | None:
     """Which master keys a tenant's keys wait for."""
-    missing = await ciphers.waited_for(Scope(tenant=tenant))
+    missing = await ciphers.missing_master_keys(Scope(tenant=tenant))
     if not missing:
         return None
     named = "fingerprint" if len(missing) == 1 else "fingerprints"
     return f"its keys need a master key that the key ring does not have, of the {named} {', '.join(missing)}"
 
 
-async def _tenant_keys(app: Tenuto) -> list[Finding]:
+async def _check_tenant_keys(app: Tenuto) -> list[Finding]:
     """A line for every tenant whose keys do not open, and one for all others."""
     ciphers = open_ciphers(app.settings, app.stores.backend.state, utc_now)
     if ciphers is None:
@@ -93,35 +93,37 @@ async def _tenant_keys(app: Tenuto) -> list[Finding]:
         tried += 1
         advice = f"put that key back under [tenants.{tenant}.keys] in the key file, or among the others"
         try:
-            why = await _waiting(ciphers, tenant)
-        except KeysDamaged as damaged:
-            why, advice = str(damaged), damaged_keys(tenant)
+            why = await _missing_master_keys(ciphers, tenant)
+        except DataKeysDamaged as damaged:
+            why, advice = str(damaged), damaged_keys_advice(tenant)
         if why is not None:
-            wrong.append(Finding(name=name, state=State.WRONG, says=f"tenant {tenant}: {why}", advice=advice))
+            wrong.append(Finding(name=name, state=CheckStatus.WRONG, says=f"tenant {tenant}: {why}", advice=advice))
     well = tried - len(wrong)
-    return [*wrong, Finding(name=name, state=State.OK, says=f"those of {counted(well, 'tenant')} open")]
+    return [*wrong, Finding(name=name, state=CheckStatus.OK, says=f"those of {pluralize(well, 'tenant')} open")]
 
 
-async def _encryption(app: Tenuto) -> Finding:
+async def _check_encryption(app: Tenuto) -> Finding:
     if app.settings.encryption:
-        return Finding(name="encryption", state=State.OK, says="on: what is said is sealed before it is stored")
-    if not await holds_sealed(app.stores.backend.state):
-        return Finding(name="encryption", state=State.OK, says="off: whoever reads the store reads what was said")
+        return Finding(name="encryption", state=CheckStatus.OK, says="on: what is said is sealed before it is stored")
+    if not await has_sealed_records(app.stores.backend.state):
+        return Finding(name="encryption", state=CheckStatus.OK, says="off: whoever reads the store reads what was said")
     says = "off, but the store holds records that were sealed; they are read as before"
     advice = "set TENUTO_ENCRYPTION=true again, or keep the key for as long as they are needed"
-    return Finding(name="encryption", state=State.NOTE, says=says, advice=advice)
+    return Finding(name="encryption", state=CheckStatus.NOTE, says=says, advice=advice)
 
 
-async def _detector(app: Tenuto, scope: Scope) -> Finding:
+async def _check_detector(app: Tenuto, scope: Scope) -> Finding:
     assert app.screen.outside is not None
-    where = without_password(app.settings.privacy_detector or "")
+    where = mask_password(app.settings.privacy_detector or "")
     for answered, language in enumerate(app.screen.outside.languages):
         with suppress(PrivateData):
             await app.screen.refuse(scope, [Slot(_HELLO[language])])
         if app.screen.degraded and not answered:
             advice = "start it, or unset TENUTO_PRIVACY_DETECTOR; until then our own detector stands alone"
-            return Finding(name="detector", state=State.WRONG, says=f"{where} does not answer", advice=advice)
+            return Finding(name="detector", state=CheckStatus.WRONG, says=f"{where} does not answer", advice=advice)
         if app.screen.degraded:
             advice = f"give it a model for {language}, or take that out of TENUTO_PRIVACY_DETECTOR_LANGUAGES"
-            return Finding(name="detector", state=State.WRONG, says=f"{where} fails on {language} text", advice=advice)
-    return Finding(name="detector", state=State.OK, says=f"{where} answers")
+            return Finding(
+                name="detector", state=CheckStatus.WRONG, says=f"{where} fails on {language} text", advice=advice
+            )
+    return Finding(name="detector", state=CheckStatus.OK, says=f"{where} answers")

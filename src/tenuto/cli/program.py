@@ -13,7 +13,7 @@ from tenuto.cli.chat import chat
 from tenuto.cli.doctor import doctor
 from tenuto.cli.keys import keys
 from tenuto.cli.privacy import privacy
-from tenuto.cli.running import Commands, log_to_stderr
+from tenuto.cli.running import TenutoCommands, log_to_stderr
 from tenuto.cli.serve import serve
 from tenuto.cli.sessions import sessions
 from tenuto.cli.tasks import tasks
@@ -22,7 +22,7 @@ from tenuto.cli.upkeep import stats, sweep
 
 # Tracebacks of typer's own kind print local variables, and those hold what users said.
 program = typer.Typer(
-    cls=Commands,
+    cls=TenutoCommands,
     name="tenuto",
     no_args_is_help=True,
     rich_markup_mode=None,

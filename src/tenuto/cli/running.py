@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from tenuto.app import Tenuto, open_app
 from tenuto.cli.screen import visible
 from tenuto.errors import Invalid, InvalidSetting, TenutoError
-from tenuto.privacy.lines import LogScreen
+from tenuto.privacy.lines import LogRedactor
 from tenuto.settings import Settings, read_settings
 from tenuto.stores.by_url import sqlite_path
 from tenuto.wiring.privacy import open_policies
@@ -24,7 +24,7 @@ from tenuto.wiring.privacy import open_policies
 _Answer = TypeVar("_Answer")
 
 
-class Commands(TyperGroup):
+class TenutoCommands(TyperGroup):
     """The commands, behind the one place where an error becomes a sentence and an exit code."""
 
     # typer keeps the type of this context, a base class of typer.Context, to itself.
@@ -33,21 +33,21 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except TenutoError as error:
-            raise failed(error) from None
+            raise exit_with_error(error) from None
         except OSError as error:
             # A reader that went away (`| head`) is no failure; typer ends quietly then.
             if error.errno == errno.EPIPE:
                 raise
-            raise failed(Invalid(error.strerror or type(error).__name__)) from None
+            raise exit_with_error(Invalid(error.strerror or type(error).__name__)) from None
 
 
-def failed(error: TenutoError) -> typer.Exit:
+def exit_with_error(error: TenutoError) -> typer.Exit:
     """Say what went wrong, with its code, and end with 1."""
     typer.echo(f"{error.code}: {visible(str(error))}", err=True)
     return typer.Exit(1)
 
 
-def run(
+def run_command(
     story: Callable[[Tenuto], Awaitable[_Answer]],
     *,
     store: str | None,
@@ -63,17 +63,19 @@ def run(
     if making:
         make_folder(settings)
     else:
-        _refuse_missing(settings)
-    return asyncio.run(_within(settings, story, reading_only))
+        _check_file_exists(settings)
+    return asyncio.run(_run_with_app(settings, story, reading_only))
 
 
-def _refuse_missing(settings: Settings) -> None:
+def _check_file_exists(settings: Settings) -> None:
     file = sqlite_file(settings.store)
     if file is not None and not file.exists():
         raise InvalidSetting("store", f"there is no file {file.absolute()}; name the right one by --store")
 
 
-async def _within(settings: Settings, story: Callable[[Tenuto], Awaitable[_Answer]], reading_only: bool) -> _Answer:
+async def _run_with_app(
+    settings: Settings, story: Callable[[Tenuto], Awaitable[_Answer]], reading_only: bool
+) -> _Answer:
     # A command reads everything once, so a cache in front of the store would only cost connections.
     async with open_app(replace(settings, l1=False), sweeping=False, reading_only=reading_only) as app:
         return await story(app)
@@ -101,7 +103,7 @@ def make_folder(settings: Settings) -> None:
         raise InvalidSetting("store", f"cannot make the folder {file.parent}: {error.strerror}") from error
 
 
-class _OneLine(logging.Formatter):
+class _SafeFormatter(logging.Formatter):
     def __init__(self, clean: Callable[[str], str]) -> None:
         super().__init__("%(levelname)s: %(message)s")
         self._clean = clean
@@ -113,5 +115,5 @@ class _OneLine(logging.Formatter):
 def log_to_stderr() -> None:
     """Let warnings of the rooms reach the terminal, without what could steer it or may not stand in a log."""
     printer = logging.StreamHandler()
-    printer.setFormatter(_OneLine(LogScreen(lambda: open_policies(read_settings()))))
+    printer.setFormatter(_SafeFormatter(LogRedactor(lambda: open_policies(read_settings()))))
     logging.basicConfig(level=logging.WARNING, handlers=[printer])

@@ -34,10 +34,10 @@ _Item = TypeVar("_Item")
 
 def visible(text: str, *, lines: bool = False) -> str:
     """Text with every steering character shown as `\\x1b` or `\\u202e`; `lines` keeps line breaks and tabs."""
-    return (_WITHIN_LINES if lines else _ANYWHERE).sub(_spelled, text)
+    return (_WITHIN_LINES if lines else _ANYWHERE).sub(_escape, text)
 
 
-def _spelled(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
@@ -106,7 +106,7 @@ def progress(items: Sequence[_Item], doing: str, *, quiet: bool) -> Iterator[Ite
         yield bar.track(items, description=doing)
 
 
-def watched(quiet: bool) -> bool:
+def is_watched(quiet: bool) -> bool:
     """Whether somebody watches how far a command is."""
     return not quiet and sys.stderr.isatty()
 
@@ -114,7 +114,7 @@ def watched(quiet: bool) -> bool:
 @contextmanager
 def advancing(total: int | None, doing: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
     """What takes how many are done by now, and shows it as a bar on stderr where somebody watches."""
-    if not watched(quiet):
+    if not is_watched(quiet):
         yield lambda _: None
         return
     # See show_table.
@@ -140,7 +140,7 @@ def age(at: datetime, now: datetime) -> str:
     return f"{seconds}s"
 
 
-def counted(number: int, word: str) -> str:
+def pluralize(number: int, word: str) -> str:
     """`1 message`, `2 messages`, `12,000 messages`."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 

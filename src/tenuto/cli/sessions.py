@@ -12,10 +12,10 @@ from msgspec.structs import asdict
 
 from tenuto.app import Tenuto
 from tenuto.cli import transfer
-from tenuto.cli.marks import taken_out
+from tenuto.cli.marks import count_redacted
 from tenuto.cli.options import LOCAL, AsJson, SessionId, SessionIds, Site, StoreUrl, Tenant, User, caller
-from tenuto.cli.running import run
-from tenuto.cli.screen import age, counted, moment, show_facts, show_json, show_table, tally, visible
+from tenuto.cli.running import run_command
+from tenuto.cli.screen import age, moment, pluralize, show_facts, show_json, show_table, tally, visible
 from tenuto.errors import NotFound, TenutoError
 from tenuto.model import Changes, Message, MessagePage, Page, Scope, Session, SessionPage, SessionQuery, Status
 from tenuto.model.values import JsonObject
@@ -47,14 +47,16 @@ def list_sessions(
     """List sessions, latest change first."""
     scope = caller(tenant, site, user)
     query = SessionQuery(title=search, status=status, cursor=cursor)
-    page = run(lambda app: _listed(app, scope, query, None if everything else limit), store=store, reading_only=True)
+    page = run_command(
+        lambda app: _list_sessions(app, scope, query, None if everything else limit), store=store, reading_only=True
+    )
     if as_json:
         show_json(SessionList.of(page))
     else:
         show_sessions(page)
 
 
-async def _listed(app: Tenuto, scope: Scope, query: SessionQuery, limit: int | None) -> SessionPage:
+async def _list_sessions(app: Tenuto, scope: Scope, query: SessionQuery, limit: int | None) -> SessionPage:
     """One page after another, until there are `limit` or no more."""
     found: list[Session] = []
     while True:
@@ -75,17 +77,17 @@ def show_sessions(page: SessionPage, *, numbered: bool = False) -> None:
     show_table(
         (*(["NO"] if numbered else []), "ID", "USER", "TITLE", "STATUS", "MESSAGES", "CHANGED"),
         [
-            (*([str(number)] if numbered else []), *_row(session, now))
+            (*([str(number)] if numbered else []), *_session_row(session, now))
             for number, session in enumerate(page.sessions, start=1)
         ],
         flexible="TITLE",
         numbers=("NO", "MESSAGES", "CHANGED"),
     )
     if page.cursor is not None and not numbered:
-        typer.echo(f"\n{counted(len(page.sessions), 'session')} shown, and there are more: --limit N or --all.")
+        typer.echo(f"\n{pluralize(len(page.sessions), 'session')} shown, and there are more: --limit N or --all.")
 
 
-def _row(session: Session, now: datetime) -> tuple[str, ...]:
+def _session_row(session: Session, now: datetime) -> tuple[str, ...]:
     return (
         session.id,
         session.scope.user or "-",
@@ -112,32 +114,32 @@ def show_session(
     """Show a session and its newest messages."""
     scope = caller(tenant, site, user)
     wanted = Page(limit=limit, before=before)
-    page = run(lambda app: app.sessions.messages(scope, session_id, wanted), store=store, reading_only=True)
+    page = run_command(lambda app: app.sessions.messages(scope, session_id, wanted), store=store, reading_only=True)
     if as_json:
         show_json({"session": SessionView.of(page.session), **asdict(MessageList.of(page))})
     else:
-        _show_talk(page)
+        _print_messages(page)
 
 
-def _show_talk(page: MessagePage) -> None:
-    show_facts(_facts(page.session))
+def _print_messages(page: MessagePage) -> None:
+    show_facts(_session_facts(page.session))
     if page.more_before:
         typer.echo(f"\n(earlier messages: --before {page.messages[0].seq})")
     for message in page.messages:
         typer.echo()
-        typer.secho(_heading(message), bold=True)
-        typer.echo(visible(_words(message), lines=True))
+        typer.secho(_message_heading(message), bold=True)
+        typer.echo(visible(_message_text(message), lines=True))
 
 
-def _facts(session: Session) -> list[tuple[str, str]]:
+def _session_facts(session: Session) -> list[tuple[str, str]]:
     facts = [
         ("session", session.id),
         ("title", session.title or "-"),
         ("tenant", f"{session.scope.tenant} / {session.scope.site}" if session.scope.site else session.scope.tenant),
         ("user", session.scope.user or "-"),
         ("status", session.status),
-        ("holds", f"{counted(session.messages, 'message')} in {counted(session.turns, 'turn')}"),
-        ("spent", f"{counted(session.tokens, 'token')}, {session.cost_usd} USD"),
+        ("holds", f"{pluralize(session.messages, 'message')} in {pluralize(session.turns, 'turn')}"),
+        ("spent", f"{pluralize(session.tokens, 'token')}, {session.cost_usd} USD"),
         ("created", moment(session.created_at)),
         ("changed", moment(session.updated_at)),
         ("expires", moment(session.expires_at)),
@@ -153,14 +155,14 @@ def _facts(session: Session) -> list[tuple[str, str]]:
     return facts
 
 
-def _heading(message: Message) -> str:
+def _message_heading(message: Message) -> str:
     who = f"{message.role} {message.speaker}" if message.speaker else str(message.role)
-    counts = taken_out([message])
+    counts = count_redacted([message])
     taken = f" · redacted: {tally(counts)}" if counts else ""
     return visible(f"#{message.seq} {who} · {moment(message.sent_at)}{taken}")
 
 
-def _words(message: Message) -> str:
+def _message_text(message: Message) -> str:
     """A message for the reader: its texts as they are, everything else as JSON."""
     lines = [
         part["text"] if part["type"] == "text" else f"[{part['type']}] {msgspec.json.encode(part).decode()}"
@@ -181,8 +183,8 @@ def rename_session(
 ) -> None:
     """Give a session another title."""
     scope = caller(tenant, site, user)
-    changed = run(lambda app: app.sessions.patch(scope, session_id, Changes(title=title)), store=store)
-    _tell(changed, f"Session {changed.id} is now called {changed.title or '(nothing)'}.", as_json)
+    changed = run_command(lambda app: app.sessions.patch(scope, session_id, Changes(title=title)), store=store)
+    _print_session(changed, f"Session {changed.id} is now called {changed.title or '(nothing)'}.", as_json)
 
 
 @sessions.command("fork")
@@ -201,8 +203,10 @@ def fork_session(
 ) -> None:
     """Branch off a new session, with everything up to a message."""
     scope = caller(tenant, site, user)
-    fork = run(lambda app: app.sessions.fork(scope, session_id, at=at, new_id=new_id, title=title), store=store)
-    _tell(fork, f"Session {fork.id} begins with {counted(fork.messages, 'message')} of {session_id}.", as_json)
+    fork = run_command(lambda app: app.sessions.fork(scope, session_id, at=at, new_id=new_id, title=title), store=store)
+    _print_session(
+        fork, f"Session {fork.id} begins with {pluralize(fork.messages, 'message')} of {session_id}.", as_json
+    )
 
 
 @sessions.command("reset")
@@ -216,11 +220,11 @@ def reset_session(
 ) -> None:
     """Forget what was said and keep the session."""
     scope = caller(tenant, site, user)
-    session = run(lambda app: app.sessions.reset(scope, session_id), store=store)
-    _tell(session, f"Session {session.id} is empty; title, attributes and totals stay.", as_json)
+    session = run_command(lambda app: app.sessions.reset(scope, session_id), store=store)
+    _print_session(session, f"Session {session.id} is empty; title, attributes and totals stay.", as_json)
 
 
-def _tell(session: Session, sentence: str, as_json: bool) -> None:
+def _print_session(session: Session, sentence: str, as_json: bool) -> None:
     if as_json:
         show_json(SessionView.of(session))
     else:
@@ -240,24 +244,24 @@ def delete_sessions(
     """Remove sessions and everything of them."""
     scope = caller(tenant, site, user)
     if not yes:
-        _ask(session_ids, as_json)
-    deleted, failures = run(lambda app: _deleted(app, scope, session_ids), store=store)
+        _confirm_delete(session_ids, as_json)
+    deleted, failures = run_command(lambda app: _delete_each(app, scope, session_ids), store=store)
     if as_json:
         show_json({"deleted": deleted, "failed": failures})
     else:
-        _tell_deleted(deleted, failures)
+        _print_deleted(deleted, failures)
     if failures:
         raise typer.Exit(1)
 
 
-def _ask(session_ids: list[str], as_json: bool) -> None:
+def _confirm_delete(session_ids: list[str], as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
         raise typer.BadParameter("nobody is there to ask: say --yes to delete for good", param_hint="--yes")
-    named = visible(session_ids[0]) if len(session_ids) == 1 else counted(len(session_ids), "session")
+    named = visible(session_ids[0]) if len(session_ids) == 1 else pluralize(len(session_ids), "session")
     typer.confirm(f"Delete {named} for good?", abort=True, err=True)
 
 
-async def _deleted(app: Tenuto, scope: Scope, session_ids: list[str]) -> tuple[list[str], list[JsonObject]]:
+async def _delete_each(app: Tenuto, scope: Scope, session_ids: list[str]) -> tuple[list[str], list[JsonObject]]:
     """Delete each; one that is not there does not keep the others."""
     deleted: list[str] = []
     failures: list[JsonObject] = []
@@ -266,15 +270,15 @@ async def _deleted(app: Tenuto, scope: Scope, session_ids: list[str]) -> tuple[l
             await app.sessions.delete(scope, session_id)
             deleted.append(session_id)
         except NotFound as absent:
-            failures.append({"id": session_id, **_failure(absent)})
+            failures.append({"id": session_id, **_error_json(absent)})
     return deleted, failures
 
 
-def _failure(error: TenutoError) -> JsonObject:
+def _error_json(error: TenutoError) -> JsonObject:
     return {"code": error.code, "error": str(error)}
 
 
-def _tell_deleted(deleted: list[str], failures: list[JsonObject]) -> None:
+def _print_deleted(deleted: list[str], failures: list[JsonObject]) -> None:
     for session_id in deleted:
         typer.echo(f"Deleted {visible(session_id)}.")
     for failure in failures:

@@ -11,11 +11,11 @@ import typer
 
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
-from tenuto.cli.running import run
-from tenuto.cli.screen import age, counted, moment, show_facts, show_json, show_table, visible
+from tenuto.cli.running import run_command
+from tenuto.cli.screen import age, moment, pluralize, show_facts, show_json, show_table, visible
 from tenuto.model import Scope
 from tenuto.model.task import BoardEntry, BoardView, Task, TaskPage, TaskQuery, TaskStatus
-from tenuto.model.values import Json, checked_id
+from tenuto.model.values import Json, check_id
 from tenuto.ports import utc_now
 from tenuto.tasks.views import BoardAnswer, TaskList, TaskView
 
@@ -23,7 +23,7 @@ tasks = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at t
 
 
 def _task_id(value: str) -> str:
-    return checked_id(value, "the task id")
+    return check_id(value, "the task id")
 
 
 TaskId = Annotated[str, typer.Argument(metavar="ID", callback=_task_id, help="The task's id.")]
@@ -46,25 +46,25 @@ def list_tasks(
     """List tasks, oldest first."""
     scope = caller(tenant, site, user)
     query = TaskQuery(session_id=session, status=status, limit=limit, cursor=cursor)
-    page = run(lambda app: app.tasks.list(scope, query), store=store, reading_only=True)
+    page = run_command(lambda app: app.tasks.list(scope, query), store=store, reading_only=True)
     if as_json:
         show_json(TaskList.of(page))
     else:
-        _show_tasks(page)
+        _print_tasks(page)
 
 
-def _show_tasks(page: TaskPage) -> None:
+def _print_tasks(page: TaskPage) -> None:
     if not page.tasks:
         typer.echo("No tasks." if page.cursor is None else f"None so far, and there are more: --cursor {page.cursor}")
         return
     now = utc_now()
     columns = ("ID", "TYPE", "STATUS", "CHANGED", "GOAL")
-    show_table(columns, [_row(task, now) for task in page.tasks], flexible="GOAL", numbers=("CHANGED",))
+    show_table(columns, [_task_row(task, now) for task in page.tasks], flexible="GOAL", numbers=("CHANGED",))
     if page.cursor is not None:
-        typer.echo(f"\n{counted(len(page.tasks), 'task')} shown, and there are more: --cursor {page.cursor}")
+        typer.echo(f"\n{pluralize(len(page.tasks), 'task')} shown, and there are more: --cursor {page.cursor}")
 
 
-def _row(task: Task, now: datetime) -> tuple[str, ...]:
+def _task_row(task: Task, now: datetime) -> tuple[str, ...]:
     return task.id, task.type, task.status, age(task.updated_at, now), task.goal or "-"
 
 
@@ -79,26 +79,26 @@ def show_task(
 ) -> None:
     """Show a task and its board; agents' notes are their own."""
     scope = caller(tenant, site, user)
-    task, board = run(lambda app: _found(app, scope, task_id), store=store, reading_only=True)
+    task, board = run_command(lambda app: _load_task(app, scope, task_id), store=store, reading_only=True)
     if as_json:
         show_json({"task": TaskView.of(task), "board": BoardAnswer.of(board)})
     else:
-        show_facts(_facts(task))
-        _show_board(board)
+        show_facts(_task_facts(task))
+        _print_board(board)
 
 
-async def _found(app: Tenuto, scope: Scope, task_id: str) -> tuple[Task, BoardView]:
+async def _load_task(app: Tenuto, scope: Scope, task_id: str) -> tuple[Task, BoardView]:
     return await app.tasks.get(scope, task_id), await app.tasks.board(scope, task_id).view()
 
 
-def _facts(task: Task) -> list[tuple[str, str]]:
+def _task_facts(task: Task) -> list[tuple[str, str]]:
     return [
         ("task", task.id),
         ("session", task.session_id or "-"),
         ("type", task.type),
         ("goal", task.goal or "-"),
         ("status", task.status),
-        ("result", _in_short(task.result)),
+        ("result", _value_text(task.result)),
         ("created", moment(task.created_at)),
         ("changed", moment(task.updated_at)),
         ("ended", moment(task.completed_at) if task.completed_at is not None else "-"),
@@ -106,7 +106,7 @@ def _facts(task: Task) -> list[tuple[str, str]]:
     ]
 
 
-def _show_board(board: BoardView) -> None:
+def _print_board(board: BoardView) -> None:
     typer.echo()
     if not board.entries:
         typer.echo("Nothing stands on its board.")
@@ -124,11 +124,11 @@ def _entry_row(entry: BoardEntry) -> tuple[str, ...]:
         entry.writer,
         entry.overwrote or "-",
         moment(entry.written_at),
-        _in_short(entry.value),
+        _value_text(entry.value),
     )
 
 
-def _in_short(value: Json) -> str:
+def _value_text(value: Json) -> str:
     if value is None:
         return "-"
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -147,15 +147,15 @@ def delete_task(
     """Remove a task with its board and all notes."""
     scope = caller(tenant, site, user)
     if not yes:
-        _ask(task_id, as_json)
-    run(lambda app: app.tasks.delete(scope, task_id), store=store)
+        _confirm_delete(task_id, as_json)
+    run_command(lambda app: app.tasks.delete(scope, task_id), store=store)
     if as_json:
         show_json({"deleted": task_id})
     else:
         typer.echo(f"Deleted {visible(task_id)}.")
 
 
-def _ask(task_id: str, as_json: bool) -> None:
+def _confirm_delete(task_id: str, as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
         raise typer.BadParameter("nobody is there to ask: say --yes to delete for good", param_hint="--yes")
     typer.confirm(f"Delete {visible(task_id)} for good?", abort=True, err=True)

@@ -9,15 +9,15 @@ import typer
 
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
-from tenuto.cli.running import run
+from tenuto.cli.running import run_command
 from tenuto.cli.screen import age, show_json, show_table
 from tenuto.cli.tracing import outcome, show_trace
 from tenuto.errors import SessionNotFound, TraceNotFound
 from tenuto.model import Scope
 from tenuto.model.trace import TRACES_KEPT, Trace
-from tenuto.model.values import checked_id
+from tenuto.model.values import check_id
 from tenuto.ports import utc_now
-from tenuto.sessions.traces import latest_traces, trace_named
+from tenuto.sessions.traces import find_trace, latest_traces
 
 traces = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at turns: what the model saw, and why.")
 
@@ -37,8 +37,8 @@ def list_traces(
     """List turns, newest first."""
     scope = caller(tenant, site, user)
     if session is not None:
-        checked_id(session, "the session id")
-    found = run(lambda app: _found(app, scope, session, limit), store=store, reading_only=True)
+        check_id(session, "the session id")
+    found = run_command(lambda app: _load_traces(app, scope, session, limit), store=store, reading_only=True)
     if as_json:
         # With the assistants behind it, more to load than a table needs.
         from tenuto.chat.views import TraceView
@@ -50,16 +50,16 @@ def list_traces(
         now = utc_now()
         columns = ("SESSION", "TURN", "ASSISTANT", "MODEL", "OUTCOME", "TOKENS", "MS", "AGE", "REQUEST")
         numbers = ("TURN", "TOKENS", "MS", "AGE")
-        show_table(columns, [_row(trace, now) for trace in found], flexible="REQUEST", numbers=numbers)
+        show_table(columns, [_trace_row(trace, now) for trace in found], flexible="REQUEST", numbers=numbers)
 
 
-async def _found(app: Tenuto, scope: Scope, session_id: str | None, limit: int) -> tuple[Trace, ...]:
+async def _load_traces(app: Tenuto, scope: Scope, session_id: str | None, limit: int) -> tuple[Trace, ...]:
     if session_id is None:
         return await latest_traces(app.store.traces, app.sessions, scope, limit)
     return await app.store.traces.traces(scope, session_id, limit)
 
 
-def _row(trace: Trace, now: datetime) -> tuple[str, ...]:
+def _trace_row(trace: Trace, now: datetime) -> tuple[str, ...]:
     return (
         trace.session_id,
         str(trace.number),
@@ -74,7 +74,7 @@ def _row(trace: Trace, now: datetime) -> tuple[str, ...]:
 
 
 @traces.command("show")
-def show_one(
+def show_trace_command(
     name: Annotated[str, typer.Argument(metavar="ID", help="The trace's id, or its session's.")],
     turn: Annotated[
         int | None, typer.Option("--turn", min=1, metavar="N", help="Which turn of the session; else the newest.")
@@ -87,8 +87,8 @@ def show_one(
 ) -> None:
     """Show one turn: request, answer, tools, a timeline of its steps, and what the model saw."""
     scope = caller(tenant, site, user)
-    checked_id(name, "the id")
-    trace = run(lambda app: _one(app, scope, name, turn), store=store, reading_only=True)
+    check_id(name, "the id")
+    trace = run_command(lambda app: _load_trace(app, scope, name, turn), store=store, reading_only=True)
     if as_json:
         # See list_traces.
         from tenuto.chat.views import TraceView
@@ -98,11 +98,11 @@ def show_one(
         show_trace(trace)
 
 
-async def _one(app: Tenuto, scope: Scope, name: str, turn: int | None) -> Trace:
+async def _load_trace(app: Tenuto, scope: Scope, name: str, turn: int | None) -> Trace:
     """The trace of that name; or of the session of that name the one of this turn, or the newest."""
     if turn is None:
         try:
-            return await trace_named(app.store.traces, scope, name)
+            return await find_trace(app.store.traces, scope, name)
         except TraceNotFound:
             pass
     try:

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 import typer
 
-from tenuto.cli.bars import budget_bar, has_colours, room_for_a_bar, timeline
-from tenuto.cli.screen import counted, moment, show_facts, show_table, tally, visible
-from tenuto.model.prompt import Entry, Manifest
+from tenuto.cli.bars import bar_width, budget_bar, has_colours, timeline
+from tenuto.cli.screen import moment, pluralize, show_facts, show_table, tally, visible
+from tenuto.model.prompt import Manifest, ManifestEntry
 from tenuto.model.session import NANOS_PER_USD
 from tenuto.model.trace import Trace
 
@@ -20,7 +20,7 @@ _BESIDE_STEPS: Final = 30
 
 def show_trace(trace: Trace) -> None:
     """Everything about a turn."""
-    show_facts(_facts(trace))
+    show_facts(_trace_facts(trace))
     for heading, words in (("Request", trace.request), ("Answer", trace.answer)):
         if words:
             typer.secho(f"\n{heading}", bold=True)
@@ -30,14 +30,14 @@ def show_trace(trace: Trace) -> None:
         show_table(
             ("TOOL", "MS", "OUTCOME", "ARGUMENTS"),
             [
-                (run.name, f"{run.milliseconds:,.1f}", run.error or "answered", _json(run.arguments))
+                (run.name, f"{run.milliseconds:,.1f}", run.error or "answered", _json_text(run.arguments))
                 for run in trace.tools
             ],
             flexible="ARGUMENTS",
             numbers=("MS",),
         )
     typer.secho("\nSteps", bold=True)
-    for line in timeline(trace.steps, width=room_for_a_bar(_BESIDE_STEPS)):
+    for line in timeline(trace.steps, width=bar_width(_BESIDE_STEPS)):
         typer.echo(line)
     typer.secho("\nContext", bold=True)
     show_manifest(trace.manifest)
@@ -50,7 +50,7 @@ def outcome(trace: Trace) -> str:
     return f"degraded: {', '.join(trace.degraded)}" if trace.degraded else "answered"
 
 
-def _facts(trace: Trace) -> list[tuple[str, str]]:
+def _trace_facts(trace: Trace) -> list[tuple[str, str]]:
     tokens = f"{trace.input_tokens:,} in, {trace.output_tokens:,} out"
     persona = f" as {trace.persona}" if trace.persona else ""
     return [
@@ -75,19 +75,19 @@ def show_manifest(manifest: Manifest | None) -> None:
         return
     exact = "counted exactly" if manifest.exact and manifest.margin == 1 else "estimated with a margin"
     typer.echo(
-        f"{counted(manifest.total, 'token')} of {manifest.room:,} in the prompt, "
+        f"{pluralize(manifest.total, 'token')} of {manifest.room:,} in the prompt, "
         f"{manifest.reply:,} kept for the reply ({exact})"
     )
-    typer.echo(budget_bar(manifest, width=room_for_a_bar(), coloured=has_colours()))
+    typer.echo(budget_bar(manifest, width=bar_width(), coloured=has_colours()))
     show_table(
         ("KIND", "FATE", "REASON", "TOKENS", "WHAT"),
-        [(entry.kind, entry.fate, entry.reason, f"{entry.tokens:,}", _what(entry)) for entry in manifest.entries],
+        [(entry.kind, entry.fate, entry.reason, f"{entry.tokens:,}", _entry_text(entry)) for entry in manifest.entries],
         flexible="WHAT",
         numbers=("TOKENS",),
     )
 
 
-def _what(entry: Entry) -> str:
+def _entry_text(entry: ManifestEntry) -> str:
     """Which one it is: messages by their numbers, evidence and memories by their ids."""
     if entry.first is not None and entry.last is not None:
         place = f"#{entry.first}" if entry.first == entry.last else f"#{entry.first} to #{entry.last}"
@@ -97,5 +97,5 @@ def _what(entry: Entry) -> str:
     return ", ".join(filter(None, (place, cut)))
 
 
-def _json(value: object) -> str:
+def _json_text(value: object) -> str:
     return msgspec.json.encode(value).decode()

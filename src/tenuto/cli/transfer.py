@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, MaybeSessionId, Site, StoreUrl, Tenant, User, caller
-from tenuto.cli.running import run
-from tenuto.cli.screen import counted, progress, safe_json, show_json, visible
+from tenuto.cli.running import run_command
+from tenuto.cli.screen import pluralize, progress, safe_json, show_json, visible
 from tenuto.errors import (
+    DecryptionFailed,
     Invalid,
     MasterKeyMissing,
-    Sealed,
     SessionCorrupt,
     SessionNotFound,
     TenutoError,
@@ -30,11 +30,11 @@ from tenuto.errors import (
 from tenuto.model import Message, Scope, Session
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
-from tenuto.privacy.duties.walking import every_session
-from tenuto.privacy.pages import export_head, export_pages
+from tenuto.privacy.duties.walking import iter_sessions
+from tenuto.privacy.pages import redact_export_pages, redact_export_session
 from tenuto.sessions import fresh_id
-from tenuto.sessions.desk import refuse_unsound
-from tenuto.sessions.transfer import ENDINGS, ExportFormat, exported, imported
+from tenuto.sessions.desk import check_messages
+from tenuto.sessions.transfer import ENDINGS, ExportFormat, iter_export, parse_export
 from tenuto.sessions.views import SessionView
 
 _STDIN: Final = "-"
@@ -79,13 +79,15 @@ def export_session(
         raise typer.BadParameter("--json prints JSON; leave it out, or write the export to a file", param_hint="--json")
     written_as = chosen or _SUFFIXES.get(file.suffix.lower() if file else "", ExportFormat.JSON)
     if file is None:
-        run(lambda app: _print(app, scope, session_id, written_as), store=store, reading_only=True)
+        run_command(lambda app: _export_to_stdout(app, scope, session_id, written_as), store=store, reading_only=True)
         return
-    session, size = run(lambda app: _save(app, scope, session_id, written_as, file), store=store, reading_only=True)
+    session, size = run_command(
+        lambda app: _export_to_file(app, scope, session_id, written_as, file), store=store, reading_only=True
+    )
     if as_json:
         show_json({"id": session.id, "format": written_as, "file": str(file), "bytes": size})
     else:
-        typer.echo(visible(f"Session {session.id}: {counted(session.messages, 'message')} written to {file}."))
+        typer.echo(visible(f"Session {session.id}: {pluralize(session.messages, 'message')} written to {file}."))
 
 
 def _export_all(scope: Scope, written_as: ExportFormat, folder: Path, store: str | None, as_json: bool) -> None:
@@ -93,35 +95,35 @@ def _export_all(scope: Scope, written_as: ExportFormat, folder: Path, store: str
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Invalid(f"cannot make the folder {folder}: {error.strerror}") from error
-    made, failures = run(
-        lambda app: _save_all(app, scope, written_as, folder, quiet=as_json), store=store, reading_only=True
+    made, failures = run_command(
+        lambda app: _export_each(app, scope, written_as, folder, quiet=as_json), store=store, reading_only=True
     )
     if as_json:
         exports = [{"id": session.id, "file": str(file)} for session, file in made]
         show_json({"format": written_as, "exported": exports, "failed": failures})
     else:
-        typer.echo(visible(f"{counted(len(made), 'session')} written to {folder}."))
+        typer.echo(visible(f"{pluralize(len(made), 'session')} written to {folder}."))
         for failure in failures:
             typer.echo(visible(f"{failure['code']}: session {failure['id']}: {failure['error']}"), err=True)
     if failures:
         raise typer.Exit(1)
 
 
-async def _save_all(
+async def _export_each(
     app: Tenuto, scope: Scope, written_as: ExportFormat, folder: Path, *, quiet: bool
 ) -> tuple[list[tuple[Session, Path]], list[JsonObject]]:
     """Write each to a file; one that does not open does not keep the others, a store that went away does."""
     made: list[tuple[Session, Path]] = []
     failures: list[JsonObject] = []
-    found = [session.id async for session in every_session(app.store.sessions, scope)]
+    found = [session.id async for session in iter_sessions(app.store.sessions, scope)]
     with progress(found, "Exporting", quiet=quiet) as remaining:
         for session_id in remaining:
             file = folder / _file_name(session_id, written_as)
             try:
-                made.append(((await _save(app, scope, session_id, written_as, file))[0], file))
+                made.append(((await _export_to_file(app, scope, session_id, written_as, file))[0], file))
             except MasterKeyMissing:
                 raise  # It is the whole tenant's.
-            except (Sealed, SessionCorrupt, Invalid) as error:
+            except (DecryptionFailed, SessionCorrupt, Invalid) as error:
                 failures.append({"id": session_id, "code": error.code, "error": str(error)})
             except SessionNotFound:
                 continue  # Gone while we were writing.
@@ -137,39 +139,41 @@ def _file_name(session_id: str, written_as: ExportFormat) -> str:
     return f"{'%2E' + name[1:] if name.startswith('.') else name}.{ENDINGS[written_as]}"
 
 
-async def _print(app: Tenuto, scope: Scope, session_id: str, written_as: ExportFormat) -> None:
+async def _export_to_stdout(app: Tenuto, scope: Scope, session_id: str, written_as: ExportFormat) -> None:
     """To standard output: byte for byte into a pipe or file, without steering characters onto a terminal."""
-    session, pages = await _opened(app, scope, session_id)
+    session, pages = await _open_export(app, scope, session_id)
     watched = sys.stdout.isatty()
-    async for piece in exported(session, pages, written_as):
-        typer.echo(_readable(piece, written_as) if watched else piece, nl=False)
+    async for piece in iter_export(session, pages, written_as):
+        typer.echo(_terminal_text(piece, written_as) if watched else piece, nl=False)
 
 
-async def _opened(app: Tenuto, scope: Scope, session_id: str) -> tuple[Session, AsyncIterator[tuple[Message, ...]]]:
+async def _open_export(
+    app: Tenuto, scope: Scope, session_id: str
+) -> tuple[Session, AsyncIterator[tuple[Message, ...]]]:
     """Head and pages, without what the policy keeps out of exports."""
     session = await app.sessions.get(scope, session_id)
-    pages = export_pages(app.screen, scope, app.sessions.pages(scope, session))
-    return await export_head(app.screen, scope, session), pages
+    pages = redact_export_pages(app.screen, scope, app.sessions.pages(scope, session))
+    return await redact_export_session(app.screen, scope, session), pages
 
 
-def _readable(piece: bytes, written_as: ExportFormat) -> str:
+def _terminal_text(piece: bytes, written_as: ExportFormat) -> str:
     text = piece.decode()
     return visible(text, lines=True) if written_as is ExportFormat.MARKDOWN else safe_json(text)
 
 
-async def _save(
+async def _export_to_file(
     app: Tenuto, scope: Scope, session_id: str, written_as: ExportFormat, path: Path
 ) -> tuple[Session, int]:
-    session, pages = await _opened(app, scope, session_id)
+    session, pages = await _open_export(app, scope, session_id)
     size = 0
-    with written(path) as file:
-        async for piece in exported(session, pages, written_as):
+    with write_atomically(path) as file:
+        async for piece in iter_export(session, pages, written_as):
             size += file.write(piece)
     return session, size
 
 
 @contextmanager
-def written(path: Path) -> Iterator[IO[bytes]]:
+def write_atomically(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes its name only when it is complete; pipes and devices are written as they are."""
     try:
         if path.exists() and not path.is_file():
@@ -198,33 +202,35 @@ def import_sessions(
 ) -> None:
     """Make new sessions out of exports, each one whole or not at all."""
     scope = caller(tenant, site, user)
-    arrived = {file: _read(file) for file in files if _may_wait(file)}
-    made, failures = run(lambda app: _import(app, scope, files, arrived, quiet=as_json), store=store, making=True)
+    arrived = {file: _read_bytes(file) for file in files if _may_wait(file)}
+    made, failures = run_command(
+        lambda app: _import_each(app, scope, files, arrived, quiet=as_json), store=store, making=True
+    )
     if as_json:
         imports = [{"file": file, "session": SessionView.of(session)} for file, session in made]
         show_json({"imported": imports, "failed": failures})
     else:
-        _tell_imported(made, failures)
+        _print_imported(made, failures)
     if failures:
         raise typer.Exit(1)
 
 
-async def _import(
+async def _import_each(
     app: Tenuto, scope: Scope, files: Sequence[str], arrived: Mapping[str, bytes], *, quiet: bool
 ) -> tuple[list[tuple[str, Session]], list[JsonObject]]:
     """Import each file; one that is no export does not keep the others, a store that went away does."""
     # With its vocabularies it takes a while to load, and no other command of this file counts anything.
-    from tenuto.context import Counter
+    from tenuto.context import TokenCounter
 
     made: list[tuple[str, Session]] = []
     failures: list[JsonObject] = []
     with progress(files, "Importing", quiet=quiet) as remaining:
         for file in remaining:
             try:
-                raw = arrived[file] if file in arrived else _read(file)
-                saved = imported(raw, now=utc_now(), new_id=fresh_id)
-                refuse_unsound(saved.messages, app.sessions.policy)
-                saved = replace(saved, messages=Counter().corrected(saved.messages))
+                raw = arrived[file] if file in arrived else _read_bytes(file)
+                saved = parse_export(raw, now=utc_now(), new_id=fresh_id)
+                check_messages(saved.messages, app.sessions.policy)
+                saved = replace(saved, messages=TokenCounter().correct_counts(saved.messages))
                 made.append((file, await app.sessions.restore(scope, saved)))
             except TenutoError as error:
                 failures.append({"file": file, "code": error.code, "error": str(error)})
@@ -238,7 +244,7 @@ def _may_wait(file: str) -> bool:
     return file == _STDIN or Path(file).is_fifo()
 
 
-def _read(file: str) -> bytes:
+def _read_bytes(file: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
     except (OSError, ValueError) as error:
@@ -246,8 +252,8 @@ def _read(file: str) -> bytes:
         raise Invalid(f"cannot read it: {why}") from error
 
 
-def _tell_imported(made: list[tuple[str, Session]], failures: list[JsonObject]) -> None:
+def _print_imported(made: list[tuple[str, Session]], failures: list[JsonObject]) -> None:
     for file, session in made:
-        typer.echo(visible(f"{file}: session {session.id} with {counted(session.messages, 'message')}."))
+        typer.echo(visible(f"{file}: session {session.id} with {pluralize(session.messages, 'message')}."))
     for failure in failures:
         typer.echo(f"{failure['code']}: {visible(failure['file'])}: {visible(failure['error'])}", err=True)

@@ -6,8 +6,8 @@ import typer
 
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
-from tenuto.cli.running import run
-from tenuto.cli.screen import counted, show_facts, show_json
+from tenuto.cli.running import run_command
+from tenuto.cli.screen import pluralize, show_facts, show_json
 from tenuto.sessions.views import StatsView
 
 
@@ -16,7 +16,7 @@ def stats(
 ) -> None:
     """Count sessions, messages, tokens and cost."""
     scope = caller(tenant, site, user)
-    held = StatsView.of(run(lambda app: app.sessions.stats(scope), store=store, reading_only=True))
+    held = StatsView.of(run_command(lambda app: app.sessions.stats(scope), store=store, reading_only=True))
     if as_json:
         show_json(held)
     else:
@@ -26,12 +26,12 @@ def stats(
 
 def sweep(store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Remove what has expired, in all tenants, now."""
-    sessions, tasks = run(_swept, store=store)
+    sessions, tasks = run_command(_sweep_all, store=store)
     if as_json:
         show_json({"swept": sessions, "tasks": tasks})
     else:
-        typer.echo(f"{counted(sessions, 'expired session')} and {counted(tasks, 'expired task')} removed.")
+        typer.echo(f"{pluralize(sessions, 'expired session')} and {pluralize(tasks, 'expired task')} removed.")
 
 
-async def _swept(app: Tenuto) -> tuple[int, int]:
+async def _sweep_all(app: Tenuto) -> tuple[int, int]:
     return await app.upkeep.sweep(), await app.upkeep.sweep_tasks()

@@ -1,10 +1,17 @@
 """What the model sees: token counts, the window, the budget, layouts and the account of it all. Pure: no I/O."""
 
-from tenuto.context.assembly import LEAST_QUESTION, assemble, check_budget, last_words, materials_of, room_of
-from tenuto.context.cutting import cut
+from tenuto.context.assembly import (
+    LEAST_QUESTION,
+    assemble,
+    check_budget,
+    inputs_from_turn,
+    last_words,
+    prompt_token_limit,
+)
+from tenuto.context.cutting import truncate_text
 from tenuto.context.layout import agent_system, profile_text
 from tenuto.context.relevance import cosine, has_relevant_history, near_enough, points_back, spoken, term_coverage
-from tenuto.context.tokens import DEFAULT_ENCODING, ENCODINGS, Counter, counter_for, encoding_for
+from tenuto.context.tokens import DEFAULT_ENCODING, ENCODINGS, TokenCounter, counter_for, encoding_for
 from tenuto.context.wording import language_of
 from tenuto.model.graphemes import boundary_after, boundary_before
 
@@ -12,7 +19,7 @@ __all__ = [
     "DEFAULT_ENCODING",
     "ENCODINGS",
     "LEAST_QUESTION",
-    "Counter",
+    "TokenCounter",
     "agent_system",
     "assemble",
     "boundary_after",
@@ -20,16 +27,16 @@ __all__ = [
     "check_budget",
     "cosine",
     "counter_for",
-    "cut",
     "encoding_for",
     "has_relevant_history",
+    "inputs_from_turn",
     "language_of",
     "last_words",
-    "materials_of",
     "near_enough",
     "points_back",
     "profile_text",
-    "room_of",
+    "prompt_token_limit",
     "spoken",
     "term_coverage",
+    "truncate_text",
 ]

@@ -10,39 +10,39 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.context.tokens import Counter
-from tenuto.context.turns import AsIs, Shown, Turn
+from tenuto.context.tokens import TokenCounter
+from tenuto.context.turns import Shown, Turn, VerbatimHistory
 from tenuto.context.window import Window
 from tenuto.model.message import Message
-from tenuto.model.prompt import Entry, Fate, Kind, Manifest, PromptPolicy, Reason, RecallPlace
+from tenuto.model.prompt import Disposition, Kind, Manifest, ManifestEntry, PromptPolicy, Reason, RecallPosition
 
 # Looked up once, since there is an entry for each message.
 _MESSAGE: Final = Kind.MESSAGE
-_KEPT: Final = Fate.KEPT
+_KEPT: Final = Disposition.KEPT
 _FITS: Final = Reason.FITS
 _RECALLED: Final = (Kind.MEMORY, Kind.EVIDENCE)
 
 
-class Account:
+class ManifestBuilder:
     """The entries of one prompt, in the order of its parts."""
 
-    def __init__(self, counter: Counter, policy: PromptPolicy, room: int) -> None:
+    def __init__(self, counter: TokenCounter, policy: PromptPolicy, room: int) -> None:
         self._counter = counter
         self._policy = policy
         self._room = room
-        self._entries: dict[Kind, list[Entry]] = {kind: [] for kind in _order(policy.recalled)}
+        self._entries: dict[Kind, list[ManifestEntry]] = {kind: [] for kind in _kind_order(policy.recalled)}
 
     def add(
         self,
         kind: Kind,
-        fate: Fate,
+        fate: Disposition,
         reason: Reason,
         tokens: int,
         whole: int | None = None,
         piece: str | None = None,
     ) -> None:
         """A part that is no message."""
-        entry = Entry(
+        entry = ManifestEntry(
             kind=kind, fate=fate, reason=reason, tokens=tokens, whole=tokens if whole is None else whole, id=piece
         )
         self._entries[kind].append(entry)
@@ -52,10 +52,10 @@ class Account:
         summaries = self._entries[Kind.SUMMARY]
         self._entries[Kind.SUMMARY] = [replace(entry, first=first, last=last, count=count) for entry in summaries]
 
-    def stretch(self, messages: Sequence[Message], fate: Fate, reason: Reason) -> None:
+    def stretch(self, messages: Sequence[Message], fate: Disposition, reason: Reason) -> None:
         """Messages in a row that are not in the prompt. Their size is what was stored; it is not worth counting."""
         if messages:
-            entry = Entry(
+            entry = ManifestEntry(
                 kind=_MESSAGE,
                 fate=fate,
                 reason=reason,
@@ -69,17 +69,17 @@ class Account:
     def window(self, history: Sequence[Message], window: Window) -> None:
         """Every message of the history: those shown one by one, the others in stretches."""
         if window.as_is is not None:
-            self._entries[_MESSAGE] += _all_kept(window.as_is)
+            self._entries[_MESSAGE] += _kept_entries(window.as_is)
             return
         places: list[tuple[int, Turn | tuple[int, Reason]]] = [(turn.start, turn) for turn in window.turns]
         places += [(start, (end, reason)) for start, end, reason in window.left_out]
         for start, what in sorted(places, key=itemgetter(0)):
             if isinstance(what, Turn):
-                self._turn(history, what)
+                self._add_turn(history, what)
             else:
-                self.stretch(history[start : what[0]], Fate.DROPPED, what[1])
+                self.stretch(history[start : what[0]], Disposition.DROPPED, what[1])
 
-    def _turn(self, history: Sequence[Message], turn: Turn) -> None:
+    def _add_turn(self, history: Sequence[Message], turn: Turn) -> None:
         if not turn.hidden:
             self._entries[_MESSAGE] += _entries(turn.shown)
             return
@@ -88,7 +88,7 @@ class Account:
         for message in history[turn.start : turn.end]:
             one = shown.get(message.seq)
             if one is None:
-                self.stretch([message], Fate.DROPPED, hidden[message.seq])
+                self.stretch([message], Disposition.DROPPED, hidden[message.seq])
             else:
                 self._entries[_MESSAGE] += _entries((one,))
 
@@ -108,10 +108,10 @@ class Account:
         )
 
 
-def _all_kept(talk: AsIs) -> list[Entry]:
+def _kept_entries(talk: VerbatimHistory) -> list[ManifestEntry]:
     around = talk.around
     return [
-        Entry(
+        ManifestEntry(
             kind=_MESSAGE,
             fate=_KEPT,
             reason=_FITS,
@@ -125,9 +125,9 @@ def _all_kept(talk: AsIs) -> list[Entry]:
     ]
 
 
-def _entries(shown: Sequence[Shown]) -> list[Entry]:
+def _entries(shown: Sequence[Shown]) -> list[ManifestEntry]:
     return [
-        Entry(
+        ManifestEntry(
             kind=_MESSAGE,
             fate=one.fate,
             reason=one.reason,
@@ -142,6 +142,6 @@ def _entries(shown: Sequence[Shown]) -> list[Entry]:
 
 
 @cache
-def _order(recalled: RecallPlace) -> tuple[Kind, ...]:
-    early, late = (_RECALLED, ()) if recalled is RecallPlace.BEFORE_WINDOW else ((), _RECALLED)
+def _kind_order(recalled: RecallPosition) -> tuple[Kind, ...]:
+    early, late = (_RECALLED, ()) if recalled is RecallPosition.BEFORE_WINDOW else ((), _RECALLED)
     return (Kind.SYSTEM, Kind.PREFERENCES, Kind.SUMMARY, *early, Kind.MESSAGE, *late, Kind.QUESTION, Kind.FRAME)

@@ -14,22 +14,22 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.context.account import Account
-from tenuto.context.cutting import cut
-from tenuto.context.layout import Chosen, Layout, Page, layout_for
-from tenuto.context.tokens import Counter
-from tenuto.context.turns import Reader
-from tenuto.context.window import Filling, Window
+from tenuto.context.account import ManifestBuilder
+from tenuto.context.cutting import truncate_text
+from tenuto.context.layout import Layout, Page, PromptParts, layout_for
+from tenuto.context.tokens import TokenCounter
+from tenuto.context.turns import TurnReader
+from tenuto.context.window import Window, WindowFiller
 from tenuto.errors import InvalidSetting
 from tenuto.model.message import Message, Role
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import (
-    Fate,
+    Disposition,
     Kind,
     Language,
-    Materials,
     Piece,
     Prompt,
+    PromptInputs,
     PromptPolicy,
     Reason,
 )
@@ -40,17 +40,19 @@ LEAST_QUESTION: Final = 64
 # A text that would keep fewer tokens than this is dropped instead of cut.
 _LEAST_CUT: Final = 32
 # What becomes of most parts, and why; looked up once, since finding an enumeration's member takes long.
-_ALWAYS: Final = (Fate.KEPT, Reason.ALWAYS)
-_KEPT: Final = (Fate.KEPT, Reason.FITS)
-_CUT: Final = (Fate.CUT, Reason.OVER_BUDGET)
+_ALWAYS: Final = (Disposition.KEPT, Reason.ALWAYS)
+_KEPT: Final = (Disposition.KEPT, Reason.FITS)
+_CUT: Final = (Disposition.CUT, Reason.OVER_BUDGET)
 
 
-def room_of(policy: PromptPolicy, counter: Counter) -> int:
+def prompt_token_limit(policy: PromptPolicy, counter: TokenCounter) -> int:
     """The tokens a prompt may take, as the counter counts them."""
     return int((policy.budget - policy.reply) / counter.margin)
 
 
-def check_budget(policy: PromptPolicy, system: str, counter: Counter, language: Language = Language.ENGLISH) -> None:
+def check_budget(
+    policy: PromptPolicy, system: str, counter: TokenCounter, language: Language = Language.ENGLISH
+) -> None:
     """Refuse a budget that the system prompt fills, before anybody asks a question.
 
     Raises:
@@ -58,7 +60,7 @@ def check_budget(policy: PromptPolicy, system: str, counter: Counter, language: 
     """
     layout = layout_for(policy.layout, language, counter, {}, policy.recalled)
     needed = counter.count(system) + layout.reserve() + LEAST_QUESTION
-    if needed > room_of(policy, counter):
+    if needed > prompt_token_limit(policy, counter):
         raise InvalidSetting(
             "budget",
             f"{policy.budget} tokens with {policy.reply} for the reply are too few: "
@@ -66,13 +68,13 @@ def check_budget(policy: PromptPolicy, system: str, counter: Counter, language: 
         )
 
 
-def materials_of(
+def inputs_from_turn(
     turn: OpenTurn,
     system: str,
     question: str | None = None,
     counted: int = 0,
     talk: Sequence[Message] | None = None,
-) -> Materials:
+) -> PromptInputs:
     """What a begun turn brings along: question, history, speaker. The rest is added with `msgspec.structs.replace`.
 
     The question is the turn's words, or the live text where that differs from what is stored; a turn without words
@@ -81,18 +83,18 @@ def materials_of(
     """
     window = turn.window if talk is None else talk
     words = turn.words or last_words(window)
-    return Materials(
+    return PromptInputs(
         question="\n".join([message.text for message in words]) if question is None else question,
         question_tokens=counted,
         system=system,
         window_start=turn.session.window_start,
-        history=_without(window, words),
+        history=_exclude(window, words),
         persona=turn.scope.persona,
         speaker=words[-1].speaker if words else None,
     )
 
 
-def _without(talk: Sequence[Message], words: Sequence[Message]) -> tuple[Message, ...]:
+def _exclude(talk: Sequence[Message], words: Sequence[Message]) -> tuple[Message, ...]:
     """The talk without these words, which nearly always are the last of it."""
     before = len(talk) - len(words)
     asked = [message.seq for message in words]
@@ -101,38 +103,38 @@ def _without(talk: Sequence[Message], words: Sequence[Message]) -> tuple[Message
     return tuple([message for message in talk if message.seq not in asked])
 
 
-def assemble(materials: Materials, policy: PromptPolicy, context: ContextPolicy, counter: Counter) -> Prompt:
+def assemble(materials: PromptInputs, policy: PromptPolicy, context: ContextPolicy, counter: TokenCounter) -> Prompt:
     """The prompt for one turn, within its budget, and its manifest. Pure: the same in, the same out.
 
     Raises:
         InvalidSetting: the system prompt alone does not leave room for a question.
     """
     layout = layout_for(policy.layout, materials.language, counter, materials.names, policy.recalled)
-    return _Assembly(materials, policy, context, counter, layout).prompt()
+    return _PromptAssembly(materials, policy, context, counter, layout).prompt()
 
 
 @dataclass(slots=True)
-class _Assembly:
-    materials: Materials
+class _PromptAssembly:
+    materials: PromptInputs
     policy: PromptPolicy
     context: ContextPolicy
-    counter: Counter
+    counter: TokenCounter
     layout: Layout
     left: int = 0
 
     def prompt(self) -> Prompt:
-        room = room_of(self.policy, self.counter)
+        room = prompt_token_limit(self.policy, self.counter)
         self.left = room - self.layout.reserve(self.materials.speaker)
-        account = Account(self.counter, self.policy, room)
-        system = self._system(account)
-        question = self._question(account)
-        covered, filling = self._history(room)
-        summary, preferences, window = self._talk(account, filling, self._share(room))
-        evidence = self._pieces(account, Kind.EVIDENCE, self.materials.evidence)
-        memories = self._pieces(account, Kind.MEMORY, self.materials.memories)
-        self._tell(account, covered, window, bool(summary))
+        account = ManifestBuilder(self.counter, self.policy, room)
+        system = self._add_system(account)
+        question = self._add_question(account)
+        covered, filling = self._split_history(room)
+        summary, preferences, window = self._fill_conversation(account, filling, self._recall_tokens(room))
+        evidence = self._add_snippets(account, Kind.EVIDENCE, self.materials.evidence)
+        memories = self._add_snippets(account, Kind.MEMORY, self.materials.memories)
+        self._record_history(account, covered, window, bool(summary))
         page = Page(self.counter)
-        chosen = Chosen(
+        chosen = PromptParts(
             system=system,
             preferences=preferences,
             summary=summary,
@@ -146,7 +148,9 @@ class _Assembly:
         account.add(Kind.FRAME, *_ALWAYS, page.frame)
         return Prompt(messages=page.messages(), manifest=account.manifest(), stable=stable)
 
-    def _talk(self, account: Account, filling: Filling, share: int) -> tuple[str, str, Window]:
+    def _fill_conversation(
+        self, account: ManifestBuilder, filling: WindowFiller, share: int
+    ) -> tuple[str, str, Window]:
         """Summary, preferences and window; most times all of them fit, beside the share of what is recalled."""
         given, counter = self.materials, self.counter
         told = counter.recurring(given.summary) if given.summary else 0
@@ -154,16 +158,16 @@ class _Assembly:
         window = None if given.isolated else filling.whole(self.left - told - liked - share)
         newest = filling.newest(self.left, given.persona if given.isolated else None) if window is None else window.cost
         self.left -= newest
-        summary = self._text(account, Kind.SUMMARY, given.summary, told)
-        preferences = self._text(account, Kind.PREFERENCES, given.preferences, liked)
+        summary = self._add_text(account, Kind.SUMMARY, given.summary, told)
+        preferences = self._add_text(account, Kind.PREFERENCES, given.preferences, liked)
         if window is None:
             window = filling.older(self.left + newest - share, self.policy.trim)
             self.left -= window.cost - newest
         return summary, preferences, window
 
-    def _system(self, account: Account) -> str:
+    def _add_system(self, account: ManifestBuilder) -> str:
         text = self.materials.system
-        tokens = self.counter.fixed(text)
+        tokens = self.counter.count_fixed(text)
         if tokens + LEAST_QUESTION > self.left:
             raise InvalidSetting("budget", f"the system prompt's {tokens} tokens leave no room for a question")
         self.left -= tokens
@@ -171,75 +175,77 @@ class _Assembly:
             account.add(Kind.SYSTEM, *_ALWAYS, tokens)
         return text
 
-    def _question(self, account: Account) -> str:
+    def _add_question(self, account: ManifestBuilder) -> str:
         whole = self.counter.text(self.materials.question, self.materials.question_tokens)
-        text = cut(self.materials.question, self.left, self.counter.count, whole)
+        text = truncate_text(self.materials.question, self.left, self.counter.count, whole)
         tokens = whole if text is self.materials.question else self.counter.count(text)
         account.add(Kind.QUESTION, *(_ALWAYS if tokens == whole else _CUT), tokens, whole)
         self.left -= tokens
         return text
 
-    def _history(self, room: int) -> tuple[Sequence[Message], Filling]:
+    def _split_history(self, room: int) -> tuple[Sequence[Message], WindowFiller]:
         materials = self.materials
         begins = max(materials.covered + 1 if materials.summary else 1, materials.window_start)
         first = bisect_left(materials.history, begins, key=lambda message: message.seq)
         open_talk = materials.history[first:] if materials.relevant else ()
-        reader = Reader(self.layout, self.counter, self.policy.message_tokens or max(16, room // 4))
+        reader = TurnReader(self.layout, self.counter, self.policy.message_tokens or max(16, room // 4))
         slides = bool(open_talk) and open_talk[0].seq > begins
-        return materials.history[:first], Filling(open_talk, self.context, reader, slides)
+        return materials.history[:first], WindowFiller(open_talk, self.context, reader, slides)
 
-    def _share(self, room: int) -> int:
+    def _recall_tokens(self, room: int) -> int:
         recalls = self.materials.evidence is not None or self.materials.memories is not None
         return int(self.policy.recall_share * room) if recalls else 0
 
-    def _text(self, account: Account, kind: Kind, text: str, whole: int) -> str:
+    def _add_text(self, account: ManifestBuilder, kind: Kind, text: str, whole: int) -> str:
         if not text:
             return ""
         if kind is Kind.SUMMARY and not self.materials.relevant:
-            account.add(kind, Fate.DROPPED, Reason.IRRELEVANT, 0, whole)
+            account.add(kind, Disposition.DROPPED, Reason.IRRELEVANT, 0, whole)
             return ""
         if whole > self.left and self.left < _LEAST_CUT:
-            account.add(kind, Fate.DROPPED, Reason.OVER_BUDGET, 0, whole)
+            account.add(kind, Disposition.DROPPED, Reason.OVER_BUDGET, 0, whole)
             return ""
-        kept = cut(text, self.left, self.counter.count, whole)
+        kept = truncate_text(text, self.left, self.counter.count, whole)
         tokens = whole if kept is text else self.counter.count(kept)
         account.add(kind, *(_KEPT if kept is text else _CUT), tokens, whole)
         self.left -= tokens
         return kept
 
-    def _pieces(self, account: Account, kind: Kind, pieces: Sequence[Piece] | None) -> tuple[Piece, ...]:
+    def _add_snippets(self, account: ManifestBuilder, kind: Kind, pieces: Sequence[Piece] | None) -> tuple[Piece, ...]:
         kept: list[Piece] = []
         for piece in pieces or ():
-            text = self.layout.quoted(piece.text)
-            around = self.layout.around_piece(piece, kind is Kind.EVIDENCE)
+            text = self.layout.escape_lines(piece.text)
+            around = self.layout.snippet_overhead(piece, kind is Kind.EVIDENCE)
             words = self.counter.text(text, piece.tokens if text == piece.text else 0)
             room = self.left - around
             if words > room and (kept or room < _LEAST_CUT):
-                account.add(kind, Fate.DROPPED, Reason.OVER_BUDGET, 0, words + around, piece.id)
+                account.add(kind, Disposition.DROPPED, Reason.OVER_BUDGET, 0, words + around, piece.id)
                 continue
-            shown = cut(text, room, self.counter.count, words)
+            shown = truncate_text(text, room, self.counter.count, words)
             tokens = around + (words if shown is text else self.counter.count(shown))
             account.add(kind, *(_KEPT if shown is text else _CUT), tokens, words + around, piece.id)
             self.left -= tokens
             kept.append(replace(piece, text=shown))
         return tuple(kept)
 
-    def _tell(self, account: Account, covered: Sequence[Message], window: Window, summarised: bool) -> None:
+    def _record_history(
+        self, account: ManifestBuilder, covered: Sequence[Message], window: Window, summarised: bool
+    ) -> None:
         if self.materials.summary:
             first, last = self.materials.covered_since, self.materials.covered
             # Uncounted, they are no more than there are numbers.
             account.covering(first, last, self.materials.covered_messages or max(1, last - first + 1))
         if summarised:
-            account.stretch(covered, Fate.SUMMARISED, Reason.COVERED)
+            account.stretch(covered, Disposition.SUMMARISED, Reason.COVERED)
         elif self.materials.relevant:
-            account.stretch(covered, Fate.DROPPED, Reason.OVER_BUDGET if self.materials.summary else Reason.PAST)
+            account.stretch(covered, Disposition.DROPPED, Reason.OVER_BUDGET if self.materials.summary else Reason.PAST)
         else:
-            account.stretch(covered, Fate.DROPPED, Reason.IRRELEVANT)
+            account.stretch(covered, Disposition.DROPPED, Reason.IRRELEVANT)
         open_talk = self.materials.history[len(covered) :]
         if self.materials.relevant:
             account.window(open_talk, window)
         else:
-            account.stretch(open_talk, Fate.DROPPED, Reason.IRRELEVANT)
+            account.stretch(open_talk, Disposition.DROPPED, Reason.IRRELEVANT)
 
 
 def last_words(talk: Sequence[Message]) -> tuple[Message, ...]:

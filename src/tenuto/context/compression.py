@@ -6,26 +6,26 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tenuto.context.assembly import room_of
-from tenuto.context.summaries import summary_draft, summary_in, talk_in
-from tenuto.context.tokens import MESSAGE_TOKENS, Counter
+from tenuto.context.assembly import prompt_token_limit
+from tenuto.context.summaries import conversation_in, find_summary, summary_draft
+from tenuto.context.tokens import MESSAGE_TOKENS, TokenCounter
 from tenuto.model.message import Message, Role
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import PromptPolicy
-from tenuto.model.session import Keeping, Session
+from tenuto.model.session import Retention, Session
 from tenuto.model.talk import Summary
 from tenuto.model.values import Value
 
 __all__ = [
     "Due",
-    "Limits",
+    "SummaryLimits",
     "compresses",
+    "conversation_in",
     "due",
-    "limits_of",
-    "slides_out",
+    "find_summary",
     "summary_draft",
-    "summary_in",
-    "talk_in",
+    "summary_limits",
+    "would_evict_uncovered",
 ]
 
 # A compression leaves room to grow: the next one is due when the prompt has doubled, not with the next turn.
@@ -38,7 +38,7 @@ _NEAR_CAP: Final = 0.8
 _SUMMARY_SHARE: Final = 6
 
 
-class Limits(Value, frozen=True, kw_only=True):
+class SummaryLimits(Value, frozen=True, kw_only=True):
     """How long a summary may be."""
 
     tokens: int
@@ -62,13 +62,13 @@ def compresses(context: ContextPolicy) -> bool:
     return context.compress_at is not None or context.compress_over is not None
 
 
-def limits_of(prompt: PromptPolicy, context: ContextPolicy, counter: Counter) -> Limits:
+def summary_limits(prompt: PromptPolicy, context: ContextPolicy, counter: TokenCounter) -> SummaryLimits:
     """How long summaries are for prompts of that size."""
-    share = max(16, room_of(prompt, counter) // _SUMMARY_SHARE)
-    return Limits(tokens=min(context.summary_tokens, share), characters=context.summary_characters)
+    share = max(16, prompt_token_limit(prompt, counter) // _SUMMARY_SHARE)
+    return SummaryLimits(tokens=min(context.summary_tokens, share), characters=context.summary_characters)
 
 
-def slides_out(session: Session, covered: int, adding: int) -> bool:
+def would_evict_uncovered(session: Session, covered: int, adding: int) -> bool:
     """Whether storing so many more entries could push out messages that no summary covers yet."""
     cap = session.keeping.max_messages
     open_from = max(covered + 1, session.window_start)
@@ -78,7 +78,7 @@ def slides_out(session: Session, covered: int, adding: int) -> bool:
 def due(
     session: Session,
     messages: Sequence[Message],
-    counter: Counter,
+    counter: TokenCounter,
     prompt: PromptPolicy,
     context: ContextPolicy,
     *,
@@ -96,41 +96,41 @@ def due(
     """
     if not compresses(context):
         return None
-    previous = previous or summary_in(messages, session.window_start)
+    previous = previous or find_summary(messages, session.window_start)
     begins = max(previous.through + 1 if previous is not None else 1, session.window_start)
     log = [message for message in messages if message.seq >= begins]
-    talk = talk_in(log)
+    talk = conversation_in(log)
     if not talk:
         return None
-    measured = _measured(talk, counter, prompt, context, taken, previous)
-    pressed = _pressed(session.keeping, len(log) + adding, session.turns - talk[0].turn + 1)
+    measured = _measure_conversation(talk, counter, prompt, context, taken, previous)
+    pressed = _near_stored_cap(session.keeping, len(log) + adding, session.turns - talk[0].turn + 1)
     if not (more or pressed or measured.over()):
         return None
-    between = _between(talk)
+    between = _find_cut_points(talk)
     if more:
         cut = (between.turns or between.runs or between.pairs or [0])[-1]
     else:
-        room = _room_under(session.keeping, adding) if pressed else None
-        cut = _cut(between, measured, len(talk) - room if room is not None else 0)
+        room = _max_uncovered(session.keeping, adding) if pressed else None
+        cut = _choose_cut(between, measured, len(talk) - room if room is not None else 0)
     if not cut:
         return None
     return Due(cover=talk[:cut], previous=previous, seen=session.last_seq, since=session.window_start)
 
 
-def _pressed(keeping: Keeping, entries: int, turns: int) -> bool:
+def _near_stored_cap(keeping: Retention, entries: int, turns: int) -> bool:
     """Whether uncovered talk comes near the stored caps."""
     near = [(entries, keeping.max_messages), (turns, keeping.max_turns)]
     return any(cap is not None and held >= _NEAR_CAP * cap for held, cap in near)
 
 
-def _room_under(keeping: Keeping, adding: int) -> int | None:
+def _max_uncovered(keeping: Retention, adding: int) -> int | None:
     """How many messages may stay uncovered under the stored cap: half of it, or what is left beside new ones."""
     cap = keeping.max_messages
     return None if cap is None else max(1, min(cap // 2, cap - adding))
 
 
 @dataclass(frozen=True, slots=True)
-class _Measured:
+class _ConversationSize:
     """Open talk against its limits: `tokens[p]` and `shown[p]` are what is left of it when `p` messages are covered."""
 
     tokens: list[int]
@@ -145,45 +145,45 @@ class _Measured:
         by_tokens = self.most_tokens is not None and self.tokens[0] > self.most_tokens
         return by_tokens or (self.most_messages is not None and self.shown[0] > self.most_messages)
 
-    def small_enough(self, cut: int) -> bool:
+    def leaves_headroom(self, cut: int) -> bool:
         """Whether what a cut leaves has room to grow."""
         by_tokens = self.keep_tokens is None or self.tokens[cut] <= self.keep_tokens
         return by_tokens and self.shown[cut] <= self.keep_messages
 
 
-def _measured(
+def _measure_conversation(
     talk: Sequence[Message],
-    counter: Counter,
+    counter: TokenCounter,
     prompt: PromptPolicy,
     context: ContextPolicy,
     taken: int,
     previous: Summary | None,
-) -> _Measured:
-    room = room_of(prompt, counter)
+) -> _ConversationSize:
+    room = prompt_token_limit(prompt, counter)
     cap = prompt.message_tokens or max(16, room // 4)
     shown = [int(message.role is not Role.ITEM) for message in talk]
     costs = [
         min(counter.message(message), cap) + MESSAGE_TOKENS if counts else 0
         for message, counts in zip(talk, shown, strict=True)
     ]
-    most = _most_tokens(room, taken, context.compress_at)
+    most = _max_conversation_tokens(room, taken, context.compress_at)
     held = counter.recurring(previous.text) if previous is not None else 0
-    return _Measured(
-        tokens=_sums(costs, held),
-        shown=_sums(shown, 0),
+    return _ConversationSize(
+        tokens=_suffix_sums(costs, held),
+        shown=_suffix_sums(shown, 0),
         most_tokens=most,
         most_messages=context.compress_over,
         # The next summary may be as long as its limit, whatever the previous one takes.
-        keep_tokens=None if most is None else _AFTER * most - limits_of(prompt, context, counter).tokens + held,
+        keep_tokens=None if most is None else _AFTER * most - summary_limits(prompt, context, counter).tokens + held,
         keep_messages=context.keep_verbatim,
     )
 
 
-def _most_tokens(room: int, taken: int, ratio: float | None) -> float | None:
+def _max_conversation_tokens(room: int, taken: int, ratio: float | None) -> float | None:
     return None if ratio is None else max(ratio * room - taken, _LEAST_SHARE * (room - taken))
 
 
-def _sums(values: Sequence[int], above: int) -> list[int]:
+def _suffix_sums(values: Sequence[int], above: int) -> list[int]:
     """The sums from each place to the end."""
     sums = [above]
     for value in reversed(values):
@@ -192,13 +192,13 @@ def _sums(values: Sequence[int], above: int) -> list[int]:
     return sums
 
 
-def _cut(between: _Between, measured: _Measured, least: int) -> int:
+def _choose_cut(between: _CutPoints, measured: _ConversationSize, least: int) -> int:
     """How many messages to cover: as few as leave a small enough rest, between whole turns if that is possible.
 
     The newest turn stays whole however long it is, unless the stored cap would take it apart: `least` must go.
     """
     for allowed in (between.turns, between.runs):
-        fitting = next((cut for cut in allowed if cut >= least and measured.small_enough(cut)), None)
+        fitting = next((cut for cut in allowed if cut >= least and measured.leaves_headroom(cut)), None)
         if fitting is not None:
             return fitting
     newest = between.runs[-1] if between.runs else 0
@@ -208,7 +208,7 @@ def _cut(between: _Between, measured: _Measured, least: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Between:
+class _CutPoints:
     """Places where talk can be cut, from strict to lax.
 
     At `turns` no turn is on both sides. At `runs` the turn changes, though an earlier one may come back later: the
@@ -220,16 +220,16 @@ class _Between:
     pairs: list[int]
 
 
-def _between(talk: Sequence[Message]) -> _Between:
+def _find_cut_points(talk: Sequence[Message]) -> _CutPoints:
     last = {message.turn: place for place, message in enumerate(talk)}
     answered = _answers(talk)
-    pairs = [cut for cut, reach in _reaches(talk, lambda place: answered.get(place, place)) if reach < cut]
+    pairs = [cut for cut, reach in _cut_reaches(talk, lambda place: answered.get(place, place)) if reach < cut]
     runs = [cut for cut in pairs if talk[cut - 1].turn != talk[cut].turn]
-    whole = {cut for cut, reach in _reaches(talk, lambda place: last[talk[place].turn]) if reach < cut}
-    return _Between(turns=[cut for cut in runs if cut in whole], runs=runs, pairs=pairs)
+    whole = {cut for cut, reach in _cut_reaches(talk, lambda place: last[talk[place].turn]) if reach < cut}
+    return _CutPoints(turns=[cut for cut in runs if cut in whole], runs=runs, pairs=pairs)
 
 
-def _reaches(talk: Sequence[Message], ends: Callable[[int], int]) -> Iterator[tuple[int, int]]:
+def _cut_reaches(talk: Sequence[Message], ends: Callable[[int], int]) -> Iterator[tuple[int, int]]:
     """For each cut, how far something that begins before it reaches."""
     furthest = 0
     for place in range(len(talk) - 1):

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from tenuto.context.sentences import Sentence, message_sentences, plain_sentences
-from tenuto.context.tokens import MOST_CHARACTERS_A_TOKEN, Counter
+from tenuto.context.tokens import MOST_CHARACTERS_A_TOKEN, TokenCounter
 from tenuto.model.graphemes import boundary_before
 from tenuto.model.message import Message, Role
 from tenuto.model.prompt import Language
@@ -105,7 +105,7 @@ def summarise(
     tokens: int,
     characters: int | None = None,
     language: Language,
-    counter: Counter,
+    counter: TokenCounter,
     redact: Callable[[str], str] = str,
 ) -> str:
     """The messages in short, within so many tokens and characters, merged with the summary of those before them.
@@ -216,7 +216,7 @@ def _adds_nothing(line: _Line, other: _Line) -> bool:
 class _Writer:
     """Writes a summary of limited length."""
 
-    def __init__(self, tokens: int, characters: int | None, counter: Counter, labels: Labels) -> None:
+    def __init__(self, tokens: int, characters: int | None, counter: TokenCounter, labels: Labels) -> None:
         self.labels = labels
         self._tokens = tokens
         self._characters = math.inf if characters is None else characters
@@ -267,7 +267,7 @@ class _Writer:
         repeats: Callable[[_Line, _Line], bool],
     ) -> None:
         """Add lines that repeat no chosen one, best first, while this share of the summary lasts."""
-        tokens = share * self._tokens - self._counter.fixed(self._headings) - sum(map(self._cost, chosen))
+        tokens = share * self._tokens - self._counter.count_fixed(self._headings) - sum(map(self._cost, chosen))
         characters = share * self._characters - len(self._headings) - sum(len(line.text) + 1 for line in chosen)
         for line in ranked:
             size = len(line.text) + 1

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tenuto.context.compression import Limits
-from tenuto.context.cutting import cut
+from tenuto.context.compression import SummaryLimits
+from tenuto.context.cutting import truncate_text
 from tenuto.context.sentences import condense, plain_sentences
-from tenuto.context.tokens import Counter
+from tenuto.context.tokens import TokenCounter
 from tenuto.context.wording import language_of, wording
 from tenuto.model.message import Message, Role
 from tenuto.model.prompt import Language
@@ -43,16 +43,16 @@ _MOST_TOKENS: Final = {Language.ENGLISH: "{count} words", Language.CHINESE: "{co
 _MOST_CHARACTERS: Final = {Language.ENGLISH: "{count} characters", Language.CHINESE: "{count}字"}
 
 
-class Retelling(Value, frozen=True, kw_only=True):
+class SummaryRequest(Value, frozen=True, kw_only=True):
     """A request for a summary."""
 
     system: str
     text: str
     language: Language
-    limits: Limits
+    limits: SummaryLimits
 
 
-def portions(messages: Sequence[Message], counter: Counter) -> list[list[Message]]:
+def portions(messages: Sequence[Message], counter: TokenCounter) -> list[list[Message]]:
     """The talk in pieces that one request can hold each."""
     pieces: list[list[Message]] = []
     held = _PORTION
@@ -66,21 +66,21 @@ def portions(messages: Sequence[Message], counter: Counter) -> list[list[Message
     return pieces
 
 
-def retelling_of(
+def build_summary_request(
     messages: Sequence[Message],
     previous: str,
     language: Language,
-    limits: Limits,
+    limits: SummaryLimits,
     redact: Callable[[str], str],
-    counter: Counter,
-) -> Retelling:
+    counter: TokenCounter,
+) -> SummaryRequest:
     """What to ask a model: the earlier summary and the talk since, never the talk before it again."""
     most = _MOST_TOKENS[language].format(count=limits.tokens * 2 // 3)
     if limits.characters is not None and limits.characters < limits.tokens * 2:
         most = _MOST_CHARACTERS[language].format(count=limits.characters)
-    lines = [line for message in messages for line in _lines(message, language, redact, counter)]
+    lines = [line for message in messages for line in _message_lines(message, language, redact, counter)]
     before = [_BEFORE[language], previous, ""] if previous else []
-    return Retelling(
+    return SummaryRequest(
         system=_SYSTEM[language].format(most=most),
         text="\n".join([*before, _SINCE[language], *lines]),
         language=language,
@@ -88,7 +88,7 @@ def retelling_of(
     )
 
 
-def usable(said: str, asked: Retelling, counter: Counter) -> str | None:
+def usable(said: str, asked: SummaryRequest, counter: TokenCounter) -> str | None:
     """The model's answer as a summary within its limits; `None` if it is none of this talk, or in another language."""
     text = _THOUGHTS.sub("", said).replace("\0", "").encode(errors="ignore").decode().strip()
     about = set(terms(text))
@@ -101,7 +101,7 @@ def usable(said: str, asked: Retelling, counter: Counter) -> str | None:
     return _cut_to_limits(text, asked.limits, counter)
 
 
-def _cut_to_limits(text: str, limits: Limits, counter: Counter) -> str | None:
+def _cut_to_limits(text: str, limits: SummaryLimits, counter: TokenCounter) -> str | None:
     """The text up to the last sentence that fits."""
     while not (counter.count(text) <= limits.tokens and len(text) <= (limits.characters or len(text))):
         *rows, last = text.splitlines()
@@ -112,13 +112,15 @@ def _cut_to_limits(text: str, limits: Limits, counter: Counter) -> str | None:
     return text
 
 
-def _lines(message: Message, language: Language, redact: Callable[[str], str], counter: Counter) -> list[str]:
+def _message_lines(
+    message: Message, language: Language, redact: Callable[[str], str], counter: TokenCounter
+) -> list[str]:
     words = wording(language)
     told: list[str] = []
     if message.role is Role.ITEM:
         return told
     if message.text.strip():
-        said = cut(" ".join(redact(message.text).split()), _MESSAGE, counter.count)
+        said = truncate_text(" ".join(redact(message.text).split()), _MESSAGE, counter.count)
         told.append((words.user if message.role is Role.USER else words.assistant) + said)
     outputs = [part.get("output") for part in message.parts if part["type"] == "tool_result"]
     return told + [words.system + redact(condense(output)) for output in outputs]

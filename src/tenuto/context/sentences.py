@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from tenuto.model.graphemes import boundary_after, boundary_before
-from tenuto.model.message import Message, Role, chatter_in
+from tenuto.model.message import Message, Role, offline_only_turns
 from tenuto.model.values import Json, JsonObject
 from tenuto.recall.lexical import split_sentences
 
@@ -42,7 +42,7 @@ def message_sentences(messages: Sequence[Message], redact: Callable[[str], str] 
     """The messages, sentence by sentence. A message is redacted as a whole, before anything is taken from it."""
     share = max(_LEAST_SHARE, _READ // max(1, len(messages)))
     calls: dict[str, str] = {}
-    chatter = chatter_in(messages)
+    chatter = offline_only_turns(messages)
     sentences: list[Sentence] = []
     for number, message in enumerate(messages):
         if message.role is Role.ITEM:

@@ -28,7 +28,7 @@ from tenuto.model.values import JsonObject
 _ITEM: Final = Role.ITEM
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _SummaryPart(msgspec.Struct, frozen=True):
     """What the log holds: besides the summary, how long the log was when it was read, and where context began then."""
 
     text: str
@@ -41,7 +41,7 @@ class _Entry(msgspec.Struct, frozen=True):
     messages: int = 0
 
 
-class Log:
+class LogTail:
     """The end of a session's log, read once: what was said in it, and what tells in short of the talk before."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
@@ -66,12 +66,12 @@ class Log:
         Its `through` reaches up to the message that follows the covered ones, so that nothing lies between the two.
         What lies before `window_start` is no context any more, and neither is a summary of it.
         """
-        found = [(reach, place, part) for place, message in self._items for reach, part in _reaches(message)]
+        found = [(reach, place, part) for place, message in self._items for reach, part in _summary_parts(message)]
         for _, place, part in sorted(found, key=itemgetter(0, 1), reverse=True):
-            entry = _entry(part)
+            entry = _parse_summary(part)
             if entry is None:
                 continue
-            through = _covered(entry, place, self._messages)
+            through = _covered_through(entry, place, self._messages)
             if through is not None and min(through, entry.through) >= window_start and entry.since >= window_start:
                 return Summary(
                     text=entry.text,
@@ -85,14 +85,14 @@ class Log:
         return None
 
 
-def talk_in(messages: Sequence[Message]) -> tuple[Message, ...]:
+def conversation_in(messages: Sequence[Message]) -> tuple[Message, ...]:
     """What was said in this end of a log."""
-    return Log(messages).talk
+    return LogTail(messages).talk
 
 
-def summary_in(messages: Sequence[Message], window_start: int = 1) -> Summary | None:
+def find_summary(messages: Sequence[Message], window_start: int = 1) -> Summary | None:
     """The summary in this end of a log that covers most."""
-    return Log(messages).summary(window_start)
+    return LogTail(messages).summary(window_start)
 
 
 def outliving(messages: Sequence[Message], after: int) -> tuple[int, ...]:
@@ -103,7 +103,7 @@ def outliving(messages: Sequence[Message], after: int) -> tuple[int, ...]:
     """
     stays = bisect_right(messages, after, key=lambda message: message.seq)
     kept = messages[:stays]
-    return tuple(message.seq for message in messages[stays:] if _stands_behind(kept, message))
+    return tuple(message.seq for message in messages[stays:] if _would_be_trusted(kept, message))
 
 
 def summary_draft(summary: Summary, *, message_id: str, sent_at: datetime, seen: int, since: int) -> Draft:
@@ -122,33 +122,33 @@ def summary_draft(summary: Summary, *, message_id: str, sent_at: datetime, seen:
     return Draft(id=message_id, role=Role.ITEM, sent_at=sent_at, parts=(part,))
 
 
-def _stands_behind(kept: Sequence[Message], message: Message) -> bool:
+def _would_be_trusted(kept: Sequence[Message], message: Message) -> bool:
     """Whether this entry would be believed right behind these messages."""
     if message.role is not _ITEM:
         return False
-    entries = [_entry(part) for _, part in _reaches(message)]
+    entries = [_parse_summary(part) for _, part in _summary_parts(message)]
     log = (*kept, message)
-    return any(entry is not None and _covered(entry, len(kept), log) is not None for entry in entries)
+    return any(entry is not None and _covered_through(entry, len(kept), log) is not None for entry in entries)
 
 
-def _reaches(message: Message) -> list[tuple[float, JsonObject]]:
+def _summary_parts(message: Message) -> list[tuple[float, JsonObject]]:
     """What may be summaries in an entry, each with the number up to which it says it reaches."""
     parts = [part for part in message.parts if part["type"] == SUMMARY]
     return [(part["through"], part) for part in parts if isinstance(part.get("through"), int | float)]
 
 
-def _entry(part: JsonObject) -> _Entry | None:
+def _parse_summary(part: JsonObject) -> _SummaryPart | None:
     try:
-        entry = msgspec.convert(part, _Entry)
+        entry = msgspec.convert(part, _SummaryPart)
     except msgspec.ValidationError:
         # Anybody may write items into a log; what is not of our form is not ours.
         return None
     return entry if entry.text.strip() and entry.through >= 1 else None
 
 
-def _covered(entry: _Entry, place: int, messages: Sequence[Message]) -> int | None:
+def _covered_through(entry: _SummaryPart, place: int, messages: Sequence[Message]) -> int | None:
     """Up to which number the entry at that place covers the log; `None` if it is not to be believed."""
-    last = _place_of(entry, messages, place)
+    last = _index_of_last_covered(entry, messages, place)
     if last is not None:
         following = next((message for message in messages[last + 1 :] if not is_summary(message)), None)
         return following.seq - 1 if following is not None else messages[-1].seq
@@ -156,7 +156,7 @@ def _covered(entry: _Entry, place: int, messages: Sequence[Message]) -> int | No
     return entry.through if place > 0 and entry.through < witness <= entry.seen else None
 
 
-def _place_of(entry: _Entry, messages: Sequence[Message], before: int) -> int | None:
+def _index_of_last_covered(entry: _SummaryPart, messages: Sequence[Message], before: int) -> int | None:
     """Where the last covered message stands, by its id: an import gives other numbers."""
     near = bisect_left(messages, entry.through, key=lambda message: message.seq)
     if near < before and messages[near].id == entry.through_id:

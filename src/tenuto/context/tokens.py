@@ -63,7 +63,7 @@ _SHORT_WORD: Final = 5
 D = TypeVar("D", bound=Draft)
 
 
-class Fit(NamedTuple):
+class EncodingFit(NamedTuple):
     """Which encoding a model has, and by how much counts must be stretched to be safe for it."""
 
     encoding: str
@@ -71,7 +71,7 @@ class Fit(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def encoding_for(model: str, stored: str = DEFAULT_ENCODING) -> Fit:
+def encoding_for(model: str, stored: str = DEFAULT_ENCODING) -> EncodingFit:
     """How to count for a model, given by name with or without its provider (`openai:gpt-4o`).
 
     Counts are stored in one encoding per deployment. A model with that very encoding is counted exactly; for others
@@ -83,15 +83,15 @@ def encoding_for(model: str, stored: str = DEFAULT_ENCODING) -> Fit:
     name = name.rpartition("/")[2].lower()
     if name == "offline":
         # It reads no tokens: what it is shown is counted for people to see.
-        return Fit(stored, 1.0)
+        return EncodingFit(stored, 1.0)
     if name.startswith(_O200K):
-        return Fit(stored, 1.0 if stored == "o200k_base" else _MARGIN_OTHERS)
+        return EncodingFit(stored, 1.0 if stored == "o200k_base" else _MARGIN_OTHERS)
     if name.startswith(_CL100K):
-        return Fit(stored, 1.0 if stored == "cl100k_base" else _MARGIN_CL100K)
-    return Fit(stored, _MARGIN_CLAUDE if "claude" in name else _MARGIN_OTHERS)
+        return EncodingFit(stored, 1.0 if stored == "cl100k_base" else _MARGIN_CL100K)
+    return EncodingFit(stored, _MARGIN_CLAUDE if "claude" in name else _MARGIN_OTHERS)
 
 
-class Counter:
+class TokenCounter:
     """Counts in one encoding; `exact` tells whether its vocabulary is at hand, which is asked on first use.
 
     `margin` stretches counts for a model whose tokenizer is another one; it narrows the budget and leaves counts alone.
@@ -120,7 +120,7 @@ class Counter:
         """By how much a prompt's room is narrowed, for a tokenizer or a vocabulary that we do not have."""
         return self._margin if self.exact else self._margin * _MARGIN_ESTIMATE
 
-    def warm(self) -> None:
+    def preload(self) -> None:
         """Load the vocabulary now (about 0.1 s), so that the first turn does not wait for it."""
         _counting(self._asked)
 
@@ -131,16 +131,16 @@ class Counter:
         except UnicodeEncodeError:
             return _counting(self._asked).count(text.encode(errors="replace").decode())
 
-    def fixed(self, text: str) -> int:
+    def count_fixed(self, text: str) -> int:
         """The tokens of a system prompt, heading or label, remembered. Not for what users say."""
-        return _fixed(self._asked, text)
+        return _count_fixed(self._asked, text)
 
     def recurring(self, text: str) -> int:
         """The tokens of a text that comes again turn after turn, such as a summary; known by a digest of its words.
 
         Nobody's count of it is believed: what is shown under a count too low breaks the budget.
         """
-        known, words = _recurring(self._asked), blake2b(text.encode(errors="replace"), digest_size=16).digest()
+        known, words = _recurring_counts(self._asked), blake2b(text.encode(errors="replace"), digest_size=16).digest()
         tokens = known.get(words)
         if tokens is None:
             if len(known) >= _MOST_RECURRING:
@@ -154,9 +154,9 @@ class Counter:
             case "text":
                 return self.count(part["text"])
             case "tool_call":
-                return TOOL_TOKENS + self.count(str(part.get("name", ""))) + self.count(as_text(part.get("arguments")))
+                return TOOL_TOKENS + self.count(str(part.get("name", ""))) + self.count(to_text(part.get("arguments")))
             case "tool_result":
-                return TOOL_TOKENS + self.count(as_text(part.get("output")))
+                return TOOL_TOKENS + self.count(to_text(part.get("output")))
             case _:
                 return 0
 
@@ -172,71 +172,71 @@ class Counter:
     def message(self, draft: Draft) -> int:
         """A message's tokens without its frame: as stored if that can be true, else counted."""
         stored = draft.tokens
-        if stored and believable(stored, sum(map(_characters, draft.parts)), len(draft.parts)):
+        if stored and is_plausible_count(stored, sum(map(_part_characters, draft.parts)), len(draft.parts)):
             return stored
         return self.parts(draft.parts)
 
-    def counted(self, draft: D) -> D:
+    def with_count(self, draft: D) -> D:
         """The message with its count, for storing. A count that can be true is left alone."""
         return msgspec.structs.replace(draft, tokens=self.message(draft))
 
-    def corrected(self, drafts: Sequence[D]) -> tuple[D, ...]:
+    def correct_counts(self, drafts: Sequence[D]) -> tuple[D, ...]:
         """Messages from outside, none with a count below our own: a prompt's budget is kept by what is stored.
 
         A higher count takes room from nobody else, and one that is missing is made where it is needed.
         """
-        return tuple(self._not_below_ours(draft) if draft.tokens else draft for draft in drafts)
+        return tuple(self._raise_count(draft) if draft.tokens else draft for draft in drafts)
 
-    def _not_below_ours(self, draft: D) -> D:
+    def _raise_count(self, draft: D) -> D:
         ours = self.parts(draft.parts)
         return draft if draft.tokens >= ours else msgspec.structs.replace(draft, tokens=ours)
 
 
 @lru_cache(maxsize=256)
-def counter_for(model: str) -> Counter:
+def counter_for(model: str) -> TokenCounter:
     """Counts for a model, given by name."""
-    return Counter(*encoding_for(model))
+    return TokenCounter(*encoding_for(model))
 
 
-def as_text(value: Json) -> str:
+def to_text(value: Json) -> str:
     """A tool's arguments or output as the model reads them: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def believable(tokens: int, characters: int, parts: int = 1) -> bool:
+def is_plausible_count(tokens: int, characters: int, parts: int = 1) -> bool:
     """Whether a stored count can be true of a message with so many characters in so many parts."""
     if characters > tokens * MOST_CHARACTERS_A_TOKEN:
         return False
     return tokens <= characters * MOST_TOKENS_A_CHARACTER + TOOL_TOKENS * parts
 
 
-def _characters(part: JsonObject) -> int:
+def _part_characters(part: JsonObject) -> int:
     kind = part["type"]
     if kind == "text":
         return len(str(part["text"]))
     match kind:
         case "tool_call":
-            return len(str(part.get("name", ""))) + len(as_text(part.get("arguments")))
+            return len(str(part.get("name", ""))) + len(to_text(part.get("arguments")))
         case "tool_result":
-            return len(as_text(part.get("output")))
+            return len(to_text(part.get("output")))
         case _:
             return 0
 
 
-class _Counting(NamedTuple):
+class _Tokenizer(NamedTuple):
     count: Callable[[str], int]
     exact: bool
 
 
 @cache
-def _counting(encoding: str) -> _Counting:
+def _counting(encoding: str) -> _Tokenizer:
     for load in (_rs_bpe, _bpe_openai):
         try:
             if encoding != ESTIMATE:
-                return _Counting(load(encoding), True)
+                return _Tokenizer(load(encoding), True)
         except ImportError:
             continue
-    return _Counting(estimate, False)
+    return _Tokenizer(estimate, False)
 
 
 def _rs_bpe(encoding: str) -> Callable[[str], int]:
@@ -252,13 +252,13 @@ def _bpe_openai(encoding: str) -> Callable[[str], int]:
 
 
 @cache
-def _recurring(encoding: str) -> dict[bytes, int]:
+def _recurring_counts(encoding: str) -> dict[bytes, int]:
     """Counts made in this encoding; empty at first."""
     return {}
 
 
 @lru_cache(maxsize=512)
-def _fixed(encoding: str, text: str) -> int:
+def _count_fixed(encoding: str, text: str) -> int:
     return _counting(encoding).count(text)
 
 

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.context.cutting import cut_characters, cut_parts
-from tenuto.context.tokens import MOST_CHARACTERS_A_TOKEN, MOST_TOKENS_A_CHARACTER, TOOL_TOKENS, Counter
+from tenuto.context.cutting import truncate_characters, truncate_parts
+from tenuto.context.tokens import MOST_CHARACTERS_A_TOKEN, MOST_TOKENS_A_CHARACTER, TOOL_TOKENS, TokenCounter
 from tenuto.model.message import Message, Role
-from tenuto.model.prompt import Fate, Reason
+from tenuto.model.prompt import Disposition, Reason
 from tenuto.model.values import JsonObject
 
 _TOOLS: Final = ("tool_call", "tool_result")
@@ -19,7 +19,7 @@ _TOOLS: Final = ("tool_call", "tool_result")
 _ITEM: Final = Role.ITEM
 
 
-class Face(Protocol):
+class LayoutMetrics(Protocol):
     """What reading a history must know of the layout it is for."""
 
     @property
@@ -36,7 +36,7 @@ class Face(Protocol):
         """The tokens a message takes beside its words: label, line end, role."""
         ...
 
-    def quoted(self, text: str) -> str:
+    def escape_lines(self, text: str) -> str:
         """The words, kept from passing for the layout's own lines."""
         ...
 
@@ -53,7 +53,7 @@ class Shown(msgspec.Struct, frozen=True, gc=False):
     tokens: int
     around: int
     whole: int
-    fate: Fate = Fate.KEPT
+    fate: Disposition = Disposition.KEPT
     reason: Reason = Reason.FITS
 
     @property
@@ -82,7 +82,7 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
 
     def showing(self, shown: tuple[Shown, ...], hidden: tuple[tuple[Message, Reason], ...] = ()) -> Turn:
         """The turn with other messages in it, and more of them hidden."""
-        return Turn(self.number, self.start, self.end, shown, (*self.hidden, *hidden), _cost(shown))
+        return Turn(self.number, self.start, self.end, shown, (*self.hidden, *hidden), _total_cost(shown))
 
     @property
     def characters(self) -> int:
@@ -90,7 +90,7 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
         return sum(shown.characters for shown in self.shown)
 
 
-class AsIs(NamedTuple):
+class VerbatimHistory(NamedTuple):
     """A history that is shown as it is, each message with as many tokens around it; `cost` is what all of it takes."""
 
     messages: Sequence[Message]
@@ -98,7 +98,7 @@ class AsIs(NamedTuple):
     cost: int
 
 
-def _cost(shown: Sequence[Shown]) -> int:
+def _total_cost(shown: Sequence[Shown]) -> int:
     return sum([one.tokens + one.around for one in shown])
 
 
@@ -118,10 +118,10 @@ def spans(history: Sequence[Message]) -> Iterator[tuple[int, int]]:
         end = start
 
 
-class Reader:
+class TurnReader:
     """Reads turns for one layout, with a cap on each message's tokens."""
 
-    def __init__(self, face: Face, counter: Counter, message_cap: int) -> None:
+    def __init__(self, face: LayoutMetrics, counter: TokenCounter, message_cap: int) -> None:
         self._face = face
         self._counter = counter
         self._cap = message_cap
@@ -136,13 +136,13 @@ class Reader:
             return _plain_turn(messages, start, plain)
         shown: list[Shown] = []
         hidden: list[tuple[Message, Reason]] = []
-        for message, parts in zip(messages, paired(messages), strict=True):
-            found = self._shown(message, parts)
+        for message, parts in zip(messages, drop_unpaired_tools(messages), strict=True):
+            found = self._read_message(message, parts)
             if isinstance(found, Shown):
                 shown.append(found)
             else:
                 hidden.append((message, found))
-        return Turn(messages[0].turn, start, end, tuple(shown), tuple(hidden), _cost(shown))
+        return Turn(messages[0].turn, start, end, tuple(shown), tuple(hidden), _total_cost(shown))
 
     def plain(self, messages: Sequence[Message]) -> tuple[Shown, ...] | None:
         """Messages as they are, where each is words alone that were counted and fit: nearly every turn of any talk."""
@@ -155,7 +155,7 @@ class Reader:
             shown.append(Shown(message, parts, parts, tokens, around, tokens + around))
         return tuple(shown)
 
-    def whole(self, history: Sequence[Message]) -> Turn | AsIs | None:
+    def whole(self, history: Sequence[Message]) -> Turn | VerbatimHistory | None:
         """All of a plain history: as it is, or where there are labels its turns as if they were one."""
         around = self._around_all
         if around is None:
@@ -163,7 +163,7 @@ class Reader:
             return None if plain is None else _plain_turn(history, 0, plain)
         if not self._are_plain(history):
             return None
-        return AsIs(history, around, sum([message.tokens for message in history]) + around * len(history))
+        return VerbatimHistory(history, around, sum([message.tokens for message in history]) + around * len(history))
 
     def _are_plain(self, messages: Sequence[Message]) -> bool:
         face, shows_tools, cap = self._face, self._shows_tools, self._cap
@@ -177,59 +177,59 @@ class Reader:
             # As `believable` has it, written out: this is asked of every message of every turn.
             if not length or length > tokens * longest or tokens > length * densest + TOOL_TOKENS:
                 return False
-            if not shows_tools and face.quoted(text) != text:
+            if not shows_tools and face.escape_lines(text) != text:
                 return False
         return True
 
-    def _shown(self, message: Message, parts: tuple[JsonObject, ...]) -> Shown | Reason:
-        visible = tuple(filter(self._visible, parts))
+    def _read_message(self, message: Message, parts: tuple[JsonObject, ...]) -> Shown | Reason:
+        visible = tuple(filter(self._is_visible, parts))
         if message.role is Role.ITEM or not visible:
-            return _why_hidden(message, parts)
+            return _hidden_reason(message, parts)
         around = self._face.around(message)
-        quoted = self._quoted(visible)
+        quoted = self._escape_parts(visible)
         if len(visible) == len(message.parts) and quoted is visible:
             tokens = self._counter.message(message)
             shown = Shown(message, visible, visible, tokens, around, tokens + around)
         else:
             tokens = sum(map(self._counter.part, quoted))
-            reason = _why_less(message, parts, visible)
-            fate = Fate.KEPT if reason is Reason.FITS else Fate.CUT
+            reason = _reduced_reason(message, parts, visible)
+            fate = Disposition.KEPT if reason is Reason.FITS else Disposition.CUT
             shown = Shown(message, quoted, quoted, tokens, around, tokens + around, fate, reason)
-        return self.cut(shown, self._cap, Reason.MESSAGE_CAP) if tokens > self._cap else shown
+        return self.truncate(shown, self._cap, Reason.MESSAGE_CAP) if tokens > self._cap else shown
 
-    def cut(self, shown: Shown, limit: int, reason: Reason) -> Shown:
+    def truncate(self, shown: Shown, limit: int, reason: Reason) -> Shown:
         """The message with its words cut down to so many tokens, as far as its tools' frames allow."""
-        return self.with_parts(shown, cut_parts(shown.uncut, limit, self._counter), reason)
+        return self.with_parts(shown, truncate_parts(shown.uncut, limit, self._counter), reason)
 
-    def cut_characters(self, shown: Shown, limit: int, reason: Reason) -> Shown:
+    def truncate_characters(self, shown: Shown, limit: int, reason: Reason) -> Shown:
         """The message with its words cut down to so many characters."""
-        cut = self.with_parts(shown, cut_characters(shown.uncut, limit), reason)
-        return cut if cut.tokens <= self._cap else self.cut(replace(cut, uncut=cut.parts), self._cap, reason)
+        cut = self.with_parts(shown, truncate_characters(shown.uncut, limit), reason)
+        return cut if cut.tokens <= self._cap else self.truncate(replace(cut, uncut=cut.parts), self._cap, reason)
 
     def with_parts(self, shown: Shown, parts: tuple[JsonObject, ...], reason: Reason) -> Shown:
         """The message with less in it, and why."""
-        parts = tuple(part for part in parts if self._visible(part))
+        parts = tuple(part for part in parts if self._is_visible(part))
         tokens = sum(map(self._counter.part, parts))
-        return replace(shown, parts=parts, tokens=tokens, fate=Fate.CUT, reason=reason)
+        return replace(shown, parts=parts, tokens=tokens, fate=Disposition.CUT, reason=reason)
 
-    def _visible(self, part: JsonObject) -> bool:
+    def _is_visible(self, part: JsonObject) -> bool:
         kind = part["type"]
         return bool(part["text"]) if kind == "text" else kind in _TOOLS and self._shows_tools
 
-    def _quoted(self, parts: tuple[JsonObject, ...]) -> tuple[JsonObject, ...]:
+    def _escape_parts(self, parts: tuple[JsonObject, ...]) -> tuple[JsonObject, ...]:
         if self._shows_tools:
             return parts
         changed = False
         quoted: list[JsonObject] = []
         for part in parts:
             text = part["text"] if part["type"] == "text" else ""
-            safe = self._face.quoted(text)
+            safe = self._face.escape_lines(text)
             changed = changed or safe != text
             quoted.append(part if safe == text else {**part, "text": safe})
         return tuple(quoted) if changed else parts
 
 
-def paired(messages: Sequence[Message]) -> list[tuple[JsonObject, ...]]:
+def drop_unpaired_tools(messages: Sequence[Message]) -> list[tuple[JsonObject, ...]]:
     """The parts of each message, without tool calls that got no answer and answers nobody asked for.
 
     An answer counts if it follows its call before anything else is said, as providers demand.
@@ -253,16 +253,16 @@ def paired(messages: Sequence[Message]) -> list[tuple[JsonObject, ...]]:
                     spoke = spoke or bool(part["text"])
         if spoke or asked:
             waiting = asked
-    return [_sound_parts(place, message, sound) for place, message in enumerate(messages)]
+    return [_paired_parts(place, message, sound) for place, message in enumerate(messages)]
 
 
-def _sound_parts(place: int, message: Message, sound: set[tuple[int, int]]) -> tuple[JsonObject, ...]:
+def _paired_parts(place: int, message: Message, sound: set[tuple[int, int]]) -> tuple[JsonObject, ...]:
     return tuple(
         part for number, part in enumerate(message.parts) if part["type"] not in _TOOLS or (place, number) in sound
     )
 
 
-def _why_hidden(message: Message, sound: Sequence[JsonObject]) -> Reason:
+def _hidden_reason(message: Message, sound: Sequence[JsonObject]) -> Reason:
     if message.role is not Role.ITEM and len(sound) < len(message.parts):
         return Reason.ORPHAN
     if message.role is Role.ITEM or any(part["type"] != "text" for part in message.parts):
@@ -270,7 +270,7 @@ def _why_hidden(message: Message, sound: Sequence[JsonObject]) -> Reason:
     return Reason.EMPTY
 
 
-def _why_less(message: Message, sound: Sequence[JsonObject], visible: Sequence[JsonObject]) -> Reason:
+def _reduced_reason(message: Message, sound: Sequence[JsonObject], visible: Sequence[JsonObject]) -> Reason:
     if len(sound) < len(message.parts):
         return Reason.ORPHAN
     return Reason.NOT_SHOWN if any(part not in visible and part["type"] != "text" for part in sound) else Reason.FITS

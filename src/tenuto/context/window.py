@@ -14,7 +14,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from tenuto.context.cutting import level
-from tenuto.context.turns import AsIs, Reader, Shown, Turn, spans
+from tenuto.context.turns import Shown, Turn, TurnReader, VerbatimHistory, spans
 from tenuto.model.message import Message, Role
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Reason
@@ -32,10 +32,10 @@ class Window:
 
     turns: list[Turn] = field(default_factory=list)
     left_out: list[tuple[int, int, Reason]] = field(default_factory=list)
-    as_is: AsIs | None = None
+    as_is: VerbatimHistory | None = None
 
     @property
-    def shown(self) -> tuple[Shown, ...] | AsIs:
+    def shown(self) -> tuple[Shown, ...] | VerbatimHistory:
         """The messages of the window, oldest first."""
         return self.as_is or tuple(chain.from_iterable([turn.shown for turn in self.turns]))
 
@@ -45,14 +45,14 @@ class Window:
         return self.as_is.cost if self.as_is is not None else sum([turn.cost for turn in self.turns])
 
 
-class Filling:
+class WindowFiller:
     """Fills a window from the newest turn backwards: first that turn, whatever it takes, then older ones that fit.
 
     `history` begins at the first message that no summary covers; `slides` tells that there is older context which was
     not loaded, so that the history's own beginning moves on with each turn.
     """
 
-    def __init__(self, history: Sequence[Message], policy: ContextPolicy, reader: Reader, slides: bool) -> None:
+    def __init__(self, history: Sequence[Message], policy: ContextPolicy, reader: TurnReader, slides: bool) -> None:
         self._history = history
         self._policy = policy
         self._reader = reader
@@ -78,7 +78,7 @@ class Filling:
         whole = self._reader.whole(history)
         if whole is None or whole.cost > room:
             return None
-        if isinstance(whole, AsIs):
+        if isinstance(whole, VerbatimHistory):
             self._window.as_is = whole
         else:
             self._window.turns.append(whole)
@@ -89,9 +89,9 @@ class Filling:
 
         With a persona, turns of others are passed over.
         """
-        self._turns = self._readable(persona)
+        self._turns = self._read_turns(persona)
         for turn in self._turns:
-            fitting = self._fitted(turn, room)
+            fitting = self._fit_newest(turn, room)
             if fitting is None:
                 self._window.left_out.append((0, turn.end, Reason.OVER_BUDGET))
                 self._turns = iter(())
@@ -104,7 +104,7 @@ class Filling:
     def older(self, room: int, trim: float) -> Window:
         """Add older turns while the whole window stays within `room` tokens."""
         window = self._window
-        kept, used = list(window.turns), _Tally(self._policy)
+        kept, used = list(window.turns), _WindowUsage(self._policy)
         for turn in kept:
             used.add(turn)
         stopped: Reason | None = None
@@ -117,13 +117,13 @@ class Filling:
             kept.append(turn)
         kept.reverse()
         if stopped is Reason.OVER_BUDGET:
-            kept = self._trimmed(kept, _latest_start(kept, (1 - trim) * room))
+            kept = self._trim(kept, _latest_start(kept, (1 - trim) * room))
         elif stopped is None and self._slides:
-            kept = self._trimmed(kept, int(trim * len(kept)))
+            kept = self._trim(kept, int(trim * len(kept)))
         window.turns = kept
         return window
 
-    def _readable(self, persona: str | None) -> Iterator[Turn]:
+    def _read_turns(self, persona: str | None) -> Iterator[Turn]:
         history, left_out = self._history, self._window.left_out
         for start, end in spans(history):
             if persona is not None and _belongs_to_others(history[start:end], persona):
@@ -133,52 +133,55 @@ class Filling:
             else:
                 yield self._reader.turn(history, start, end)
 
-    def _trimmed(self, kept: list[Turn], latest: int) -> list[Turn]:
+    def _trim(self, kept: list[Turn], latest: int) -> list[Turn]:
         newest = max((place for place, turn in enumerate(kept) if turn.shown), default=0)
         starts = range(min(latest, newest) + 1) if kept else ()
         start = max(starts, key=lambda place: _roundness(kept[place].number), default=0)
-        self._window.left_out += [(first, end, Reason.TRIMMED) for first, end in _stretches(kept[:start])]
+        self._window.left_out += [(first, end, Reason.TRIMMED) for first, end in _adjacent_ranges(kept[:start])]
         return kept[start:]
 
-    def _fitted(self, turn: Turn, room: int) -> Turn | None:
-        fitting = self._within_messages(turn)
-        fitting = self._within_characters(fitting)
+    def _fit_newest(self, turn: Turn, room: int) -> Turn | None:
+        fitting = self._limit_messages(turn)
+        fitting = self._limit_characters(fitting)
         if fitting.cost <= room:
             return fitting
-        cut = self._within_tokens(fitting, room)
+        cut = self._limit_tokens(fitting, room)
         if cut is None:
-            cut = self._within_tokens(_talk(fitting, len(fitting.shown), Reason.OVER_BUDGET, self._reader), room)
+            cut = self._limit_tokens(
+                _without_tools(fitting, len(fitting.shown), Reason.OVER_BUDGET, self._reader), room
+            )
         return cut
 
-    def _within_messages(self, turn: Turn) -> Turn:
+    def _limit_messages(self, turn: Turn) -> Turn:
         most = self._policy.window_messages
         if most is None or len(turn.shown) <= most:
             return turn
-        return _talk(turn, most, Reason.WINDOW_MESSAGES, self._reader)
+        return _without_tools(turn, most, Reason.WINDOW_MESSAGES, self._reader)
 
-    def _within_characters(self, turn: Turn) -> Turn:
+    def _limit_characters(self, turn: Turn) -> Turn:
         most = self._policy.window_characters
         if most is None or turn.characters <= most:
             return turn
         height = level([shown.characters for shown in turn.shown], most)
         shown = [
-            one if one.characters <= height else self._reader.cut_characters(one, height, Reason.WINDOW_CHARACTERS)
+            one if one.characters <= height else self._reader.truncate_characters(one, height, Reason.WINDOW_CHARACTERS)
             for one in turn.shown
         ]
-        return _keeping(turn, [one for one in shown if one.parts], Reason.WINDOW_CHARACTERS)
+        return _keep_messages(turn, [one for one in shown if one.parts], Reason.WINDOW_CHARACTERS)
 
-    def _within_tokens(self, turn: Turn, room: int) -> Turn | None:
+    def _limit_tokens(self, turn: Turn, room: int) -> Turn | None:
         height = level([shown.tokens for shown in turn.shown], room - sum(shown.around for shown in turn.shown))
         if height < _LEAST_WORDS:
             return None
         shown = tuple(
-            one if one.tokens <= height else self._reader.cut(one, height, Reason.OVER_BUDGET) for one in turn.shown
+            one if one.tokens <= height else self._reader.truncate(one, height, Reason.OVER_BUDGET)
+            for one in turn.shown
         )
         fitting = turn.showing(shown)
         return fitting if fitting.cost <= room else None
 
 
-class _Tally:
+class _WindowUsage:
     """What a growing window holds, and the first limit it breaks."""
 
     __slots__ = ("_characters", "_messages", "_most", "_tokens", "_turns")
@@ -211,21 +214,21 @@ def _belongs_to_others(messages: Sequence[Message], persona: str) -> bool:
     return bool(personas) and persona not in personas
 
 
-def _talk(turn: Turn, most: int, reason: Reason, reader: Reader) -> Turn:
+def _without_tools(turn: Turn, most: int, reason: Reason, reader: TurnReader) -> Turn:
     """The turn without its tools, and of that the newest messages: what people said outweighs how it was found."""
-    talk = [_said(shown, reason, reader) for shown in turn.shown]
+    talk = [_text_only(shown, reason, reader) for shown in turn.shown]
     kept = [said for said in talk if said is not None][-most:]
-    return _keeping(turn, kept, reason)
+    return _keep_messages(turn, kept, reason)
 
 
-def _keeping(turn: Turn, kept: Sequence[Shown], reason: Reason) -> Turn:
+def _keep_messages(turn: Turn, kept: Sequence[Shown], reason: Reason) -> Turn:
     """The turn with those messages only; the others are hidden, with that reason."""
     stays = {shown.message.seq for shown in kept}
     hidden = tuple((shown.message, reason) for shown in turn.shown if shown.message.seq not in stays)
     return turn.showing(tuple(kept), hidden)
 
 
-def _said(shown: Shown, reason: Reason, reader: Reader) -> Shown | None:
+def _text_only(shown: Shown, reason: Reason, reader: TurnReader) -> Shown | None:
     texts = tuple(part for part in shown.parts if part["type"] == "text")
     if not texts:
         return None
@@ -245,7 +248,7 @@ def _latest_start(kept: Sequence[Turn], least: float) -> int:
     return 0
 
 
-def _stretches(turns: Sequence[Turn]) -> list[tuple[int, int]]:
+def _adjacent_ranges(turns: Sequence[Turn]) -> list[tuple[int, int]]:
     """Where these turns lie, neighbours together: between them may be turns of other personas."""
     stretches: list[tuple[int, int]] = []
     for turn in turns:

@@ -127,7 +127,7 @@ def language_of(text: str) -> Language:
     return Language.ENGLISH
 
 
-def language_of_most(texts: Iterable[str], otherwise: Language) -> Language:
+def majority_language(texts: Iterable[str], otherwise: Language) -> Language:
     """The language that most words of these texts are in; each text is of one language, whatever names it mentions."""
     words = dict.fromkeys(Language, 0)
     for text in texts:

@@ -12,7 +12,7 @@ TIMEOUT: Final = timedelta(minutes=2)
 FIRST_WORD: Final = timedelta(minutes=1)
 
 
-class Access(Value, frozen=True, kw_only=True):
+class ModelConnection(Value, frozen=True, kw_only=True):
     """Address and key, where the provider's own variables do not tell them; `timeout` covers a whole answer.
 
     `first_word` bounds the wait until the answer begins. A request that fails before is sent again `retries` times.

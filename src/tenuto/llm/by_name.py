@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from msgspec.structs import replace
 
 from tenuto.errors import InvalidSetting
-from tenuto.llm.access import FIRST_WORD, TIMEOUT, Access
-from tenuto.llm.chain import Chain
-from tenuto.llm.handed import HandedOver
+from tenuto.llm.access import FIRST_WORD, TIMEOUT, ModelConnection
+from tenuto.llm.chain import FallbackChain
+from tenuto.llm.handed import UserModel
 from tenuto.llm.offline import OfflineModel
 from tenuto.ports import ChatModel
 
@@ -49,21 +49,21 @@ async def open_model(
     """
     wanted = [names] if names in given else model_names(names)
     home = provider_of(names, given) if home is None else home
-    access = Access(base_url=base_url, api_key=api_key, timeout=timeout, first_word=min(first_word, timeout))
+    access = ModelConnection(base_url=base_url, api_key=api_key, timeout=timeout, first_word=min(first_word, timeout))
     async with AsyncExitStack() as stack:
         models: list[ChatModel] = []
         for place, name in enumerate(wanted):
-            own = access if _provider(name) == home else replace(access, base_url=None, api_key=None)
+            own = access if _provider_name(name) == home else replace(access, base_url=None, api_key=None)
             # With another model behind it, trying the same one again only keeps the user waiting.
             last = place == len(wanted) - 1
             own = own if last else replace(own, retries=0)
             if name in given:
-                models.append(_ready(name, given[name], own))
+                models.append(_wrap_given(name, given[name], own))
             elif name == OFFLINE:
                 models.append(OfflineModel(stand_in=place > 0))
             else:
-                models.append(await stack.enter_async_context(_provided(name, own)))
-        yield models[0] if len(models) == 1 else Chain(models)
+                models.append(await stack.enter_async_context(_open_provider_model(name, own)))
+        yield models[0] if len(models) == 1 else FallbackChain(models)
 
 
 def model_names(names: str) -> list[str]:
@@ -85,19 +85,19 @@ def model_names(names: str) -> list[str]:
 def provider_of(names: str, given: Mapping[str, GivenModel] = _NOTHING_GIVEN) -> str:
     """The first provider that a chain names: what is handed over, or offline, needs none."""
     wanted = [] if names in given else model_names(names)
-    return next((_provider(name) for name in wanted if name not in given and name != OFFLINE), OFFLINE)
+    return next((_provider_name(name) for name in wanted if name not in given and name != OFFLINE), OFFLINE)
 
 
-def _provider(name: str) -> str:
+def _provider_name(name: str) -> str:
     return name.split(":", 1)[0] if ":" in name else ""
 
 
-def _ready(name: str, model: GivenModel, access: Access) -> ChatModel:
+def _wrap_given(name: str, model: GivenModel, access: ModelConnection) -> ChatModel:
     """A model that was handed over, as ours are asked."""
     if callable(getattr(model, "answer", None)) and isinstance(getattr(model, "name", None), str):
-        return HandedOver(cast(ChatModel, model), access.timeout)
+        return UserModel(cast(ChatModel, model), access.timeout)
     try:
-        ours = import_module("tenuto.llm.provided").handed_over(model, access)
+        ours = import_module("tenuto.llm.provided").wrap_pydantic_ai_model(model, access)
     except ImportError:
         ours = None
     if ours is None:
@@ -106,9 +106,9 @@ def _ready(name: str, model: GivenModel, access: Access) -> ChatModel:
     return cast(ChatModel, ours)
 
 
-def _provided(name: str, access: Access) -> AbstractAsyncContextManager[ChatModel]:
+def _open_provider_model(name: str, access: ModelConnection) -> AbstractAsyncContextManager[ChatModel]:
     try:
-        opening = import_module("tenuto.llm.provided").open_provided
+        opening = import_module("tenuto.llm.provided").open_pydantic_ai_model
     except ImportError as missing:
         raise InvalidSetting(
             "model", f"{name} needs a package that is not installed; pip install 'tenuto[models]' brings it"

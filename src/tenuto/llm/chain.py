@@ -10,16 +10,16 @@ from typing import cast
 from msgspec.structs import replace
 
 from tenuto.errors import ModelFailed
-from tenuto.model.talk import Asking, Ended, ModelEvent
+from tenuto.model.talk import ModelDone, ModelEvent, ModelRequest
 from tenuto.ports import ChatModel, Tool
 
 _log = logging.getLogger(__name__)
 
 
-class Chain:
+class FallbackChain:
     """Asks its models in order until one begins to answer.
 
-    Once there are words or calls, a failure is a failure: another model would say it all again. `Ended` names the
+    Once there are words or calls, a failure is a failure: another model would say it all again. `ModelDone` names the
     model that answered, and tells that it was not the first.
     """
 
@@ -37,7 +37,7 @@ class Chain:
         """How many may be asked, one after the other."""
         return len(self._models)
 
-    async def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """The answer of the first model that has one."""
         for place, model in enumerate(self._models):
             begun = False
@@ -47,7 +47,7 @@ class Chain:
                 try:
                     async for event in events:
                         begun = True
-                        yield replace(event, fell_back=True) if place and isinstance(event, Ended) else event
+                        yield replace(event, fell_back=True) if place and isinstance(event, ModelDone) else event
                     return
                 except ModelFailed as failed:
                     if begun or model is self._models[-1]:

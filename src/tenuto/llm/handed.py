@@ -10,13 +10,13 @@ from datetime import timedelta
 from typing import cast
 
 from tenuto.errors import ModelFailed, ModelTimeout, TenutoError
-from tenuto.model.talk import Asking, ModelEvent
+from tenuto.model.talk import ModelEvent, ModelRequest
 from tenuto.ports import ChatModel, Tool
 
 _log = logging.getLogger(__name__)
 
 
-class HandedOver:
+class UserModel:
     """The `ChatModel` port around a model that knows nothing of our errors, nor how long the next one waits for it."""
 
     def __init__(self, model: ChatModel, timeout: timedelta) -> None:
@@ -34,11 +34,11 @@ class HandedOver:
         links: int = getattr(self._model, "links", 0)
         return links
 
-    async def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """As the port says."""
         try:
             events = self._model.answer(asking, tools)
-            async with _closed(events):
+            async with _closing(events):
                 # Once it has begun, whoever reads it keeps the time.
                 async with asyncio.timeout((self._timeout * max(1, self.links)).total_seconds()):
                     first = await anext(events, None)
@@ -56,6 +56,6 @@ class HandedOver:
             raise ModelFailed(self.name, f"failed ({type(fault).__name__})") from None
 
 
-def _closed(events: AsyncIterator[ModelEvent]) -> AbstractAsyncContextManager[object]:
+def _closing(events: AsyncIterator[ModelEvent]) -> AbstractAsyncContextManager[object]:
     """Closes a generator at once; the port promises no more than an iterator, which may have nothing to close."""
     return aclosing(cast(AsyncGenerator[ModelEvent, None], events)) if hasattr(events, "aclose") else nullcontext()

@@ -8,11 +8,13 @@ from datetime import timedelta
 from tenuto.errors import ModelFailed, ModelTimeout
 from tenuto.model.message import Role, text_part
 from tenuto.model.prompt import PromptMessage
-from tenuto.model.talk import Asking, Ended, Said
+from tenuto.model.talk import ModelDone, ModelRequest, TextDelta
 from tenuto.ports import ChatModel
 
 
-async def complete(model: ChatModel, system: str, text: str, max_tokens: int, timeout: timedelta) -> tuple[str, Ended]:
+async def complete(
+    model: ChatModel, system: str, text: str, max_tokens: int, timeout: timedelta
+) -> tuple[str, ModelDone]:
     """The model's answer to a text under a system prompt, whole, and what it cost.
 
     Raises:
@@ -25,13 +27,13 @@ async def complete(model: ChatModel, system: str, text: str, max_tokens: int, ti
         if words
     )
     said: list[str] = []
-    ended: Ended | None = None
+    ended: ModelDone | None = None
     try:
         async with asyncio.timeout(timeout.total_seconds()):
-            async for event in model.answer(Asking(messages=messages, reply_tokens=max_tokens), ()):
-                if isinstance(event, Said):
+            async for event in model.answer(ModelRequest(messages=messages, reply_tokens=max_tokens), ()):
+                if isinstance(event, TextDelta):
                     said.append(event.text)
-                elif isinstance(event, Ended):
+                elif isinstance(event, ModelDone):
                     ended = event
     except TimeoutError:
         raise ModelTimeout(model.name) from None

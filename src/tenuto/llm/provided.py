@@ -20,10 +20,10 @@ from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from pydantic_ai.settings import ModelSettings
 
 from tenuto.errors import InvalidSetting, ModelFailed, ModelTimeout
-from tenuto.llm.access import Access
+from tenuto.llm.access import ModelConnection
 from tenuto.llm.sound import sound
 from tenuto.llm.wire import to_call, to_messages, to_tools
-from tenuto.model.talk import Asking, Called, Ended, ModelEvent, Said
+from tenuto.model.talk import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCallRequested
 from tenuto.ports import Tool
 
 _log = logging.getLogger(__name__)
@@ -46,10 +46,10 @@ _WHY: Final[tuple[tuple[type[Exception], str], ...]] = (
 )
 
 
-class ProvidedModel:
+class PydanticAIModel:
     """Any model that Pydantic AI knows how to talk to."""
 
-    def __init__(self, name: str, model: Model, access: Access) -> None:
+    def __init__(self, name: str, model: Model, access: ModelConnection) -> None:
         self._name = name
         self._model = model
         self._access = access
@@ -60,7 +60,7 @@ class ProvidedModel:
         """The model string."""
         return self._name
 
-    async def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Ask the provider, and pass on what it says as it comes; tool calls come whole, at the end."""
         try:
             parameters = ModelRequestParameters(function_tools=to_tools(asking.tools))
@@ -69,19 +69,19 @@ class ProvidedModel:
                 self._model, messages, model_settings=self._settings(asking), model_request_parameters=parameters
             ) as stream:
                 async for event in stream:
-                    if text := _words(event):
-                        yield Said(text=text)
-                response = self._checked(stream)
+                    if text := _event_text(event):
+                        yield TextDelta(text=text)
+                response = self._check_response(stream)
         except ModelFailed:
             raise
         except Exception as exc:
             raise self._failure(exc) from None
         for part in response.parts:
             if isinstance(part, ToolCallPart):
-                yield Called(call=to_call(part))
-        yield self._ended(response)
+                yield ToolCallRequested(call=to_call(part))
+        yield self._done_event(response)
 
-    def _settings(self, asking: Asking) -> ModelSettings:
+    def _settings(self, asking: ModelRequest) -> ModelSettings:
         profile = self._model.profile
         thinks = profile.get("thinking_always_enabled") or profile.get("thinking_enabled_by_default")
         settings = ModelSettings(
@@ -95,7 +95,7 @@ class ProvidedModel:
             settings["cache"] = True
         return settings
 
-    def _checked(self, stream: StreamedResponse) -> ModelResponse:
+    def _check_response(self, stream: StreamedResponse) -> ModelResponse:
         """The whole answer, if it is whole and says anything."""
         response = stream.get()
         declined = stream.finish_reason == "content_filter"
@@ -103,15 +103,15 @@ class ProvidedModel:
         if isinstance(self._model, OpenAIChatModel) and not told_end:
             # A connection that just ends looks like an answer's end; the protocol marks the real one.
             raise ModelFailed(self._name, "broke off")
-        if not any(_says_something(part) for part in response.parts):
+        if not any(_has_content(part) for part in response.parts):
             cut = stream.finish_reason == "length"
             why = "used up its tokens before its first word" if cut else "gave an empty answer"
             raise ModelFailed(self._name, "declined to answer" if declined else why)
         return response
 
-    def _ended(self, response: ModelResponse) -> Ended:
+    def _done_event(self, response: ModelResponse) -> ModelDone:
         usage = response.usage
-        return Ended(
+        return ModelDone(
             model=self._name,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
@@ -137,7 +137,7 @@ class ProvidedModel:
         return ModelFailed(self._name, f"{why} ({status})" if status else why)
 
 
-def _words(event: object) -> str:
+def _event_text(event: object) -> str:
     match event:
         case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
             return sound(text)
@@ -145,12 +145,12 @@ def _words(event: object) -> str:
             return ""
 
 
-def _says_something(part: object) -> bool:
+def _has_content(part: object) -> bool:
     return isinstance(part, ToolCallPart) or (isinstance(part, TextPart) and bool(part.content.strip()))
 
 
 @asynccontextmanager
-async def open_provided(name: str, access: Access) -> AsyncIterator[ProvidedModel]:
+async def open_pydantic_ai_model(name: str, access: ModelConnection) -> AsyncIterator[PydanticAIModel]:
     """A model by its string, as long as its connections are open.
 
     Raises:
@@ -159,22 +159,22 @@ async def open_provided(name: str, access: Access) -> AsyncIterator[ProvidedMode
     try:
         model = _model(name, access)
     except ImportError as exc:
-        raise InvalidSetting("model", not_installed(name, str(exc))) from None
+        raise InvalidSetting("model", missing_package_hint(name, str(exc))) from None
     except InvalidSetting:
         raise
     except Exception as exc:
         # Pydantic AI's own complaint, or that of a provider's client: of a variable that is set to nothing, say.
         raise InvalidSetting("model", missing(name, str(exc))) from None
     async with model:
-        yield ProvidedModel(name, model, access)
+        yield PydanticAIModel(name, model, access)
 
 
-def handed_over(model: object, access: Access) -> ProvidedModel | None:
+def wrap_pydantic_ai_model(model: object, access: ModelConnection) -> PydanticAIModel | None:
     """A model that a program made itself, and closes itself; `None` if it is none."""
-    return ProvidedModel(model.model_id, model, access) if isinstance(model, Model) else None
+    return PydanticAIModel(model.model_id, model, access) if isinstance(model, Model) else None
 
 
-def _model(name: str, access: Access) -> Model:
+def _model(name: str, access: ModelConnection) -> Model:
     provider, _, model = name.rpartition(":") if ":" not in name else name.partition(":")
     if access.base_url is not None and provider in ("", "openai", "openai-chat"):
         # Other people's servers speak the chat completions protocol; only OpenAI's own speaks more.
@@ -194,7 +194,7 @@ def _profile(model: str) -> OpenAIModelProfile:
     return OpenAIModelProfile(openai_chat_supports_max_completion_tokens=_OPENAIS_OWN.match(model) is not None)
 
 
-def provider_by_name(kind: str, access: Access) -> Provider[Any]:
+def provider_by_name(kind: str, access: ModelConnection) -> Provider[Any]:
     """A provider, at the address and with the key of `access` where it says them.
 
     Raises:
@@ -243,7 +243,7 @@ def missing(name: str, message: str) -> str:
     return f"{name} needs {' or '.join(variables)}, or {own}"
 
 
-def not_installed(name: str, message: str) -> str:
+def missing_package_hint(name: str, message: str) -> str:
     """Which package is to be installed, in our own words."""
     group = _GROUP.search(message)
     wanted = f"pydantic-ai-slim[{group[1]}]" if group else "tenuto[models]"

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from tenuto.errors import ModelFailed
 from tenuto.model.message import Role
-from tenuto.model.talk import Asking, Called, Ended, ModelEvent, Said, ToolCall
+from tenuto.model.talk import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCall, ToolCallRequested
 from tenuto.model.values import JsonObject
 from tenuto.ports import Tool
 
@@ -55,7 +55,7 @@ class Echo:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Break off without `Ended`, as a stream that just closes."""
+    """Break off without `ModelDone`, as a stream that just closes."""
 
 
 Step: TypeAlias = Say | Call | Fail | Hang | Echo | Stop
@@ -68,11 +68,11 @@ class ScriptedModel:
     `askings` is what it was given, and `cut_short` counts the answers whose listener went away before their end.
     """
 
-    def __init__(self, *scripts: Script, name: str = "scripted", ended: Ended | None = None) -> None:
+    def __init__(self, *scripts: Script, name: str = "scripted", ended: ModelDone | None = None) -> None:
         self._scripts = [_steps(script) for script in scripts or (Echo(),)]
-        self._ended = ended or Ended(model=name)
+        self._ended = ended or ModelDone(model=name)
         self._name = name
-        self.askings: list[Asking] = []
+        self.askings: list[ModelRequest] = []
         self.cut_short = 0
 
     @property
@@ -80,7 +80,7 @@ class ScriptedModel:
         """What traces call it."""
         return self._name
 
-    async def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Play the next script."""
         number = len(self.askings)
         self.askings.append(asking)
@@ -99,16 +99,16 @@ class ScriptedModel:
             self.cut_short += 1
             raise
 
-    def _events(self, step: Step, asking: Asking, call_id: str) -> list[ModelEvent]:
+    def _events(self, step: Step, asking: ModelRequest, call_id: str) -> list[ModelEvent]:
         match step:
             case Say(chunks):
-                return [Said(text=chunk) for chunk in chunks]
+                return [TextDelta(text=chunk) for chunk in chunks]
             case Call(name, arguments, given):
-                return [Called(call=ToolCall(id=given or call_id, name=name, arguments=arguments))]
+                return [ToolCallRequested(call=ToolCall(id=given or call_id, name=name, arguments=arguments))]
             case Fail(error):
                 raise error or ModelFailed(self._name)
             case Echo():
-                return [Said(text=_seen(asking))]
+                return [TextDelta(text=_echo_text(asking))]
             case Hang() | Stop():
                 return []
 
@@ -119,7 +119,7 @@ def _steps(script: Script) -> tuple[Step, ...]:
     return (script,) if isinstance(script, Step) else tuple(script)
 
 
-def _seen(asking: Asking) -> str:
+def _echo_text(asking: ModelRequest) -> str:
     """The words of the prompt's last message that somebody said, then what the tools of this turn brought."""
     said = [message.text for message in asking.messages if message.role is Role.USER]
     results = [f"{result.call.name}: {result.failed or result.output}" for result in asking.results]

@@ -27,7 +27,7 @@ from tenuto.llm.unreadable import UNREADABLE
 from tenuto.model.message import Role
 from tenuto.model.prompt import PromptMessage
 from tenuto.model.talk import ToolCall, ToolSpec
-from tenuto.model.values import Json, JsonObject, checked_json
+from tenuto.model.values import Json, JsonObject, check_json
 
 # How much is kept of arguments that cannot be read: enough for the model to see what it wrote.
 _UNREADABLE: Final = 2_000
@@ -50,7 +50,7 @@ def _request_parts(message: PromptMessage, names: dict[str, str]) -> Iterator[Mo
         if part["type"] == "tool_result":
             call_id = str(part["call_id"])
             yield ToolReturnPart(
-                tool_name=names.get(call_id, "tool"), content=_output(part["output"]), tool_call_id=call_id
+                tool_name=names.get(call_id, "tool"), content=_output_text(part["output"]), tool_call_id=call_id
             )
     if text := message.text:
         yield SystemPromptPart(content=text) if message.role is Role.SYSTEM else UserPromptPart(content=text)
@@ -62,11 +62,11 @@ def _response_parts(message: PromptMessage) -> Iterator[ModelResponsePart]:
     for part in message.parts:
         if part["type"] == "tool_call":
             arguments = part["arguments"]
-            args = arguments if isinstance(arguments, dict) else _output(arguments)
+            args = arguments if isinstance(arguments, dict) else _output_text(arguments)
             yield ToolCallPart(tool_name=part["name"], args=args, tool_call_id=part["id"])
 
 
-def _output(output: Json) -> str:
+def _output_text(output: Json) -> str:
     return output if isinstance(output, str) else msgspec.json.encode(output).decode()
 
 
@@ -92,7 +92,7 @@ def to_call(part: ToolCallPart) -> ToolCall:
 def _arguments(part: ToolCallPart) -> JsonObject:
     try:
         arguments = part.args_as_dict(raise_if_invalid=True)
-        checked_json(arguments, "a tool's arguments")
+        check_json(arguments, "a tool's arguments")
     except (ValueError, AssertionError, Invalid):
         return {UNREADABLE: sound(str(part.args))[:_UNREADABLE]}
     return arguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tenuto.model.values import Value
 
 
-class Assurance(Value, frozen=True, kw_only=True):
+class DurabilityFinding(Value, frozen=True, kw_only=True):
     """One thing that a server says about how it keeps data.
 
     Without `advice` all is as it should be. `loses` tells that it takes away what was acknowledged while it runs, not

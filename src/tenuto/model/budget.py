@@ -40,7 +40,7 @@ class Budgets(Value, frozen=True, kw_only=True):
             BudgetExhausted: it has.
         """
         if self.per_session:
-            _refuse("session", Usage(tokens=session.tokens, cost_nanos=session.cost_nanos), *self._session_bounds)
+            _check_spent("session", Usage(tokens=session.tokens, cost_nanos=session.cost_nanos), *self._session_bounds)
 
     def check_tenant(self, spent: Usage) -> None:
         """Refuse a tenant that has spent what it may today.
@@ -48,14 +48,14 @@ class Budgets(Value, frozen=True, kw_only=True):
         Raises:
             BudgetExhausted: it has.
         """
-        _refuse("tenant", spent, self.tenant_tokens_per_day, self.tenant_cost_nanos_per_day)
+        _check_spent("tenant", spent, self.tenant_tokens_per_day, self.tenant_cost_nanos_per_day)
 
     @property
     def _session_bounds(self) -> tuple[int | None, int | None]:
         return self.session_tokens, self.session_cost_nanos
 
 
-def _refuse(whose: str, spent: Usage, tokens: int | None, cost_nanos: int | None) -> None:
+def _check_spent(whose: str, spent: Usage, tokens: int | None, cost_nanos: int | None) -> None:
     if tokens is not None and spent.tokens >= tokens:
         raise BudgetExhausted(whose, f"{tokens} tokens")
     if cost_nanos is not None and spent.cost_nanos >= cost_nanos:

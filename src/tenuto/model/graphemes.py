@@ -28,7 +28,7 @@ def boundary_before(text: str, index: int) -> int:
     if index >= len(text):
         return len(text)
     end = 0
-    for match in _CLUSTER.finditer(text, _start_before(text, index)):
+    for match in _CLUSTER.finditer(text, _scan_start(text, index)):
         if match.end() > index:
             return match.start()
         end = match.end()
@@ -48,7 +48,7 @@ def boundary_after(text: str, index: int) -> int:
     return match.end() if match else len(text)
 
 
-def _start_before(text: str, index: int) -> int:
+def _scan_start(text: str, index: int) -> int:
     """A place at or before `index` from which clusters are told apart, near enough that a long text costs no more."""
     between = _BETWEEN.search(text, max(0, index - _LOOK_BACK), index + 1)
     return between.start() if between else 0 if index <= _LOOK_BACK else index - _START_BACK

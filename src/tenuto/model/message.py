@@ -14,11 +14,11 @@ from tenuto.model.values import (
     Json,
     JsonObject,
     Value,
+    check_id,
     check_instant,
-    check_kind,
-    checked_id,
-    checked_json,
-    checked_text,
+    check_json,
+    check_text,
+    check_type,
 )
 
 
@@ -89,7 +89,7 @@ def is_summary(message: Draft) -> bool:
     return message.role is Role.ITEM and any(part["type"] == SUMMARY for part in message.parts)
 
 
-def chatter_in(messages: Sequence[Message]) -> frozenset[int]:
+def offline_only_turns(messages: Sequence[Message]) -> frozenset[int]:
     """The turns in which the offline model only quoted or spoke of itself: no tool brought anything into them."""
     served = {message.turn for message in messages if message.role is Role.TOOL or message.metadata.get("data")}
     offline = (one for one in messages if one.role is Role.ASSISTANT and one.metadata.get("offline"))
@@ -111,24 +111,24 @@ def tool_result(call_id: str, output: Json) -> JsonObject:
     return {"type": "tool_result", "call_id": call_id, "output": output}
 
 
-def checked_drafts(drafts: Sequence[Draft]) -> None:
+def check_drafts(drafts: Sequence[Draft]) -> None:
     """Refuse messages that some store could not bring back unchanged."""
     for draft in drafts:
-        check_kind(draft, Draft, "a message")
-        checked_id(draft.id, "a message id")
+        check_type(draft, Draft, "a message")
+        check_id(draft.id, "a message id")
         for ref in (draft.speaker, draft.persona, draft.parent):
             if ref is not None:
-                checked_id(ref, "an id within a message")
-        _check_kinds(draft)
+                check_id(ref, "an id within a message")
+        _check_types(draft)
         for part in draft.parts:
-            checked_part(part)
+            check_part(part)
         if draft.metadata:
-            checked_json(draft.metadata, "a message's metadata")
+            check_json(draft.metadata, "a message's metadata")
         if draft.extra:
-            checked_json(draft.extra, "a message's extra fields")
+            check_json(draft.extra, "a message's extra fields")
 
 
-def _check_kinds(draft: Draft) -> None:
+def _check_types(draft: Draft) -> None:
     """Refuse what callers without type checks may find: stored, it could not be read again."""
     if type(draft.role) is not Role:
         raise Invalid(f"a message's role must be a Role, one of {', '.join(Role)}")
@@ -141,7 +141,7 @@ def _check_kinds(draft: Draft) -> None:
     check_instant(draft.sent_at, "a message's sent_at")
 
 
-def checked_part(part: Json) -> JsonObject:
+def check_part(part: Json) -> JsonObject:
     """Return a message part that every store brings back: an object with a type, and words that are text."""
     if not isinstance(part, dict) or type(part.get("type")) is not str:
         raise Invalid("a message part is not an object with a 'type'")
@@ -150,13 +150,13 @@ def checked_part(part: Json) -> JsonObject:
         if type(text) is not str:
             raise Invalid("a text part has no 'text'")
         if len(part) == 2:  # Nearly every part of every message: words, and nothing else to look at.
-            checked_text(text, "a message part")
+            check_text(text, "a message part")
             return part
-    checked_json(part, "a message part")
+    check_json(part, "a message part")
     return part
 
 
-def weight_of(message: Draft) -> int:
+def memory_bytes(message: Draft) -> int:
     """About how many bytes of memory a message takes.
 
     It is not encoded to find out: its texts would keep their UTF-8 form from then on.
@@ -165,35 +165,39 @@ def weight_of(message: Draft) -> int:
     for part in message.parts:
         text = part.get("text")
         plain = len(part) == 2 and type(text) is str  # Nearly every part of every message.
-        weight += _OBJECT_BYTES + getsizeof(text) if plain else _held(part)
-    return weight + _held(message.metadata) + _held(message.extra)
+        weight += _OBJECT_BYTES + getsizeof(text) if plain else _json_memory_bytes(part)
+    return weight + _json_memory_bytes(message.metadata) + _json_memory_bytes(message.extra)
 
 
-def _held(value: Json) -> int:
+def _json_memory_bytes(value: Json) -> int:
     """What JSON takes in memory; of texts all that is theirs, of containers about as much as small ones take."""
     kind = type(value)
     if kind is str:
         return getsizeof(value)
     if kind is dict:
-        return _OBJECT_BYTES + sum([getsizeof(name) + _held(item) for name, item in value.items()]) if value else 0
+        return (
+            _OBJECT_BYTES + sum([getsizeof(name) + _json_memory_bytes(item) for name, item in value.items()])
+            if value
+            else 0
+        )
     if kind is list or kind is tuple:
-        return sum(map(_held, value))
+        return sum(map(_json_memory_bytes, value))
     return _NUMBER_BYTES
 
 
-def words_size(draft: Draft) -> int:
+def content_bytes(draft: Draft) -> int:
     """What a message says, in bytes, as the size limit counts it: texts in UTF-8, parts of other kinds as JSON."""
-    return sum(map(_part_size, draft.parts))
+    return sum(map(_part_bytes, draft.parts))
 
 
-def rest_size(draft: Draft) -> int:
+def metadata_bytes(draft: Draft) -> int:
     """What comes along with a message, in bytes, as the size limit counts it: metadata and further fields, as JSON."""
     if not draft.metadata and not draft.extra:
         return 0
     return len(msgspec.json.encode((draft.metadata, draft.extra)))
 
 
-def _part_size(part: JsonObject) -> int:
+def _part_bytes(part: JsonObject) -> int:
     if part["type"] != "text":
         return len(msgspec.json.encode(part))
     text = part["text"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tenuto.model.values import Value
 
 
-class News(Value, frozen=True, kw_only=True):
+class Invalidation(Value, frozen=True, kw_only=True):
     """Sessions that changed, by `session_key`.
 
     `taken_away` is true where something that was said is not to be shown any more: deleted, reset, cut off, rewritten,

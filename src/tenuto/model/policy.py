@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tenuto.errors import InvalidSetting
-from tenuto.model.session import MAX_CAP, Keeping, Touch
+from tenuto.model.session import MAX_CAP, Retention, Touch
 from tenuto.model.turn import MAX_LEASE
 from tenuto.model.values import Value
 
@@ -43,7 +43,7 @@ class OnStoreDown(StrEnum):
 class SessionPolicy(Value, frozen=True, kw_only=True):
     """How sessions live."""
 
-    keeping: Keeping = Keeping()
+    keeping: Retention = Retention()
     stale_after: timedelta | None = None
     on_missing: OnMissing = OnMissing.ERROR
     on_store_down: OnStoreDown = OnStoreDown.JOURNAL
@@ -141,10 +141,10 @@ class TaskPolicy(Value, frozen=True, kw_only=True):
 
     def protects(self, key: str) -> bool:
         """Whether a key is for that agent alone."""
-        return any(_covers(name, key) for name in self.protected)
+        return any(_matches_pattern(name, key) for name in self.protected)
 
 
-def _covers(protected: str, key: str) -> bool:
+def _matches_pattern(protected: str, key: str) -> bool:
     return key.startswith(protected[:-1]) if protected.endswith("*") else key == protected
 
 
@@ -156,14 +156,14 @@ class Preset(Value, frozen=True, kw_only=True):
     tasks: TaskPolicy = TaskPolicy()
 
     def __post_init__(self) -> None:
-        _refuse_wider("window_messages", self.context.window_messages, self.sessions.keeping.max_messages)
-        _refuse_wider("window_turns", self.context.window_turns, self.sessions.keeping.max_turns)
+        _check_window_within("window_messages", self.context.window_messages, self.sessions.keeping.max_messages)
+        _check_window_within("window_turns", self.context.window_turns, self.sessions.keeping.max_turns)
         idle = self.sessions.keeping.idle
         if idle is not None and self.tasks.task_retention > max(idle, timedelta(days=1)):
             raise InvalidSetting("task_retention", "is longer than the retention of its conversation")
 
 
-def _refuse_wider(setting: str, window: int | None, stored: int | None) -> None:
+def _check_window_within(setting: str, window: int | None, stored: int | None) -> None:
     if window is not None and stored is not None and window > stored:
         raise InvalidSetting(setting, f"the window of {window} is wider than the stored cap of {stored}")
 
@@ -176,7 +176,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
     {
         "platform": Preset(
             sessions=SessionPolicy(
-                keeping=Keeping(idle=timedelta(days=30), touch=Touch.WRITE, max_messages=500),
+                keeping=Retention(idle=timedelta(days=30), touch=Touch.WRITE, max_messages=500),
                 on_missing=OnMissing.ERROR,
                 on_store_down=OnStoreDown.JOURNAL,
             ),
@@ -184,7 +184,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
         ),
         "goods_qa": Preset(
             sessions=SessionPolicy(
-                keeping=Keeping(idle=timedelta(minutes=30), touch=Touch.READ, max_messages=None, max_turns=10),
+                keeping=Retention(idle=timedelta(minutes=30), touch=Touch.READ, max_messages=None, max_turns=10),
                 on_missing=OnMissing.NEW_ID,
                 on_store_down=OnStoreDown.JOURNAL,
                 max_sessions=1000,
@@ -193,7 +193,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
         ),
         "npc": Preset(
             sessions=SessionPolicy(
-                keeping=Keeping(idle=timedelta(hours=24), touch=Touch.WRITE, max_messages=10),
+                keeping=Retention(idle=timedelta(hours=24), touch=Touch.WRITE, max_messages=10),
                 on_missing=OnMissing.ADOPT,
                 on_store_down=OnStoreDown.STATELESS,
             ),
@@ -201,7 +201,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
         ),
         "channel": Preset(
             sessions=SessionPolicy(
-                keeping=Keeping(idle=timedelta(days=30), touch=Touch.WRITE, max_messages=500),
+                keeping=Retention(idle=timedelta(days=30), touch=Touch.WRITE, max_messages=500),
                 stale_after=timedelta(hours=48),
                 on_missing=OnMissing.ADOPT,
                 on_store_down=OnStoreDown.STATELESS,
@@ -210,7 +210,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
         ),
         "multi_agent": Preset(
             sessions=SessionPolicy(
-                keeping=Keeping(idle=timedelta(days=7), touch=Touch.READ, max_messages=500),
+                keeping=Retention(idle=timedelta(days=7), touch=Touch.READ, max_messages=500),
                 on_missing=OnMissing.ADOPT,
                 on_store_down=OnStoreDown.RAISE,
             ),

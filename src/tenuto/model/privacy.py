@@ -60,7 +60,7 @@ _BOOKS: Final = frozenset({SHOP})
 _NO_MARKS: Final[Mapping[tuple[str, str], str]] = MappingProxyType({})
 
 
-class OwnPattern(Value, frozen=True, kw_only=True):
+class CustomPattern(Value, frozen=True, kw_only=True):
     """A kind of private data that only this installation or tenant knows: staff numbers, case files.
 
     `name` is what stands in its mark (capitals, digits, underscores).
@@ -92,7 +92,7 @@ class PrivacyPolicy(Value, frozen=True, kw_only=True):
     also: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
-    patterns: tuple[OwnPattern, ...] = ()
+    patterns: tuple[CustomPattern, ...] = ()
     unvaulted: tuple[str, ...] = ("SECRET", "API_KEY")
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class PrivacyPolicy(Value, frozen=True, kw_only=True):
         return any(self.mode(sink) is Mode.PSEUDONYM for sink in Sink)
 
 
-class Found(Value, frozen=True, kw_only=True):
+class PiiMatch(Value, frozen=True, kw_only=True):
     """One find of private data: `start` and `end` count code points of the text that was given.
 
     `type`, `rule` and `name` are words of ours, or the name of an own pattern. They say nothing about the value, so
@@ -139,12 +139,14 @@ class Found(Value, frozen=True, kw_only=True):
         return f"[REDACTED_{self.name}]"
 
 
-def is_memory(scope: Scope, namespace: str) -> bool:
+def is_user_memory(scope: Scope, namespace: str) -> bool:
     """Whether what is in a drawer is kept of somebody: a user or a chat. The rest is the tenant's own, or a shop's."""
     return bool(scope.owner) and namespace not in _BOOKS
 
 
-def marked(text: str, found: Iterable[Found], at: int = 0, marks: Mapping[tuple[str, str], str] = _NO_MARKS) -> str:
+def replace_matches(
+    text: str, found: Iterable[PiiMatch], at: int = 0, marks: Mapping[tuple[str, str], str] = _NO_MARKS
+) -> str:
     """`text` from `at` on with marks in place of finds that are in order and apart.
 
     `marks` has the pseudonyms, by name and value; whatever has none is redacted.

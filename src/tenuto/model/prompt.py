@@ -32,7 +32,7 @@ class LayoutName(StrEnum):
     MARKED = "marked"
 
 
-class RecallPlace(StrEnum):
+class RecallPosition(StrEnum):
     """Where memories and evidence stand.
 
     They differ from turn to turn. Next to the question they leave the prompt's beginning as it was, which is what
@@ -58,7 +58,7 @@ class PromptPolicy(Value, frozen=True, kw_only=True):
     recall_share: float = 0.25
     trim: float = 0.25
     layout: LayoutName = LayoutName.CHAT
-    recalled: RecallPlace = RecallPlace.BEFORE_QUESTION
+    recalled: RecallPosition = RecallPosition.BEFORE_QUESTION
 
     def __post_init__(self) -> None:
         if self.reply < 0:
@@ -80,7 +80,7 @@ class Piece(Value, frozen=True, kw_only=True):
     tokens: int = 0
 
 
-class Materials(Value, frozen=True, kw_only=True):
+class PromptInputs(Value, frozen=True, kw_only=True):
     """Everything that may enter one prompt.
 
     `history` is the talk before the question, oldest first; the `summary` covers it up to `covered`, beginning with
@@ -129,7 +129,7 @@ class Kind(StrEnum):
     FRAME = "frame"
 
 
-class Fate(StrEnum):
+class Disposition(StrEnum):
     """What became of a candidate."""
 
     KEPT = "kept"
@@ -159,7 +159,7 @@ class Reason(StrEnum):
     EMPTY = "empty"
 
 
-class Entry(Value, frozen=True, kw_only=True):
+class ManifestEntry(Value, frozen=True, kw_only=True):
     """One candidate, or a run of neighbouring messages that met the same end.
 
     `tokens` is what it takes in the prompt, with its label; `whole` what it would take uncut. `first` and `last` are
@@ -167,7 +167,7 @@ class Entry(Value, frozen=True, kw_only=True):
     """
 
     kind: Kind
-    fate: Fate
+    fate: Disposition
     reason: Reason
     tokens: int = 0
     whole: int = 0
@@ -184,7 +184,7 @@ class Manifest(Value, frozen=True, kw_only=True):
     the `margin` that stands for a tokenizer we do not have.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[ManifestEntry, ...]
     total: int
     room: int
     budget: int

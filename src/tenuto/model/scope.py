@@ -10,7 +10,7 @@ from hashlib import blake2b, sha256
 from typing import Final
 
 from tenuto.errors import Invalid
-from tenuto.model.values import Value, checked_id
+from tenuto.model.values import Value, check_id
 
 KEY_BYTES: Final = 16
 """The length of every key below."""
@@ -35,13 +35,13 @@ class Scope(Value, frozen=True, kw_only=True):
     visitor: bool = False
 
     def __post_init__(self) -> None:
-        checked_id(self.tenant, "the tenant id")
+        check_id(self.tenant, "the tenant id")
         if self.site != "":
-            checked_id(self.site, "the site id")
+            check_id(self.site, "the site id")
         for what in ("user", "channel", "chat", "thread", "persona"):
             value = getattr(self, what)
             if value is not None:
-                checked_id(value, f"the {what} id")
+                check_id(value, f"the {what} id")
         if self.thread is not None and self.chat is None:
             raise Invalid("a thread id needs a chat id")
         if self.visitor and not (self.user is None and self.chat is None):
@@ -66,7 +66,7 @@ class Scope(Value, frozen=True, kw_only=True):
         return not owner or owner == other.owner
 
 
-def person_of(scope: Scope) -> Scope:
+def user_scope(scope: Scope) -> Scope:
     """The scope of the user alone, whatever chat they speak in.
 
     Raises:
@@ -77,19 +77,19 @@ def person_of(scope: Scope) -> Scope:
     return Scope(tenant=scope.tenant, site=scope.site, user=scope.user)
 
 
-def person_digest(tenant: str, user: str) -> str:
+def user_digest(tenant: str, user: str) -> str:
     """How receipts and journals name a user; whoever knows the user's id can compute it."""
     return sha256(f"{len(tenant)}:{tenant}{user}".encode()).hexdigest()
 
 
-def owner_alone(scope: Scope) -> Scope:
+def owner_scope(scope: Scope) -> Scope:
     """The scope of the owner alone: of a chat without who speaks there, of a user wherever they are."""
     if scope.chat is not None:
         return Scope(tenant=scope.tenant, site=scope.site, channel=scope.channel, chat=scope.chat, thread=scope.thread)
     return Scope(tenant=scope.tenant, site=scope.site, user=scope.user, visitor=scope.visitor)
 
 
-def space_of(scope: Scope) -> Scope:
+def site_scope(scope: Scope) -> Scope:
     """The scope of the tenant's site alone, whoever it is that speaks there."""
     return Scope(tenant=scope.tenant, site=scope.site)
 
@@ -98,22 +98,22 @@ def space_of(scope: Scope) -> Scope:
 SYSTEM: Final = Scope(tenant="~tenuto")
 
 
-def outside_tenant(tenant: str) -> str:
+def check_tenant_id(tenant: str) -> str:
     """Return a tenant id that a credential or request may name."""
     if tenant.startswith("~"):
         raise Invalid("a tenant id may not start with '~'")
-    return checked_id(tenant, "the tenant id")
+    return check_id(tenant, "the tenant id")
 
 
 def session_key(scope: Scope, session_id: str) -> bytes:
     """Where a session is stored. The owner is not part of it: two users of a tenant cannot hold one id twice."""
-    checked_id(session_id, "the session id")
-    digest = _begun("session", scope.tenant, scope.site).copy()
-    digest.update(_measured(session_id))
+    check_id(session_id, "the session id")
+    digest = _digest_prefix("session", scope.tenant, scope.site).copy()
+    digest.update(_length_prefixed(session_id))
     return digest.digest()
 
 
-def space_key(scope: Scope) -> bytes:
+def site_key(scope: Scope) -> bytes:
     """The tenant's site as a whole."""
     return _digest("space", scope.tenant, scope.site)
 
@@ -125,20 +125,20 @@ def owner_key(scope: Scope) -> bytes:
 
 def state_key(scope: Scope, namespace: str) -> bytes:
     """The drawer of a scope's key/value state; values of different owners never meet."""
-    checked_id(namespace, "the namespace")
+    check_id(namespace, "the namespace")
     return _digest("state", scope.tenant, scope.site, namespace, *scope.owner)
 
 
 def _digest(*parts: str) -> bytes:
-    return _begun(*parts).copy().digest()
+    return _digest_prefix(*parts).copy().digest()
 
 
 @lru_cache(maxsize=4096)
-def _begun(*parts: str) -> blake2b:
+def _digest_prefix(*parts: str) -> blake2b:
     """A digest over these parts that others may follow; to be copied before use."""
-    return blake2b(b"".join(map(_measured, parts)), digest_size=KEY_BYTES)
+    return blake2b(b"".join(map(_length_prefixed, parts)), digest_size=KEY_BYTES)
 
 
-def _measured(part: str) -> bytes:
+def _length_prefixed(part: str) -> bytes:
     raw = part.encode()
     return len(raw).to_bytes(4, "big") + raw

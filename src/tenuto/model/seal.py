@@ -21,7 +21,7 @@ def is_sealed(value: Json) -> TypeGuard[str]:
     return type(value) is str and value.startswith(SEAL_MARK) and len(value) >= _SHORTEST and value[_DOT] == "."
 
 
-def data_key_of(sealed: str) -> str:
+def data_key_id(sealed: str) -> str:
     """Which data key a sealed text names."""
     return sealed[len(SEAL_MARK) : _DOT]
 

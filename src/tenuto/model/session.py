@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model.scope import Scope
-from tenuto.model.values import Json, JsonObject, Value, check_whole, checked_id, checked_json, checked_text
+from tenuto.model.values import Json, JsonObject, Value, check_id, check_int, check_json, check_text
 
 NANOS_PER_USD = 10**9
 MAX_TITLE_CHARACTERS = 512
@@ -41,7 +41,7 @@ class Touch(StrEnum):
     NEVER = "never"
 
 
-class Keeping(Value, frozen=True, kw_only=True):
+class Retention(Value, frozen=True, kw_only=True):
     """How long a session is kept after it was last touched, and how much of its log.
 
     `idle` is retention: when it is over, the session is gone. `max_messages` and `max_turns` bound what is
@@ -110,7 +110,7 @@ class Session(Value, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     expires_at: datetime | None
-    keeping: Keeping
+    keeping: Retention
     version: int
     title: str = ""
     status: Status = Status.ACTIVE
@@ -134,7 +134,7 @@ class Session(Value, frozen=True, kw_only=True):
         """Whether its retention is over."""
         return self.expires_at is not None and self.expires_at <= now
 
-    def read_deadline(self, now: datetime) -> datetime | None:
+    def deadline_after_read(self, now: datetime) -> datetime | None:
         """Where a read moves the deadline to; `None` when it stays.
 
         A read that would move it by less than a hundredth of the retention does not, so that reading stays cheap.
@@ -149,16 +149,16 @@ class Session(Value, frozen=True, kw_only=True):
 class NewSession(Value, frozen=True, kw_only=True):
     """What a session starts with when a call creates it."""
 
-    keeping: Keeping = Keeping()
+    keeping: Retention = Retention()
     title: str = ""
     context: JsonObject = {}
     attributes: JsonObject = {}
     metadata: JsonObject = {}
 
     def __post_init__(self) -> None:
-        checked_title(self.title)
+        check_title(self.title)
         for what in ("context", "attributes", "metadata"):
-            checked_json(getattr(self, what), f"the session's {what}")
+            check_json(getattr(self, what), f"the session's {what}")
 
 
 class Changes(Value, frozen=True, kw_only=True):
@@ -178,11 +178,11 @@ class Changes(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.title is not UNSET:
-            checked_title(self.title)
+            check_title(self.title)
         if self.window_start is not UNSET and not 1 <= self.window_start < 2**53:
             raise Invalid("window_start is below 1 or absurdly large")
         for what in ("context", "attributes", "metadata"):
-            checked_json(getattr(self, what), f"the session's {what}")
+            check_json(getattr(self, what), f"the session's {what}")
 
     @property
     def sets_values(self) -> bool:
@@ -191,7 +191,7 @@ class Changes(Value, frozen=True, kw_only=True):
         return any(value is not None for part in parts for value in part.values())
 
 
-def merged(old: JsonObject, patch: JsonObject) -> JsonObject:
+def merge_patch(old: JsonObject, patch: JsonObject) -> JsonObject:
     """Apply a patch by key: `None` removes."""
     if not patch:
         return old
@@ -202,20 +202,20 @@ def merged(old: JsonObject, patch: JsonObject) -> JsonObject:
 def head_bytes(head: Session | NewSession, changes: Changes | None = None) -> int:
     """The size of context, attributes and metadata together, as the size limit counts it, with changes applied."""
     values = [
-        merged(getattr(head, what), getattr(changes, what) if changes else {})
+        merge_patch(getattr(head, what), getattr(changes, what) if changes else {})
         for what in ("context", "attributes", "metadata")
     ]
     return len(msgspec.json.encode(values))
 
 
-def without_nulls(values: JsonObject) -> JsonObject:
+def drop_nulls(values: JsonObject) -> JsonObject:
     """A new session's values, under the rule that `None` means absent."""
-    return merged({}, values)
+    return merge_patch({}, values)
 
 
-def checked_title(title: str) -> str:
+def check_title(title: str) -> str:
     """Return a title that is one line of sound text, at most 512 characters."""
-    checked_text(title, "the title")
+    check_text(title, "the title")
     if len(title.splitlines()) > 1:
         raise Invalid("the title has more than one line")
     if len(title) > MAX_TITLE_CHARACTERS:
@@ -223,9 +223,9 @@ def checked_title(title: str) -> str:
     return title
 
 
-def checked_name(name: str) -> str:
+def check_attribute_name(name: str) -> str:
     """Return an attribute's name."""
-    return checked_id(name, "the attribute's name")
+    return check_id(name, "the attribute's name")
 
 
 class SessionQuery(Value, frozen=True, kw_only=True):
@@ -237,9 +237,9 @@ class SessionQuery(Value, frozen=True, kw_only=True):
     status: Status | None = None
 
     def __post_init__(self) -> None:
-        check_whole(self.limit, 1, 1000, "limit")
+        check_int(self.limit, 1, 1000, "limit")
         if self.title is not None:
-            checked_text(self.title, "the search text")
+            check_text(self.title, "the search text")
 
 
 class SessionPage(Value, frozen=True, kw_only=True):
@@ -249,7 +249,7 @@ class SessionPage(Value, frozen=True, kw_only=True):
     cursor: str | None = None
 
 
-class Forking(Value, frozen=True, kw_only=True):
+class ForkRequest(Value, frozen=True, kw_only=True):
     """Branch off a new session with everything up to and including `at` (default: all of it)."""
 
     new_id: str
@@ -257,28 +257,28 @@ class Forking(Value, frozen=True, kw_only=True):
     title: str | None = None
 
     def __post_init__(self) -> None:
-        checked_id(self.new_id, "the session id")
+        check_id(self.new_id, "the session id")
         if self.at is not None:
-            check_whole(self.at, 0, MAX_SEQ, "the fork point")
+            check_int(self.at, 0, MAX_SEQ, "the fork point")
         if self.title is not None:
-            checked_title(self.title)
+            check_title(self.title)
 
 
-class Gone(Value, frozen=True, kw_only=True):
+class RemovedSession(Value, frozen=True, kw_only=True):
     """A session that upkeep removed."""
 
     scope: Scope
     session_id: str
 
 
-class Erased(Value, frozen=True, kw_only=True):
+class EraseResult(Value, frozen=True, kw_only=True):
     """What one step of erasing a user removed; `more` tells that another step is needed.
 
     `values` are those that stood behind marks: only a store behind a privacy policy knows of them. `journal` counts
     the turns that a journal kept on this machine until the store should be back.
     """
 
-    gone: tuple[Gone, ...] = ()
+    gone: tuple[RemovedSession, ...] = ()
     messages: int = 0
     traces: int = 0
     states: int = 0
@@ -288,14 +288,14 @@ class Erased(Value, frozen=True, kw_only=True):
     more: bool = False
 
 
-class Compaction(Value, frozen=True, kw_only=True):
+class CompactionResult(Value, frozen=True, kw_only=True):
     """What became of deleted bytes: `why` says, for the operator, where some stay although the store was asked."""
 
     cleared: bool
     why: str = ""
 
 
-class Stats(Value, frozen=True, kw_only=True):
+class SessionStats(Value, frozen=True, kw_only=True):
     """What a tenant's site holds."""
 
     sessions: int = 0
@@ -312,7 +312,7 @@ class StateEntry(Value, frozen=True, kw_only=True):
     version: int
 
 
-class StateName(Value, frozen=True, kw_only=True):
+class StateLocation(Value, frozen=True, kw_only=True):
     """Where a value of the state stands: whose it is, in which drawer, under which key."""
 
     scope: Scope

@@ -15,13 +15,13 @@ ONCE: Final = "once"
 """The key of a message's metadata under which stands the mark of the key it came under."""
 
 
-def marks_taken_back(session: Session) -> list[str]:
+def superseded_digests(session: Session) -> list[str]:
     """The marks that a session notes, oldest first."""
     noted = session.metadata.get(TAKEN_BACK)
     return [mark for mark in noted if isinstance(mark, str)] if isinstance(noted, list) else []
 
 
-def was_taken_back(session: Session, words: Iterable[Draft]) -> bool:
+def is_superseded(session: Session, words: Iterable[Draft]) -> bool:
     """Whether these words came under a key that has nothing more to bring."""
     noted = session.metadata.get(TAKEN_BACK)
-    return bool(noted) and any(draft.metadata.get(ONCE) in marks_taken_back(session) for draft in words)
+    return bool(noted) and any(draft.metadata.get(ONCE) in superseded_digests(session) for draft in words)

@@ -74,7 +74,7 @@ class ToolResult(Value, frozen=True, kw_only=True, gc=True):
     failed: str | None = None
 
 
-class Asking(Value, frozen=True, kw_only=True):
+class ModelRequest(Value, frozen=True, kw_only=True):
     """Everything a model is given for one answer.
 
     `messages` is the prompt; of them the first `screened` hold no more than the privacy policy lets a model see.
@@ -91,19 +91,19 @@ class Asking(Value, frozen=True, kw_only=True):
     turn: ToolContext | None = None
 
 
-class Said(Value, frozen=True, kw_only=True):
+class TextDelta(Value, frozen=True, kw_only=True):
     """Some words of the answer."""
 
     text: str
 
 
-class Called(Value, frozen=True, kw_only=True):
+class ToolCallRequested(Value, frozen=True, kw_only=True):
     """The model asks for a tool before it goes on."""
 
     call: ToolCall
 
 
-class Ended(Value, frozen=True, kw_only=True):
+class ModelDone(Value, frozen=True, kw_only=True):
     """The model is done; `model` is the one that really answered, `fell_back` that it was not the first choice.
 
     `redacted` counts what the privacy policy took out of its words, by name.
@@ -118,7 +118,7 @@ class Ended(Value, frozen=True, kw_only=True):
     redacted: dict[str, int] = {}
 
 
-ModelEvent: TypeAlias = Said | Called | Ended
+ModelEvent: TypeAlias = TextDelta | ToolCallRequested | ModelDone
 
 
 class Persona(Value, frozen=True, kw_only=True):

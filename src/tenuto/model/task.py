@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
-from tenuto.model.values import Json, Value, check_whole, checked_id, checked_text
+from tenuto.model.values import Json, Value, check_id, check_int, check_text
 
 
 class TaskStatus(StrEnum):
@@ -25,10 +25,10 @@ class NewTask(Value, frozen=True, kw_only=True):
     session_id: str | None = None
 
     def __post_init__(self) -> None:
-        checked_id(self.type, "the task's type")
-        checked_text(self.goal, "the task's goal")
+        check_id(self.type, "the task's type")
+        check_text(self.goal, "the task's goal")
         if self.session_id is not None:
-            checked_id(self.session_id, "the session id")
+            check_id(self.session_id, "the session id")
 
 
 class Task(Value, frozen=True, kw_only=True):
@@ -61,9 +61,9 @@ class TaskQuery(Value, frozen=True, kw_only=True):
     status: TaskStatus | None = None
 
     def __post_init__(self) -> None:
-        check_whole(self.limit, 1, 1000, "limit")
+        check_int(self.limit, 1, 1000, "limit")
         if self.session_id is not None:
-            checked_id(self.session_id, "the session id")
+            check_id(self.session_id, "the session id")
 
 
 class TaskPage(Value, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ class Note(Value, frozen=True, kw_only=True):
     version: int
 
 
-class SweptTasks(Value, frozen=True, kw_only=True):
+class TaskSweep(Value, frozen=True, kw_only=True):
     """What one step of sweeping removed; `more` tells that another step is needed."""
 
     tasks: int = 0

@@ -10,7 +10,7 @@ import msgspec
 
 from tenuto.errors import Invalid, TraceNotFound
 from tenuto.model.prompt import Manifest
-from tenuto.model.values import Json, JsonObject, Value, checked_id, checked_json
+from tenuto.model.values import Json, JsonObject, Value, check_id, check_json
 
 # A session keeps the traces of its newest turns. They go with it, and with words that are taken back by a reset or a
 # truncation; words that slide out under the stored cap leave their trace behind until a hundred turns have passed.
@@ -60,13 +60,13 @@ class Trace(Value, frozen=True, kw_only=True):
     redacted: dict[str, int] = {}
 
     def __post_init__(self) -> None:
-        checked_json(self.data, "a trace's data")
+        check_json(self.data, "a trace's data")
         for run in self.tools:
-            checked_json(run.arguments, "a tool's arguments")
-            checked_json(run.output, "a tool's output")
+            check_json(run.arguments, "a tool's arguments")
+            check_json(run.output, "a tool's output")
 
 
-class _Address(msgspec.Struct, array_like=True):
+class _TraceAddress(msgspec.Struct, array_like=True):
     session_id: str
     number: int
     turn_id: str
@@ -74,7 +74,7 @@ class _Address(msgspec.Struct, array_like=True):
 
 def trace_id(session_id: str, number: int, turn_id: str) -> str:
     """A trace's name tells where it is kept, so that no index is needed; it carries no authority."""
-    return urlsafe_b64encode(msgspec.json.encode(_Address(session_id, number, turn_id))).rstrip(b"=").decode()
+    return urlsafe_b64encode(msgspec.json.encode(_TraceAddress(session_id, number, turn_id))).rstrip(b"=").decode()
 
 
 def place_of(asked: str) -> tuple[str, int]:
@@ -85,8 +85,8 @@ def place_of(asked: str) -> tuple[str, int]:
     """
     try:
         raw = urlsafe_b64decode(asked.encode() + b"=" * (-len(asked) % 4))
-        address = msgspec.json.decode(raw, type=_Address)
-        checked_id(address.session_id, "the session id")
+        address = msgspec.json.decode(raw, type=_TraceAddress)
+        check_id(address.session_id, "the session id")
     except (ValueError, RecursionError, Invalid):
         raise TraceNotFound from None
     if not 1 <= address.number < 2**53:

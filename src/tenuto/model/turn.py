@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from tenuto.errors import Invalid
-from tenuto.model.message import Draft, Message, Role, checked_drafts
+from tenuto.model.message import Draft, Message, Role, check_drafts
 from tenuto.model.scope import Scope
-from tenuto.model.session import MAX_SEQ, Changes, Keeping, NewSession, Session, Usage
+from tenuto.model.session import MAX_SEQ, Changes, NewSession, Retention, Session, Usage
 from tenuto.model.trace import Trace
-from tenuto.model.values import Value, check_whole, checked_id
+from tenuto.model.values import Value, check_id, check_int
 
 MAX_WINDOW = 10_000
 MAX_LEASE = timedelta(days=7)
@@ -24,12 +24,12 @@ class Producer(Value, frozen=True, kw_only=True):
     seq: int
 
     def __post_init__(self) -> None:
-        checked_id(self.id, "the producer id")
+        check_id(self.id, "the producer id")
         if not 1 <= self.seq < 2**53:
             raise Invalid("a producer's sequence number is below 1 or absurdly large")
 
 
-class Once(Value, frozen=True, kw_only=True):
+class IdempotencyKey(Value, frozen=True, kw_only=True):
     """What makes a write happen once: the caller's key, and a fingerprint of the body it stands for.
 
     A key is remembered for the session's last 1,000 keyed writes.
@@ -39,14 +39,14 @@ class Once(Value, frozen=True, kw_only=True):
     fingerprint: str
 
     def __post_init__(self) -> None:
-        checked_id(self.key, "the idempotency key")
-        checked_id(self.fingerprint, "the fingerprint")
+        check_id(self.key, "the idempotency key")
+        check_id(self.fingerprint, "the fingerprint")
 
 
 KEYS_REMEMBERED = 1000
 
 
-class Opening(Value, frozen=True, kw_only=True):
+class BeginTurn(Value, frozen=True, kw_only=True):
     """How a turn begins.
 
     With `create` an absent session is made; without, it is `SessionNotFound`. `keeping` replaces the session's
@@ -59,20 +59,20 @@ class Opening(Value, frozen=True, kw_only=True):
     turn_id: str
     words: tuple[Draft, ...] = ()
     create: NewSession | None = None
-    keeping: Keeping | None = None
+    keeping: Retention | None = None
     lease: timedelta = timedelta(minutes=2)
     window: int = 20
-    once: Once | None = None
+    once: IdempotencyKey | None = None
     producer: Producer | None = None
     journaled: bool = False
 
     def __post_init__(self) -> None:
-        checked_id(self.session_id, "the session id")
-        checked_id(self.turn_id, "the turn id")
-        checked_drafts(self.words)
+        check_id(self.session_id, "the session id")
+        check_id(self.turn_id, "the turn id")
+        check_drafts(self.words)
         if not timedelta(0) < self.lease <= MAX_LEASE:
             raise Invalid(f"a lease lasts longer than nothing and no longer than {MAX_LEASE.days} days")
-        check_whole(self.window, 0, MAX_WINDOW, "the window")
+        check_int(self.window, 0, MAX_WINDOW, "the window")
 
 
 class TurnState(StrEnum):
@@ -109,7 +109,7 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     journaled: bool = False
 
 
-class Closing(Value, frozen=True, kw_only=True):
+class FinishTurn(Value, frozen=True, kw_only=True):
     """How a turn ends. `abandoned` gives the lease back without an answer; a retry then resumes the turn.
 
     The `trace` is kept under the turn's number; a later one of the same turn replaces it.
@@ -123,14 +123,14 @@ class Closing(Value, frozen=True, kw_only=True):
     abandoned: bool = False
 
     def __post_init__(self) -> None:
-        checked_drafts(self.reply)
+        check_drafts(self.reply)
         if self.abandoned and self.reply:
             raise Invalid("an abandoned turn has no reply")
         if self.changes is not None and self.changes.if_version is not None:
             raise Invalid("a turn's changes take no if_version: the lease guards them")
 
 
-class Batch(Value, frozen=True, kw_only=True):
+class AppendBatch(Value, frozen=True, kw_only=True):
     """Messages to append outside a turn. Without `usage` their tokens count.
 
     A user message that follows another's words opens a new turn number (`turn_offsets`).
@@ -140,19 +140,19 @@ class Batch(Value, frozen=True, kw_only=True):
     messages: tuple[Draft, ...] = ()
     usage: Usage | None = None
     create: NewSession | None = None
-    once: Once | None = None
+    once: IdempotencyKey | None = None
     producer: Producer | None = None
 
     def __post_init__(self) -> None:
-        checked_id(self.id, "the batch id")
-        checked_drafts(self.messages)
+        check_id(self.id, "the batch id")
+        check_drafts(self.messages)
         if self.once is not None and self.producer is not None:
             raise Invalid("a batch is guarded by a key or by a producer's number, not by both")
         # A sum that no count holds is refused here: a store would find out when it has half written.
-        _ = self.spent
+        _ = self.total_usage
 
     @property
-    def spent(self) -> Usage:
+    def total_usage(self) -> Usage:
         """What the session's totals grow by."""
         return self.usage or Usage(tokens=sum(message.tokens for message in self.messages))
 
@@ -170,7 +170,7 @@ def turn_offsets(drafts: Sequence[Draft]) -> list[int]:
     return offsets
 
 
-class Appended(Value, frozen=True, kw_only=True):
+class AppendResult(Value, frozen=True, kw_only=True):
     """What became of an append, or of a turn's reply.
 
     A `duplicate` stored nothing: its key or number came before. `messages` are then those of the first time,
@@ -195,12 +195,12 @@ class Page(Value, frozen=True, kw_only=True):
     after: int | None = None
 
     def __post_init__(self) -> None:
-        check_whole(self.limit, 1, MAX_WINDOW, "limit")
+        check_int(self.limit, 1, MAX_WINDOW, "limit")
         if self.before is not None and self.after is not None:
             raise Invalid("a page lies before or after a message, not both")
         for seq in (self.before, self.after):
             if seq is not None:
-                check_whole(seq, 0, MAX_SEQ, "a sequence number")
+                check_int(seq, 0, MAX_SEQ, "a sequence number")
 
 
 class MessagePage(Value, frozen=True, kw_only=True):
@@ -212,7 +212,7 @@ class MessagePage(Value, frozen=True, kw_only=True):
     more_after: bool
 
 
-class Truncating(Value, frozen=True, kw_only=True):
+class Truncation(Value, frozen=True, kw_only=True):
     """What a truncation forgets: the messages after a sequence number, but for those numbered in `sparing`.
 
     With `if_version` it is of that version of the session alone. A turn that makes room for its own reply is the one
@@ -225,18 +225,18 @@ class Truncating(Value, frozen=True, kw_only=True):
     within: OpenTurn | None = None
 
     def __post_init__(self) -> None:
-        check_whole(self.after, 0, MAX_SEQ, "a sequence number")
+        check_int(self.after, 0, MAX_SEQ, "a sequence number")
         for seq in self.sparing:
-            check_whole(seq, 0, 2**63 - 1, "a sequence number")
+            check_int(seq, 0, 2**63 - 1, "a sequence number")
         if self.if_version is not None:
-            check_whole(self.if_version, 0, MAX_SEQ, "a version")
+            check_int(self.if_version, 0, MAX_SEQ, "a version")
 
 
-class Rewriting(Value, frozen=True, kw_only=True):
+class Rewrite(Value, frozen=True, kw_only=True):
     """Stored messages and traces as they shall read from now on; each takes the place of the one it names."""
 
     messages: tuple[Message, ...] = ()
     traces: tuple[Trace, ...] = ()
 
     def __post_init__(self) -> None:
-        checked_drafts(self.messages)
+        check_drafts(self.messages)

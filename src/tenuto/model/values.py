@@ -50,7 +50,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return cls(**fields)
 
 
-def checked_text(text: str, what: str) -> str:
+def check_text(text: str, what: str) -> str:
     """Return `text` if every store can keep it.
 
     Raises:
@@ -69,11 +69,11 @@ def checked_text(text: str, what: str) -> str:
     return text
 
 
-def checked_id(value: str, what: str) -> str:
+def check_id(value: str, what: str) -> str:
     """Return an id that names something: not empty, sound text, at most 16 KiB long."""
     if type(value) is str and 0 < len(value) <= _SHORT and value.isascii() and "\0" not in value:
         return value  # Nearly every id of every turn.
-    checked_text(value, what)
+    check_text(value, what)
     if not value:
         raise Invalid(f"{what} is empty")
     if len(value) > MAX_ID_BYTES // 4 and len(value.encode()) > MAX_ID_BYTES:
@@ -81,7 +81,7 @@ def checked_id(value: str, what: str) -> str:
     return value
 
 
-def check_kind(value: object, kind: type, what: str) -> None:
+def check_type(value: object, kind: type, what: str) -> None:
     """Tell callers without type checks what belongs there.
 
     Raises:
@@ -92,7 +92,7 @@ def check_kind(value: object, kind: type, what: str) -> None:
         raise Invalid(f"{what} must be {article} {kind.__name__}, not {type(value).__name__}")
 
 
-def check_whole(value: object, low: int, high: int, what: str) -> None:
+def check_int(value: object, low: int, high: int, what: str) -> None:
     """Refuse what is no whole number between these two.
 
     Raises:
@@ -119,7 +119,7 @@ def check_instant(value: object, what: str) -> None:
         raise Invalid(f"{what} has a time zone with seconds, which JSON cannot carry")
 
 
-def checked_json(value: Json, what: str, depth: int = MAX_DEPTH) -> Json:
+def check_json(value: Json, what: str, depth: int = MAX_DEPTH) -> Json:
     """Return `value` if it comes back from every store exactly as it went in.
 
     Raises:
@@ -128,13 +128,13 @@ def checked_json(value: Json, what: str, depth: int = MAX_DEPTH) -> Json:
     """
     kind = type(value)
     if kind is str:
-        checked_text(value, what)
+        check_text(value, what)
     elif kind is dict:
         _check_object(value, what, depth)
     elif kind is list or kind is tuple:
         _check_depth(what, depth)
         for item in value:
-            checked_json(item, what, depth - 1)
+            check_json(item, what, depth - 1)
     elif kind is float:
         if not math.isfinite(value):
             raise InvalidJson(f"{what} holds a number that JSON has no word for")
@@ -146,15 +146,15 @@ def checked_json(value: Json, what: str, depth: int = MAX_DEPTH) -> Json:
     return value
 
 
-def copied(value: Json) -> Json:
+def deep_copy(value: Json) -> Json:
     """The same JSON in containers of its own, as a store would bring it back: what the giver alters stays theirs."""
     kind = type(value)
     if kind is dict:
         return {
-            name: item if type(item) is str and item.isascii() else copied(item) for name, item in value.items()
+            name: item if type(item) is str and item.isascii() else deep_copy(item) for name, item in value.items()
         }  # fmt: skip
     if kind is list or kind is tuple:
-        return [copied(item) for item in value]
+        return [deep_copy(item) for item in value]
     if kind is str and not value.isascii():
         # Encoding a text leaves its UTF-8 form in it, of Chinese three bytes of five; pieces put together have none.
         return value[:1] + value[1:]
@@ -166,11 +166,11 @@ def _check_object(value: JsonObject, what: str, depth: int) -> None:
     for name, item in value.items():
         if type(name) is not str:
             raise InvalidJson(f"{what} has a key that is not a string")
-        checked_text(name, what)
+        check_text(name, what)
         if type(item) is str:
-            checked_text(item, what)
+            check_text(item, what)
         else:
-            checked_json(item, what, depth - 1)
+            check_json(item, what, depth - 1)
 
 
 def _check_depth(what: str, depth: int) -> None:

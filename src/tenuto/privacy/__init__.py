@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tenuto.privacy.rules.redaction import RedactionStream, detect, redact
-    from tenuto.privacy.rules.span import ALWAYS, MARK, ON_REQUEST, Rule, Span, Type
+    from tenuto.privacy.rules.span import ALWAYS, MARK, ON_REQUEST, PiiRule, PiiType, Span
 
-__all__ = ["ALWAYS", "MARK", "ON_REQUEST", "RedactionStream", "Rule", "Span", "Type", "detect", "redact"]
+__all__ = ["ALWAYS", "MARK", "ON_REQUEST", "PiiRule", "PiiType", "RedactionStream", "Span", "detect", "redact"]
 
 
 def __getattr__(name: str) -> object:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tenuto.model.privacy import Found, marked
+from tenuto.model.privacy import PiiMatch, replace_matches
 
 SPARE: Final = 10_000
 """More than a private key takes, and than any value people type."""
 
 
-class Ends(NamedTuple):
+class HeadAndTail(NamedTuple):
     """The first and the last part of a text to look at, and how much of each may be shown."""
 
     first: str
@@ -24,7 +24,9 @@ class Ends(NamedTuple):
     shown: int
     between: int
 
-    def told(self, in_first: Sequence[Found], in_last: Sequence[Found]) -> tuple[str, list[Found]]:
+    def replace_matches_in_ends(
+        self, in_first: Sequence[PiiMatch], in_last: Sequence[PiiMatch]
+    ) -> tuple[str, list[PiiMatch]]:
         """The text with marks for what was found, blank between its ends, and the finds that show."""
         head = [one for one in in_first if one.start < self.shown]
         begin = len(self.last) - self.shown
@@ -33,11 +35,14 @@ class Ends(NamedTuple):
         end = max([self.shown, *(one.end for one in head)])
         begin = min([begin, *(one.start for one in tail)])
         blank = " " * (self.between + len(self.first) - end + begin)
-        return f"{marked(self.first[:end], head)}{blank}{marked(self.last, tail, begin)}", [*head, *tail]
+        return f"{replace_matches(self.first[:end], head)}{blank}{replace_matches(self.last, tail, begin)}", [
+            *head,
+            *tail,
+        ]
 
 
-def ends_of(text: str, shown: int) -> Ends | None:
+def head_and_tail(text: str, shown: int) -> HeadAndTail | None:
     """Both ends of a text of which so many characters may be left on either side; `None` where that is all of it."""
     looked_at = shown + SPARE
     between = len(text) - 2 * looked_at
-    return Ends(text[:looked_at], text[-looked_at:], shown, between) if between > 0 else None
+    return HeadAndTail(text[:looked_at], text[-looked_at:], shown, between) if between > 0 else None

@@ -10,10 +10,10 @@ from tenuto.model import Changes, Draft, NewSession, Scope, Session
 from tenuto.model.message import STATE, is_summary
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.session import MAX_TITLE_CHARACTERS
-from tenuto.privacy.pages import draft_slots, redact_draft, redact_values
+from tenuto.privacy.pages import draft_slots, redact_draft, redact_session_values
 from tenuto.privacy.redactor import Redactor
-from tenuto.privacy.sealed.vault import escaped
-from tenuto.privacy.slots import Slot, part_slots, refilled, refilled_parts, slots
+from tenuto.privacy.sealed.vault import neutralize_text
+from tenuto.privacy.slots import Slot, fill_part_slots, fill_slots, part_slots, slots
 
 _Head = TypeVar("_Head", NewSession, Changes)
 
@@ -24,7 +24,7 @@ class MessageRedaction:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
 
-    async def said(self, scope: Scope, words: tuple[Draft, ...]) -> tuple[Draft, ...]:
+    async def admit_messages(self, scope: Scope, words: tuple[Draft, ...]) -> tuple[Draft, ...]:
         """Words as they came in: refused where the policy blocks what is in them, and without marks that were typed.
 
         Raises:
@@ -34,19 +34,19 @@ class MessageRedaction:
             for draft in words:
                 if not is_summary(draft):
                     await self._redactor.refuse(scope, draft_slots(draft))
-        return self.unmarked(scope, words)
+        return self.neutralize_drafts(scope, words)
 
-    def unmarked(self, scope: Scope, words: tuple[Draft, ...]) -> tuple[Draft, ...]:
+    def neutralize_drafts(self, scope: Scope, words: tuple[Draft, ...]) -> tuple[Draft, ...]:
         """Words without marks: those in them were typed by somebody, or made up. A summary's are ours."""
         if self._redactor.mode(Sink.MESSAGE, scope) is not Mode.PSEUDONYM:
             return words
-        return tuple(draft if is_summary(draft) else _unmarked(draft) for draft in words)
+        return tuple(draft if is_summary(draft) else _neutralize_draft(draft) for draft in words)
 
     async def messages(self, scope: Scope, session: Session | None, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
         """Messages as they may be stored; the very same where nothing is to be done."""
         if self._redactor.mode(Sink.MESSAGE, scope) is Mode.KEEP and not any(map(is_summary, drafts)):
             return drafts
-        return tuple([await redact_draft(self._redactor, _sink(draft), scope, session, draft) for draft in drafts])
+        return tuple([await redact_draft(self._redactor, _sink_of(draft), scope, session, draft) for draft in drafts])
 
     async def head(self, scope: Scope, session: Session | None, head: _Head) -> _Head:
         """A head, or what is to change in one."""
@@ -56,7 +56,9 @@ class MessageRedaction:
         if self._redactor.mode(Sink.MESSAGE, scope) is Mode.KEEP:
             return head
         values = (head.context, head.attributes, head.metadata)
-        context, attributes, metadata = await redact_values(self._redactor, Sink.MESSAGE, scope, session, values)
+        context, attributes, metadata = await redact_session_values(
+            self._redactor, Sink.MESSAGE, scope, session, values
+        )
         return replace(head, context=context, attributes=attributes, metadata=metadata)
 
     async def title(self, scope: Scope, session: Session | None, title: str) -> str:
@@ -65,15 +67,15 @@ class MessageRedaction:
         return redaction.texts[0][:MAX_TITLE_CHARACTERS]
 
 
-def _sink(draft: Draft) -> Sink:
+def _sink_of(draft: Draft) -> Sink:
     return Sink.SUMMARY if is_summary(draft) else Sink.MESSAGE
 
 
-def _unmarked(draft: Draft) -> Draft:
-    parts = refilled_parts(draft.parts, (escaped(slot.text) for slot in part_slots(draft.parts)))
+def _neutralize_draft(draft: Draft) -> Draft:
+    parts = fill_part_slots(draft.parts, (neutralize_text(slot.text) for slot in part_slots(draft.parts)))
     if STATE not in draft.metadata:
         return replace(draft, parts=parts)
     # The next turn opens the marks it finds there.
     state = draft.metadata[STATE]
-    state = refilled(state, (escaped(slot.text) for slot in slots(state)))
+    state = fill_slots(state, (neutralize_text(slot.text) for slot in slots(state)))
     return replace(draft, parts=parts, metadata={**draft.metadata, STATE: state})

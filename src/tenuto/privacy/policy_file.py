@@ -14,18 +14,18 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.errors import Invalid, InvalidSetting
-from tenuto.model.privacy import Mode, OwnPattern, PrivacyPolicy
-from tenuto.model.scope import outside_tenant
+from tenuto.model.privacy import CustomPattern, Mode, PrivacyPolicy
+from tenuto.model.scope import check_tenant_id
 from tenuto.model.values import Json, JsonObject
-from tenuto.privacy.finding.finder import Finder
+from tenuto.privacy.finding.finder import PiiFinder
 
 _SETTING: Final = "privacy_file"
 _ADDED: Final = frozenset({"also", "never", "allow", "patterns"})
 _LISTS: Final = _ADDED | {"unvaulted"}
-_PATTERN: Final = tuple(OwnPattern.__struct_fields__)
+_PATTERN: Final = tuple(CustomPattern.__struct_fields__)
 
 
-def read_policies(path: Path, base: PrivacyPolicy) -> tuple[PrivacyPolicy, dict[str, PrivacyPolicy]]:
+def load_policy_file(path: Path, base: PrivacyPolicy) -> tuple[PrivacyPolicy, dict[str, PrivacyPolicy]]:
     """The general policy and those of tenants; what the file does not say is as in `base`.
 
     Raises:
@@ -42,39 +42,41 @@ def read_policies(path: Path, base: PrivacyPolicy) -> tuple[PrivacyPolicy, dict[
     tenants = said.pop("tenants", {})
     if not isinstance(tenants, dict) or not all(isinstance(each, dict) for each in tenants.values()):
         raise InvalidSetting(_SETTING, "tenants are sections: [tenants.acme]")
-    general = _changed(base, said, "")
-    return general, {_tenant(name): _changed(general, own, f"tenants.{name}: ") for name, own in tenants.items()}
+    general = _apply_section(base, said, "")
+    return general, {
+        _check_tenant(name): _apply_section(general, own, f"tenants.{name}: ") for name, own in tenants.items()
+    }
 
 
-def _tenant(name: str) -> str:
+def _check_tenant(name: str) -> str:
     try:
-        return outside_tenant(name)
+        return check_tenant_id(name)
     except Invalid as unfit:
         raise InvalidSetting(_SETTING, f"tenants.{name[:32]!a}: {unfit}") from None
 
 
-def _changed(base: PrivacyPolicy, said: JsonObject, where: str) -> PrivacyPolicy:
+def _apply_section(base: PrivacyPolicy, said: JsonObject, where: str) -> PrivacyPolicy:
     values: dict[str, Any] = {}
     for name, value in said.items():
-        read = _read(name, value, where)
+        read = _parse_value(name, value, where)
         values[name] = (*getattr(base, name), *read) if name in _ADDED else read
     try:
         policy = replace(base, **values)
         # What could not be looked for is known now, and not with the first message.
-        Finder(policy)
+        PiiFinder(policy)
     except InvalidSetting as unfit:
         raise InvalidSetting(_SETTING, where + str(unfit).removeprefix("privacy_")) from None
     return policy
 
 
-def _read(name: str, value: Json, where: str) -> Any:
+def _parse_value(name: str, value: Json, where: str) -> Any:
     known = PrivacyPolicy.__struct_fields__
     if name not in known:
         near = difflib.get_close_matches(name.removeprefix("privacy_"), known, n=1)
         hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
         raise InvalidSetting(_SETTING, f"{where}there is no {name[:32]!a}{hint}")
     if name == "patterns":
-        return _patterns(value, where)
+        return _parse_patterns(value, where)
     if name in _LISTS:
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             raise InvalidSetting(_SETTING, f'{where}{name}: is a list of texts: {name} = ["...", "..."]')
@@ -85,10 +87,11 @@ def _read(name: str, value: Json, where: str) -> Any:
     return Mode(value)
 
 
-def _patterns(value: Json, where: str) -> tuple[OwnPattern, ...]:
+def _parse_patterns(value: Json, where: str) -> tuple[CustomPattern, ...]:
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-        raise InvalidSetting(_SETTING, f"{where}patterns: are sections of their own: [[{_section(where)}patterns]]")
-    read: list[OwnPattern] = []
+        section = f"[[{_section_prefix(where)}patterns]]"
+        raise InvalidSetting(_SETTING, f"{where}patterns: are sections of their own: {section}")
+    read: list[CustomPattern] = []
     for place, one in enumerate(value, 1):
         odd = next((name for name in one if name not in _PATTERN), None)
         if odd is not None:
@@ -96,7 +99,7 @@ def _patterns(value: Json, where: str) -> tuple[OwnPattern, ...]:
                 _SETTING, f"{where}patterns: number {place} has {odd[:32]!a}; there are {', '.join(_PATTERN)}"
             )
         try:
-            read.append(msgspec.convert(one, OwnPattern))
+            read.append(msgspec.convert(one, CustomPattern))
         except msgspec.ValidationError:
             raise InvalidSetting(
                 _SETTING,
@@ -105,6 +108,6 @@ def _patterns(value: Json, where: str) -> tuple[OwnPattern, ...]:
     return tuple(read)
 
 
-def _section(where: str) -> str:
+def _section_prefix(where: str) -> str:
     """The beginning of a section's name: `tenants.acme.` where a tenant's is read."""
     return where.removesuffix(": ") + "." if where else ""

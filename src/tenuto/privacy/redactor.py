@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from tenuto.errors import PrivateData
 from tenuto.model import Scope, Session
-from tenuto.model.privacy import Found, Mode, PrivacyPolicy, Sink, marked
-from tenuto.privacy.ends import ends_of
+from tenuto.model.privacy import Mode, PiiMatch, PrivacyPolicy, Sink, replace_matches
+from tenuto.privacy.ends import head_and_tail
 from tenuto.privacy.sealed.vault import Vault
 from tenuto.privacy.slots import Slot
 
 if TYPE_CHECKING:
-    from tenuto.privacy.finding.finder import Finder
-    from tenuto.privacy.finding.outside import Outside
+    from tenuto.privacy.finding.finder import PiiFinder
+    from tenuto.privacy.finding.outside import ExternalDetector
 
 WITHHELD = "[WITHHELD]"
 # Characters that are looked through in a millisecond or few.
@@ -33,7 +33,7 @@ class TextStream(Protocol):
     """A text that comes in chunks and goes out changed; `taken` counts what was taken out of it, by name."""
 
     @property
-    def taken(self) -> Mapping[str, int]:
+    def redacted(self) -> Mapping[str, int]:
         """How many of each name so far."""
         ...
 
@@ -58,13 +58,13 @@ class Redaction:
         return bool(self.taken) or any(slot.text != text for slot, text in zip(slots, self.texts, strict=True))
 
 
-class Policies:
+class TenantPolicies:
     """The policy of each tenant, and the finder that goes with it, built when first asked for."""
 
     def __init__(self, general: PrivacyPolicy, tenants: Mapping[str, PrivacyPolicy] | None = None) -> None:
         self._general = general
         self._tenants = dict(tenants or {})
-        self._finders: dict[str, Finder] = {}
+        self._finders: dict[str, PiiFinder] = {}
 
     @property
     def tenants(self) -> tuple[str, ...]:
@@ -75,22 +75,22 @@ class Policies:
         """What holds for this tenant."""
         return self._tenants.get(scope.tenant, self._general)
 
-    def finder(self, scope: Scope) -> Finder:
+    def finder(self, scope: Scope) -> PiiFinder:
         """What finds private data for this tenant."""
         name = scope.tenant if scope.tenant in self._tenants else ""
         finder = self._finders.get(name)
         if finder is None:
-            finder = self._finders[name] = self._built(self.of(scope))
+            finder = self._finders[name] = self._build_finder(self.of(scope))
         return finder
 
-    def _built(self, policy: PrivacyPolicy) -> Finder:
+    def _build_finder(self, policy: PrivacyPolicy) -> PiiFinder:
         # The detector's tables: programs whose words are kept as they are never need them.
-        from tenuto.privacy.finding.finder import Finder
+        from tenuto.privacy.finding.finder import PiiFinder
 
-        return Finder(policy)
+        return PiiFinder(policy)
 
     @property
-    def vaulted(self) -> bool:
+    def any_uses_vault(self) -> bool:
         """Whether anybody's policy needs a vault."""
         return any(policy.vaulted for policy in (self._general, *self._tenants.values()))
 
@@ -101,18 +101,20 @@ class Redactor:
     `TurnRedaction` and `UpkeepRedaction` are what chat and upkeep need of it.
     """
 
-    def __init__(self, *, policies: Policies, vault: Vault | None = None, outside: Outside | None = None) -> None:
+    def __init__(
+        self, *, policies: TenantPolicies, vault: Vault | None = None, outside: ExternalDetector | None = None
+    ) -> None:
         self._policies = policies
         self._vault = vault
         self._outside = outside
 
     @property
-    def policies(self) -> Policies:
+    def policies(self) -> TenantPolicies:
         """What holds for whom."""
         return self._policies
 
     @property
-    def outside(self) -> Outside | None:
+    def outside(self) -> ExternalDetector | None:
         """The outside detector that is asked as well, if there is one."""
         return self._outside
 
@@ -136,7 +138,7 @@ class Redactor:
         Raises:
             PrivateData: they do.
         """
-        types = {one.type for finds in await self._found(scope, slots) for one in finds}
+        types = {one.type for finds in await self._find_matches(scope, slots) for one in finds}
         if types:
             raise PrivateData(sorted(types))
 
@@ -145,7 +147,7 @@ class Redactor:
         mode = self.mode(Sink.TITLE, scope)
         if mode is Mode.KEEP:
             return text
-        clean = await self._redacted(scope, text[:_TITLED])
+        clean = await self._redact_text(scope, text[:_TITLED])
         if len(text) > _TITLED:
             # What was cut through is no longer found, so the end goes as well.
             clean = clean[:-_REACH]
@@ -153,7 +155,7 @@ class Redactor:
 
     async def names(self, scope: Scope, slots: Sequence[Slot]) -> list[str]:
         """What is in these texts, by name; whatever the policy would do with it."""
-        return [one.name for finds in await self._seen(scope, slots) for one in finds]
+        return [one.name for finds in await self._find_own_matches(scope, slots) for one in finds]
 
     def redact(self, sink: Sink, scope: Scope, text: str) -> str:
         """A text on its way to a sink that has no session at hand; pseudonyms are left to the store."""
@@ -163,17 +165,17 @@ class Redactor:
         clean = self._policies.finder(scope).redact(text)
         return clean if mode is Mode.REDACT or clean == text else WITHHELD
 
-    def vaulted(self, scope: Scope) -> bool:
+    def uses_vault(self, scope: Scope) -> bool:
         """Whether values of this tenant go into vaults."""
         return self._vault is not None and self._policies.of(scope).vaulted
 
-    def marks_are_typed(self, scope: Scope) -> bool:
+    def has_typed_placeholders(self, scope: Scope) -> bool:
         """Whether marks in stored words were typed by a user: such words are stored as they were said."""
-        return self.vaulted(scope) and self.mode(Sink.MESSAGE, scope) is not Mode.PSEUDONYM
+        return self.uses_vault(scope) and self.mode(Sink.MESSAGE, scope) is not Mode.PSEUDONYM
 
     async def values(self, session: Session | None) -> dict[str, str]:
         """Every mark of the session, and the value behind it."""
-        if session is None or self._vault is None or not self.vaulted(session.scope):
+        if session is None or self._vault is None or not self.uses_vault(session.scope):
             return {}
         return await self._vault.values(session)
 
@@ -189,7 +191,7 @@ class Redactor:
         if (sink is Sink.MODEL and mode is Mode.BLOCK) or (mode is Mode.PSEUDONYM and session is None):
             # A question that holds private data was refused; what is left to show is older than that.
             mode = Mode.REDACT
-        found = await self._found(scope, slots)
+        found = await self._find_matches(scope, slots)
         if not any(found):
             return Redaction([slot.text for slot in slots])
         taken = Counter(one.name for finds in found for one in finds)
@@ -197,45 +199,45 @@ class Redactor:
             return Redaction(
                 [WITHHELD if finds else slot.text for slot, finds in zip(slots, found, strict=True)], taken
             )
-        marks = await self._marks(scope, session, slots, found) if mode is Mode.PSEUDONYM else {}
-        texts = [marked(slot.text, finds, marks=marks) for slot, finds in zip(slots, found, strict=True)]
+        marks = await self._assign_placeholders(scope, session, slots, found) if mode is Mode.PSEUDONYM else {}
+        texts = [replace_matches(slot.text, finds, marks=marks) for slot, finds in zip(slots, found, strict=True)]
         return Redaction(texts, taken)
 
     async def ends(self, sink: Sink, scope: Scope, text: str, shown: int) -> Redaction:
         """A text as the sink may have it that will be cut to so many characters; of a long one, both ends alone."""
-        ends = ends_of(text, shown)
+        ends = head_and_tail(text, shown)
         mode = self.mode(sink, scope)
         if ends is None or mode is Mode.KEEP:
             return await self.texts(sink, scope, None, [Slot(text)])
-        first, last = await self._found(scope, [Slot(ends.first), Slot(ends.last)])
-        told, found = ends.told(first, last)
+        first, last = await self._find_matches(scope, [Slot(ends.first), Slot(ends.last)])
+        told, found = ends.replace_matches_in_ends(first, last)
         return Redaction([WITHHELD if found and mode is Mode.BLOCK else told], Counter(one.name for one in found))
 
-    async def _redacted(self, scope: Scope, text: str) -> str:
-        (found,) = await self._found(scope, [Slot(text)])
-        return marked(text, found) if found else text
+    async def _redact_text(self, scope: Scope, text: str) -> str:
+        (found,) = await self._find_matches(scope, [Slot(text)])
+        return replace_matches(text, found) if found else text
 
-    async def _found(self, scope: Scope, slots: Sequence[Slot]) -> list[Sequence[Found]]:
-        found = await self._seen(scope, slots)
+    async def _find_matches(self, scope: Scope, slots: Sequence[Slot]) -> list[Sequence[PiiMatch]]:
+        found = await self._find_own_matches(scope, slots)
         if self._outside is None:
             return found
         # A character of ours may have a name like anybody's, and is found again by it.
         asked = [place for place, slot in enumerate(slots) if not slot.house]
         texts, inside = [slots[place].text for place in asked], [found[place] for place in asked]
-        added = await self._outside.added(scope, texts, inside, self._policies.finder(scope))
+        added = await self._outside.add_matches(scope, texts, inside, self._policies.finder(scope))
         for place, more in zip(asked, added, strict=True):
             found[place] = more
         return found
 
-    async def _seen(self, scope: Scope, slots: Sequence[Slot]) -> list[Sequence[Found]]:
+    async def _find_own_matches(self, scope: Scope, slots: Sequence[Slot]) -> list[Sequence[PiiMatch]]:
         """What we see ourselves. A long text takes a while, which other turns need not wait for."""
         finder = self._policies.finder(scope)
         if sum(len(slot.text) for slot in slots) <= _AT_ONCE:
-            return [_seen(finder, slot) for slot in slots]
-        return await asyncio.to_thread(lambda: [_seen(finder, slot) for slot in slots])
+            return [_find_in_slot(finder, slot) for slot in slots]
+        return await asyncio.to_thread(lambda: [_find_in_slot(finder, slot) for slot in slots])
 
-    async def _marks(
-        self, scope: Scope, session: Session | None, slots: Sequence[Slot], found: Sequence[Sequence[Found]]
+    async def _assign_placeholders(
+        self, scope: Scope, session: Session | None, slots: Sequence[Slot], found: Sequence[Sequence[PiiMatch]]
     ) -> dict[tuple[str, str], str]:
         """The mark of each name and value that is not simply redacted."""
         assert self._vault is not None, "pseudonyms without a vault are refused at the start"
@@ -259,11 +261,11 @@ _KEEP_ALL: Final = PrivacyPolicy(
     log=Mode.KEEP,
     export=Mode.KEEP,
 )
-NO_REDACTION: Final = Redactor(policies=Policies(_KEEP_ALL))
+NO_REDACTION: Final = Redactor(policies=TenantPolicies(_KEEP_ALL))
 """Keeps every text as it is: for programs and tests that leave privacy to others."""
 
 
-def _seen(finder: Finder, slot: Slot) -> Sequence[Found]:
+def _find_in_slot(finder: PiiFinder, slot: Slot) -> Sequence[PiiMatch]:
     """What is private in a text; its name is read with it, and stays."""
     if not slot.name:
         return finder.find(slot.text)

@@ -11,35 +11,35 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from tenuto.errors import Sealed, SessionForeign, SessionNotFound, TurnLost
+from tenuto.errors import DecryptionFailed, SessionForeign, SessionNotFound, TurnLost
 from tenuto.model import (
-    Appended,
-    Batch,
+    AppendBatch,
+    AppendResult,
+    BeginTurn,
     Changes,
-    Closing,
     Draft,
-    Erased,
-    Forking,
-    Gone,
+    EraseResult,
+    FinishTurn,
+    ForkRequest,
     Message,
     NewSession,
-    Opening,
     OpenTurn,
-    Rewriting,
+    RemovedSession,
+    Rewrite,
     Scope,
     Session,
     StateEntry,
-    Truncating,
+    Truncation,
 )
-from tenuto.model.privacy import is_memory
-from tenuto.model.session import without_nulls
+from tenuto.model.privacy import is_user_memory
+from tenuto.model.session import drop_nulls
 from tenuto.model.trace import Trace
 from tenuto.model.turn import TurnState
-from tenuto.model.values import Json, checked_json
+from tenuto.model.values import Json, check_json
 from tenuto.ports import SessionStore, StateStore, Store, StoreUpkeep, TraceStore, release_lease
-from tenuto.privacy.leftovers import forget_unused, marks_behind
+from tenuto.privacy.leftovers import drop_unused_values, placeholders_after
 from tenuto.privacy.message_redaction import MessageRedaction
-from tenuto.privacy.pages import head_texts, redact_state, redact_trace
+from tenuto.privacy.pages import redact_state, redact_trace, session_texts
 from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.sealed.vault import Vault
 
@@ -54,13 +54,13 @@ class RedactingStore:
     def __init__(self, *, store: Store, screen: Redactor) -> None:
         self.inner = store
         self.screen = screen
-        self.sessions = _Sessions(store.sessions, store.traces, screen)
+        self.sessions = _RedactingSessions(store.sessions, store.traces, screen)
         self.traces = store.traces
-        self.state = _State(store.state, screen)
-        self.upkeep = _Upkeep(store.upkeep, screen.vault)
+        self.state = _RedactingState(store.state, screen)
+        self.upkeep = _VaultUpkeep(store.upkeep, screen.vault)
 
 
-class _Sessions:
+class _RedactingSessions:
     """The `SessionStore` port behind the privacy policy."""
 
     def __init__(self, inner: SessionStore, traces: TraceStore, screen: Redactor) -> None:
@@ -72,58 +72,62 @@ class _Sessions:
         # What is rewritten was redacted by its caller: this is how private data is taken out afterwards.
         self.rewrite = inner.rewrite
 
-    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
-        said = await self._entry.said(scope, opening.words)
-        known = await self._known(scope, opening.session_id)
+    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
+        said = await self._entry.admit_messages(scope, opening.words)
+        known = await self._vault_session(scope, opening.session_id)
         words = await self._entry.messages(scope, known, said)
         create = await self._entry.head(scope, None, opening.create) if opening.create is not None else None
         # Every turn of such a policy needs the vault, which is in the store: no journal can stand in for it.
-        journaled = opening.journaled and not self._screen.vaulted(scope)
+        journaled = opening.journaled and not self._screen.uses_vault(scope)
         kept = replace(opening, words=words, create=create, journaled=journaled)
         turn = await self._inner.begin_turn(scope, kept)
-        if self._is_new(scope, known, turn.session) and turn.state is not TurnState.FINISHED:
+        if self._needs_placeholders(scope, known, turn.session) and turn.state is not TurnState.FINISHED:
             try:
                 words = await self._entry.messages(scope, turn.session, said)
-                stored = await self._settled(turn.session, turn.words, words, opening.create if turn.created else None)
+                stored = await self._rewrite_with_placeholders(
+                    turn.session, turn.words, words, opening.create if turn.created else None
+                )
             except BaseException:
                 await release_lease(self._inner.finish_turn, turn)
                 raise
-            turn = replace(turn, words=stored, window=_replaced(turn.window, stored))
-        return _live(turn, words, said)
+            turn = replace(turn, words=stored, window=_replace_messages(turn.window, stored))
+        return _with_live_messages(turn, words, said)
 
-    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
         scope, session, entry = turn.scope, turn.session, self._entry
-        said = entry.unmarked(scope, closing.reply)
+        said = entry.neutralize_drafts(scope, closing.reply)
         changes = await entry.head(scope, session, closing.changes) if closing.changes is not None else None
-        trace = await self._traced(scope, session, closing.trace) if closing.trace is not None else None
+        trace = await self._redact_trace(scope, session, closing.trace) if closing.trace is not None else None
         reply = await entry.messages(scope, session, said)
         try:
             done = await self._inner.finish_turn(turn, replace(closing, reply=reply, changes=changes, trace=trace))
         except (TurnLost, SessionNotFound):
             # The session may have gone while the model spoke, and shall leave nothing behind.
-            if self._screen.vault is not None and self._screen.vaulted(scope):
-                await self._screen.vault.forget_gone(session)
+            if self._screen.vault is not None and self._screen.uses_vault(scope):
+                await self._screen.vault.delete_if_session_gone(session)
             raise
         return replace(done, trace=trace) if trace is not None else done
 
-    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
-        said = await self._entry.said(scope, batch.messages)
-        known = await self._known(scope, session_id)
+    async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
+        said = await self._entry.admit_messages(scope, batch.messages)
+        known = await self._vault_session(scope, session_id)
         messages = await self._entry.messages(scope, known, said)
         create = await self._entry.head(scope, None, batch.create) if batch.create is not None else None
         done = await self._inner.append(scope, session_id, replace(batch, messages=messages, create=create))
-        if not self._is_new(scope, known, done.session) or done.duplicate:
+        if not self._needs_placeholders(scope, known, done.session) or done.duplicate:
             return done
         messages = await self._entry.messages(scope, done.session, said)
-        stored = await self._settled(done.session, done.messages, messages, batch.create if done.created else None)
+        stored = await self._rewrite_with_placeholders(
+            done.session, done.messages, messages, batch.create if done.created else None
+        )
         return replace(done, messages=stored)
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        known = await self._known(scope, session_id)
+        known = await self._vault_session(scope, session_id)
         return await self._inner.patch(scope, session_id, await self._entry.head(scope, known, changes))
 
-    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
-        known = await self._known(scope, session_id)
+    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
+        known = await self._vault_session(scope, session_id)
         if forking.title is not None:
             forking = replace(forking, title=await self._entry.title(scope, None, forking.title))
         fork = await self._inner.fork(scope, session_id, forking)
@@ -133,11 +137,11 @@ class _Sessions:
 
     # Removing words removes the values behind their marks: the words first, since they can be found again.
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
-        going = await self._going(scope, session_id, truncating.after)
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
+        going = await self._removed_placeholders(scope, session_id, truncating.after)
         session = await self._inner.truncate(scope, session_id, truncating)
         if going and self._screen.vault is not None:
-            await forget_unused(self._inner, self._traces, self._screen.vault, session, going)
+            await drop_unused_values(self._inner, self._traces, self._screen.vault, session, going)
         return session
 
     async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
@@ -145,22 +149,22 @@ class _Sessions:
         if self._screen.vault is not None:
             # What the head still shows keeps its meaning.
             marks = await self._screen.vault.marks(session)
-            await self._screen.vault.retain(session, head_texts(session), marks)
+            await self._screen.vault.retain(session, session_texts(session), marks)
         return session
 
     async def delete(self, scope: Scope, session_id: str) -> None:
         await self._inner.delete(scope, session_id)
         if self._screen.vault is not None:
-            await self._screen.vault.forget(scope, session_id)
+            await self._screen.vault.delete_values(scope, session_id)
 
     # What the methods share
 
-    async def _known(self, scope: Scope, session_id: str) -> Session | None:
+    async def _vault_session(self, scope: Scope, session_id: str) -> Session | None:
         """The session whose vault new values go into; `None` where none do, or it is about to begin.
 
         Nobody's words leave a mark in a session that is not theirs: marks are given out to a session that was seen.
         """
-        if not self._screen.vaulted(scope):
+        if not self._screen.uses_vault(scope):
             return None
         try:
             return await self._inner.get(scope, session_id)
@@ -169,22 +173,22 @@ class _Sessions:
         except SessionNotFound:
             return None  # What that means, the store will say.
 
-    async def _going(self, scope: Scope, session_id: str, after: int) -> frozenset[str]:
+    async def _removed_placeholders(self, scope: Scope, session_id: str, after: int) -> frozenset[str]:
         """The marks in what stands behind a message."""
         if self._screen.vault is None:
             return frozenset()
         try:
-            return await marks_behind(self._inner, self._traces, scope, session_id, after)
-        except (SessionNotFound, Sealed):
+            return await placeholders_after(self._inner, self._traces, scope, session_id, after)
+        except (SessionNotFound, DecryptionFailed):
             return frozenset()  # What that means, the store will say.
 
-    def _is_new(self, scope: Scope, known: Session | None, session: Session) -> bool:
+    def _needs_placeholders(self, scope: Scope, known: Session | None, session: Session) -> bool:
         """Whether the words went into another session than the one whose marks they were given."""
-        if not self._screen.vaulted(scope):
+        if not self._screen.uses_vault(scope):
             return False
         return known is None or known.incarnation != session.incarnation
 
-    async def _settled(
+    async def _rewrite_with_placeholders(
         self, session: Session, stored: tuple[Message, ...], words: Sequence[Draft], create: NewSession | None
     ) -> tuple[Message, ...]:
         """Put marks into words that were stored redacted, now that there is a session they belong to.
@@ -192,7 +196,7 @@ class _Sessions:
         A process that dies before this leaves redactions: a value is lost then, and never shown to anybody.
         """
         head = await self._entry.head(session.scope, session, create) if create is not None else None
-        if head is not None and not _stands(session, head):
+        if head is not None and not _shows_head(session, head):
             changes = Changes(
                 title=head.title, context=head.context, attributes=head.attributes, metadata=head.metadata
             )
@@ -202,17 +206,17 @@ class _Sessions:
             for message, word in zip(stored, words, strict=True)
         )
         if marked != stored:
-            await self._inner.rewrite(session.scope, session.id, Rewriting(messages=marked))
+            await self._inner.rewrite(session.scope, session.id, Rewrite(messages=marked))
         return marked
 
-    async def _traced(self, scope: Scope, session: Session, trace: Trace) -> Trace:
+    async def _redact_trace(self, scope: Scope, session: Session, trace: Trace) -> Trace:
         """A trace as it may be stored; it says so where the outside detector did not answer."""
         trace = await redact_trace(self._screen, scope, session, trace)
         missed = self._screen.degraded and _DETECTOR not in trace.degraded
         return replace(trace, degraded=(*trace.degraded, _DETECTOR)) if missed else trace
 
 
-class _State:
+class _RedactingState:
     """The `StateStore` port behind the privacy policy: memories pass it, the project's own state does not."""
 
     def __init__(self, inner: StateStore, screen: Redactor) -> None:
@@ -224,12 +228,12 @@ class _State:
     async def write_state(
         self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
     ) -> StateEntry:
-        if is_memory(scope, namespace):
-            value = await redact_state(self._screen, scope, key, checked_json(value, "the state value"))
+        if is_user_memory(scope, namespace):
+            value = await redact_state(self._screen, scope, key, check_json(value, "the state value"))
         return await self._inner.write_state(scope, namespace, key, value, if_version)
 
 
-class _Upkeep:
+class _VaultUpkeep:
     """The `StoreUpkeep` port before a vault: the values of sessions that go, go as well."""
 
     def __init__(self, inner: StoreUpkeep, vault: Vault | None) -> None:
@@ -237,40 +241,40 @@ class _Upkeep:
         self._vault = vault
         self.spaces, self.compact, self.stats, self.ping = inner.spaces, inner.compact, inner.stats, inner.ping
 
-    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+    async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         gone = await self._inner.sweep(limit)
-        await self._forget(*gone)
+        await self._delete_values(*gone)
         return gone
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
         gone = await self._inner.evict(scope, keep, sparing)
-        await self._forget(*gone)
+        await self._delete_values(*gone)
         return gone
 
-    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
+    async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         vault, erased = self._vault, await self._inner.erase(scope, limit)
         sizes = [await vault.size(item.scope, item.session_id) for item in erased.gone] if vault is not None else []
-        await self._forget(*erased.gone)
+        await self._delete_values(*erased.gone)
         return replace(erased, values=sum(sizes))
 
-    async def _forget(self, *gone: Gone) -> None:
+    async def _delete_values(self, *gone: RemovedSession) -> None:
         if self._vault is not None:
             for item in gone:
-                await self._vault.forget(item.scope, item.session_id)
+                await self._vault.delete_values(item.scope, item.session_id)
 
 
-def _stands(session: Session, head: NewSession) -> bool:
+def _shows_head(session: Session, head: NewSession) -> bool:
     """Whether a session shows that head already."""
-    values = (head.title, *(without_nulls(value) for value in (head.context, head.attributes, head.metadata)))
+    values = (head.title, *(drop_nulls(value) for value in (head.context, head.attributes, head.metadata)))
     return values == (session.title, session.context, session.attributes, session.metadata)
 
 
-def _replaced(window: tuple[Message, ...], words: Sequence[Message]) -> tuple[Message, ...]:
+def _replace_messages(window: tuple[Message, ...], words: Sequence[Message]) -> tuple[Message, ...]:
     own = {message.id: message for message in words}
     return tuple(own.get(message.id, message) for message in window)
 
 
-def _live(turn: OpenTurn, kept: Sequence[Draft], said: Sequence[Draft]) -> OpenTurn:
+def _with_live_messages(turn: OpenTurn, kept: Sequence[Draft], said: Sequence[Draft]) -> OpenTurn:
     """The turn with its own words as they were said. A turn found again was begun with the same words: its key says so.
 
     An answered one stays as it is stored, and so do words that were rewritten since.
@@ -283,4 +287,4 @@ def _live(turn: OpenTurn, kept: Sequence[Draft], said: Sequence[Draft]) -> OpenT
         if stored.parts == screened.parts
     }
     words = tuple(live.values())
-    return replace(turn, words=_replaced(turn.words, words), window=_replaced(turn.window, words))
+    return replace(turn, words=_replace_messages(turn.words, words), window=_replace_messages(turn.window, words))

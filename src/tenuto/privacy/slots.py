@@ -46,39 +46,39 @@ class Slot(NamedTuple):
 def slots(value: Json, name: str = "", house: Places | None = None) -> Iterator[Slot]:
     """Every text in a JSON value, and every number long enough to be somebody's, in a fixed order."""
     if isinstance(value, str):
-        if not _opaque(value):
+        if not _is_opaque(value):
             yield Slot(value, name, house is not None and not house)
     elif isinstance(value, dict):
         for key, inner in value.items():
-            if not _plain(key):
+            if not _is_plain_key(key):
                 yield Slot(key, house=house is not None and ANY in house)
             if key == _WORDS and isinstance(inner, str):
                 yield Slot(inner)
             else:
-                yield from slots(inner, _name(key), house.get(key, house.get(ANY)) if house else None)
+                yield from slots(inner, _slot_name(key), house.get(key, house.get(ANY)) if house else None)
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from slots(inner, name)
-    elif _numeric(value, name):
+    elif _may_be_private_number(value, name):
         yield Slot(str(value), name)
 
 
-def refilled(value: Json, texts: Iterator[str], name: str = "") -> Json:
+def fill_slots(value: Json, texts: Iterator[str], name: str = "") -> Json:
     """The same value with other texts in its slots, taken in the order of `slots`."""
     if isinstance(value, str):
-        return value if _opaque(value) else next(texts)
+        return value if _is_opaque(value) else next(texts)
     if isinstance(value, dict):
         filled: dict[str, Json] = {}
         for key, inner in value.items():
-            shown = key if _plain(key) else next(texts)
+            shown = key if _is_plain_key(key) else next(texts)
             words = key == _WORDS and isinstance(inner, str)
-            told = next(texts) if words else refilled(inner, texts, _name(key))
+            told = next(texts) if words else fill_slots(inner, texts, _slot_name(key))
             # Two names with the same mark in them are still two names.
             filled[shown if shown not in filled else f"{shown} ({len(filled) + 1})"] = told
         return filled
     if isinstance(value, list | tuple):
-        return [refilled(inner, texts, name) for inner in value]
-    if _numeric(value, name):
+        return [fill_slots(inner, texts, name) for inner in value]
+    if _may_be_private_number(value, name):
         text = next(texts)
         return value if text == str(value) else text
     return value
@@ -86,32 +86,32 @@ def refilled(value: Json, texts: Iterator[str], name: str = "") -> Json:
 
 def part_slots(parts: Iterable[JsonObject]) -> Iterator[Slot]:
     """Every text in a message's parts, but for what programs find them by."""
-    return (slot for part in parts for slot in slots(_body(part)))
+    return (slot for part in parts for slot in slots(_content_fields(part)))
 
 
-def refilled_parts(parts: Iterable[JsonObject], texts: Iterator[str]) -> tuple[JsonObject, ...]:
+def fill_part_slots(parts: Iterable[JsonObject], texts: Iterator[str]) -> tuple[JsonObject, ...]:
     """The parts with other texts, taken in the order of `part_slots`."""
-    return tuple([{**part, **refilled(_body(part), texts)} for part in parts])
+    return tuple([{**part, **fill_slots(_content_fields(part), texts)} for part in parts])
 
 
-def _body(part: JsonObject) -> JsonObject:
+def _content_fields(part: JsonObject) -> JsonObject:
     return {name: value for name, value in part.items() if name not in _STRUCTURE}
 
 
-def _opaque(text: str) -> bool:
+def _is_opaque(text: str) -> bool:
     return len(text) >= _LEAST_OPAQUE and not text.isdigit() and _OPAQUE.fullmatch(text) is not None
 
 
-def _plain(key: str) -> bool:
+def _is_plain_key(key: str) -> bool:
     """Whether a name is a programmer's word, too short to be anybody's secret."""
     return len(key) <= _PLAIN_NAME and key.isidentifier()
 
 
-def _name(key: str) -> str:
+def _slot_name(key: str) -> str:
     return "" if key in _NEUTRAL else key
 
 
-def _numeric(value: Json, name: str) -> bool:
+def _may_be_private_number(value: Json, name: str) -> bool:
     """Whether a number may be somebody's."""
     if type(value) is not int or value < _LEAST_DIGITS:
         return False

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from tenuto.model import Message, Scope, Session
 from tenuto.model.privacy import Mode, Sink
-from tenuto.model.prompt import Materials, Piece
+from tenuto.model.prompt import Piece, PromptInputs
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json
 from tenuto.privacy.pages import redact_trace
 from tenuto.privacy.redactor import Redactor
-from tenuto.privacy.sealed.vault import escaped, restored
-from tenuto.privacy.slots import Slot, part_slots, refilled, refilled_parts, slots
+from tenuto.privacy.sealed.vault import neutralize_text, restore_text
+from tenuto.privacy.slots import Slot, fill_part_slots, fill_slots, part_slots, slots
 
 
 class TurnRedaction:
@@ -47,20 +47,22 @@ class TurnRedaction:
 
     def own_words(self, scope: Scope, text: str) -> str:
         """A text that somebody gave us for a prompt, without marks: those in it were typed, and open nothing."""
-        return escaped(text) if self._redactor.vaulted(scope) else text
+        return neutralize_text(text) if self._redactor.uses_vault(scope) else text
 
     async def restore(self, session: Session, value: Json) -> Json:
         """A value of the session's own with what its marks stand for, for the session's own turn."""
         values = await self._redactor.values(session)
-        return refilled(value, (restored(slot.text, values) for slot in slots(value))) if values else value
+        return fill_slots(value, (restore_text(slot.text, values) for slot in slots(value))) if values else value
 
-    async def for_prompt(self, scope: Scope, session: Session | None, materials: Materials) -> Materials | None:
+    async def redact_prompt_inputs(
+        self, scope: Scope, session: Session | None, materials: PromptInputs
+    ) -> PromptInputs | None:
         """What a prompt is made of, as a model may be shown it; `None` where it may be shown everything."""
         if self._redactor.mode(Sink.MODEL, scope) is Mode.KEEP:
             return None
-        found = _slots(materials, typed=self._redactor.marks_are_typed(scope))
+        found = _slots(materials, typed=self._redactor.has_typed_placeholders(scope))
         redaction = await self._redactor.texts(Sink.MODEL, scope, session, found)
-        return _refilled(materials, redaction.texts)
+        return _fill_prompt_slots(materials, redaction.texts)
 
     async def before_cut(
         self, scope: Scope, text: str, sinks: Iterable[Sink], shown: int | None = None
@@ -81,27 +83,27 @@ class TurnRedaction:
         return await redact_trace(self._redactor, scope, None, trace)
 
 
-def _slots(materials: Materials, *, typed: bool) -> list[Slot]:
+def _slots(materials: PromptInputs, *, typed: bool) -> list[Slot]:
     """Every text a prompt is made of. Marks that were `typed` are escaped; those in a summary are always ours."""
     pieces = (*(materials.memories or ()), *(materials.evidence or ()))
     said = [Slot(materials.question), *(slot for message in materials.history for slot in part_slots(message.parts))]
     said += [Slot(piece.text) for piece in pieces]
     if typed:
-        said = [slot._replace(text=escaped(slot.text)) for slot in said]
+        said = [slot._replace(text=neutralize_text(slot.text)) for slot in said]
     return [Slot(materials.system), Slot(materials.preferences), Slot(materials.summary), *said]
 
 
-def _refilled(materials: Materials, texts: Iterable[str]) -> Materials:
+def _fill_prompt_slots(materials: PromptInputs, texts: Iterable[str]) -> PromptInputs:
     """The materials with other texts, taken in the order of `_slots`. What was counted before counts no more."""
     filled = iter(texts)
     system, preferences, summary, question = (next(filled) for _ in range(4))
 
     def message(one: Message) -> Message:
-        parts = refilled_parts(one.parts, filled)
+        parts = fill_part_slots(one.parts, filled)
         return one if parts == one.parts else replace(one, parts=parts, tokens=0)
 
     def pieces(some: tuple[Piece, ...] | None) -> tuple[Piece, ...] | None:
-        return None if some is None else tuple([_saying(piece, next(filled)) for piece in some])
+        return None if some is None else tuple([_with_text(piece, next(filled)) for piece in some])
 
     return replace(
         materials,
@@ -116,5 +118,5 @@ def _refilled(materials: Materials, texts: Iterable[str]) -> Materials:
     )
 
 
-def _saying(piece: Piece, text: str) -> Piece:
+def _with_text(piece: Piece, text: str) -> Piece:
     return piece if text == piece.text else replace(piece, text=text, tokens=0)

@@ -9,17 +9,17 @@ from contextlib import asynccontextmanager, nullcontext
 
 from starlette.applications import Starlette
 
-from tenuto.access import ApiKeys, TokenPolicy, Tokens
+from tenuto.access import ApiKeys, JwtPolicy, JwtVerifier
 from tenuto.app import Tenuto, open_app
 from tenuto.errors import InvalidSetting, StoreUnavailable
 from tenuto.ports import Clock, utc_now
 from tenuto.server import chat as talks
 from tenuto.server import export, goods, health, messages, npc, page, privacy, problems, sessions, tasks, turns
 from tenuto.server.auth import Gate, is_loopback
-from tenuto.server.limits import Rates
-from tenuto.server.metrics import Meters
+from tenuto.server.limits import RateLimiter
+from tenuto.server.metrics import Metrics
 from tenuto.server.middleware import RequestMiddleware
-from tenuto.server.service import Service
+from tenuto.server.service import ServerContext
 from tenuto.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -41,16 +41,16 @@ def create_app(
     Raises:
         InvalidSetting: a key file of the settings does not hold a fitting key.
     """
-    tokens = _tokens(settings)
-    meters = Meters()
+    tokens = _make_jwt_verifier(settings)
+    meters = Metrics()
 
-    async def begin(app: Starlette, tenuto: Tenuto) -> None:
+    async def start(app: Starlette, tenuto: Tenuto) -> None:
         gate = _gate(settings, tokens, tenuto, clock, ticks)
         # Opened now: a model or an assistant that cannot be had stops the start, not the first question.
         chat = await tenuto.chat()
-        app.state.service = Service(settings=settings, tenuto=tenuto, chat=chat, gate=gate, clock=clock)
-        tenuto.listen(meters.happened)
-        chat.observe(meters.turned)
+        app.state.service = ServerContext(settings=settings, tenuto=tenuto, chat=chat, gate=gate, clock=clock)
+        tenuto.listen(meters.count_session_event)
+        chat.observe(meters.count_turn)
         meters.watch(tenuto.stores, tenuto.screen.outside)
         try:
             mode = await gate.mode()
@@ -62,7 +62,7 @@ def create_app(
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with nullcontext(opened) if opened is not None else open_app(settings, clock=clock) as tenuto:
             try:
-                await begin(app, tenuto)
+                await start(app, tenuto)
             except InvalidSetting as unfit:
                 # What the server says of a failed start is where it failed; what to mend is this.
                 _log.error("cannot start: %s", unfit)
@@ -75,33 +75,35 @@ def create_app(
         exception_handlers=problems.HANDLERS,
         lifespan=lifespan,
     )
-    app.add_middleware(RequestMiddleware, meters=meters, away=lambda: _away(app))
+    app.add_middleware(RequestMiddleware, meters=meters, away=lambda: _store_unavailable(app))
     app.router.redirect_slashes = False
     app.state.meters = meters
     return app
 
 
-def _away(app: Starlette) -> bool:
+def _store_unavailable(app: Starlette) -> bool:
     """Whether answers are given without the store at present."""
-    service: Service | None = getattr(app.state, "service", None)
+    service: ServerContext | None = getattr(app.state, "service", None)
     return service is not None and service.tenuto.stores.away
 
 
-def _gate(settings: Settings, tokens: Tokens | None, tenuto: Tenuto, clock: Clock, ticks: Callable[[], float]) -> Gate:
+def _gate(
+    settings: Settings, tokens: JwtVerifier | None, tenuto: Tenuto, clock: Clock, ticks: Callable[[], float]
+) -> Gate:
     per_minute = settings.requests_per_minute
     return Gate(
         keys=ApiKeys(store=tenuto.store.state, clock=clock),
         tokens=tokens,
         may_be_open=is_loopback(settings.host),
-        rates=Rates(_PER_MINUTE if per_minute is None else per_minute, now=ticks),
-        open_rates=Rates(per_minute or 0, now=ticks),
-        wrong_rates=Rates(settings.wrong_credentials_per_minute, what="wrong credentials", now=ticks),
+        rates=RateLimiter(_PER_MINUTE if per_minute is None else per_minute, now=ticks),
+        open_rates=RateLimiter(per_minute or 0, now=ticks),
+        wrong_rates=RateLimiter(settings.wrong_credentials_per_minute, what="wrong credentials", now=ticks),
         now=ticks,
     )
 
 
-def _tokens(settings: Settings) -> Tokens | None:
-    policy = TokenPolicy(
+def _make_jwt_verifier(settings: Settings) -> JwtVerifier | None:
+    policy = JwtPolicy(
         secret=settings.jwt_secret,
         key_file=settings.jwt_key_file,
         jwks_file=settings.jwt_jwks_file,
@@ -113,4 +115,4 @@ def _tokens(settings: Settings) -> Tokens | None:
         user_claim=settings.jwt_user_claim,
         role_claim=settings.jwt_role_claim,
     )
-    return Tokens(policy) if policy.configured else None
+    return JwtVerifier(policy) if policy.configured else None

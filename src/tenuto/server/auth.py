@@ -21,13 +21,13 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 from starlette.requests import Request
 
-from tenuto.access import ApiKeys, Caller, Tokens
-from tenuto.errors import InvalidText, Sealed, Unavailable
+from tenuto.access import ApiKeys, Caller, JwtVerifier
+from tenuto.errors import DecryptionFailed, InvalidText, Unavailable
 from tenuto.model import Scope
-from tenuto.model.scope import outside_tenant
+from tenuto.model.scope import check_tenant_id
 from tenuto.model.values import Value
-from tenuto.server.limits import Rates
-from tenuto.server.problems import CredentialRefused, HostRefused, ScopeMismatch
+from tenuto.server.limits import RateLimiter
+from tenuto.server.problems import HostNotAllowed, InvalidCredential, ScopeMismatch
 
 OPEN: Final = "open: loopback only, tenant local"
 DEFAULT_TENANT: Final = "local"
@@ -46,7 +46,7 @@ _NAMING: Final = {
 }
 
 
-class Admission(Value, frozen=True, kw_only=True):
+class AuthContext(Value, frozen=True, kw_only=True):
     """A request that was let in: who asks (nobody in particular, where the server is open) and what it names."""
 
     caller: Caller | None
@@ -63,30 +63,30 @@ class Admission(Value, frozen=True, kw_only=True):
         Raises:
             ScopeMismatch: what is named contradicts the credential or itself.
         """
-        named_tenant = _agreed("tenant", self.tenant, tenant, self.caller.tenant if self.caller else None)
-        named_site = _agreed("site", self.site, site, self.caller.site if self.caller else None)
+        named_tenant = _single_value("tenant", self.tenant, tenant, self.caller.tenant if self.caller else None)
+        named_site = _single_value("site", self.site, site, self.caller.site if self.caller else None)
         return Scope(
-            tenant=outside_tenant(DEFAULT_TENANT if named_tenant is None else named_tenant),
+            tenant=check_tenant_id(DEFAULT_TENANT if named_tenant is None else named_tenant),
             site=named_site or "",
-            user=self._user(),
+            user=self._scope_user(),
             channel=self.channel or None,
             chat=self.chat or None,
             thread=self.thread or None,
         )
 
-    def _user(self) -> str | None:
+    def _scope_user(self) -> str | None:
         caller = self.caller
         if caller is None:
             return self.user or None
-        if not caller.names_users:
+        if not caller.can_act_for_users:
             if any(place is not None for place in (self.channel, self.chat, self.thread)):
                 raise ScopeMismatch("chat")
-            return _agreed("user", self.user, caller.user)
+            return _single_value("user", self.user, caller.user)
         # Named but empty: the tenant itself, for an admin whose credential carries a user.
         return caller.user if self.user is None else self.user or None
 
 
-class _Known(Value, frozen=True, kw_only=True):
+class _CachedCaller(Value, frozen=True, kw_only=True):
     """Whom a key belongs to, when the store last said so, and until when it need not be asked again."""
 
     caller: Caller
@@ -105,11 +105,11 @@ class Gate:
         self,
         *,
         keys: ApiKeys,
-        tokens: Tokens | None,
+        tokens: JwtVerifier | None,
         may_be_open: bool,
-        rates: Rates,
-        open_rates: Rates,
-        wrong_rates: Rates,
+        rates: RateLimiter,
+        open_rates: RateLimiter,
+        wrong_rates: RateLimiter,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._keys = keys
@@ -120,11 +120,11 @@ class Gate:
         self._wrong_rates = wrong_rates
         self._now = now
         # By the digests of their secrets: whoever reads our memory should not find keys in it.
-        self._callers: OrderedDict[bytes, _Known] = OrderedDict()
+        self._callers: OrderedDict[bytes, _CachedCaller] = OrderedDict()
         self._closed = tokens is not None
         self._looked_at: float | None = None
 
-    async def admit(self, request: Request) -> Admission:
+    async def admit(self, request: Request) -> AuthContext:
         """Find out who asks.
 
         Raises:
@@ -134,19 +134,19 @@ class Gate:
         """
         address = request.client.host if request.client else ""
         if await self.is_open():
-            _refuse_strangers(request)
-            self._open_rates.take(address)
-            return _admission(None, request)
+            _check_local_request(request)
+            self._open_rates.acquire(address)
+            return _read_auth_context(None, request)
         credential = _credential(request)
-        caller = await self._caller(credential)
+        caller = await self._find_caller(credential)
         if caller is None:
             # Counted after the look, and never held against a right one: many share an address, behind a proxy all
             # do, and one of them must not shut out the others. Secrets are too long to be found by trying.
             if credential is not None:
-                self._wrong_rates.take(_neighbourhood(address))
-            raise CredentialRefused
-        self._rates.take(caller.key_id or (caller.tenant, caller.user))
-        return _admission(caller, request)
+                self._wrong_rates.acquire(_client_network(address))
+            raise InvalidCredential
+        self._rates.acquire(caller.key_id or (caller.tenant, caller.user))
+        return _read_auth_context(caller, request)
 
     async def is_open(self) -> bool:
         """Whether requests need no credential. Once a key exists that is over, and stays so."""
@@ -160,8 +160,8 @@ class Gate:
 
     async def _has_keys(self) -> bool:
         try:
-            return await self._keys.configured()
-        except Sealed:
+            return await self._keys.any_exist()
+        except DecryptionFailed:
             raise
         except Unavailable:
             if self._looked_at is None:
@@ -170,7 +170,7 @@ class Gate:
             # and until then there is nothing here to get at.
             return False
 
-    def holds_alone(self) -> bool:
+    def works_without_store(self) -> bool:
         """Whether there is anybody who would be let in while the store cannot be asked."""
         if self._tokens is not None:
             return True
@@ -185,7 +185,7 @@ class Gate:
             return OPEN
         return "closed: API keys" if self._tokens is None else "closed: API keys and tokens"
 
-    async def _caller(self, credential: str | None) -> Caller | None:
+    async def _find_caller(self, credential: str | None) -> Caller | None:
         if credential is None:
             return None
         now = self._now()
@@ -196,31 +196,31 @@ class Gate:
         try:
             key = await self._keys.verify(credential)
         except Unavailable as away:
-            held = _held(known, now, away)
-            self._remember(digest, held)
+            held = _extend_trust(known, now, away)
+            self._cache_caller(digest, held)
             return held.caller
         if key is None:
             self._callers.pop(digest, None)
             # Tokens end by themselves and cost no trip to the store: they are looked at anew each time.
             return self._tokens.verify(credential) if self._tokens is not None else None
-        caller = Caller.of_key(key)
-        self._remember(digest, _Known(caller=caller, seen_at=now, trusted_until=now + _TRUSTED_FOR))
+        caller = Caller.from_key(key)
+        self._cache_caller(digest, _CachedCaller(caller=caller, seen_at=now, trusted_until=now + _TRUSTED_FOR))
         return caller
 
-    def _remember(self, digest: bytes, known: _Known) -> None:
+    def _cache_caller(self, digest: bytes, known: _CachedCaller) -> None:
         self._callers[digest] = known
         self._callers.move_to_end(digest)
         if len(self._callers) > _REMEMBERED:
             self._callers.popitem(last=False)
 
 
-def _held(known: _Known | None, now: float, away: Unavailable) -> _Known:
+def _extend_trust(known: _CachedCaller | None, now: float, away: Unavailable) -> _CachedCaller:
     """A key that cannot be looked up, trusted a little longer where the store confirmed it lately.
 
     Raises:
         Unavailable: it did not, or what it keeps of the key cannot be opened.
     """
-    if known is None or isinstance(away, Sealed) or now - known.seen_at >= _HELD_FOR:
+    if known is None or isinstance(away, DecryptionFailed) or now - known.seen_at >= _HELD_FOR:
         raise away
     return replace(known, trusted_until=min(now + _TRUSTED_FOR, known.seen_at + _HELD_FOR))
 
@@ -236,7 +236,7 @@ def is_loopback(host: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _neighbourhood(address: str) -> str:
+def _client_network(address: str) -> str:
     """Whose wrong credentials count together: an IPv4 address, or the IPv6 network that one customer gets."""
     try:
         host = ipaddress.ip_address(address.partition("%")[0])
@@ -247,21 +247,21 @@ def _neighbourhood(address: str) -> str:
     return str(host.ipv4_mapped or ipaddress.ip_network((host, 64), strict=False))
 
 
-def _refuse_strangers(request: Request) -> None:
+def _check_local_request(request: Request) -> None:
     """Keep out other machines, and web pages that reach for this one through the browser of its user.
 
-    A page can point its own name at 127.0.0.1 (then `Host` tells), or post across origins (then `Origin` does).
+    A page can point its own name at 127.0.0.1 (then `Host` tells), or post across origins (then `ReplicaOrigin` does).
     """
     client = request.client.host if request.client else "127.0.0.1"
     origin = request.headers.get("origin")
-    hosts = [client, _host(request.headers.get("host", ""))]
+    hosts = [client, _host_name(request.headers.get("host", ""))]
     if origin is not None:
-        hosts.append(_host(urlsplit(origin).netloc))
+        hosts.append(_host_name(urlsplit(origin).netloc))
     if not all(is_loopback(host) for host in hosts):
-        raise HostRefused
+        raise HostNotAllowed
 
 
-def _host(netloc: str) -> str:
+def _host_name(netloc: str) -> str:
     """`127.0.0.1:8765`, `[::1]:8765` or `localhost` without the port."""
     if netloc.startswith("["):
         return netloc[1:].split("]", 1)[0]
@@ -275,19 +275,19 @@ def _credential(request: Request) -> str | None:
     return request.headers.get("x-api-key") or None
 
 
-def _admission(caller: Caller | None, request: Request) -> Admission:
+def _read_auth_context(caller: Caller | None, request: Request) -> AuthContext:
     named: dict[str, list[str]] = {}
     for header, value in request.scope["headers"]:
         what = _NAMING.get(header)
         if what is not None:
-            named.setdefault(what, []).append(_text(value, what))
+            named.setdefault(what, []).append(_decode_header(value, what))
     if request.scope["query_string"]:
         for what in ("tenant", "site"):
             named.setdefault(what, []).extend(request.query_params.getlist(f"{what}_id"))
-    return Admission(caller=caller, **{what: _agreed(what, *values) for what, values in named.items()})
+    return AuthContext(caller=caller, **{what: _single_value(what, *values) for what, values in named.items()})
 
 
-def _text(value: bytes, what: str) -> str:
+def _decode_header(value: bytes, what: str) -> str:
     """A header's value, as UTF-8: ids are text of any language, HTTP hands over bytes."""
     try:
         return value.decode()
@@ -295,7 +295,7 @@ def _text(value: bytes, what: str) -> str:
         raise InvalidText(f"the {what} in the headers is not UTF-8") from None
 
 
-def _agreed(what: str, *named: str | None) -> str | None:
+def _single_value(what: str, *named: str | None) -> str | None:
     """The one value that all who name it agree on."""
     values = {value for value in named if value is not None}
     if len(values) > 1:
@@ -303,13 +303,13 @@ def _agreed(what: str, *named: str | None) -> str | None:
     return values.pop() if values else None
 
 
-def naming_user(admission: Admission, user: str | None) -> Admission:
+def with_user(admission: AuthContext, user: str | None) -> AuthContext:
     """The same request where its body names the user as well.
 
     Raises:
         ScopeMismatch: headers and body name different ones.
     """
-    return replace(admission, user=_agreed("user", admission.user, user))
+    return replace(admission, user=_single_value("user", admission.user, user))
 
 
 def visiting(scope: Scope) -> Scope:
@@ -317,7 +317,7 @@ def visiting(scope: Scope) -> Scope:
     return scope if scope.owner else replace(scope, visitor=True)
 
 
-async def admitted(request: Request) -> Admission:
+async def authenticate_request(request: Request) -> AuthContext:
     """Let the request in."""
     gate: Gate = request.app.state.service.gate
     return await gate.admit(request)
@@ -325,4 +325,4 @@ async def admitted(request: Request) -> Admission:
 
 async def asking(request: Request) -> Scope:
     """Let the request in, and tell where it acts."""
-    return (await admitted(request)).scope()
+    return (await authenticate_request(request)).scope()

@@ -11,13 +11,13 @@ from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tenuto.model.trace import Trace
 from tenuto.model.values import View
-from tenuto.server.auth import admitted, asking
-from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, path_part, query_of
+from tenuto.server.auth import asking, authenticate_request
+from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, parse_query, path_parameter
 from tenuto.server.openapi import Router, describe
-from tenuto.server.requests import ChatBody, Traces
+from tenuto.server.requests import ChatBody, TraceListQuery
 from tenuto.server.service import service, sessions
-from tenuto.server.streams import event_stream, unless_gone
-from tenuto.sessions.traces import latest_traces, trace_named
+from tenuto.server.streams import cancel_on_disconnect, event_stream
+from tenuto.sessions.traces import find_trace, latest_traces
 
 routes = Router("chat", prefix="/v1")
 
@@ -46,7 +46,7 @@ class TraceList(View, frozen=True, kw_only=True):
 @routes.post("/chat", _CHAT)
 async def chat(request: Request) -> Response:
     """Say something and get the answer; with `stream`, as server-sent events: start, delta, tool, done or error."""
-    scope = (await admitted(request)).scope()
+    scope = (await authenticate_request(request)).scope()
     body = await body_of(request, ChatBody)
     asked = ChatRequest(
         text=body.message,
@@ -63,7 +63,7 @@ async def chat(request: Request) -> Response:
     talk = service(request).chat
     if body.stream:
         return await event_stream(request, talk.stream(scope, asked))
-    return answer(ReplyView.of(await unless_gone(request, talk.take_turn(scope, asked))))
+    return answer(ReplyView.of(await cancel_on_disconnect(request, talk.take_turn(scope, asked))))
 
 
 @routes.get("/assistants", describe(AssistantList))
@@ -76,11 +76,11 @@ async def list_assistants(request: Request) -> Response:
     return answer(AssistantList(assistants=views))
 
 
-@routes.get("/traces", describe(TraceList, query=Traces))
+@routes.get("/traces", describe(TraceList, query=TraceListQuery))
 async def list_traces(request: Request) -> Response:
     """Traces of a session's turns, newest first; without a session, of the sessions changed last."""
     scope = await asking(request)
-    asked = query_of(request, Traces)
+    asked = parse_query(request, TraceListQuery)
     if asked.session_id is not None:
         found = await service(request).tenuto.store.traces.traces(scope, asked.session_id, asked.limit, asked.before)
     elif asked.before is not None:
@@ -102,4 +102,4 @@ async def trace_of(request: Request, scope: Scope) -> Trace:
     Raises:
         TraceNotFound: there is none for this caller.
     """
-    return await trace_named(service(request).tenuto.store.traces, scope, path_part(request, "trace_id"))
+    return await find_trace(service(request).tenuto.store.traces, scope, path_parameter(request, "trace_id"))

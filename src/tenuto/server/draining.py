@@ -17,7 +17,7 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 _MOST_SECONDS: Final = 10.0
 
 
-class Draining:
+class BodyDrain:
     """A request's two ends. The answer goes out at once; its end waits until the body has come in, within bounds."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
@@ -40,16 +40,16 @@ class Draining:
         await self._send({**message, "more_body": True})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_MOST_SECONDS):
-                await self._drop_the_rest()
+                await self._drop_rest()
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _drop_the_rest(self) -> None:
+    async def _drop_rest(self) -> None:
         dropped = 0
         while not self._read_to_the_end and dropped < _MOST_BYTES:
             dropped += len((await self.receive()).get("body", b""))
 
 
-def ends_with_answer(scope: Scope) -> bool:
+def closes_after_response(scope: Scope) -> bool:
     """Whether the connection is closed behind the answer while a body may still be coming."""
     closing = scope["http_version"] == "1.0"
     sending = False

@@ -6,22 +6,30 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from tenuto.privacy.pages import export_head, export_pages
+from tenuto.privacy.pages import redact_export_pages, redact_export_session
 from tenuto.server.auth import asking
-from tenuto.server.json_io import corrected, path_part, query_of, session_answer
+from tenuto.server.json_io import correct_token_counts, parse_query, path_parameter, session_response
 from tenuto.server.limits import read_body
 from tenuto.server.openapi import Router, describe
-from tenuto.server.requests import Exporting
+from tenuto.server.requests import ExportQuery
 from tenuto.server.service import service, sessions
 from tenuto.sessions import fresh_id
-from tenuto.sessions.transfer import ENDINGS, FORMAT, FORMAT_VERSION, MEDIA_TYPES, ExportFormat, exported, imported
+from tenuto.sessions.transfer import (
+    ENDINGS,
+    FORMAT,
+    FORMAT_VERSION,
+    MEDIA_TYPES,
+    ExportFormat,
+    iter_export,
+    parse_export,
+)
 from tenuto.sessions.views import SessionView
 
 routes = Router("export and import", prefix="/v1")
 
 _EXPORT = describe(
     None,
-    query=Exporting,
+    query=ExportQuery,
     content={
         MEDIA_TYPES[written]: {"schema": {"type": "object" if written is ExportFormat.JSON else "string"}}
         for written in ExportFormat
@@ -61,13 +69,13 @@ async def export_session(request: Request) -> Response:
     """The whole session, as JSON, JSON Lines or Markdown, written while it is read; private data as the policy for
     exports says, which is redacted unless it was changed."""
     scope = await asking(request)
-    written = query_of(request, Exporting).format
+    written = parse_query(request, ExportQuery).format
     screen = service(request).tenuto.screen
-    session = await sessions(request).get(scope, path_part(request))
-    pages = export_pages(screen, scope, sessions(request).pages(scope, session))
-    session = await export_head(screen, scope, session)
+    session = await sessions(request).get(scope, path_parameter(request))
+    pages = redact_export_pages(screen, scope, sessions(request).pages(scope, session))
+    session = await redact_export_session(screen, scope, session)
     return StreamingResponse(
-        exported(session, pages, written),
+        iter_export(session, pages, written),
         media_type=MEDIA_TYPES[written],
         headers={"Content-Disposition": f'attachment; filename="session.{ENDINGS[written]}"'},
     )
@@ -78,6 +86,6 @@ async def import_session(request: Request) -> Response:
     """Make a new session out of an export: all of it in one step, or nothing."""
     scope = await asking(request)
     raw = await read_body(request, service(request).settings.max_body_bytes)
-    saved = imported(raw, now=service(request).clock(), new_id=fresh_id)
-    saved = replace(saved, messages=await corrected(request, saved.messages))
-    return session_answer(await sessions(request).restore(scope, saved), 201)
+    saved = parse_export(raw, now=service(request).clock(), new_id=fresh_id)
+    saved = replace(saved, messages=await correct_token_counts(request, saved.messages))
+    return session_response(await sessions(request).restore(scope, saved), 201)

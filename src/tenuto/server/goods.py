@@ -10,12 +10,12 @@ from starlette.responses import Response
 from tenuto.chat import ChatRequest
 from tenuto.chat.timing import milliseconds_since
 from tenuto.model.values import JsonObject, View
-from tenuto.server.auth import admitted, naming_user, visiting
+from tenuto.server.auth import authenticate_request, visiting, with_user
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import GoodsQuestion
 from tenuto.server.service import service
-from tenuto.server.streams import unless_gone
+from tenuto.server.streams import cancel_on_disconnect
 
 routes = Router("goods")
 
@@ -45,9 +45,9 @@ async def goods_qa(request: Request) -> Response:
     unknown as any other.
     """
     began = time.perf_counter()
-    admission = await admitted(request)
+    admission = await authenticate_request(request)
     body = await body_of(request, GoodsQuestion)
-    named = naming_user(admission, None if body.userId in (None, "") else str(body.userId))
+    named = with_user(admission, None if body.userId in (None, "") else str(body.userId))
     scope = visiting(named.scope())
     asked = ChatRequest(
         text=body.question,
@@ -56,7 +56,7 @@ async def goods_qa(request: Request) -> Response:
         key=idempotency_key(request),
         fingerprint=fingerprint([body.question, body.sessionId, body.userId]),
     )
-    reply = await unless_gone(request, service(request).chat.take_turn(scope, asked))
+    reply = await cancel_on_disconnect(request, service(request).chat.take_turn(scope, asked))
     return answer(
         GoodsAnswer(
             code=200,

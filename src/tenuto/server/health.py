@@ -12,7 +12,7 @@ from starlette.responses import Response
 from tenuto.errors import StoreUnavailable, Unavailable
 from tenuto.model.values import View
 from tenuto.server.json_io import answer
-from tenuto.server.metrics import Meters
+from tenuto.server.metrics import Metrics
 from tenuto.server.openapi import Router, describe
 from tenuto.server.service import service
 
@@ -24,7 +24,7 @@ _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 _VERSION: Final = version("tenuto")
 
 
-class Health(View, frozen=True, kw_only=True):
+class HealthView(View, frozen=True, kw_only=True):
     """The process lives."""
 
     status: str
@@ -33,22 +33,22 @@ class Health(View, frozen=True, kw_only=True):
     auth: str
 
 
-class JournalCount(View, frozen=True, kw_only=True):
+class JournalView(View, frozen=True, kw_only=True):
     """Turns in the journal: those that wait for the store, and those that it can never take."""
 
     waiting: int
     aside: int
 
 
-class Ready(View, frozen=True, kw_only=True, omit_defaults=True):
+class ReadinessView(View, frozen=True, kw_only=True, omit_defaults=True):
     """`ready`: the store answers. `degraded`: it is away, and turns go on in the journal."""
 
     status: str
     store: str | None = None
-    journal: JournalCount | None = None
+    journal: JournalView | None = None
 
 
-@routes.get("/healthz", describe(Health, public=True))
+@routes.get("/healthz", describe(HealthView, public=True))
 async def get_health(request: Request) -> Response:
     """The process lives; which store it works on, and how requests get in."""
     here = service(request)
@@ -58,10 +58,10 @@ async def get_health(request: Request) -> Response:
     except (TimeoutError, Unavailable):
         auth = "unknown: the store does not answer"
     store = here.settings.store.split(":", 1)[0]
-    return answer(Health(status="ok", version=_VERSION, store=store, auth=auth))
+    return answer(HealthView(status="ok", version=_VERSION, store=store, auth=auth))
 
 
-@routes.get("/readyz", describe(Ready, public=True, problems=(503,)))
+@routes.get("/readyz", describe(ReadinessView, public=True, problems=(503,)))
 async def get_readiness(request: Request) -> Response:
     """The store answers, or a journal keeps what those say until it does whom the gate can tell without the store."""
     here = service(request)
@@ -71,14 +71,14 @@ async def get_readiness(request: Request) -> Response:
             await stores.front.upkeep.ping()
     except (TimeoutError, StoreUnavailable) as away:
         journal = stores.ready_journal
-        if journal is None or not here.gate.holds_alone():
+        if journal is None or not here.gate.works_without_store():
             raise away if isinstance(away, StoreUnavailable) else Unavailable("session store") from None
-        return answer(Ready(status="degraded", store="away", journal=JournalCount.of(journal.status)))
-    return answer(Ready(status="ready"))
+        return answer(ReadinessView(status="degraded", store="away", journal=JournalView.of(journal.status)))
+    return answer(ReadinessView(status="ready"))
 
 
 @routes.get("/metrics", describe(None, content={"text/plain": {"schema": {"type": "string"}}}, public=True))
 async def get_metrics(request: Request) -> Response:
     """Meters, as Prometheus reads them."""
-    meters: Meters = request.app.state.meters
+    meters: Metrics = request.app.state.meters
     return Response(meters.text(), media_type=_METRICS)

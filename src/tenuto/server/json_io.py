@@ -16,15 +16,15 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.context import Counter
+from tenuto.context import TokenCounter
 from tenuto.errors import Invalid, InvalidJson, InvalidText
 from tenuto.model import Draft, Session
-from tenuto.model.message import words_size
-from tenuto.model.values import Json, JsonObject, View, checked_id
+from tenuto.model.message import content_bytes
+from tenuto.model.values import Json, JsonObject, View, check_id
 from tenuto.server.limits import read_body
 from tenuto.server.service import service, sessions
 from tenuto.sessions import fresh_id
-from tenuto.sessions.desk import refuse_unsound
+from tenuto.sessions.desk import check_messages
 from tenuto.sessions.views import SessionView, draft_from_json
 from tenuto.tasks.views import AgentNoteView, BoardEntryView, TaskView
 
@@ -39,7 +39,7 @@ _HARMLESS: Final = re.compile(
 _WIDE: Final = re.compile(rb"\xff\xfe|\xfe\xff|.{0,3}\x00", re.DOTALL)
 # Longer messages are counted in a thread, which other requests need not wait for: these take about a millisecond.
 _COUNTED_AT_ONCE: Final = 16 * 1024
-_counter: Final = Counter()
+_counter: Final = TokenCounter()
 # Said behind a refusal of what nobody guesses.
 _SHAPES: Final = {"producer": '; a producer is {"id": "laptop", "seq": 1}, and its next batch has the seq 2'}
 _VERSION: Final = re.compile(r'(?:W/)?"([0-9]{1,16})"')
@@ -56,29 +56,29 @@ async def body_of(request: Request, kind: type[_Body]) -> _Body:
         TooLarge: it is above the limit.
     """
     raw = await read_body(request, service(request).settings.max_body_bytes)
-    return decoded(raw or b"{}", kind)
+    return decode_json(raw or b"{}", kind)
 
 
-def decoded(raw: bytes, kind: type[_Body]) -> _Body:
+def decode_json(raw: bytes, kind: type[_Body]) -> _Body:
     """JSON as a value of `kind`, under the rules of `body_of`."""
     raw = raw.removeprefix(BOM_UTF8)  # Some editors put it before every text, and it says nothing but the truth.
     try:
         value: _Body = _decoder(kind).decode(raw)
     except msgspec.ValidationError as unfit:
-        _refuse(unfit, kind)
+        _raise_invalid(unfit, kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise _broken(raw) from None
+        raise _json_error(raw) from None
     except RecursionError:
         raise InvalidJson("the body is nested too deep") from None
     return value
 
 
-def converted(body: JsonObject, kind: type[_Body]) -> _Body:
+def convert_json(body: JsonObject, kind: type[_Body]) -> _Body:
     """A JSON object that was read already, as a value of `kind`."""
     try:
         return msgspec.convert(body, kind)
     except msgspec.ValidationError as unfit:
-        _refuse(unfit, kind)
+        _raise_invalid(unfit, kind)
 
 
 _decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
@@ -90,7 +90,7 @@ def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
     return _decoders[kind]
 
 
-def _refuse(unfit: msgspec.ValidationError, kind: type[Any], whole: str = "the body") -> NoReturn:
+def _raise_invalid(unfit: msgspec.ValidationError, kind: type[Any], whole: str = "the body") -> NoReturn:
     text = str(unfit)
     place = _AT.search(text)
     where = place[1].removeprefix("$").removeprefix(".") if place else ""
@@ -100,20 +100,20 @@ def _refuse(unfit: msgspec.ValidationError, kind: type[Any], whole: str = "the b
     elif "unknown field" in text and not where:
         told = f"a field is unknown; known are {', '.join(kind.__struct_fields__)}"
     else:
-        choices = " or ".join(_choices(get_type_hints(kind).get(where)))
+        choices = " or ".join(_allowed_values(get_type_hints(kind).get(where)))
         told = "the value does not fit" + (f"; it may be {choices}" if choices else "")
     raise Invalid(f"{where or whole}: {told}{_SHAPES.get(where.split('.')[0], '')}") from None
 
 
-def _choices(hint: Any) -> Iterator[str]:
+def _allowed_values(hint: Any) -> Iterator[str]:
     """What a field of a fixed choice may say."""
     if isinstance(hint, EnumType):
         yield from map(str, hint)
     for part in get_args(hint):
-        yield from [part] if isinstance(part, str) else _choices(part)
+        yield from [part] if isinstance(part, str) else _allowed_values(part)
 
 
-def _broken(raw: bytes) -> Invalid:
+def _json_error(raw: bytes) -> Invalid:
     """Why the body is not JSON. Only a half surrogate passes elsewhere as JSON and cannot be stored as text."""
     if _WIDE.match(raw):
         return InvalidJson("the body is in UTF-16 or UTF-32; JSON is sent in UTF-8")
@@ -126,7 +126,7 @@ def _broken(raw: bytes) -> Invalid:
     return InvalidText("a text in the body holds half of a surrogate pair")
 
 
-def query_of(request: Request, kind: type[_Body]) -> _Body:
+def parse_query(request: Request, kind: type[_Body]) -> _Body:
     """The query as a value of `kind`. Parameters it does not know are left to those who do.
 
     Raises:
@@ -136,19 +136,19 @@ def query_of(request: Request, kind: type[_Body]) -> _Body:
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as unfit:
-        _refuse(unfit, kind, "the query")
+        _raise_invalid(unfit, kind, "the query")
 
 
-def path_part(request: Request, name: str = "session_id") -> str:
+def path_parameter(request: Request, name: str = "session_id") -> str:
     """A part of the path, decoded. Paths are matched as they were sent, so a slash inside an id is no separator."""
     raw: str = request.path_params[name]
-    return _sound(unquote_to_bytes(raw.encode("latin-1")) if "%" in raw else raw.encode("latin-1"), f"the {name}")
+    return _decode_id(unquote_to_bytes(raw.encode("latin-1")) if "%" in raw else raw.encode("latin-1"), f"the {name}")
 
 
 def idempotency_key(request: Request) -> str | None:
     """The caller's key for this write, if it has one."""
     value = request.headers.get("idempotency-key")
-    return None if value is None else _sound(value.encode("latin-1"), "the Idempotency-Key")
+    return None if value is None else _decode_id(value.encode("latin-1"), "the Idempotency-Key")
 
 
 def if_match(request: Request) -> int | None:
@@ -162,16 +162,16 @@ def if_match(request: Request) -> int | None:
     return int(version[1])
 
 
-def agent_named(request: Request) -> str | None:
+def agent_header(request: Request) -> str | None:
     """The agent that asks, where the Tenuto-Agent header names one."""
     value = request.headers.get("tenuto-agent")
-    return None if value is None else _sound(value.encode("latin-1"), "the Tenuto-Agent header")
+    return None if value is None else _decode_id(value.encode("latin-1"), "the Tenuto-Agent header")
 
 
-def _sound(raw: bytes, what: str) -> str:
+def _decode_id(raw: bytes, what: str) -> str:
     """An id that came as bytes: UTF-8, not empty, of bearable length."""
     try:
-        return checked_id(raw.decode(), what)
+        return check_id(raw.decode(), what)
     except UnicodeDecodeError:
         raise InvalidText(f"{what} is not UTF-8") from None
 
@@ -185,19 +185,19 @@ async def drafts_of(request: Request, messages: list[JsonObject]) -> tuple[Draft
     """Messages as somebody sent them, ready for the log."""
     now = service(request).clock()
     drafts = tuple(draft_from_json(message, new_id=fresh_id(), now=now) for message in messages)
-    return await corrected(request, drafts)
+    return await correct_token_counts(request, drafts)
 
 
-async def corrected(request: Request, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
+async def correct_token_counts(request: Request, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
     """Messages whose tokens are no fewer than we count: what a client names must not decide what fits into a prompt.
 
     Raises:
         TooLarge: a message is above the size limit; it is not worth counting.
     """
-    refuse_unsound(drafts, sessions(request).policy)
-    if sum([words_size(draft) for draft in drafts if draft.tokens]) < _COUNTED_AT_ONCE:
-        return _counter.corrected(drafts)
-    return await asyncio.to_thread(_counter.corrected, drafts)
+    check_messages(drafts, sessions(request).policy)
+    if sum([content_bytes(draft) for draft in drafts if draft.tokens]) < _COUNTED_AT_ONCE:
+        return _counter.correct_counts(drafts)
+    return await asyncio.to_thread(_counter.correct_counts, drafts)
 
 
 def answer(view: View, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -205,14 +205,14 @@ def answer(view: View, status: int = 200, headers: Mapping[str, str] | None = No
     return Response(msgspec.json.encode(view), status, headers, JSON)
 
 
-def versioned(view: _Versioned, status: int = 200) -> Response:
+def versioned_response(view: _Versioned, status: int = 200) -> Response:
     """A JSON answer with the version of what it shows as ETag."""
     return answer(view, status, {"ETag": f'"{view.version}"'})
 
 
-def session_answer(session: Session, status: int = 200) -> Response:
+def session_response(session: Session, status: int = 200) -> Response:
     """A session's head, with its version as ETag; the answer to a new one has its Location."""
-    answered = versioned(SessionView.of(session), status)
+    answered = versioned_response(SessionView.of(session), status)
     if status == 201:
         # Clients take dots alone for steps between folders, so these are encoded too.
         address = session.id.replace(".", "%2E") if session.id in (".", "..") else quote(session.id, safe="")

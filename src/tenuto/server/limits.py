@@ -15,7 +15,7 @@ from tenuto.errors import LimitReached, TooLarge
 _CALLERS: Final = 10_000
 
 
-class RateReached(LimitReached):
+class RateLimited(LimitReached):
     """The caller asked more often than the setting allows."""
 
     code: ClassVar[str] = "rate_limited"
@@ -25,7 +25,7 @@ class RateReached(LimitReached):
         self.retry_after = retry_after
 
 
-class Rates:
+class RateLimiter:
     """A bucket per caller: it holds a minute's worth of requests (or of `what` else) and fills again evenly."""
 
     def __init__(self, per_minute: int, *, what: str = "requests", now: Callable[[], float] = time.monotonic) -> None:
@@ -35,7 +35,7 @@ class Rates:
         self._now = now
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
-    def take(self, caller: Hashable) -> None:
+    def acquire(self, caller: Hashable) -> None:
         """Count one request.
 
         Raises:
@@ -51,7 +51,7 @@ class Rates:
             # Whoever was quiet the longest has a full bucket or the nearest to one: forgetting it gives least away.
             self._buckets.popitem(last=False)
         if left < 1:
-            raise RateReached(self._per_minute, timedelta(seconds=(1 - left) / self._per_second), self._what)
+            raise RateLimited(self._per_minute, timedelta(seconds=(1 - left) / self._per_second), self._what)
 
 
 async def read_body(request: Request, limit: int) -> bytes:

@@ -33,7 +33,7 @@ _QUOTING: Final = re.compile(r"[<\n{(\['\"]")
 _PLAIN: Final = re.compile(r"[!#-<>-~]+")
 
 
-class OneLine(logging.Formatter):
+class KeyValueFormatter(logging.Formatter):
     """`time=… level=… logger=… request=… msg="…"`, and the fields a record brings as `extra={"fields": …}`.
 
     The message and those fields pass `clean`; our own ids and times stay as they are, so that a line can be followed.
@@ -52,18 +52,18 @@ class OneLine(logging.Formatter):
         if request_id.get():
             fields["request"] = request_id.get()
         fields |= about()
-        fields["msg"] = self._clean(_message(record))
+        fields["msg"] = self._clean(_safe_message(record))
         for name, value in getattr(record, "fields", {}).items():
             fields[name] = self._clean(value) if isinstance(value, str) else value
         if record.exc_info:
             fields["raised"] = self.formatException(record.exc_info)
-        return " ".join(f"{name}={_shown(value)}" for name, value in fields.items())
+        return " ".join(f"{name}={_format_value(value)}" for name, value in fields.items())
 
     def formatException(self, ei: _Raised) -> str:  # noqa: N802 - the name logging calls
-        return raised(ei[1])
+        return describe_exception(ei[1])
 
 
-def raised(error: BaseException | None) -> str:
+def describe_exception(error: BaseException | None) -> str:
     """The kinds of an exception and its causes, each with the places it went through, innermost first."""
     parts: list[str] = []
     while error is not None and len(parts) < 5:
@@ -74,12 +74,12 @@ def raised(error: BaseException | None) -> str:
     return "; from ".join(parts)
 
 
-def _message(record: logging.LogRecord) -> str:
+def _safe_message(record: logging.LogRecord) -> str:
     text = record.getMessage()
     return text if record.name.startswith(_OURS) else _QUOTING.split(text, maxsplit=1)[0].rstrip(" :")
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     text = str(value)
     if _PLAIN.fullmatch(text):
         return text
@@ -93,7 +93,7 @@ def configure_logging(level: str, clean: Callable[[str], str] = str) -> None:
     `clean` takes out what may not stand in a log.
     """
     lines = logging.StreamHandler(sys.stderr)
-    lines.setFormatter(OneLine(clean))
+    lines.setFormatter(KeyValueFormatter(clean))
     wanted = logging.getLevelNamesMapping()[level.upper()]
     # Anthropic's client, for one, writes whole prompts at level debug.
     logging.basicConfig(level=max(wanted, logging.WARNING), handlers=[lines], force=True)

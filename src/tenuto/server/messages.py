@@ -7,21 +7,21 @@ from typing import Self
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.model import Appended, Page, Usage
+from tenuto.model import AppendResult, Page, Usage
 from tenuto.model.values import JsonObject, View
 from tenuto.server.auth import asking
 from tenuto.server.json_io import (
     answer,
     body_of,
-    converted,
+    convert_json,
     drafts_of,
     fingerprint,
     idempotency_key,
-    path_part,
-    query_of,
+    parse_query,
+    path_parameter,
 )
 from tenuto.server.openapi import Router, describe
-from tenuto.server.requests import AppendMessages, Paging
+from tenuto.server.requests import AppendMessages, MessageListQuery
 from tenuto.server.service import sessions
 from tenuto.sessions import AppendRequest
 from tenuto.sessions.views import MessageList, MessageView, SessionView
@@ -29,7 +29,7 @@ from tenuto.sessions.views import MessageList, MessageView, SessionView
 routes = Router("messages", prefix="/v1")
 
 
-class AppendedView(View, frozen=True, kw_only=True):
+class AppendResultView(View, frozen=True, kw_only=True):
     """What became of a write; a `duplicate` stored nothing."""
 
     session: SessionView
@@ -37,24 +37,24 @@ class AppendedView(View, frozen=True, kw_only=True):
     duplicate: bool
 
     @classmethod
-    def of(cls, done: Appended) -> Self:
+    def of(cls, done: AppendResult) -> Self:
         """The view of a write."""
         messages = list(map(MessageView.of, done.messages))
         return cls(session=SessionView.of(done.session), messages=messages, duplicate=done.duplicate)
 
 
-_APPEND = describe(AppendedView, 201, 200, body=AppendMessages, headers=("Idempotency-Key",))
+_APPEND = describe(AppendResultView, 201, 200, body=AppendMessages, headers=("Idempotency-Key",))
 _content = _APPEND.content["requestBody"]["content"]["application/json"]
 _content["schema"] = {"anyOf": [_content["schema"], {"$ref": "#/components/schemas/NewMessage"}]}
 
 
-@routes.get("/sessions/{session_id}/messages", describe(MessageList, query=Paging))
+@routes.get("/sessions/{session_id}/messages", describe(MessageList, query=MessageListQuery))
 async def get_messages(request: Request) -> Response:
     """A page of messages, oldest first: the newest, or those next before or after a sequence number."""
     scope = await asking(request)
-    asked = query_of(request, Paging)
+    asked = parse_query(request, MessageListQuery)
     page = Page(limit=asked.limit, before=asked.before, after=asked.after)
-    return answer(MessageList.of(await sessions(request).messages(scope, path_part(request), page)))
+    return answer(MessageList.of(await sessions(request).messages(scope, path_parameter(request), page)))
 
 
 @routes.post("/sessions/{session_id}/messages", _APPEND)
@@ -62,13 +62,13 @@ async def append_messages(request: Request) -> Response:
     """Append messages, or one, outside a turn; by a key or a producer's number at most once (then 200)."""
     scope = await asking(request)
     body = await body_of(request, dict)
-    batch = converted(_several(body), AppendMessages)
+    batch = convert_json(_as_batch(body), AppendMessages)
     messages = await drafts_of(request, batch.messages)
     # The tokens that a client names are what it spent, whatever we count for the prompt.
     spent = Usage(tokens=sum(message.get("tokens", 0) for message in batch.messages))
     done = await sessions(request).append(
         scope,
-        path_part(request),
+        path_parameter(request),
         AppendRequest(
             messages=messages,
             usage=batch.usage.value() if batch.usage is not None else spent,
@@ -77,10 +77,10 @@ async def append_messages(request: Request) -> Response:
             producer=batch.producer.value() if batch.producer is not None else None,
         ),
     )
-    return answer(AppendedView.of(done), 200 if done.duplicate else 201)
+    return answer(AppendResultView.of(done), 200 if done.duplicate else 201)
 
 
-def _several(body: JsonObject) -> JsonObject:
+def _as_batch(body: JsonObject) -> JsonObject:
     """A message alone, beside what else a request may say, as a request of several."""
     if "messages" in body:
         return body

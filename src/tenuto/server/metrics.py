@@ -18,14 +18,14 @@ from tenuto.wiring.stores import Stores
 
 # They come with tables and stores of their own.
 if TYPE_CHECKING:
-    from tenuto.privacy.finding.outside import Outside
+    from tenuto.privacy.finding.outside import ExternalDetector
     from tenuto.stores.journaled import JournaledStore
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 
 
-class Meters:
+class Metrics:
     """The meters of one server, in a registry of their own."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Meters:
             registry=self._registry,
         )
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+    def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""
         meters = self._by_route.get((method, route, status))
         if meters is None:
@@ -68,11 +68,11 @@ class Meters:
         meters[0].inc()
         meters[1].observe(seconds)
 
-    async def happened(self, event: SessionEvent) -> None:
+    async def count_session_event(self, event: SessionEvent) -> None:
         """Count what happened to a session."""
         self._events.labels(event.kind.value).inc()
 
-    def turned(self, trace: Trace) -> None:
+    def count_turn(self, trace: Trace) -> None:
         """Count a turn that ended."""
         self._turns.labels(trace.assistant, trace.error or "answered").inc()
         for what in trace.degraded:
@@ -83,26 +83,26 @@ class Meters:
         for step, milliseconds in trace.steps.items():
             self._steps.labels(step).observe(milliseconds / 1000)
 
-    def watch(self, stores: Stores, detector: Outside | None = None) -> None:
+    def watch(self, stores: Stores, detector: ExternalDetector | None = None) -> None:
         """Show the breaker, the L1 and the journal of this process and the detector it asks, where it has them."""
         if stores.guard is not None:
-            self._registry.register(_Breaker(stores.guard.circuit))
+            self._registry.register(_BreakerCollector(stores.guard.circuit))
         if stores.l1 is not None:
-            self._registry.register(_L1(stores.l1.sessions))
+            self._registry.register(_CacheCollector(stores.l1.sessions))
         if stores.journal is not None:
-            self._registry.register(_Journal(stores.journal))
+            self._registry.register(_JournalCollector(stores.journal))
         if detector is not None:
-            self._registry.register(_Detector(detector))
+            self._registry.register(_DetectorCollector(detector))
 
     def text(self) -> bytes:
         """All meters, as Prometheus reads them."""
         return generate_latest(self._registry)
 
 
-class _Detector(Collector):
+class _DetectorCollector(Collector):
     """The outside detector's own counters, read when they are asked for."""
 
-    def __init__(self, outside: Outside) -> None:
+    def __init__(self, outside: ExternalDetector) -> None:
         self._outside = outside
 
     def collect(self) -> Iterator[Metric]:
@@ -121,7 +121,7 @@ class _Detector(Collector):
         )
 
 
-class _Breaker(Collector):
+class _BreakerCollector(Collector):
     """Where the breaker stands, and whom it turned away."""
 
     def __init__(self, circuit: Circuit) -> None:
@@ -135,11 +135,11 @@ class _Breaker(Collector):
         yield CounterMetricFamily(
             "tenuto_store_refused",
             "Calls that were not made since the store had stopped answering",
-            value=self._circuit.refused,
+            value=self._circuit.rejected,
         )
 
 
-class _Journal(Collector):
+class _JournalCollector(Collector):
     """What was acknowledged while the store was away."""
 
     def __init__(self, journal: JournaledStore) -> None:
@@ -154,7 +154,7 @@ class _Journal(Collector):
         yield CounterMetricFamily("tenuto_journal_replayed", "Turns brought to the store", value=state.replayed)
 
 
-class _L1(Collector):
+class _CacheCollector(Collector):
     """The cache's own counters, read when they are asked for."""
 
     def __init__(self, cached: CachedSessions) -> None:

@@ -12,9 +12,9 @@ from typing import Final
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tenuto.server.draining import Draining, ends_with_answer
+from tenuto.server.draining import BodyDrain, closes_after_response
 from tenuto.server.logs import request_id
-from tenuto.server.metrics import Meters
+from tenuto.server.metrics import Metrics
 from tenuto.server.problems import internal
 
 _log = logging.getLogger("tenuto.server.requests")
@@ -26,7 +26,7 @@ _CLIENT_GONE: Final = 499
 class RequestMiddleware:
     """The outermost layer of the application."""
 
-    def __init__(self, app: ASGIApp, *, meters: Meters, away: Callable[[], bool]) -> None:
+    def __init__(self, app: ASGIApp, *, meters: Metrics, away: Callable[[], bool]) -> None:
         self._app = app
         self._meters = meters
         self._away = away
@@ -35,12 +35,12 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if ends_with_answer(scope):
-            draining = Draining(receive, send)
+        if closes_after_response(scope):
+            draining = BodyDrain(receive, send)
             receive, send = draining.receive, draining.send
         started = time.perf_counter()
-        answering = _Answering(send, _id_of(scope), self._away)
-        scope["path"] = _as_sent(scope)
+        answering = _ResponseSender(send, _request_id(scope), self._away)
+        scope["path"] = _raw_path(scope)
         token = request_id.set(answering.request_id)
         try:
             await self._app(scope, receive, answering.send)
@@ -52,18 +52,18 @@ class RequestMiddleware:
                 raise
             await internal()(scope, receive, answering.send)
         finally:
-            self._note(scope, answering.status or 500, time.perf_counter() - started)
+            self._record_request(scope, answering.status or 500, time.perf_counter() - started)
             request_id.reset(token)
 
-    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+    def _record_request(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
-        self._meters.answered(scope["method"], route, status, seconds)
+        self._meters.count_request(scope["method"], route, status, seconds)
         if _log.isEnabledFor(logging.INFO):
             fields = {"method": scope["method"], "route": route, "status": status, "ms": round(seconds * 1000, 1)}
             _log.info("answered", extra={"fields": fields})
 
 
-class _Answering:
+class _ResponseSender:
     """Sends an answer on, with the headers that every answer has, and remembers its status."""
 
     def __init__(self, send: Send, request: str, away: Callable[[], bool]) -> None:
@@ -86,7 +86,7 @@ class _Answering:
         await self._send(message)
 
 
-def _id_of(scope: Scope) -> str:
+def _request_id(scope: Scope) -> str:
     """The request's id: the caller's own, where it is short and plain, or a fresh one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _SOUND_ID.fullmatch(value):
@@ -94,7 +94,7 @@ def _id_of(scope: Scope) -> str:
     return os.urandom(12).hex()
 
 
-def _as_sent(scope: Scope) -> str:
+def _raw_path(scope: Scope) -> str:
     """The path before decoding, so that an encoded slash within an id is no separator; `/api/v1` is `/v1` (X13)."""
     raw: bytes | None = scope.get("raw_path")
     path = str(raw, "latin-1") if raw is not None else scope["path"]

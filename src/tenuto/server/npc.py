@@ -15,13 +15,13 @@ from tenuto.chat.views import ToolRunView
 from tenuto.errors import SessionNotFound
 from tenuto.model import Message, Page, Role, Scope
 from tenuto.model.values import Json, JsonObject, View
-from tenuto.server.auth import admitted, asking
+from tenuto.server.auth import asking, authenticate_request
 from tenuto.server.chat import trace_of
-from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, path_part, query_of
+from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, parse_query, path_parameter
 from tenuto.server.openapi import Router, describe
-from tenuto.server.requests import NpcQuestion, NpcTrace
+from tenuto.server.requests import NpcQuestion, NpcTraceQuery
 from tenuto.server.service import service, sessions
-from tenuto.server.streams import unless_gone
+from tenuto.server.streams import cancel_on_disconnect
 
 routes = Router("npc", prefix="/v1/npc")
 
@@ -75,7 +75,7 @@ class NpcTraceView(View, frozen=True, kw_only=True):
     session_summary: NpcSummary | UnsetType | None = UNSET
 
 
-class NpcCleared(View, frozen=True, kw_only=True):
+class NpcDeleted(View, frozen=True, kw_only=True):
     """A talk that is forgotten."""
 
     success: bool
@@ -85,7 +85,7 @@ class NpcCleared(View, frozen=True, kw_only=True):
 @routes.post("/chat", describe(NpcAnswer, body=NpcQuestion, headers=("Idempotency-Key",)))
 async def npc_chat(request: Request) -> Response:
     """Ask a character; facts come from the evidence store, and the answer names them (C1, C6)."""
-    admission = await admitted(request)
+    admission = await authenticate_request(request)
     body = await body_of(request, NpcQuestion)
     scope = admission.scope(body.tenant_id, body.site_id)
     asked = ChatRequest(
@@ -96,7 +96,7 @@ async def npc_chat(request: Request) -> Response:
         key=idempotency_key(request),
         fingerprint=fingerprint([body.query, body.npc_id, body.session_id]),
     )
-    reply = await unless_gone(request, service(request).chat.take_turn(scope, asked))
+    reply = await cancel_on_disconnect(request, service(request).chat.take_turn(scope, asked))
     return answer(
         NpcAnswer(
             trace_id=reply.trace_id or None,
@@ -110,12 +110,12 @@ async def npc_chat(request: Request) -> Response:
     )
 
 
-@routes.get("/traces/{trace_id}", describe(NpcTraceView, query=NpcTrace))
+@routes.get("/traces/{trace_id}", describe(NpcTraceView, query=NpcTraceQuery))
 async def get_npc_trace(request: Request) -> Response:
     """What a character was asked and what it looked up, with the talk around it where `include_session` asks (C9)."""
     scope = await asking(request)
     trace = await trace_of(request, scope)
-    asked = query_of(request, NpcTrace)
+    asked = parse_query(request, NpcTraceQuery)
     return answer(
         NpcTraceView(
             trace_id=trace.id,
@@ -130,14 +130,16 @@ async def get_npc_trace(request: Request) -> Response:
             tool_calls=list(map(ToolRunView.of, trace.tools)),
             policy_mode=trace.data.get("policy_mode", _UNKNOWN),
             answer_text=trace.answer,
-            session_summary=await _summary(request, scope, trace.session_id) if asked.include_session else UNSET,
+            session_summary=await _load_npc_summary(request, scope, trace.session_id)
+            if asked.include_session
+            else UNSET,
         )
     )
 
 
-async def _summary(request: Request, scope: Scope, session_id: str) -> NpcSummary | None:
+async def _load_npc_summary(request: Request, scope: Scope, session_id: str) -> NpcSummary | None:
     try:
-        return NpcSummary.of(await _talk(request, scope, session_id))
+        return NpcSummary.of(await _load_npc_session(request, scope, session_id))
     except SessionNotFound:
         return None
 
@@ -145,10 +147,10 @@ async def _summary(request: Request, scope: Scope, session_id: str) -> NpcSummar
 @routes.get("/sessions/{session_id}", describe(NpcSession))
 async def get_npc_session(request: Request) -> Response:
     """A talk in short: how many messages, when the first and the last, and the most recent ones."""
-    return answer(await _talk(request, await asking(request), path_part(request)))
+    return answer(await _load_npc_session(request, await asking(request), path_parameter(request)))
 
 
-async def _talk(request: Request, scope: Scope, session_id: str) -> NpcSession:
+async def _load_npc_session(request: Request, scope: Scope, session_id: str) -> NpcSession:
     context = service(request).settings.npc_policies().context
     page = await sessions(request).messages(scope, session_id, Page(limit=context.window_messages or 10))
     recent = _newest_within(page.messages, context.window_characters)
@@ -168,13 +170,13 @@ async def _talk(request: Request, scope: Scope, session_id: str) -> NpcSession:
     )
 
 
-@routes.delete("/sessions/{session_id}", describe(NpcCleared))
+@routes.delete("/sessions/{session_id}", describe(NpcDeleted))
 async def clear_npc_session(request: Request) -> Response:
     """Forget a talk."""
     scope = await asking(request)
-    session_id = path_part(request)
+    session_id = path_parameter(request)
     await sessions(request).delete(scope, session_id)
-    return answer(NpcCleared(success=True, session_id=session_id))
+    return answer(NpcDeleted(success=True, session_id=session_id))
 
 
 def _newest_within(messages: tuple[Message, ...], characters: int | None) -> tuple[Message, ...]:

@@ -201,7 +201,7 @@ def describe(
     answer: type[Any] | None,
     *statuses: int,
     query: type[Any] | None = None,
-    body: type[requests.Sent] | None = None,
+    body: type[requests.RequestBody] | None = None,
     headers: tuple[str, ...] = (),
     problems: tuple[int, ...] = (),
     content: Mapping[str, JsonObject] | None = None,
@@ -213,12 +213,15 @@ def describe(
     kinds = tuple(kind for kind in (answer, body) if kind is not None)
     good: JsonObject = {"description": inspect.getdoc(answer) if answer is not None else "Done."}
     if answer is not None or content is not None:
-        good["content"] = {**({"application/json": {"schema": _ref(answer)}} if answer else {}), **(content or {})}
+        good["content"] = {
+            **({"application/json": {"schema": _schema_ref(answer)}} if answer else {}),
+            **(content or {}),
+        }
     expected = {*problems, *(() if public else _ALWAYS)}
     expected |= {413} if body is not None else set()
     expected |= {409} if {"If-Match", "Idempotency-Key"} & {*headers} else set()
     operation: JsonObject = {
-        "parameters": [*(_query(query) if query is not None else ()), *_named(headers)],
+        "parameters": [*(_query_parameters(query) if query is not None else ()), *_header_refs(headers)],
         "responses": {
             **{str(status): good for status in statuses or (200,)},
             **{str(status): {"$ref": f"#/components/responses/Problem{status}"} for status in sorted(expected)},
@@ -226,62 +229,62 @@ def describe(
     }
     if body is not None:
         required = any(field.required for field in fields(body))
-        written = {"application/json": {"schema": _ref(body), "example": body.EXAMPLE}}
+        written = {"application/json": {"schema": _schema_ref(body), "example": body.EXAMPLE}}
         operation["requestBody"] = {"required": required, "content": written}
     if public:
         operation["security"] = []
     return Operation(operation, kinds)
 
 
-def _named(headers: tuple[str, ...]) -> list[JsonObject]:
+def _header_refs(headers: tuple[str, ...]) -> list[JsonObject]:
     return [{"$ref": f"#/components/parameters/{name}"} for name in headers]
 
 
-def _query(kind: type[Any]) -> list[JsonObject]:
+def _query_parameters(kind: type[Any]) -> list[JsonObject]:
     """A type that reads the query, as the document's parameters."""
     (_,), parts = msgspec.json.schema_components([kind], ref_template=_REF)
     schema = parts[kind.__name__]
     return [
-        {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": _present(part)}
+        {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": _without_null(part)}
         for name, part in schema["properties"].items()
     ]
 
 
-def _present(schema: JsonObject) -> JsonObject:
+def _without_null(schema: JsonObject) -> JsonObject:
     """A parameter's schema: one that may be left out is never null."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
     rest = {name: value for name, value in schema.items() if name != "anyOf" and value is not None}
     return {**rest, **kinds[0]} if kinds else rest
 
 
-def _ref(kind: type[Any]) -> JsonObject:
+def _schema_ref(kind: type[Any]) -> JsonObject:
     return {"$ref": _REF.format(name=kind.__name__)}
 
 
 def document(app: Starlette) -> JsonObject:
     """The application's OpenAPI document, built at the first call."""
     if not hasattr(app.state, "document"):
-        app.state.document = _build([route for route in app.routes if isinstance(route, ApiRoute)])
+        app.state.document = _build_schema([route for route in app.routes if isinstance(route, ApiRoute)])
     built: JsonObject = app.state.document
     return built
 
 
-def _build(routes: Sequence[ApiRoute]) -> JsonObject:
+def _build_schema(routes: Sequence[ApiRoute]) -> JsonObject:
     kinds: dict[type[Any], None] = {Problem: None}
     paths: dict[str, JsonObject] = {}
     for route in routes:
         if route.operation is not None:
             kinds |= dict.fromkeys(route.operation.kinds)
             operations = paths.setdefault(route.path, {})
-            operations |= {method.lower(): _operation(route, route.operation) for method in route.methods or ()}
+            operations |= {method.lower(): _build_operation(route, route.operation) for method in route.methods or ()}
     return {
         "openapi": "3.1.0",
         "info": {"title": "tenuto", "version": version("tenuto"), "description": _ABOUT},
         "paths": paths,
         "components": {
-            "schemas": {**_schemas(list(kinds)), "NewMessage": _NEW_MESSAGE, "Part": _PART},
+            "schemas": {**_component_schemas(list(kinds)), "NewMessage": _NEW_MESSAGE, "Part": _PART},
             "responses": {
-                f"Problem{status}": {"description": reason, "content": {MEDIA_TYPE: {"schema": _ref(Problem)}}}
+                f"Problem{status}": {"description": reason, "content": {MEDIA_TYPE: {"schema": _schema_ref(Problem)}}}
                 for status, reason in _REASONS.items()
             },
             "parameters": {
@@ -297,12 +300,12 @@ def _build(routes: Sequence[ApiRoute]) -> JsonObject:
     }
 
 
-def _operation(route: ApiRoute, operation: Operation) -> JsonObject:
+def _build_operation(route: ApiRoute, operation: Operation) -> JsonObject:
     in_path = [
         {"name": name, "in": "path", "required": True, "description": _PARTS_OF_PATHS[name], "schema": _TEXT}
         for name in route.param_convertors
     ]
-    named = _named(_WHO) if route.path.startswith(("/v1/", "/goods/")) else []
+    named = _header_refs(_WHO) if route.path.startswith(("/v1/", "/goods/")) else []
     return {
         "tags": [route.tag],
         "summary": route.name.replace("_", " ").title(),
@@ -313,7 +316,7 @@ def _operation(route: ApiRoute, operation: Operation) -> JsonObject:
     }
 
 
-def _schemas(kinds: Sequence[type[Any]]) -> JsonObject:
+def _component_schemas(kinds: Sequence[type[Any]]) -> JsonObject:
     schemas = msgspec.json.schema_components(kinds, ref_template=_REF)[1]
     # msgspec reads decimals from numbers as well, but describes them as strings alone.
     schemas["UsageBody"]["properties"]["cost_usd"]["type"] = ["string", "number"]

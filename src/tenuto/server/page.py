@@ -53,7 +53,7 @@ _PLAIN_POLICY: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _ConsoleFile:
     """One file of the console."""
 
     body: bytes
@@ -64,7 +64,7 @@ class _File:
 @routes.get("/")
 async def console(_: Request) -> Response:
     """The console."""
-    page = _files()["index.html"]
+    page = _load_files()["index.html"]
     headers = {
         "Content-Security-Policy": _CONSOLE_POLICY,
         "Referrer-Policy": "no-referrer",
@@ -76,7 +76,7 @@ async def console(_: Request) -> Response:
 @routes.get("/console/{name:path}")
 async def console_file(request: Request) -> Response:
     """A file of the console. Browsers keep it and ask each time whether it changed, so an upgrade shows at once."""
-    file = _files().get(request.path_params["name"])
+    file = _load_files().get(request.path_params["name"])
     if file is None:
         raise HTTPException(404)
     headers = {"ETag": file.tag, "Cache-Control": "no-cache", "Cross-Origin-Resource-Policy": "same-origin"}
@@ -86,21 +86,21 @@ async def console_file(request: Request) -> Response:
 
 
 @cache
-def _files() -> dict[str, _File]:
+def _load_files() -> dict[str, _ConsoleFile]:
     """The console's files by name: what is not in here cannot be asked for."""
     found = {}
-    for name, place in _below(files("tenuto.server") / "console"):
+    for name, place in _walk_files(files("tenuto.server") / "console"):
         body = place.read_bytes()
         kind = _TYPES.get(name.rpartition(".")[2])
         if kind is not None:
-            found[name] = _File(body, kind, f'"{sha256(body).hexdigest()[:32]}"')
+            found[name] = _ConsoleFile(body, kind, f'"{sha256(body).hexdigest()[:32]}"')
     return found
 
 
-def _below(folder: Traversable, at: str = "") -> Iterator[tuple[str, Traversable]]:
+def _walk_files(folder: Traversable, at: str = "") -> Iterator[tuple[str, Traversable]]:
     for place in folder.iterdir():
         if place.is_dir():
-            yield from _below(place, f"{at}{place.name}/")
+            yield from _walk_files(place, f"{at}{place.name}/")
         else:
             yield f"{at}{place.name}", place
 
@@ -120,7 +120,7 @@ async def routes_page(request: Request) -> Response:
         for path, operations in document(request.app)["paths"].items()
         for method, operation in operations.items()
     ]
-    return _page(
+    return _html_page(
         "tenuto: routes",
         f"""<h1>Routes</h1>
 <p class="lead">Everything about bodies and answers stands in <a href="openapi.json">openapi.json</a>, which any
@@ -148,7 +148,7 @@ async def _first_step(request: Request) -> str:
 <a href="readyz">readiness</a>, <a href="metrics">metrics</a>.</p>"""
 
 
-def _page(title: str, body: str) -> Response:
+def _html_page(title: str, body: str) -> Response:
     html = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>{body}</body></html>'

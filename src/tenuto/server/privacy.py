@@ -11,13 +11,13 @@ from starlette.responses import Response
 from tenuto.access import KeyRole
 from tenuto.errors import InvalidCursor
 from tenuto.model.values import View
-from tenuto.privacy.duties.views import NoteView, PolicyView, ReceiptView, policy_view
-from tenuto.privacy.sealed.vault import as_mark
-from tenuto.server.auth import Admission, admitted, asking, naming_user
-from tenuto.server.json_io import answer, body_of, path_part, query_of
+from tenuto.privacy.duties.views import AuditEntryView, PolicyView, ReceiptView, policy_view
+from tenuto.privacy.sealed.vault import normalize_placeholder
+from tenuto.server.auth import AuthContext, asking, authenticate_request, with_user
+from tenuto.server.json_io import answer, body_of, parse_query, path_parameter
 from tenuto.server.openapi import Router, describe
 from tenuto.server.problems import Forbidden
-from tenuto.server.requests import Auditing, RevealMarks
+from tenuto.server.requests import AuditQuery, RevealBody
 from tenuto.server.service import service
 
 routes = Router("privacy", prefix="/v1")
@@ -38,7 +38,7 @@ class PrivacyView(PolicyView, frozen=True, kw_only=True):
     receipt_key: str | None
 
 
-class RevealedView(View, frozen=True, kw_only=True):
+class RevealView(View, frozen=True, kw_only=True):
     """Values by the marks that stand for them, and those marks that the session does not know."""
 
     values: dict[str, str]
@@ -48,7 +48,7 @@ class RevealedView(View, frozen=True, kw_only=True):
 class AuditList(View, frozen=True, kw_only=True):
     """Part of the audit, oldest first; `cursor` continues it, null ends it."""
 
-    notes: list[NoteView]
+    notes: list[AuditEntryView]
     cursor: str | None
 
 
@@ -70,48 +70,50 @@ async def get_privacy(request: Request) -> Response:
     )
 
 
-@routes.post("/sessions/{session_id}/reveal", describe(RevealedView, body=RevealMarks))
-async def reveal_marks(request: Request) -> Response:
+@routes.post("/sessions/{session_id}/reveal", describe(RevealView, body=RevealBody))
+async def reveal_placeholders(request: Request) -> Response:
     """The values behind marks of a session, for a credential with the role privacy.reveal; each look is noted. Marks
     may be written without their brackets; where the session knows none of them, that is 404 `mark_not_found`."""
-    admission = await admitted(request)
-    _refuse_unless_reveals(admission)
+    admission = await authenticate_request(request)
+    _check_can_reveal(admission)
     scope = admission.scope()
-    body = await body_of(request, RevealMarks)
-    values = await service(request).tenuto.privacy.reveal(scope, path_part(request), body.marks, by=_who(admission))
-    unknown = [mark for mark in dict.fromkeys(map(as_mark, body.marks)) if mark not in values]
-    return answer(RevealedView(values=dict(values), unknown=unknown), headers={"Cache-Control": "no-store"})
+    body = await body_of(request, RevealBody)
+    values = await service(request).tenuto.privacy.reveal(
+        scope, path_parameter(request), body.marks, by=_actor_name(admission)
+    )
+    unknown = [mark for mark in dict.fromkeys(map(normalize_placeholder, body.marks)) if mark not in values]
+    return answer(RevealView(values=dict(values), unknown=unknown), headers={"Cache-Control": "no-store"})
 
 
-@routes.get("/privacy/audit", describe(AuditList, query=Auditing))
+@routes.get("/privacy/audit", describe(AuditList, query=AuditQuery))
 async def get_audit(request: Request) -> Response:
     """Who looked behind marks, mended or erased on this site; for the tenant's own backend and for admins."""
-    admission = await admitted(request)
-    if admission.caller is not None and not admission.caller.names_users:
+    admission = await authenticate_request(request)
+    if admission.caller is not None and not admission.caller.can_act_for_users:
         raise Forbidden("the audit is for the tenant's own credential, or one with the role admin")
     scope = admission.scope()
-    asked = query_of(request, Auditing)
+    asked = parse_query(request, AuditQuery)
     if asked.cursor is not None and not _NOTE_ID.fullmatch(asked.cursor):
         raise InvalidCursor
     notes = await service(request).tenuto.privacy.audit.notes(scope, after=asked.cursor or "", limit=asked.limit)
     cursor = notes[-1].id if len(notes) == asked.limit else None
-    return answer(AuditList(notes=list(map(NoteView.of, notes)), cursor=cursor))
+    return answer(AuditList(notes=list(map(AuditEntryView.of, notes)), cursor=cursor))
 
 
 @routes.delete("/users/{user_id}", describe(ReceiptView))
 async def erase_user(request: Request) -> Response:
     """Remove everything of a user on this site, and answer with a signed receipt; for that user, for the tenant's own
     backend and for admins. An unknown user gets one as well, with nothing counted."""
-    user = path_part(request, "user_id")
-    admission = naming_user(await admitted(request), user)
+    user = path_parameter(request, "user_id")
+    admission = with_user(await authenticate_request(request), user)
     scope = admission.scope()
     themselves = admission.caller is not None and admission.caller.user == user
     # The audit stays, and shall not keep the name of somebody who was just forgotten.
-    by = "themselves" if themselves else _who(admission)
+    by = "themselves" if themselves else _actor_name(admission)
     return answer(ReceiptView.of(await service(request).tenuto.privacy.erase(scope, by=by)))
 
 
-def _refuse_unless_reveals(admission: Admission) -> None:
+def _check_can_reveal(admission: AuthContext) -> None:
     if admission.caller is None:
         raise Forbidden(
             f"revealing needs a credential with the role {KeyRole.REVEAL}, and this server asks for none: "
@@ -121,7 +123,7 @@ def _refuse_unless_reveals(admission: Admission) -> None:
         raise Forbidden(f"revealing needs a credential with the role {KeyRole.REVEAL}")
 
 
-def _who(admission: Admission) -> str:
+def _actor_name(admission: AuthContext) -> str:
     """Who acts, as the audit names them: a key by its id, a token by its user."""
     caller = admission.caller
     if caller is None:

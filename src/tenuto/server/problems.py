@@ -53,7 +53,7 @@ _HTTP: Final = {
 }
 
 
-class Refused(Exception):
+class AccessDenied(Exception):
     """Who is asking was not proved, or may not ask in this way; settled at the door, before a story begins."""
 
     status = 403
@@ -61,7 +61,7 @@ class Refused(Exception):
     headers: Mapping[str, str] = {}
 
 
-class CredentialRefused(Refused):
+class InvalidCredential(AccessDenied):
     """No credential, or none that holds: unknown, malformed, expired and revoked look alike."""
 
     status = 401
@@ -72,7 +72,7 @@ class CredentialRefused(Refused):
         super().__init__("a valid API key or token is needed: Authorization: Bearer <key>")
 
 
-class ScopeMismatch(Refused):
+class ScopeMismatch(AccessDenied):
     """The request names a tenant, site or user that the credential does not stand for."""
 
     code = "scope_mismatch"
@@ -81,13 +81,13 @@ class ScopeMismatch(Refused):
         super().__init__(f"the {what} named in the request is not the one this credential stands for")
 
 
-class Forbidden(Refused):
+class Forbidden(AccessDenied):
     """The credential holds, but not for this."""
 
     code = "forbidden"
 
 
-class HostRefused(Refused):
+class HostNotAllowed(AccessDenied):
     """Without keys only programs on this machine may ask, and no web page from elsewhere in their name."""
 
     code = "host_not_allowed"
@@ -106,7 +106,7 @@ class Problem(View, frozen=True, kw_only=True):
     detail: str
 
 
-def problem(
+def problem_response(
     status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **facts: object
 ) -> Response:
     """A problem+json answer."""
@@ -117,43 +117,45 @@ def problem(
 
 def internal() -> Response:
     """What a client learns of a failure nobody foresaw."""
-    return problem(500, "internal", "something went wrong here; the server's log has this answer's x-request-id")
+    return problem_response(
+        500, "internal", "something went wrong here; the server's log has this answer's x-request-id"
+    )
 
 
-def of_error(error: TenutoError) -> Response:
+def error_response(error: TenutoError) -> Response:
     """One of the five families."""
     status = next((status for family, status in _STATUS if isinstance(error, family)), 500)
     facts: JsonObject = {name: getattr(error, name) for name in _FACTS if hasattr(error, name)}
     headers: dict[str, str] = {}
-    retry_after = _retry_after(error)
+    retry_after = _retry_after_seconds(error)
     if retry_after is not None:
         facts["retry_after"] = retry_after
         headers["Retry-After"] = str(math.ceil(retry_after))
-    return problem(status, error.code, str(error), headers=headers, **facts)
+    return problem_response(status, error.code, str(error), headers=headers, **facts)
 
 
-def _retry_after(error: TenutoError) -> float | None:
+def _retry_after_seconds(error: TenutoError) -> float | None:
     pause = getattr(error, "retry_after", _RETRY_UNAVAILABLE if isinstance(error, Unavailable) else None)
     if isinstance(error, SessionBusy):
         pause = min(error.retry_after, _RETRY_BUSY)
     return round(pause.total_seconds(), 3) if isinstance(pause, timedelta) else None
 
 
-async def _answer(_: Request, error: Exception) -> Response:
+async def _handle_error(_: Request, error: Exception) -> Response:
     match error:
         case TenutoError():
             if isinstance(error, Unavailable):
                 _log.warning("%s: %s", error.code, error)
-            return of_error(error)
-        case Refused():
-            return problem(error.status, error.code, str(error), headers=error.headers)
+            return error_response(error)
+        case AccessDenied():
+            return problem_response(error.status, error.code, str(error), headers=error.headers)
         case HTTPException():
             code, detail = _HTTP.get(error.status_code, ("http_error", "the request cannot be answered"))
-            return problem(error.status_code, code, detail, headers=error.headers)
+            return problem_response(error.status_code, code, detail, headers=error.headers)
     raise error
 
 
 # Every error of the application is answered as a problem.
 HANDLERS: Final[Mapping[type[Exception], ExceptionHandler]] = dict.fromkeys(
-    (TenutoError, Refused, HTTPException), _answer
+    (TenutoError, AccessDenied, HTTPException), _handle_error
 )

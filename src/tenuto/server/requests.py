@@ -49,20 +49,20 @@ Values = Annotated[
 MessageBody = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/NewMessage"})]
 
 
-def one_version(if_match: int | None, if_version: int | None) -> int | None:
+def resolve_version(if_match: int | None, if_version: int | None) -> int | None:
     """The version a change is for: the header and the body may both name it, if they agree."""
     if None not in (if_match, if_version) and if_match != if_version:
         raise Invalid("If-Match and if_version name different versions")
     return if_version if if_match is None else if_match
 
 
-class Sent(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+class RequestBody(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """A request's body: unknown fields are refused. `EXAMPLE` is the one in the OpenAPI document."""
 
     EXAMPLE: ClassVar[JsonObject] = {}
 
 
-class Listing(msgspec.Struct, kw_only=True, frozen=True):
+class SessionListQuery(msgspec.Struct, kw_only=True, frozen=True):
     """Which sessions to list."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
@@ -71,7 +71,7 @@ class Listing(msgspec.Struct, kw_only=True, frozen=True):
     status: Status | None = None
 
 
-class Paging(msgspec.Struct, kw_only=True, frozen=True):
+class MessageListQuery(msgspec.Struct, kw_only=True, frozen=True):
     """Which messages to bring: the newest, or those next before or after a sequence number."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
@@ -79,13 +79,13 @@ class Paging(msgspec.Struct, kw_only=True, frozen=True):
     after: Count | None = None
 
 
-class Exporting(msgspec.Struct, kw_only=True, frozen=True):
+class ExportQuery(msgspec.Struct, kw_only=True, frozen=True):
     """How to write an export."""
 
     format: ExportFormat = ExportFormat.JSON
 
 
-class UsageBody(Sent, frozen=True, kw_only=True, rename={"cost": "cost_usd"}):
+class UsageBody(RequestBody, frozen=True, kw_only=True, rename={"cost": "cost_usd"}):
     """What something cost. `cost_usd` is exact to a billionth; as a string it stays exact on the way."""
 
     tokens: Count = 0
@@ -96,7 +96,7 @@ class UsageBody(Sent, frozen=True, kw_only=True, rename={"cost": "cost_usd"}):
         return Usage(tokens=self.tokens, cost_nanos=cost_nanos(self.cost))
 
 
-class ProducerBody(Sent, frozen=True, kw_only=True):
+class ProducerBody(RequestBody, frozen=True, kw_only=True):
     """A writer that numbers what it sends per session: 1, 2, 3 ..."""
 
     id: Name
@@ -107,7 +107,7 @@ class ProducerBody(Sent, frozen=True, kw_only=True):
         return Producer(id=self.id, seq=self.seq)
 
 
-class CreateSession(Sent, frozen=True, kw_only=True):
+class CreateSession(RequestBody, frozen=True, kw_only=True):
     """A session to make. An `id` of one's own that exists already brings that session back."""
 
     EXAMPLE = {"title": "Holiday plans", "context": {"language": "en"}, "attributes": {"vip": True}}
@@ -125,7 +125,7 @@ class CreateSession(Sent, frozen=True, kw_only=True):
         return NewSession(title=self.title, context=self.context, attributes=self.attributes, metadata=self.metadata)
 
 
-class TurnChanges(Sent, frozen=True, kw_only=True):
+class TurnChanges(RequestBody, frozen=True, kw_only=True):
     """Changes to a session's head that come with a turn's end: only what is named changes."""
 
     title: Title | UnsetType = UNSET
@@ -148,7 +148,7 @@ class ChangeSession(TurnChanges, frozen=True, kw_only=True):
     if_version: Count | None = None
 
 
-class AttributeValue(Sent, frozen=True, kw_only=True):
+class AttributeValue(RequestBody, frozen=True, kw_only=True):
     """One attribute's value; null removes it."""
 
     EXAMPLE = {"value": "gold"}
@@ -156,7 +156,7 @@ class AttributeValue(Sent, frozen=True, kw_only=True):
     value: Any
 
 
-class AppendMessages(Sent, frozen=True, kw_only=True):
+class AppendMessages(RequestBody, frozen=True, kw_only=True):
     """Messages to append, oldest first. Without `usage` the tokens that the messages name are what was spent."""
 
     EXAMPLE = {
@@ -169,7 +169,7 @@ class AppendMessages(Sent, frozen=True, kw_only=True):
     producer: ProducerBody | None = None
 
 
-class ForkSession(Sent, frozen=True, kw_only=True):
+class ForkSession(RequestBody, frozen=True, kw_only=True):
     """Where to branch off: with everything up to and including message `at`, or all of it."""
 
     EXAMPLE = {"at": 4, "title": "What if"}
@@ -179,7 +179,7 @@ class ForkSession(Sent, frozen=True, kw_only=True):
     title: Title | None = None
 
 
-class TruncateSession(Sent, frozen=True, kw_only=True):
+class TruncateSession(RequestBody, frozen=True, kw_only=True):
     """Forget the messages after this sequence number; with `if_version`, if nothing has changed since."""
 
     EXAMPLE = {"after": 4}
@@ -188,7 +188,7 @@ class TruncateSession(Sent, frozen=True, kw_only=True):
     if_version: Count | None = None
 
 
-class _Messages(Sent, frozen=True, kw_only=True):
+class _MessagesBody(RequestBody, frozen=True, kw_only=True):
     """One message, several, or none."""
 
     message: MessageBody | None = None
@@ -199,7 +199,7 @@ class _Messages(Sent, frozen=True, kw_only=True):
         return [*([self.message] if self.message is not None else []), *self.messages]
 
 
-class BeginTurn(_Messages, frozen=True, kw_only=True):
+class BeginTurnBody(_MessagesBody, frozen=True, kw_only=True):
     """A turn's beginning: the words (none, to answer anew) and how many of the newest messages to bring."""
 
     EXAMPLE = {"message": {"role": "user", "text": "Which museums are open on Monday?"}, "window": 20}
@@ -207,7 +207,7 @@ class BeginTurn(_Messages, frozen=True, kw_only=True):
     window: Annotated[int, Meta(ge=0, le=MAX_WINDOW)] = 20
 
 
-class BeginAnyTurn(BeginTurn, frozen=True, kw_only=True):
+class BeginAnyTurnBody(BeginTurnBody, frozen=True, kw_only=True):
     """A turn's beginning that says itself for which session; without one, a new session begins."""
 
     session_id: Name | None = None
@@ -215,7 +215,7 @@ class BeginAnyTurn(BeginTurn, frozen=True, kw_only=True):
     site_id: Text | None = None
 
 
-class FinishTurn(_Messages, frozen=True, kw_only=True):
+class FinishTurnBody(_MessagesBody, frozen=True, kw_only=True):
     """A turn's end: the reply, tool calls and results included, what it cost, and what changes with it."""
 
     EXAMPLE = {
@@ -227,7 +227,7 @@ class FinishTurn(_Messages, frozen=True, kw_only=True):
     changes: TurnChanges | None = None
 
 
-class ChatBody(Sent, frozen=True, kw_only=True):
+class ChatBody(RequestBody, frozen=True, kw_only=True):
     """Something to say to an assistant.
 
     Without a session a new one begins; without an assistant the session's own goes on, or the default one begins, and
@@ -253,7 +253,7 @@ class ChatBody(Sent, frozen=True, kw_only=True):
         return [getattr(self, name) for name in self.__struct_fields__ if name != "stream"]
 
 
-class Traces(msgspec.Struct, kw_only=True, frozen=True):
+class TraceListQuery(msgspec.Struct, kw_only=True, frozen=True):
     """Which traces to bring."""
 
     session_id: Name | None = None
@@ -261,7 +261,7 @@ class Traces(msgspec.Struct, kw_only=True, frozen=True):
     before: Annotated[int, Meta(ge=1, le=_MOST, description="Only turns before this number.")] | None = None
 
 
-class RevealMarks(Sent, frozen=True, kw_only=True):
+class RevealBody(RequestBody, frozen=True, kw_only=True):
     """Which marks to look behind."""
 
     EXAMPLE = {"marks": ["[EMAIL_1]"]}
@@ -269,14 +269,14 @@ class RevealMarks(Sent, frozen=True, kw_only=True):
     marks: Annotated[list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(min_length=1, max_length=MOST_MARKS)]
 
 
-class Auditing(msgspec.Struct, kw_only=True, frozen=True):
+class AuditQuery(msgspec.Struct, kw_only=True, frozen=True):
     """Which notes of the audit to bring, oldest first."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     cursor: Annotated[str, Meta(description="Continues a listing: the `cursor` of its last page.")] | None = None
 
 
-class OpenTask(Sent, frozen=True, kw_only=True):
+class OpenTask(RequestBody, frozen=True, kw_only=True):
     """A task to open; `session_id` names the talk it came out of."""
 
     EXAMPLE = {"type": "contract_review", "goal": "Find what limits later employment"}
@@ -288,7 +288,7 @@ class OpenTask(Sent, frozen=True, kw_only=True):
     site_id: Text | None = None
 
 
-class ChangeTask(Sent, frozen=True, kw_only=True):
+class ChangeTask(RequestBody, frozen=True, kw_only=True):
     """How far a task is; its end may have a result. With `if_version`, of that version only."""
 
     EXAMPLE = {"status": "completed", "result": {"answer": "Twelve months, in Germany alone"}}
@@ -298,7 +298,7 @@ class ChangeTask(Sent, frozen=True, kw_only=True):
     if_version: Count | None = None
 
 
-class TaskListing(msgspec.Struct, kw_only=True, frozen=True):
+class TaskListQuery(msgspec.Struct, kw_only=True, frozen=True):
     """Which tasks to list, oldest first."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
@@ -307,7 +307,7 @@ class TaskListing(msgspec.Struct, kw_only=True, frozen=True):
     status: TaskStatus | None = None
 
 
-class WriteEntry(Sent, frozen=True, kw_only=True):
+class WriteEntry(RequestBody, frozen=True, kw_only=True):
     """What shall stand under a key of a board. `agent` may be named by the header Tenuto-Agent instead; `token` is that
     of the agent's lock, and an `if_version` of 0 demands that nothing stands there."""
 
@@ -319,7 +319,7 @@ class WriteEntry(Sent, frozen=True, kw_only=True):
     if_version: Count | None = None
 
 
-class LockKey(Sent, frozen=True, kw_only=True):
+class LockKey(RequestBody, frozen=True, kw_only=True):
     """For how many seconds to have a key, a minute where nothing is said; with its `token` a lock is held on."""
 
     EXAMPLE = {"agent": "labour-law", "seconds": 30}
@@ -335,13 +335,13 @@ class Holding(msgspec.Struct, kw_only=True, frozen=True):
     token: Token | None = None
 
 
-class Unlocking(msgspec.Struct, kw_only=True, frozen=True):
+class UnlockQuery(msgspec.Struct, kw_only=True, frozen=True):
     """The lock to give back."""
 
     token: Token
 
 
-class WriteNote(Sent, frozen=True, kw_only=True):
+class WriteNote(RequestBody, frozen=True, kw_only=True):
     """What an agent notes for itself; an `if_version` of 0 demands that there is no such note."""
 
     EXAMPLE = {"value": "ask for annex B"}
@@ -350,7 +350,7 @@ class WriteNote(Sent, frozen=True, kw_only=True):
     if_version: Count | None = None
 
 
-class NpcQuestion(Sent, frozen=True, kw_only=True):
+class NpcQuestion(RequestBody, frozen=True, kw_only=True):
     """Something to ask a character."""
 
     EXAMPLE = {"tenant_id": "yantian", "site_id": "yantian-main", "npc_id": "ancestor_yan", "query": "严氏家训有哪些?"}
@@ -362,13 +362,13 @@ class NpcQuestion(Sent, frozen=True, kw_only=True):
     site_id: Text | None = None
 
 
-class NpcTrace(msgspec.Struct, kw_only=True, frozen=True):
+class NpcTraceQuery(msgspec.Struct, kw_only=True, frozen=True):
     """How much of a trace to bring."""
 
     include_session: bool = False
 
 
-class GoodsQuestion(Sent, frozen=True, kw_only=True):
+class GoodsQuestion(RequestBody, frozen=True, kw_only=True):
     """A shopper's question; a session and a user may be named. The names are those of the shop's clients."""
 
     EXAMPLE = {"question": "有什么便宜的手机?"}

@@ -15,7 +15,7 @@ from tenuto.access import ApiKeys
 from tenuto.app import open_app
 from tenuto.errors import InvalidSetting
 from tenuto.ports import utc_now
-from tenuto.privacy.lines import LogScreen
+from tenuto.privacy.lines import LogRedactor
 from tenuto.server.app import create_app
 from tenuto.server.auth import is_loopback
 from tenuto.server.logs import configure_logging
@@ -33,7 +33,7 @@ def serve(settings: Settings) -> None:
         InvalidSetting: the port is taken, the host is reachable from outside and nobody needs a credential, or a model,
             an assistant or a budget cannot be had.
     """
-    configure_logging(settings.log_level, LogScreen(lambda: open_policies(settings)))
+    configure_logging(settings.log_level, LogRedactor(lambda: open_policies(settings)))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings))
 
@@ -43,7 +43,7 @@ async def _serve(settings: Settings) -> None:
     with listening:
         async with open_app(settings) as tenuto:
             if not is_loopback(settings.host):
-                await _refuse_open_door(settings, ApiKeys(store=tenuto.store.state, clock=utc_now))
+                await _check_credential_needed(settings, ApiKeys(store=tenuto.store.state, clock=utc_now))
             # Opened before uvicorn starts, which would print where a start failed under the sentence of what to mend.
             await tenuto.chat()
             config = uvicorn.Config(
@@ -85,9 +85,9 @@ class _Server(uvicorn.Server):
             _log.info("listening on http://%s:%s", f"[{host}]" if ":" in host else host, port)
 
 
-async def _refuse_open_door(settings: Settings, keys: ApiKeys) -> None:
+async def _check_credential_needed(settings: Settings, keys: ApiKeys) -> None:
     tokens = settings.jwt_secret or settings.jwt_key_file or settings.jwt_jwks_file
-    if tokens is None and not await keys.configured():
+    if tokens is None and not await keys.any_exist():
         raise InvalidSetting(
             "host",
             f"{settings.host} can be reached from other machines, and nobody would need a credential: make an API key "

@@ -15,7 +15,7 @@ from tenuto.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class ServerContext:
     """An installation that is open and being served."""
 
     settings: Settings
@@ -30,9 +30,9 @@ class Service:
         return self.tenuto.sessions
 
 
-def service(request: Request) -> Service:
+def service(request: Request) -> ServerContext:
     """The service that this request reached."""
-    found: Service = request.app.state.service
+    found: ServerContext = request.app.state.service
     return found
 
 

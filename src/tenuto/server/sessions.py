@@ -5,18 +5,18 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.model import Changes, SessionQuery, Truncating
+from tenuto.model import Changes, SessionQuery, Truncation
 from tenuto.model.values import Json, JsonObject, View
-from tenuto.server.auth import admitted, asking
+from tenuto.server.auth import asking, authenticate_request
 from tenuto.server.json_io import (
     answer,
     body_of,
     fingerprint,
     idempotency_key,
     if_match,
-    path_part,
-    query_of,
-    session_answer,
+    parse_query,
+    path_parameter,
+    session_response,
 )
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import (
@@ -24,9 +24,9 @@ from tenuto.server.requests import (
     ChangeSession,
     CreateSession,
     ForkSession,
-    Listing,
+    SessionListQuery,
     TruncateSession,
-    one_version,
+    resolve_version,
 )
 from tenuto.server.service import sessions
 from tenuto.sessions.views import SessionList, SessionView, StatsView
@@ -51,7 +51,7 @@ class AttributeView(View, frozen=True, kw_only=True):
 async def create_session(request: Request) -> Response:
     """Make a session. The caller's own session of that id comes back as it is (200); an id that is taken by
     somebody else is not told to be: the session gets another one."""
-    admission = await admitted(request)
+    admission = await authenticate_request(request)
     body = await body_of(request, CreateSession)
     session, new = await sessions(request).create(
         admission.scope(body.tenant_id, body.site_id),
@@ -60,14 +60,14 @@ async def create_session(request: Request) -> Response:
         key=idempotency_key(request),
         fingerprint=fingerprint(body),
     )
-    return session_answer(session, 201 if new else 200)
+    return session_response(session, 201 if new else 200)
 
 
-@routes.get("/sessions", describe(SessionList, query=Listing))
+@routes.get("/sessions", describe(SessionList, query=SessionListQuery))
 async def list_sessions(request: Request) -> Response:
     """The caller's sessions, latest change first."""
     scope = await asking(request)
-    asked = query_of(request, Listing)
+    asked = parse_query(request, SessionListQuery)
     query = SessionQuery(limit=asked.limit, cursor=asked.cursor, title=asked.q, status=asked.status)
     return answer(SessionList.of(await sessions(request).list(scope, query)))
 
@@ -76,7 +76,7 @@ async def list_sessions(request: Request) -> Response:
 async def get_session(request: Request) -> Response:
     """A session's head."""
     scope = await asking(request)
-    return session_answer(await sessions(request).get(scope, path_part(request)))
+    return session_response(await sessions(request).get(scope, path_parameter(request)))
 
 
 @routes.patch("/sessions/{session_id}", describe(SessionView, body=ChangeSession, headers=("If-Match",)))
@@ -84,15 +84,15 @@ async def change_session(request: Request) -> Response:
     """Change title, status, context, attributes or metadata; with If-Match or `if_version`, of that version only."""
     scope = await asking(request)
     body = await body_of(request, ChangeSession)
-    changes = body.value(one_version(if_match(request), body.if_version))
-    return session_answer(await sessions(request).patch(scope, path_part(request), changes))
+    changes = body.value(resolve_version(if_match(request), body.if_version))
+    return session_response(await sessions(request).patch(scope, path_parameter(request), changes))
 
 
 @routes.delete("/sessions/{session_id}", describe(None, 204))
 async def delete_session(request: Request) -> Response:
     """Remove a session and everything of it."""
     scope = await asking(request)
-    await sessions(request).delete(scope, path_part(request))
+    await sessions(request).delete(scope, path_parameter(request))
     return Response(status_code=204)
 
 
@@ -100,7 +100,7 @@ async def delete_session(request: Request) -> Response:
 async def reset_session(request: Request) -> Response:
     """Forget messages, context and metadata, and keep the session; a running turn is lost."""
     scope = await asking(request)
-    return session_answer(await sessions(request).reset(scope, path_part(request)))
+    return session_response(await sessions(request).reset(scope, path_parameter(request)))
 
 
 @routes.post("/sessions/{session_id}/fork", describe(SessionView, 201, body=ForkSession, problems=(409,)))
@@ -108,8 +108,8 @@ async def fork_session(request: Request) -> Response:
     """Branch off a new session at a message."""
     scope = await asking(request)
     body = await body_of(request, ForkSession)
-    fork = await sessions(request).fork(scope, path_part(request), at=body.at, new_id=body.id, title=body.title)
-    return session_answer(fork, 201)
+    fork = await sessions(request).fork(scope, path_parameter(request), at=body.at, new_id=body.id, title=body.title)
+    return session_response(fork, 201)
 
 
 @routes.post("/sessions/{session_id}/truncate", describe(SessionView, body=TruncateSession, headers=("If-Match",)))
@@ -118,23 +118,23 @@ async def truncate_session(request: Request) -> Response:
     `if_version`, of that version only, so that nothing goes which was said since it was read."""
     scope = await asking(request)
     body = await body_of(request, TruncateSession)
-    truncating = Truncating(after=body.after, if_version=one_version(if_match(request), body.if_version))
-    return session_answer(await sessions(request).truncate(scope, path_part(request), truncating))
+    truncating = Truncation(after=body.after, if_version=resolve_version(if_match(request), body.if_version))
+    return session_response(await sessions(request).truncate(scope, path_parameter(request), truncating))
 
 
 @routes.get("/sessions/{session_id}/attributes", describe(AttributesView))
 async def get_attributes(request: Request) -> Response:
     """All attributes of a session."""
     scope = await asking(request)
-    return answer(AttributesView.of(await sessions(request).get(scope, path_part(request))))
+    return answer(AttributesView.of(await sessions(request).get(scope, path_parameter(request))))
 
 
 @routes.get("/sessions/{session_id}/attributes/{name}", describe(AttributeView))
 async def get_attribute(request: Request) -> Response:
     """One attribute of a session; null when there is none of this name."""
     scope = await asking(request)
-    name = path_part(request, "name")
-    session = await sessions(request).get(scope, path_part(request))
+    name = path_parameter(request, "name")
+    session = await sessions(request).get(scope, path_parameter(request))
     return answer(AttributeView(name=name, value=session.attributes.get(name)))
 
 
@@ -142,10 +142,10 @@ async def get_attribute(request: Request) -> Response:
 async def set_attribute(request: Request) -> Response:
     """Set one attribute, whatever others change meanwhile."""
     scope = await asking(request)
-    name = path_part(request, "name")
+    name = path_parameter(request, "name")
     body = await body_of(request, AttributeValue)
     changes = Changes(attributes={name: body.value})
-    session = await sessions(request).patch(scope, path_part(request), changes)
+    session = await sessions(request).patch(scope, path_parameter(request), changes)
     return answer(AttributeView(name=name, value=session.attributes.get(name)))
 
 
@@ -153,8 +153,8 @@ async def set_attribute(request: Request) -> Response:
 async def remove_attribute(request: Request) -> Response:
     """Remove one attribute; again is harmless."""
     scope = await asking(request)
-    name = path_part(request, "name")
-    await sessions(request).patch(scope, path_part(request), Changes(attributes={name: None}))
+    name = path_parameter(request, "name")
+    await sessions(request).patch(scope, path_parameter(request), Changes(attributes={name: None}))
     return Response(status_code=204)
 
 

@@ -16,7 +16,7 @@ from tenuto.chat import ChatEvent
 from tenuto.chat.views import event_view
 from tenuto.errors import TenutoError, Unavailable
 from tenuto.model.values import JsonObject, View
-from tenuto.server.problems import internal, of_error
+from tenuto.server.problems import error_response, internal
 
 _Answer = TypeVar("_Answer")
 _log = logging.getLogger(__name__)
@@ -26,43 +26,43 @@ _PING: Final = b": still here\n\n"
 _PING_EVERY: Final = 15.0
 
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, _Answer]) -> _Answer:
+async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, _Answer]) -> _Answer:
     """Do the work; when the client goes meanwhile, cancel it.
 
     Raises:
         ClientDisconnect: nobody is left to answer.
     """
     task = asyncio.create_task(work)
-    gone = asyncio.create_task(_gone(request))
+    gone = asyncio.create_task(_wait_for_disconnect(request))
     try:
         await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             raise ClientDisconnect
         return task.result()
     finally:
-        await _end(gone)
-        await _end(task)
+        await _cancel_task(gone)
+        await _cancel_task(task)
 
 
 async def event_stream(request: Request, events: AsyncIterator[ChatEvent]) -> Response:
     """Server-sent events. What fails before the first one is an ordinary error."""
-    first = await unless_gone(request, _next(events))
+    first = await cancel_on_disconnect(request, _next_event(events))
     return StreamingResponse(
-        _lines(request, first, events), media_type="text/event-stream; charset=utf-8", headers=_HEADERS
+        _sse_stream(request, first, events), media_type="text/event-stream; charset=utf-8", headers=_HEADERS
     )
 
 
-async def _next(events: AsyncIterator[ChatEvent]) -> ChatEvent:
+async def _next_event(events: AsyncIterator[ChatEvent]) -> ChatEvent:
     return await anext(events)
 
 
-async def _lines(request: Request, first: ChatEvent, events: AsyncIterator[ChatEvent]) -> AsyncIterator[bytes]:
-    gone = asyncio.create_task(_gone(request))
+async def _sse_stream(request: Request, first: ChatEvent, events: AsyncIterator[ChatEvent]) -> AsyncIterator[bytes]:
+    gone = asyncio.create_task(_wait_for_disconnect(request))
     step: asyncio.Task[ChatEvent] | None = None
     try:
-        yield _line(*event_view(first))
+        yield _sse_event(*event_view(first))
         while True:
-            step = step or asyncio.create_task(_next(events))
+            step = step or asyncio.create_task(_next_event(events))
             await asyncio.wait((step, gone), timeout=_PING_EVERY, return_when=asyncio.FIRST_COMPLETED)
             if gone.done():
                 return
@@ -70,36 +70,36 @@ async def _lines(request: Request, first: ChatEvent, events: AsyncIterator[ChatE
                 yield _PING
                 continue
             event, step = step.result(), None
-            yield _line(*event_view(event))
+            yield _sse_event(*event_view(event))
     except StopAsyncIteration:
         return
     except TenutoError as error:
         if isinstance(error, Unavailable):
             _log.warning("%s: %s", error.code, error)
-        yield _line("error", msgspec.json.decode(of_error(error).body))
+        yield _sse_event("error", msgspec.json.decode(error_response(error).body))
     except Exception:
-        yield _line("error", msgspec.json.decode(internal().body))
+        yield _sse_event("error", msgspec.json.decode(internal().body))
         raise
     finally:
-        await _end(gone)
+        await _cancel_task(gone)
         if step is not None:
-            await _end(step)
+            await _cancel_task(step)
         close = getattr(events, "aclose", None)
         if close is not None:
             await close()
 
 
-def _line(name: str, data: View | JsonObject) -> bytes:
+def _sse_event(name: str, data: View | JsonObject) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(data))
 
 
-async def _gone(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     """Return when the client has hung up."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-async def _end(task: asyncio.Task[Any]) -> None:
+async def _cancel_task(task: asyncio.Task[Any]) -> None:
     """Cancel what is still under way."""
     if task.done():
         # Awaited once more, its error would be told to come from here.

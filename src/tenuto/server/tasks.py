@@ -10,16 +10,16 @@ from starlette.responses import Response
 from tenuto.errors import EntryNotFound, Invalid
 from tenuto.model import Scope
 from tenuto.model.task import NewTask, TaskQuery
-from tenuto.server.auth import admitted, asking
+from tenuto.server.auth import asking, authenticate_request
 from tenuto.server.json_io import (
-    agent_named,
+    agent_header,
     answer,
     body_of,
     idempotency_key,
     if_match,
-    path_part,
-    query_of,
-    versioned,
+    parse_query,
+    path_parameter,
+    versioned_response,
 )
 from tenuto.server.openapi import Router, describe
 from tenuto.server.problems import Forbidden
@@ -28,11 +28,11 @@ from tenuto.server.requests import (
     Holding,
     LockKey,
     OpenTask,
-    TaskListing,
-    Unlocking,
+    TaskListQuery,
+    UnlockQuery,
     WriteEntry,
     WriteNote,
-    one_version,
+    resolve_version,
 )
 from tenuto.server.service import service
 from tenuto.tasks import Board, Notes, Tasks
@@ -52,21 +52,21 @@ _WRITTEN = (*_GUARDED, "If-None-Match")
 async def open_task(request: Request) -> Response:
     """Open a task for several agents. It is the caller's, and goes a day after its last change. Asked again under the
     same Idempotency-Key, the same one is answered."""
-    admission = await admitted(request)
+    admission = await authenticate_request(request)
     body = await body_of(request, OpenTask)
     scope = admission.scope(body.tenant_id, body.site_id)
     new = NewTask(type=body.type, goal=body.goal, session_id=body.session_id)
     task = await _tasks(request).open(scope, new, key=idempotency_key(request))
-    opened = versioned(TaskView.of(task), 201)
+    opened = versioned_response(TaskView.of(task), 201)
     opened.headers["Location"] = f"/v1/tasks/{task.id}"
     return opened
 
 
-@routes.get("/tasks", describe(TaskList, query=TaskListing))
+@routes.get("/tasks", describe(TaskList, query=TaskListQuery))
 async def list_tasks(request: Request) -> Response:
     """The caller's tasks, oldest first. With a `cursor` there may be more, also behind a page that has none."""
     scope = await asking(request)
-    asked = query_of(request, TaskListing)
+    asked = parse_query(request, TaskListQuery)
     query = TaskQuery(limit=asked.limit, cursor=asked.cursor, session_id=asked.session_id, status=asked.status)
     return answer(TaskList.of(await _tasks(request).list(scope, query)))
 
@@ -75,7 +75,7 @@ async def list_tasks(request: Request) -> Response:
 async def get_task(request: Request) -> Response:
     """A task without its board."""
     task = await _tasks(request).get(await asking(request), _task_id(request))
-    return versioned(TaskView.of(task))
+    return versioned_response(TaskView.of(task))
 
 
 @routes.patch("/tasks/{task_id}", describe(TaskView, body=ChangeTask, headers=("If-Match",)))
@@ -84,7 +84,7 @@ async def change_task(request: Request) -> Response:
     only."""
     scope, task_id = await asking(request), _task_id(request)
     body = await body_of(request, ChangeTask)
-    version = one_version(if_match(request), body.if_version)
+    version = resolve_version(if_match(request), body.if_version)
     if body.status == "running":
         if body.result is not None:
             raise Invalid("a result comes with the task's end: completed or failed")
@@ -92,7 +92,7 @@ async def change_task(request: Request) -> Response:
     else:
         failed = body.status == "failed"
         task = await _tasks(request).finish(scope, task_id, failed=failed, result=body.result, if_version=version)
-    return versioned(TaskView.of(task))
+    return versioned_response(TaskView.of(task))
 
 
 @routes.delete("/tasks/{task_id}", describe(None, 204, headers=("If-Match",)))
@@ -111,11 +111,11 @@ async def get_board(request: Request) -> Response:
 @routes.get(_ENTRY, describe(BoardEntryView))
 async def get_entry(request: Request) -> Response:
     """What stands under one key of a board."""
-    key = path_part(request, "key")
-    entry = await _board(request, await asking(request)).read(key)
+    key = path_parameter(request, "key")
+    entry = await _board(request, await asking(request)).read_entry(key)
     if entry is None:
         raise EntryNotFound(_task_id(request), key)
-    return versioned(BoardEntryView.of(entry))
+    return versioned_response(BoardEntryView.of(entry))
 
 
 @routes.put(_ENTRY, describe(BoardEntryView, body=WriteEntry, headers=_WRITTEN))
@@ -123,42 +123,44 @@ async def write_entry(request: Request) -> Response:
     """Write under a key, whatever others write under other keys. Writing over another agent's value is told in the
     entry; protected keys are for one agent alone. With If-Match or `if_version`, over that version only; with
     `If-None-Match: *`, where nothing stands."""
-    board, key = _board(request, await asking(request)), path_part(request, "key")
+    board, key = _board(request, await asking(request)), path_parameter(request, "key")
     body = await body_of(request, WriteEntry)
     entry = await board.write(
         key,
         body.value,
-        agent=_agent(request, body.agent),
-        if_version=await _version(request, board, body.if_version),
+        agent=_writing_agent(request, body.agent),
+        if_version=await _expected_version(request, board, body.if_version),
         token=body.token,
     )
-    return versioned(BoardEntryView.of(entry))
+    return versioned_response(BoardEntryView.of(entry))
 
 
 @routes.delete(_ENTRY, describe(None, 204, query=Holding, headers=_GUARDED))
 async def delete_entry(request: Request) -> Response:
     """Take away what stands under a key, under the same rules; again is harmless."""
-    board, key = _board(request, await asking(request)), path_part(request, "key")
-    token = query_of(request, Holding).token
-    await board.delete(key, agent=_agent(request), if_version=await _version(request, board), token=token)
+    board, key = _board(request, await asking(request)), path_parameter(request, "key")
+    token = parse_query(request, Holding).token
+    await board.delete(
+        key, agent=_writing_agent(request), if_version=await _expected_version(request, board), token=token
+    )
     return Response(status_code=204)
 
 
 @routes.post(_LOCK, describe(LockView, body=LockKey, headers=_AGENT, problems=(409,)))
 async def lock_key(request: Request) -> Response:
     """Have a key of the board for oneself for a while, or, with the lock's token, for as long again."""
-    board, key = _board(request, await asking(request)), path_part(request, "key")
+    board, key = _board(request, await asking(request)), path_parameter(request, "key")
     body = await body_of(request, LockKey)
     lease = timedelta(seconds=body.seconds) if body.seconds is not None else None
-    lock = await board.lock(key, agent=_agent(request, body.agent), lease=lease, token=body.token)
+    lock = await board.lock(key, agent=_writing_agent(request, body.agent), lease=lease, token=body.token)
     return answer(LockView.of(lock))
 
 
-@routes.delete(_LOCK, describe(None, 204, query=Unlocking, headers=_AGENT, problems=(409,)))
+@routes.delete(_LOCK, describe(None, 204, query=UnlockQuery, headers=_AGENT, problems=(409,)))
 async def unlock_key(request: Request) -> Response:
     """Give a lock back, by its token."""
-    board, key = _board(request, await asking(request)), path_part(request, "key")
-    await board.unlock(key, agent=_agent(request), token=query_of(request, Unlocking).token)
+    board, key = _board(request, await asking(request)), path_parameter(request, "key")
+    await board.unlock(key, agent=_writing_agent(request), token=parse_query(request, UnlockQuery).token)
     return Response(status_code=204)
 
 
@@ -172,27 +174,27 @@ async def list_notes(request: Request) -> Response:
 @routes.get(_NOTE, describe(AgentNoteView, headers=_AGENT))
 async def get_note(request: Request) -> Response:
     """One note of an agent, for that agent alone."""
-    key = path_part(request, "key")
-    note = await _notes(request, await asking(request)).read(key)
+    key = path_parameter(request, "key")
+    note = await _notes(request, await asking(request)).read_entry(key)
     if note is None:
         raise EntryNotFound(_task_id(request), key)
-    return versioned(AgentNoteView.of(note))
+    return versioned_response(AgentNoteView.of(note))
 
 
 @routes.put(_NOTE, describe(AgentNoteView, body=WriteNote, headers=_WRITTEN))
 async def write_note(request: Request) -> Response:
     """Note something for oneself; it is gone an hour after it was written, or when the task ends."""
-    notes, key = _notes(request, await asking(request)), path_part(request, "key")
+    notes, key = _notes(request, await asking(request)), path_parameter(request, "key")
     body = await body_of(request, WriteNote)
-    note = await notes.write(key, body.value, if_version=await _version(request, notes, body.if_version))
-    return versioned(AgentNoteView.of(note))
+    note = await notes.write(key, body.value, if_version=await _expected_version(request, notes, body.if_version))
+    return versioned_response(AgentNoteView.of(note))
 
 
 @routes.delete(_NOTE, describe(None, 204, headers=_GUARDED))
 async def delete_note(request: Request) -> Response:
     """Forget a note; again is harmless."""
-    notes, key = _notes(request, await asking(request)), path_part(request, "key")
-    await notes.delete(key, if_version=await _version(request, notes))
+    notes, key = _notes(request, await asking(request)), path_parameter(request, "key")
+    await notes.delete(key, if_version=await _expected_version(request, notes))
     return Response(status_code=204)
 
 
@@ -201,7 +203,7 @@ def _tasks(request: Request) -> Tasks:
 
 
 def _task_id(request: Request) -> str:
-    return path_part(request, "task_id")
+    return path_parameter(request, "task_id")
 
 
 def _board(request: Request, scope: Scope) -> Board:
@@ -210,15 +212,15 @@ def _board(request: Request, scope: Scope) -> Board:
 
 def _notes(request: Request, scope: Scope) -> Notes:
     """The notes of the agent in the path. A runtime that sets the header for its agents keeps them apart by it."""
-    agent, asks = path_part(request, "agent"), agent_named(request)
+    agent, asks = path_parameter(request, "agent"), agent_header(request)
     if asks is not None and asks != agent:
         raise Forbidden("an agent's notes are for that agent alone, and the Tenuto-Agent header names another")
     return _tasks(request).notes(scope, _task_id(request), agent)
 
 
-def _agent(request: Request, in_body: str | None = None) -> str:
+def _writing_agent(request: Request, in_body: str | None = None) -> str:
     """Who writes: the body and the header may both name the agent, if they agree."""
-    in_header = agent_named(request)
+    in_header = agent_header(request)
     if None not in (in_body, in_header) and in_body != in_header:
         raise Invalid("the body and the Tenuto-Agent header name different agents")
     agent = in_header if in_body is None else in_body
@@ -228,17 +230,17 @@ def _agent(request: Request, in_body: str | None = None) -> str:
     return agent
 
 
-async def _version(request: Request, kept: Board | Notes, in_body: int | None = None) -> int | None:
+async def _expected_version(request: Request, kept: Board | Notes, in_body: int | None = None) -> int | None:
     """The version of an entry or a note that a write is meant for: 0 where there may be none yet."""
     absent, present = request.headers.get("if-none-match"), request.headers.get("if-match")
     if absent is not None:
         if absent.strip() != "*" or present is not None:
             raise Invalid("If-None-Match may be * where a key is written, and without If-Match")
-        return one_version(0, in_body)
+        return resolve_version(0, in_body)
     if present is None or present.strip() != "*":
-        return one_version(if_match(request), in_body)
-    key = path_part(request, "key")
-    found = await kept.read(key)
+        return resolve_version(if_match(request), in_body)
+    key = path_parameter(request, "key")
+    found = await kept.read_entry(key)
     if found is None:
         raise EntryNotFound(_task_id(request), key)
-    return one_version(found.version, in_body)
+    return resolve_version(found.version, in_body)

@@ -15,13 +15,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import Invalid, NotFound
-from tenuto.model import Closing, Keeping, OpenTurn, Scope, Session, TurnState
-from tenuto.model.values import Value, View, checked_id
-from tenuto.server.auth import admitted, asking
-from tenuto.server.json_io import answer, body_of, drafts_of, fingerprint, idempotency_key, path_part
-from tenuto.server.messages import AppendedView
+from tenuto.model import FinishTurn, OpenTurn, Retention, Scope, Session, TurnState
+from tenuto.model.values import Value, View, check_id
+from tenuto.server.auth import asking, authenticate_request
+from tenuto.server.json_io import answer, body_of, drafts_of, fingerprint, idempotency_key, path_parameter
+from tenuto.server.messages import AppendResultView
 from tenuto.server.openapi import Router, describe
-from tenuto.server.requests import BeginAnyTurn, BeginTurn, FinishTurn
+from tenuto.server.requests import BeginAnyTurnBody, BeginTurnBody, FinishTurnBody
 from tenuto.server.service import sessions
 from tenuto.sessions import TurnRequest
 from tenuto.sessions.views import MessageView, SessionView
@@ -41,14 +41,14 @@ class TurnNotFound(NotFound):
         super().__init__("this is no turn_id that a turn's beginning answered")
 
 
-class RenewedView(View, frozen=True, kw_only=True):
+class LeaseView(View, frozen=True, kw_only=True):
     """A lease that holds on."""
 
     turn_id: str
     lease_until: datetime | None
 
 
-class TurnView(RenewedView, frozen=True, kw_only=True):
+class TurnView(LeaseView, frozen=True, kw_only=True):
     """A turn that has begun. In state `finished` this key was answered before, and `reply` is the answer."""
 
     number: int
@@ -63,10 +63,10 @@ class TurnView(RenewedView, frozen=True, kw_only=True):
     def of(cls, turn: OpenTurn) -> Self:
         """The view of a turn that has begun."""
         messages = {name: list(map(MessageView.of, getattr(turn, name))) for name in ("words", "window", "reply")}
-        return cls.derive(turn, turn_id=_token(turn), session=SessionView.of(turn.session), **messages)
+        return cls.derive(turn, turn_id=_encode_turn_token(turn), session=SessionView.of(turn.session), **messages)
 
 
-class _Ticket(Value, frozen=True, kw_only=True, array_like=True):
+class _TurnToken(Value, frozen=True, kw_only=True, array_like=True):
     """What a token holds: where the turn stands, so that the server need not remember it."""
 
     session_id: str
@@ -75,49 +75,49 @@ class _Ticket(Value, frozen=True, kw_only=True, array_like=True):
     number: int
 
 
-@routes.post("/sessions/{session_id}/turns", describe(TurnView, 201, 200, body=BeginTurn, headers=_KEYED))
+@routes.post("/sessions/{session_id}/turns", describe(TurnView, 201, 200, body=BeginTurnBody, headers=_KEYED))
 async def begin_turn(request: Request) -> Response:
     """Store the user's words, take the session for this turn, and bring what the model should see."""
     scope = await asking(request)
-    return await _begin(request, scope, path_part(request), await body_of(request, BeginTurn))
+    return await _begin_turn(request, scope, path_parameter(request), await body_of(request, BeginTurnBody))
 
 
-@routes.post("/turns", describe(TurnView, 201, 200, body=BeginAnyTurn, headers=_KEYED))
+@routes.post("/turns", describe(TurnView, 201, 200, body=BeginAnyTurnBody, headers=_KEYED))
 async def begin_any_turn(request: Request) -> Response:
     """Begin a turn in a session that the body names, or in a new one."""
-    admission = await admitted(request)
-    body = await body_of(request, BeginAnyTurn)
-    return await _begin(request, admission.scope(body.tenant_id, body.site_id), body.session_id, body)
+    admission = await authenticate_request(request)
+    body = await body_of(request, BeginAnyTurnBody)
+    return await _begin_turn(request, admission.scope(body.tenant_id, body.site_id), body.session_id, body)
 
 
-@routes.post("/turns/{turn_id}/finish", describe(AppendedView, body=FinishTurn, problems=(409,)))
+@routes.post("/turns/{turn_id}/finish", describe(AppendResultView, body=FinishTurnBody, problems=(409,)))
 async def finish_turn(request: Request) -> Response:
     """Store the reply, add what it cost, apply the changes, and give the session free; again is harmless."""
-    turn = _turn(request, await asking(request))
-    body = await body_of(request, FinishTurn)
-    closing = Closing(
+    turn = _turn_from_path(request, await asking(request))
+    body = await body_of(request, FinishTurnBody)
+    closing = FinishTurn(
         reply=await drafts_of(request, body.all()),
         usage=body.usage.value(),
         changes=body.changes.value() if body.changes is not None else None,
     )
-    return answer(AppendedView.of(await sessions(request).finish(turn, closing)))
+    return answer(AppendResultView.of(await sessions(request).finish(turn, closing)))
 
 
-@routes.post("/turns/{turn_id}/renew", describe(RenewedView, problems=(409,)))
+@routes.post("/turns/{turn_id}/renew", describe(LeaseView, problems=(409,)))
 async def renew_turn(request: Request) -> Response:
     """Keep the session for a turn that takes long."""
-    turn = await sessions(request).renew(_turn(request, await asking(request)))
-    return answer(RenewedView(turn_id=_token(turn), lease_until=turn.lease_until))
+    turn = await sessions(request).renew(_turn_from_path(request, await asking(request)))
+    return answer(LeaseView(turn_id=_encode_turn_token(turn), lease_until=turn.lease_until))
 
 
-@routes.post("/turns/{turn_id}/abandon", describe(AppendedView, problems=(409,)))
+@routes.post("/turns/{turn_id}/abandon", describe(AppendResultView, problems=(409,)))
 async def abandon_turn(request: Request) -> Response:
     """Give the session free without a reply; the words stay, and the same idempotency key resumes the turn."""
-    turn = _turn(request, await asking(request))
-    return answer(AppendedView.of(await sessions(request).finish(turn, Closing(abandoned=True))))
+    turn = _turn_from_path(request, await asking(request))
+    return answer(AppendResultView.of(await sessions(request).finish(turn, FinishTurn(abandoned=True))))
 
 
-async def _begin(request: Request, scope: Scope, session_id: str | None, body: BeginTurn) -> Response:
+async def _begin_turn(request: Request, scope: Scope, session_id: str | None, body: BeginTurnBody) -> Response:
     turn = await sessions(request).begin(
         scope,
         TurnRequest(
@@ -131,16 +131,16 @@ async def _begin(request: Request, scope: Scope, session_id: str | None, body: B
     return answer(TurnView.of(turn), 201 if turn.state is TurnState.OPENED else 200)
 
 
-def _token(turn: OpenTurn) -> str:
-    ticket = _Ticket(
+def _encode_turn_token(turn: OpenTurn) -> str:
+    ticket = _TurnToken(
         session_id=turn.session.id, incarnation=turn.session.incarnation, turn_id=turn.id, number=turn.number
     )
     return urlsafe_b64encode(msgspec.json.encode(ticket)).rstrip(b"=").decode()
 
 
-def _turn(request: Request, scope: Scope) -> OpenTurn:
+def _turn_from_path(request: Request, scope: Scope) -> OpenTurn:
     """The turn that the path names, in the caller's own scope; what the token does not hold, no store asks for."""
-    ticket = _ticket(path_part(request, "turn_id"))
+    ticket = _decode_turn_token(path_parameter(request, "turn_id"))
     session = Session(
         id=ticket.session_id,
         scope=scope,
@@ -148,7 +148,7 @@ def _turn(request: Request, scope: Scope) -> OpenTurn:
         created_at=_NEVER,
         updated_at=_NEVER,
         expires_at=None,
-        keeping=Keeping(),
+        keeping=Retention(),
         version=0,
     )
     return OpenTurn(
@@ -163,12 +163,12 @@ def _turn(request: Request, scope: Scope) -> OpenTurn:
     )
 
 
-def _ticket(token: str) -> _Ticket:
+def _decode_turn_token(token: str) -> _TurnToken:
     try:
         raw = urlsafe_b64decode(token.encode() + b"=" * (-len(token) % 4))
-        ticket = msgspec.json.decode(raw, type=_Ticket)
+        ticket = msgspec.json.decode(raw, type=_TurnToken)
         for part in (ticket.session_id, ticket.incarnation, ticket.turn_id):
-            checked_id(part, "a part of the turn_id")
+            check_id(part, "a part of the turn_id")
     except (ValueError, RecursionError, Invalid):
         raise TurnNotFound from None
     if not 1 <= ticket.number < 2**53:

@@ -46,7 +46,7 @@ _LEVELS = {
 }
 
 
-class Announcer:
+class EventEmitter:
     """Logs each event and passes it to the listeners; a listener that fails is logged and harms nobody."""
 
     def __init__(self, *, clock: Clock, listeners: Sequence[Listener] = ()) -> None:
@@ -57,7 +57,7 @@ class Announcer:
         """Tell this listener too, from now on."""
         self._listeners.append(listener)
 
-    async def tell(self, kind: EventKind, scope: Scope, session_id: str, owner: str | None = None) -> None:
+    async def emit_event(self, kind: EventKind, scope: Scope, session_id: str, owner: str | None = None) -> None:
         """Announce what happened."""
         if not self._listeners and not _log.isEnabledFor(_level(kind)):
             return

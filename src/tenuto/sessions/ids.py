@@ -30,6 +30,6 @@ def derived_id(prefix: str, *facts: str) -> str:
     return prefix + digest.hexdigest()[:24]
 
 
-def id_for_key(scope: Scope, key: str) -> str:
+def session_id_for_key(scope: Scope, key: str) -> str:
     """The session that a turn without a session id begins under an idempotency key: sent again, it is the same one."""
     return derived_id("s-", scope.tenant, scope.site, *scope.owner, key)

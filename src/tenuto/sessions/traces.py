@@ -15,7 +15,7 @@ from tenuto.sessions.desk import Sessions
 _LATEST: Final = 20
 
 
-async def trace_named(store: TraceStore, scope: Scope, name: str) -> Trace:
+async def find_trace(store: TraceStore, scope: Scope, name: str) -> Trace:
     """The trace of that name.
 
     Raises:

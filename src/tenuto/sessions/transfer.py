@@ -35,7 +35,7 @@ class ExportFormat(StrEnum):
     MARKDOWN = "markdown"
 
 
-class SavedSession(Value, frozen=True, kw_only=True):
+class ExportedSession(Value, frozen=True, kw_only=True):
     """What an export brings back; `user` is whose session it was."""
 
     new: NewSession
@@ -54,7 +54,7 @@ MEDIA_TYPES: Final = {
 ENDINGS: Final = {ExportFormat.JSON: "json", ExportFormat.JSONL: "jsonl", ExportFormat.MARKDOWN: "md"}
 
 
-async def exported(
+async def iter_export(
     session: Session, pages: AsyncIterator[tuple[Message, ...]], export_format: ExportFormat
 ) -> AsyncIterator[bytes]:
     """The session in pieces, page by page, so that a long one never stands in memory whole."""
@@ -70,19 +70,19 @@ async def exported(
 
 
 def _markdown_opening(head: bytes, session: Session) -> bytes:
-    title = _shown(session.title or f"Session {session.id}")
+    title = _markdown_text(session.title or f"Session {session.id}")
     since, until = map(msgspec.to_builtins, (session.created_at, session.updated_at))
     return f"{_comment(head)}\n# {title}\n\n{session.messages} messages, {since} to {until}\n".encode()
 
 
 def _markdown_message(raw: bytes, message: Message, _: bool) -> bytes:
-    speaker = _shown(f" {message.speaker}") if message.speaker else ""
-    words = _shown(message.text or "*(no text)*")
+    speaker = _markdown_text(f" {message.speaker}") if message.speaker else ""
+    words = _markdown_text(message.text or "*(no text)*")
     sent_at = msgspec.to_builtins(message.sent_at)
     return f"\n{_comment(raw)}\n## {message.role}{speaker} · {sent_at}\n\n{words}\n".encode()
 
 
-def _shown(text: str) -> str:
+def _markdown_text(text: str) -> str:
     """Text for the reader: no words pass for one of our comments, and none can steer a terminal."""
     return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text.replace("<!--", "&lt;!--"))
 
@@ -108,16 +108,16 @@ _WRITERS: Final[dict[ExportFormat, tuple[_Opening, _Writer, bytes]]] = {
 }
 
 
-def imported(raw: bytes, *, now: datetime, new_id: Callable[[], str]) -> SavedSession:
+def parse_export(raw: bytes, *, now: datetime, new_id: Callable[[], str]) -> ExportedSession:
     """Read an export of any format; which one it is shows by itself.
 
     Raises:
         Invalid: it is no export, or of a version to come.
     """
-    head, *messages = _lines(raw.removeprefix(b"\xef\xbb\xbf").lstrip())
-    session = _checked(head)["session"]
+    head, *messages = _parse_records(raw.removeprefix(b"\xef\xbb\xbf").lstrip())
+    session = _check_head(head)["session"]
     drafts = tuple(draft_from_json(message, new_id=new_id(), now=now) for message in messages)
-    return SavedSession(
+    return ExportedSession(
         new=_new_session(session),
         messages=drafts,
         usage=_usage(session),
@@ -126,23 +126,23 @@ def imported(raw: bytes, *, now: datetime, new_id: Callable[[], str]) -> SavedSe
     )
 
 
-def _lines(raw: bytes) -> list[Json]:
+def _parse_records(raw: bytes) -> list[Json]:
     """The head and the messages, whatever the format."""
     if raw.startswith(b"<"):
-        return list(_comments(raw))
+        return list(_parse_comments(raw))
     if not raw.startswith(b"{"):
         raise InvalidJson("this is neither a JSON, a JSON Lines nor a Markdown export")
     lines = [line for line in raw.splitlines() if line.strip()]
     try:
-        whole = _decoded(raw)
+        whole = _decode_json(raw)
     except InvalidJson:
         if len(lines) == 1:
             raise
-        return [_decoded(line) for line in lines]
-    return [whole, *_listed(whole)] if "messages" in whole else [whole]
+        return [_decode_json(line) for line in lines]
+    return [whole, *_message_list(whole)] if "messages" in whole else [whole]
 
 
-def _comments(raw: bytes) -> Iterator[Json]:
+def _parse_comments(raw: bytes) -> Iterator[Json]:
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -151,26 +151,26 @@ def _comments(raw: bytes) -> Iterator[Json]:
     for line in text.split("\n"):
         if line.startswith(_OPEN) and line.endswith(_CLOSE):
             found = True
-            yield _decoded(line[len(_OPEN) : -len(_CLOSE)].encode())
+            yield _decode_json(line[len(_OPEN) : -len(_CLOSE)].encode())
     if not found:
         raise InvalidJson("the Markdown holds no session: its comments are missing")
 
 
-def _decoded(line: bytes) -> Json:
+def _decode_json(line: bytes) -> Json:
     try:
         return msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise InvalidJson("the export, or a line of it, is not JSON that can be read") from None
 
 
-def _listed(whole: JsonObject) -> Iterable[Json]:
+def _message_list(whole: JsonObject) -> Iterable[Json]:
     messages = whole["messages"]
     if not isinstance(messages, list):
         raise InvalidJson("the export's messages are not a list")
     return messages
 
 
-def _checked(head: Json) -> JsonObject:
+def _check_head(head: Json) -> JsonObject:
     if not isinstance(head, dict) or head.get("format") != FORMAT or not isinstance(head.get("session"), dict):
         raise InvalidJson("this is no export of a session")
     if head.get("version") != FORMAT_VERSION:

@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from tenuto.errors import Invalid, InvalidJson
-from tenuto.model import Draft, Message, MessagePage, Role, Session, Stats, Status, text_part
-from tenuto.model.message import STATE, checked_part
+from tenuto.model import Draft, Message, MessagePage, Role, Session, SessionStats, Status, text_part
+from tenuto.model.message import STATE, check_part
 from tenuto.model.session import NANOS_PER_USD, ForkPoint, SessionPage
 from tenuto.model.values import Json, JsonObject, View
 
@@ -158,7 +158,7 @@ class StatsView(View, frozen=True, kw_only=True):
     cost_usd: str
 
     @classmethod
-    def of(cls, stats: Stats) -> Self:
+    def of(cls, stats: SessionStats) -> Self:
         """The view of what a tenant's site holds."""
         return cls.derive(stats, cost_usd=usd(stats.cost_nanos))
 
@@ -221,7 +221,7 @@ def _read(name: str, value: Json) -> tuple[JsonObject, ...]:
     if isinstance(value, str) and name != "parts":
         return (text_part(value),)
     if isinstance(value, list) and name != "text":
-        return tuple(map(checked_part, value))
+        return tuple(map(check_part, value))
     raise Invalid(f"a message's {name} is of the wrong type")
 
 

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from tenuto.model import Appended, Closing, OpenTurn
+from tenuto.model import AppendResult, FinishTurn, OpenTurn
 from tenuto.ports import release_lease
 
 _Result = TypeVar("_Result")
 
 
-async def uncut(work: Coroutine[Any, Any, _Result]) -> _Result:
+async def complete_despite_cancel(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Wait until the work is done. A cancellation that comes meanwhile is passed on afterwards, not into it.
 
     `asyncio.shield` alone would leave the work running with nobody to wait for it.
@@ -32,11 +32,13 @@ async def uncut(work: Coroutine[Any, Any, _Result]) -> _Result:
 
 
 async def release_on_error(
-    finish: Callable[[OpenTurn, Closing], Awaitable[Appended]], turn: OpenTurn, work: Coroutine[Any, Any, _Result]
+    finish: Callable[[OpenTurn, FinishTurn], Awaitable[AppendResult]],
+    turn: OpenTurn,
+    work: Coroutine[Any, Any, _Result],
 ) -> _Result:
     """Do what belongs to a begun turn; if it fails, release the lease."""
     try:
         return await work
     except BaseException:
-        await uncut(release_lease(finish, turn))
+        await complete_despite_cancel(release_lease(finish, turn))
         raise

@@ -60,33 +60,33 @@ class Breaker:
         if self.state is BreakerState.CLOSED:
             return self._generation
         if self.state is BreakerState.OPEN and self._now() >= self._until:
-            self._turn(BreakerState.HALF_OPEN)
+            self._transition(BreakerState.HALF_OPEN)
             return self._generation
         self.refused += 1
         return None
 
-    def answered(self, generation: int) -> None:
+    def record_success(self, generation: int) -> None:
         """A call was answered: the count begins anew, and a probe closes the breaker."""
         if generation == self._generation:
             self._failures = 0
             if self.state is not BreakerState.CLOSED:
-                self._turn(BreakerState.CLOSED)
+                self._transition(BreakerState.CLOSED)
 
-    def failed(self, generation: int) -> None:
+    def record_failure(self, generation: int) -> None:
         """A call was not answered: one more in a row, or a probe that opens the breaker for a full period again."""
         if generation != self._generation:
             return
         self._failures += 1
         if self.state is BreakerState.HALF_OPEN or self._failures >= self._policy.failures:
             self._until = self._now() + self._reset
-            self._turn(BreakerState.OPEN)
+            self._transition(BreakerState.OPEN)
 
-    def left(self, generation: int) -> None:
+    def release_probe(self, generation: int) -> None:
         """A call ended without telling anything of the server: if it was the probe, the next call is."""
         if generation == self._generation and self.state is BreakerState.HALF_OPEN:
-            self._turn(BreakerState.OPEN)
+            self._transition(BreakerState.OPEN)
 
-    def _turn(self, state: BreakerState) -> None:
+    def _transition(self, state: BreakerState) -> None:
         self._generation += 1
         self._failures = 0
         self.state = state

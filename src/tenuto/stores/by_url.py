@@ -24,9 +24,9 @@ _BACKENDS: Final = {
 _PLACES: Final = frozenset({"prefix", "host", "port", "dbname", "database"})
 
 
-def on_network(url: str) -> bool:
+def is_network_store(url: str) -> bool:
     """Whether the store is a server, which may stop answering."""
-    return _room(url)[0] in ("redis", "postgres")
+    return _lookup_backend(url)[0] in ("redis", "postgres")
 
 
 def place_of(url: str) -> str:
@@ -34,7 +34,7 @@ def place_of(url: str) -> str:
     parts = urlsplit(url)
     servers = ",".join(sorted(parts.netloc.rpartition("@")[2].lower().split(",")))
     where = sorted((name, value) for name, value in parse_qsl(parts.query) if name in _PLACES)
-    return f"{_room(url)[0]}://{servers}{parts.path.rstrip('/')}?{urlencode(where)}"
+    return f"{_lookup_backend(url)[0]}://{servers}{parts.path.rstrip('/')}?{urlencode(where)}"
 
 
 async def open_store(
@@ -53,12 +53,12 @@ async def open_store(
         InvalidSetting: no backend has such a URL, or its driver is not installed.
         Unavailable: it does not answer.
     """
-    scheme, (room, name) = _scheme(url), _room(url)
+    scheme, (room, name) = _url_scheme(url), _lookup_backend(url)
     if not room:
         raise InvalidSetting(
             "store", f"no backend is called {scheme!r}; there are sqlite, redis, postgresql and memory"
         )
-    backend = _driver(room, name)
+    backend = _import_backend(room, name)
     if room == "memory":
         return cast(Backend, backend(clock=clock))
     if room == "sqlite":
@@ -70,15 +70,15 @@ async def open_store(
     return cast(Backend, await backend.open(url, clock=clock, prepared=prepared))
 
 
-def _scheme(url: str) -> str:
+def _url_scheme(url: str) -> str:
     return url.split(":", 1)[0].lower()
 
 
-def _room(url: str) -> tuple[str, str]:
-    return _BACKENDS.get(_scheme(url).split("+", 1)[0], ("", ""))
+def _lookup_backend(url: str) -> tuple[str, str]:
+    return _BACKENDS.get(_url_scheme(url).split("+", 1)[0], ("", ""))
 
 
-def _driver(room: str, name: str) -> Any:
+def _import_backend(room: str, name: str) -> Any:
     try:
         return getattr(import_module(f"tenuto.stores.{room}"), name)
     except ModuleNotFoundError as missing:

@@ -18,25 +18,25 @@ from typing import Self, TypeAlias, TypeVar
 import msgspec
 
 from tenuto.model import (
-    Appended,
-    Batch,
+    AppendBatch,
+    AppendResult,
+    BeginTurn,
     Changes,
-    Closing,
-    Erased,
-    Forking,
-    Gone,
+    EraseResult,
+    FinishTurn,
+    ForkRequest,
     Message,
     MessagePage,
-    Opening,
     OpenTurn,
     Page,
-    Rewriting,
+    RemovedSession,
+    Rewrite,
     Scope,
     Session,
-    Truncating,
+    Truncation,
 )
-from tenuto.model.message import weight_of
-from tenuto.model.news import News
+from tenuto.model.message import memory_bytes
+from tenuto.model.news import Invalidation
 from tenuto.model.scope import session_key
 from tenuto.ports import ChangeFeed, Clock, SessionStore, Store, StoreUpkeep, utc_now
 
@@ -46,7 +46,7 @@ _Name: TypeAlias = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _CachedSession:
     """A session's head, and its newest messages where a page brought them; `whole` when none stand before them."""
 
     key: bytes
@@ -56,26 +56,26 @@ class _Entry:
     size: int
 
 
-def _entry(session: Session, tail: tuple[Message, ...] = (), *, whole: bool = False) -> _Entry:
+def _make_entry(session: Session, tail: tuple[Message, ...] = (), *, whole: bool = False) -> _CachedSession:
     key = session_key(session.scope, session.id)
     values = len(msgspec.json.encode((session.context, session.attributes, session.metadata)))
-    return _Entry(key, session, tail, whole, _HEAD_BYTES + values + sum(map(weight_of, tail)))
+    return _CachedSession(key, session, tail, whole, _HEAD_BYTES + values + sum(map(memory_bytes, tail)))
 
 
-class _Flight:
+class _PendingLoad:
     """A question to the store that is under way, for others to wait for."""
 
     def __init__(self, key: bytes, wanted: int) -> None:
         self.key = key
         self.wanted = wanted
-        self._answer: asyncio.Future[_Entry | None] = asyncio.get_running_loop().create_future()
+        self._answer: asyncio.Future[_CachedSession | None] = asyncio.get_running_loop().create_future()
 
-    def land(self, entry: _Entry | None) -> None:
+    def resolve(self, entry: _CachedSession | None) -> None:
         """Tell those who wait; `None` when there is nothing to tell and each must ask for itself."""
         if not self._answer.done():
             self._answer.set_result(entry)
 
-    async def landed(self) -> _Entry | None:
+    async def wait_result(self) -> _CachedSession | None:
         """What came back. Giving up waiting leaves the flight to the others."""
         return await asyncio.shield(self._answer)
 
@@ -98,7 +98,7 @@ class CachedStore:
         self.sessions = CachedSessions(store.sessions, feed, clock, max_sessions, max_bytes)
         self.traces = store.traces
         self.state = store.state
-        self.upkeep = _Upkeep(store.upkeep, self.sessions.forget)
+        self.upkeep = _CachedUpkeep(store.upkeep, self.sessions.evict_removed)
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._feed.watch(self.sessions.drop))
@@ -121,8 +121,8 @@ class CachedSessions:
         self._max_sessions = max_sessions
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._entries: OrderedDict[_Name, _Entry] = OrderedDict()
-        self._flights: dict[_Name, _Flight] = {}
+        self._entries: OrderedDict[_Name, _CachedSession] = OrderedDict()
+        self._flights: dict[_Name, _PendingLoad] = {}
         # The feed speaks of keys; hits go by name, which costs less than making a key.
         self._names: dict[bytes, _Name] = {}
         self._caught_up = False
@@ -136,12 +136,12 @@ class CachedSessions:
     # Reading
 
     async def get(self, scope: Scope, session_id: str) -> Session:
-        return (await self._look(scope, session_id, 0)).session
+        return (await self._lookup(scope, session_id, 0)).session
 
     async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
         if page.before is not None or page.after is not None:
             return await self._inner.messages(scope, session_id, page)
-        entry = await self._look(scope, session_id, page.limit)
+        entry = await self._lookup(scope, session_id, page.limit)
         return MessagePage(
             session=entry.session,
             messages=entry.tail[-page.limit :],
@@ -151,119 +151,119 @@ class CachedSessions:
 
     # Turns
 
-    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
-        return await self._written(scope, opening.session_id, self._inner.begin_turn(scope, opening))
+    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
+        return await self._write_through(scope, opening.session_id, self._inner.begin_turn(scope, opening))
 
-    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
-        return await self._written(turn.scope, turn.session.id, self._inner.finish_turn(turn, closing))
+    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
+        return await self._write_through(turn.scope, turn.session.id, self._inner.finish_turn(turn, closing))
 
-    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
-        return await self._written(scope, session_id, self._inner.append(scope, session_id, batch))
+    async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
+        return await self._write_through(scope, session_id, self._inner.append(scope, session_id, batch))
 
     # Changing
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        return await self._written(scope, session_id, self._inner.patch(scope, session_id, changes))
+        return await self._write_through(scope, session_id, self._inner.patch(scope, session_id, changes))
 
     async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
-        return await self._written(scope, session_id, self._inner.reset(scope, session_id, sparing=sparing))
+        return await self._write_through(scope, session_id, self._inner.reset(scope, session_id, sparing=sparing))
 
-    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
-        return await self._written(scope, forking.new_id, self._inner.fork(scope, session_id, forking))
+    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
+        return await self._write_through(scope, forking.new_id, self._inner.fork(scope, session_id, forking))
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
-        return await self._written(scope, session_id, self._inner.truncate(scope, session_id, truncating))
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
+        return await self._write_through(scope, session_id, self._inner.truncate(scope, session_id, truncating))
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
-        return await self._written(scope, session_id, self._inner.rewrite(scope, session_id, rewriting))
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
+        return await self._write_through(scope, session_id, self._inner.rewrite(scope, session_id, rewriting))
 
     async def delete(self, scope: Scope, session_id: str) -> None:
-        await self._written(scope, session_id, self._inner.delete(scope, session_id))
+        await self._write_through(scope, session_id, self._inner.delete(scope, session_id))
 
-    def forget(self, gone: tuple[Gone, ...]) -> None:
+    def evict_removed(self, gone: tuple[RemovedSession, ...]) -> None:
         """Drop sessions that upkeep removed."""
         for item in gone:
-            self._forget((item.scope.tenant, item.scope.site, item.session_id))
+            self._evict((item.scope.tenant, item.scope.site, item.session_id))
 
     # What is inside
 
-    async def _look(self, scope: Scope, session_id: str, wanted: int) -> _Entry:
+    async def _lookup(self, scope: Scope, session_id: str, wanted: int) -> _CachedSession:
         """The session with at least `wanted` newest messages, from here or from the store."""
-        if not (self._caught_up or self._catch_up()):
+        if not (self._caught_up or self._drain_invalidations()):
             return await self._fetch(scope, session_id, wanted)
         name = (scope.tenant, scope.site, session_id)
         entry = self._entries.get(name)
-        if entry is not None and self._may_answer(scope, entry, wanted):
+        if entry is not None and self._can_serve(scope, entry, wanted):
             self._entries.move_to_end(name)
             self.hits += 1
             return entry
         self.misses += 1
         flight = self._flights.get(name)
         if flight is not None and flight.wanted >= wanted:
-            joined = await flight.landed()
-            if joined is not None and self._may_answer(scope, joined, wanted):
+            joined = await flight.wait_result()
+            if joined is not None and self._can_serve(scope, joined, wanted):
                 return joined
-        return await self._load(scope, session_id, name, wanted)
+        return await self._load_once(scope, session_id, name, wanted)
 
-    def _catch_up(self) -> bool:
+    def _drain_invalidations(self) -> bool:
         self._caught_up = self._feed.catch_up()
         if self._caught_up:
-            asyncio.get_running_loop().call_soon(self._fall_behind)
+            asyncio.get_running_loop().call_soon(self._reset_drained)
         return self._caught_up
 
-    def _fall_behind(self) -> None:
+    def _reset_drained(self) -> None:
         self._caught_up = False
 
-    def _may_answer(self, scope: Scope, entry: _Entry, wanted: int) -> bool:
+    def _can_serve(self, scope: Scope, entry: _CachedSession, wanted: int) -> bool:
         """Whether the store would say the same. A stranger is sent there too, so that hot and cold take as long."""
         now = self._clock()
         session = entry.session
         return (
             scope.reaches(session.scope)
             and not session.expired(now)
-            and session.read_deadline(now) is None
+            and session.deadline_after_read(now) is None
             and (not wanted or entry.whole or len(entry.tail) >= wanted)
         )
 
-    async def _load(self, scope: Scope, session_id: str, name: _Name, wanted: int) -> _Entry:
+    async def _load_once(self, scope: Scope, session_id: str, name: _Name, wanted: int) -> _CachedSession:
         """Ask the store, once for all who ask meanwhile; the answer is kept unless the session changed on the way."""
-        flight = self._flights[name] = _Flight(session_key(scope, session_id), wanted)
+        flight = self._flights[name] = _PendingLoad(session_key(scope, session_id), wanted)
         self._names[flight.key] = name
-        entry: _Entry | None = None
+        entry: _CachedSession | None = None
         try:
             entry = await self._fetch(scope, session_id, wanted)
             return entry
         finally:
             # Whoever changes the session takes the flight away: its answer is then out of date and not kept.
             if self._flights.get(name) is flight:
-                self._forget(name)
+                self._evict(name)
                 if entry is not None:
-                    self._keep(name, entry)
-            flight.land(entry)
+                    self._put(name, entry)
+            flight.resolve(entry)
 
-    async def _fetch(self, scope: Scope, session_id: str, wanted: int) -> _Entry:
+    async def _fetch(self, scope: Scope, session_id: str, wanted: int) -> _CachedSession:
         if not wanted:
-            return _entry(await self._inner.get(scope, session_id))
+            return _make_entry(await self._inner.get(scope, session_id))
         page = await self._inner.messages(scope, session_id, Page(limit=wanted))
-        return _entry(page.session, page.messages, whole=not page.more_before)
+        return _make_entry(page.session, page.messages, whole=not page.more_before)
 
-    async def _written(self, scope: Scope, session_id: str, write: Awaitable[_Answer]) -> _Answer:
+    async def _write_through(self, scope: Scope, session_id: str, write: Awaitable[_Answer]) -> _Answer:
         """Let the store write. Whether it did or failed half-way, what was known of the session is no longer."""
         try:
             return await write
         finally:
-            self._forget((scope.tenant, scope.site, session_id))
+            self._evict((scope.tenant, scope.site, session_id))
 
-    def _keep(self, name: _Name, entry: _Entry) -> None:
+    def _put(self, name: _Name, entry: _CachedSession) -> None:
         if entry.size > self._max_bytes:
             return
         self._names[entry.key] = name
         self._entries[name] = entry
         self._bytes += entry.size
         while self._bytes > self._max_bytes or len(self._entries) > self._max_sessions:
-            self._forget(next(iter(self._entries)))
+            self._evict(next(iter(self._entries)))
 
-    def _forget(self, name: _Name) -> None:
+    def _evict(self, name: _Name) -> None:
         flight = self._flights.pop(name, None)
         old = self._entries.pop(name, None)
         if old is not None:
@@ -272,7 +272,7 @@ class CachedSessions:
         elif flight is not None:
             self._names.pop(flight.key, None)
 
-    def drop(self, news: News | None) -> None:
+    def drop(self, news: Invalidation | None) -> None:
         """What the feed tells: these sessions changed elsewhere, or any may have."""
         if news is None:
             self._entries.clear()
@@ -283,28 +283,28 @@ class CachedSessions:
         for key in news.keys:
             name = self._names.get(key)
             if name is not None:
-                self._forget(name)
+                self._evict(name)
 
 
-class _Upkeep:
+class _CachedUpkeep:
     """The `StoreUpkeep` port before a cache: what goes, goes from there too."""
 
-    def __init__(self, inner: StoreUpkeep, forget: Callable[[tuple[Gone, ...]], None]) -> None:
+    def __init__(self, inner: StoreUpkeep, forget: Callable[[tuple[RemovedSession, ...]], None]) -> None:
         self._inner = inner
         self._forget = forget
         self.spaces, self.compact, self.stats, self.ping = inner.spaces, inner.compact, inner.stats, inner.ping
 
-    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+    async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         gone = await self._inner.sweep(limit)
         self._forget(gone)
         return gone
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
         gone = await self._inner.evict(scope, keep, sparing)
         self._forget(gone)
         return gone
 
-    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
+    async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         erased = await self._inner.erase(scope, limit)
         self._forget(erased.gone)
         return erased

@@ -15,10 +15,10 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from tenuto.errors import CircuitOpen, Invalid, LimitReached, StoreUnavailable, TenutoError
 from tenuto.model import (
-    Appended,
-    Closing,
-    Compaction,
-    Opening,
+    AppendResult,
+    BeginTurn,
+    CompactionResult,
+    FinishTurn,
     OpenTurn,
     Scope,
 )
@@ -48,10 +48,10 @@ class CircuitBreakerStore:
         self.inner = store
         sharded = store if isinstance(store, Sharded) and store.sharded else None
         self.circuit = circuit = Circuit(sharded=sharded, policy=policy or BreakerPolicy(), now=now, first=first)
-        self.sessions = _Sessions(store.sessions, circuit)
-        self.traces = _Traces(store.traces, circuit)
-        self.state = _State(store.state, circuit)
-        self.upkeep = _Upkeep(store.upkeep, circuit)
+        self.sessions = _BreakerSessions(store.sessions, circuit)
+        self.traces = _BreakerTraces(store.traces, circuit)
+        self.state = _BreakerStateStore(store.state, circuit)
+        self.upkeep = _BreakerUpkeep(store.upkeep, circuit)
 
 
 class Circuit:
@@ -87,12 +87,12 @@ class Circuit:
     @property
     def state(self) -> BreakerState:
         """Where the breaker stands; of several, the one that is furthest from closed."""
-        states = {breaker.state for breaker in self._in_use()}
+        states = {breaker.state for breaker in self._current_breakers()}
         order = (BreakerState.OPEN, BreakerState.HALF_OPEN)
         return next((state for state in order if state in states), BreakerState.CLOSED)
 
     @property
-    def refused(self) -> int:
+    def rejected(self) -> int:
         """How many calls were turned away."""
         return sum(breaker.refused for breaker in self._breakers.values())
 
@@ -102,7 +102,7 @@ class Circuit:
             self._preparing.cancel()
             await asyncio.wait((self._preparing,))
 
-    def _in_use(self) -> Iterator[Breaker]:
+    def _current_breakers(self) -> Iterator[Breaker]:
         """The breakers of the servers that there are now: one that was replaced is never asked again."""
         if self._sharded is None:
             return iter(self._breakers.values())
@@ -128,7 +128,7 @@ class Circuit:
             CircuitOpen: it does not.
         """
         if self._first is not None:
-            call = self._prepared(call)
+            call = self._after_prepare(call)
         if at is None:
             return await call(*args, **named)
         generation = at.admit()
@@ -137,12 +137,12 @@ class Circuit:
         try:
             answer = await call(*args, **named)
         except BaseException as ended:
-            self._judge(at, generation, ended)
+            self._record_error(at, generation, ended)
             raise
         if at.state is BreakerState.CLOSED:
-            at.answered(generation)
+            at.record_success(generation)
         else:
-            self._heard(at, generation)
+            self._record_success(at, generation)
         return answer
 
     def guard(self, call: _Call) -> _Call:
@@ -163,53 +163,53 @@ class Circuit:
         # The signature is the call's own.
         return cast(_Call, guarded)
 
-    def _prepared(self, call: Callable[_P, Awaitable[_Answer]]) -> Callable[_P, Awaitable[_Answer]]:
+    def _after_prepare(self, call: Callable[_P, Awaitable[_Answer]]) -> Callable[_P, Awaitable[_Answer]]:
         """The same call, after what is to be done first; calls that come together share one attempt and its failure."""
 
         async def after(*args: _P.args, **named: _P.kwargs) -> _Answer:
             if self._first is not None:
                 if self._preparing is None:
-                    self._preparing = asyncio.create_task(self._prepare(self._first))
-                    self._preparing.add_done_callback(self._is_prepared)
+                    self._preparing = asyncio.create_task(self._run_prepare(self._first))
+                    self._preparing.add_done_callback(self._on_prepare_done)
                 # Whoever goes meanwhile takes nobody else's attempt along.
                 await asyncio.shield(self._preparing)
             return await call(*args, **named)
 
         return after
 
-    async def _prepare(self, first: Callable[[], Awaitable[None]]) -> None:
+    async def _run_prepare(self, first: Callable[[], Awaitable[None]]) -> None:
         await first()
         self._first = None
 
-    def _is_prepared(self, attempt: asyncio.Task[None]) -> None:
+    def _on_prepare_done(self, attempt: asyncio.Task[None]) -> None:
         self._preparing = None
         if not attempt.cancelled():
             attempt.exception()  # Those who waited have it; perhaps all of them had gone.
 
-    def _judge(self, at: Breaker, generation: int, ended: BaseException) -> None:
+    def _record_error(self, at: Breaker, generation: int, ended: BaseException) -> None:
         """What a call that raised tells of the server; some are turned away, or given up, before it is asked."""
         if isinstance(ended, StoreUnavailable):
-            self._unheard(at, generation)
+            self._record_failure(at, generation)
         elif isinstance(ended, TenutoError) and not isinstance(ended, Invalid | LimitReached):
-            self._heard(at, generation)
+            self._record_success(at, generation)
         else:
-            at.left(generation)
+            at.release_probe(generation)
 
-    def _heard(self, at: Breaker, generation: int) -> None:
+    def _record_success(self, at: Breaker, generation: int) -> None:
         was = at.state
-        at.answered(generation)
+        at.record_success(generation)
         if at.state is not was:
             log.warning("the session store answers again")
 
-    def _unheard(self, at: Breaker, generation: int) -> None:
+    def _record_failure(self, at: Breaker, generation: int) -> None:
         was = at.state
-        at.failed(generation)
+        at.record_failure(generation)
         if at.state is not was:
             rest = self._policy.reset.total_seconds()
             log.warning("the session store does not answer: it is left alone for %g s", rest)
 
 
-class _Sessions:
+class _BreakerSessions:
     """The `SessionStore` port behind a circuit."""
 
     def __init__(self, inner: SessionStore, circuit: Circuit) -> None:
@@ -221,11 +221,11 @@ class _Sessions:
         self.truncate, self.rewrite, self.delete = guard(inner.truncate), guard(inner.rewrite), guard(inner.delete)
         self.list = circuit.guard(inner.list)
 
-    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
         at = self._circuit.at(scope, opening.session_id)
         return await self._circuit.ask(at, self._inner.begin_turn, scope, opening)
 
-    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
         at = self._circuit.at(turn.scope, turn.session.id)
         return await self._circuit.ask(at, self._inner.finish_turn, turn, closing)
 
@@ -234,14 +234,14 @@ class _Sessions:
         return await self._circuit.ask(at, self._inner.renew_turn, turn)
 
 
-class _Traces:
+class _BreakerTraces:
     """The `TraceStore` port behind a circuit."""
 
     def __init__(self, inner: TraceStore, circuit: Circuit) -> None:
         self.trace, self.traces = circuit.guard_session(inner.trace), circuit.guard_session(inner.traces)
 
 
-class _State:
+class _BreakerStateStore:
     """The `StateStore` port behind a circuit."""
 
     def __init__(self, inner: StateStore, circuit: Circuit) -> None:
@@ -251,7 +251,7 @@ class _State:
         self.state_keys, self.state_names = guard(inner.state_keys), guard(inner.state_names)
 
 
-class _Upkeep:
+class _BreakerUpkeep:
     """The `StoreUpkeep` port behind a circuit."""
 
     def __init__(self, inner: StoreUpkeep, circuit: Circuit) -> None:
@@ -261,7 +261,7 @@ class _Upkeep:
         self.ping, self.stats, self.spaces = guard(inner.ping), guard(inner.stats), guard(inner.spaces)
         self.sweep, self.evict, self.erase = guard_long(inner.sweep), guard_long(inner.evict), guard_long(inner.erase)
 
-    async def compact(self) -> Compaction:
+    async def compact(self) -> CompactionResult:
         # It may take an hour. As the probe, it would keep every other call waiting for so long.
         await self.ping()
         return await self._inner.compact()

@@ -17,7 +17,7 @@ import msgspec
 from tenuto.errors import Invalid, InvalidCursor
 from tenuto.model import Draft, Message
 from tenuto.model.trace import Trace
-from tenuto.model.values import JsonObject, copied
+from tenuto.model.values import JsonObject, deep_copy
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -37,7 +37,7 @@ def encode_draft(draft: Draft) -> bytes:
     return _encoder.encode(draft)
 
 
-def opening_of(name: str) -> bytes:
+def id_prefix(name: str) -> bytes:
     """How the body of a message or trace of this id begins, behind its brace: by it one is told from another."""
     return b'"id":%b,' % _encoder.encode(name)
 
@@ -56,7 +56,7 @@ def decode_messages(rows: Iterable[tuple[int, int, bytes]]) -> tuple[Message, ..
         raise Undecodable("a message") from exc
 
 
-def placed(drafts: Iterable[Draft], first: int, turns: Iterable[int]) -> tuple[Message, ...]:
+def number_drafts(drafts: Iterable[Draft], first: int, turns: Iterable[int]) -> tuple[Message, ...]:
     """Drafts that have their place in the log now: the first one this number, each its turn.
 
     What they hold is copied, since a log may stay in memory, and the drafts are still in their senders' hands.
@@ -66,13 +66,13 @@ def placed(drafts: Iterable[Draft], first: int, turns: Iterable[int]) -> tuple[M
             id=draft.id,
             role=draft.role,
             sent_at=draft.sent_at,
-            parts=tuple([copied(part) for part in draft.parts]),
+            parts=tuple([deep_copy(part) for part in draft.parts]),
             speaker=draft.speaker,
             persona=draft.persona,
             parent=draft.parent,
             tokens=draft.tokens,
-            metadata=copied(draft.metadata),
-            extra=copied(draft.extra),
+            metadata=deep_copy(draft.metadata),
+            extra=deep_copy(draft.extra),
             seq=seq,
             turn=turn,
         )

@@ -13,49 +13,49 @@ from typing import Final, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from tenuto.errors import Sealed, SessionCorrupt, SessionNotFound, TenutoError, VersionConflict
+from tenuto.errors import DecryptionFailed, SessionCorrupt, SessionNotFound, TenutoError, VersionConflict
 from tenuto.model import (
-    Appended,
-    Batch,
+    AppendBatch,
+    AppendResult,
+    BeginTurn,
     Changes,
-    Closing,
-    Forking,
+    FinishTurn,
+    ForkRequest,
     MessagePage,
-    Opening,
     OpenTurn,
     Page,
-    Rewriting,
+    Rewrite,
     Scope,
     Session,
     SessionPage,
     SessionQuery,
     StateEntry,
-    Truncating,
+    Truncation,
 )
 from tenuto.model.scope import SYSTEM, session_key
 from tenuto.model.seal import KEYS_NAMESPACE, TENANTS_NAMESPACE, is_sealed
 from tenuto.model.trace import Trace
-from tenuto.model.values import Json, checked_json
+from tenuto.model.values import Json, check_json
 from tenuto.ports import Cipher, Ciphers, SessionStore, StateStore, Store, TraceStore, release_lease
 from tenuto.stores.codec import encode_cursor, to_micros
 from tenuto.stores.sealed_values import (
     UNOPENED,
-    adopted_head,
-    adopted_messages,
-    listed_session,
     looks_sealed,
-    opened_messages,
-    opened_session,
-    opened_state,
-    opened_trace,
-    opened_turn,
-    sealed_batch,
-    sealed_changes,
-    sealed_closing,
-    sealed_forking,
-    sealed_opening,
-    sealed_rewriting,
-    sealed_state,
+    reseal_messages,
+    reseal_session,
+    seal_batch,
+    seal_begin_turn,
+    seal_changes,
+    seal_finish_turn,
+    seal_fork_request,
+    seal_rewrite,
+    seal_state,
+    unseal_listed_session,
+    unseal_messages,
+    unseal_session,
+    unseal_state,
+    unseal_trace,
+    unseal_turn,
 )
 
 _NAMESPACE: Final = "encryption"
@@ -68,7 +68,7 @@ _Name: TypeAlias = tuple[str, str, str]
 _Answer = TypeVar("_Answer")
 
 
-async def holds_sealed(store: StateStore) -> bool:
+async def has_sealed_records(store: StateStore) -> bool:
     """Whether records were ever sealed in this store, so that it must not be read without a key."""
     return await store.read_state(SYSTEM, _NAMESPACE, _MARK) is not None
 
@@ -90,40 +90,40 @@ class EncryptedStore:
 
     def __init__(self, *, store: Store, ciphers: Ciphers, sealing: bool = True) -> None:
         self.inner = store
-        seals = _Seals(ciphers, sealing=sealing)
-        self.sessions = _Sessions(store.sessions, seals)
-        self.traces = _Traces(store.traces, seals)
-        self.state = _State(store.state, seals)
+        seals = _CipherProvider(ciphers, sealing=sealing)
+        self.sessions = _EncryptedSessions(store.sessions, seals)
+        self.traces = _EncryptedTraces(store.traces, seals)
+        self.state = _EncryptedState(store.state, seals)
         self.upkeep = store.upkeep
 
 
-class _Seals:
+class _CipherProvider:
     """Which cipher a call takes."""
 
     def __init__(self, ciphers: Ciphers, *, sealing: bool) -> None:
         self.ciphers = ciphers
         self._sealing = sealing
 
-    async def sealer(self, scope: Scope, lookalike: bool) -> Cipher | None:
+    async def cipher_for_write(self, scope: Scope, lookalike: bool) -> Cipher | None:
         """Asked for before anything is written: where the key is missing, nothing happens at all.
 
         What has the form of sealed text is sealed also where nothing else is, so that it comes back as it was said.
         """
         return await self.ciphers.to_seal(scope) if self._sealing or lookalike else None
 
-    async def opened(self, scope: Scope, step: Callable[[Cipher], _Answer]) -> _Answer:
+    async def open_with_retry(self, scope: Scope, step: Callable[[Cipher], _Answer]) -> _Answer:
         """What a step makes of an answer of the store, with the cipher that opens it."""
         try:
             return step(await self.ciphers.to_open(scope))
-        except Sealed:
+        except DecryptionFailed:
             # Another process may have made the key since.
             return step(await self.ciphers.to_open(scope, anew=True))
 
 
-class _Sessions:
+class _EncryptedSessions:
     """The `SessionStore` port over sealed texts."""
 
-    def __init__(self, inner: SessionStore, seals: _Seals) -> None:
+    def __init__(self, inner: SessionStore, seals: _CipherProvider) -> None:
         self._inner = inner
         self._seals = seals
         # Sessions of which something did not open: asked before anything more is written into them.
@@ -132,92 +132,93 @@ class _Sessions:
 
     # Turns
 
-    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
-        cipher = await self._seals.sealer(scope, looks_sealed(opening))
-        await self._look_inside(scope, opening.session_id, opening.window)
-        turn = await self._inner.begin_turn(scope, sealed_opening(cipher, opening) if cipher else opening)
+    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
+        cipher = await self._seals.cipher_for_write(scope, looks_sealed(opening))
+        await self._check_opens(scope, opening.session_id, opening.window)
+        turn = await self._inner.begin_turn(scope, seal_begin_turn(cipher, opening) if cipher else opening)
         try:
-            return await self._seals.opened(scope, lambda cipher: opened_turn(cipher, turn))
+            return await self._seals.open_with_retry(scope, lambda cipher: unseal_turn(cipher, turn))
         except BaseException as failure:
-            self._doubt(scope, opening.session_id, failure)
+            self._add_suspect(scope, opening.session_id, failure)
             await release_lease(self._inner.finish_turn, turn)
             raise
 
-    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
-        cipher = await self._seals.sealer(turn.scope, looks_sealed(closing))
-        sealed = sealed_closing(cipher, turn.session.id, closing) if cipher else closing
-        return await self._appended(turn.scope, await self._inner.finish_turn(turn, sealed))
+    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
+        cipher = await self._seals.cipher_for_write(turn.scope, looks_sealed(closing))
+        sealed = seal_finish_turn(cipher, turn.session.id, closing) if cipher else closing
+        return await self._unseal_append_result(turn.scope, await self._inner.finish_turn(turn, sealed))
 
-    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
-        cipher = await self._seals.sealer(scope, looks_sealed(batch))
-        await self._look_inside(scope, session_id)
-        sealed = sealed_batch(cipher, session_id, batch) if cipher else batch
+    async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
+        cipher = await self._seals.cipher_for_write(scope, looks_sealed(batch))
+        await self._check_opens(scope, session_id)
+        sealed = seal_batch(cipher, session_id, batch) if cipher else batch
         appended = await self._inner.append(scope, session_id, sealed)
         try:
-            return await self._appended(scope, appended)
-        except Sealed as failure:
-            self._doubt(scope, session_id, failure)
+            return await self._unseal_append_result(scope, appended)
+        except DecryptionFailed as failure:
+            self._add_suspect(scope, session_id, failure)
             raise
 
     # Reading
 
     async def get(self, scope: Scope, session_id: str) -> Session:
-        return await self._session(scope, await self._inner.get(scope, session_id))
+        return await self._unseal_session(scope, await self._inner.get(scope, session_id))
 
     async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
         found = await self._inner.messages(scope, session_id, page)
-        return await self._seals.opened(
+        return await self._seals.open_with_retry(
             scope,
             lambda cipher: replace(
                 found,
-                session=opened_session(cipher, found.session),
-                messages=opened_messages(cipher, found.session, found.messages),
+                session=unseal_session(cipher, found.session),
+                messages=unseal_messages(cipher, found.session, found.messages),
             ),
         )
 
     async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
-        page = await (self._inner.list(scope, query) if query.title is None else self._titled(scope, query))
-        return await self._seals.opened(
-            scope, lambda cipher: replace(page, sessions=tuple(listed_session(cipher, each) for each in page.sessions))
+        page = await (self._inner.list(scope, query) if query.title is None else self._search_titles(scope, query))
+        return await self._seals.open_with_retry(
+            scope,
+            lambda cipher: replace(page, sessions=tuple(unseal_listed_session(cipher, each) for each in page.sessions)),
         )
 
     # Changing
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        cipher = await self._seals.sealer(scope, looks_sealed(changes))
-        sealed = sealed_changes(cipher, session_id, changes) if cipher else changes
-        return await self._session(scope, await self._inner.patch(scope, session_id, sealed))
+        cipher = await self._seals.cipher_for_write(scope, looks_sealed(changes))
+        sealed = seal_changes(cipher, session_id, changes) if cipher else changes
+        return await self._unseal_session(scope, await self._inner.patch(scope, session_id, sealed))
 
     async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
-        return await self._session(scope, await self._inner.reset(scope, session_id, sparing=sparing))
+        return await self._unseal_session(scope, await self._inner.reset(scope, session_id, sparing=sparing))
 
-    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
-        cipher = await self._seals.sealer(scope, looks_sealed(forking))
-        sealed = sealed_forking(cipher, forking) if cipher else forking
+    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
+        cipher = await self._seals.cipher_for_write(scope, looks_sealed(forking))
+        sealed = seal_fork_request(cipher, forking) if cipher else forking
         source = await self._inner.get(scope, session_id)
         fork = await self._inner.fork(scope, session_id, sealed)
         try:
             if source.forked_from is not None:
-                fork = await self._adopted(scope, source, fork, titled=forking.title is not None)
-            return await self._session(scope, fork)
+                fork = await self._reseal_fork(scope, source, fork, titled=forking.title is not None)
+            return await self._unseal_session(scope, fork)
         except BaseException:
             # One that does not open is nobody's use, and with each try there would be one more.
             with suppress(TenutoError):
                 await self._inner.delete(scope, fork.id)
             raise
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
         session = await self._inner.truncate(scope, session_id, truncating)
-        return await self._session(scope, session)
+        return await self._unseal_session(scope, session)
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
-        cipher = await self._seals.sealer(scope, looks_sealed(rewriting))
-        sealed = sealed_rewriting(cipher, session_id, rewriting) if cipher else rewriting
-        return await self._session(scope, await self._inner.rewrite(scope, session_id, sealed))
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
+        cipher = await self._seals.cipher_for_write(scope, looks_sealed(rewriting))
+        sealed = seal_rewrite(cipher, session_id, rewriting) if cipher else rewriting
+        return await self._unseal_session(scope, await self._inner.rewrite(scope, session_id, sealed))
 
     # What the methods share
 
-    async def _look_inside(self, scope: Scope, session_id: str, window: int = 0) -> None:
+    async def _check_opens(self, scope: Scope, session_id: str, window: int = 0) -> None:
         """See that a session opens before words go into it, where there is reason to doubt it.
 
         They would be stored and refused in one, and stored again with each try. A tenant that has all the keys it
@@ -234,63 +235,65 @@ class _Sessions:
             pass  # What that means, the store will say.
         self._doubtful.pop(name, None)
 
-    def _doubt(self, scope: Scope, session_id: str, failure: BaseException) -> None:
-        if isinstance(failure, Sealed):
+    def _add_suspect(self, scope: Scope, session_id: str, failure: BaseException) -> None:
+        if isinstance(failure, DecryptionFailed):
             self._doubtful[scope.tenant, scope.site, session_id] = None
             if len(self._doubtful) > _MOST_DOUBTS:
                 del self._doubtful[next(iter(self._doubtful))]
 
-    async def _session(self, scope: Scope, session: Session) -> Session:
-        return await self._seals.opened(scope, lambda cipher: opened_session(cipher, session))
+    async def _unseal_session(self, scope: Scope, session: Session) -> Session:
+        return await self._seals.open_with_retry(scope, lambda cipher: unseal_session(cipher, session))
 
-    async def _adopted(self, scope: Scope, source: Session, fork: Session, *, titled: bool) -> Session:
+    async def _reseal_fork(self, scope: Scope, source: Session, fork: Session, *, titled: bool) -> Session:
         """Seal for a fork of a fork what was written in neither of the two."""
         assert source.forked_from is not None
         cipher, branch = await self._seals.ciphers.to_seal(scope), source.forked_from.seq
-        changes = await self._seals.opened(scope, lambda opener: adopted_head(opener, source, fork, titled=titled))
+        changes = await self._seals.open_with_retry(
+            scope, lambda opener: reseal_session(opener, source, fork, titled=titled)
+        )
         if changes is not None:
             fork = await self._inner.patch(scope, fork.id, changes)
         more, after = True, 0
         while more:
             page = await self._inner.messages(scope, fork.id, Page(limit=_CHUNK, after=after))
             old = [message for message in page.messages if message.seq <= branch]
-            rewriting = adopted_messages(cipher, source, fork, old)
+            rewriting = reseal_messages(cipher, source, fork, old)
             if rewriting is not None:
                 fork = await self._inner.rewrite(scope, fork.id, rewriting)
             more, after = page.more_after and len(old) == _CHUNK, old[-1].seq if old else 0
         return fork
 
-    async def _appended(self, scope: Scope, appended: Appended) -> Appended:
-        return await self._seals.opened(
+    async def _unseal_append_result(self, scope: Scope, appended: AppendResult) -> AppendResult:
+        return await self._seals.open_with_retry(
             scope,
             lambda cipher: replace(
                 appended,
-                session=opened_session(cipher, appended.session),
-                messages=opened_messages(cipher, appended.session, appended.messages),
+                session=unseal_session(cipher, appended.session),
+                messages=unseal_messages(cipher, appended.session, appended.messages),
             ),
         )
 
-    async def _titled(self, scope: Scope, query: SessionQuery) -> SessionPage:
+    async def _search_titles(self, scope: Scope, query: SessionQuery) -> SessionPage:
         """Sessions by a part of their title, which the store cannot read: looked for here, page after page."""
         assert query.title is not None
         wanted, found, cursor = query.title.casefold(), list[Session](), query.cursor
         while len(found) <= query.limit:
             page = await self._inner.list(scope, replace(query, title=None, limit=_CHUNK, cursor=cursor))
-            titles = await self._seals.opened(scope, lambda cipher: _titles(cipher, page.sessions))  # noqa: B023
+            titles = await self._seals.open_with_retry(scope, lambda cipher: _searchable_titles(cipher, page.sessions))  # noqa: B023
             found += [each for each, title in zip(page.sessions, titles, strict=True) if wanted in title.casefold()]
             cursor = page.cursor
             if cursor is None:
                 break
         chosen = found[: query.limit]
         return SessionPage(
-            sessions=tuple(chosen), cursor=_cursor_behind(chosen[-1]) if len(found) > len(chosen) else None
+            sessions=tuple(chosen), cursor=_cursor_after(chosen[-1]) if len(found) > len(chosen) else None
         )
 
 
-class _Traces:
+class _EncryptedTraces:
     """The `TraceStore` port over sealed texts."""
 
-    def __init__(self, inner: TraceStore, seals: _Seals) -> None:
+    def __init__(self, inner: TraceStore, seals: _CipherProvider) -> None:
         self._inner = inner
         self._seals = seals
 
@@ -304,15 +307,15 @@ class _Traces:
         return await self._open(scope, session_id, await self._inner.traces(scope, session_id, limit, before))
 
     async def _open(self, scope: Scope, session_id: str, traces: tuple[Trace, ...]) -> tuple[Trace, ...]:
-        return await self._seals.opened(
-            scope, lambda cipher: tuple(opened_trace(cipher, session_id, trace) for trace in traces)
+        return await self._seals.open_with_retry(
+            scope, lambda cipher: tuple(unseal_trace(cipher, session_id, trace) for trace in traces)
         )
 
 
-class _State:
+class _EncryptedState:
     """The `StateStore` port over sealed values."""
 
-    def __init__(self, inner: StateStore, seals: _Seals) -> None:
+    def __init__(self, inner: StateStore, seals: _CipherProvider) -> None:
         self._inner = inner
         self._seals = seals
         self.delete_state, self.state_keys, self.state_names = inner.delete_state, inner.state_keys, inner.state_names
@@ -324,9 +327,11 @@ class _State:
     async def write_state(
         self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
     ) -> StateEntry:
-        checked_json(value, "the state value")
-        cipher = None if _readable(scope, namespace) else await self._seals.sealer(scope, is_sealed(value))
-        sealed = sealed_state(cipher, scope, namespace, key, value) if cipher else value
+        check_json(value, "the state value")
+        cipher = (
+            None if _stays_plaintext(scope, namespace) else await self._seals.cipher_for_write(scope, is_sealed(value))
+        )
+        sealed = seal_state(cipher, scope, namespace, key, value) if cipher else value
         entry = await self._inner.write_state(scope, namespace, key, sealed, if_version)
         return replace(entry, value=value)
 
@@ -336,24 +341,24 @@ class _State:
         return await self._open(scope, namespace, await self._inner.list_state(scope, namespace, after, limit))
 
     async def _open(self, scope: Scope, namespace: str, entries: tuple[StateEntry, ...]) -> tuple[StateEntry, ...]:
-        if _readable(scope, namespace):
+        if _stays_plaintext(scope, namespace):
             return entries
-        return await self._seals.opened(
-            scope, lambda cipher: tuple(opened_state(cipher, scope, namespace, entry) for entry in entries)
+        return await self._seals.open_with_retry(
+            scope, lambda cipher: tuple(unseal_state(cipher, scope, namespace, entry) for entry in entries)
         )
 
 
-def _readable(scope: Scope, namespace: str) -> bool:
+def _stays_plaintext(scope: Scope, namespace: str) -> bool:
     """Whether state stays in the clear: what seals the rest, and API keys, of which only hashes are stored."""
     return namespace in _UNSEALED or (namespace == _API_KEYS and scope.tenant == SYSTEM.tenant)
 
 
-def _titles(cipher: Cipher, sessions: tuple[Session, ...]) -> tuple[str, ...]:
+def _searchable_titles(cipher: Cipher, sessions: tuple[Session, ...]) -> tuple[str, ...]:
     """Titles to look in: one that does not open has nothing to find."""
-    listed = [listed_session(cipher, session).title for session in sessions]
+    listed = [unseal_listed_session(cipher, session).title for session in sessions]
     return tuple("" if title == UNOPENED else title for title in listed)
 
 
-def _cursor_behind(session: Session) -> str:
+def _cursor_after(session: Session) -> str:
     """The cursor that every backend would have made."""
     return encode_cursor(to_micros(session.updated_at), session_key(session.scope, session.id))

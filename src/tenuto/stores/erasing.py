@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tenuto.model import Erased
+from tenuto.model import EraseResult
 
 
-async def in_steps(step: Callable[[int], Awaitable[Erased]], limit: int, stride: int) -> Erased:
+async def erase_in_batches(step: Callable[[int], Awaitable[EraseResult]], limit: int, stride: int) -> EraseResult:
     """Erase up to `limit` sessions, at most `stride` in one step. The step that leaves none removes all else."""
-    left, steps = max(0, limit), list[Erased]()
+    left, steps = max(0, limit), list[EraseResult]()
     while not steps or (steps[-1].more and left):
         size = min(stride, left)
         steps.append(await step(size))
         left -= size
-    return Erased(
+    return EraseResult(
         gone=tuple(item for done in steps for item in done.gone),
         messages=sum(done.messages for done in steps),
         traces=sum(done.traces for done in steps),

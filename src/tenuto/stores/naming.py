@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tenuto.errors import Invalid
-from tenuto.model import Scope, StateName
-from tenuto.model.scope import owner_key, space_key, space_of, state_key
+from tenuto.model import Scope, StateLocation
+from tenuto.model.scope import owner_key, site_key, site_scope, state_key
 
 _log = logging.getLogger(__name__)
 BEHIND_ALL: Final = b"\xff" * 17
@@ -26,7 +26,7 @@ class Stretch(NamedTuple):
     last: bytes
 
 
-def stretch(scope: Scope, after: StateName | None) -> Stretch:
+def stretch(scope: Scope, after: StateLocation | None) -> Stretch:
     """What a scope reaches behind a name; the tenant itself reaches every owner."""
     first, last = (owner_key(scope), owner_key(scope)) if scope.owner else (b"", BEHIND_ALL)
     if after is None or owner_key(after.scope) < first:
@@ -34,18 +34,18 @@ def stretch(scope: Scope, after: StateName | None) -> Stretch:
     return Stretch(owner_key(after.scope), state_key(after.scope, after.namespace), after.key, last)
 
 
-def in_order(scopes: Iterable[Scope], limit: int) -> tuple[Scope, ...]:
-    """The first of their spaces, each once, in order of `space_key`."""
-    found = {space_key(scope): space_of(scope) for scope in scopes}
+def first_sites(scopes: Iterable[Scope], limit: int) -> tuple[Scope, ...]:
+    """The first of their spaces, each once, in order of `site_key`."""
+    found = {site_key(scope): site_scope(scope) for scope in scopes}
     return tuple(found[key] for key in sorted(found)[: max(0, limit)])
 
 
-def read_name(drawer: bytes, told: Callable[[], tuple[Scope, str, str]]) -> StateName | None:
+def read_location(drawer: bytes, told: Callable[[], tuple[Scope, str, str]]) -> StateLocation | None:
     """The name of a value in a drawer as it is `told` beside it; `None` where that cannot be read, or is another's."""
     try:
         scope, namespace, key = told()
         if state_key(scope, namespace) == drawer:
-            return StateName(scope=scope, namespace=namespace, key=key)
+            return StateLocation(scope=scope, namespace=namespace, key=key)
     except (ValueError, TypeError, msgspec.MsgspecError, Invalid):
         pass
     _log.warning("left out a state value whose name cannot be read")

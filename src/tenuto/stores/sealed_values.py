@@ -3,7 +3,7 @@
 The store copies messages and heads into forks as they are. So the id of the session that something was written in is
 sealed along with it, and compared when it is read: only a fork may hold what was written elsewhere, in the session
 it branched off from, and only up to that message. What that session had from yet another one is sealed anew for the
-fork (`adopted_head`, `adopted_messages`).
+fork (`reseal_session`, `reseal_messages`).
 
 Not all that has the form of sealed text is sealed: people may have written it while nothing was. Where nothing else
 tells a value from somebody's words, in heads and in the state, a text that names none of the tenant's keys is taken
@@ -19,19 +19,19 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tenuto.errors import MasterKeyMissing, Sealed
+from tenuto.errors import DecryptionFailed, MasterKeyMissing
 from tenuto.model import (
-    Batch,
+    AppendBatch,
+    BeginTurn,
     Changes,
-    Closing,
     Draft,
-    Forking,
+    FinishTurn,
+    ForkRequest,
+    IdempotencyKey,
     Message,
     NewSession,
-    Once,
-    Opening,
     OpenTurn,
-    Rewriting,
+    Rewrite,
     Scope,
     Session,
     StateEntry,
@@ -48,7 +48,7 @@ UNOPENED: Final = "[SEALED]"
 _Words = TypeVar("_Words", bound=Draft)
 
 
-class _Body(Value, frozen=True, kw_only=True):
+class _MessageBody(Value, frozen=True, kw_only=True):
     """What a message holds, and the session it was written in."""
 
     session: str
@@ -57,14 +57,14 @@ class _Body(Value, frozen=True, kw_only=True):
     extra: JsonObject = {}
 
 
-class _Variable(Value, frozen=True, kw_only=True):
+class _SessionValue(Value, frozen=True, kw_only=True):
     """One value of a head, and the session it was written in."""
 
     session: str
     value: Json
 
 
-class _Account(Value, frozen=True, kw_only=True):
+class _TraceBody(Value, frozen=True, kw_only=True):
     """What of a trace somebody said, asked or found."""
 
     request: str = ""
@@ -73,7 +73,7 @@ class _Account(Value, frozen=True, kw_only=True):
     data: JsonObject = {}
 
 
-class _SealedNew(NewSession, frozen=True, kw_only=True):
+class _SealedNewSession(NewSession, frozen=True, kw_only=True):
     """Checked before it was sealed; a sealed title is longer than a title may be."""
 
     def __post_init__(self) -> None:
@@ -81,141 +81,143 @@ class _SealedNew(NewSession, frozen=True, kw_only=True):
 
 
 class _SealedChanges(Changes, frozen=True, kw_only=True):
-    """Checked before, as `_SealedNew`."""
+    """Checked before, as `_SealedNewSession`."""
 
     def __post_init__(self) -> None:
         return
 
 
-class _SealedForking(Forking, frozen=True, kw_only=True):
-    """Checked before, as `_SealedNew`."""
+class _SealedForkRequest(ForkRequest, frozen=True, kw_only=True):
+    """Checked before, as `_SealedNewSession`."""
 
     def __post_init__(self) -> None:
         return
 
 
 _encoder: Final = msgspec.json.Encoder()
-_bodies: Final = msgspec.json.Decoder(list[_Body])
-_variable: Final = msgspec.json.Decoder(_Variable)
-_account: Final = msgspec.json.Decoder(_Account)
+_bodies: Final = msgspec.json.Decoder(list[_MessageBody])
+_variable: Final = msgspec.json.Decoder(_SessionValue)
+_account: Final = msgspec.json.Decoder(_TraceBody)
 
 
 # Calls on their way in
 
 
-def looks_sealed(call: Opening | Batch | Closing | Changes | Rewriting | Forking) -> bool:
+def looks_sealed(call: BeginTurn | AppendBatch | FinishTurn | Changes | Rewrite | ForkRequest) -> bool:
     """Whether something that is about to be stored could later be taken for sealed."""
     match call:
-        case Opening():
-            return _words_look_sealed(call.words) or _head_looks_sealed(call.create)
-        case Batch():
-            return _words_look_sealed(call.messages) or _head_looks_sealed(call.create)
-        case Closing():
+        case BeginTurn():
+            return _drafts_look_sealed(call.words) or _session_looks_sealed(call.create)
+        case AppendBatch():
+            return _drafts_look_sealed(call.messages) or _session_looks_sealed(call.create)
+        case FinishTurn():
             traces = () if call.trace is None else (call.trace,)
-            return _words_look_sealed(call.reply) or _head_looks_sealed(call.changes) or _traces_look_sealed(traces)
+            return _drafts_look_sealed(call.reply) or _session_looks_sealed(call.changes) or _traces_look_sealed(traces)
         case Changes():
-            return _head_looks_sealed(call)
-        case Rewriting():
-            return _words_look_sealed(call.messages) or _traces_look_sealed(call.traces)
-        case Forking():
+            return _session_looks_sealed(call)
+        case Rewrite():
+            return _drafts_look_sealed(call.messages) or _traces_look_sealed(call.traces)
+        case ForkRequest():
             return is_sealed(call.title)
 
 
-def sealed_opening(cipher: Cipher, opening: Opening) -> Opening:
+def seal_begin_turn(cipher: Cipher, opening: BeginTurn) -> BeginTurn:
     """The opening with its words, and what a new session starts with, sealed."""
-    create = None if opening.create is None else sealed_new(cipher, opening.session_id, opening.create)
-    words = sealed_drafts(cipher, opening.session_id, opening.words)
-    return replace(opening, words=words, create=create, once=_sealed_once(cipher, opening.session_id, opening.once))
+    create = None if opening.create is None else seal_new_session(cipher, opening.session_id, opening.create)
+    words = seal_drafts(cipher, opening.session_id, opening.words)
+    return replace(
+        opening, words=words, create=create, once=_digest_fingerprint(cipher, opening.session_id, opening.once)
+    )
 
 
-def sealed_batch(cipher: Cipher, session_id: str, batch: Batch) -> Batch:
+def seal_batch(cipher: Cipher, session_id: str, batch: AppendBatch) -> AppendBatch:
     """The batch with its messages, and what a new session starts with, sealed."""
-    create = None if batch.create is None else sealed_new(cipher, session_id, batch.create)
-    messages = sealed_drafts(cipher, session_id, batch.messages)
-    return replace(batch, messages=messages, create=create, once=_sealed_once(cipher, session_id, batch.once))
+    create = None if batch.create is None else seal_new_session(cipher, session_id, batch.create)
+    messages = seal_drafts(cipher, session_id, batch.messages)
+    return replace(batch, messages=messages, create=create, once=_digest_fingerprint(cipher, session_id, batch.once))
 
 
-def sealed_closing(cipher: Cipher, session_id: str, closing: Closing) -> Closing:
+def seal_finish_turn(cipher: Cipher, session_id: str, closing: FinishTurn) -> FinishTurn:
     """The closing with its reply, changes and trace sealed."""
     return replace(
         closing,
-        reply=sealed_drafts(cipher, session_id, closing.reply),
-        changes=None if closing.changes is None else sealed_changes(cipher, session_id, closing.changes),
-        trace=None if closing.trace is None else sealed_trace(cipher, session_id, closing.trace),
+        reply=seal_drafts(cipher, session_id, closing.reply),
+        changes=None if closing.changes is None else seal_changes(cipher, session_id, closing.changes),
+        trace=None if closing.trace is None else seal_trace(cipher, session_id, closing.trace),
     )
 
 
-def sealed_rewriting(cipher: Cipher, session_id: str, rewriting: Rewriting) -> Rewriting:
+def seal_rewrite(cipher: Cipher, session_id: str, rewriting: Rewrite) -> Rewrite:
     """Other words, sealed like the first ones."""
     return replace(
         rewriting,
-        messages=sealed_drafts(cipher, session_id, rewriting.messages),
-        traces=tuple(sealed_trace(cipher, session_id, trace) for trace in rewriting.traces),
+        messages=seal_drafts(cipher, session_id, rewriting.messages),
+        traces=tuple(seal_trace(cipher, session_id, trace) for trace in rewriting.traces),
     )
 
 
-def sealed_drafts(cipher: Cipher, session_id: str, drafts: tuple[_Words, ...]) -> tuple[_Words, ...]:
+def seal_drafts(cipher: Cipher, session_id: str, drafts: tuple[_Words, ...]) -> tuple[_Words, ...]:
     """Messages whose parts, metadata and extra fields are one sealed part."""
-    return tuple(_sealed_draft(cipher, session_id, draft) for draft in drafts)
+    return tuple(_seal_draft(cipher, session_id, draft) for draft in drafts)
 
 
-def sealed_new(cipher: Cipher, session_id: str, new: NewSession) -> NewSession:
+def seal_new_session(cipher: Cipher, session_id: str, new: NewSession) -> NewSession:
     """What a session starts with, its title and each of its values sealed."""
-    return _SealedNew(
+    return _SealedNewSession(
         keeping=new.keeping,
-        title=_sealed_title(cipher, session_id, new.title),
-        **_sealed_values(cipher, session_id, new),
+        title=_seal_title(cipher, session_id, new.title),
+        **_seal_objects(cipher, session_id, new),
     )
 
 
-def sealed_changes(cipher: Cipher, session_id: str, changes: Changes) -> Changes:
+def seal_changes(cipher: Cipher, session_id: str, changes: Changes) -> Changes:
     """A patch, its title and each of its values sealed; what it removes, it still removes."""
     return _SealedChanges(
-        title=changes.title if changes.title is UNSET else _sealed_title(cipher, session_id, changes.title),
+        title=changes.title if changes.title is UNSET else _seal_title(cipher, session_id, changes.title),
         status=changes.status,
         window_start=changes.window_start,
         if_version=changes.if_version,
-        **_sealed_values(cipher, session_id, changes),
+        **_seal_objects(cipher, session_id, changes),
     )
 
 
-def sealed_forking(cipher: Cipher, forking: Forking) -> Forking:
+def seal_fork_request(cipher: Cipher, forking: ForkRequest) -> ForkRequest:
     """A fork, its new title sealed for the new session."""
-    title = None if forking.title is None else _sealed_title(cipher, forking.new_id, forking.title)
-    return _SealedForking(new_id=forking.new_id, at=forking.at, title=title)
+    title = None if forking.title is None else _seal_title(cipher, forking.new_id, forking.title)
+    return _SealedForkRequest(new_id=forking.new_id, at=forking.at, title=title)
 
 
-def sealed_trace(cipher: Cipher, session_id: str, trace: Trace) -> Trace:
+def seal_trace(cipher: Cipher, session_id: str, trace: Trace) -> Trace:
     """A trace without words: what was asked, answered, looked up and added is one sealed text."""
-    account = _Account(request=trace.request, answer=trace.answer, tools=trace.tools, data=trace.data)
-    sealed = cipher.seal(_encoder.encode(account), _trace_place(session_id, trace))
+    account = _TraceBody(request=trace.request, answer=trace.answer, tools=trace.tools, data=trace.data)
+    sealed = cipher.seal(_encoder.encode(account), _trace_associated_data(session_id, trace))
     return replace(trace, request="", answer="", tools=(), data={_PART: sealed})
 
 
-def sealed_state(cipher: Cipher, scope: Scope, namespace: str, key: str, value: Json) -> Json:
+def seal_state(cipher: Cipher, scope: Scope, namespace: str, key: str, value: Json) -> Json:
     """A value of the state."""
-    return cipher.seal(_encoder.encode(value), _state_place(scope, namespace, key))
+    return cipher.seal(_encoder.encode(value), _state_associated_data(scope, namespace, key))
 
 
 # Answers on their way out
 
 
-def opened_session(cipher: Cipher, session: Session) -> Session:
-    """The head with its title and values as they were said. Raises `Sealed`."""
-    title = opened_title(cipher, session)
-    values = {what: _opened_values(cipher, session, what) for what in _HEAD_VALUES if getattr(session, what)}
+def unseal_session(cipher: Cipher, session: Session) -> Session:
+    """The head with its title and values as they were said. Raises `DecryptionFailed`."""
+    title = unseal_title(cipher, session)
+    values = {what: _unseal_object(cipher, session, what) for what in _HEAD_VALUES if getattr(session, what)}
     return replace(session, title=title, **values) if values or title else session
 
 
-def opened_title(cipher: Cipher, session: Session) -> str:
-    """The title as it was said. Raises `Sealed`."""
+def unseal_title(cipher: Cipher, session: Session) -> str:
+    """The title as it was said. Raises `DecryptionFailed`."""
     if not _was_sealed(session.title, cipher):
         return session.title
-    title: str = _opened_variable(cipher, session, session.title, ("title",))
+    title: str = _unseal_value(cipher, session, session.title, ("title",))
     return title
 
 
-def listed_session(cipher: Cipher, session: Session) -> Session:
+def unseal_listed_session(cipher: Cipher, session: Session) -> Session:
     """The head as a listing shows it: one that was changed or moved must not hide all the others.
 
     Raises:
@@ -223,33 +225,33 @@ def listed_session(cipher: Cipher, session: Session) -> Session:
         Sealed: it does not open with the keys at hand, but there may be newer ones.
     """
     try:
-        return opened_session(cipher, session)
+        return unseal_session(cipher, session)
     except MasterKeyMissing:
         raise
-    except Sealed:
+    except DecryptionFailed:
         if not cipher.fresh:
             raise
         return replace(session, title=UNOPENED, context={}, attributes={}, metadata={})
 
 
-def opened_messages(cipher: Cipher, session: Session, messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Messages as they were said; all are decoded in one go. Raises `Sealed`."""
-    found = [(message, _sealed_in(message)) for message in messages]
+def unseal_messages(cipher: Cipher, session: Session, messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Messages as they were said; all are decoded in one go. Raises `DecryptionFailed`."""
+    found = [(message, _sealed_text(message)) for message in messages]
     plain = [cipher.open(text, ("message", message.id)) for message, text in found if text is not None]
     bodies = iter(_bodies.decode(b"[" + b",".join(plain) + b"]"))
     return tuple(
-        [message if text is None else _opened_message(session, message, next(bodies)) for message, text in found]
+        [message if text is None else _unseal_message(session, message, next(bodies)) for message, text in found]
     )
 
 
-def opened_turn(cipher: Cipher, turn: OpenTurn) -> OpenTurn:
-    """The turn and all it brought, as it was said. Raises `Sealed`."""
-    session = opened_session(cipher, turn.session)
-    window = opened_messages(cipher, session, turn.window)
+def unseal_turn(cipher: Cipher, turn: OpenTurn) -> OpenTurn:
+    """The turn and all it brought, as it was said. Raises `DecryptionFailed`."""
+    session = unseal_session(cipher, turn.session)
+    window = unseal_messages(cipher, session, turn.window)
     # The words mostly stand in the window too, and need not be opened twice.
     said = {message.seq: message for message in window}
     apart = [message for message in (*turn.words, *turn.reply) if message.seq not in said]
-    said |= {message.seq: message for message in opened_messages(cipher, session, apart)}
+    said |= {message.seq: message for message in unseal_messages(cipher, session, apart)}
     return replace(
         turn,
         session=session,
@@ -259,70 +261,72 @@ def opened_turn(cipher: Cipher, turn: OpenTurn) -> OpenTurn:
     )
 
 
-def opened_trace(cipher: Cipher, session_id: str, trace: Trace) -> Trace:
-    """The trace with its words. Raises `Sealed`."""
+def unseal_trace(cipher: Cipher, session_id: str, trace: Trace) -> Trace:
+    """The trace with its words. Raises `DecryptionFailed`."""
     sealed = trace.data.get(_PART)
     if not _trace_is_sealed(trace):
         return trace
     assert is_sealed(sealed)
-    account = _account.decode(cipher.open(sealed, _trace_place(session_id, trace)))
+    account = _account.decode(cipher.open(sealed, _trace_associated_data(session_id, trace)))
     return replace(trace, request=account.request, answer=account.answer, tools=account.tools, data=account.data)
 
 
-def opened_state(cipher: Cipher, scope: Scope, namespace: str, entry: StateEntry) -> StateEntry:
-    """A value of the state as it was set. Raises `Sealed`."""
+def unseal_state(cipher: Cipher, scope: Scope, namespace: str, entry: StateEntry) -> StateEntry:
+    """A value of the state as it was set. Raises `DecryptionFailed`."""
     if not _was_sealed(entry.value, cipher):
         return entry
     return replace(
-        entry, value=msgspec.json.decode(cipher.open(entry.value, _state_place(scope, namespace, entry.key)))
+        entry, value=msgspec.json.decode(cipher.open(entry.value, _state_associated_data(scope, namespace, entry.key)))
     )
 
 
 # What a fork has from the session before the one it branched off from
 
 
-def adopted_head(cipher: Cipher, source: Session, fork: Session, *, titled: bool) -> Changes | None:
-    """What is sealed in a fork's head, as far as its source may read it, sealed for the fork. Raises `Sealed`.
+def reseal_session(cipher: Cipher, source: Session, fork: Session, *, titled: bool) -> Changes | None:
+    """Seal a fork's head anew, as far as its source can be read. Raises `DecryptionFailed`.
 
     A title that the fork was given is its own.
     """
     copied = replace(fork, id=source.id, forked_from=source.forked_from, title="" if titled else fork.title)
-    told = opened_session(cipher, copied)
+    told = unseal_session(cipher, copied)
     changes = Changes(
         title=told.title if is_sealed(copied.title) else UNSET,
-        context=_where_sealed(fork.context, told.context),
-        attributes=_where_sealed(fork.attributes, told.attributes),
-        metadata=_where_sealed(fork.metadata, told.metadata),
+        context=_pick_sealed(fork.context, told.context),
+        attributes=_pick_sealed(fork.attributes, told.attributes),
+        metadata=_pick_sealed(fork.metadata, told.metadata),
     )
-    return None if changes == Changes() else sealed_changes(cipher, fork.id, changes)
+    return None if changes == Changes() else seal_changes(cipher, fork.id, changes)
 
 
-def _where_sealed(stored: JsonObject, told: JsonObject) -> JsonObject:
+def _pick_sealed(stored: JsonObject, told: JsonObject) -> JsonObject:
     return {name: told[name] for name, value in stored.items() if is_sealed(value)}
 
 
-def adopted_messages(cipher: Cipher, source: Session, fork: Session, messages: Iterable[Message]) -> Rewriting | None:
+def reseal_messages(cipher: Cipher, source: Session, fork: Session, messages: Iterable[Message]) -> Rewrite | None:
     """Of a fork's messages those that are sealed, as far as its source may read them, sealed for the fork."""
-    sealed = [message for message in messages if _sealed_in(message) is not None]
+    sealed = [message for message in messages if _sealed_text(message) is not None]
     if not sealed:
         return None
-    return Rewriting(messages=sealed_drafts(cipher, fork.id, opened_messages(cipher, source, sealed)))
+    return Rewrite(messages=seal_drafts(cipher, fork.id, unseal_messages(cipher, source, sealed)))
 
 
 # What both directions share
 
 
-def _sealed_draft(cipher: Cipher, session_id: str, draft: _Words) -> _Words:
-    body = _Body(session=session_id, parts=draft.parts, metadata=draft.metadata, extra=draft.extra)
+def _seal_draft(cipher: Cipher, session_id: str, draft: _Words) -> _Words:
+    body = _MessageBody(session=session_id, parts=draft.parts, metadata=draft.metadata, extra=draft.extra)
     sealed = cipher.seal(_encoder.encode(body), ("message", draft.id))
     return replace(draft, parts=({"type": _PART, "text": sealed},), metadata={}, extra={})
 
 
-def _sealed_once(cipher: Cipher, session_id: str, once: Once | None) -> Once | None:
+def _digest_fingerprint(cipher: Cipher, session_id: str, once: IdempotencyKey | None) -> IdempotencyKey | None:
     """The fingerprint is a digest of what was said, open to guesses: it becomes one that takes a key."""
     if once is None:
         return None
-    return Once(key=once.key, fingerprint=cipher.digest(once.fingerprint.encode(), ("fingerprint", session_id)))
+    return IdempotencyKey(
+        key=once.key, fingerprint=cipher.digest(once.fingerprint.encode(), ("fingerprint", session_id))
+    )
 
 
 def _was_sealed(value: Json, cipher: Cipher) -> TypeGuard[str]:
@@ -330,11 +334,11 @@ def _was_sealed(value: Json, cipher: Cipher) -> TypeGuard[str]:
     return is_sealed(value) and (cipher.knows(value) or not cipher.fresh)
 
 
-def _words_look_sealed(drafts: Iterable[Draft]) -> bool:
-    return any(_sealed_in(draft) is not None for draft in drafts)
+def _drafts_look_sealed(drafts: Iterable[Draft]) -> bool:
+    return any(_sealed_text(draft) is not None for draft in drafts)
 
 
-def _head_looks_sealed(head: NewSession | Changes | None) -> bool:
+def _session_looks_sealed(head: NewSession | Changes | None) -> bool:
     if head is None:
         return False
     values = (value for what in _HEAD_VALUES for value in getattr(head, what).values())
@@ -349,71 +353,71 @@ def _trace_is_sealed(trace: Trace) -> bool:
     return len(trace.data) == 1 and is_sealed(trace.data.get(_PART))
 
 
-def _sealed_in(message: Draft) -> str | None:
+def _sealed_text(message: Draft) -> str | None:
     """The sealed text of a message; `None` when it was stored plain."""
     part = message.parts[0] if len(message.parts) == 1 else {}
     text = part.get("text")
     return text if part.get("type") == _PART and is_sealed(text) else None
 
 
-def _opened_message(session: Session, message: Message, body: _Body) -> Message:
-    if not _from_here(session, body.session) or (body.session != session.id and message.seq > _branch(session)):
-        raise _moved()
+def _unseal_message(session: Session, message: Message, body: _MessageBody) -> Message:
+    if not _belongs_to(session, body.session) or (body.session != session.id and message.seq > _fork_seq(session)):
+        raise _moved_error()
     return replace(message, parts=body.parts, metadata=body.metadata, extra=body.extra)
 
 
-def _sealed_title(cipher: Cipher, session_id: str, title: str) -> str:
-    return _sealed_variable(cipher, session_id, title, ("title",)) if title else ""
+def _seal_title(cipher: Cipher, session_id: str, title: str) -> str:
+    return _seal_value(cipher, session_id, title, ("title",)) if title else ""
 
 
-def _sealed_values(cipher: Cipher, session_id: str, head: NewSession | Changes) -> dict[str, JsonObject]:
+def _seal_objects(cipher: Cipher, session_id: str, head: NewSession | Changes) -> dict[str, JsonObject]:
     """Value by value, so that patches of different keys go on merging in the store."""
-    return {what: _sealed_object(cipher, session_id, what, getattr(head, what)) for what in _HEAD_VALUES}
+    return {what: _seal_object(cipher, session_id, what, getattr(head, what)) for what in _HEAD_VALUES}
 
 
-def _sealed_object(cipher: Cipher, session_id: str, what: str, values: JsonObject) -> JsonObject:
+def _seal_object(cipher: Cipher, session_id: str, what: str, values: JsonObject) -> JsonObject:
     return {
-        name: None if value is None else _sealed_variable(cipher, session_id, value, (what, name))
+        name: None if value is None else _seal_value(cipher, session_id, value, (what, name))
         for name, value in values.items()
     }
 
 
-def _opened_values(cipher: Cipher, session: Session, what: str) -> JsonObject:
+def _unseal_object(cipher: Cipher, session: Session, what: str) -> JsonObject:
     values: JsonObject = getattr(session, what)
     return {
-        name: _opened_variable(cipher, session, value, (what, name)) if _was_sealed(value, cipher) else value
+        name: _unseal_value(cipher, session, value, (what, name)) if _was_sealed(value, cipher) else value
         for name, value in values.items()
     }
 
 
-def _sealed_variable(cipher: Cipher, session_id: str, value: Json, place: Place) -> str:
-    return cipher.seal(_encoder.encode(_Variable(session=session_id, value=value)), place)
+def _seal_value(cipher: Cipher, session_id: str, value: Json, place: Place) -> str:
+    return cipher.seal(_encoder.encode(_SessionValue(session=session_id, value=value)), place)
 
 
-def _opened_variable(cipher: Cipher, session: Session, sealed: str, place: Place) -> Json:
+def _unseal_value(cipher: Cipher, session: Session, sealed: str, place: Place) -> Json:
     variable = _variable.decode(cipher.open(sealed, place))
-    if not _from_here(session, variable.session):
-        raise _moved()
+    if not _belongs_to(session, variable.session):
+        raise _moved_error()
     return variable.value
 
 
-def _from_here(session: Session, written_in: str) -> bool:
+def _belongs_to(session: Session, written_in: str) -> bool:
     return written_in == session.id or (
         session.forked_from is not None and written_in == session.forked_from.session_id
     )
 
 
-def _branch(session: Session) -> int:
+def _fork_seq(session: Session) -> int:
     return session.forked_from.seq if session.forked_from is not None else 0
 
 
-def _trace_place(session_id: str, trace: Trace) -> Place:
+def _trace_associated_data(session_id: str, trace: Trace) -> Place:
     return ("trace", session_id, trace.id)
 
 
-def _state_place(scope: Scope, namespace: str, key: str) -> Place:
+def _state_associated_data(scope: Scope, namespace: str, key: str) -> Place:
     return ("state", namespace, key, *scope.owner)
 
 
-def _moved() -> Sealed:
-    return Sealed("does not open: it was written in another session")
+def _moved_error() -> DecryptionFailed:
+    return DecryptionFailed("does not open: it was written in another session")

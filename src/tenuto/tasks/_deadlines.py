@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from tenuto.errors import StateCorrupt
 from tenuto.model import Scope
-from tenuto.model.scope import SYSTEM, owner_alone, owner_key
+from tenuto.model.scope import SYSTEM, owner_key, owner_scope
 from tenuto.ports import StateStore
 from tenuto.tasks._drawer import Drawer
 from tenuto.tasks._records import micros
@@ -44,24 +44,24 @@ class Deadlines:
 
     async def add(self, scope: Scope, task_id: str, at: datetime) -> None:
         """Have the task looked after when that instant is over. To be stored before what then expires."""
-        await self._entries.put(_key(scope, task_id, at), owner_alone(scope))
+        await self._entries.put_record(_key(scope, task_id, at), owner_scope(scope))
 
     async def keep(self, scope: Scope, task_id: str, at: datetime) -> None:
         """Add an entry again that was taken off the list."""
-        await self._entries.swap(_key(scope, task_id, at), lambda filed: owner_alone(scope) if filed is None else None)
+        await self._entries.swap(_key(scope, task_id, at), lambda filed: owner_scope(scope) if filed is None else None)
 
     async def due(self, now: datetime, limit: int) -> tuple[list[Due], bool]:
         """Those of the oldest `limit` entries whose time has come, and whether there may be more of them."""
-        first_to_come = f"{_step(now) + 1:012d}"
+        first_to_come = f"{_time_step(now) + 1:012d}"
         come = [key async for key in self._entries.keys(limit) if key < first_to_come]
-        found = [await self._read(key) for key in come]
+        found = [await self._read_entry(key) for key in come]
         return [due for due in found if due is not None], len(come) == limit
 
     async def drop(self, due: Due) -> None:
         """Take an entry off the list."""
         await self._entries.remove(due.key)
 
-    async def forget(self, scope: Scope, stands: Callable[[str], Awaitable[bool]]) -> int:
+    async def drop_removed_tasks(self, scope: Scope, stands: Callable[[str], Awaitable[bool]]) -> int:
         """Take those of an owner off the list whose tasks do not stand any more, and tell how many that were."""
         whose, gone = owner_key(scope).hex(), 0
         async for key in self._entries.keys():
@@ -70,11 +70,11 @@ class Deadlines:
                 gone += await self._entries.remove(key)
         return gone
 
-    async def _read(self, key: str) -> Due | None:
+    async def _read_entry(self, key: str) -> Due | None:
         """An entry, which one that is damaged is no longer."""
         task_id = _parts(key)[2]
         try:
-            filed = await self._entries.read(key)
+            filed = await self._entries.read_record(key)
         except StateCorrupt:
             filed = None
         if filed is None or not task_id:
@@ -85,7 +85,7 @@ class Deadlines:
 
 
 def _key(scope: Scope, task_id: str, at: datetime) -> str:
-    return f"{_step(at) + 2:012d}:{owner_key(scope).hex()}:{task_id}"
+    return f"{_time_step(at) + 2:012d}:{owner_key(scope).hex()}:{task_id}"
 
 
 def _parts(key: str) -> tuple[str, str, str]:
@@ -94,5 +94,5 @@ def _parts(key: str) -> tuple[str, str, str]:
     return step, owner, task_id
 
 
-def _step(at: datetime) -> int:
+def _time_step(at: datetime) -> int:
     return micros(at) // _STEP

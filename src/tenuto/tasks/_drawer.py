@@ -8,9 +8,9 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from tenuto.errors import Invalid, Sealed, StateCorrupt, VersionConflict
+from tenuto.errors import DecryptionFailed, Invalid, StateCorrupt, VersionConflict
 from tenuto.model import Scope, StateEntry
-from tenuto.model.values import check_whole, copied
+from tenuto.model.values import check_int, deep_copy
 from tenuto.ports import StateStore
 
 _log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ _KEYS: Final = 1000
 _Record = TypeVar("_Record", bound=msgspec.Struct)
 
 
-def refuse_other_version(if_version: int | None, actual: int) -> None:
+def check_version(if_version: int | None, actual: int) -> None:
     """Let a change pass that names no version, or the right one.
 
     Raises:
@@ -28,12 +28,12 @@ def refuse_other_version(if_version: int | None, actual: int) -> None:
     """
     if if_version is None:
         return
-    check_whole(if_version, 0, 2**53, "if_version")
+    check_int(if_version, 0, 2**53, "if_version")
     if if_version != actual:
         raise VersionConflict(if_version, actual)
 
 
-class Filed(NamedTuple, Generic[_Record]):
+class VersionedRecord(NamedTuple, Generic[_Record]):
     """A record as it is stored."""
 
     key: str
@@ -54,7 +54,7 @@ class Drawer(Generic[_Record]):
         self._namespace = namespace
         self._kind = kind
 
-    async def read(self, key: str) -> Filed[_Record] | None:
+    async def read_record(self, key: str) -> VersionedRecord[_Record] | None:
         """One record, `None` when there is none.
 
         Raises:
@@ -63,48 +63,48 @@ class Drawer(Generic[_Record]):
         """
         try:
             entry = await self._state.read_state(self._scope, self._namespace, key)
-        except Sealed as closed:
-            if type(closed) is not Sealed:
+        except DecryptionFailed as closed:
+            if type(closed) is not DecryptionFailed:
                 raise
             raise StateCorrupt("state value", "does not open") from None
-        return None if entry is None else self._decoded(entry)
+        return None if entry is None else self._decode(entry)
 
-    async def put(self, key: str, record: _Record, if_version: int | None = None) -> Filed[_Record]:
+    async def put_record(self, key: str, record: _Record, if_version: int | None = None) -> VersionedRecord[_Record]:
         """Store a record; what it is then.
 
         Raises:
             VersionConflict: `if_version` is not the stored version.
         """
         value = msgspec.to_builtins(record)
-        return self._decoded(await self._state.write_state(self._scope, self._namespace, key, value, if_version))
+        return self._decode(await self._state.write_state(self._scope, self._namespace, key, value, if_version))
 
     async def swap(
         self,
         key: str,
-        change: Callable[[Filed[_Record] | None], _Record | None],
-        room: Callable[[Filed[_Record] | None], Awaitable[None]] | None = None,
-    ) -> Filed[_Record] | None:
+        change: Callable[[VersionedRecord[_Record] | None], _Record | None],
+        room: Callable[[VersionedRecord[_Record] | None], Awaitable[None]] | None = None,
+    ) -> VersionedRecord[_Record] | None:
         """Change a record, looking again as often as somebody else was faster; what it is then.
 
         `change` is handed what is there and answers what it shall be, or `None` to leave it. `room` may still refuse
         what the change would take.
         """
         while True:
-            before = await self.read(key)
+            before = await self.read_record(key)
             after = change(before)
             if after is None:
                 return before
             if room is not None:
                 await room(before)
             try:
-                return await self.put(key, after, 0 if before is None else before.version)
+                return await self.put_record(key, after, 0 if before is None else before.version)
             except VersionConflict:
                 continue
 
-    async def every(self, after: str = "", beginning: str = "") -> AsyncIterator[Filed[_Record]]:
+    async def every(self, after: str = "", beginning: str = "") -> AsyncIterator[VersionedRecord[_Record]]:
         """All records behind a key whose keys begin so, in order of their keys, without those that are damaged."""
         after = max(after, beginning)
-        while keys := await self._page(after):
+        while keys := await self._read_page(after):
             for key, filed in keys.items():
                 if not key.startswith(beginning):
                     return
@@ -131,24 +131,24 @@ class Drawer(Generic[_Record]):
         async for key in self.keys():
             await self.remove(key)
 
-    async def _page(self, after: str) -> dict[str, Filed[_Record] | None]:
+    async def _read_page(self, after: str) -> dict[str, VersionedRecord[_Record] | None]:
         """The next records by their keys; `None` for one that is damaged."""
         try:
             page = await self._state.list_state(self._scope, self._namespace, after, _PAGE)
-            return {entry.key: self._decoded(entry) for entry in page}
-        except (StateCorrupt, Sealed):
+            return {entry.key: self._decode(entry) for entry in page}
+        except (StateCorrupt, DecryptionFailed):
             keys = await self._state.state_keys(self._scope, self._namespace, after, _PAGE)
-            return {key: await self._sound(key) for key in keys}
+            return {key: await self._read_or_skip(key) for key in keys}
 
-    async def _sound(self, key: str) -> Filed[_Record] | None:
+    async def _read_or_skip(self, key: str) -> VersionedRecord[_Record] | None:
         try:
-            return await self.read(key)
+            return await self.read_record(key)
         except StateCorrupt:
             _log.error("stepped over a damaged record in %s", self._namespace)
             return None
 
-    def _decoded(self, entry: StateEntry) -> Filed[_Record]:
+    def _decode(self, entry: StateEntry) -> VersionedRecord[_Record]:
         try:
-            return Filed(entry.key, msgspec.convert(copied(entry.value), self._kind), entry.version)
+            return VersionedRecord(entry.key, msgspec.convert(deep_copy(entry.value), self._kind), entry.version)
         except (msgspec.ValidationError, Invalid):
             raise StateCorrupt("state value", "is no record of a task") from None

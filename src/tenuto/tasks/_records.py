@@ -33,13 +33,13 @@ def instant(stored: int) -> datetime:
     return _EPOCH + timedelta(microseconds=stored)
 
 
-class Named(Value, frozen=True, kw_only=True):
+class NameRef(Value, frozen=True, kw_only=True):
     """An agent, or a session: what it is called, and how it is told from others."""
 
     name: str
     mark: tuple[int, ...]
 
-    def same(self, other: Named) -> bool:
+    def same(self, other: NameRef) -> bool:
         """Whether both are one."""
         return self.mark == other.mark
 
@@ -49,22 +49,22 @@ def mark_of(text: str) -> tuple[int, ...]:
     return tuple(blake2b(text.encode(), digest_size=_MARK_BYTES).digest())
 
 
-def named(name: str) -> Named:
+def name_ref(name: str) -> NameRef:
     """Somebody of this name."""
-    return Named(name=name, mark=mark_of(name))
+    return NameRef(name=name, mark=mark_of(name))
 
 
-def place_for_key(owner: bytes, key: str) -> str:
+def record_key_for(owner: bytes, key: str) -> str:
     """Where the tasks are kept that an owner opens under a key."""
     return f"t-{blake2b(owner + key.encode(), digest_size=_PLACE_BYTES).hexdigest()}"
 
 
-def labelled(key: str, value: Json) -> JsonObject:
+def wrap_value(key: str, value: Json) -> JsonObject:
     """A value under its key, which tells the privacy policy a password from a word."""
     return {key: value}
 
 
-def unlabelled(stored: JsonObject) -> Json:
+def unwrap_value(stored: JsonObject) -> Json:
     """The value, whatever its key was turned into."""
     return next(iter(stored.values()), None)
 
@@ -86,19 +86,19 @@ class Head(Value, frozen=True, kw_only=True):
     updated_at: int
     expires_at: int
     goal: str = ""
-    session: Named | None = None
+    session: NameRef | None = None
     result: Json = None
     completed_at: int | None = None
     ended: tuple[int, ...] = ()
 
-    def id_at(self, place: str) -> str:
+    def task_id(self, place: str) -> str:
         """What the task at this place is called; no other ever was, so what is written for another never reaches it."""
         return f"{place}-{bytes(self.life).hex()}" if self.life else place
 
     def task(self, place: str, version: int) -> Task:
         """As others see it."""
         return Task(
-            id=self.id_at(place),
+            id=self.task_id(place),
             type=self.type,
             goal=self.goal,
             session_id=self.session.name if self.session is not None else None,
@@ -112,12 +112,12 @@ class Head(Value, frozen=True, kw_only=True):
         )
 
 
-def new_life(unique: str) -> tuple[int, ...]:
+def new_incarnation(unique: str) -> tuple[int, ...]:
     """One that no other task has."""
     return tuple(blake2b(unique.encode(), digest_size=_LIFE_BYTES).digest())
 
 
-def placed(task_id: str) -> tuple[str, tuple[int, ...]]:
+def parse_task_id(task_id: str) -> tuple[str, tuple[int, ...]]:
     """The place of a task, and the life it has if it is the one that is called so."""
     under_key = _UNDER_KEY.fullmatch(task_id)
     return (under_key[1], tuple(bytes.fromhex(under_key[2]))) if under_key else (task_id, ())
@@ -126,20 +126,20 @@ def placed(task_id: str) -> tuple[str, tuple[int, ...]]:
 class Held(Value, frozen=True, kw_only=True):
     """A lock on a key; one that has run out stays until it is given back or another takes it."""
 
-    by: Named
+    by: NameRef
     token: int
     until_at: int
 
 
-class Keyed(Value, frozen=True, kw_only=True):
+class BoardRecord(Value, frozen=True, kw_only=True):
     """A key of a board: what stands under it and who has locked it, in one record that one compare-and-set decides on.
 
     `value` is empty where nothing stands there, or not any more. `version` and `token` only ever grow.
     """
 
     value: JsonObject = {}
-    by: Named | None = None
-    before: Named | None = None
+    by: NameRef | None = None
+    before: NameRef | None = None
     written_at: int = 0
     version: int = 0
     token: int = 0
@@ -151,14 +151,14 @@ class Keyed(Value, frozen=True, kw_only=True):
             return None
         return BoardEntry(
             key=key,
-            value=unlabelled(self.value),
+            value=unwrap_value(self.value),
             writer=self.by.name,
             written_at=instant(self.written_at),
             version=self.version,
             overwrote=self.before.name if self.before is not None else None,
         )
 
-    def locked(self, key: str) -> BoardLock | None:
+    def to_lock(self, key: str) -> BoardLock | None:
         """The lock as it was taken, run out or not."""
         lock = self.lock
         if lock is None:
@@ -166,7 +166,7 @@ class Keyed(Value, frozen=True, kw_only=True):
         return BoardLock(key=key, holder=lock.by.name, token=lock.token, until=instant(lock.until_at))
 
 
-class Noted(Value, frozen=True, kw_only=True):
+class NoteRecord(Value, frozen=True, kw_only=True):
     """A note of one agent; empty where it was deleted or its time is over."""
 
     value: JsonObject = {}
@@ -178,7 +178,7 @@ class Noted(Value, frozen=True, kw_only=True):
         """As its agent sees it."""
         return Note(
             key=key,
-            value=unlabelled(self.value),
+            value=unwrap_value(self.value),
             written_at=instant(self.written_at),
             expires_at=instant(self.expires_at),
             version=self.version,

@@ -10,27 +10,29 @@ from tenuto.model import Scope
 from tenuto.ports import StateStore
 from tenuto.tasks._deadlines import Deadlines
 from tenuto.tasks._drawer import Drawer
-from tenuto.tasks._heads import Heads
-from tenuto.tasks._records import Head, Keyed, Noted
+from tenuto.tasks._heads import TaskTable
+from tenuto.tasks._records import BoardRecord, Head, NoteRecord
 
 _BOARD: Final = "task-board:"
 _NOTES: Final = "task-notes:"
 
 
-class Workroom:
+class TaskWorkspace:
     """A task with its board and the notes of all its agents.
 
     A task is removed before what it keeps. So whoever looks for it again after a write, and finds it, wrote what will
     be removed with it; and whoever does not find it has to clear the room, since nobody will come by again.
     """
 
-    def __init__(self, *, state: StateStore, heads: Heads, deadlines: Deadlines, scope: Scope, task_id: str) -> None:
+    def __init__(
+        self, *, state: StateStore, heads: TaskTable, deadlines: Deadlines, scope: Scope, task_id: str
+    ) -> None:
         self._heads = heads
         self._deadlines = deadlines
         self._scope = scope
         self.task_id = task_id
-        self.board = Drawer(state, scope, f"{_BOARD}{task_id}", Keyed)
-        self.notes = Drawer(state, scope, f"{_NOTES}{task_id}", Noted)
+        self.board = Drawer(state, scope, f"{_BOARD}{task_id}", BoardRecord)
+        self.notes = Drawer(state, scope, f"{_NOTES}{task_id}", NoteRecord)
 
     async def task(self) -> Head:
         """The task, ended or not.
@@ -52,11 +54,11 @@ class Workroom:
             raise TaskFinished(self.task_id)
         return task
 
-    async def look_after(self, at: datetime) -> None:
+    async def schedule_sweep(self, at: datetime) -> None:
         """Have upkeep come by when that instant is over."""
         await self._deadlines.add(self._scope, self.task_id, at)
 
-    async def look_again(self) -> None:
+    async def recheck_open(self) -> None:
         """Make sure of an open task after something was written.
 
         Raises:
@@ -68,7 +70,7 @@ class Workroom:
         except TaskNotFound:
             if not await self._heads.stands(self._scope, self.task_id):
                 await self.clear()
-                await self._deadlines.forget(self._scope, self._stands)
+                await self._deadlines.drop_removed_tasks(self._scope, self._exists)
             raise
 
     async def clear(self) -> None:
@@ -76,5 +78,5 @@ class Workroom:
         await self.board.clear()
         await self.notes.clear()
 
-    async def _stands(self, task_id: str) -> bool:
+    async def _exists(self, task_id: str) -> bool:
         return await self._heads.stands(self._scope, task_id)

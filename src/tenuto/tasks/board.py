@@ -17,14 +17,14 @@ from msgspec.structs import replace
 from tenuto.errors import BoardFull, Invalid, KeyLocked, KeyProtected, LockLost, TaskFinished, TooLarge, VersionConflict
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import BoardEntry, BoardLock, BoardView
-from tenuto.model.values import MAX_DEPTH, Json, check_whole, checked_id, checked_json
+from tenuto.model.values import MAX_DEPTH, Json, check_id, check_int, check_json
 from tenuto.ports import Clock
-from tenuto.tasks._drawer import Filed, refuse_other_version
-from tenuto.tasks._records import Held, Keyed, Named, instant, labelled, micros, named
-from tenuto.tasks._workroom import Workroom
+from tenuto.tasks._drawer import VersionedRecord, check_version
+from tenuto.tasks._records import BoardRecord, Held, NameRef, instant, micros, name_ref, wrap_value
+from tenuto.tasks._workroom import TaskWorkspace
 
 _log = logging.getLogger(__name__)
-_EMPTY: Final = Keyed()
+_EMPTY: Final = BoardRecord()
 # The record around a value takes some of the levels that JSON may have here.
 _DEPTH: Final = MAX_DEPTH - 2
 _NAME_IN_LOG: Final = 64
@@ -37,7 +37,7 @@ def check_value(value: Json, policy: TaskPolicy) -> None:
         InvalidJson: it is not JSON as every store keeps it.
         TooLarge: it is above the limit.
     """
-    checked_json(value, "the value", _DEPTH)
+    check_json(value, "the value", _DEPTH)
     if len(msgspec.json.encode(value)) > policy.max_board_value_bytes:
         raise TooLarge("value", policy.max_board_value_bytes)
 
@@ -49,16 +49,16 @@ class Board:
     raise `TaskFinished` where it has ended. Agents are told apart by their names, which the caller vouches for.
     """
 
-    def __init__(self, *, room: Workroom, policy: TaskPolicy, clock: Clock) -> None:
+    def __init__(self, *, room: TaskWorkspace, policy: TaskPolicy, clock: Clock) -> None:
         self._room = room
         self._policy = policy
         self._clock = clock
 
-    async def read(self, key: str) -> BoardEntry | None:
+    async def read_entry(self, key: str) -> BoardEntry | None:
         """What stands under a key, `None` when nothing does."""
-        checked_id(key, "the key")
+        check_id(key, "the key")
         await self._room.task()
-        filed = await self._room.board.read(key)
+        filed = await self._room.board.read_record(key)
         return filed.record.entry(key) if filed is not None else None
 
     async def view(self) -> BoardView:
@@ -68,7 +68,7 @@ class Board:
         kept = [(filed.key, filed.record) async for filed in self._room.board.every()]
         return BoardView(
             entries=tuple(entry for key, one in kept if (entry := one.entry(key)) is not None),
-            locks=tuple(lock for key, one in kept if _holds(one, now) and (lock := one.locked(key)) is not None),
+            locks=tuple(lock for key, one in kept if _is_locked(one, now) and (lock := one.to_lock(key)) is not None),
         )
 
     async def write(
@@ -88,48 +88,52 @@ class Board:
             TooLarge: the value is above the limit.
         """
         check_value(value, self._policy)
-        writer = await self._admitted(key, agent)
+        writer = await self._authorize(key, agent)
         before = _EMPTY
 
-        def written(kept: Keyed) -> Keyed:
+        def write_record(kept: BoardRecord) -> BoardRecord:
             nonlocal before
-            self._refuse_guarded(kept, key, writer, if_version, token)
+            self._check_writable(kept, key, writer, if_version, token)
             before = kept
             return replace(
                 kept,
-                value=labelled(key, value),
+                value=wrap_value(key, value),
                 by=writer,
-                before=_other_before(kept, writer),
+                before=_previous_writer(kept, writer),
                 written_at=micros(self._clock()),
                 version=kept.version + 1,
                 lock=kept.lock if token is not None else None,
             )
 
-        after = await self._changed(key, written)
+        after = await self._change(key, write_record)
         entry = after.entry(key)
         assert entry is not None
         if before.by is not None and not before.by.same(writer):
-            told = (self._room.task_id, _in_log(entry.writer), _in_log(before.by.name))
+            told = (self._room.task_id, _printable_name(entry.writer), _printable_name(before.by.name))
             _log.info("task %s: agent %s took the place of agent %s", *told)
         return entry
 
     async def delete(self, key: str, *, agent: str, if_version: int | None = None, token: int | None = None) -> bool:
         """Take away what stands under a key, under the rules of `write`; tells whether something did."""
-        writer = await self._admitted(key, agent)
+        writer = await self._authorize(key, agent)
         before = _EMPTY
 
-        def emptied(kept: Keyed) -> Keyed | None:
+        def empty_record(kept: BoardRecord) -> BoardRecord | None:
             nonlocal before
-            self._refuse_guarded(kept, key, writer, if_version, token)
+            self._check_writable(kept, key, writer, if_version, token)
             before = kept
             lock = kept.lock if token is not None else None
             if kept.value:
                 return replace(kept, value={}, version=kept.version + 1, lock=lock)
             return replace(kept, lock=None) if lock is not kept.lock else None
 
-        await self._changed(key, emptied)
+        await self._change(key, empty_record)
         if before.value and before.by is not None and not before.by.same(writer):
-            _log.info("task %s: another agent deleted what agent %s wrote", self._room.task_id, _in_log(before.by.name))
+            _log.info(
+                "task %s: another agent deleted what agent %s wrote",
+                self._room.task_id,
+                _printable_name(before.by.name),
+            )
         return bool(before.value)
 
     async def lock(
@@ -147,18 +151,18 @@ class Board:
             BoardFull: the key is new, and there are too many.
         """
         lease = self._policy.lock_lease if lease is None else lease
-        if not _is_lease(lease, self._policy.task_retention):
+        if not _is_valid_lease(lease, self._policy.task_retention):
             raise Invalid("a lock is held for a timedelta: longer than nothing, and no longer than a task lives")
-        holder = await self._admitted(key, agent)
+        holder = await self._authorize(key, agent)
 
-        def locked(kept: Keyed) -> Keyed:
+        def lock_record(kept: BoardRecord) -> BoardRecord:
             if token is not None or not _is_holder(kept, holder):
-                self._refuse_locked(kept, key, holder, token)
+                self._check_lock(kept, key, holder, token)
             number = kept.token + 1 if token is None else token
             held = Held(by=holder, token=number, until_at=micros(self._clock() + lease))
             return replace(kept, token=max(kept.token, number), lock=held)
 
-        lock = (await self._changed(key, locked)).locked(key)
+        lock = (await self._change(key, lock_record)).to_lock(key)
         assert lock is not None
         return lock
 
@@ -168,93 +172,95 @@ class Board:
         Raises:
             LockLost: the lock of this token is over, or another agent's.
         """
-        holder = await self._admitted(key, agent)
+        holder = await self._authorize(key, agent)
 
-        def unlocked(kept: Keyed) -> Keyed:
-            self._refuse_locked(kept, key, holder, token)
+        def unlock_record(kept: BoardRecord) -> BoardRecord:
+            self._check_lock(kept, key, holder, token)
             return replace(kept, lock=None)
 
-        await self._changed(key, unlocked)
+        await self._change(key, unlock_record)
 
-    async def _admitted(self, key: str, agent: str) -> Named:
+    async def _authorize(self, key: str, agent: str) -> NameRef:
         """The agent, if it may change this key at all."""
-        checked_id(key, "the key")
-        checked_id(agent, "the agent's name")
-        writer, task = named(agent), await self._room.open()
+        check_id(key, "the key")
+        check_id(agent, "the agent's name")
+        writer, task = name_ref(agent), await self._room.open()
         if self._policy.protects(key) and writer.mark != task.owner:
             raise KeyProtected(key)
         return writer
 
-    async def _changed(self, key: str, change: Callable[[Keyed], Keyed | None]) -> Keyed:
+    async def _change(self, key: str, change: Callable[[BoardRecord], BoardRecord | None]) -> BoardRecord:
         """Change the record of a key; what it is then.
 
         Nothing is changed on a board whose task ended or went in the meantime.
         """
-        before: Filed[Keyed] | None = None
+        before: VersionedRecord[BoardRecord] | None = None
 
-        def changed(filed: Filed[Keyed] | None) -> Keyed | None:
+        def apply_change(filed: VersionedRecord[BoardRecord] | None) -> BoardRecord | None:
             nonlocal before
             before = filed
-            return change(_record(filed))
+            return change(_record_or_empty(filed))
 
-        after = await self._room.board.swap(key, changed, self._refuse_full)
+        after = await self._room.board.swap(key, apply_change, self._check_capacity)
         if after is None or after is before:
-            return _record(after)
+            return _record_or_empty(after)
         try:
-            await self._room.look_again()
+            await self._room.recheck_open()
         except TaskFinished:
             await self._undo(before, after)
             raise
         return after.record
 
-    async def _undo(self, before: Filed[Keyed] | None, after: Filed[Keyed]) -> None:
+    async def _undo(self, before: VersionedRecord[BoardRecord] | None, after: VersionedRecord[BoardRecord]) -> None:
         try:
-            await self._room.board.put(after.key, _record(before), if_version=after.version)
+            await self._room.board.put_record(after.key, _record_or_empty(before), if_version=after.version)
         except VersionConflict:
             return  # Whoever wrote over it sees the end of the task as well.
 
-    async def _refuse_full(self, before: Filed[Keyed] | None) -> None:
+    async def _check_capacity(self, before: VersionedRecord[BoardRecord] | None) -> None:
         """Refuse a key that is new to a full board. Of those that begin in the same moment, none sees the others."""
         limit = self._policy.max_board_keys
         if before is None and len([key async for key in self._room.board.keys(limit)]) >= limit:
             raise BoardFull(limit)
 
-    def _refuse_guarded(self, kept: Keyed, key: str, agent: Named, if_version: int | None, token: int | None) -> None:
-        self._refuse_locked(kept, key, agent, token)
-        refuse_other_version(if_version, kept.version if kept.value else 0)
+    def _check_writable(
+        self, kept: BoardRecord, key: str, agent: NameRef, if_version: int | None, token: int | None
+    ) -> None:
+        self._check_lock(kept, key, agent, token)
+        check_version(if_version, kept.version if kept.value else 0)
 
-    def _refuse_locked(self, kept: Keyed, key: str, agent: Named, token: int | None) -> None:
+    def _check_lock(self, kept: BoardRecord, key: str, agent: NameRef, token: int | None) -> None:
         if token is not None:
-            check_whole(token, 1, 2**53, "the token")
+            check_int(token, 1, 2**53, "the token")
             if kept.lock is None or kept.lock.token != token or not kept.lock.by.same(agent):
                 raise LockLost(key, token)
-        elif _holds(kept, micros(self._clock())):
+        elif _is_locked(kept, micros(self._clock())):
             assert kept.lock is not None
             raise KeyLocked(key, instant(kept.lock.until_at) - self._clock())
 
 
-def _record(filed: Filed[Keyed] | None) -> Keyed:
+def _record_or_empty(filed: VersionedRecord[BoardRecord] | None) -> BoardRecord:
     return _EMPTY if filed is None else filed.record
 
 
-def _is_lease(given: object, longest: timedelta) -> bool:
+def _is_valid_lease(given: object, longest: timedelta) -> bool:
     return isinstance(given, timedelta) and timedelta(0) < given <= longest
 
 
-def _in_log(name: str) -> str:
+def _printable_name(name: str) -> str:
     """A name as part of one line."""
     return "".join(sign if sign.isprintable() else "?" for sign in name[:_NAME_IN_LOG])
 
 
-def _holds(kept: Keyed, now: int) -> bool:
+def _is_locked(kept: BoardRecord, now: int) -> bool:
     return kept.lock is not None and kept.lock.until_at > now
 
 
-def _is_holder(kept: Keyed, agent: Named) -> bool:
+def _is_holder(kept: BoardRecord, agent: NameRef) -> bool:
     return kept.lock is not None and kept.lock.by.same(agent)
 
 
-def _other_before(kept: Keyed, writer: Named) -> Named | None:
+def _previous_writer(kept: BoardRecord, writer: NameRef) -> NameRef | None:
     """Whose words these take the place of, if they were another's; their own stay told to be over that one's."""
     if kept.by is None:
         return None

@@ -12,25 +12,25 @@ from msgspec.structs import replace
 from tenuto.errors import BoardFull, TaskFinished
 from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import Note
-from tenuto.model.values import Json, checked_id
+from tenuto.model.values import Json, check_id
 from tenuto.ports import Clock
-from tenuto.tasks._drawer import Drawer, Filed, refuse_other_version
-from tenuto.tasks._records import Noted, labelled, micros
-from tenuto.tasks._workroom import Workroom
+from tenuto.tasks._drawer import Drawer, VersionedRecord, check_version
+from tenuto.tasks._records import NoteRecord, micros, wrap_value
+from tenuto.tasks._workroom import TaskWorkspace
 from tenuto.tasks.board import check_value
 
-_NOTHING: Final = Noted()
+_NOTHING: Final = NoteRecord()
 
 
-async def drop_expired(notes: Drawer[Noted], now: datetime) -> None:
+async def drop_expired_notes(notes: Drawer[NoteRecord], now: datetime) -> None:
     """Empty the notes of a running task whose time is over."""
 
-    def emptied(filed: Filed[Noted] | None) -> Noted | None:
-        return _emptied(filed.record) if filed is not None and filed.record.expires_at <= micros(now) else None
+    def empty_if_expired(filed: VersionedRecord[NoteRecord] | None) -> NoteRecord | None:
+        return _empty_note(filed.record) if filed is not None and filed.record.expires_at <= micros(now) else None
 
-    over = [filed.key async for filed in notes.every() if filed.record.value and emptied(filed)]
+    over = [filed.key async for filed in notes.every() if filed.record.value and empty_if_expired(filed)]
     for key in over:
-        await notes.swap(key, emptied)
+        await notes.swap(key, empty_if_expired)
 
 
 class Notes:
@@ -39,28 +39,28 @@ class Notes:
     Every method raises `TaskNotFound` where there is no such task for the scope. When the task ends, nothing is left.
     """
 
-    def __init__(self, *, room: Workroom, policy: TaskPolicy, clock: Clock, agent: str) -> None:
-        checked_id(agent, "the agent's name")
+    def __init__(self, *, room: TaskWorkspace, policy: TaskPolicy, clock: Clock, agent: str) -> None:
+        check_id(agent, "the agent's name")
         self._room = room
         self._policy = policy
         self._clock = clock
         # Of one length, so that no agent's name can be read as another's name and the beginning of a key.
         self._whose = f"{blake2b(agent.encode(), digest_size=16).hexdigest()}:"
 
-    async def read(self, key: str) -> Note | None:
+    async def read_entry(self, key: str) -> Note | None:
         """One note, `None` when there is none, or its time is over."""
-        checked_id(key, "the key")
+        check_id(key, "the key")
         if (await self._room.task()).completed_at is not None:
             return None
-        noted = _record(await self._room.notes.read(self._whose + key))
-        return noted.note(key) if self._lasts(noted) else None
+        noted = _record_or_empty(await self._room.notes.read_record(self._whose + key))
+        return noted.note(key) if self._is_live(noted) else None
 
     async def list(self) -> tuple[Note, ...]:
         """All notes of this agent, in order of their keys."""
         if (await self._room.task()).completed_at is not None:
             return ()
         kept = [filed async for filed in self._room.notes.every(beginning=self._whose)]
-        lasting = [filed for filed in kept if self._lasts(filed.record)]
+        lasting = [filed for filed in kept if self._is_live(filed.record)]
         return tuple(filed.record.note(filed.key.removeprefix(self._whose)) for filed in lasting)
 
     async def write(self, key: str, value: Json, *, if_version: int | None = None) -> Note:
@@ -73,20 +73,20 @@ class Notes:
             TooLarge: the value is above the limit.
         """
         check_value(value, self._policy)
-        await self._admit(key)
+        await self._check_open(key)
         expires = self._clock() + self._policy.agent_retention
 
-        def written(noted: Noted) -> Noted:
-            refuse_other_version(if_version, noted.version if self._lasts(noted) else 0)
-            return Noted(
-                value=labelled(key, value),
+        def write_record(noted: NoteRecord) -> NoteRecord:
+            check_version(if_version, noted.version if self._is_live(noted) else 0)
+            return NoteRecord(
+                value=wrap_value(key, value),
                 written_at=micros(self._clock()),
                 expires_at=micros(expires),
                 version=noted.version + 1,
             )
 
-        await self._room.look_after(expires)
-        return (await self._changed(key, written)).note(key)
+        await self._room.schedule_sweep(expires)
+        return (await self._change(key, write_record)).note(key)
 
     async def delete(self, key: str, *, if_version: int | None = None) -> bool:
         """Forget a note; tells whether there was one.
@@ -95,46 +95,48 @@ class Notes:
             TaskFinished: the task has ended.
             VersionConflict: `if_version` is not the note's version.
         """
-        await self._admit(key)
+        await self._check_open(key)
         there = False
 
-        def forgotten(noted: Noted) -> Noted | None:
+        def empty_record(noted: NoteRecord) -> NoteRecord | None:
             nonlocal there
-            there = self._lasts(noted)
-            refuse_other_version(if_version, noted.version if there else 0)
-            return _emptied(noted) if there else None
+            there = self._is_live(noted)
+            check_version(if_version, noted.version if there else 0)
+            return _empty_note(noted) if there else None
 
-        await self._changed(key, forgotten)
+        await self._change(key, empty_record)
         return there
 
-    async def _admit(self, key: str) -> None:
-        checked_id(self._whose + key if key else key, "the key")
+    async def _check_open(self, key: str) -> None:
+        check_id(self._whose + key if key else key, "the key")
         await self._room.open()
 
-    async def _changed(self, key: str, change: Callable[[Noted], Noted | None]) -> Noted:
-        after = await self._room.notes.swap(self._whose + key, lambda filed: change(_record(filed)), self._refuse_full)
+    async def _change(self, key: str, change: Callable[[NoteRecord], NoteRecord | None]) -> NoteRecord:
+        after = await self._room.notes.swap(
+            self._whose + key, lambda filed: change(_record_or_empty(filed)), self._check_capacity
+        )
         try:
-            await self._room.look_again()
+            await self._room.recheck_open()
         except TaskFinished:
             await self._room.notes.clear()
             raise
-        return _record(after)
+        return _record_or_empty(after)
 
-    async def _refuse_full(self, before: Filed[Noted] | None) -> None:
+    async def _check_capacity(self, before: VersionedRecord[NoteRecord] | None) -> None:
         """Refuse one more note beside as many as there may be. Of those written in one moment, none sees the others."""
-        if before is not None and self._lasts(before.record):
+        if before is not None and self._is_live(before.record):
             return
-        kept = [filed async for filed in self._room.notes.every(beginning=self._whose) if self._lasts(filed.record)]
+        kept = [filed async for filed in self._room.notes.every(beginning=self._whose) if self._is_live(filed.record)]
         if len(kept) >= self._policy.max_board_keys:
             raise BoardFull(self._policy.max_board_keys)
 
-    def _lasts(self, noted: Noted) -> bool:
+    def _is_live(self, noted: NoteRecord) -> bool:
         return bool(noted.value) and noted.expires_at > micros(self._clock())
 
 
-def _emptied(noted: Noted) -> Noted:
+def _empty_note(noted: NoteRecord) -> NoteRecord:
     return replace(noted, value={}, version=noted.version + 1)
 
 
-def _record(filed: Filed[Noted] | None) -> Noted:
+def _record_or_empty(filed: VersionedRecord[NoteRecord] | None) -> NoteRecord:
     return _NOTHING if filed is None else filed.record

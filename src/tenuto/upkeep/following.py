@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from tenuto.context import Counter
-from tenuto.model import Closing, OpenTurn
+from tenuto.context import TokenCounter
+from tenuto.model import FinishTurn, OpenTurn
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.scope import session_key
 from tenuto.model.talk import TurnEnded
@@ -16,18 +16,18 @@ from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.upkeep.compressing import Compressor
 from tenuto.upkeep.jobs import Jobs, safely
-from tenuto.upkeep.releasing import Releasing
+from tenuto.upkeep.releasing import LeaseRelease
 from tenuto.upkeep.small import Small
 from tenuto.upkeep.titling import Titler
 
 
-class Following:
+class AfterTurn:
     """Decides what a turn calls for, and has it done in the background."""
 
     def __init__(self, *, sessions: Sessions, small: Small | None, redaction: UpkeepRedaction, clock: Clock) -> None:
-        counter = Counter()
+        counter = TokenCounter()
         self._jobs = Jobs()
-        self._releasing = Releasing(sessions=sessions)
+        self._releasing = LeaseRelease(sessions=sessions)
         self._titler = Titler(sessions=sessions, small=small, redaction=redaction)
         self._compressor = Compressor(sessions=sessions, small=small, redaction=redaction, counter=counter, clock=clock)
 
@@ -42,10 +42,10 @@ class Following:
 
     async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
         """See `Upkeep.secure`."""
-        if self._compressor.in_danger(ended, covered, adding):
+        if self._compressor.would_lose_messages(ended, covered, adding):
             await safely("summary", lambda: self._compressor.compress(ended, adding=adding, at_once=True))
 
-    def release(self, turn: OpenTurn, closing: Closing, policy: SessionPolicy) -> None:
+    def release(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy) -> None:
         """See `Upkeep.release`."""
         self._releasing.release(turn, closing, policy)
 

@@ -42,7 +42,7 @@ class Jobs:
             task = asyncio.create_task(self._run(kind, key), name=f"tenuto {kind}")
             self._tasks[key] = task
             # Not in the job itself: one that is cancelled before its first step never gets to its end.
-            task.add_done_callback(lambda ended: self._over(kind, subject, ended))
+            task.add_done_callback(lambda ended: self._on_done(kind, subject, ended))
 
     async def drain(self, within: timedelta | None = None) -> None:
         """Wait until no job is left; those that take longer than `within` are cancelled."""
@@ -62,7 +62,7 @@ class Jobs:
             async with self._slots:
                 await safely(kind, work)
 
-    def _over(self, kind: str, subject: Hashable, ended: asyncio.Task[None]) -> None:
+    def _on_done(self, kind: str, subject: Hashable, ended: asyncio.Task[None]) -> None:
         del self._tasks[kind, subject]
         work = self._next.pop((kind, subject), None)
         if work is not None and not ended.cancelled():

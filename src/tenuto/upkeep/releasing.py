@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from tenuto.errors import TenutoError, Unavailable
-from tenuto.model import Closing, OpenTurn
+from tenuto.model import FinishTurn, OpenTurn
 from tenuto.model.policy import SessionPolicy
 from tenuto.sessions import Sessions
 from tenuto.upkeep.jobs import Jobs
@@ -21,7 +21,7 @@ _LONGEST_PAUSE: Final = 2.0
 _log = logging.getLogger(__name__)
 
 
-class Releasing:
+class LeaseRelease:
     """Tries again and again, for as long as the turn's lease lasts."""
 
     def __init__(self, *, sessions: Sessions) -> None:
@@ -30,10 +30,10 @@ class Releasing:
         self._jobs = Jobs()
         self._closing = asyncio.Event()
 
-    def release(self, turn: OpenTurn, closing: Closing, policy: SessionPolicy) -> None:
+    def release(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy) -> None:
         """Start it, and return at once."""
         until = asyncio.get_running_loop().time() + turn.lease.total_seconds()
-        self._jobs.start("release", turn.id, lambda: self._give_up(turn, closing, policy, until))
+        self._jobs.start("release", turn.id, lambda: self._retry_release(turn, closing, policy, until))
 
     async def drain(self, within: timedelta | None) -> None:
         """Try each turn that waits once more, and no longer."""
@@ -41,10 +41,10 @@ class Releasing:
         await self._jobs.drain(within)
         self._closing.clear()
 
-    async def _give_up(self, turn: OpenTurn, closing: Closing, policy: SessionPolicy, until: float) -> None:
+    async def _retry_release(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy, until: float) -> None:
         pause = _FIRST_PAUSE
         while asyncio.get_running_loop().time() + pause < until:
-            last = await self._waited(pause)
+            last = await self._wait(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
             try:
                 await self._sessions.finish(turn, closing, policy)
@@ -58,7 +58,7 @@ class Releasing:
                 _log.info("a turn was given up once the store took it")
                 return
 
-    async def _waited(self, pause: float) -> bool:
+    async def _wait(self, pause: float) -> bool:
         """Wait a while; tells whether it was cut short because we close."""
         try:
             async with asyncio.timeout(pause):

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from tenuto.errors import Unavailable
-from tenuto.model import Closing, OpenTurn
+from tenuto.model import FinishTurn, OpenTurn
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.talk import TurnEnded
 from tenuto.ports import Clock, utc_now
@@ -21,7 +21,7 @@ from tenuto.upkeep.jobs import safely
 from tenuto.upkeep.small import Small
 
 if TYPE_CHECKING:
-    from tenuto.upkeep.following import Following
+    from tenuto.upkeep.following import AfterTurn
 
 _log = logging.getLogger(__name__)
 _BATCH: Final = 1000
@@ -65,7 +65,7 @@ class Upkeep:
 
     def follow(self, ended: TurnEnded) -> None:
         """Start what this turn calls for and return at once. Nothing that goes wrong there reaches the turn."""
-        self._following.follow(ended)
+        self._after_turn.follow(ended)
 
     async def secure(self, ended: TurnEnded, *, covered: int, adding: int) -> None:
         """Wait until that many messages can be stored without pushing out any that no summary covers.
@@ -75,27 +75,27 @@ class Upkeep:
         there was none). It returns without a look at the store unless the stored cap is near; then it covers the oldest
         messages by extraction, asking no model. A store that is away is logged and not waited for.
         """
-        await self._following.secure(ended, covered=covered, adding=adding)
+        await self._after_turn.secure(ended, covered=covered, adding=adding)
 
-    def release(self, turn: OpenTurn, closing: Closing, policy: SessionPolicy) -> None:
+    def release(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy) -> None:
         """Give a turn up that the store did not take back, as soon as it does, and return at once.
 
         After the turn's lease nothing is left to do: it has run out by itself.
         """
-        self._following.release(turn, closing, policy)
+        self._after_turn.release(turn, closing, policy)
 
     async def drain(self, within: timedelta | None = None) -> None:
         """Wait until everything that was started is done; what takes longer than `within` is cancelled."""
         if self._followed:
-            await self._following.drain(within)
+            await self._after_turn.drain(within)
 
     @cached_property
-    def _following(self) -> Following:
+    def _after_turn(self) -> AfterTurn:
         # Tokenizer, titles and text rules: only programs whose turns are followed need them.
-        from tenuto.upkeep.following import Following
+        from tenuto.upkeep.following import AfterTurn
 
         self._followed = True
-        return Following(sessions=self._sessions, small=self._small, redaction=self._redaction, clock=self._clock)
+        return AfterTurn(sessions=self._sessions, small=self._small, redaction=self._redaction, clock=self._clock)
 
     # Every few minutes
 

@@ -16,24 +16,24 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.assistants import Assistant, Assistants
+from tenuto.assistants import Assistant, AssistantRegistry
 from tenuto.assistants.general import general_assistant
 from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.npc import npc_assistant
 from tenuto.assistants.own import load_folder
-from tenuto.chat import Chat, ChatLimits, Means, Spending
+from tenuto.chat import Chat, ChatDeps, ChatLimits, Spending
 from tenuto.chat.timing import no_span
-from tenuto.context import Counter, check_budget, encoding_for
-from tenuto.context.tokens import as_text
+from tenuto.context import TokenCounter, check_budget, encoding_for
+from tenuto.context.tokens import to_text
 from tenuto.errors import InvalidSetting
-from tenuto.llm import OFFLINE, Access, GivenModel, complete, open_model, provider_of
+from tenuto.llm import OFFLINE, GivenModel, ModelConnection, complete, open_model, provider_of
 from tenuto.llm.embedding import open_embedder
 from tenuto.model import Scope, Usage
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
 from tenuto.ports import ChatModel, Clock, Embedder, Span, StateStore, Store
 from tenuto.privacy.redactor import Redactor
-from tenuto.privacy.screened_model import ScreenedModel
+from tenuto.privacy.screened_model import RedactingModel
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import Sessions
 from tenuto.settings import Settings
@@ -61,7 +61,7 @@ async def open_chat(
     Raises:
         InvalidSetting: a model, an assistant or a budget of the settings cannot be had.
     """
-    known = Assistants([*_shipped(settings, store.state), *_own(settings, assistants)], settings.assistant)
+    known = AssistantRegistry([*_shipped(settings, store.state), *_own(settings, assistants)], settings.assistant)
     async with AsyncExitStack() as stack:
         shelf: dict[str, ChatModel] = {}
         home = provider_of(settings.model, models)
@@ -79,10 +79,10 @@ async def open_chat(
         upkeep.equip(small=retelling)
         # Before the models close: what was started for finished turns may still ask them.
         stack.push_async_callback(upkeep.drain, _LAST_WORK)
-        screened = {name: ScreenedModel(model=model, screen=screen) for name, model in shelf.items()}
+        screened = {name: RedactingModel(model=model, screen=screen) for name, model in shelf.items()}
         span: Span = await stack.enter_async_context(open_spans()) if settings.telemetry else no_span
         yield Chat(
-            Means(
+            ChatDeps(
                 sessions=sessions,
                 traces=store.traces,
                 assistants=known,
@@ -116,7 +116,9 @@ def _opened(
 def _embedder(settings: Settings, home: str) -> AbstractAsyncContextManager[Embedder | None]:
     # Where no provider answers, address and key can only be meant for this one; a server of one's own needs no prefix.
     ours = (home or "openai") in (OFFLINE, settings.embedder.partition(":")[0])
-    access = Access(base_url=settings.model_base_url, api_key=settings.model_api_key) if ours else Access()
+    access = (
+        ModelConnection(base_url=settings.model_base_url, api_key=settings.model_api_key) if ours else ModelConnection()
+    )
     return open_embedder(settings.embedder, access)
 
 
@@ -142,7 +144,7 @@ def _small(model: ChatModel, timeout: timedelta, spending: Spending) -> Small:
 
 def _shipped(settings: Settings, state: StateStore) -> Iterator[Assistant]:
     yield general_assistant(settings.policies(), settings.prompt())
-    yield goods_assistant(state, settings.limited(preset("goods_qa")))
+    yield goods_assistant(state, settings.apply_limits(preset("goods_qa")))
     yield npc_assistant(
         settings.npc_policies(),
         remembers=settings.memory_enabled,
@@ -154,18 +156,18 @@ def _own(settings: Settings, given: Sequence[Assistant]) -> Iterator[Assistant]:
     """Those of the folder and those given in code, under this installation's limits as the shipped ones are."""
     read = load_folder(Path(settings.assistants)) if settings.assistants else ()
     for assistant in (*read, *given):
-        yield dataclasses.replace(assistant, policies=settings.limited(assistant.policies))
+        yield dataclasses.replace(assistant, policies=settings.apply_limits(assistant.policies))
 
 
 def _check(assistant: Assistant, model: ChatModel) -> None:
     """Refuse a budget that a system prompt fills, before anybody asks a question."""
-    counter = Counter(*encoding_for(model.name))
-    tools = sum(counter.fixed(as_text(msgspec.to_builtins(tool.spec))) for tool in assistant.tools)
+    counter = TokenCounter(*encoding_for(model.name))
+    tools = sum(counter.count_fixed(to_text(msgspec.to_builtins(tool.spec))) for tool in assistant.tools)
     prompt = replace(assistant.prompt, reply=assistant.prompt.reply + math.ceil(tools * counter.margin))
     for language in Language:
         for persona in (None, *assistant.personas.values()):
             try:
-                check_budget(prompt, assistant.system_for(persona, language), counter, language)
+                check_budget(prompt, assistant.system_prompt(persona, language), counter, language)
             except InvalidSetting as unfit:
                 why = str(unfit).removeprefix(f"{unfit.setting}: ")
                 raise InvalidSetting(unfit.setting, f"{why} (assistant {assistant.name})") from None

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from tenuto.errors import InvalidSetting, MasterKeyMissing
 from tenuto.model.scope import SYSTEM
 from tenuto.ports import Clock, StateStore, Store
-from tenuto.privacy.redactor import Policies, Redactor
+from tenuto.privacy.redactor import Redactor, TenantPolicies
 from tenuto.privacy.sealed.vault import Vault
 from tenuto.settings import Settings
-from tenuto.stores.encrypted import holds_sealed, mark_sealed
+from tenuto.stores.encrypted import has_sealed_records, mark_sealed
 
 if TYPE_CHECKING:
-    from tenuto.privacy.finding.outside import Outside
+    from tenuto.privacy.finding.outside import ExternalDetector
     from tenuto.privacy.sealed.sealing import TenantCiphers
 
 
@@ -32,13 +32,13 @@ def open_screen(stack: AsyncExitStack, settings: Settings, store: Store, clock: 
     return Redactor(policies=policies, vault=vault, outside=_outside(stack, settings))
 
 
-def refuse_keyless(settings: Settings, policies: Policies) -> None:
+def refuse_keyless(settings: Settings, policies: TenantPolicies) -> None:
     """Refuse policies that cannot be carried out for want of a key.
 
     Raises:
         InvalidSetting: one asks for pseudonyms, and there is no key to seal their values with.
     """
-    if policies.vaulted and settings.privacy_key is None and settings.privacy_key_file is None:
+    if policies.any_uses_vault and settings.privacy_key is None and settings.privacy_key_file is None:
         raise InvalidSetting("privacy_key", "is needed for pseudonyms: set it, or privacy_key_file")
 
 
@@ -50,7 +50,7 @@ async def open_encryption(
     Raises:
         InvalidSetting: the store holds sealed records, and there is no key to open them with.
     """
-    marked = await holds_sealed(state)
+    marked = await has_sealed_records(state)
     if not (settings.encryption or marked):
         return None
     ciphers = open_ciphers(settings, state, clock)
@@ -77,15 +77,15 @@ async def _check_key(ciphers: TenantCiphers, *, makes: bool) -> None:
         raise InvalidSetting("privacy_key", why) from None
 
 
-def open_policies(settings: Settings) -> Policies:
+def open_policies(settings: Settings) -> TenantPolicies:
     """Everybody's policy. A file's are tried out at once, so that a bad one stops the start and not a turn."""
     general = settings.privacy()
     if settings.privacy_file is None:
-        return Policies(general)
-    from tenuto.privacy.policy_file import read_policies
+        return TenantPolicies(general)
+    from tenuto.privacy.policy_file import load_policy_file
 
-    general, tenants = read_policies(Path(settings.privacy_file), general)
-    return Policies(general, tenants)
+    general, tenants = load_policy_file(Path(settings.privacy_file), general)
+    return TenantPolicies(general, tenants)
 
 
 def open_ciphers(settings: Settings, state: StateStore, clock: Clock) -> TenantCiphers | None:
@@ -93,25 +93,25 @@ def open_ciphers(settings: Settings, state: StateStore, clock: Clock) -> TenantC
     if settings.privacy_key is None and settings.privacy_key_file is None:
         return None
     # Cryptography is heavy, and needed only where there is a key.
-    from tenuto.privacy.sealed.keyring import key_ring
+    from tenuto.privacy.sealed.keyring import load_key_ring
     from tenuto.privacy.sealed.sealing import TenantCiphers
 
-    ring = key_ring(key=settings.privacy_key, file=settings.privacy_key_file)
+    ring = load_key_ring(key=settings.privacy_key, file=settings.privacy_key_file)
     assert ring is not None
     return TenantCiphers(store=state, ring=ring, clock=clock)
 
 
-def _outside(stack: AsyncExitStack, settings: Settings) -> Outside | None:
+def _outside(stack: AsyncExitStack, settings: Settings) -> ExternalDetector | None:
     if settings.privacy_detector is None:
         return None
     try:
-        from tenuto.privacy.finding.presidio import PresidioService
+        from tenuto.privacy.finding.presidio import PresidioDetector
     except ImportError:
         raise InvalidSetting("privacy_detector", "needs the package httpx: install tenuto[presidio]") from None
-    from tenuto.privacy.finding.outside import Outside, OutsidePolicy
+    from tenuto.privacy.finding.outside import ExternalDetector, ExternalDetectorPolicy
 
     patience = settings.privacy_detector_timeout
-    service = PresidioService(settings.privacy_detector, timeout=patience)
+    service = PresidioDetector(settings.privacy_detector, timeout=patience)
     stack.push_async_callback(service.close)
     languages = tuple(name.strip() for name in settings.privacy_detector_languages.split(","))
-    return Outside(service, policy=OutsidePolicy(patience=patience, languages=languages))
+    return ExternalDetector(service, policy=ExternalDetectorPolicy(patience=patience, languages=languages))

@@ -31,10 +31,10 @@ from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.screened import RedactingStore
 from tenuto.settings import Settings
 from tenuto.stores.breaker import BreakerPolicy
-from tenuto.stores.by_url import on_network, open_store, place_of
+from tenuto.stores.by_url import is_network_store, open_store, place_of
 from tenuto.stores.cached import CachedStore
 from tenuto.stores.circuit_breaker import CircuitBreakerStore
-from tenuto.stores.encrypted import EncryptedStore, holds_sealed
+from tenuto.stores.encrypted import EncryptedStore, has_sealed_records
 from tenuto.wiring.privacy import open_encryption, open_screen
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, r
     folder = journal_folder(settings)
     backend, first = await _backend(settings, folder, clock, reading_only)
     stack.push_async_callback(backend.close)
-    feed, on_server = backend.feed, on_network(settings.store)
+    feed, on_server = backend.feed, is_network_store(settings.store)
     guard: CircuitBreakerStore | None = None
     if on_server and settings.breaker_failures:
         policy = BreakerPolicy(failures=settings.breaker_failures, reset=settings.breaker_reset)
@@ -154,15 +154,15 @@ async def _backend(
 
 def _may_begin_away(settings: Settings, folder: Path) -> bool:
     """Whether a talk is to be gone on with. Sealed turns cannot be opened: their keys are in the store."""
-    from tenuto.stores.journaled import waiting_in
+    from tenuto.stores.journaled import count_journal
 
     sealed = settings.encryption or settings.privacy_key is not None or settings.privacy_key_file is not None
-    return not sealed and waiting_in(folder).waiting > 0
+    return not sealed and count_journal(folder).waiting > 0
 
 
 async def _prepare(backend: Backend) -> None:
     """Do what an opening does otherwise, before anything else is asked."""
     if isinstance(backend, Preparable):
         await backend.prepare()
-    if await holds_sealed(backend.state):
+    if await has_sealed_records(backend.state):
         raise Unavailable("session store", "holds sealed records: start again with the key that opens them")

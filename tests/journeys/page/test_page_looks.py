@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from tenuto.model.prompt import Fate, Kind, Reason
+from tenuto.model.prompt import Disposition, Kind, Reason
 from tests.journeys.door import served
 from tests.journeys.page.visit import PHONE, offline
 
@@ -52,7 +52,7 @@ async def test_the_page_speaks_both_languages_about_everything(chromium: Browser
             "async () => [(await import('/console/words/en.js')).en, (await import('/console/words/zh.js')).zh]"
         )
 
-    spoken = {f"kind.{kind}" for kind in Kind} | {f"fate.{fate}" for fate in Fate}
+    spoken = {f"kind.{kind}" for kind in Kind} | {f"fate.{fate}" for fate in Disposition}
     assert set(english) == set(chinese)
     assert spoken | {f"reason.{reason}" for reason in Reason} <= set(english)
     for name, phrase in english.items():

@@ -15,7 +15,7 @@ from playwright.async_api import Browser, Route, expect
 from tenuto.llm import Call, Echo, ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model.privacy import Mode, Sink
-from tenuto.privacy import Rule, Span, Type
+from tenuto.privacy import PiiRule, PiiType, Span
 from tests.journeys.door import Door, served
 from tests.journeys.page.visit import PHONE, Visit, listening, visiting
 from tests.samples import CARD, shows_card
@@ -312,7 +312,7 @@ async def test_every_type_sink_and_mode_has_a_word_in_both_languages(chromium: B
             " (await import('/console/marks.js')).NAMES]"
         )
 
-    shown = {Span(0, 0, kind, rule).name for kind in Type for rule in Rule}
+    shown = {Span(0, 0, kind, rule).name for kind in PiiType for rule in PiiRule}
     spoken = {f"mark.{name}" for name in shown} | {f"sink.{sink}" for sink in Sink} | {f"mode.{mode}" for mode in Mode}
     assert set(names) == shown
     assert spoken <= set(english)

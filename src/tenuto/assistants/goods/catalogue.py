@@ -21,7 +21,7 @@ from tenuto.assistants.goods.item import EDITION, Case, CaseStatus, Item, Order,
 from tenuto.assistants.goods.shelf import Shelf
 from tenuto.errors import Invalid, Unavailable, VersionConflict
 from tenuto.model.privacy import SHOP
-from tenuto.model.scope import Scope, person_of
+from tenuto.model.scope import Scope, user_scope
 from tenuto.model.session import StateEntry
 from tenuto.model.values import Json, Value
 from tenuto.ports import StateStore
@@ -96,7 +96,7 @@ class Catalogue:
         if scope.user is None:
             return ()
         head = await self._head(_owner(scope))
-        entry = await self._store.read_state(person_of(scope), NAMESPACE, _ORDERS)
+        entry = await self._store.read_state(user_scope(scope), NAMESPACE, _ORDERS)
         book = OrderBook(orders=()) if entry is None else _decode(entry.value, OrderBook, "orders")
         if book.demo and not head.shipped:
             return ()
@@ -120,14 +120,14 @@ class Catalogue:
             case = Case(id=f"C{len(book.cases) + 1}", opened_on=today, order=order)
             value = _encode(CaseBook(cases=(*book.cases, case)))
             try:
-                await self._store.write_state(person_of(scope), NAMESPACE, _CASES, value, if_version=version)
+                await self._store.write_state(user_scope(scope), NAMESPACE, _CASES, value, if_version=version)
             except VersionConflict:
                 continue
             return case
         raise Unavailable("goods cases", "are being changed concurrently")
 
     async def _read_cases(self, scope: Scope) -> tuple[int, CaseBook]:
-        entry = await self._store.read_state(person_of(scope), NAMESPACE, _CASES)
+        entry = await self._store.read_state(user_scope(scope), NAMESPACE, _CASES)
         return (0, CaseBook()) if entry is None else (entry.version, _decode(entry.value, CaseBook, "cases"))
 
     async def _head(self, owner: Scope) -> Head:
@@ -224,7 +224,7 @@ async def replace_orders(store: StateStore, scope: Scope, orders: Iterable[Order
     book = OrderBook(orders=tuple(orders))
     if len(book.orders) > MAX_ORDERS:
         raise Invalid(f"an order book holds at most {MAX_ORDERS} orders")
-    await store.write_state(person_of(scope), NAMESPACE, _ORDERS, _encode(book))
+    await store.write_state(user_scope(scope), NAMESPACE, _ORDERS, _encode(book))
 
 
 async def replace_cases(store: StateStore, scope: Scope, cases: Iterable[Case]) -> None:
@@ -233,7 +233,7 @@ async def replace_cases(store: StateStore, scope: Scope, cases: Iterable[Case]) 
     Raises:
         Invalid: the scope names no user.
     """
-    await store.write_state(person_of(scope), NAMESPACE, _CASES, _encode(CaseBook(cases=tuple(cases))))
+    await store.write_state(user_scope(scope), NAMESPACE, _CASES, _encode(CaseBook(cases=tuple(cases))))
 
 
 async def _write_catalogue(

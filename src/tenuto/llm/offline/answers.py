@@ -24,9 +24,9 @@ from tenuto.llm.offline.phrases import (
     strip_asking,
 )
 from tenuto.model.graphemes import boundary_before
-from tenuto.model.message import Message, Role, chatter_in
+from tenuto.model.message import Message, Role, offline_only_turns
 from tenuto.model.prompt import Language
-from tenuto.model.talk import Asking
+from tenuto.model.talk import ModelRequest
 from tenuto.model.values import Value
 from tenuto.recall import LexicalIndex, split_sentences, terms
 
@@ -57,7 +57,7 @@ class Conversation(Value, frozen=True, kw_only=True, gc=True):
     utterances: tuple[Utterance, ...] = ()
 
 
-def load_conversation(asking: Asking) -> Conversation:
+def load_conversation(asking: ModelRequest) -> Conversation:
     """The conversation behind a request: the turn's own history where there is one, else the prompt's messages."""
     notes = [message for message in asking.messages if message.role is Role.SYSTEM][1:]
     earlier = [Utterance(Speaker.NOTES, message.text) for message in notes]
@@ -153,7 +153,7 @@ def _sentences(conversation: Conversation) -> list[Utterance]:
 
 
 def _history(history: Sequence[Message], asker: str | None) -> Iterator[Utterance]:
-    chatter = chatter_in(history)
+    chatter = offline_only_turns(history)
     for message in history:
         if message.role is Role.USER:
             own = message.speaker is None or message.speaker == asker

@@ -11,7 +11,16 @@ import regex
 from tenuto.llm.offline.answers import compose_answer, load_conversation
 from tenuto.llm.offline.phrases import PHRASES
 from tenuto.llm.sound import sound
-from tenuto.model.talk import Asking, Called, Ended, ModelEvent, Said, ToolCall, ToolContext, ToolResult
+from tenuto.model.talk import (
+    ModelDone,
+    ModelEvent,
+    ModelRequest,
+    TextDelta,
+    ToolCall,
+    ToolCallRequested,
+    ToolContext,
+    ToolResult,
+)
 from tenuto.model.values import JsonObject
 from tenuto.ports import OfflineTool, Tool
 
@@ -38,17 +47,17 @@ class OfflineModel:
         """What settings and traces call it."""
         return "offline"
 
-    async def answer(self, asking: Asking, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
         """Ask for tools, or answer in words."""
         calls = _plan_calls(asking, tools)
         for call in calls:
-            yield Called(call=call)
+            yield ToolCallRequested(call=call)
         if not calls:
             for piece in pieces(sound(self._text(asking, tools))):
-                yield Said(text=piece)
-        yield Ended(model=self.name, offline=True)
+                yield TextDelta(text=piece)
+        yield ModelDone(model=self.name, offline=True)
 
-    def _text(self, asking: Asking, tools: Sequence[Tool]) -> str:
+    def _text(self, asking: ModelRequest, tools: Sequence[Tool]) -> str:
         if asking.turn is not None and asking.results:
             if rendered := [text for result in asking.results if (text := _render(result, asking.turn, tools))]:
                 return "\n\n".join(rendered)
@@ -59,7 +68,7 @@ class OfflineModel:
         return f"{PHRASES[conversation.language].stand_in}\n{answer}" if self._stand_in else answer
 
 
-def _plan_calls(asking: Asking, tools: Sequence[Tool]) -> list[ToolCall]:
+def _plan_calls(asking: ModelRequest, tools: Sequence[Tool]) -> list[ToolCall]:
     """Calls of the tools that the question needs and that have not run yet; each runs once in a turn."""
     turn = asking.turn
     if turn is None:

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from tenuto.model import Scope
-from tenuto.model.scope import space_of
+from tenuto.model.scope import site_scope
 from tenuto.model.values import JsonObject, Value
 from tenuto.ports import Clock, StateStore
 
@@ -38,7 +38,7 @@ class Note(Value, frozen=True, kw_only=True):
     about: JsonObject = {}
 
 
-class Audit:
+class AuditLog:
     """The notes of each tenant's site, oldest first."""
 
     def __init__(self, *, state: StateStore, clock: Clock) -> None:
@@ -51,10 +51,10 @@ class Audit:
         # Keys are in the order of time.
         key = f"{at.astimezone().timestamp():017.6f}-{secrets.token_hex(4)}"
         note = Note(id=key, at=at, act=act, by=by, about=about)
-        await self._state.write_state(space_of(scope), AUDIT, key, msgspec.to_builtins(note), if_version=0)
+        await self._state.write_state(site_scope(scope), AUDIT, key, msgspec.to_builtins(note), if_version=0)
         return note
 
     async def notes(self, scope: Scope, *, after: str = "", limit: int = 100) -> tuple[Note, ...]:
         """Lines from behind `after` on."""
-        entries = await self._state.list_state(space_of(scope), AUDIT, after, min(limit, _PAGE))
+        entries = await self._state.list_state(site_scope(scope), AUDIT, after, min(limit, _PAGE))
         return tuple(msgspec.convert(entry.value, Note) for entry in entries)

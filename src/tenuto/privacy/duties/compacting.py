@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from tenuto.errors import Unavailable, VersionConflict
-from tenuto.model import Compaction
+from tenuto.model import CompactionResult
 from tenuto.model.scope import SYSTEM
 from tenuto.ports import Clock, StateStore, StoreUpkeep
 
@@ -23,7 +23,7 @@ _KEY: Final = "due"
 _APART: Final = timedelta(minutes=1)
 
 
-class Cleared(StrEnum):
+class CompactionStatus(StrEnum):
     """What became of deleted bytes."""
 
     DONE = "done"
@@ -47,26 +47,26 @@ class Compactor:
         """Note that deleted bytes wait, before anything is begun: who dies meanwhile leaves it to upkeep."""
         await self._state.write_state(SYSTEM, _NAMESPACE, _KEY, True)
 
-    async def now(self) -> tuple[Cleared, str]:
+    async def now(self) -> tuple[CompactionStatus, str]:
         """Compact when whatever is under way is over, since that may have begun too early; and why bytes stay."""
         await self.owe()
         async with self._running:
-            return await self._compacted()
+            return await self._compact()
 
-    async def soon(self) -> tuple[Cleared, str]:
+    async def soon(self) -> tuple[CompactionStatus, str]:
         """Compact at once if nobody has lately; otherwise upkeep will."""
         await self.owe()
         if self._running.locked() or self._lately():
-            return Cleared.LATER, ""
+            return CompactionStatus.LATER, ""
         async with self._running:
-            return await self._compacted()
+            return await self._compact()
 
     async def catch_up(self) -> None:
         """Do what was put off; for the rounds of upkeep."""
         if self._running.locked() or self._lately() or not await self.due():
             return
         async with self._running:
-            await self._compacted()
+            await self._compact()
 
     async def due(self) -> bool:
         """Whether deleted bytes wait to be cleared."""
@@ -77,18 +77,18 @@ class Compactor:
         # A clock that was set back must not put it off for longer.
         return self._began is not None and timedelta(0) <= self._clock() - self._began < self._apart
 
-    async def _compacted(self) -> tuple[Cleared, str]:
+    async def _compact(self) -> tuple[CompactionStatus, str]:
         entry = await self._state.read_state(SYSTEM, _NAMESPACE, _KEY)
         self._began = self._clock()
         try:
-            told: Compaction = await self._upkeep.compact()
+            told: CompactionResult = await self._upkeep.compact()
         except Unavailable as busy:
             # What is gone stays gone; the bytes go when the store next has a quiet moment for it.
             _log.warning("deleted bytes were not cleared: %s", busy)
-            return Cleared.LATER, ""
+            return CompactionStatus.LATER, ""
         if entry is not None:
             try:
                 await self._state.write_state(SYSTEM, _NAMESPACE, _KEY, False, if_version=entry.version)
             except VersionConflict:
                 pass  # Somebody was erased meanwhile.
-        return (Cleared.DONE, "") if told.cleared else (Cleared.PARTLY, told.why)
+        return (CompactionStatus.DONE, "") if told.cleared else (CompactionStatus.PARTLY, told.why)

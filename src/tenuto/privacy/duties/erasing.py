@@ -15,15 +15,15 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from tenuto.errors import Invalid, MasterKeyMissing, Sealed
-from tenuto.model import Erased, Scope
-from tenuto.model.scope import person_digest, space_of
+from tenuto.errors import DecryptionFailed, Invalid, MasterKeyMissing
+from tenuto.model import EraseResult, Scope
+from tenuto.model.scope import site_scope, user_digest
 from tenuto.ports import Clock, SessionStore
-from tenuto.privacy.duties.audit import Act, Audit
-from tenuto.privacy.duties.compacting import Cleared, Compactor
-from tenuto.privacy.duties.receipts import Receipt, Signer
-from tenuto.privacy.duties.spoken import Spoken
-from tenuto.privacy.duties.walking import every_session
+from tenuto.privacy.duties.audit import Act, AuditLog
+from tenuto.privacy.duties.compacting import CompactionStatus, Compactor
+from tenuto.privacy.duties.receipts import Receipt, ReceiptSigner
+from tenuto.privacy.duties.spoken import Mentions
+from tenuto.privacy.duties.walking import iter_sessions
 
 _log = logging.getLogger(__name__)
 _STEP: Final = 100
@@ -31,10 +31,10 @@ _UNOPENED: Final = "unopened"
 
 # What else knows a person: removes it, and tells how many of what went.
 Elsewhere: TypeAlias = Callable[[Scope], Awaitable[dict[str, int]]]
-Erase: TypeAlias = Callable[[Scope, int], Awaitable[Erased]]
+Erase: TypeAlias = Callable[[Scope, int], Awaitable[EraseResult]]
 
 
-class Eraser:
+class UserEraser:
     """Removes people. `erase` is the sessions room's, so that listeners hear which sessions went."""
 
     def __init__(
@@ -42,10 +42,10 @@ class Eraser:
         *,
         erase: Erase,
         sessions: SessionStore,
-        audit: Audit,
-        signer: Signer,
+        audit: AuditLog,
+        signer: ReceiptSigner,
         clock: Clock,
-        spoken: Spoken,
+        spoken: Mentions,
         compactor: Compactor,
         elsewhere: tuple[Elsewhere, ...] = (),
     ) -> None:
@@ -82,52 +82,52 @@ class Eraser:
             id=secrets.token_hex(16),
             tenant=scope.tenant,
             site=scope.site,
-            person=person_digest(scope.tenant, scope.user),
+            person=user_digest(scope.tenant, scope.user),
             erased_at=self._clock(),
             counts={},
         )
         more = True
         while more:
             gone = await self._erase(scope, _STEP)
-            counts.update(_counted(gone))
+            counts.update(_result_counts(gone))
             more = gone.more
             yield replace(receipt, counts=dict(counts))
-        async for went in self._words_elsewhere(scope):
+        async for went in self._erase_shared_messages(scope):
             counts.update(went)
             yield replace(receipt, counts=dict(counts))
         for elsewhere in self._elsewhere:
             counts.update(await elsewhere(scope))
         counts["orphans"] += await self._spoken.forget_orphans(scope)
-        receipt = await self._signer.signed(replace(receipt, erased_at=self._clock(), counts=dict(counts)))
+        receipt = await self._signer.sign(replace(receipt, erased_at=self._clock(), counts=dict(counts)))
         about = {"receipt": receipt.id, "person": receipt.person, "counts": receipt.counts}
         await self._audit.note(scope, Act.ERASED, by=by, about=about)
-        compacted, remains = await self._cleared(counts, patient)
-        yield await self._signer.signed(replace(receipt, compacted=compacted, remains=remains))
+        compacted, remains = await self._compact(counts, patient)
+        yield await self._signer.sign(replace(receipt, compacted=compacted, remains=remains))
 
-    async def _cleared(self, counts: Counter[str], patient: bool) -> tuple[Cleared, str]:
+    async def _compact(self, counts: Counter[str], patient: bool) -> tuple[CompactionStatus, str]:
         if patient:
             return await self._compactor.now()
         went = any(many for what, many in counts.items() if what != _UNOPENED)
         if went:
             return await self._compactor.soon()
         # An earlier erasure's bytes may still wait for their turn.
-        return Cleared.LATER if await self._compactor.due() else Cleared.NOTHING, ""
+        return CompactionStatus.LATER if await self._compactor.due() else CompactionStatus.NOTHING, ""
 
-    async def _words_elsewhere(self, scope: Scope) -> AsyncIterator[dict[str, int]]:
+    async def _erase_shared_messages(self, scope: Scope) -> AsyncIterator[dict[str, int]]:
         """Take the user's words out of talks that belong to nobody, or to a chat; those that do not open are told."""
-        everybody = space_of(scope)
-        async for session in every_session(self._sessions, everybody):
+        everybody = site_scope(scope)
+        async for session in iter_sessions(self._sessions, everybody):
             if session.scope.owner[:1] != ("user",):
                 try:
-                    yield await self._spoken.take_out(everybody, session, scope.user or "")
+                    yield await self._spoken.erase_user(everybody, session, scope.user or "")
                 except MasterKeyMissing:
                     raise
-                except Sealed as closed:
+                except DecryptionFailed as closed:
                     _log.warning("session %s was not looked into: %s", session.id, closed)
                     yield {_UNOPENED: 1}
 
 
-def _counted(gone: Erased) -> dict[str, int]:
+def _result_counts(gone: EraseResult) -> dict[str, int]:
     return {
         "sessions": len(gone.gone),
         "messages": gone.messages,

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from tenuto.errors import Invalid, MarkNotFound, Sealed
+from tenuto.errors import DecryptionFailed, Invalid, PlaceholderNotFound
 from tenuto.model import Scope
 from tenuto.ports import Clock, Store
-from tenuto.privacy.duties.audit import MOST_MARKS, Act, Audit
-from tenuto.privacy.duties.compacting import Cleared, Compactor
-from tenuto.privacy.duties.erasing import Elsewhere, Erase, Eraser
-from tenuto.privacy.duties.receipts import Receipt, Signer
-from tenuto.privacy.duties.scanning import Report, Scanner, Survey
-from tenuto.privacy.duties.spoken import Spoken
+from tenuto.privacy.duties.audit import MOST_MARKS, Act, AuditLog
+from tenuto.privacy.duties.compacting import CompactionStatus, Compactor
+from tenuto.privacy.duties.erasing import Elsewhere, Erase, UserEraser
+from tenuto.privacy.duties.receipts import Receipt, ReceiptSigner
+from tenuto.privacy.duties.scanning import Report, Scanner, ScanSummary
+from tenuto.privacy.duties.spoken import Mentions
 from tenuto.privacy.redactor import Redactor
-from tenuto.privacy.sealed.vault import as_mark
+from tenuto.privacy.sealed.vault import normalize_placeholder
 
 _SPACES: Final = 100
 
 
-class PrivacyOffice:
+class PrivacyService:
     """Reveals, scans, erases. Who may ask is for the doors to know; what was done is noted here."""
 
     def __init__(
@@ -35,17 +35,17 @@ class PrivacyOffice:
     ) -> None:
         self._store = store
         self._screen = screen
-        self.audit = Audit(state=store.state, clock=clock)
-        self.signer = Signer(store.state)
+        self.audit = AuditLog(state=store.state, clock=clock)
+        self.signer = ReceiptSigner(store.state)
         self.compactor = compactor or Compactor(state=store.state, upkeep=store.upkeep, clock=clock)
         self._scanner = Scanner(store=store, screen=screen)
-        self._eraser = Eraser(
+        self._eraser = UserEraser(
             erase=erase,
             sessions=store.sessions,
             audit=self.audit,
             signer=self.signer,
             clock=clock,
-            spoken=Spoken(store=store, screen=screen),
+            spoken=Mentions(store=store, screen=screen),
             compactor=self.compactor,
             elsewhere=elsewhere,
         )
@@ -65,9 +65,9 @@ class PrivacyOffice:
         session = await self._store.sessions.get(scope, session_id)
         vault = self._screen.vault
         known = await vault.values(session) if vault is not None else {}
-        wanted = [mark for mark in dict.fromkeys(map(as_mark, marks)) if mark in known]
+        wanted = [mark for mark in dict.fromkeys(map(normalize_placeholder, marks)) if mark in known]
         if not wanted:
-            raise MarkNotFound
+            raise PlaceholderNotFound
         await self.audit.note(scope, Act.REVEALED, by=by, about={"session": session_id, "marks": wanted})
         return {mark: known[mark] for mark in wanted}
 
@@ -76,38 +76,38 @@ class PrivacyOffice:
 
         Mending is noted, and the bytes of what was taken out are cleared before this ends: the last report tells.
         """
-        async for report in self._looked(scope, fix, by):
+        async for report in self._scan_site(scope, fix, by):
             yield report
         if fix:
-            report.compacted, report.remains = await self._cleared()
+            report.compacted, report.remains = await self._compact_if_due()
             yield report
 
     async def extent(self, scope: Scope) -> int:
         """How many records a scan of the site will look through, for whoever shows how far it is."""
         return await self._scanner.extent(scope)
 
-    async def scan_all(self, *, fix: bool = False, by: str = "") -> AsyncIterator[Survey]:
+    async def scan_all(self, *, fix: bool = False, by: str = "") -> AsyncIterator[ScanSummary]:
         """Look through everything stored, one tenant's site after the other, each by its own tenant's policy.
 
         It looks across all walls, so it is for the operator alone. Mending is noted with each site, and bytes are
         cleared once for all of them. A tenant whose keys are not at hand does not keep the others.
         """
-        survey = Survey()
+        survey = ScanSummary()
         async for space in self.spaces():
             sessions, remembered = survey.sessions, survey.remembered
             try:
-                async for report in self._looked(space, fix, by):
+                async for report in self._scan_site(space, fix, by):
                     survey.reports[space] = report
                     survey.sessions = sessions + report.sessions
                     survey.remembered = remembered + report.remembered
                     yield survey
-            except Sealed as closed:
+            except DecryptionFailed as closed:
                 survey.closed[space] = closed
         if fix:
-            survey.compacted, survey.remains = await self._cleared()
+            survey.compacted, survey.remains = await self._compact_if_due()
         yield survey
 
-    async def _looked(self, scope: Scope, fix: bool, by: str) -> AsyncIterator[Report]:
+    async def _scan_site(self, scope: Scope, fix: bool, by: str) -> AsyncIterator[Report]:
         owed, report = 0, Report()
         try:
             async for report in self._scanner.scan(scope, fix=fix):
@@ -116,19 +116,19 @@ class PrivacyOffice:
                     await self.compactor.owe()
                     owed = report.mended + report.orphans
                 yield report
-        except Sealed:
+        except DecryptionFailed:
             if owed:
-                await self._note_mended(scope, report, by)
+                await self._record_fixes(scope, report, by)
             raise
         if fix:
-            await self._note_mended(scope, report, by)
+            await self._record_fixes(scope, report, by)
 
-    async def _note_mended(self, scope: Scope, report: Report, by: str) -> None:
+    async def _record_fixes(self, scope: Scope, report: Report, by: str) -> None:
         about = {"sessions": report.sessions, "remembered": report.remembered, "mended": report.mended}
         await self.audit.note(scope, Act.MENDED, by=by, about=about)
 
-    async def _cleared(self) -> tuple[Cleared, str]:
-        return await self.compactor.now() if await self.compactor.due() else (Cleared.NOTHING, "")
+    async def _compact_if_due(self) -> tuple[CompactionStatus, str]:
+        return await self.compactor.now() if await self.compactor.due() else (CompactionStatus.NOTHING, "")
 
     async def spaces(self) -> AsyncIterator[Scope]:
         """Every tenant's site that holds sessions, or anything that is kept of its users."""

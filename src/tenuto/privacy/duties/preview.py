@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tenuto.model.privacy import Found, Mode, marked
-from tenuto.privacy.finding.finder import Finder
+from tenuto.model.privacy import Mode, PiiMatch, replace_matches
+from tenuto.privacy.finding.finder import PiiFinder
 from tenuto.privacy.redactor import WITHHELD
 from tenuto.privacy.sealed.likeness import likeness
 
@@ -16,23 +16,23 @@ from tenuto.privacy.sealed.likeness import likeness
 class Preview:
     """The finds, and the text as each mode would leave it."""
 
-    found: Sequence[Found]
+    found: Sequence[PiiMatch]
     looks: dict[Mode, str]
 
 
-def preview(text: str, finder: Finder, unvaulted: Sequence[str]) -> Preview:
+def preview(text: str, finder: PiiFinder, unvaulted: Sequence[str]) -> Preview:
     """Look at a text as the policy of this finder does."""
     found = finder.find(text)
     looks = {
         Mode.KEEP: text,
-        Mode.REDACT: marked(text, found),
-        Mode.PSEUDONYM: _numbered(text, found, unvaulted),
+        Mode.REDACT: replace_matches(text, found),
+        Mode.PSEUDONYM: _pseudonymize(text, found, unvaulted),
         Mode.BLOCK: WITHHELD if found else text,
     }
     return Preview(found, looks)
 
 
-def _numbered(text: str, found: Sequence[Found], unvaulted: Sequence[str]) -> str:
+def _pseudonymize(text: str, found: Sequence[PiiMatch], unvaulted: Sequence[str]) -> str:
     """The marks that a new session would give; the same value has one, however it is spelled."""
     numbers: Counter[str] = Counter()
     known: dict[tuple[str, str], str] = {}

@@ -20,7 +20,7 @@ from tenuto.model import StateEntry
 from tenuto.model.scope import SYSTEM
 from tenuto.model.values import Value
 from tenuto.ports import StateStore
-from tenuto.privacy.duties.compacting import Cleared
+from tenuto.privacy.duties.compacting import CompactionStatus
 
 SIGNING: Final = "privacy.signing"
 _KEY: Final = "ed25519"
@@ -39,13 +39,13 @@ class Receipt(Value, frozen=True, kw_only=True):
     person: str
     erased_at: datetime
     counts: dict[str, int]
-    compacted: Cleared = Cleared.LATER
+    compacted: CompactionStatus = CompactionStatus.LATER
     remains: str = ""
     public_key: str = ""
     signature: str = ""
 
 
-class Signer:
+class ReceiptSigner:
     """Signs receipts."""
 
     def __init__(self, state: StateStore) -> None:
@@ -57,38 +57,40 @@ class Signer:
         Raises:
             Unavailable: there is none to be had at present.
         """
-        await self._key()
+        await self._load_or_create_key()
 
-    async def signed(self, receipt: Receipt) -> Receipt:
+    async def sign(self, receipt: Receipt) -> Receipt:
         """The receipt with its signature, and the key to check it with."""
-        key = await self._key()
-        public = _shown(key.public_key().public_bytes_raw())
+        key = await self._load_or_create_key()
+        public = _encode_base64(key.public_key().public_bytes_raw())
         receipt = replace(receipt, public_key=public, signature="")
-        return replace(receipt, signature=_shown(key.sign(_signed_bytes(receipt))))
+        return replace(receipt, signature=_encode_base64(key.sign(_bytes_to_sign(receipt))))
 
     async def public_key(self) -> str | None:
         """The installation's public key; `None` while it has signed nothing."""
         entry = await self._state.read_state(SYSTEM, SIGNING, _KEY)
-        return None if entry is None else _shown(_read(entry).public_key().public_bytes_raw())
+        return None if entry is None else _encode_base64(_decode_private_key(entry).public_key().public_bytes_raw())
 
-    async def _key(self) -> Ed25519PrivateKey:
+    async def _load_or_create_key(self) -> Ed25519PrivateKey:
         entry = await self._state.read_state(SYSTEM, SIGNING, _KEY)
         if entry is None:
             made = Ed25519PrivateKey.generate()
             try:
-                await self._state.write_state(SYSTEM, SIGNING, _KEY, _shown(made.private_bytes_raw()), if_version=0)
+                await self._state.write_state(
+                    SYSTEM, SIGNING, _KEY, _encode_base64(made.private_bytes_raw()), if_version=0
+                )
             except VersionConflict:
                 # Another process made one in this moment, and that one holds.
-                return await self._key()
+                return await self._load_or_create_key()
             return made
-        return _read(entry)
+        return _decode_private_key(entry)
 
 
-def _read(entry: StateEntry) -> Ed25519PrivateKey:
+def _decode_private_key(entry: StateEntry) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(base64.b64decode(entry.value))
 
 
-def read_receipt(raw: bytes) -> Receipt:
+def parse_receipt(raw: bytes) -> Receipt:
     """A receipt as it was handed out, in JSON.
 
     Raises:
@@ -104,7 +106,7 @@ def read_receipt(raw: bytes) -> Receipt:
     return receipt
 
 
-def verified(receipt: Receipt, public_key: str | None = None) -> bool:
+def verify_receipt(receipt: Receipt, public_key: str | None = None) -> bool:
     """Whether a receipt is as it was signed; by that key, where one is named.
 
     Raises:
@@ -114,7 +116,7 @@ def verified(receipt: Receipt, public_key: str | None = None) -> bool:
         return False
     try:
         key = Ed25519PublicKey.from_public_bytes(base64.b64decode(receipt.public_key, validate=True))
-        key.verify(base64.b64decode(receipt.signature, validate=True), _signed_bytes(replace(receipt, signature="")))
+        key.verify(base64.b64decode(receipt.signature, validate=True), _bytes_to_sign(replace(receipt, signature="")))
     except InvalidSignature:
         return False
     except (ValueError, binascii.Error):
@@ -122,9 +124,9 @@ def verified(receipt: Receipt, public_key: str | None = None) -> bool:
     return True
 
 
-def _signed_bytes(receipt: Receipt) -> bytes:
+def _bytes_to_sign(receipt: Receipt) -> bytes:
     return msgspec.json.encode(msgspec.to_builtins(receipt), order="sorted")
 
 
-def _shown(raw: bytes) -> str:
+def _encode_base64(raw: bytes) -> str:
     return base64.b64encode(raw).decode()

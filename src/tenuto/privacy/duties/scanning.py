@@ -13,22 +13,22 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.errors import MasterKeyMissing, Sealed, SessionNotFound, StateCorrupt, VersionConflict
-from tenuto.model import Changes, Message, Page, Rewriting, Scope, Session, StateEntry, StateName
+from tenuto.errors import DecryptionFailed, MasterKeyMissing, SessionNotFound, StateCorrupt, VersionConflict
+from tenuto.model import Changes, Message, Page, Rewrite, Scope, Session, StateEntry, StateLocation
 from tenuto.model.message import SUMMARY, is_summary
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.session import MAX_TITLE_CHARACTERS
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, JsonObject
 from tenuto.ports import Store
-from tenuto.privacy.duties.compacting import Cleared
-from tenuto.privacy.duties.walking import every_memory, every_session
+from tenuto.privacy.duties.compacting import CompactionStatus
+from tenuto.privacy.duties.walking import iter_memories, iter_sessions
 from tenuto.privacy.pages import (
     draft_slots,
     redact_draft,
+    redact_session_values,
     redact_state,
     redact_trace,
-    redact_values,
     state_slots,
     trace_values,
 )
@@ -58,7 +58,7 @@ class Report:
     mended: int = 0
     orphans: int = 0
     unopened: int = 0
-    compacted: Cleared | None = None
+    compacted: CompactionStatus | None = None
     remains: str = ""
 
     def add(self, sink: Sink, names: Sequence[str]) -> None:
@@ -84,7 +84,7 @@ class Report:
 
 
 @dataclass(slots=True)
-class Survey:
+class ScanSummary:
     """What was found so far everywhere: a report for each tenant's site that was looked through.
 
     Those that are `closed` were not, or not to their end: their keys are not at hand.
@@ -93,8 +93,8 @@ class Survey:
     sessions: int = 0
     remembered: int = 0
     reports: dict[Scope, Report] = field(default_factory=dict)
-    closed: dict[Scope, Sealed] = field(default_factory=dict)
-    compacted: Cleared | None = None
+    closed: dict[Scope, DecryptionFailed] = field(default_factory=dict)
+    compacted: CompactionStatus | None = None
     remains: str = ""
 
     @property
@@ -122,7 +122,7 @@ class Survey:
         """How many stand where the policy of their own tenant does not allow them."""
         return sum(report.against for report in self.reports.values())
 
-    def found(self, *, against: bool = False) -> dict[Sink, Counter[str]]:
+    def matches_by_sink(self, *, against: bool = False) -> dict[Sink, Counter[str]]:
         """How many of each type in each sink, or of those only that stand against their tenant's policy."""
         total: dict[Sink, Counter[str]] = {}
         for report in self.reports.values():
@@ -144,11 +144,11 @@ class Scanner:
         kept = frozenset(sink for sink in Sink if self._screen.mode(sink, scope) is Mode.KEEP)
         report = Report(allowed=kept)
         try:
-            async for session in every_session(self._store.sessions, scope):
-                await _opened(self._session(scope, session, report, fix), f"session {session.id}", report)
+            async for session in iter_sessions(self._store.sessions, scope):
+                await _scan_readable(self._scan_session(scope, session, report, fix), f"session {session.id}", report)
                 yield report
-            async for name in every_memory(self._store.state, scope):
-                await _opened(self._memory(name, report, fix), "a remembered value", report)
+            async for name in iter_memories(self._store.state, scope):
+                await _scan_readable(self._scan_memory(name, report, fix), "a remembered value", report)
                 yield report
         except MasterKeyMissing:
             if report.mended:
@@ -160,30 +160,30 @@ class Scanner:
 
     async def extent(self, scope: Scope) -> int:
         """How many sessions and remembered values there are to look through; others may add to them meanwhile."""
-        remembered = sum([1 async for _ in every_memory(self._store.state, scope)])
+        remembered = sum([1 async for _ in iter_memories(self._store.state, scope)])
         return (await self._store.upkeep.stats(scope)).sessions + remembered
 
-    async def _session(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
-        await self._look(report, Sink.TITLE, scope, session.title)
+    async def _scan_session(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
+        await self._count_matches(report, Sink.TITLE, scope, session.title)
         for what in _HEAD:
-            await self._look(report, Sink.MESSAGE, scope, getattr(session, what))
+            await self._count_matches(report, Sink.MESSAGE, scope, getattr(session, what))
         if fix:
-            await self._mend_head(scope, session, report)
+            await self._fix_head(scope, session, report)
         await self._log(scope, session, report, fix)
         await self._traces(scope, session, report, fix)
         report.sessions += 1
 
-    async def _memory(self, name: StateName, report: Report, fix: bool) -> None:
+    async def _scan_memory(self, name: StateLocation, report: Report, fix: bool) -> None:
         """Count what is in a remembered value, and mend it; when somebody writes it at the same time, look again."""
         entry = await self._store.state.read_state(name.scope, name.namespace, name.key)
         if entry is None:
             return  # Gone while we were reading.
         report.add(Sink.MEMORY, await self._screen.names(name.scope, state_slots(name.key, entry.value)))
         report.remembered += 1
-        while fix and entry is not None and not await self._mended_memory(name, entry, report):
+        while fix and entry is not None and not await self._fix_memory(name, entry, report):
             entry = await self._store.state.read_state(name.scope, name.namespace, name.key)
 
-    async def _mended_memory(self, name: StateName, entry: StateEntry, report: Report) -> bool:
+    async def _fix_memory(self, name: StateLocation, entry: StateEntry, report: Report) -> bool:
         """Apply the policy to a remembered value; false when it is another by now."""
         mended = await redact_state(self._screen, name.scope, name.key, entry.value)
         if mended is entry.value:
@@ -202,17 +202,19 @@ class Scanner:
         while True:
             page = await self._store.sessions.messages(scope, session.id, Page(limit=_MESSAGES, before=before))
             for message in page.messages:
-                covered = max(covered, _through(message))
-            mended = [await self._message(scope, session, message, covered, report, fix) for message in page.messages]
+                covered = max(covered, _summarized_through(message))
+            mended = [
+                await self._scan_message(scope, session, message, covered, report, fix) for message in page.messages
+            ]
             changed = tuple(message for message in mended if message is not None)
             if changed:
-                await self._store.sessions.rewrite(scope, session.id, Rewriting(messages=changed))
+                await self._store.sessions.rewrite(scope, session.id, Rewrite(messages=changed))
                 report.mended += len(changed)
             if not page.more_before or not page.messages:
                 return
             before = page.messages[0].seq
 
-    async def _message(
+    async def _scan_message(
         self, scope: Scope, session: Session, message: Message, covered: int, report: Report, fix: bool
     ) -> Message | None:
         """Count what is in a message; the message as the policy wants it, where that is another."""
@@ -230,24 +232,24 @@ class Scanner:
             traces = await self._store.traces.traces(scope, session.id, _TRACES, before)
             changed: list[Trace] = []
             for trace in traces:
-                await self._look(report, Sink.TRACE, scope, trace_values(trace))
+                await self._count_matches(report, Sink.TRACE, scope, trace_values(trace))
                 mended = await redact_trace(self._screen, scope, session, trace) if fix else trace
                 if mended is not trace:
                     changed.append(mended)
             if changed:
-                await self._store.sessions.rewrite(scope, session.id, Rewriting(traces=tuple(changed)))
+                await self._store.sessions.rewrite(scope, session.id, Rewrite(traces=tuple(changed)))
                 report.mended += len(changed)
             if len(traces) < _TRACES:
                 return
             before = traces[-1].number
 
-    async def _mend_head(self, scope: Scope, session: Session, report: Report) -> None:
+    async def _fix_head(self, scope: Scope, session: Session, report: Report) -> None:
         """Apply the policy to a head; when somebody changes it at the same time, look again."""
         while True:
             values = [getattr(session, what) for what in _HEAD]
             if self._screen.mode(Sink.MESSAGE, scope) is not Mode.KEEP:
-                values = await redact_values(self._screen, Sink.MESSAGE, scope, session, values)
-            changes = _replacing(session, values)
+                values = await redact_session_values(self._screen, Sink.MESSAGE, scope, session, values)
+            changes = _head_changes(session, values)
             title = (await self._screen.texts(Sink.TITLE, scope, session, [Slot(session.title)])).texts[0]
             if title != session.title:
                 changes = replace(changes, title=title[:MAX_TITLE_CHARACTERS])
@@ -261,11 +263,11 @@ class Scanner:
             report.mended += 1
             return
 
-    async def _look(self, report: Report, sink: Sink, scope: Scope, value: Json) -> None:
+    async def _count_matches(self, report: Report, sink: Sink, scope: Scope, value: Json) -> None:
         report.add(sink, await self._screen.names(scope, list(slots(value))))
 
 
-async def _opened(looking: Awaitable[None], what: str, report: Report) -> None:
+async def _scan_readable(looking: Awaitable[None], what: str, report: Report) -> None:
     """Look at one record. What does not open is counted, and keeps nobody from the rest."""
     try:
         await looking
@@ -273,29 +275,29 @@ async def _opened(looking: Awaitable[None], what: str, report: Report) -> None:
         return  # Gone while we were reading.
     except MasterKeyMissing:
         raise
-    except (Sealed, StateCorrupt) as closed:
+    except (DecryptionFailed, StateCorrupt) as closed:
         _log.warning("%s was not looked through: %s", what, closed)
         report.unopened += 1
 
 
-def _replacing(session: Session, values: Sequence[JsonObject]) -> Changes:
+def _head_changes(session: Session, values: Sequence[JsonObject]) -> Changes:
     """What turns a head's values into these."""
     context, attributes, metadata = values
     return Changes(
-        context=_patch(session.context, context),
-        attributes=_patch(session.attributes, attributes),
-        metadata=_patch(session.metadata, metadata),
+        context=_merge_patch(session.context, context),
+        attributes=_merge_patch(session.attributes, attributes),
+        metadata=_merge_patch(session.metadata, metadata),
         if_version=session.version,
     )
 
 
-def _patch(before: JsonObject, after: JsonObject) -> JsonObject:
+def _merge_patch(before: JsonObject, after: JsonObject) -> JsonObject:
     """What turns one object into the other: a key that is no longer there is removed."""
     gone: JsonObject = {name: None for name in before if name not in after}
     return gone | {name: value for name, value in after.items() if before.get(name) != value}
 
 
-def _through(message: Message) -> int:
+def _summarized_through(message: Message) -> int:
     """Up to which message a summary speaks; 0 for anything else."""
     if not is_summary(message):
         return 0

@@ -12,12 +12,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenuto.errors import SessionNotFound
-from tenuto.model import Changes, Message, Page, Rewriting, Role, Scope, Session, text_part
+from tenuto.model import Changes, Message, Page, Rewrite, Role, Scope, Session, text_part
 from tenuto.model.message import STATE, is_summary
 from tenuto.model.session import PROFILE
 from tenuto.model.trace import Trace
 from tenuto.ports import Store
-from tenuto.privacy.pages import draft_slots, head_texts, refilled_draft, trace_values
+from tenuto.privacy.pages import draft_slots, fill_draft_slots, session_texts, trace_values
 from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.sealed.vault import PSEUDONYM
 from tenuto.privacy.slots import slots
@@ -27,7 +27,7 @@ _MESSAGES: Final = 500
 _TRACES: Final = 100
 
 
-class Spoken:
+class Mentions:
     """Takes a speaker out of a session."""
 
     def __init__(self, *, store: Store, screen: Redactor) -> None:
@@ -35,40 +35,40 @@ class Spoken:
         self._traced = store.traces
         self._screen = screen
 
-    async def take_out(self, scope: Scope, session: Session, user: str) -> dict[str, int]:
+    async def erase_user(self, scope: Scope, session: Session, user: str) -> dict[str, int]:
         """Tells how many messages of the user there were, and what went with them.
 
         The words go last: by them a run that was cut short is found again.
         """
         try:
-            return await self._take_out(scope, session, user)
+            return await self._erase_user(scope, session, user)
         except SessionNotFound:
             return {}  # Gone while we were reading.
 
-    async def _take_out(self, scope: Scope, session: Session, user: str) -> dict[str, int]:
-        clean = self._cleaning(scope)
+    async def _erase_user(self, scope: Scope, session: Session, user: str) -> dict[str, int]:
+        clean = self._text_redactor(scope)
         vault = self._screen.vault
         marks = await vault.marks(session) if vault is not None else frozenset()
-        turns = await self._asked(scope, session, user)
+        turns = await self._turns_asked_by(scope, session, user)
         left: list[str] = []
         said = values = 0
-        async for page in self._pages(scope, session):
+        async for page in self._iter_pages(scope, session):
             said += sum(message.speaker == user for message in page)
             turns.update(message.turn for message in page if message.speaker == user)
-            left += [text for message in page for text in _texts(_without(message, user, turns, clean))]
-        known, session = session, await self._forget_profile(scope, session, user)
+            left += [text for message in page for text in _message_texts(_erase_message(message, user, turns, clean))]
+        known, session = session, await self._delete_profile(scope, session, user)
         profiles = int(session is not known)
         if not turns:
             return {"profiles": profiles}
         traces = await self._traces(scope, session, turns, clean)
         left += [text for trace in traces for text in _trace_texts(trace)]
         if vault is not None:
-            values = await vault.retain(session, [*left, *head_texts(session)], marks)
-        async for page in self._pages(scope, session):
-            changed = [(message, _without(message, user, turns, clean)) for message in page]
+            values = await vault.retain(session, [*left, *session_texts(session)], marks)
+        async for page in self._iter_pages(scope, session):
+            changed = [(message, _erase_message(message, user, turns, clean)) for message in page]
             messages = tuple(after for before, after in changed if after is not before)
             if messages:
-                await self._sessions.rewrite(scope, session.id, Rewriting(messages=messages))
+                await self._sessions.rewrite(scope, session.id, Rewrite(messages=messages))
         forgotten = sum(trace.number in turns for trace in traces)
         return {"words": said, "values": values, "traces": forgotten, "profiles": profiles}
 
@@ -76,7 +76,7 @@ class Spoken:
         """Remove values whose session has gone; tells of how many sessions."""
         return await self._screen.vault.forget_orphans(scope) if self._screen.vault is not None else 0
 
-    async def _asked(self, scope: Scope, session: Session, user: str) -> set[int]:
+    async def _turns_asked_by(self, scope: Scope, session: Session, user: str) -> set[int]:
         """The turns that the user asked, as far as traces tell: words may have made room for newer ones."""
         turns: set[int] = set()
         before: int | None = None
@@ -87,7 +87,7 @@ class Spoken:
                 return turns
             before = traces[-1].number
 
-    async def _forget_profile(self, scope: Scope, session: Session, user: str) -> Session:
+    async def _delete_profile(self, scope: Scope, session: Session, user: str) -> Session:
         """What the one who opened the talk told of themselves goes with them."""
         if session.scope.user != user or PROFILE not in session.context:
             return session
@@ -101,15 +101,15 @@ class Spoken:
         before: int | None = None
         while True:
             traces = await self._traced.traces(scope, session.id, _TRACES, before)
-            changed = tuple(_forgotten(trace, clean) for trace in traces if trace.number in turns)
+            changed = tuple(_erase_trace(trace, clean) for trace in traces if trace.number in turns)
             if changed:
-                await self._sessions.rewrite(scope, session.id, Rewriting(traces=changed))
+                await self._sessions.rewrite(scope, session.id, Rewrite(traces=changed))
             left += [*changed, *(trace for trace in traces if trace.number not in turns)]
             if len(traces) < _TRACES:
                 return left
             before = traces[-1].number
 
-    async def _pages(self, scope: Scope, session: Session) -> AsyncIterator[tuple[Message, ...]]:
+    async def _iter_pages(self, scope: Scope, session: Session) -> AsyncIterator[tuple[Message, ...]]:
         after = 0
         while True:
             page = await self._sessions.messages(scope, session.id, Page(limit=_MESSAGES, after=after))
@@ -118,13 +118,13 @@ class Spoken:
                 return
             after = page.messages[-1].seq
 
-    def _cleaning(self, scope: Scope) -> Callable[[str], str]:
+    def _text_redactor(self, scope: Scope) -> Callable[[str], str]:
         """What takes private data out of a text, and marks that somebody could still open."""
         finder = self._screen.policies.finder(scope)
         return lambda text: finder.redact(PSEUDONYM.sub(r"[REDACTED_\1]", text))
 
 
-def _without(message: Message, user: str, turns: set[int], clean: Callable[[str], str]) -> Message:
+def _erase_message(message: Message, user: str, turns: set[int], clean: Callable[[str], str]) -> Message:
     """A message as it shall read: the user's own is its place in the talk and no more. The very same where it stays."""
     if message.speaker == user:
         return replace(message, parts=(text_part(ERASED),), speaker=None, tokens=0, metadata={}, extra={})
@@ -134,16 +134,16 @@ def _without(message: Message, user: str, turns: set[int], clean: Callable[[str]
         message = replace(message, metadata=metadata)
     if message.turn not in turns or message.role is Role.USER or is_summary(message):
         return message
-    before = _texts(message)
+    before = _message_texts(message)
     after = [clean(text) for text in before]
-    return message if after == before else refilled_draft(message, after)
+    return message if after == before else fill_draft_slots(message, after)
 
 
-def _forgotten(trace: Trace, clean: Callable[[str], str]) -> Trace:
+def _erase_trace(trace: Trace, clean: Callable[[str], str]) -> Trace:
     return replace(trace, request=ERASED, answer=clean(trace.answer), tools=(), data={}, speaker=None)
 
 
-def _texts(message: Message) -> list[str]:
+def _message_texts(message: Message) -> list[str]:
     return [slot.text for slot in draft_slots(message)]
 
 

@@ -9,9 +9,9 @@ from tenuto.model import Scope
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.values import JsonObject, View
 from tenuto.privacy.duties.audit import Act
-from tenuto.privacy.duties.compacting import Cleared
-from tenuto.privacy.duties.scanning import Report, Survey
-from tenuto.privacy.redactor import Policies
+from tenuto.privacy.duties.compacting import CompactionStatus
+from tenuto.privacy.duties.scanning import Report, ScanSummary
+from tenuto.privacy.redactor import TenantPolicies
 
 
 class PolicyView(View, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class PolicyView(View, frozen=True, kw_only=True):
     unvaulted: list[str]
 
 
-def policy_view(policies: Policies, scope: Scope) -> PolicyView:
+def policy_view(policies: TenantPolicies, scope: Scope) -> PolicyView:
     """The policy that holds for a tenant."""
     policy = policies.of(scope)
     return PolicyView(
@@ -34,7 +34,7 @@ def policy_view(policies: Policies, scope: Scope) -> PolicyView:
     )
 
 
-class NoteView(View, frozen=True, kw_only=True):
+class AuditEntryView(View, frozen=True, kw_only=True):
     """Who did what about private data; `about` holds facts, never a value."""
 
     id: str
@@ -57,19 +57,19 @@ class ReceiptView(View, frozen=True, kw_only=True):
     person: str
     erased_at: datetime
     counts: dict[str, int]
-    compacted: Cleared
+    compacted: CompactionStatus
     remains: str
     public_key: str
     signature: str
 
 
-def survey_json(survey: Survey) -> JsonObject:
+def summary_json(survey: ScanSummary) -> JsonObject:
     """What a scan of everything found: in total, and site by site."""
     return {
         "sessions": survey.sessions,
         "remembered": survey.remembered,
         "texts": survey.texts,
-        "found": _counts(survey.found()),
+        "found": _counts_json(survey.matches_by_sink()),
         "against": survey.against,
         "mended": survey.mended,
         "unopened": survey.unopened,
@@ -80,7 +80,7 @@ def survey_json(survey: Survey) -> JsonObject:
         "compacted": survey.compacted,
         "remains": survey.remains,
         "sites": [
-            {"tenant": space.tenant, "site": space.site, **_found_json(report)}
+            {"tenant": space.tenant, "site": space.site, **_matches_json(report)}
             for space, report in sorted(survey.reports.items(), key=lambda item: (item[0].tenant, item[0].site))
         ],
     }
@@ -88,15 +88,15 @@ def survey_json(survey: Survey) -> JsonObject:
 
 def report_json(report: Report) -> JsonObject:
     """What a scan found: counts by sink and type; and what became of the bytes of what was taken out."""
-    return {**_found_json(report), "compacted": report.compacted, "remains": report.remains}
+    return {**_matches_json(report), "compacted": report.compacted, "remains": report.remains}
 
 
-def _found_json(report: Report) -> JsonObject:
+def _matches_json(report: Report) -> JsonObject:
     return {
         "sessions": report.sessions,
         "remembered": report.remembered,
         "texts": report.texts,
-        "found": _counts(report.found),
+        "found": _counts_json(report.found),
         "allowed": sorted(sink.value for sink in report.allowed),
         "against": report.against,
         "mended": report.mended,
@@ -105,5 +105,5 @@ def _found_json(report: Report) -> JsonObject:
     }
 
 
-def _counts(found: Mapping[Sink, Mapping[str, int]]) -> JsonObject:
+def _counts_json(found: Mapping[Sink, Mapping[str, int]]) -> JsonObject:
     return {sink.value: dict(sorted(names.items())) for sink, names in found.items()}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
-from tenuto.model import Scope, Session, SessionQuery, StateName
-from tenuto.model.privacy import is_memory
+from tenuto.model import Scope, Session, SessionQuery, StateLocation
+from tenuto.model.privacy import is_user_memory
 from tenuto.ports import SessionStore, StateStore
 
 _PAGE: Final = 100
 
 
-async def every_session(sessions: SessionStore, scope: Scope) -> AsyncIterator[Session]:
+async def iter_sessions(sessions: SessionStore, scope: Scope) -> AsyncIterator[Session]:
     """The sessions that the scope reaches.
 
     A listing goes from the latest change to the oldest, and a session that is used meanwhile jumps over the one who
@@ -35,10 +35,10 @@ async def every_session(sessions: SessionStore, scope: Scope) -> AsyncIterator[S
                 break
 
 
-async def every_memory(state: StateStore, scope: Scope) -> AsyncIterator[StateName]:
+async def iter_memories(state: StateStore, scope: Scope) -> AsyncIterator[StateLocation]:
     """Where something is kept of the users and chats that the scope reaches; the house's own books are passed over."""
-    last: StateName | None = None
+    last: StateLocation | None = None
     while page := await state.state_names(scope, last, _PAGE):
         for last in page:
-            if is_memory(last.scope, last.namespace):
+            if is_user_memory(last.scope, last.namespace):
                 yield last

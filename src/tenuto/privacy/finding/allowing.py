@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from tenuto.errors import InvalidSetting
-from tenuto.model.privacy import Found
+from tenuto.model.privacy import PiiMatch
 from tenuto.privacy.rules.folding import INVISIBLE, fold
-from tenuto.privacy.rules.span import Type
+from tenuto.privacy.rules.span import PiiType
 from tenuto.privacy.sealed.likeness import likeness
 
 SETTING: Final = "allow"
@@ -20,10 +20,10 @@ _GAPS: Final = re.compile(r"[\s-]+")
 _NUMBER: Final = re.compile(r"\+?\(?[0-9](?:[\s()./-]{0,3}[0-9]){4,}")
 _BETWEEN: Final = re.compile(r"[\s()./-]+")
 # A domain says nothing about a key or a password that stands beside it.
-_NEVER_BY_DOMAIN: Final = frozenset({Type.SECRET, Type.API_KEY})
+_NEVER_BY_DOMAIN: Final = frozenset({PiiType.SECRET, PiiType.API_KEY})
 
 
-class Allowed:
+class Allowlist:
     """The allow-list of a policy. A find is compared as a whole, never in part."""
 
     def __init__(self, entries: Sequence[str]) -> None:
@@ -32,30 +32,32 @@ class Allowed:
         self._mail_hosts: set[str] = set()
         self._domains: set[str] = set()
         for place, entry in enumerate(entries, 1):
-            self._take(_plain(entry).strip(), f"entry {place}")
+            self._add_entry(_normalize(entry).strip(), f"entry {place}")
 
     def __bool__(self) -> bool:
         return bool(self._values or self._mail_hosts or self._domains)
 
-    def __call__(self, text: str, find: Found) -> bool:
+    def __call__(self, text: str, find: PiiMatch) -> bool:
         """Whether what was found is on the list."""
         if find.end - find.start > 2 * _LONGEST:
             return False
-        value = _plain(text[find.start : find.end]).strip()
-        if _key(value) in self._values or (find.type == Type.PHONE and likeness(Type.PHONE, value) in self._phones):
+        value = _normalize(text[find.start : find.end]).strip()
+        if _comparison_key(value) in self._values or (
+            find.type == PiiType.PHONE and likeness(PiiType.PHONE, value) in self._phones
+        ):
             return True
         if find.type in _NEVER_BY_DOMAIN:
             return False
         _, at, host = value.rpartition("@")
-        return (bool(at) and host in self._mail_hosts) or self._below(host)
+        return (bool(at) and host in self._mail_hosts) or self._is_in_domain(host)
 
-    def _below(self, host: str) -> bool:
+    def _is_in_domain(self, host: str) -> bool:
         if not self._domains or not _HOST.fullmatch(host):
             return False
         parts = host.split(".")
         return any(".".join(parts[first:]) in self._domains for first in range(len(parts) - 1))
 
-    def _take(self, entry: str, what: str) -> None:
+    def _add_entry(self, entry: str, what: str) -> None:
         if len(entry) > _LONGEST:
             raise InvalidSetting(SETTING, f"{what} is longer than {_LONGEST} characters")
         kind, hosts = entry[:1], self._mail_hosts
@@ -69,16 +71,16 @@ class Allowed:
             return
         if "*" in entry or not any(map(str.isalnum, entry)):
             raise InvalidSetting(SETTING, f"{what} is no value; only *.example.com may stand for several")
-        self._values.add(_key(entry))
+        self._values.add(_comparison_key(entry))
         if _NUMBER.fullmatch(entry):
-            self._phones.add(likeness(Type.PHONE, entry))
+            self._phones.add(likeness(PiiType.PHONE, entry))
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     return fold(INVISIBLE.sub("", text)).casefold()
 
 
-def _key(plain: str) -> str:
+def _comparison_key(plain: str) -> str:
     """The same for all spellings of a value: without spaces and dashes, and a number without any sign but digits."""
     if _NUMBER.fullmatch(plain):
         return _BETWEEN.sub("", plain)

@@ -9,13 +9,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.model.privacy import Found
+from tenuto.model.privacy import PiiMatch
 
 # What is left of a find when another one took a part of it: signs and spaces alone are nothing.
 _SOMETHING: Final = re.compile(r"\w(?:.*\w)?", re.DOTALL)
 
 
-def merged(text: str, *layers: Sequence[Found]) -> list[Found]:
+def merge_matches(text: str, *layers: Sequence[PiiMatch]) -> list[PiiMatch]:
     """All finds of all layers, in order and apart.
 
     Earlier layers are surer than later ones, and inside a layer the longer find is surer than the shorter, the first
@@ -23,11 +23,11 @@ def merged(text: str, *layers: Sequence[Found]) -> list[Found]:
     that nothing is shown which somebody took for private.
     """
     starts: list[int] = []
-    taken: list[Found] = []
+    taken: list[PiiMatch] = []
     for layer in layers:
         for find in sorted(layer, key=lambda one: one.start - one.end):
-            for start, end in list(_free(find, taken, starts)):
-                part = find if (start, end) == (find.start, find.end) else _trimmed(text, find, start, end)
+            for start, end in list(_free_ranges(find, taken, starts)):
+                part = find if (start, end) == (find.start, find.end) else _trim_match(text, find, start, end)
                 if part is not None:
                     place = bisect_left(starts, part.start)
                     starts.insert(place, part.start)
@@ -35,7 +35,7 @@ def merged(text: str, *layers: Sequence[Found]) -> list[Found]:
     return taken
 
 
-def _free(find: Found, taken: Sequence[Found], starts: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _free_ranges(find: PiiMatch, taken: Sequence[PiiMatch], starts: Sequence[int]) -> Iterator[tuple[int, int]]:
     """The stretches of a find that nothing has taken; those taken are apart and in order."""
     at = find.start
     place = bisect_left(starts, at)
@@ -50,6 +50,6 @@ def _free(find: Found, taken: Sequence[Found], starts: Sequence[int]) -> Iterato
         yield at, find.end
 
 
-def _trimmed(text: str, find: Found, start: int, end: int) -> Found | None:
+def _trim_match(text: str, find: PiiMatch, start: int, end: int) -> PiiMatch | None:
     core = _SOMETHING.search(text, start, end)
     return replace(find, start=core.start(), end=core.end()) if core else None

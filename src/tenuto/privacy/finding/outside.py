@@ -13,15 +13,15 @@ from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
-from tenuto.errors import InvalidSetting, TenutoError, code_of
-from tenuto.model.privacy import Found
+from tenuto.errors import InvalidSetting, TenutoError, reply_error_code
+from tenuto.model.privacy import PiiMatch
 from tenuto.model.scope import Scope
 from tenuto.model.values import Value
 from tenuto.ports import Detector
-from tenuto.privacy.finding.answers import Answers
-from tenuto.privacy.finding.finder import Finder
-from tenuto.privacy.finding.merging import merged
-from tenuto.privacy.rules.span import MARK, Type
+from tenuto.privacy.finding.answers import DetectorCache
+from tenuto.privacy.finding.finder import PiiFinder
+from tenuto.privacy.finding.merging import merge_matches
+from tenuto.privacy.rules.span import MARK, PiiType
 
 _LONGEST: Final = 20_000
 """Characters in one question; a longer text becomes several."""
@@ -34,12 +34,12 @@ LANGUAGES: Final = ("en", "zh", "ja", "ko")
 """What `language_of` tells apart."""
 _MARKED: Final = "mark"
 """In small letters, as no type and no own pattern is."""
-_TYPES: Final = frozenset(map(str, Type))
+_TYPES: Final = frozenset(map(str, PiiType))
 
 log = logging.getLogger(__name__)
 
 
-class OutsidePolicy(Value, frozen=True, kw_only=True):
+class ExternalDetectorPolicy(Value, frozen=True, kw_only=True):
     """How long and how often an outside detector is asked.
 
     `patience` covers all texts of one call. After `failures` in a row it is left alone for `rest`; then one question
@@ -75,7 +75,7 @@ class Breaker:
         return self._failures < self._most
 
     def admits(self) -> bool:
-        """Whether to call now. A call that was admitted must be told of by `succeeded`, `failed` or `given_up`."""
+        """Whether to call now. A call that was admitted must be told of by `record_success`, `failed` or `given_up`."""
         if self.closed:
             return True
         if self._probing or self._clock() < self._until:
@@ -83,22 +83,22 @@ class Breaker:
         self._probing = True
         return True
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """All is well again."""
         self._failures, self._probing = 0, False
 
-    def failed(self) -> None:
+    def record_failure(self) -> None:
         """One more; a failed probe waits a full period again."""
         self._failures, self._probing = self._failures + 1, False
         if not self.closed:
             self._until = self._clock() + self._rest
 
-    def given_up(self) -> None:
+    def record_cancelled(self) -> None:
         """The caller went away, which tells nothing."""
         self._probing = False
 
 
-class Outside:
+class ExternalDetector:
     """Adds what an outside detector finds to what we found. It raises nothing: without an answer, ours stands alone.
 
     What we found is not shown to it: the same number of asterisks stands there.
@@ -111,14 +111,14 @@ class Outside:
         self,
         detector: Detector,
         *,
-        policy: OutsidePolicy | None = None,
+        policy: ExternalDetectorPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._detector = detector
-        self._policy = policy or OutsidePolicy()
+        self._policy = policy or ExternalDetectorPolicy()
         self._breaker = Breaker(self._policy.failures, self._policy.rest, clock)
         self._places = asyncio.Semaphore(self._policy.at_once)
-        self._answers = Answers(clock)
+        self._answers = DetectorCache(clock)
         self._counts: Counter[str] = Counter()
         self._degraded = False
 
@@ -142,9 +142,9 @@ class Outside:
         """Questions by what became of them, one of `RESULTS`; and `found`."""
         return self._counts
 
-    async def added(
-        self, scope: Scope, texts: Sequence[str], inside: Sequence[Sequence[Found]], finder: Finder | None = None
-    ) -> list[Sequence[Found]]:
+    async def add_matches(
+        self, scope: Scope, texts: Sequence[str], inside: Sequence[Sequence[PiiMatch]], finder: PiiFinder | None = None
+    ) -> list[Sequence[PiiMatch]]:
         """For each text its finds from inside and outside, in order and apart; those from inside stand as they are.
 
         With a `finder`, what its policy allows or leaves alone is left out.
@@ -152,78 +152,80 @@ class Outside:
         patience = asyncio.get_running_loop().time() + self._policy.patience.total_seconds()
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(self._seen(scope, text, found, finder, patience))
+                group.create_task(self._match_text(scope, text, found, finder, patience))
                 for text, found in zip(texts, inside, strict=True)
             ]
         return [task.result() for task in tasks]
 
-    async def _seen(
-        self, scope: Scope, text: str, inside: Sequence[Found], finder: Finder | None, until: float
-    ) -> Sequence[Found]:
+    async def _match_text(
+        self, scope: Scope, text: str, inside: Sequence[PiiMatch], finder: PiiFinder | None, until: float
+    ) -> Sequence[PiiMatch]:
         marks = finder.marks if finder else MARK
-        taken = [*inside, *_marks(text, marks)] if "[" in text else inside
-        there: list[Found] = []
-        for start, part in _questions(_masked(text, taken)):
+        taken = [*inside, *_placeholder_matches(text, marks)] if "[" in text else inside
+        there: list[PiiMatch] = []
+        for start, part in _split_questions(_mask_matches(text, taken)):
             language = language_of(part)
             if language in self._policy.languages:
-                there += [_moved(one, start) for one in await self._asked(scope, part, language, until)]
+                there += [_shift_match(one, start) for one in await self._ask_cached(scope, part, language, until)]
         if finder:
             there = [one for one in there if finder.admits(text, one)]
         if not there:
             return inside
-        both = [one for one in merged(text, taken, there) if one.rule != _MARKED]
+        both = [one for one in merge_matches(text, taken, there) if one.rule != _MARKED]
         self._counts["found"] += len(both) - len(inside)
         return both
 
-    async def _asked(self, scope: Scope, text: str, language: str, until: float) -> Sequence[Found]:
+    async def _ask_cached(self, scope: Scope, text: str, language: str, until: float) -> Sequence[PiiMatch]:
         key = self._answers.key(scope, text, language)
         known = self._answers.get(key)
         if known is None:
-            known = await self._answered(scope, text, language, until)
+            known = await self._ask_detector(scope, text, language, until)
             if known is not None:
                 self._answers.put(key, known)
         return known or ()
 
-    async def _answered(self, scope: Scope, text: str, language: str, until: float) -> Sequence[Found] | None:
+    async def _ask_detector(self, scope: Scope, text: str, language: str, until: float) -> Sequence[PiiMatch] | None:
         """What the detector says; `None` where it says nothing."""
         if not self._breaker.admits():
-            self._unanswered("left_alone", None)
+            self._record_unanswered("left_alone", None)
             return None
         try:
             async with asyncio.timeout_at(until), self._places:
                 found = await self._detector.find(scope, text, language)
         except asyncio.CancelledError:
-            self._breaker.given_up()
+            self._breaker.record_cancelled()
             raise
         except TimeoutError as exc:
-            self._breaker.failed()
-            self._unanswered("late", exc)
+            self._breaker.record_failure()
+            self._record_unanswered("late", exc)
             return None
         except Exception as exc:
             # Whatever a detector trips over, the turn goes on; its own bugs are told apart by their kind in the log.
-            self._breaker.failed()
-            self._unanswered("failed", exc)
+            self._breaker.record_failure()
+            self._record_unanswered("failed", exc)
             return None
-        self._breaker.succeeded()
+        self._breaker.record_success()
         self._counts["answered"] += 1
         if self._degraded:
             log.info("the outside detector answers again")
         self._degraded = False
-        return [_plain(one) for one in found if one.type in _TYPES and 0 <= one.start < one.end <= len(text)]
+        return [_plain_match(one) for one in found if one.type in _TYPES and 0 <= one.start < one.end <= len(text)]
 
-    def _unanswered(self, why: str, exc: Exception | None) -> None:
+    def _record_unanswered(self, why: str, exc: Exception | None) -> None:
         self._counts[why] += 1
         if not self._degraded:
-            log.warning("the outside detector is of no help, names and places may be missed: %s", _reason(why, exc))
+            log.warning(
+                "the outside detector is of no help, names and places may be missed: %s", _failure_reason(why, exc)
+            )
         self._degraded = True
 
 
-def _reason(why: str, exc: Exception | None) -> str:
+def _failure_reason(why: str, exc: Exception | None) -> str:
     if isinstance(exc, TenutoError):
         return str(exc)
     if isinstance(exc, TimeoutError):
         return "it took too long"
-    return code_of(exc) if exc else why
+    return reply_error_code(exc) if exc else why
 
 
 def language_of(text: str) -> str:
@@ -235,12 +237,12 @@ def language_of(text: str) -> str:
     return "zh" if 8 * len(_HAN.findall(text)) > len(text) else "en"
 
 
-def _marks(text: str, marks: re.Pattern[str]) -> Iterator[Found]:
+def _placeholder_matches(text: str, marks: re.Pattern[str]) -> Iterator[PiiMatch]:
     for mark in marks.finditer(text):
-        yield Found(start=mark.start(), end=mark.end(), type=_MARKED, rule=_MARKED, name=_MARKED)
+        yield PiiMatch(start=mark.start(), end=mark.end(), type=_MARKED, rule=_MARKED, name=_MARKED)
 
 
-def _masked(text: str, taken: Sequence[Found]) -> str:
+def _mask_matches(text: str, taken: Sequence[PiiMatch]) -> str:
     parts: list[str] = []
     at = 0
     for one in sorted(taken, key=lambda one: one.start):
@@ -249,7 +251,7 @@ def _masked(text: str, taken: Sequence[Found]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _questions(text: str) -> Iterator[tuple[int, str]]:
+def _split_questions(text: str) -> Iterator[tuple[int, str]]:
     """The text in parts of bounded length, cut at a line's end or a space, with their places."""
     start = 0
     while start < len(text):
@@ -264,10 +266,10 @@ def _questions(text: str) -> Iterator[tuple[int, str]]:
         start = end
 
 
-def _plain(find: Found) -> Found:
+def _plain_match(find: PiiMatch) -> PiiMatch:
     """A find whose words are texts and nothing more: they are counted by name in what is stored."""
     return replace(find, type=str(find.type), rule=str(find.rule), name=str(find.name))
 
 
-def _moved(find: Found, by: int) -> Found:
+def _shift_match(find: PiiMatch, by: int) -> PiiMatch:
     return replace(find, start=find.start + by, end=find.end + by) if by else find

@@ -17,9 +17,9 @@ from typing import Any, Final
 import re2  # type: ignore[import-untyped]
 
 from tenuto.errors import InvalidSetting
-from tenuto.model.privacy import Found, OwnPattern
+from tenuto.model.privacy import CustomPattern, PiiMatch
 from tenuto.privacy.rules.folding import FOLDS, INVISIBLE
-from tenuto.privacy.rules.span import Rule, Type
+from tenuto.privacy.rules.span import PiiRule, PiiType
 
 SETTING: Final = "patterns"
 LONGEST_MATCH: Final = 256
@@ -33,7 +33,7 @@ r"""Wider ranges are not folded: `[\x80-\uffff]` means any foreign character, no
 _NAME: Final = re.compile("[A-Z][A-Z0-9_]{0,31}")
 # `[STAFF_1]` would be both the mark of a pattern of that name and the first pseudonym of STAFF.
 _NUMBERED: Final = re.compile(".*_[0-9]+")
-BUILT_IN: Final = frozenset({str(name) for name in (*Type, *Rule)})
+BUILT_IN: Final = frozenset({str(name) for name in (*PiiType, *PiiRule)})
 
 _TOKEN: Final = re.compile(
     r"""(?P<set>\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\])
@@ -51,7 +51,7 @@ _UNSUITABLE: Final = frozenset((*"^$", r"\A", r"\z", r"\B", r"\C", r"\Q"))
 _PLAIN: Final = {**FOLDS, **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)}
 
 
-class OwnPatterns:
+class CustomPatterns:
     """All own patterns of a policy, in its order.
 
     Raises:
@@ -59,15 +59,15 @@ class OwnPatterns:
             message has the name and the reason, and leaves the expression out.
     """
 
-    def __init__(self, patterns: Sequence[OwnPattern]) -> None:
+    def __init__(self, patterns: Sequence[CustomPattern]) -> None:
         if len(patterns) > MOST_PATTERNS:
             raise InvalidSetting(SETTING, f"there are more than {MOST_PATTERNS}")
         self.names = tuple(pattern.name for pattern in patterns)
-        self._expressions = [(pattern.name, _expression(pattern)) for pattern in patterns]
+        self._expressions = [(pattern.name, _compile_pattern(pattern)) for pattern in patterns]
         for name in self.names:
             if self.names.count(name) > 1:
-                raise _refusal(name, "stands there twice")
-        self._anywhere = _compile("all of them together", "|".join(map(_source_without_borders, patterns)))
+                raise _invalid_pattern(name, "stands there twice")
+        self._anywhere = _compile_re2("all of them together", "|".join(map(_source_without_boundaries, patterns)))
         """Matches wherever one of them does, whatever stands around."""
 
     @property
@@ -81,9 +81,9 @@ class OwnPatterns:
         A stretch depends on nothing but the end of the one before it and the `reach` characters from its beginning
         on. Characters without width are not looked through.
         """
-        return (match.span() for match in self._anywhere.finditer(_plain(text)))
+        return (match.span() for match in self._anywhere.finditer(_fold_text(text)))
 
-    def find(self, text: str, *, behind: bool = False, before: bool = False) -> list[Found] | None:
+    def find(self, text: str, *, behind: bool = False, before: bool = False) -> list[PiiMatch] | None:
         r"""The matches of each pattern, which may overlap those of another; None if no part of the text has any.
 
         A text may stand `behind` or `before` something that must not be seen. No `\b` holds there, so what is found
@@ -93,22 +93,22 @@ class OwnPatterns:
         if not text.isascii() and INVISIBLE.search(text):
             kept = [i for i, char in enumerate(text) if not INVISIBLE.match(char)]
             text = "".join([text[i] for i in kept])
-        plain = _plain(text)
+        plain = _fold_text(text)
         if self._anywhere.search(plain) is None:
             return None
         # The outermost characters once more, outside of what is searched: there is no border between equals.
         walled, end = plain[:1] * behind + plain + plain[-1:] * before, behind + len(plain)
-        found: list[Found] = []
+        found: list[PiiMatch] = []
         for name, expression in self._expressions:
             for match in expression.finditer(walled, int(behind), end):
                 first, last = match.start() - behind, match.end() - behind
                 if kept is not None:
                     first, last = kept[first], kept[last - 1] + 1
-                found.append(Found(start=first, end=last, type=name, rule=name, name=name))
+                found.append(PiiMatch(start=first, end=last, type=name, rule=name, name=name))
         return found
 
 
-def longest_match(expression: str) -> int | None:
+def max_match_length(expression: str) -> int | None:
     """The most characters that a match of a valid expression has, or a few more; None if there is no end."""
     # Of each open group: its longest alternative so far, the present alternative, and the last item of that.
     groups = [[0, 0, 0]]
@@ -132,33 +132,35 @@ def longest_match(expression: str) -> int | None:
     return max(groups[0][:2])
 
 
-def _expression(pattern: OwnPattern) -> Any:
+def _compile_pattern(pattern: CustomPattern) -> Any:
     name = pattern.name
     if not _NAME.fullmatch(name):
-        raise _refusal(ascii(name[:32]), "is no name for a pattern: write capitals, digits and _, 32 at most")
+        raise _invalid_pattern(ascii(name[:32]), "is no name for a pattern: write capitals, digits and _, 32 at most")
     if name in BUILT_IN or name.startswith("REDACTED"):
-        raise _refusal(name, "is a name of ours; take another one")
+        raise _invalid_pattern(name, "is a name of ours; take another one")
     if _NUMBERED.fullmatch(name):
-        raise _refusal(name, "ends in a number like a pseudonym's mark; take another name")
+        raise _invalid_pattern(name, "ends in a number like a pseudonym's mark; take another name")
     if len(pattern.pattern) > _LONGEST_TEXT:
-        raise _refusal(name, f"is longer than {_LONGEST_TEXT} characters")
-    _compile(name, pattern.pattern)
+        raise _invalid_pattern(name, f"is longer than {_LONGEST_TEXT} characters")
+    _compile_re2(name, pattern.pattern)
     if not _UNSUITABLE.isdisjoint([token[0] for token in _TOKEN.finditer(pattern.pattern)]):
-        raise _refusal(name, r"has ^, $, \A, \z, \B, \C or \Q in it; it is looked for anywhere in a text: write \b")
-    longest = longest_match(pattern.pattern)
+        raise _invalid_pattern(
+            name, r"has ^, $, \A, \z, \B, \C or \Q in it; it is looked for anywhere in a text: write \b"
+        )
+    longest = max_match_length(pattern.pattern)
     if longest is None:
-        raise _refusal(name, "has a repeat without an end (*, + or {n,}); say how often at most: {1,64}")
+        raise _invalid_pattern(name, "has a repeat without an end (*, + or {n,}); say how often at most: {1,64}")
     if longest > LONGEST_MATCH:
-        raise _refusal(name, f"can match more than {LONGEST_MATCH} characters")
-    if _compile(name, _source_without_borders(pattern)).fullmatch(""):
-        raise _refusal(name, "matches the empty text")
-    expression = _compile(name, _source(pattern))
+        raise _invalid_pattern(name, f"can match more than {LONGEST_MATCH} characters")
+    if _compile_re2(name, _source_without_boundaries(pattern)).fullmatch(""):
+        raise _invalid_pattern(name, "matches the empty text")
+    expression = _compile_re2(name, _folded_source(pattern))
     if expression.programsize > _MOST_INSTRUCTIONS:
-        raise _refusal(name, "needs too large a program; repeat less, or fewer kinds of characters")
+        raise _invalid_pattern(name, "needs too large a program; repeat less, or fewer kinds of characters")
     return expression
 
 
-def _compile(name: str, source: str) -> Any:
+def _compile_re2(name: str, source: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True
@@ -167,24 +169,24 @@ def _compile(name: str, source: str) -> Any:
     except re2.error as exc:
         # What follows the colon quotes the expression.
         reason = exc.args[0].decode(errors="replace").partition(":")[0]
-        raise _refusal(
+        raise _invalid_pattern(
             name, f"is no expression of RE2, which has no look-around and no back-references: {reason}"
         ) from None
     except UnicodeEncodeError:
-        raise _refusal(name, "has half a character in it") from None
+        raise _invalid_pattern(name, "has half a character in it") from None
 
 
-def _source(pattern: OwnPattern) -> str:
+def _folded_source(pattern: CustomPattern) -> str:
     """The expression with the ASCII twins of its odd characters, as they are in the text it is held against."""
-    folded = "".join([_fold(token) for token in _TOKEN.finditer(pattern.pattern)])
+    folded = "".join([_fold_token(token) for token in _TOKEN.finditer(pattern.pattern)])
     return f"(?i:{folded})" if pattern.ignore_case else f"(?:{folded})"
 
 
-def _source_without_borders(pattern: OwnPattern) -> str:
-    return "".join(["(?:)" if token[0] == r"\b" else token[0] for token in _TOKEN.finditer(_source(pattern))])
+def _source_without_boundaries(pattern: CustomPattern) -> str:
+    return "".join(["(?:)" if token[0] == r"\b" else token[0] for token in _TOKEN.finditer(_folded_source(pattern))])
 
 
-def _fold(token: re.Match[str]) -> str:
+def _fold_token(token: re.Match[str]) -> str:
     if token.lastgroup == "set":
         return _MEMBER.sub(_add_twins, token[0])
     odd = FOLDS.get(ord(token[0])) if token.lastgroup == "char" else None
@@ -200,9 +202,9 @@ def _add_twins(member: re.Match[str]) -> str:
     return member[0] + "".join([re.escape(chr(twin)) for twin in sorted(twins)])
 
 
-def _refusal(name: str, why: str) -> InvalidSetting:
+def _invalid_pattern(name: str, why: str) -> InvalidSetting:
     return InvalidSetting(SETTING, f"{name} {why}")
 
 
-def _plain(text: str) -> str:
+def _fold_text(text: str) -> str:
     return text if text.isascii() else text.translate(_PLAIN)

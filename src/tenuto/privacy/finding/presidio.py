@@ -13,9 +13,9 @@ import httpx
 import msgspec
 
 from tenuto.errors import InvalidSetting, Unavailable
-from tenuto.model.privacy import Found
+from tenuto.model.privacy import PiiMatch
 from tenuto.model.scope import Scope
-from tenuto.privacy.rules.span import Type
+from tenuto.privacy.rules.span import PiiType
 
 _WHAT: Final = "outside detector"
 _MOST_BYTES: Final = 1 << 20
@@ -24,7 +24,9 @@ _HALF: Final = re.compile("[\ud800-\udfff]")
 """Half a surrogate pair cannot be sent."""
 
 # What our own rules see well enough is left to them: the service's phones and cards would only add false ones.
-SEEN_BY_PRESIDIO: Final[Mapping[str, Type]] = MappingProxyType({"PERSON": Type.PERSON, "LOCATION": Type.ADDRESS})
+SEEN_BY_PRESIDIO: Final[Mapping[str, PiiType]] = MappingProxyType(
+    {"PERSON": PiiType.PERSON, "LOCATION": PiiType.ADDRESS}
+)
 
 
 class _Entity(msgspec.Struct, frozen=True):
@@ -39,7 +41,7 @@ class _Entity(msgspec.Struct, frozen=True):
 _ANSWER: Final = msgspec.json.Decoder(list[_Entity])
 
 
-class PresidioService:
+class PresidioDetector:
     """A `Detector` that asks a Presidio analyzer. Close it when done.
 
     `types` says which of its entities count, and as what; others are neither asked for nor taken. Finds it is less
@@ -58,7 +60,7 @@ class PresidioService:
         least_score: float = 0.5,
         connections: int = 8,
     ) -> None:
-        _check(url, types, least_score)
+        _check_options(url, types, least_score)
         self._types = dict(types)
         self._least_score = least_score
         self._client = httpx.AsyncClient(
@@ -70,7 +72,7 @@ class PresidioService:
             follow_redirects=False,
         )
 
-    async def find(self, scope: Scope, text: str, language: str) -> Sequence[Found]:
+    async def find(self, scope: Scope, text: str, language: str) -> Sequence[PiiMatch]:
         """Ask it. Nothing of the scope is sent.
 
         Raises:
@@ -83,7 +85,7 @@ class PresidioService:
             "score_threshold": self._least_score,
         }
         try:
-            return self._found(await self._asked(msgspec.json.encode(asking)), len(text))
+            return self._parse_answer(await self._post(msgspec.json.encode(asking)), len(text))
         # The causes hold what was sent or answered, and go no further.
         except (httpx.HTTPError, httpx.StreamError):
             raise Unavailable(_WHAT) from None
@@ -94,35 +96,35 @@ class PresidioService:
         """Let go of the connections."""
         await self._client.aclose()
 
-    async def _asked(self, body: bytes) -> bytes:
+    async def _post(self, body: bytes) -> bytes:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         async with self._client.stream("POST", "analyze", content=body, headers=headers) as response:
             if response.status_code != httpx.codes.OK:
-                _unusable(f"answered with the status {response.status_code}")
+                _raise_unavailable(f"answered with the status {response.status_code}")
             answer = bytearray()
             async for some in response.aiter_bytes():
                 answer += some
                 if len(answer) > _MOST_BYTES:
-                    _unusable("answered with too much")
+                    _raise_unavailable("answered with too much")
             return bytes(answer)
 
-    def _found(self, answer: bytes, length: int) -> list[Found]:
+    def _parse_answer(self, answer: bytes, length: int) -> list[PiiMatch]:
         entities = _ANSWER.decode(answer)
         # One place outside the text means that it counts in other units than we do, so none of them can be trusted.
         if not all(0 <= entity.start < entity.end <= length for entity in entities):
-            _unusable("answered with places outside the text")
+            _raise_unavailable("answered with places outside the text")
         return [
-            Found(start=one.start, end=one.end, type=kind, rule=f"PRESIDIO_{one.entity_type}", name=kind)
+            PiiMatch(start=one.start, end=one.end, type=kind, rule=f"PRESIDIO_{one.entity_type}", name=kind)
             for one in entities
             if (kind := self._types.get(one.entity_type)) is not None and one.score >= self._least_score
         ]
 
 
-def _unusable(why: str) -> NoReturn:
+def _raise_unavailable(why: str) -> NoReturn:
     raise Unavailable(_WHAT, why)
 
 
-def _check(url: str, types: Mapping[str, str], least_score: float) -> None:
+def _check_options(url: str, types: Mapping[str, str], least_score: float) -> None:
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
@@ -131,7 +133,7 @@ def _check(url: str, types: Mapping[str, str], least_score: float) -> None:
         sound = False
     if not sound:
         raise InvalidSetting("privacy_detector", "is no address like http://127.0.0.1:5002")
-    if not types or any(kind not in Type.__members__ for kind in types.values()):
-        raise InvalidSetting("types", f"name no type of ours; there are {', '.join(Type)}")
+    if not types or any(kind not in PiiType.__members__ for kind in types.values()):
+        raise InvalidSetting("types", f"name no type of ours; there are {', '.join(PiiType)}")
     if not 0 <= least_score <= 1:
         raise InvalidSetting("least_score", "lies between 0 and 1")

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tenuto.privacy.rules.folding import Folded
-from tenuto.privacy.rules.kinds import is_common
-from tenuto.privacy.rules.span import Rule
+from tenuto.privacy.rules.folding import FoldedText
+from tenuto.privacy.rules.kinds import is_common_word
+from tenuto.privacy.rules.span import PiiRule
 
 _ORDER: Final = re.compile(
     r"(?:(?<![A-Za-z])(?:order|tracking|invoice|ticket|booking|shipment|parcel)s?"
@@ -48,15 +48,15 @@ _PERSON_ZH: Final = re.compile(
 )
 
 
-def find_asked(view: Folded) -> Iterator[tuple[int, int, Rule]]:
+def find_on_request(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
     """Order numbers, addresses and names."""
     text = view.text
     for match in _ORDER.finditer(text):
         if sum(map(str.isdigit, match["value"])) >= 4:
-            yield *match.span("value"), Rule.ORDER_ID
+            yield *match.span("value"), PiiRule.ORDER_ID
     for pattern in (_ADDRESS_ZH, _ADDRESS_EN):
-        yield from ((*match.span(), Rule.ADDRESS) for match in pattern.finditer(text))
+        yield from ((*match.span(), PiiRule.ADDRESS) for match in pattern.finditer(text))
     for pattern in (_PERSON_EN, _PERSON_ZH):
         for match in pattern.finditer(text):
-            if not (match["weak"] and is_common(match["value"])):
-                yield *match.span("value"), Rule.PERSON
+            if not (match["weak"] and is_common_word(match["value"])):
+                yield *match.span("value"), PiiRule.PERSON

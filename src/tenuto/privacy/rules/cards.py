@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tenuto.privacy.rules.digits import Run, evenly
+from tenuto.privacy.rules.digits import DigitRun, evenly
 from tenuto.privacy.rules.labels import Label
-from tenuto.privacy.rules.span import Rule
+from tenuto.privacy.rules.span import PiiRule
 
 # Issuer ranges and the lengths they give out.
 _ISSUERS: Final = re.compile(
@@ -53,7 +53,7 @@ def passes_luhn(digits: str) -> bool:
     return (sum(codes[-1::-2]) + sum(codes[-2::-2].translate(_DOUBLED)) - len(codes) * ord("0")) % 10 == 0
 
 
-def find_cards(run: Run) -> list[tuple[int, int, Rule]]:
+def find_cards(run: DigitRun) -> list[tuple[int, int, PiiRule]]:
     """Cards in `run` as (first group, last group, rule)."""
     found = []
     at = 0
@@ -63,10 +63,10 @@ def find_cards(run: Run) -> list[tuple[int, int, Rule]]:
         for end in (last, last - 1) if last - first == 4 else (last,):
             # What follows four fours may be the rest of a long number, or the month it expires.
             rule = (
-                _judge(run, first, end)
+                _card_rule(run, first, end)
                 if run.free(first, end)
                 and (run.stands_alone(first, end, *_CARD_WORDS) or _is_on_stripe(run, first, end))
-                and not _is_piece(run, first, end)
+                and not _is_part_of_longer(run, first, end)
                 else None
             )
             if rule is not None:
@@ -76,13 +76,13 @@ def find_cards(run: Run) -> list[tuple[int, int, Rule]]:
     return found
 
 
-def _is_on_stripe(run: Run, first: int, last: int) -> bool:
+def _is_on_stripe(run: DigitRun, first: int, last: int) -> bool:
     """`%B4111111111111111^DOE/JANE^...`: what a reader sees on a card's stripe."""
     text, start = run.view.ascii, run.starts[first]
     return text[max(0, start - 2) : start].upper() == "%B" and text[run.ends[last] : run.ends[last] + 1] == "^"
 
 
-def _is_piece(run: Run, first: int, last: int) -> bool:
+def _is_part_of_longer(run: DigitRun, first: int, last: int) -> bool:
     """Whether groups of sixteen digits go on to nineteen: that is the number, and its own digit has to vouch for it.
 
     Behind a card of a network that gives out sixteen the three are the code on its back.
@@ -93,45 +93,47 @@ def _is_piece(run: Run, first: int, last: int) -> bool:
     if first > 0 and run.shape[first - 1] == 3 and run.between(first - 1, first) == gap:
         return True
     goes_on = last + 1 < len(run.shape) and run.shape[last + 1] == 3 and run.between(last, last + 1) == gap
-    return goes_on and not (_SIXTEEN.match(run.digits(first, first)) and _is_named(run, first, last))
+    return goes_on and not (_SIXTEEN.match(run.digits(first, first)) and _is_labelled_card(run, first, last))
 
 
-def _judge(run: Run, first: int, last: int) -> Rule | None:
+def _card_rule(run: DigitRun, first: int, last: int) -> PiiRule | None:
     digits = run.digits(first, last)
     if _ISSUERS.fullmatch(digits) is None or len(set(digits)) < 2 or not evenly(run.between(first, last)):
         return None
     sound = passes_luhn(digits)
     if not sound and run.shape[first : last + 1] != _FOURS:
         return None
-    named = _is_named(run, first, last)
+    named = _is_labelled_card(run, first, last)
     if sound:
         context = run.context(first)
         known = named or _is_card_like(run, first, last, digits)
         if not known or (first == last and context.close and context.label is Label.OTHER):
             return None
-    elif not named and not _says_nothing_else(run.view.text, run.starts[first], run.ends[last]):
+    elif not named and not _has_no_words_around(run.view.text, run.starts[first], run.ends[last]):
         return None
-    return Rule.BANK_CARD if _BANK.match(digits) and not _CREDIT.match(digits) else Rule.CC
+    return PiiRule.BANK_CARD if _BANK.match(digits) and not _CREDIT.match(digits) else PiiRule.CC
 
 
-def _is_named(run: Run, first: int, last: int) -> bool:
+def _is_labelled_card(run: DigitRun, first: int, last: int) -> bool:
     """Whether the text says that it is a card."""
     label = run.context(first).label
-    return label is Label.CARD or (label in (Label.NUMBER, Label.CALL, None) and run.is_near(first, last, Label.CARD))
+    return label is Label.CARD or (
+        label in (Label.NUMBER, Label.CALL, None) and run.has_label_near(first, last, Label.CARD)
+    )
 
 
-def _is_card_like(run: Run, first: int, last: int, digits: str) -> bool:
+def _is_card_like(run: DigitRun, first: int, last: int, digits: str) -> bool:
     """Without a word that says card: a network everybody knows, in its length, and no row of a table."""
     if first == last or run.shape[first] == 1:
         return _NETWORKS.fullmatch(digits) is not None
     return (
         _WORDLESS.fullmatch(run.shape, first, last + 1) is not None
-        and not _in_table(run, first, last)
+        and not _is_table_row(run, first, last)
         and (_NETWORKS.fullmatch(digits) is not None)
     )
 
 
-def _in_table(run: Run, first: int, last: int) -> bool:
+def _is_table_row(run: DigitRun, first: int, last: int) -> bool:
     """Whether the groups go on to either side, set apart in the same way."""
     gap = run.between(first, first + 1)[0]
     left = first > 0 and run.between(first - 1, first)[0] == gap
@@ -139,7 +141,7 @@ def _in_table(run: Run, first: int, last: int) -> bool:
     return left or right
 
 
-def _says_nothing_else(text: str, start: int, end: int) -> bool:
+def _has_no_words_around(text: str, start: int, end: int) -> bool:
     """Whether the number stands all by itself, as in a form's field."""
     around = text[max(0, start - 48) : start] + text[end : end + 48]
     return not any(char.isalnum() for char in around)

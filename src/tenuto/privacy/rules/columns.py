@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tenuto.privacy.rules.folding import Folded
+from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.names import Name
-from tenuto.privacy.rules.values import is_blank, is_keylike, is_something_else, is_varied
+from tenuto.privacy.rules.values import is_blank, is_keylike, is_other_data, is_varied
 
 _CUTS: Final = ("|", "\t", ",")
 _ENDS_CELL: Final = re.compile(r"""["'`*]{0,2}[ ]{0,16}(?P<cut>[|\t,\n])""")
@@ -24,7 +24,7 @@ _BELOW: Final = 136
 _CELL: Final = re.compile(r"""[ "'`]*(?P<value>[^\s"'`]{4,64})[ "'`]*""")
 
 
-def cells_below(view: Folded, name: Name) -> list[tuple[int, int]] | None:
+def cells_below(view: FoldedText, name: Name) -> list[tuple[int, int]] | None:
     """The values below a name that heads a column, or None when it heads none."""
     text = view.text
     ends = _ENDS_CELL.match(text, name.end, name.end + 20)
@@ -40,7 +40,7 @@ def cells_below(view: Folded, name: Name) -> list[tuple[int, int]] | None:
     rows = [row for row in _rows(text, last + 1, name.end + _BELOW) if text.count(cut, *row) == cuts]
     if not rows:
         return None
-    cells = [_cell(text, row, cut, column) for row in rows]
+    cells = [_cell_range(text, row, cut, column) for row in rows]
     return [cell for cell in cells if cell is not None and _is_secret(text[slice(*cell)], name.kind)]
 
 
@@ -62,7 +62,7 @@ def _rows(text: str, start: int, most: int) -> Iterator[tuple[int, int]]:
         start = end + 1
 
 
-def _cell(text: str, row: tuple[int, int], cut: str, column: int) -> tuple[int, int] | None:
+def _cell_range(text: str, row: tuple[int, int], cut: str, column: int) -> tuple[int, int] | None:
     start, end = row
     for _ in range(column):
         start = text.find(cut, start, end) + 1
@@ -72,6 +72,6 @@ def _cell(text: str, row: tuple[int, int], cut: str, column: int) -> tuple[int, 
 
 
 def _is_secret(value: str, kind: str) -> bool:
-    if is_blank(value) or is_something_else(value):
+    if is_blank(value) or is_other_data(value):
         return False
     return is_varied(value) if kind == "password" else is_keylike(value, 16 if kind == "weak" else 8)

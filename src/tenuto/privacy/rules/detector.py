@@ -7,36 +7,42 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
-from tenuto.privacy.rules.asked import find_asked
+from tenuto.privacy.rules.asked import find_on_request
 from tenuto.privacy.rules.cards import SHORTEST_CARD, find_cards
-from tenuto.privacy.rules.digits import Run, has_digits, has_numbers, runs
-from tenuto.privacy.rules.folding import Folded
-from tenuto.privacy.rules.forms import find_by_form, find_url_credentials, find_url_tokens, has_forms, has_urls
+from tenuto.privacy.rules.digits import DigitRun, has_digits, has_numbers, runs
+from tenuto.privacy.rules.folding import FoldedText
+from tenuto.privacy.rules.forms import (
+    find_syntax_secrets,
+    find_url_credentials,
+    find_url_tokens,
+    has_secret_syntax,
+    has_urls,
+)
 from tenuto.privacy.rules.identity import (
     SHORTEST_ID,
     SOCIAL_SECURITY,
     find_ibans,
     find_passports,
     find_resident_ids,
-    find_social_security,
+    find_ssns,
     has_passport_word,
 )
-from tenuto.privacy.rules.keys import BLOCK, find_blocks, find_keys, has_long_words
+from tenuto.privacy.rules.keys import BLOCK, find_api_keys, find_private_keys, has_long_words
 from tenuto.privacy.rules.logins import find_logins, has_logins
-from tenuto.privacy.rules.mails import find_mails, has_mails
-from tenuto.privacy.rules.names import find_names
-from tenuto.privacy.rules.networks import find_v4, find_v6, has_v4, has_v6
-from tenuto.privacy.rules.passwords import find_named, find_named_in_han
+from tenuto.privacy.rules.mails import find_emails, has_emails
+from tenuto.privacy.rules.names import find_secret_names
+from tenuto.privacy.rules.networks import find_ipv4, find_ipv6, has_ipv4, has_ipv6
+from tenuto.privacy.rules.passwords import find_cjk_named_secrets, find_named_secrets
 from tenuto.privacy.rules.phones import NOWHERE, find_phones
-from tenuto.privacy.rules.span import ALWAYS, MARK, MAY_BE_MARK, ON_REQUEST, TYPE_OF, Rule, Span, Type
-from tenuto.privacy.rules.spelled import find_spelled, has_spelled
+from tenuto.privacy.rules.span import ALWAYS, MARK, MAY_BE_MARK, ON_REQUEST, TYPE_OF, PiiRule, PiiType, Span
+from tenuto.privacy.rules.spelled import find_spelled_out, has_spelled_out
 
 _SHORTEST: Final = 6
 """No rule finds anything in fewer characters: a@b.co."""
 _SHORTEST_ASKED: Final = 4
 """But for names, where they are looked for: 我叫王伟."""
 
-Find = tuple[int, int, Rule]
+Find = tuple[int, int, PiiRule]
 Finds = Iterable[Find]
 
 # --- families of rules --------------------------------------------------------------------------------------------
@@ -44,119 +50,135 @@ Finds = Iterable[Find]
 # None says that the gate is shut; it is then shut for every part of the text, too.
 
 
-def _blocks(view: Folded, _: list[Find]) -> Finds | None:
+def _private_keys(view: FoldedText, _: list[Find]) -> Finds | None:
     if BLOCK not in view.ascii:
         return None
-    return ((start, end, Rule.PRIVATE_KEY) for start, end in find_blocks(view))
+    return ((start, end, PiiRule.PRIVATE_KEY) for start, end in find_private_keys(view))
 
 
-def _urls(view: Folded, _: list[Find]) -> Finds | None:
+def _url_credentials(view: FoldedText, _: list[Find]) -> Finds | None:
     return find_url_credentials(view) if has_urls(view) else None
 
 
-def _url_tokens(view: Folded, _: list[Find]) -> Finds | None:
+def _url_tokens(view: FoldedText, _: list[Find]) -> Finds | None:
     return find_url_tokens(view) if has_urls(view) else None
 
 
-def _keys(view: Folded, _: list[Find]) -> Finds | None:
-    return find_keys(view) if has_long_words(view) else None
+def _keys(view: FoldedText, _: list[Find]) -> Finds | None:
+    return find_api_keys(view) if has_long_words(view) else None
 
 
-def _forms(view: Folded, _: list[Find]) -> Finds | None:
-    return find_by_form(view) if has_forms(view) else None
+def _syntax_secrets(view: FoldedText, _: list[Find]) -> Finds | None:
+    return find_syntax_secrets(view) if has_secret_syntax(view) else None
 
 
-def _logins(view: Folded, _: list[Find]) -> Finds | None:
+def _logins(view: FoldedText, _: list[Find]) -> Finds | None:
     if not has_logins(view):
         return None
-    return ((start, end, Rule.PASSWORD) for start, end in find_logins(view))
+    return ((start, end, PiiRule.PASSWORD) for start, end in find_logins(view))
 
 
-def _named(view: Folded, _: list[Find]) -> Finds | None:
-    names = find_names(view)
+def _named_secrets(view: FoldedText, _: list[Find]) -> Finds | None:
+    names = find_secret_names(view)
     if names is None:
         return None
-    return find_named(view, names) if names else ()
+    return find_named_secrets(view, names) if names else ()
 
 
-def _named_in_han(view: Folded, _: list[Find]) -> Finds | None:
-    return find_named_in_han(view) if view.signed else None
+def _cjk_named_secrets(view: FoldedText, _: list[Find]) -> Finds | None:
+    return find_cjk_named_secrets(view) if view.signed else None
 
 
-def _mails(view: Folded, _: list[Find]) -> Finds | None:
-    if not has_mails(view.ascii):
+def _emails(view: FoldedText, _: list[Find]) -> Finds | None:
+    if not has_emails(view.ascii):
         return None
-    return ((start, end, Rule.EMAIL) for start, end in find_mails(view))
+    return ((start, end, PiiRule.EMAIL) for start, end in find_emails(view))
 
 
-def _v6(view: Folded, _: list[Find]) -> Finds | None:
-    return ((start, end, Rule.IPV6) for start, end in find_v6(view)) if has_v6(view) else None
+def _ipv6(view: FoldedText, _: list[Find]) -> Finds | None:
+    return ((start, end, PiiRule.IPV6) for start, end in find_ipv6(view)) if has_ipv6(view) else None
 
 
-def _v4(view: Folded, _: list[Find]) -> Finds | None:
-    return ((start, end, Rule.IPV4) for start, end in find_v4(view)) if has_v4(view) else None
+def _ipv4(view: FoldedText, _: list[Find]) -> Finds | None:
+    return ((start, end, PiiRule.IPV4) for start, end in find_ipv4(view)) if has_ipv4(view) else None
 
 
-def _numbers(view: Folded, found: list[Find]) -> Finds | None:
+def _numbers(view: FoldedText, found: list[Find]) -> Finds | None:
     if not has_digits(view):
         return None
     # Not None: in a part of the text that begins inside a date there may be more to see.
     return _find_numbers(view, found) if has_numbers(view) else ()
 
 
-def _passports(view: Folded, _: list[Find]) -> Finds | None:
+def _passports(view: FoldedText, _: list[Find]) -> Finds | None:
     if not has_passport_word(view):
         return None
-    return ((start, end, Rule.PASSPORT) for start, end in find_passports(view))
+    return ((start, end, PiiRule.PASSPORT) for start, end in find_passports(view))
 
 
-def _spelled(view: Folded, _: list[Find]) -> Finds | None:
-    return find_spelled(view) if has_spelled(view) else None
+def _spelled_out(view: FoldedText, _: list[Find]) -> Finds | None:
+    return find_spelled_out(view) if has_spelled_out(view) else None
 
 
-def _asked(view: Folded, _: list[Find]) -> Finds | None:
-    return find_asked(view)
+def _on_request(view: FoldedText, _: list[Find]) -> Finds | None:
+    return find_on_request(view)
 
 
-Family = Callable[[Folded, list[Find]], Finds | None]
+Family = Callable[[FoldedText, list[Find]], Finds | None]
 # The surest first: of finds that overlap, the first one stands.
 FAMILIES: Final[tuple[Family, ...]] = (
-    *(_blocks, _urls, _keys, _url_tokens, _forms, _logins, _named, _named_in_han),
-    *(_mails, _v6, _v4, _passports, _numbers, _spelled),
+    *(
+        _private_keys,
+        _url_credentials,
+        _keys,
+        _url_tokens,
+        _syntax_secrets,
+        _logins,
+        _named_secrets,
+        _cjk_named_secrets,
+    ),
+    *(_emails, _ipv6, _ipv4, _passports, _numbers, _spelled_out),
 )
 
 
 # What is left to ask of a text in which nothing stands that the others need.
-CALM_FAMILIES: Final[tuple[Family, ...]] = (_keys, _logins, _named, _named_in_han, _passports, _spelled)
+CALM_FAMILIES: Final[tuple[Family, ...]] = (
+    _keys,
+    _logins,
+    _named_secrets,
+    _cjk_named_secrets,
+    _passports,
+    _spelled_out,
+)
 # And of one in which no word occurs that the rest look for either.
-SILENT_FAMILIES: Final[tuple[Family, ...]] = (_keys, _spelled)
+SILENT_FAMILIES: Final[tuple[Family, ...]] = (_keys, _spelled_out)
 _DASHES: Final = re.compile("-(?:u|----|(?<= -))")
 _LOUD: Final = frozenset({"basic", "bearer", "identified by", "auth", "pass"})
 
 
-def is_calm(view: Folded) -> bool:
+def is_plain_prose(view: FoldedText) -> bool:
     """Whether the gates of all but `CALM_FAMILIES` are shut: most prose is so, and one look tells."""
     text = view.ascii
-    if has_mails(text) or "|" in text or view.digits.find(b"0.0") >= 0 or has_digits(view):
+    if has_emails(text) or "|" in text or view.digits.find(b"0.0") >= 0 or has_digits(view):
         return False
     if "-" in text and _DASHES.search(text):
         return False
     if "/" in text and " /u" in text:
         return False
-    return view.stems.isdisjoint(_LOUD) and not has_v6(view)
+    return view.stems.isdisjoint(_LOUD) and not has_ipv6(view)
 
 
-def worth_asking(view: Folded) -> tuple[Family, ...]:
+def select_families(view: FoldedText) -> tuple[Family, ...]:
     """The families whose gates may be open."""
-    if not is_calm(view):
+    if not is_plain_prose(view):
         return FAMILIES
     return CALM_FAMILIES if view.stems or has_logins(view) else SILENT_FAMILIES
 
 
-def look(view: Folded, families: Iterable[Family]) -> tuple[list[Span], list[Family]]:
+def look(view: FoldedText, families: Iterable[Family]) -> tuple[list[Span], list[Family]]:
     """Spans of a text which holds no marks, in order, and the families whose gates were open."""
     if families is FAMILIES:
-        families = worth_asking(view)
+        families = select_families(view)
     finds: list[Find] = []
     open_ones: list[Family] = []
     for family in families:
@@ -173,50 +195,52 @@ def look(view: Folded, families: Iterable[Family]) -> tuple[list[Span], list[Fam
     return [Span(*view.back(start, end), TYPE_OF[rule], rule) for start, end, rule in finds], open_ones
 
 
-def _find_numbers(view: Folded, found: list[Find]) -> Finds:
-    yield from ((start, end, Rule.IBAN) for start, end in find_ibans(view))
+def _find_numbers(view: FoldedText, found: list[Find]) -> Finds:
+    yield from ((start, end, PiiRule.IBAN) for start, end in find_ibans(view))
     previous = NOWHERE
     # No find of this family holds a later run, so those that come from here on need not be asked.
     surer = found.copy()
     for run in runs(view):
         if surer and any(start <= run.starts[0] and run.ends[-1] <= end for start, end, _ in surer):
             continue
-        yield from _papers(run)
+        yield from _find_identity_numbers(run)
         for place in find_phones(run, previous):
             previous = place
-            yield *place, Rule.PHONE
+            yield *place, PiiRule.PHONE
 
 
-def _papers(run: Run) -> Iterator[Find]:
+def _find_identity_numbers(run: DigitRun) -> Iterator[Find]:
     for first, last, tail in find_resident_ids(run) if run.total >= SHORTEST_ID else ():
-        yield run.starts[first], run.ends[last] + tail, Rule.CN_ID
+        yield run.starts[first], run.ends[last] + tail, PiiRule.CN_ID
     for first, last, rule in find_cards(run) if run.total >= SHORTEST_CARD else ():
-        run.take(first, last)
+        run.claim(first, last)
         yield run.starts[first], run.ends[last], rule
-    for first, last in find_social_security(run) if run.total >= SOCIAL_SECURITY else ():
-        yield run.starts[first], run.ends[last], Rule.SSN
+    for first, last in find_ssns(run) if run.total >= SOCIAL_SECURITY else ():
+        yield run.starts[first], run.ends[last], PiiRule.SSN
 
 
-def find(text: str, types: Collection[Type]) -> list[Span]:
+def find(text: str, types: Collection[PiiType]) -> list[Span]:
     """Every span of one of `types` in `text`, in order, none overlapping. The cost grows faster than the length."""
-    families = FAMILIES if types is ALWAYS or ON_REQUEST.isdisjoint(types) else (*FAMILIES, _asked)
-    least = _least(families)
+    families = FAMILIES if types is ALWAYS or ON_REQUEST.isdisjoint(types) else (*FAMILIES, _on_request)
+    least = _min_length(families)
     if "[" not in text or not MAY_BE_MARK.search(text):
-        return _settle(Folded(text), 0, types, families) if len(text) >= least else []
+        return _find_until_stable(FoldedText(text), 0, types, families) if len(text) >= least else []
     found: list[Span] = []
     at = 0
     for mark in MARK.finditer(text):
         if mark.start() - at >= least:
-            found += _settle(Folded(text[at : mark.start()]), at, types, families)
+            found += _find_until_stable(FoldedText(text[at : mark.start()]), at, types, families)
         at = mark.end()
-    return found + _settle(Folded(text[at:]), at, types, families) if len(text) - at >= least else found
+    return found + _find_until_stable(FoldedText(text[at:]), at, types, families) if len(text) - at >= least else found
 
 
-def _least(families: Collection[Family]) -> int:
-    return _SHORTEST_ASKED if _asked in families else _SHORTEST
+def _min_length(families: Collection[Family]) -> int:
+    return _SHORTEST_ASKED if _on_request in families else _SHORTEST
 
 
-def _settle(view: Folded, place: int, types: Collection[Type], families: Collection[Family]) -> list[Span]:
+def _find_until_stable(
+    view: FoldedText, place: int, types: Collection[PiiType], families: Collection[Family]
+) -> list[Span]:
     """Look again between what was found, until nothing new comes up. The view's text stands at `place`.
 
     Redacted text is read in the parts between its marks. What those parts would show then is found now: so
@@ -226,13 +250,13 @@ def _settle(view: Folded, place: int, types: Collection[Type], families: Collect
     if not spans:
         return []
     found: list[Span] = []
-    at, least = 0, _least(open_ones)
+    at, least = 0, _min_length(open_ones)
     for span in spans:
         if span.type in types:
             if span.start - at >= least:
-                found += _settle(view.part(at, span.start), place + at, types, open_ones)
+                found += _find_until_stable(view.part(at, span.start), place + at, types, open_ones)
             found.append(Span(place + span.start, place + span.end, span.type, span.rule))
             at = span.end
     if found and len(view.source) - at >= least:
-        found += _settle(view.part(at, len(view.source)), place + at, types, open_ones)
+        found += _find_until_stable(view.part(at, len(view.source)), place + at, types, open_ones)
     return found

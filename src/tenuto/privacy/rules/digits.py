@@ -7,8 +7,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
-from tenuto.privacy.rules.folding import Folded
-from tenuto.privacy.rules.labels import REACH, Context, Label, before, near
+from tenuto.privacy.rules.folding import FoldedText
+from tenuto.privacy.rules.labels import REACH, Label, LabelContext, before, near
 
 LEAST: Final = 7
 """Fewer digits than this are nobody's number."""
@@ -40,12 +40,12 @@ _TWIN_BEFORE: Final = re.compile(r"(?:[0-9]{8}|[0-9][ -][0-9]{3})[0-9][Xx]?/\Z")
 _TWIN_AFTER: Final = re.compile(r"/(?:[0-9]{9}|[0-9]{3,4}[ -][0-9])")
 
 
-class Run:
+class DigitRun:
     """Digits that belong together by their looks, in groups, with what stands between them."""
 
     __slots__ = ("_context", "_near", "ends", "shape", "starts", "taken", "total", "view")
 
-    def __init__(self, view: Folded, starts: list[int], ends: list[int]) -> None:
+    def __init__(self, view: FoldedText, starts: list[int], ends: list[int]) -> None:
         self.view = view
         self.starts = starts
         self.ends = ends
@@ -53,7 +53,7 @@ class Run:
         """The length of every group: what number plans look like."""
         self.total = sum(self.shape)
         self.taken = bytearray(len(self.starts))
-        self._context: Context | None = None
+        self._context: LabelContext | None = None
         self._near: tuple[frozenset[Label], frozenset[Label]] | None = None
 
     def digits(self, first: int, last: int) -> str:
@@ -70,20 +70,20 @@ class Run:
         """Whether no span has any of these groups yet."""
         return not any(self.taken[first : last + 1])
 
-    def take(self, first: int, last: int) -> None:
+    def claim(self, first: int, last: int) -> None:
         """Mark these groups as part of a span."""
         for i in range(first, last + 1):
             self.taken[i] = 1
 
-    def context(self, first: int) -> Context:
+    def context(self, first: int) -> LabelContext:
         """The label before group `first`. No word stands inside a run, so the one before it is looked for once."""
         if self._context is None:
             self._context = before(self.view.text, self.starts[0])
         if first == 0:
             return self._context
-        return Context(self._context.label if self.starts[first] - self.starts[0] < REACH // 2 else None, False)
+        return LabelContext(self._context.label if self.starts[first] - self.starts[0] < REACH // 2 else None, False)
 
-    def is_near(self, first: int, last: int, label: Label) -> bool:
+    def has_label_near(self, first: int, last: int, label: Label) -> bool:
         """Whether `label` stands within reach of the groups, on either side."""
         if self._near is None:
             self._near = near(self.view.text, self.starts[0], self.ends[-1])
@@ -94,9 +94,9 @@ class Run:
 
     def stands_alone(self, first: int, last: int, *words: str) -> bool:
         """Whether the groups are a word of their own: not the tail of an id, a decimal, a price or a path."""
-        return self.free_left(self.starts[first], *words) and self.free_right(self.ends[last])
+        return self.can_start(self.starts[first], *words) and self.can_end(self.ends[last])
 
-    def free_left(self, start: int, *words: str) -> bool:
+    def can_start(self, start: int, *words: str) -> bool:
         """Whether a number may begin at `start`, perhaps glued to one of `words`: `SSN512-33-4455`."""
         text = self.view.ascii
         before = text[start - 1 : start]
@@ -124,7 +124,7 @@ class Run:
             return further.isdigit()
         return mark not in "=&" and (further.isalnum() or (mark == "." and not further.strip()) or further in "-_")
 
-    def free_right(self, end: int) -> bool:
+    def can_end(self, end: int) -> bool:
         """Whether a number may end at `end`."""
         text = self.view.ascii
         after = text[end : end + 1]
@@ -144,12 +144,12 @@ class Run:
         return not (after and after in "./" and further.isdigit()) or _TWIN_AFTER.match(text, end) is not None
 
 
-def has_digits(view: Folded) -> bool:
+def has_digits(view: FoldedText) -> bool:
     """Whether seven digits stand together, counting out what may stand between them."""
     return view.digits.count(b"0") >= LEAST and view.digits.translate(_SAME, b" \t\n.()/-").find(_ENOUGH) >= 0
 
 
-def has_numbers(view: Folded) -> bool:
+def has_numbers(view: FoldedText) -> bool:
     """Whether they do when dates and decimals are counted out: logs and tables have little else."""
     digits = view.digits.replace(b"0000-00-00", b"|")
     if digits is not view.digits and digits.translate(_SAME, b" \t\n.()/-").find(_ENOUGH) < 0:
@@ -162,18 +162,18 @@ def has_numbers(view: Folded) -> bool:
     return digits.translate(None, b"0").find(b"..") >= 0 and _DOTTED.search(digits) is not None
 
 
-def runs(view: Folded) -> Iterator[Run]:
+def runs(view: FoldedText) -> Iterator[DigitRun]:
     """Every run with at least seven digits."""
     for stretch in _STRETCH.finditer(view.digits):
         start, end = stretch.span()
         if not _PLAIN.fullmatch(view.ascii, start, end):
-            yield from _in_stretch(view, start, end)
+            yield from _runs_in_stretch(view, start, end)
 
 
-def _in_stretch(view: Folded, start: int, end: int) -> Iterator[Run]:
+def _runs_in_stretch(view: FoldedText, start: int, end: int) -> Iterator[DigitRun]:
     text = view.ascii
     if text[start:end].isdigit():
-        yield Run(view, [start], [end])
+        yield DigitRun(view, [start], [end])
         return
     starts: list[int] = []
     ends: list[int] = []
@@ -181,15 +181,15 @@ def _in_stretch(view: Folded, start: int, end: int) -> Iterator[Run]:
         first, last = group.span()
         if ends and first - ends[-1] > 1 and not _GAP.fullmatch(text, ends[-1], first):
             if ends[-1] - starts[0] >= LEAST:
-                yield from _long_enough(Run(view, starts, ends))
+                yield from _if_long_enough(DigitRun(view, starts, ends))
             starts, ends = [], []
         starts.append(first)
         ends.append(last)
     if ends[-1] - starts[0] >= LEAST:
-        yield from _long_enough(Run(view, starts, ends))
+        yield from _if_long_enough(DigitRun(view, starts, ends))
 
 
-def _long_enough(run: Run) -> Iterator[Run]:
+def _if_long_enough(run: DigitRun) -> Iterator[DigitRun]:
     if run.total >= LEAST:
         yield run
 

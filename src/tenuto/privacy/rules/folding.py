@@ -50,14 +50,14 @@ def _ranges(points: Iterable[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-def _all_but(points: Iterable[int]) -> list[tuple[int, int]]:
+def _complement(points: Iterable[int]) -> list[tuple[int, int]]:
     """The first plane without these points."""
     taken = _ranges(points)
     firsts, lasts = [0, *(last + 1 for _, last in taken)], [*(first - 1 for first, _ in taken), 0xFFFF]
     return [(first, last) for first, last in zip(firsts, lasts, strict=True) if first <= last]
 
 
-def _class(ranges: Iterable[tuple[int, int]]) -> str:
+def _character_class(ranges: Iterable[tuple[int, int]]) -> str:
     """The body of a character class: ranges are tested faster than single characters."""
     return "".join([f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in ranges])
 
@@ -66,8 +66,8 @@ def _class(ranges: Iterable[tuple[int, int]]) -> str:
 for _point in (0x30FC, *map(ord, "，；")):
     del FOLDS[_point]
 _ODD_POINTS: Final = frozenset(point for point in FOLDS if chr(point) not in _PUNCTUATION)
-_ODD: Final = re.compile(f"[{_class(_ranges(_ODD_POINTS))}]")
-INVISIBLE: Final = re.compile(f"[{_class(_ranges(_UNSEEN))}\U000e0000-\U000e007f]")
+_ODD: Final = re.compile(f"[{_character_class(_ranges(_ODD_POINTS))}]")
+INVISIBLE: Final = re.compile(f"[{_character_class(_ranges(_UNSEEN))}\U000e0000-\U000e007f]")
 # Single characters: one look finds them all, and few texts have one by chance.
 _SIGN_CHARACTERS: Final = "密令钥鑰授账提パ暗トキシ비암토키시패Пп照旅여"
 _SIGNS: Final = re.compile(f"[{_SIGN_CHARACTERS}]")
@@ -75,10 +75,10 @@ _LONG_VOWEL_MARK: Final = "\u30fc"
 # Said by what it is not: the engine looks such a class up in a table, as long as no character beyond the first plane
 # is in it. Those are strange, all of them, and looked at more closely then.
 _STRANGE_POINTS: Final = {point for point in (*_ODD_POINTS, *_UNSEEN) if point <= 0xFFFF}
-_STRANGE: Final = re.compile(f"[^{_class(_all_but(_STRANGE_POINTS))}]")
+_STRANGE: Final = re.compile(f"[^{_character_class(_complement(_STRANGE_POINTS))}]")
 # Most texts have neither a strange character, nor a sign, nor a long vowel: one search says so.
 _NOTABLE: Final = re.compile(
-    f"[^{_class(_all_but(_STRANGE_POINTS.union(map(ord, _SIGN_CHARACTERS + _LONG_VOWEL_MARK))))}]"
+    f"[^{_character_class(_complement(_STRANGE_POINTS.union(map(ord, _SIGN_CHARACTERS + _LONG_VOWEL_MARK))))}]"
 )
 
 
@@ -88,18 +88,18 @@ _OPENING_QUOTE: Final = re.compile(r"""(?:(?<=[\s:,{\[(=])|\A)(\\{1,8})\"""")
 _CLOSING_QUOTE: Final = re.compile(r"""(\\{1,8})\"""")
 
 
-def without_escapes(text: str) -> str:
+def blank_escapes(text: str) -> str:
     """`text` with what escapes stand for, and spaces in place of the rest of them; the length stays."""
     if "\\" not in text:
         return text
-    text = _ESCAPED_BLANK.sub(_blank, text)
+    text = _ESCAPED_BLANK.sub(_spaces, text)
     if '\\"' not in text:
         return text
-    text = _OPENING_QUOTE.sub(lambda match: _blank(match, 1) + '"', text)
-    return _CLOSING_QUOTE.sub(lambda match: '"' + _blank(match, 1), text)
+    text = _OPENING_QUOTE.sub(lambda match: _spaces(match, 1) + '"', text)
+    return _CLOSING_QUOTE.sub(lambda match: '"' + _spaces(match, 1), text)
 
 
-def _blank(match: re.Match[str], group: int = 0) -> str:
+def _spaces(match: re.Match[str], group: int = 0) -> str:
     return " " * len(match[group])
 
 
@@ -140,7 +140,7 @@ _ANY_P_STEM: Final = re.compile("p(?:as[sw]|w|s[wk])")
 _NONE: Final[frozenset[str]] = frozenset()
 
 
-def _stems_of(lower: str, among: frozenset[str] | None, *, plain: bool) -> frozenset[str]:
+def _find_stems(lower: str, among: frozenset[str] | None, *, plain: bool) -> frozenset[str]:
     stems = _STEMS if plain else _MORE_STEMS
     if _ANY_P_STEM.search(lower):
         stems += _P_STEMS
@@ -148,7 +148,7 @@ def _stems_of(lower: str, among: frozenset[str] | None, *, plain: bool) -> froze
     return frozenset([stem for stem in asked if stem in lower])
 
 
-class Folded:
+class FoldedText:
     """A text in the shapes the rules read, all of one length, and what the gates ask about it.
 
     Nearly every text is asked for all of it, so it is made at once. Gates ask `in` of the strings and `find` of the
@@ -166,10 +166,10 @@ class Folded:
         self.signed = False
         """Whether a character occurs that names of secrets and papers have in Chinese, Japanese and Korean."""
         if not text.isascii():
-            text = self._plain(text)
+            text = self._fold_non_ascii(text)
         if "\\" in text:
             self._strange = True
-            text = without_escapes(text)
+            text = blank_escapes(text)
         plain = text.isascii()
         self.text = text
         self.bytes = text.encode("ascii", "replace")
@@ -180,10 +180,10 @@ class Folded:
         """The text with a zero for every digit."""
         self.words = self.bytes.translate(_WORDS)
         """The text with an `a` for every letter, digit, dash and underscore, and a space for all else."""
-        self.stems = _stems_of(self.lower, among, plain=plain) if self.words.find(b"aa") >= 0 else _NONE
+        self.stems = _find_stems(self.lower, among, plain=plain) if self.words.find(b"aa") >= 0 else _NONE
         """The stems that occur, in any case: names of secrets, words of headers. Most texts have none."""
 
-    def _plain(self, text: str) -> str:
+    def _fold_non_ascii(self, text: str) -> str:
         if not _NOTABLE.search(text):
             return _fold_punctuation(text)
         self.signed = _SIGNS.search(text) is not None
@@ -196,18 +196,18 @@ class Folded:
             text = "".join([text[i] for i in self._kept])
         return fold(text)
 
-    def part(self, start: int, end: int) -> Folded:
+    def part(self, start: int, end: int) -> FoldedText:
         """What `[start, end)` of the source looks like when it stands alone. Mostly that is cut out and not made."""
         if self._strange:
-            return Folded(self.source[start:end], self.stems)
-        part = Folded.__new__(Folded)
+            return FoldedText(self.source[start:end], self.stems)
+        part = FoldedText.__new__(FoldedText)
         part._kept, part._strange, part.source = None, False, self.source[start:end]
         text = self.text[start:end]
         plain = self.text is self.ascii or text.isascii()
         part.bytes, part.ascii = self.bytes[start:end], text if plain else self.ascii[start:end]
         part.text, part.lower = text, self.lower[start:end]
         part.digits, part.words = self.digits[start:end], self.words[start:end]
-        part.stems = _stems_of(part.lower, self.stems, plain=plain) if self.stems else _NONE
+        part.stems = _find_stems(part.lower, self.stems, plain=plain) if self.stems else _NONE
         part.signed = self.signed and not plain and _SIGNS.search(text) is not None
         return part
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tenuto.privacy.rules.folding import Folded
-from tenuto.privacy.rules.span import Rule
+from tenuto.privacy.rules.folding import FoldedText
+from tenuto.privacy.rules.span import PiiRule
 from tenuto.privacy.rules.values import has_capitals_inside, is_blank, is_fingerprint, is_keylike, is_varied
 
 _URL: Final = re.compile(
@@ -55,26 +55,26 @@ _DIGIT_OR_PADDING: Final = re.compile("[0-9=]")
 _SAMPLES: Final = frozenset({"password", "pass", "pwd", "passwd", "secret", "user", "username", "xxx"})
 
 
-def has_urls(view: Folded) -> bool:
+def has_urls(view: FoldedText) -> bool:
     """Whether an @ occurs and an address on the web begins, perhaps as JSON escapes it."""
     text = view.ascii
     return "@" in text and ("://" in text or ":\\/\\/" in text)
 
 
-def find_url_credentials(view: Folded) -> Iterator[tuple[int, int, Rule]]:
+def find_url_credentials(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
     """Passwords inside addresses: `postgres://svc:...@host`."""
     for match in _URL.finditer(view.ascii):
         value = match["value"]
         if value.lower() not in _SAMPLES and not is_blank(value):
-            yield *match.span("value"), Rule.URL_CREDENTIALS
+            yield *match.span("value"), PiiRule.URL_CREDENTIALS
 
 
-def find_url_tokens(view: Folded) -> Iterator[tuple[int, int, Rule]]:
+def find_url_tokens(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
     """Tokens alone before the host of an address. Names stand there too, and have hyphens and a year at most."""
     for match in _URL_TOKEN.finditer(view.ascii):
         value = match["value"]
         if (is_fingerprint(value) or any(map(_is_mixed, _PARTS.split(value)))) and not is_blank(value):
-            yield *match.span("value"), Rule.URL_CREDENTIALS
+            yield *match.span("value"), PiiRule.URL_CREDENTIALS
 
 
 def _is_mixed(part: str) -> bool:
@@ -84,45 +84,45 @@ def _is_mixed(part: str) -> bool:
 _STEMS: Final = frozenset({"basic", "bearer", "identified by", "auth"})
 
 
-def has_forms(view: Folded) -> bool:
+def has_secret_syntax(view: FoldedText) -> bool:
     """Whether a switch, a statement, a pipe or the word of a header occurs."""
     return not view.stems.isdisjoint(_STEMS) or _has_switch(view) or _has_pipe(view) or _has_statement(view)
 
 
-def _has_switch(view: Folded) -> bool:
+def _has_switch(view: FoldedText) -> bool:
     text = view.ascii
     return ("-" in text and _DASH.search(text) is not None) or ("/" in text and " /u" in text)
 
 
-def _has_pipe(view: Folded) -> bool:
+def _has_pipe(view: FoldedText) -> bool:
     return "|" in view.ascii and "echo" in view.lower
 
 
-def _has_statement(view: Folded) -> bool:
+def _has_statement(view: FoldedText) -> bool:
     stems = view.stems
     if "identified by" in stems or ("auth" in stems and "AUTH" in view.ascii):
         return True
     return "pass" in stems and "WITH PASSWORD" in view.ascii
 
 
-def find_by_form(view: Folded) -> Iterator[tuple[int, int, Rule]]:
+def find_syntax_secrets(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
     """Every value behind a command's switch, in a statement or in a header."""
     text = view.ascii
     for pattern in (_SWITCHES if _has_switch(view) else ()) + ((_PIPED,) if _has_pipe(view) else ()):
-        yield from ((*m.span("value"), Rule.PASSWORD) for m in pattern.finditer(text) if not is_blank(m["value"]))
+        yield from ((*m.span("value"), PiiRule.PASSWORD) for m in pattern.finditer(text) if not is_blank(m["value"]))
     if _has_statement(view):
         for match in _STATEMENT.finditer(text):
             value = match["value"]
             # On a receipt digits behind AUTH are the bank's consent.
             approved = match[0].startswith("AUTH") and value.isdigit()
             if len(value) >= 6 and is_varied(value) and not approved and not is_blank(value):
-                yield *match.span("value"), Rule.PASSWORD
+                yield *match.span("value"), PiiRule.PASSWORD
     if "basic" in view.stems:
-        yield from ((*m.span("value"), Rule.PASSWORD) for m in _BASIC.finditer(text) if _is_basic(text, m))
+        yield from ((*m.span("value"), PiiRule.PASSWORD) for m in _BASIC.finditer(text) if _is_basic(text, m))
     if "bearer" in view.stems:
         for match in _BEARER.finditer(text):
             if is_keylike(match["value"], 12) and not is_blank(match["value"]):
-                yield *match.span("value"), Rule.API_KEY
+                yield *match.span("value"), PiiRule.API_KEY
 
 
 def _is_basic(text: str, match: re.Match[str]) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Final
 
-from tenuto.privacy.rules.digits import COUNTED, CURRENCY, Run, evenly
-from tenuto.privacy.rules.folding import Folded
-from tenuto.privacy.rules.labels import REACH, Context, Label, after, before, near, words
+from tenuto.privacy.rules.digits import COUNTED, CURRENCY, DigitRun, evenly
+from tenuto.privacy.rules.folding import FoldedText
+from tenuto.privacy.rules.labels import REACH, Label, LabelContext, after, before, near, words
 
 _PROVINCES: Final = frozenset(
     words("11 12 13 14 15 21 22 23 31 32 33 34 35 36 37 41 42 43 44 45 46 50 51 52 53 54 61 62 63 64 65 71 81 82 83")
@@ -52,47 +52,47 @@ _ID_SHAPE: Final = re.compile(
 )
 
 
-def find_resident_ids(run: Run) -> Iterator[tuple[int, int, int]]:
+def find_resident_ids(run: DigitRun) -> Iterator[tuple[int, int, int]]:
     """Resident ids in `run` as (first group, last group, characters after it: 1 when it ends in X)."""
     at = 0
     while match := _ID_SHAPE.search(run.shape, at):
         first, last = match.start(), match.end() - 1
         at = first + 1
-        tail = _judge_id(run, first, last)
+        tail = _id_suffix_length(run, first, last)
         if tail is not None:
-            run.take(first, last)
+            run.claim(first, last)
             yield first, last, tail
             at = last + 1
 
 
-def _judge_id(run: Run, first: int, last: int) -> int | None:
+def _id_suffix_length(run: DigitRun, first: int, last: int) -> int | None:
     """How many characters after the digits belong to the id, or None when it is none."""
     if sum(run.shape[first : last + 1]) not in _ID_LENGTHS:
         return None
     digits, end, tail = run.digits(first, last), run.ends[last], 0
     if len(digits) == 17:
-        tail = _x_after(run.view, end)
+        tail = _x_suffix_length(run.view, end)
         digits += "X" if tail else ""
     if len(digits) == 18:
-        sound = is_resident_id(digits) or _is_called_id(run, first)
+        sound = is_resident_id(digits) or _is_labelled_id(run, first)
     else:
         sound = (
             len(digits) == 15
-            and _is_called_id(run, first)
+            and _is_labelled_id(run, first)
             and _is_date("19" + digits[6:8], digits[8:10], digits[10:12])
         )
     if not sound or not evenly(run.between(first, last)):
         return None
-    return tail if run.free_left(run.starts[first], *_ID_WORDS) and run.free_right(end + tail) else None
+    return tail if run.can_start(run.starts[first], *_ID_WORDS) and run.can_end(end + tail) else None
 
 
-def _is_called_id(run: Run, first: int) -> bool:
+def _is_labelled_id(run: DigitRun, first: int) -> bool:
     """A wrong check character, or the fifteen digits of old, count where the text says that it is an id."""
     context = run.context(first)
     return context.label is Label.CN_ID and context.close
 
 
-def _x_after(view: Folded, end: int) -> int:
+def _x_suffix_length(view: FoldedText, end: int) -> int:
     match = _X.match(view.ascii, end)
     return match.end() - end if match else 0
 
@@ -110,32 +110,32 @@ _READ_OUT: Final = re.compile(r"[ .-]|[ ]-[ ]")
 _TAX_ID: Final = re.compile(r"tax(?:payer)?[ -]?id(?:entification)?(?:[ ](?:no\.?|number))?[\s:=#]{0,3}(?:is[ ])?\Z")
 
 
-def is_social_security(digits: str) -> bool:
+def is_ssn(digits: str) -> bool:
     """Whether nine digits have an area, a group and a serial that were ever given out."""
     return digits[:3] not in ("000", "666") and digits[0] != "9" and digits[3:5] != "00" and digits[5:] != "0000"
 
 
-def find_social_security(run: Run) -> Iterator[tuple[int, int]]:
+def find_ssns(run: DigitRun) -> Iterator[tuple[int, int]]:
     """Social security numbers in `run` as (first group, last group)."""
     for match in _SSN_SHAPE.finditer(run.shape):
         first, last = match.start(), match.end() - 1
         if not run.free(first, last) or not run.stands_alone(first, last, "ssn", "ssns"):
             continue
-        if is_social_security(run.digits(first, last)) and _is_called_social(run, first, last):
-            run.take(first, last)
+        if is_ssn(run.digits(first, last)) and _is_labelled_ssn(run, first, last):
+            run.claim(first, last)
             yield first, last
 
 
-def _is_called_social(run: Run, first: int, last: int) -> bool:
+def _is_labelled_ssn(run: DigitRun, first: int, last: int) -> bool:
     context = run.context(first)
     if first == last:
         if COUNTED.match(run.view.text, run.ends[last]):
-            return context == Context(Label.SSN, True)
+            return context == LabelContext(Label.SSN, True)
         if context.label is Label.NUMBER:
-            return run.is_near(first, last, Label.SSN)
+            return run.has_label_near(first, last, Label.SSN)
         follows = after(run.view.text, run.ends[last])
         if context.close and context.label is Label.OTHER:
-            return follows == Context(Label.SSN, True)
+            return follows == LabelContext(Label.SSN, True)
         return Label.SSN in (context.label, follows.label)
     between = run.between(first, last)
     if run.shape[first] == 1:
@@ -149,7 +149,7 @@ def _is_called_social(run: Run, first: int, last: int) -> bool:
     return between[0] == "-" or (between[0] == " " and len(run.shape) == 3)
 
 
-def _is_tax_id(run: Run, first: int) -> bool:
+def _is_tax_id(run: DigitRun, first: int) -> bool:
     start = run.starts[first]
     return _TAX_ID.search(run.view.lower, max(0, start - REACH), start) is not None
 
@@ -183,14 +183,14 @@ _THEN_PASSPORT: Final = re.compile(
 _NOT_PASSPORT: Final = frozenset({Label.PHONE, Label.OTHER, Label.SSN, Label.CARD, Label.VERSION})
 
 
-def has_passport_word(view: Folded) -> bool:
+def has_passport_word(view: FoldedText) -> bool:
     """Whether the text may speak of a passport."""
     if "pass" in view.stems and any(word in view.lower for word in _PASSPORT_WORDS):
         return True
     return view.signed
 
 
-def find_passports(view: Folded) -> Iterator[tuple[int, int]]:
+def find_passports(view: FoldedText) -> Iterator[tuple[int, int]]:
     """Passport numbers near a word for passport."""
     if view.digits.find(b"0") < 0:
         return
@@ -205,7 +205,7 @@ def find_passports(view: Folded) -> Iterator[tuple[int, int]]:
 def _may_be_passport(text: str, match: re.Match[str]) -> bool:
     start, end = match.span()
     context = before(text, start)
-    if context != Context(Label.PASSPORT, True) and _is_counted(text, match):
+    if context != LabelContext(Label.PASSPORT, True) and _is_amount_or_code(text, match):
         return False
     left, right = near(text, start, end)
     if Label.PASSPORT in left:
@@ -215,10 +215,10 @@ def _may_be_passport(text: str, match: re.Match[str]) -> bool:
     follows = after(text, end)
     if match.lastgroup == "other" or not (follows.label is Label.PASSPORT or _THEN_PASSPORT.match(text, end)):
         return False
-    return match.lastgroup is None or follows == Context(Label.PASSPORT, True)
+    return match.lastgroup is None or follows == LabelContext(Label.PASSPORT, True)
 
 
-def _is_counted(text: str, match: re.Match[str]) -> bool:
+def _is_amount_or_code(text: str, match: re.Match[str]) -> bool:
     """Whether it is a price, an amount, or letters and a number that name something else."""
     start, end = match.span()
     if match[0][:2].lower() in _NO_SERIES or text[start - 1 : start] in CURRENCY:
@@ -226,7 +226,7 @@ def _is_counted(text: str, match: re.Match[str]) -> bool:
     return match[0].isdigit() and COUNTED.match(text, end) is not None
 
 
-def _is_passport(context: Context, form: str | None) -> bool:
+def _is_passport(context: LabelContext, form: str | None) -> bool:
     """Letters and digits that look like one are one unless a label says otherwise; the rest needs a label's word."""
     if form is None:
         return not (context.close and context.label in _NOT_PASSPORT)
@@ -239,7 +239,7 @@ _CAPITALS: Final = bytes(ord("A") if 0x41 <= byte <= 0x5A else byte for byte in 
 _IBAN: Final = re.compile(r"[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-Z0-9]{1,3})?(?![A-Za-z0-9])")
 
 
-def find_ibans(view: Folded) -> Iterator[tuple[int, int]]:
+def find_ibans(view: FoldedText) -> Iterator[tuple[int, int]]:
     """Bank accounts whose country, length and check digits agree."""
     if view.digits.translate(_CAPITALS).find(b"AA00") < 0:
         return

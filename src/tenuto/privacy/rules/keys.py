@@ -10,8 +10,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from tenuto.privacy.rules.folding import Folded
-from tenuto.privacy.rules.span import Rule
+from tenuto.privacy.rules.folding import FoldedText
+from tenuto.privacy.rules.span import PiiRule
 
 _LEAST: Final = 16
 _WORD: Final = b"a" * _LEAST
@@ -78,7 +78,7 @@ class _Providers(NamedTuple):
 
 
 @cache
-def _providers() -> _Providers:
+def _load_providers() -> _Providers:
     """What `providers.toml` says, compiled when the first text needs it."""
     table = tomllib.loads(files("tenuto.privacy.rules").joinpath("providers.toml").read_text(encoding="utf-8"))
     by_head: defaultdict[str, list[str]] = defaultdict(list)
@@ -96,7 +96,7 @@ def _providers() -> _Providers:
     )
 
 
-class Block(NamedTuple):
+class KeyBlock(NamedTuple):
     """A private-key block's place, and whether its END is there."""
 
     start: int
@@ -104,17 +104,17 @@ class Block(NamedTuple):
     complete: bool
 
 
-def find_blocks(view: Folded) -> Iterator[tuple[int, int]]:
+def find_private_keys(view: FoldedText) -> Iterator[tuple[int, int]]:
     """Private-key blocks from BEGIN to END; without an END, as far as the lines look like a key."""
     at = view.ascii.find(BLOCK)
     while at >= 0:
-        block = read_block(view.ascii, at)
+        block = parse_key_block(view.ascii, at)
         if block is not None:
             yield block.start, block.end
         at = view.ascii.find(BLOCK, at + len(BLOCK) if block is None else block.end)
 
 
-def read_block(text: str, start: int) -> Block | None:
+def parse_key_block(text: str, start: int) -> KeyBlock | None:
     """The block whose BEGIN stands at `start`. A plain search for its END costs a hundredth of a pattern's."""
     begin = _BLOCK_BEGIN.match(text, start)
     if begin is None:
@@ -122,17 +122,17 @@ def read_block(text: str, start: int) -> Block | None:
     last = f"-----END {begin[1]}-----"
     end = text.find(last, begin.end(), begin.end() + LONGEST_BLOCK + len(last))
     if end >= 0:
-        return Block(start, end + len(last), True)
+        return KeyBlock(start, end + len(last), True)
     lines = _BLOCK_LINES.match(text, begin.end())
-    return Block(start, begin.end() if lines is None else lines.end(), False)
+    return KeyBlock(start, begin.end() if lines is None else lines.end(), False)
 
 
-def has_long_words(view: Folded) -> bool:
+def has_long_words(view: FoldedText) -> bool:
     """Whether sixteen characters of a key stand together."""
     return view.words.find(_WORD) >= 0
 
 
-def find_keys(view: Folded) -> Iterator[tuple[int, int, Rule]]:
+def find_api_keys(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
     """Keys, signed tokens and webhooks in the long words of the text."""
     long_words = view.words
     at = long_words.find(_WORD)
@@ -142,34 +142,34 @@ def find_keys(view: Folded) -> Iterator[tuple[int, int, Rule]]:
         start = at
         while start > 0 and at - start < 512 and not _ENDS.match(view.ascii, start - 1):
             start -= 1
-        yield from _in_word(view, start, end)
+        yield from _keys_in_word(view, start, end)
         at = long_words.find(_WORD, end)
 
 
-def _in_word(view: Folded, start: int, end: int) -> Iterator[tuple[int, int, Rule]]:
+def _keys_in_word(view: FoldedText, start: int, end: int) -> Iterator[tuple[int, int, PiiRule]]:
     word = view.ascii[start:end]
     if any(sign in word for sign in _WEBHOOK_SIGNS):
         # Those of Office have an @ inside, where other words end.
         further = end + _OFFICE if "office.com/webhook" in word else end
         for match in _WEBHOOK.finditer(view.ascii, start, further):
-            yield *match.span(), Rule.WEBHOOK
+            yield *match.span(), PiiRule.WEBHOOK
     if not _MIXED.search(word) and not ("IA" in word and _AMAZON.search(word)):
         return
-    for match in _prefixed(view.ascii, start, end):
-        if is_random(match[0]):
-            yield *match.span(), Rule.API_KEY
+    for match in _provider_keys(view.ascii, start, end):
+        if looks_random(match[0]):
+            yield *match.span(), PiiRule.API_KEY
     if "eyJ" in word:
         for match in _JWT.finditer(view.ascii, start, end):
-            yield *match.span(), Rule.JWT
+            yield *match.span(), PiiRule.JWT
     if "/bot" in word:
         for match in _BOT.finditer(view.ascii, start, end):
-            yield *match.span(), Rule.API_KEY
-    yield from _called(view, start, end)
+            yield *match.span(), PiiRule.API_KEY
+    yield from _labelled_keys(view, start, end)
 
 
-def _prefixed(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+def _provider_keys(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
     """What has a provider's beginning or shape."""
-    providers = _providers()
+    providers = _load_providers()
     for head in _HEAD.finditer(text, start, end):
         pattern = providers.by_head.get(head[0])
         match = None if pattern is None else pattern.match(text, head.start(), end)
@@ -180,7 +180,7 @@ def _prefixed(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
             yield from pattern.finditer(text, start, end)
 
 
-def is_random(key: str) -> bool:
+def looks_random(key: str) -> bool:
     """Whether a key's characters vary like a key's, and no word in it says that it stands for one."""
     body = key[4:]
     if len(set(body)) < 4 or _PLACEHOLDER.search(key):
@@ -188,18 +188,18 @@ def is_random(key: str) -> bool:
     return _RANDOM_PART.search(body) is not None
 
 
-def _called(view: Folded, start: int, end: int) -> Iterator[tuple[int, int, Rule]]:
+def _labelled_keys(view: FoldedText, start: int, end: int) -> Iterator[tuple[int, int, PiiRule]]:
     """Long words that no table knows, where they say themselves or the words before them say that they are keys."""
     for match in _CHUNK.finditer(view.ascii, start, end):
         if _PLACEHOLDER.search(match[0]):
             continue
         if is_scrambled(match[0]):
-            called = _SAYS_KEY.match(match[0]) is not None or _is_called_key(view.text, match.start())
+            called = _SAYS_KEY.match(match[0]) is not None or _is_labelled_key(view.text, match.start())
         else:
             called = _ASSIGNED.search(view.lower, max(0, match.start() - 8), match.start()) is not None
-            called = called and is_random(match[0])
+            called = called and looks_random(match[0])
         if called:
-            yield *match.span(), Rule.API_KEY
+            yield *match.span(), PiiRule.API_KEY
 
 
 def is_scrambled(word: str) -> bool:
@@ -210,6 +210,6 @@ def is_scrambled(word: str) -> bool:
     return sum(map(str.isdigit, tail)) >= 2 and len(_CHANGE.findall(tail)) * 4 >= len(tail)
 
 
-def _is_called_key(text: str, start: int) -> bool:
+def _is_labelled_key(text: str, start: int) -> bool:
     window = text[max(0, start - _CALLED_WITHIN) : start].lower().rpartition("\n")[2]
-    return _providers().called.search(window) is not None and _CALLED_OTHERWISE.search(window) is None
+    return _load_providers().called.search(window) is not None and _CALLED_OTHERWISE.search(window) is None

@@ -56,7 +56,7 @@ _CHINESE: Final = frozenset(
 )
 
 
-def is_common(value: str) -> bool:
+def is_common_word(value: str) -> bool:
     """Whether a value that stands where a name might is a word for something else."""
     first = value.partition(" ")[0]
     if first.isascii():

@@ -38,14 +38,14 @@ class Label(Enum):
     """Some other number: an order, a ticket, a date, an amount."""
 
 
-class Context(NamedTuple):
+class LabelContext(NamedTuple):
     """The nearest label, and whether nothing but a connector stands between it and the number."""
 
     label: Label | None
     close: bool
 
 
-NOTHING: Final = Context(None, False)
+NOTHING: Final = LabelContext(None, False)
 
 
 def words(text: str) -> list[str]:
@@ -200,33 +200,33 @@ _JOINS: Final = frozenset("加我+")
 _POSSESSIVE: Final = frozenset("的个我你他她新旧老该此本这那打の")
 
 
-def has_words(text: str, start: int, end: int) -> bool:
+def has_letters(text: str, start: int, end: int) -> bool:
     """Whether a letter or a picture stands in `[start, end)`: a table of numbers has none, and no label then."""
     return _WORDY.search(text, start, end) is not None
 
 
-def before(text: str, start: int) -> Context:
+def before(text: str, start: int) -> LabelContext:
     """The nearest label to the left of `start`. "Number" alone gives way to the word it belongs to."""
-    if not has_words(text, max(0, start - REACH), start):
+    if not has_letters(text, max(0, start - REACH), start):
         return NOTHING
     cased = text[max(0, start - REACH) : start]
     window = cased.lower()
     if window[-4:].rstrip(" :+")[-1:] in _PICTURES:
-        return Context(Label.PHONE, True)
+        return LabelContext(Label.PHONE, True)
     number = NOTHING
     # A few letters grow when they become small, and then nothing can be said of the capitals.
     humped = cased if cased != window and len(cased) == len(window) and _CAMEL.search(cased) else None
-    for label, end in _from_the_right(window, humped):
+    for label, end in _labels_from_right(window, humped):
         between = window[end:]
         close = between in _PLAINLY or (len(between) <= 24 and _CONNECTOR.fullmatch(between) is not None)
         if label is not Label.NUMBER:
-            return Context(label, close) if close or number is NOTHING else number
+            return LabelContext(label, close) if close or number is NOTHING else number
         if number is NOTHING:
-            number = Context(label, close)
+            number = LabelContext(label, close)
     return number
 
 
-def _from_the_right(window: str, humped: str | None) -> Iterator[tuple[Label, int]]:
+def _labels_from_right(window: str, humped: str | None) -> Iterator[tuple[Label, int]]:
     """Labels in `window` with where they end, nearest first: it is read backwards, and mostly not to its beginning.
 
     `humped` is the window as it was written, where words in it have capitals inside.
@@ -238,8 +238,8 @@ def _from_the_right(window: str, humped: str | None) -> Iterator[tuple[Label, in
             if word in _SECURITY and _SOCIAL.search(window, 0, begin):
                 label = Label.SSN
             elif label is None and humped is not None:
-                label = _of_humps(humped[begin : begin + len(word)])
-            label = _as_it_stands(label, window, begin, begin + len(word))
+                label = _camel_case_label(humped[begin : begin + len(word)])
+            label = _label_in_context(label, window, begin, begin + len(word))
             if label is not None:
                 yield label, begin + len(word)
             continue
@@ -254,7 +254,7 @@ def _from_the_right(window: str, humped: str | None) -> Iterator[tuple[Label, in
             end = start
 
 
-def _of_humps(word: str) -> Label | None:
+def _camel_case_label(word: str) -> Label | None:
     """What a word of several says: the last of them that is a label, and "number" only behind one."""
     humps = [hump.lower() for hump in _HUMP.findall(word)]
     while humps and _TABLE.get(humps[-1]) is Label.NUMBER:
@@ -262,7 +262,7 @@ def _of_humps(word: str) -> Label | None:
     return next((label for i in range(len(humps)) if (label := _TABLE.get("".join(humps[i:])))), None)
 
 
-def _as_it_stands(label: Label | None, window: str, begin: int, end: int) -> Label | None:
+def _label_in_context(label: Label | None, window: str, begin: int, end: int) -> Label | None:
     """What an English word says where it stands: some words are labels, and something else beside certain others."""
     if label is Label.OTHER and _SOMEBODY.match(window, end):
         return Label.CALL
@@ -278,43 +278,43 @@ def _as_it_stands(label: Label | None, window: str, begin: int, end: int) -> Lab
     return None if before[-1:] == "." and before[-2:-1].isalnum() and before != "asp." else label
 
 
-def after(text: str, end: int, *, shared: bool = False) -> Context:
+def after(text: str, end: int, *, shared: bool = False) -> LabelContext:
     """The first label to the right of `end`; close when it follows at once, as in `555-0187 (fax)`.
 
     It is as close in "… is my fax". One that stands in another sentence or heads a number of its own mostly says
     nothing of this one, unless it may be `shared`.
     """
-    if not has_words(text, end, end + REACH_AFTER):
+    if not has_letters(text, end, end + REACH_AFTER):
         return NOTHING
     window = text[end : end + REACH_AFTER].lower()
     for token in _TOKEN.finditer(window):
         label, length = _first_label(token[0])
         if label is not None:
             at = end + token.start()
-            said = _says_so(text, end, at, at + length)
-            if not shared and _is_of_another(text, end, at, at + length, said=said):
+            said = _is_confirmed_after(text, end, at, at + length)
+            if not shared and _labels_another_number(text, end, at, at + length, said=said):
                 return NOTHING
-            return Context(label, said or token.start() < CLOSE_AFTER)
+            return LabelContext(label, said or token.start() < CLOSE_AFTER)
     return NOTHING
 
 
-def _says_so(text: str, end: int, at: int, stop: int) -> bool:
+def _is_confirmed_after(text: str, end: int, at: int, stop: int) -> bool:
     said = _SAYS_SO.match(text, end)
     return said is not None and at <= said.end() < stop
 
 
-def _is_of_another(text: str, end: int, at: int, stop: int, *, said: bool) -> bool:
+def _labels_another_number(text: str, end: int, at: int, stop: int, *, said: bool) -> bool:
     """Whether the label at `[at, stop)` says nothing of the value that ends at `end`.
 
     It heads a number that is written otherwise, or it stands in another sentence or field and goes on there.
     """
     heads = _HEADS_ANOTHER.match(text, stop)
     if heads is not None:
-        return not _is_like_the_next(text, end, heads.end() - 1)
+        return not _has_same_format(text, end, heads.end() - 1)
     return not said and _APART.search(text, end, at) is not None and not _ENDS_SENTENCE.match(text, stop)
 
 
-def _is_like_the_next(text: str, end: int, start: int) -> bool:
+def _has_same_format(text: str, end: int, start: int) -> bool:
     """Whether the number that begins at `start` is written like the one that ends at `end`: 555-0187 fax: 555-0188."""
     number = _NUMBER.match(text, start)
     if number is None:
@@ -329,9 +329,9 @@ def near(text: str, start: int, end: int) -> tuple[frozenset[Label], frozenset[L
 
 
 def _all_labels(window: str) -> frozenset[Label]:
-    found = {label for token in _TOKEN.finditer(window.lower()) for label in _labels(token[0])}
+    found = {label for token in _TOKEN.finditer(window.lower()) for label in _labels_in_token(token[0])}
     if _CAMEL.search(window):
-        found.update(label for word in _HUMPED.findall(window) if (label := _of_humps(word)) is not None)
+        found.update(label for word in _HUMPED.findall(window) if (label := _camel_case_label(word)) is not None)
     return frozenset(found)
 
 
@@ -365,7 +365,7 @@ def _first_label(token: str) -> tuple[Label | None, int]:
     return None, 0
 
 
-def _labels(token: str) -> set[Label]:
+def _labels_in_token(token: str) -> set[Label]:
     found = _TABLE.get(token)
     if found is not None:
         return {found}

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tenuto.privacy.rules.folding import Folded
-from tenuto.privacy.rules.values import is_blank, is_keylike, is_odd, is_something_else, is_varied, trimmed
+from tenuto.privacy.rules.folding import FoldedText
+from tenuto.privacy.rules.values import has_special_character, is_blank, is_keylike, is_other_data, is_varied, trim_end
 
 Place = tuple[int, int]
 
@@ -91,7 +91,7 @@ _WORD_START: Final = re.compile(r"[^\s\"'(<]+\Z")
 _HOST: Final = re.compile(r"@(?:(?:tcp|unix)\(|[\w.-]{1,80}(?:/\w|:[0-9]{2,5}))")
 
 
-def has_logins(view: Folded) -> bool:
+def has_logins(view: FoldedText) -> bool:
     """Whether an @ occurs, a name that a password may stand before, or a word for signing in."""
     text = view.ascii
     if "@" in text or view.signed or not view.stems.isdisjoint(_NAMES):
@@ -101,43 +101,43 @@ def has_logins(view: Folded) -> bool:
     return "/" in text and (_SLASHED.search(text) is not None or _has_oracle(view))
 
 
-def _has_name(view: Folded) -> bool:
+def _has_name(view: FoldedText) -> bool:
     return not view.stems.isdisjoint(_NAMES) or view.signed
 
 
-def _has_login(view: Folded) -> bool:
+def _has_login(view: FoldedText) -> bool:
     text, lower = view.ascii, view.lower
     if not (":" in text or "/" in text or "|" in text or "('" in text or '("' in text):
         return False
     return "log" in lower or "zugang" in lower or not view.stems.isdisjoint(_LOGINS)
 
 
-def _has_wifi(view: Folded) -> bool:
+def _has_wifi(view: FoldedText) -> bool:
     lower = view.lower
     return ("/" in lower or "|" in lower) and ("wifi" in lower or "wi-fi" in lower or "wlan" in lower)
 
 
-def _has_oracle(view: Folded) -> bool:
+def _has_oracle(view: FoldedText) -> bool:
     return any(tool in view.lower for tool in _ORACLE_TOOLS)
 
 
-def find_logins(view: Folded) -> Iterator[Place]:
+def find_logins(view: FoldedText) -> Iterator[Place]:
     """Every password before its name or beside a user's."""
-    for start, end in _candidates(view):
+    for start, end in _login_candidates(view):
         # In the ASCII view a Chinese comma is a question mark, and would go on as one.
         beyond = None if view.text is view.ascii else _BEYOND.search(view.text, start, end)
-        end = trimmed(view.ascii, start, end if beyond is None else beyond.start())
+        end = trim_end(view.ascii, start, end if beyond is None else beyond.start())
         value = view.ascii[start:end]
         if beyond is not None and not _is_plausible(value):
             continue
-        if len(value) >= 5 and is_varied(value) and not is_blank(value) and not is_something_else(value):
+        if len(value) >= 5 and is_varied(value) and not is_blank(value) and not is_other_data(value):
             yield start, end
 
 
-def _candidates(view: Folded) -> Iterator[Place]:
+def _login_candidates(view: FoldedText) -> Iterator[Place]:
     text = view.ascii
     if _has_name(view):
-        yield from _before_names(view)
+        yield from _passwords_before_names(view)
     if _has_login(view):
         yield from (match.span("value") for match in _LOGIN.finditer(text) if _is_plausible(match["value"]))
         yield from (match.span("value") for match in _CALLED.finditer(text))
@@ -146,14 +146,14 @@ def _candidates(view: Folded) -> Iterator[Place]:
     if "/" in text:
         if _has_oracle(view):
             yield from (match.span("value") for match in _ORACLE.finditer(text))
-        yield from _behind_users(view)
+        yield from _passwords_after_users(view)
     at = text.find("@")
     while at >= 0:
-        yield from _beside_at(text, at)
+        yield from _passwords_beside_at(text, at)
         at = text.find("@", at + 1)
 
 
-def _behind_users(view: Folded) -> Iterator[Place]:
+def _passwords_after_users(view: FoldedText) -> Iterator[Place]:
     for slash in _SLASHED.finditer(view.ascii):
         at = slash.start()
         word = _ODD_WORD.match(view.text, at + 1)
@@ -165,26 +165,26 @@ def _behind_users(view: Folded) -> Iterator[Place]:
             yield word.span()
 
 
-def _before_names(view: Folded) -> Iterator[Place]:
+def _passwords_before_names(view: FoldedText) -> Iterator[Place]:
     for stem in _NAMES & view.stems:
         at = view.lower.find(stem)
         while at >= 0:
             lead = _LEAD.search(view.lower, max(0, at - _SIGHT), at)
             if lead is not None and _NAME.match(view.lower, at):
-                yield from _word_before(view.text, lead.start())
+                yield from _secret_word_before(view.text, lead.start())
             at = view.lower.find(stem, at + len(stem))
     if view.text is not view.ascii:
-        yield from _before_names_in_han(view.text)
+        yield from _cjk_passwords_before_names(view.text)
 
 
-def _before_names_in_han(text: str) -> Iterator[Place]:
+def _cjk_passwords_before_names(text: str) -> Iterator[Place]:
     match = _NAME_IN_HAN.search(text)
     while match is not None:
         start, at = match.span()
         if _PRINTABLE.search(text, max(0, start - 13), start):
             lead = _LEADS_IN_HAN.get(match[0][0], _LEAD_IN_KOREAN).search(text, max(0, start - 12), start)
             if lead is not None:
-                yield from _word_before(text, lead.start())
+                yield from _secret_word_before(text, lead.start())
         else:
             # No word stands before any name from here to the next one.
             word = _PRINTABLE.search(text, at)
@@ -194,13 +194,13 @@ def _before_names_in_han(text: str) -> Iterator[Place]:
         match = _NAME_IN_HAN.search(text, at)
 
 
-def _word_before(text: str, end: int) -> Iterator[Place]:
+def _secret_word_before(text: str, end: int) -> Iterator[Place]:
     word = _LAST_WORD.search(text, max(0, end - _SIGHT), end)
     if word is not None and is_keylike(word[1], 6):
         yield word.span(1)
 
 
-def _beside_at(text: str, at: int) -> Iterator[Place]:
+def _passwords_beside_at(text: str, at: int) -> Iterator[Place]:
     """Passwords in front of the @ of a host, or behind the address that it belongs to."""
     if text.rfind(":", max(0, at - 64), at) > text.rfind(" ", max(0, at - 64), at):
         start = _WORD_START.search(text, max(0, at - 100), at)
@@ -214,4 +214,4 @@ def _beside_at(text: str, at: int) -> Iterator[Place]:
 
 def _is_plausible(value: str) -> bool:
     """No path, no time, no phone: letters beside digits or odd characters."""
-    return "/" not in value and any(map(str.isalpha, value)) and (is_keylike(value, 5) or is_odd(value))
+    return "/" not in value and any(map(str.isalpha, value)) and (is_keylike(value, 5) or has_special_character(value))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tenuto.privacy.rules.folding import Folded
+from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import words
 
 # Latin letters belong to an address; characters of any other script beside it are the sentence around it.
@@ -70,17 +70,17 @@ _NOT_DOMAINS: Final = frozenset(
 )
 
 
-def has_mails(text: str) -> bool:
+def has_emails(text: str) -> bool:
     """Whether an @ occurs, or the code for one."""
     return "@" in text or ("%" in text and _ENCODED_AT in text)
 
 
-def find_mails(view: Folded) -> Iterator[tuple[int, int]]:
+def find_emails(view: FoldedText) -> Iterator[tuple[int, int]]:
     """Every address: a local part, an @, and a domain with a dot."""
     at = view.ascii.find("@")
     while at >= 0:
         end = _domain_end(view, at)
-        beyond = None if end is not None or view.text is view.ascii else _beyond(view.text, at)
+        beyond = None if end is not None or view.text is view.ascii else _non_latin_email(view.text, at)
         if beyond is not None:
             yield beyond
         if end is not None and view.text[at:end].rpartition(".")[2].lower() not in _NOT_DOMAINS:
@@ -88,10 +88,10 @@ def find_mails(view: Folded) -> Iterator[tuple[int, int]]:
             if start is not None and not _is_repository(view.text, start, end):
                 yield start, end
         at = view.ascii.find("@", at + 1)
-    yield from _encoded(view)
+    yield from _percent_encoded_emails(view)
 
 
-def _encoded(view: Folded) -> Iterator[tuple[int, int]]:
+def _percent_encoded_emails(view: FoldedText) -> Iterator[tuple[int, int]]:
     at = view.ascii.find(_ENCODED_AT)
     while at >= 0:
         end, start = _domain_end(view, at + len(_ENCODED_AT) - 1), _local_start(view.text, at)
@@ -103,7 +103,7 @@ def _encoded(view: Folded) -> Iterator[tuple[int, int]]:
         at = view.ascii.find(_ENCODED_AT, at + 1)
 
 
-def _domain_end(view: Folded, at: int) -> int | None:
+def _domain_end(view: FoldedText, at: int) -> int | None:
     """Where the domain behind an @ ends, if one stands there in Latin letters."""
     text = view.text
     domain = _DOMAIN.match(text, at + 1)
@@ -114,7 +114,7 @@ def _domain_end(view: Folded, at: int) -> int | None:
     return None if domain is None else domain.end()
 
 
-def _beyond(text: str, at: int) -> tuple[int, int] | None:
+def _non_latin_email(text: str, at: int) -> tuple[int, int] | None:
     """An address with letters beyond Latin in its domain: 用户@例子.公司, иван@почта.рф."""
     domain = _DOMAIN_BEYOND.match(text, at + 1)
     # A local part in Latin letters ends where they do; one in others, where the sentence seems to.
@@ -139,7 +139,7 @@ def _local_start(text: str, at: int) -> int | None:
         return None
     start = at - match.end()
     if text[start - 1 : start] == "=":
-        start = _passed_on(text, start, at)
+        start = _bounce_local_start(text, start, at)
     while start < at and text[start] in ".'-%":
         start += 1
     if _MASK.search(text, max(0, start - 16), start):
@@ -149,7 +149,7 @@ def _local_start(text: str, at: int) -> int | None:
     return start
 
 
-def _passed_on(text: str, start: int, at: int) -> int:
+def _bounce_local_start(text: str, start: int, at: int) -> int:
     """Where a local part begins that has an equals sign before `start`, and perhaps inside."""
     match = _EQUALS.match(text[max(0, at - _LONGEST_LOCAL) : at][::-1])
     passed = None if match is None else _PASSED_ON.search(text, at - match.end(), at)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from tenuto.privacy.rules.folding import Folded
+from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import words
 
 
@@ -57,20 +57,20 @@ _KEY_ID: Final = re.compile(r"(?:(?<=access.key)|(?<=accesskey)|(?<=private.key)
 _GOES_ON: Final = re.compile(r"[a-z]|[_-][a-z]")
 
 
-def _of_pass(lower: str, at: int) -> str | None:
+def _pass_kind(lower: str, at: int) -> str | None:
     joined = at > 0 and lower[at - 1] in " -"
     return None if joined and lower.endswith(_PAPERS, max(0, at - 10), at - 1) else "password"
 
 
-def _of_cre(lower: str, at: int) -> str | None:
+def _cre_kind(lower: str, at: int) -> str | None:
     return "key" if lower[at - 2 : at] == "se" else "password"
 
 
-def _of_schluessel(lower: str, at: int) -> str | None:
-    return _of_key(lower, at, at + 9)
+def _schluessel_kind(lower: str, at: int) -> str | None:
+    return _key_kind(lower, at, at + 9)
 
 
-def _of_key(lower: str, at: int, end: int = 0) -> str | None:
+def _key_kind(lower: str, at: int, end: int = 0) -> str | None:
     end = end or at + 3
     joint = lower[at - 1 : at]
     if joint in _JOINTS:
@@ -84,22 +84,22 @@ def _of_key(lower: str, at: int, end: int = 0) -> str | None:
     elif joint.isalpha():
         return "key" if lower[max(0, at - 14) : at].endswith(_QUALIFIERS_JOINED) else None
     # A key of no kind: most are figures of speech, and only an assignment makes them something else.
-    return "weak" if _SETS.match(lower, end) and not _opens_nothing(lower, at) else None
+    return "weak" if _SETS.match(lower, end) and not _is_lookup_key(lower, at) else None
 
 
-def _opens_nothing(lower: str, at: int) -> bool:
+def _is_lookup_key(lower: str, at: int) -> bool:
     if lower[at - 1 : at] not in _JOINTS:
         return False
     whose = _LAST_WORD.search(lower, max(0, at - 17), at - 1)
     return whose is not None and whose[0] in _NO_DOORS
 
 
-def _of_token(lower: str, at: int) -> str | None:
+def _token_kind(lower: str, at: int) -> str | None:
     """A library's PublicKeyToken is part of its name."""
     return None if lower.endswith(_PUBLIC_KEYS, max(0, at - 11), at) else "key"
 
 
-def _of_auth(lower: str, at: int) -> str | None:
+def _auth_kind(lower: str, at: int) -> str | None:
     return "password" if lower.endswith(_AUTH_NAMES, max(0, at - 9), at) else None
 
 
@@ -113,50 +113,50 @@ _STEMS: Final[dict[str, _Stem]] = {
             r"pass(?:word|wort|phrase|code|ward|[word]{3,5}|wd|w|key)s?|(?<=mot de )passe"
             r"|(?:(?<![a-z])|(?<=require)|(?<=store)|(?<=key)|(?<=db)|(?<=user)|(?<=smtp)|(?<=root)|(?<=admin))pass"
         ),
-        _of_pass,
+        _pass_kind,
     ),
     "pasw": (re.compile(r"pasw[word]{2,4}"), lambda lower, at: "password"),
     "pw": (re.compile(r"pwd|(?<![a-z])pw"), lambda lower, at: "password"),
     "psw": (re.compile(r"(?<![a-z])psw[word]{0,4}"), lambda lower, at: "password"),
     "kennwort": (re.compile("kennwort"), lambda lower, at: "password"),
-    "cre": (re.compile(r"creds?\b|credentials?|(?<=se)crets?"), _of_cre),
+    "cre": (re.compile(r"creds?\b|credentials?|(?<=se)crets?"), _cre_kind),
     # The key of a radio network. WPA-PSK also is the name of how it is kept, so it counts only where a value follows.
     "psk": (re.compile(r"""(?<![a-z0-9])psk(?=["'`]?[ ]?[:=]|[ ](?:is|was)[ ])"""), lambda lower, at: "password"),
-    "auth": (re.compile("auth(?==)"), _of_auth),
-    "token": (re.compile("tokens?"), _of_token),
-    "key": (re.compile("keys?"), _of_key),
+    "auth": (re.compile("auth(?==)"), _auth_kind),
+    "token": (re.compile("tokens?"), _token_kind),
+    "key": (re.compile("keys?"), _key_kind),
     # In the ASCII view a letter beyond it is a question mark.
-    "schl?ssel": (re.compile(r"schl\?ssel"), _of_schluessel),
+    "schl?ssel": (re.compile(r"schl\?ssel"), _schluessel_kind),
     "contrase?a": (re.compile(r"contrase\?a"), lambda lower, at: "password"),
 }
 
 
-def find_names(view: Folded) -> list[Name] | None:
+def find_secret_names(view: FoldedText) -> list[Name] | None:
     """English and German names of secrets, from left to right; None when no stem occurs."""
     stems = view.stems
     if stems.isdisjoint(_STEMS):
         return None
     found: list[Name] = []
     for stem in stems & _STEMS.keys():
-        _add_names(view.lower, stem, found)
+        _add_secret_names(view.lower, stem, found)
     found.sort()
     return found
 
 
-def _add_names(lower: str, stem: str, found: list[Name]) -> None:
+def _add_secret_names(lower: str, stem: str, found: list[Name]) -> None:
     pattern, kind_of = _STEMS[stem]
     at = lower.find(stem)
     while at >= 0:
         kind = kind_of(lower, at)
         if kind is not None:
             match = pattern.match(lower, at)
-            end = None if match is None else _name_end(lower, match.end())
+            end = None if match is None else _secret_name_end(lower, match.end())
             if end is not None:
                 found.append(Name(at - 2 if kind == "key" and stem == "cre" else at, end, kind))
         at = lower.find(stem, at + len(stem))
 
 
-def _name_end(lower: str, at: int) -> int | None:
+def _secret_name_end(lower: str, at: int) -> int | None:
     """Where the name ends, or None when the word goes on as another one: `passport`, `token_count`."""
     suffix = _SUFFIX.match(lower, at)
     assert suffix is not None  # it matches the empty string

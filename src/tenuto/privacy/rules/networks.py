@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv6Address
 from typing import Final, NamedTuple
 
-from tenuto.privacy.rules.folding import Folded
-from tenuto.privacy.rules.labels import BORDER, NOTHING, Context, Label, before, words
+from tenuto.privacy.rules.folding import FoldedText
+from tenuto.privacy.rules.labels import BORDER, NOTHING, Label, LabelContext, before, words
 
 # In the view where every digit is a zero: the engine searches one character fast. What stands before is looked at
 # afterwards.
@@ -110,32 +110,36 @@ class _Quad(NamedTuple):
         return self.value[: self.value.index(".", self.value.index(".") + 1)]
 
 
-def has_v4(view: Folded) -> bool:
+def has_ipv4(view: FoldedText) -> bool:
     """Whether three dots stand with nothing but a few digits between them."""
     return view.digits.find(b"0.0") >= 0 and _THREE_DOTS.search(view.digits) is not None
 
 
-def has_v6(view: Folded) -> bool:
+def has_ipv6(view: FoldedText) -> bool:
     """Whether two colons stand side by side, or seven with nothing but hexadecimal digits between them."""
     return ":" in view.ascii and _COLONS.search(view.ascii) is not None
 
 
-def find_v4(view: Folded) -> Iterator[tuple[int, int]]:
+def find_ipv4(view: FoldedText) -> Iterator[tuple[int, int]]:
     """Dotted quads that are addresses. Loopback, netmasks and 0.0.0.0 belong to nobody and are left."""
     places = [match.span() for match in _V4.finditer(view.digits)]
-    quads = [_told(view, start, end) for start, end in places if _may_begin(view, start)]
+    quads = [_read_quad(view, start, end) for start, end in places if _can_start(view, start)]
     if not quads:
         return
-    kin = _beginnings_of_versions(quads)
+    kin = _version_prefixes(quads)
     version: _Quad | None = None
     for quad in quads:
-        if quad.version or _is_kin(view, quad, kin) or (version is not None and _follows(view, version, quad)):
+        if (
+            quad.version
+            or _has_version_nearby(view, quad, kin)
+            or (version is not None and _continues_version(view, version, quad))
+        ):
             version = quad
         elif not _NOT_PERSONAL.match(quad.value):
             yield quad.start, quad.end
 
 
-def _may_begin(view: Folded, start: int) -> bool:
+def _can_start(view: FoldedText, start: int) -> bool:
     """Whether no longer number and no name goes on at `start`; a word such as `ping` may stand there."""
     before = view.ascii[start - 1 : start]
     if not before.isalpha():
@@ -144,13 +148,13 @@ def _may_begin(view: Folded, start: int) -> bool:
     return word is not None and word[0].lower() in _GLUED_WORDS and view.ascii[word.start() - 1 : word.start()] != "_"
 
 
-def _told(view: Folded, start: int, end: int) -> _Quad:
+def _read_quad(view: FoldedText, start: int, end: int) -> _Quad:
     value, context = view.ascii[start:end], before(view.text, start)
     version = max(map(int, value.split("."))) > 255 or _is_version(view, context, start, end)
     return _Quad(start, end, value, version, not version and context.label is Label.IP and context.close)
 
 
-def _beginnings_of_versions(quads: list[_Quad]) -> dict[str, list[int]]:
+def _version_prefixes(quads: list[_Quad]) -> dict[str, list[int]]:
     """How versions begin, with their places: 2.4 of a version 2.4.41.1."""
     found: defaultdict[str, list[int]] = defaultdict(list)
     for quad in quads:
@@ -159,7 +163,7 @@ def _beginnings_of_versions(quads: list[_Quad]) -> dict[str, list[int]]:
     return found
 
 
-def _is_kin(view: Folded, quad: _Quad, kin: dict[str, list[int]]) -> bool:
+def _has_version_nearby(view: FoldedText, quad: _Quad, kin: dict[str, list[int]]) -> bool:
     """Whether a version that begins alike stands near: another quad, or one of three parts such as 2.4.58."""
     if quad.address:
         return False
@@ -174,11 +178,11 @@ def _is_kin(view: Folded, quad: _Quad, kin: dict[str, list[int]]) -> bool:
     return any(match[1] == quad.beginning for match in _THREE_PARTS.finditer(view.ascii, first, last))
 
 
-def _follows(view: Folded, version: _Quad, quad: _Quad) -> bool:
-    return not quad.address and (_goes_on(view, version, quad) or _is_compared(view, version, quad))
+def _continues_version(view: FoldedText, version: _Quad, quad: _Quad) -> bool:
+    return not quad.address and (_is_next_version(view, version, quad) or _is_compared_version(view, version, quad))
 
 
-def _is_compared(view: Folded, version: _Quad, quad: _Quad) -> bool:
+def _is_compared_version(view: FoldedText, version: _Quad, quad: _Quad) -> bool:
     """Whether the sentence that has spoken of a version speaks of another one: 固件 3.1.4.28 有问题，3.0.9.12 正常."""
     if quad.start - version.end > _KIN_WITHIN or _PORT.match(view.ascii, quad.end):
         return False
@@ -189,7 +193,7 @@ def _is_compared(view: Folded, version: _Quad, quad: _Quad) -> bool:
     return BORDER.search(between) is None and _ADDRESSES.search(between.lower()) is None
 
 
-def _goes_on(view: Folded, version: _Quad, quad: _Quad) -> bool:
+def _is_next_version(view: FoldedText, version: _Quad, quad: _Quad) -> bool:
     """`from 2.3.4.5 to 2.3.4.6`: the second is what the first was, unless it is of another kind."""
     if _VERSION_NEXT.fullmatch(view.text, version.end, quad.start) is None:
         return False
@@ -197,7 +201,7 @@ def _goes_on(view: Folded, version: _Quad, quad: _Quad) -> bool:
     return abs(step) <= _NO_STEP
 
 
-def _is_version(view: Folded, context: Context, start: int, end: int) -> bool:
+def _is_version(view: FoldedText, context: LabelContext, start: int, end: int) -> bool:
     """Whether the words around a dotted quad say that it is a version, a section or a product's number."""
     if view.ascii[start - 1 : start].isalpha():
         return _ENDS_VERSION.match(view.text, end) is not None
@@ -223,7 +227,7 @@ _PORT: Final = re.compile(":[0-9]{2,5}(?![0-9.])")
 _SHELVES: Final = frozenset(words("product products release releases version versions dist tags archive"))
 
 
-def _follows_product(view: Folded, start: int, end: int) -> bool:
+def _follows_product(view: FoldedText, start: int, end: int) -> bool:
     """`Chrome/10.0.0.1`: a product with its version, and neither a host with its address nor a part of a path."""
     text = view.ascii
     if text[start - 1 : start] != "/" or _PORT.match(text, end):
@@ -241,10 +245,10 @@ def _follows_product(view: Folded, start: int, end: int) -> bool:
     return not (_UNLIKE_PRODUCTS if product["name"].islower() else _AT_HOME).match(text, start)
 
 
-def find_v6(view: Folded) -> Iterator[tuple[int, int]]:
+def find_ipv6(view: FoldedText) -> Iterator[tuple[int, int]]:
     """Addresses with colons."""
     for match in _V6.finditer(view.ascii):
-        start, end = _without_label(view.ascii, match.start(), match.end()), match.end()
+        start, end = _address_start(view.ascii, match.start(), match.end()), match.end()
         if start is None:
             continue
         if view.ascii[end - 1] == ":" and view.ascii[end - 2] != ":":
@@ -253,7 +257,7 @@ def find_v6(view: Folded) -> Iterator[tuple[int, int]]:
             yield start, end
 
 
-def _without_label(text: str, start: int, end: int) -> int | None:
+def _address_start(text: str, start: int, end: int) -> int | None:
     """Where the address begins when the word before it and its colon are not its own: `node:2001:db8::1`."""
     before, head = text[start - 1 : start], text.find(":", start, end)
     if head == start and text[start + 1] != ":":

@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from typing import Final
 
 from tenuto.privacy.rules.columns import cells_below
-from tenuto.privacy.rules.folding import Folded
+from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import words
 from tenuto.privacy.rules.names import OF_KEY, Name
-from tenuto.privacy.rules.span import Rule
+from tenuto.privacy.rules.span import PiiRule
 from tenuto.privacy.rules.values import (
     Value,
+    has_special_character,
     is_blank,
     is_fingerprint,
     is_keylike,
-    is_odd,
+    is_other_data,
     is_slug,
-    is_something_else,
     is_varied,
-    read_value,
+    parse_value,
 )
 
 # --- between a name and its value --------------------------------------------------------------------------------
@@ -167,48 +167,52 @@ _HAN_UNITS: Final = re.compile(
 _HAN_METHOD: Final = re.compile(r"\s{0,2}(?:加密|算法|哈希)")
 
 
-def find_named(view: Folded, names: list[Name]) -> Iterator[tuple[int, int, Rule]]:
+def find_named_secrets(view: FoldedText, names: list[Name]) -> Iterator[tuple[int, int, PiiRule]]:
     """Every value behind one of `names`."""
     reached = 0
     for name in names:
         column = cells_below(view, name)
         if column is not None:
-            yield from ((*cell, _rule(name)) for cell in column)
+            yield from ((*cell, _rule_for(name)) for cell in column)
         elif name.start >= reached:
-            for found in _behind(view, name):
+            for found in _secrets_after(view, name):
                 reached = found[1]
                 yield found
 
 
-def _rule(name: Name) -> Rule:
-    return Rule.PASSWORD if name.kind == "password" else Rule.API_KEY
+def _rule_for(name: Name) -> PiiRule:
+    return PiiRule.PASSWORD if name.kind == "password" else PiiRule.API_KEY
 
 
-def _behind(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:
+def _secrets_after(view: FoldedText, name: Name) -> Iterator[tuple[int, int, PiiRule]]:
     """The value behind `name`, if what stands there is one."""
     if view.text is not view.ascii and view.text[name.end : name.end + 2].strip()[:1] > "\x7f":
-        yield from _behind_in_han(view, name)
+        yield from _cjk_secrets_after(view, name)
         return
-    changed = _changed(view, name)
+    changed = _old_and_new_values(view, name)
     if changed:
         yield from changed
         return
-    pair = _is_pair(view, name.start)
+    pair = _is_user_and_password(view, name.start)
     for pattern, how in _LINKS[:3] if name.kind == "weak" else _LINKS:
         link = pattern.match(view.ascii, name.end, name.end + (_LONGEST_FIELD if how == "field" else _LONGEST_LINK))
-        value = None if link is None else _spaced(view, name, link.end()) or read_value(view, link.end(), pair=pair)
-        if link is None or value is None or _is_about(view, name, link, how):
+        value = (
+            None
+            if link is None
+            else _value_with_spaces(view, name, link.end()) or parse_value(view, link.end(), pair=pair)
+        )
+        if link is None or value is None or _is_about_something_else(view, name, link, how):
             continue
         told = (link["sign"] or "=") if how == "sign" else "=" if how == "field" else how
         if how == "space" and _is_switch(view, name.start):
             told = "="
-        if _is_secret(view, name.kind, told, value) and not _is_no_value(view, name, told, value):
-            yield _with_name(view, name, link.end(), value.start), value.end, _rule(name)
-            yield from _more(view, name, value)
+        if _is_secret(view, name.kind, told, value) and not _is_example_or_command(view, name, told, value):
+            yield _start_with_name(view, name, link.end(), value.start), value.end, _rule_for(name)
+            yield from _further_values(view, name, value)
             return
 
 
-def _is_about(view: Folded, name: Name, link: re.Match[str], how: str) -> bool:
+def _is_about_something_else(view: FoldedText, name: Name, link: re.Match[str], how: str) -> bool:
     """Whether the words between the name and the value speak of something else: "set my password to ... from ...:".
 
     Behind the name in </password> stands whatever comes next.
@@ -222,7 +226,7 @@ def _is_about(view: Folded, name: Name, link: re.Match[str], how: str) -> bool:
     return _SETTING.search(view.lower, max(0, name.start - 40), name.start) is not None
 
 
-def _spaced(view: Folded, name: Name, at: int) -> Value | None:
+def _value_with_spaces(view: FoldedText, name: Name, at: int) -> Value | None:
     """The value at `at` with the spaces inside it, where a connection string says how far it goes."""
     text = view.ascii
     if text[at - 1] != "=" or text[max(0, name.start - 2) : name.start].rstrip(" ")[-1:] != ";":
@@ -231,9 +235,9 @@ def _spaced(view: Folded, name: Name, at: int) -> Value | None:
     return None if match is None else Value(*match.span(), False)
 
 
-def _is_no_value(view: Folded, name: Name, told: str, value: Value) -> bool:
+def _is_example_or_command(view: FoldedText, name: Name, told: str, value: Value) -> bool:
     """Whether it only stands where a value would: a code for once, a command and its words, a bad example."""
-    if _is_one_time(view, name, view.text[value.start : value.end]):
+    if _is_one_time_code(view, name, view.text[value.start : value.end]):
         return True
     text, first = view.ascii, max(0, name.start - 48)
     if told == "=":
@@ -243,59 +247,59 @@ def _is_no_value(view: Folded, name: Name, told: str, value: Value) -> bool:
     return told in ("prose", "space") and _WARNING.search(view.lower, first, name.start) is not None
 
 
-def _changed(view: Folded, name: Name) -> tuple[tuple[int, int, Rule], ...]:
+def _old_and_new_values(view: FoldedText, name: Name) -> tuple[tuple[int, int, PiiRule], ...]:
     """The old value and the new one, where the sentence names both."""
     link = _FROM.match(view.text, name.end)
     if link is None or name.kind != "password":
         return ()
-    old = _value_without_doubt(view, link.end())
+    old = _certain_value(view, link.end())
     then = None if old is None else _INTO.match(view.text, old.end)
-    new = None if then is None else _value_without_doubt(view, then.end())
+    new = None if then is None else _certain_value(view, then.end())
     if old is None or new is None:
         return ()
-    return (old.start, old.end, Rule.PASSWORD), (new.start, new.end, Rule.PASSWORD)
+    return (old.start, old.end, PiiRule.PASSWORD), (new.start, new.end, PiiRule.PASSWORD)
 
 
-def _more(view: Folded, name: Name, value: Value) -> Iterator[tuple[int, int, Rule]]:
+def _further_values(view: FoldedText, name: Name, value: Value) -> Iterator[tuple[int, int, PiiRule]]:
     """`pw: old -> new`, "the passwords are X and Y": what the value became, and others beside it."""
     if name.kind != "password" or value.end == len(view.text):
         return
     then = _INTO.match(view.text, value.end)
-    new = None if then is None else _value_without_doubt(view, then.end())
+    new = None if then is None else _certain_value(view, then.end())
     if new is not None:
-        yield new.start, new.end, Rule.PASSWORD
+        yield new.start, new.end, PiiRule.PASSWORD
         return
     for _ in range(_MOST_MORE):
-        another = _beside(view, name, value)
+        another = _value_beside(view, name, value)
         if another is None or another.end - name.end > _SIGHT:
             return
-        yield another.start, another.end, Rule.PASSWORD
+        yield another.start, another.end, PiiRule.PASSWORD
         value = another
 
 
-def _beside(view: Folded, name: Name, value: Value) -> Value | None:
+def _value_beside(view: FoldedText, name: Name, value: Value) -> Value | None:
     """The value that stands beside another one as its like."""
     joint = _ALSO.match(view.text, value.end)
-    another = None if joint is None else _value_without_doubt(view, joint.end())
+    another = None if joint is None else _certain_value(view, joint.end())
     if joint is None or another is None or _SAYS_MORE.match(view.text, another.end):
         return None
     text = view.text[another.start : another.end]
-    alike = text[:3] == view.text[value.start : value.start + 3] or is_odd(text)
+    alike = text[:3] == view.text[value.start : value.start + 3] or has_special_character(text)
     if alike or not (joint["and"] or joint["han"]):
         return another
     return another if _SEVERAL.search(view.text, max(0, name.start - 6), value.start) else None
 
 
-def _value_without_doubt(view: Folded, at: int) -> Value | None:
-    value = read_value(view, at)
+def _certain_value(view: FoldedText, at: int) -> Value | None:
+    value = parse_value(view, at)
     if value is None:
         return None
     text = view.text[value.start : value.end]
     sound = len(text) >= 6 and is_varied(text) and any(map(str.isalpha, text))
-    return value if sound and not is_blank(text) and not is_something_else(text) else None
+    return value if sound and not is_blank(text) and not is_other_data(text) else None
 
 
-def _is_pair(view: Folded, at: int) -> bool:
+def _is_user_and_password(view: FoldedText, at: int) -> bool:
     """`user/password: admin/...`, 账号密码：admin/..."""
     text = view.text
     near = text[max(0, at - 5) : at]
@@ -304,13 +308,13 @@ def _is_pair(view: Folded, at: int) -> bool:
     return text.startswith("账密", at) or _PAIRED.search(near) is not None
 
 
-def _is_switch(view: Folded, begin: int) -> bool:
+def _is_switch(view: FoldedText, begin: int) -> bool:
     """Whether the name is an option of a command: `--password`, `--db-password`."""
     option = view.ascii[max(0, begin - 24) : begin].rpartition(" ")[2]
     return option.startswith("-") and "=" not in option
 
 
-def _with_name(view: Folded, name: Name, value: int, start: int) -> int:
+def _start_with_name(view: FoldedText, name: Name, value: int, start: int) -> int:
     """`password=...` goes as a whole, as the documents show it; elsewhere the name stays, for the reader's sake."""
     qualified = OF_KEY.search(view.lower, max(0, name.start - 16), name.start)
     begin = name.start if qualified is None else qualified.start()
@@ -318,9 +322,9 @@ def _with_name(view: Folded, name: Name, value: int, start: int) -> int:
     return begin if lone and start == value and view.ascii[name.end : value] == "=" else start
 
 
-def _is_secret(view: Folded, kind: str, how: str, value: Value) -> bool:
+def _is_secret(view: FoldedText, kind: str, how: str, value: Value) -> bool:
     text = view.text[value.start : value.end]
-    if is_blank(text) or (how != "=" and is_something_else(text)):
+    if is_blank(text) or (how != "=" and is_other_data(text)):
         return False
     if how == "far":
         return is_keylike(text, 6) and (kind == "key" or not is_fingerprint(text))
@@ -334,18 +338,18 @@ def _is_secret(view: Folded, kind: str, how: str, value: Value) -> bool:
     return is_keylike(text, 16 if how == "space" else 8)
 
 
-def _is_setting(view: Folded, at: int) -> bool:
+def _is_setting(view: FoldedText, at: int) -> bool:
     """Whether the name before the value is a setting's: `PAGERDUTY_KEY: ...`, which is no key of a table or a cache."""
     name = _SETTING_NAME.search(view.ascii, max(0, at - 40), at)
     return name is not None and _NO_SECRET_KEY.search(name["whose"]) is None
 
 
-def _is_one_time(view: Folded, name: Name, text: str) -> bool:
+def _is_one_time_code(view: FoldedText, name: Name, text: str) -> bool:
     """A code for once is no password: it is dead before anybody reads it."""
     return text.isdigit() and _ONE_TIME.search(view.text, max(0, name.start - 12), name.start) is not None
 
 
-def _is_password(view: Folded, how: str, value: Value) -> bool:
+def _is_password(view: FoldedText, how: str, value: Value) -> bool:
     """The looser a value hangs on its name, the less it may look like a word."""
     text = view.text[value.start : value.end]
     varied = is_varied(text)
@@ -362,7 +366,7 @@ def _is_password(view: Folded, how: str, value: Value) -> bool:
     return how != "space" or (len(text) >= 6 and any(map(str.isdigit, text)))
 
 
-def _is_last_word(view: Folded, value: Value) -> bool:
+def _is_last_word(view: FoldedText, value: Value) -> bool:
     """A password that is a word counts where nothing follows it on its line: no sentence goes on."""
     rest = view.text[value.end : value.end + 2]
     return (rest[:1] in ("", "\n") or rest in (".", ".\n")) and (
@@ -370,7 +374,7 @@ def _is_last_word(view: Folded, value: Value) -> bool:
     )
 
 
-def find_named_in_han(view: Folded) -> Iterator[tuple[int, int, Rule]]:
+def find_cjk_named_secrets(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
     """Every value behind a Chinese, Japanese or Korean name. Where no value is near, names are passed over together."""
     match = _HAN_NAME.search(view.text)
     while match is not None:
@@ -381,63 +385,63 @@ def find_named_in_han(view: Folded) -> Iterator[tuple[int, int, Rule]]:
         if value.start() - at > _FURTHEST_VALUE:
             at = max(at, value.start() - _FURTHEST_VALUE - _LONGEST_HAN_NAME)
         else:
-            yield from _in_han(view, Name(match.start(), at, match.lastgroup or "key"))
+            yield from _cjk_secrets(view, Name(match.start(), at, match.lastgroup or "key"))
         match = _HAN_NAME.search(view.text, at)
 
 
-def _in_han(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:
+def _cjk_secrets(view: FoldedText, name: Name) -> Iterator[tuple[int, int, PiiRule]]:
     column = cells_below(view, name)
     if column is None:
-        yield from _behind_in_han(view, name)
+        yield from _cjk_secrets_after(view, name)
     else:
-        yield from ((*cell, _rule(name)) for cell in column)
+        yield from ((*cell, _rule_for(name)) for cell in column)
 
 
-def _behind_in_han(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:
-    changed = _changed(view, name)
+def _cjk_secrets_after(view: FoldedText, name: Name) -> Iterator[tuple[int, int, PiiRule]]:
+    changed = _old_and_new_values(view, name)
     if changed:
         yield from changed
         return
-    below = _below_in_han(view, name)
+    below = _cjk_value_below(view, name)
     if below is not None:
-        yield below.start, below.end, _rule(name)
+        yield below.start, below.end, _rule_for(name)
         return
     link = _HAN_LINK.match(view.text, name.end)
     assert link is not None  # its last branch matches the empty string
     if link["about"] and _HAN_NOT_ABOUT.search(link["about"]):
         return
-    value = read_value(view, link.end(), pair=_is_pair(view, name.start))
+    value = parse_value(view, link.end(), pair=_is_user_and_password(view, name.start))
     if value is None:
-        yield from _phrase_in_han(view, name, link) or _far_in_han(view, name)
+        yield from _cjk_passphrase(view, name, link) or _cjk_value_far(view, name)
         return
     text = view.text[value.start : value.end]
-    if is_blank(text) or is_something_else(text) or _is_measure_in_han(view, value):
+    if is_blank(text) or is_other_data(text) or _is_cjk_measure(view, value):
         return
-    if _is_one_time(view, name, text) or _is_example_in_han(view, name, link, value):
+    if _is_one_time_code(view, name, text) or _is_cjk_example(view, name, link, value):
         return
     if name.kind != "password":
         if is_keylike(text, 8):
-            yield value.start, value.end, Rule.API_KEY
+            yield value.start, value.end, PiiRule.API_KEY
     elif (value.quoted and len(text) >= 3) or (
         len(text) >= 4 and (is_varied(text) or (link[0].strip() not in ("", "is") and text.isascii()))
     ):
-        yield value.start, value.end, Rule.PASSWORD
-        yield from _more(view, name, value)
+        yield value.start, value.end, PiiRule.PASSWORD
+        yield from _further_values(view, name, value)
 
 
-def _below_in_han(view: Folded, name: Name) -> Value | None:
+def _cjk_value_below(view: FoldedText, name: Name) -> Value | None:
     """The value that has the line below to itself, where the name has one: a form that was copied."""
     below = _HAN_BELOW.match(view.text, name.end)
     if below is None or not _HAN_LINE.search(view.text, max(0, name.start - 10), name.start):
         return None
-    value = read_value(view, below.end())
+    value = parse_value(view, below.end())
     text = "" if value is None else view.text[value.start : value.end]
-    if len(text) < 4 or not is_varied(text) or is_blank(text) or is_something_else(text):
+    if len(text) < 4 or not is_varied(text) or is_blank(text) or is_other_data(text):
         return None
     return value if name.kind == "password" or is_keylike(text, 8) else None
 
 
-def _is_measure_in_han(view: Folded, value: Value) -> bool:
+def _is_cjk_measure(view: FoldedText, value: Value) -> bool:
     """密码8位, 密钥256位, 密码sha256加密: how long it is or how it is kept, and not what it is."""
     if _HAN_METHOD.match(view.text, value.end):
         return True
@@ -445,30 +449,30 @@ def _is_measure_in_han(view: Folded, value: Value) -> bool:
     return _HAN_UNITS.match(view.text, value.end) is not None and not (is_keylike(text, 6) and is_varied(text))
 
 
-def _is_example_in_han(view: Folded, name: Name, link: re.Match[str], value: Value) -> bool:
+def _is_cjk_example(view: FoldedText, name: Name, link: re.Match[str], value: Value) -> bool:
     if _HAN_EXAMPLE.match(view.text, value.end):
         return True
     warning = _HAN_WARNING.search(view.text, max(0, name.start - 12), name.start)
     return warning is not None and _HAN_SETS.search(link[0]) is not None
 
 
-def _phrase_in_han(view: Folded, name: Name, link: re.Match[str]) -> tuple[tuple[int, int, Rule], ...]:
+def _cjk_passphrase(view: FoldedText, name: Name, link: re.Match[str]) -> tuple[tuple[int, int, PiiRule], ...]:
     if name.kind != "password" or link[0].rstrip(" ")[-1:] not in _SAYS:
         return ()
     phrase = _HAN_PHRASE.match(view.text, link.end())
     if phrase is None or _HAN_NO_PHRASE.search(phrase[0]) or _HAN_NOT_ABOUT.search(phrase[0]):
         return ()
-    return ((*phrase.span(), Rule.PASSWORD),)
+    return ((*phrase.span(), PiiRule.PASSWORD),)
 
 
-def _far_in_han(view: Folded, name: Name) -> Iterator[tuple[int, int, Rule]]:
+def _cjk_value_far(view: FoldedText, name: Name) -> Iterator[tuple[int, int, PiiRule]]:
     """密码还是原来那个 Abc@123: some words stand between, so the value must leave no doubt."""
     link = _HAN_FAR.match(view.text, name.end)
     if link is None or name.kind != "password" or _HAN_NOT_ABOUT.search(link[0]):
         return
-    value = read_value(view, link.end())
+    value = parse_value(view, link.end())
     if value is None:
         return
     text = view.text[value.start : value.end]
-    if is_keylike(text, 6) and is_odd(text) and not is_blank(text) and not is_something_else(text):
-        yield value.start, value.end, Rule.PASSWORD
+    if is_keylike(text, 6) and has_special_character(text) and not is_blank(text) and not is_other_data(text):
+        yield value.start, value.end, PiiRule.PASSWORD

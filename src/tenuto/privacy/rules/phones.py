@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tenuto.privacy.rules.digits import COUNTED, LEAST, Run, evenly
-from tenuto.privacy.rules.labels import BORDER, CLOSE_AFTER, REACH, Context, Label, after, before, has_words
+from tenuto.privacy.rules.digits import COUNTED, LEAST, DigitRun, evenly
+from tenuto.privacy.rules.labels import BORDER, CLOSE_AFTER, REACH, Label, LabelContext, after, before, has_letters
 
 # Country codes we meet most, with what may follow. Others are asked of `phonenumbers`, which is right but slow.
 _PLANS: Final[dict[str, re.Pattern[str]]] = {
@@ -76,7 +76,7 @@ NOWHERE: Final = (-1, -1)
 _LIST_REACH: Final = 10
 """No list has more between two numbers."""
 _CALLING: Final = frozenset({Label.PHONE, Label.CALL, Label.NUMBER})
-_LISTED: Final = Context(Label.PHONE, True)
+_LISTED: Final = LabelContext(Label.PHONE, True)
 _LONGEST_LISTED: Final = 12
 _SUM: Final = re.compile(r"\s?=\s?[-+]?[0-9?x]")
 _DESK: Final = re.compile(r"-[0-9]{1,5}(?![0-9A-Za-z-])")
@@ -91,27 +91,27 @@ _JOINTS: Final = frozenset(
 )
 
 
-def find_phones(run: Run, previous: tuple[int, int]) -> Iterator[tuple[int, int]]:
+def find_phones(run: DigitRun, previous: tuple[int, int]) -> Iterator[tuple[int, int]]:
     """Phone numbers in `run` as (start, end) in the view; their groups are taken. The last one stood at `previous`."""
-    left, called = run.total, _is_called(run)
+    left, called = run.total, _is_labelled(run)
     for first, digits in enumerate(run.shape):
         if left < LEAST:
             return
         left -= digits
         if digits > _LONGEST_DIALLED or run.taken[first] or _is_in_table(run, first):
             continue
-        if not (called or _speaks_for_itself(run, first) or 0 <= run.starts[first] - previous[1] <= _LIST_REACH):
+        if not (called or _may_start_unlabelled(run, first) or 0 <= run.starts[first] - previous[1] <= _LIST_REACH):
             continue
-        last = _with_country(run, first)
+        last = _international_end(run, first)
         if last is None:
-            last = _national(run, first, previous)
+            last = _national_end(run, first, previous)
         if last is not None:
-            run.take(first, last)
-            previous = _edges(run, first, last)
+            run.claim(first, last)
+            previous = _full_range(run, first, last)
             yield previous
 
 
-def _context(run: Run, first: int, last: int, previous: tuple[int, int]) -> Context:
+def _label_context(run: DigitRun, first: int, last: int, previous: tuple[int, int]) -> LabelContext:
     """The label before group `first`.
 
     One that had its number in another sentence or field goes on to the next only if that is a number like it.
@@ -120,7 +120,7 @@ def _context(run: Run, first: int, last: int, previous: tuple[int, int]) -> Cont
     context = run.context(first)
     if end < 0 or start - end > REACH:
         return context
-    alike = _is_alike(run, first, last, previous)
+    alike = _is_written_alike(run, first, last, previous)
     if (alike or len(run.digits(first, last)) <= _LONGEST_LISTED) and _LIST.fullmatch(text, end, start):
         return _LISTED
     if alike or context.close or context.label not in _CALLING:
@@ -129,7 +129,7 @@ def _context(run: Run, first: int, last: int, previous: tuple[int, int]) -> Cont
     return before(text[end:start], start - end) if apart else context
 
 
-def _is_alike(run: Run, first: int, last: int, previous: tuple[int, int]) -> bool:
+def _is_written_alike(run: DigitRun, first: int, last: int, previous: tuple[int, int]) -> bool:
     """Whether the groups are written like the number at `previous`, like 555-0187, or with a number plan's digits."""
     written = run.view.digits[run.starts[first] : run.ends[last]]
     if written in (_LOCAL, run.view.digits[slice(*previous)].lstrip(b"+(")):
@@ -141,17 +141,17 @@ def _has_plan(digits: str) -> bool:
     return any(plan.fullmatch(digits) for plan in (_NANP, _TRUNK, _MOBILE_WITH_86))
 
 
-def _is_called(run: Run) -> bool:
+def _is_labelled(run: DigitRun) -> bool:
     """Whether a word beside the run may call something in it a phone. What is not called so has to look like one."""
     if run.context(0).label in _CALLING:
         return True
     end = run.ends[-1]
-    if not has_words(run.view.text, end, end + CLOSE_AFTER):
+    if not has_letters(run.view.text, end, end + CLOSE_AFTER):
         return False
     return len(run.shape) > 1 or after(run.view.text, end, shared=True).label is Label.PHONE
 
 
-def _speaks_for_itself(run: Run, first: int) -> bool:
+def _may_start_unlabelled(run: DigitRun, first: int) -> bool:
     """Whether a number that begins with this group may be a phone without any word that says so."""
     text, start = run.view.ascii, run.starts[first]
     digits, alone = run.shape[first], first == len(run.shape) - 1
@@ -164,17 +164,17 @@ def _speaks_for_itself(run: Run, first: int) -> bool:
             known = not alone or digits == len("8613800138000")
         case _:
             known = run.shape[first : first + 3] == b"\x03\x03\x04"
-    return known or _plus_before(run, start) > 0
+    return known or _plus_length(run, start) > 0
 
 
-def _is_in_table(run: Run, first: int) -> bool:
+def _is_in_table(run: DigitRun, first: int) -> bool:
     """Whether the group is one of a long row of short numbers, where phones are not looked for."""
     if run.shape[first - 1 : first + 2] == b"\x01\x01\x01":
         return True
     return len(run.shape) > 32 and run.shape[first] < 7 and run.view.ascii[run.ends[first] : run.ends[first] + 1] == " "
 
 
-def _edges(run: Run, first: int, last: int) -> tuple[int, int]:
+def _full_range(run: DigitRun, first: int, last: int) -> tuple[int, int]:
     """The number with its plus sign and bracket, and an extension that follows."""
     text, start, end = run.view.text, run.starts[first], run.ends[last]
     while start > 0 and text[start - 1] in "+(":
@@ -189,17 +189,17 @@ def _edges(run: Run, first: int, last: int) -> tuple[int, int]:
     return start, extension.end() if extension else end
 
 
-def _reach(run: Run, first: int, most: int, least: int = 7) -> Iterator[int]:
+def _candidate_ends(run: DigitRun, first: int, most: int, least: int = 7) -> Iterator[int]:
     """Last groups of numbers that begin with group `first`, longest first."""
     if run.shape[first : first + 2] == b"\x01\x01":
-        return _digit_by_digit(run, first, most, least)
+        return _single_digits_end(run, first, most, least)
     total, found = 0, []
     for last in range(first, min(first + 8, len(run.shape))):
         if last > first:
             gap = run.view.ascii[run.ends[last - 1] : run.starts[last]]
             if gap not in _JOINTS and not _is_line_break(gap):
                 break
-            if run.shape[last] <= 2 and _is_open_always(run, last - 1):
+            if run.shape[last] <= 2 and _is_followed_by_hours(run, last - 1):
                 break
         total += run.shape[last]
         if total > most or run.taken[last]:
@@ -209,7 +209,7 @@ def _reach(run: Run, first: int, most: int, least: int = 7) -> Iterator[int]:
     return reversed(found)
 
 
-def _digit_by_digit(run: Run, first: int, most: int, least: int) -> Iterator[int]:
+def _single_digits_end(run: DigitRun, first: int, most: int, least: int) -> Iterator[int]:
     """The last group where every digit stands alone: 1 3 8 0 0 1 3 8 0 0 0. A part of such a row is no number."""
     row = _ONES.match(run.shape, first)
     assert row is not None  # two of them begin it
@@ -220,7 +220,7 @@ def _digit_by_digit(run: Run, first: int, most: int, least: int) -> Iterator[int
         yield last
 
 
-def _ends(run: Run, last: int) -> bool:
+def _can_end(run: DigitRun, last: int) -> bool:
     """Whether a phone number may end with group `last`: an extension or `-Fax` may follow."""
     end = run.ends[last]
     if end == len(run.view.ascii):
@@ -229,22 +229,22 @@ def _ends(run: Run, last: int) -> bool:
         return False
     if run.view.ascii[end : end + 1] == "/" and sum(run.shape[last + 1 :]) >= LEAST:
         return True  # another number follows: 186-1234-5678/135-1234-5678
-    return run.free_right(end) or any(after.match(run.view.ascii, end) for after in (_EXTENSION, _ROLE))
+    return run.can_end(end) or any(after.match(run.view.ascii, end) for after in (_EXTENSION, _ROLE))
 
 
-def _is_open_always(run: Run, last: int) -> bool:
+def _is_followed_by_hours(run: DigitRun, last: int) -> bool:
     """`… 24/7` behind the number, which is no part of it."""
     return _OPEN_ALWAYS.match(run.view.text, run.ends[last]) is not None
 
 
-def _is_in_file(run: Run, first: int) -> bool:
+def _is_in_file(run: DigitRun, first: int) -> bool:
     """`rec_13800138000_20250301.mp3`: a mobile between the joints of a file's name, where no word says otherwise."""
     text, start, end = run.view.text, run.starts[first], run.ends[first]
     joined = text[start - 1 : start] in _FILE_JOINTS
     if not (joined or text[end : end + 1] == "_") or not _MOBILE_CN.fullmatch(text, start, end):
         return False
     file, name = _IN_FILE.match(text, end), _FILE_BEFORE.search(text, max(0, start - 18), start)
-    if file is None or not (run.free_left(start) if name is None else joined):
+    if file is None or not (run.can_start(start) if name is None else joined):
         return False
     if file["picture"] and (name is None or (name["word"] or "").isascii()):
         return False
@@ -252,7 +252,7 @@ def _is_in_file(run: Run, first: int) -> bool:
     return not (context.close and context.label in (Label.OTHER, Label.VERSION))
 
 
-def _has_extension(run: Run, first: int, last: int) -> bool:
+def _has_extension(run: DigitRun, first: int, last: int) -> bool:
     """`0512-66667777-802`: a landline, and a desk behind it."""
     return (
         _DESK.match(run.view.ascii, run.ends[last]) is not None
@@ -264,33 +264,33 @@ def _is_line_break(gap: str) -> bool:
     return gap.strip(" ") in ("\n", "-\n")
 
 
-def _with_country(run: Run, first: int) -> int | None:
+def _international_end(run: DigitRun, first: int) -> int | None:
     """The last group of a number that begins with + or 00 and a country code."""
-    skipped = _before_country(run, first)
+    skipped = _country_code_offset(run, first)
     if skipped is None:
         return None
-    for last in _reach(run, first, _LONGEST + skipped, 8 + skipped):
-        if _ends(run, last) and (not skipped or not _is_of_other(run, first, last)):
+    for last in _candidate_ends(run, first, _LONGEST + skipped, 8 + skipped):
+        if _can_end(run, last) and (not skipped or not _is_other_labelled_row(run, first, last)):
             number = run.digits(first, last)[skipped:]
             if number[0] != "0" and _is_international(number, sure=not skipped or last > first):
                 return last
     return None
 
 
-def _before_country(run: Run, first: int) -> int | None:
+def _country_code_offset(run: DigitRun, first: int) -> int | None:
     """How many digits stand before the country code: none behind a plus sign, two zeros, or None where it is none."""
     text, start = run.view.ascii, run.starts[first]
-    sign = _plus_before(run, start)
+    sign = _plus_length(run, start)
     if sign:
         begin = start - sign
         joined = text[begin - 1 : begin].isalnum() and before(run.view.text, begin).label is not Label.PHONE
         return None if joined else 0
-    if not text.startswith("00", start) or not run.free_left(start):
+    if not text.startswith("00", start) or not run.can_start(start):
         return None
-    return None if first > 0 and _goes_on(run, first) else 2
+    return None if first > 0 and _continues_number(run, first) else 2
 
 
-def _plus_before(run: Run, start: int) -> int:
+def _plus_length(run: DigitRun, start: int) -> int:
     """How long the plus sign before a number is: `+`, `+(`, or `%2B` as links have it."""
     if run.view.lower[start - 1 : start] not in _PLUS_ENDS:
         return 0
@@ -300,12 +300,12 @@ def _plus_before(run: Run, start: int) -> int:
     return 2 if head.endswith("+(") else int(head.endswith("+"))
 
 
-def _goes_on(run: Run, first: int) -> bool:
+def _continues_number(run: DigitRun, first: int) -> bool:
     """Whether two zeros are no beginning: they stand alone, or behind many digits that no span has."""
     return run.shape[first] == 2 or (run.shape[first - 1] >= 6 and not run.taken[first - 1])
 
 
-def _is_of_other(run: Run, first: int, last: int) -> bool:
+def _is_other_labelled_row(run: DigitRun, first: int, last: int) -> bool:
     """Whether the groups go on with a row whose label says that it is no phone: 运单号 3297 5907 8902."""
     whole = run.context(0)
     if whole.label is not Label.OTHER or not whole.close or any(run.taken[:first]):
@@ -319,10 +319,10 @@ def _is_international(number: str, *, sure: bool) -> bool:
         plan = _PLANS.get(number[:length])
         if plan is not None:
             return plan.fullmatch(number, length) is not None
-    return _asked(number, sure=sure)
+    return _is_valid_by_library(number, sure=sure)
 
 
-def _asked(number: str, *, sure: bool) -> bool:
+def _is_valid_by_library(number: str, *, sure: bool) -> bool:
     # Imported where it is needed: it takes 50 ms and 40 MB, and most texts hold no foreign number.
     import phonenumbers
 
@@ -333,10 +333,12 @@ def _asked(number: str, *, sure: bool) -> bool:
     return phonenumbers.is_possible_number(parsed) if sure else phonenumbers.is_valid_number(parsed)
 
 
-def _national(run: Run, first: int, previous: tuple[int, int]) -> int | None:
+def _national_end(run: DigitRun, first: int, previous: tuple[int, int]) -> int | None:
     """The last group of a number without country code, or None."""
     ends = [
-        last for last in _reach(run, first, _LONGEST_NATIONAL) if _ends(run, last) or _has_extension(run, first, last)
+        last
+        for last in _candidate_ends(run, first, _LONGEST_NATIONAL)
+        if _can_end(run, last) or _has_extension(run, first, last)
     ]
     if run.shape[first] == _MOBILE_LENGTH and _is_in_file(run, first):
         return first
@@ -344,45 +346,45 @@ def _national(run: Run, first: int, previous: tuple[int, int]) -> int | None:
         return None
     start = run.starts[first]
     follows = first > 0 and run.taken[first - 1] and run.view.ascii[start - 1] == "/"
-    free = (follows or run.free_left(start)) and not _is_another_number(run, first, ends[0])
-    if not free and not _is_behind_word(run, start):
+    free = (follows or run.can_start(start)) and not _is_another_number(run, first, ends[0])
+    if not free and not _is_glued_to_label(run, start):
         return None
     for last in ends:
         digits, shape = run.digits(first, last), run.shape[first : last + 1]
-        looks = _looks(digits, shape, run.between(first, last))
-        if looks == _CLEARLY and last > first and _in_row(run, first, last):
+        looks = _phone_likelihood(digits, shape, run.between(first, last))
+        if looks == _CLEARLY and last > first and _is_in_number_row(run, first, last):
             looks = _PERHAPS
-        if looks == _NEVER or _is_of_other(run, first, last):
+        if looks == _NEVER or _is_other_labelled_row(run, first, last):
             continue
-        if _decides(looks, _context(run, first, last, previous), run, (first, last), digits):
+        if _is_phone(looks, _label_context(run, first, last, previous), run, (first, last), digits):
             return last
     return None
 
 
-def _is_another_number(run: Run, first: int, last: int) -> bool:
+def _is_another_number(run: DigitRun, first: int, last: int) -> bool:
     """`#4155550163`: the number of a ticket, unless a phone's word stands before the sign: "cell # 4155550163"."""
     text, start = run.view.text, run.starts[first]
     sign = _NO_PHONE_BEFORE.search(text, max(0, start - 6), start)
     if sign is None or sign["hash"] is None:
         return sign is not None
     context = before(text, sign.start())
-    return not (context.close and (context.label is Label.PHONE or _is_call_of_plan(run, context, first, last)))
+    return not (context.close and (context.label is Label.PHONE or _is_dialled_plan_number(run, context, first, last)))
 
 
-def _is_call_of_plan(run: Run, context: Context, first: int, last: int) -> bool:
+def _is_dialled_plan_number(run: DigitRun, context: LabelContext, first: int, last: int) -> bool:
     return context.label is Label.CALL and _has_plan(run.digits(first, last))
 
 
-def _in_row(run: Run, first: int, last: int) -> bool:
+def _is_in_number_row(run: DigitRun, first: int, last: int) -> bool:
     """Whether it is a part of a row of numbers: 7554 131 8166 9197 6729."""
     if set(run.between(first, last)) != {" "}:
         return False
-    left = first > 0 and run.between(first - 1, first)[0] == " " and run.free_left(run.starts[first - 1])
+    left = first > 0 and run.between(first - 1, first)[0] == " " and run.can_start(run.starts[first - 1])
     right = last + 1 < len(run.shape) and run.between(last, last + 1)[0] == " " and run.shape[last + 1] > 2
     return left or right
 
 
-def _is_behind_word(run: Run, start: int) -> bool:
+def _is_glued_to_label(run: DigitRun, start: int) -> bool:
     """`tel13800138000`: letters stand right before it, and they are a label."""
     if not run.view.ascii[start - 1 : start].isalpha():
         return False
@@ -394,7 +396,7 @@ def _is_behind_word(run: Run, start: int) -> bool:
 _CLEARLY, _PROBABLY, _PERHAPS, _NEVER = range(4)
 
 
-def _looks(digits: str, shape: bytes, between: list[str]) -> int:
+def _phone_likelihood(digits: str, shape: bytes, between: list[str]) -> int:
     if shape == _ONE_PIECE and _MOBILE_CN.fullmatch(digits):
         return _CLEARLY
     if any("\n" in gap for gap in between) or len(set(digits)) == 1:
@@ -416,10 +418,10 @@ def _looks(digits: str, shape: bytes, between: list[str]) -> int:
         return _NEVER
     if len(shape) == 1:
         return _PROBABLY if _BARE.fullmatch(digits) else _PERHAPS
-    return _grouped(digits, shape, between)
+    return _grouped_likelihood(digits, shape, between)
 
 
-def _grouped(digits: str, shape: bytes, between: list[str]) -> int:
+def _grouped_likelihood(digits: str, shape: bytes, between: list[str]) -> int:
     if _AREA_CN.fullmatch(digits) and shape in _AREA_SHAPES:
         return _CLEARLY
     if shape in _NANP_SHAPES and _NANP.fullmatch(digits):
@@ -446,12 +448,12 @@ def _counts_up(digits: str, shape: bytes) -> bool:
     return pairs == sorted(pairs) and not (len(pairs) == 5 and pairs[0] in ("06", "07"))
 
 
-def _decides(looks: int, context: Context, run: Run, window: tuple[int, int], digits: str) -> bool:
+def _is_phone(looks: int, context: LabelContext, run: DigitRun, window: tuple[int, int], digits: str) -> bool:
     first, last = window
     against = context.label in (Label.OTHER, Label.VERSION, Label.SSN, Label.CN_ID, Label.PASSPORT)
     if looks == _CLEARLY:
         return not (against and context.close)
-    alone = first == 0 and (last == len(run.shape) - 1 or _is_open_always(run, last))
+    alone = first == 0 and (last == len(run.shape) - 1 or _is_followed_by_hours(run, last))
     if looks == _PROBABLY and alone and not (against and context.close):
         return True
     if context.label is Label.PHONE and (context.close or len(digits) in (10, 11) or last > first):
@@ -462,8 +464,8 @@ def _decides(looks: int, context: Context, run: Run, window: tuple[int, int], di
         return False  # one number in groups, and too long for a phone
     if context.label in (Label.CALL, Label.NUMBER) and context.close:
         # Of a number that is only called so, few digits in one piece may be anything that was named before.
-        return last > first or len(digits) >= 10 or not run.is_near(first, last, Label.OTHER)
-    if context.label in _CALLING and _is_told(run, first, last, digits):
+        return last > first or len(digits) >= 10 or not run.has_label_near(first, last, Label.OTHER)
+    if context.label in _CALLING and _is_announced(run, first, last, digits):
         return True
     if context.label is Label.CALL and run.shape[first : last + 1] == b"\x03\x04":
         return True  # "dial 9, then 555-0132"
@@ -471,7 +473,7 @@ def _decides(looks: int, context: Context, run: Run, window: tuple[int, int], di
     return follows.label is Label.PHONE and follows.close and not (against and context.close)
 
 
-def _is_told(run: Run, first: int, last: int, digits: str) -> bool:
+def _is_announced(run: DigitRun, first: int, last: int, digits: str) -> bool:
     """Whether words further away are enough: the digits are read out one by one, or somebody's number is spoken of."""
     if not _has_plan(digits):
         return False

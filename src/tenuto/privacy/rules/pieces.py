@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from heapq import merge
 from typing import Final, NamedTuple, Protocol
 
-from tenuto.privacy.rules.folding import INVISIBLE, fold, without_escapes
-from tenuto.privacy.rules.keys import BLOCK, LONGEST_BLOCK, read_block
+from tenuto.privacy.rules.folding import INVISIBLE, blank_escapes, fold
+from tenuto.privacy.rules.keys import BLOCK, LONGEST_BLOCK, parse_key_block
 
 LIMIT: Final = 4096
 _BEFORE: Final = 72
@@ -61,7 +61,7 @@ class Piece(NamedTuple):
     end: int
 
 
-class Candidates(Protocol):
+class AnchorSource(Protocol):
     """More to look for than the rules here know: where it may begin, and how far around that it matters."""
 
     @property
@@ -74,10 +74,10 @@ class Candidates(Protocol):
         ...
 
 
-class Pieces:
+class Chunker:
     """Cuts a text that comes bit by bit. All places are counted from the text's beginning."""
 
-    def __init__(self, *, asked: bool = False, more: Candidates | None = None) -> None:
+    def __init__(self, *, asked: bool = False, more: AnchorSource | None = None) -> None:
         self._more = more
         reach = more.reach if more else 0
         self._before, self._after = max(_BEFORE, reach), max(_AFTER, reach)
@@ -108,27 +108,27 @@ class Pieces:
         """Take more text; give what can be decided now."""
         self._text += text
         if self._length - self._seen >= self._sight + _EVERY:
-            yield from self._cut(self._length - self._sight, final=False)
+            yield from self._cut_chunks(self._length - self._sight, final=False)
 
     def rest(self) -> Iterator[Piece]:
         """Give everything that is left."""
-        yield from self._cut(self._length, final=True)
+        yield from self._cut_chunks(self._length, final=True)
         if self._own < self._length:
-            yield self._piece(self._length, 0)
+            yield self._make_chunk(self._length, 0)
 
-    def _cut(self, horizon: int, *, final: bool) -> Iterator[Piece]:
+    def _cut_chunks(self, horizon: int, *, final: bool) -> Iterator[Piece]:
         """Go through the anchors that begin before `horizon`, and cut between them."""
         since, length, blocks = self._seen, self._length, BLOCK in self._text
         for start, end in self._anchors(since):
             if start >= horizon:
                 break
             if start - self._last >= self._after + self._before:
-                yield from self._at_calm(start - self._before)
+                yield from self._cut_at_gap(start - self._before)
             if self._zone is None:
                 self._zone = start
-            known = self._end_of_block(start, end, final=final) if blocks else end
+            known = self._key_block_end(start, end, final=final) if blocks else end
             if known is not None and known > self._zone + LIMIT:
-                yield from self._at_limit(known, final=final)
+                yield from self._cut_at_limit(known, final=final)
             if known is None or (not final and (known >= length or known > self._zone + LIMIT)):
                 # It may go on in what comes next, and is looked at again then.
                 self._seen = max(start, self._own)
@@ -136,7 +136,7 @@ class Pieces:
             self._last = max(self._last, known)
         self._seen = max(self._own, horizon)
         if not final and horizon - self._last >= self._after + self._before:
-            yield from self._at_calm(horizon - self._before)
+            yield from self._cut_at_gap(horizon - self._before)
 
     def _anchors(self, since: int) -> Iterator[tuple[int, int]]:
         """Where anchors begin and end, from a place on."""
@@ -144,32 +144,32 @@ class Pieces:
         spans = ((since + match.start(), since + match.end()) for match in self._anchor.finditer(view))
         yield from merge(spans, self._candidates(self._more, since)) if self._more else spans
 
-    def _candidates(self, more: Candidates, since: int) -> Iterator[tuple[int, int]]:
+    def _candidates(self, more: AnchorSource, since: int) -> Iterator[tuple[int, int]]:
         at = max(since, self._candidate)
         for start, end in more.candidates(self._text[at - self._base :]):
             yield at + start, at + end
             # Resumed: the stretch has been dealt with, and is not looked for again.
             self._candidate = at + end
 
-    def _at_calm(self, place: int) -> Iterator[Piece]:
+    def _cut_at_gap(self, place: int) -> Iterator[Piece]:
         """Cut where nothing on one side concerns the other."""
         self._zone = None
         if place > self._own:
-            yield self._piece(place, 0)
-            self._keep(place, 0)
+            yield self._make_chunk(place, 0)
+            self._drop_before(place, 0)
 
-    def _at_limit(self, end: int, *, final: bool) -> Iterator[Piece]:
+    def _cut_at_limit(self, end: int, *, final: bool) -> Iterator[Piece]:
         """Cut a stretch without calm that reaches to `end`, as often as it is too long."""
         assert self._zone is not None
         while end > self._zone + LIMIT:
-            place = self._best_place(self._zone)
+            place = self._best_cut(self._zone)
             if not final and self._length < place + self._margin:
                 return
-            yield self._piece(place, self._margin)
-            self._keep(place, self._margin)
+            yield self._make_chunk(place, self._margin)
+            self._drop_before(place, self._margin)
             self._zone, self._last = place, max(self._last, place)
 
-    def _best_place(self, zone: int) -> int:
+    def _best_cut(self, zone: int) -> int:
         """Where to cut a stretch that begins at `zone`: around a key block, at a line's end, at a space."""
         first, last = self._block
         most = zone + LIMIT
@@ -181,12 +181,12 @@ class Pieces:
                 return self._base + found + 1
         return most
 
-    def _end_of_block(self, start: int, end: int, *, final: bool) -> int | None:
+    def _key_block_end(self, start: int, end: int, *, final: bool) -> int | None:
         """Where the anchor ends if it opens a private-key block, or a word glued to one; None while none can tell."""
         here = self._text.find(BLOCK, start - self._base, end + len(BLOCK) - self._base)
         if here < 0:
             return end
-        block = read_block(self._text, here)
+        block = parse_key_block(self._text, here)
         complete = block is not None and block.complete
         if not complete and not final and self._length < self._base + here + LONGEST_BLOCK + 128:
             return None
@@ -195,11 +195,11 @@ class Pieces:
             self._block = (self._base + here, end)
         return end
 
-    def _piece(self, end: int, margin: int) -> Piece:
+    def _make_chunk(self, end: int, margin: int) -> Piece:
         text = self._text[: end + margin - self._base]
         return Piece(text, self._own - self._base, end - self._base)
 
-    def _keep(self, place: int, margin: int) -> None:
+    def _drop_before(self, place: int, margin: int) -> None:
         """Forget what lies before `place`, but for a margin."""
         keep = max(self._base, place - margin)
         self._text = self._text[keep - self._base :]
@@ -211,4 +211,4 @@ def _anchor_view(text: str, more: re.Pattern[str] | None) -> str:
     if not text.isascii():
         text = _SIGNS.sub(lambda match: "\0" * len(match[0]), INVISIBLE.sub("\0", fold(text)))
         text = _BEYOND.sub(" ", more.sub("\0", text) if more else text)
-    return without_escapes(text).lower()
+    return blank_escapes(text).lower()

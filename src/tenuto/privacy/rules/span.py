@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 
-class Type(StrEnum):
+class PiiType(StrEnum):
     """What kind of private data a span holds. The last three are looked for only where a policy asks."""
 
     EMAIL = "EMAIL"
@@ -27,11 +27,11 @@ class Type(StrEnum):
     PERSON = "PERSON"
 
 
-ON_REQUEST: Final = frozenset({Type.ORDER_ID, Type.ADDRESS, Type.PERSON})
-ALWAYS: Final = frozenset(Type) - ON_REQUEST
+ON_REQUEST: Final = frozenset({PiiType.ORDER_ID, PiiType.ADDRESS, PiiType.PERSON})
+ALWAYS: Final = frozenset(PiiType) - ON_REQUEST
 
 
-class Rule(StrEnum):
+class PiiRule(StrEnum):
     """Which rule decided. It is finer than the type and safe to log: it says nothing about the value."""
 
     EMAIL = "EMAIL"
@@ -57,23 +57,23 @@ class Rule(StrEnum):
     PERSON = "PERSON"
 
 
-TYPE_OF: Final = {rule: Type(rule) for rule in Rule if rule in Type.__members__} | {
-    Rule.EMAIL_SPELLED: Type.EMAIL,
-    Rule.PHONE_SPELLED: Type.PHONE,
-    Rule.CC: Type.CARD,
-    Rule.BANK_CARD: Type.CARD,
-    Rule.IPV4: Type.IP,
-    Rule.IPV6: Type.IP,
-    Rule.JWT: Type.API_KEY,
-    Rule.WEBHOOK: Type.API_KEY,
-    Rule.PASSWORD: Type.SECRET,
-    Rule.PRIVATE_KEY: Type.SECRET,
-    Rule.URL_CREDENTIALS: Type.SECRET,
+TYPE_OF: Final = {rule: PiiType(rule) for rule in PiiRule if rule in PiiType.__members__} | {
+    PiiRule.EMAIL_SPELLED: PiiType.EMAIL,
+    PiiRule.PHONE_SPELLED: PiiType.PHONE,
+    PiiRule.CC: PiiType.CARD,
+    PiiRule.BANK_CARD: PiiType.CARD,
+    PiiRule.IPV4: PiiType.IP,
+    PiiRule.IPV6: PiiType.IP,
+    PiiRule.JWT: PiiType.API_KEY,
+    PiiRule.WEBHOOK: PiiType.API_KEY,
+    PiiRule.PASSWORD: PiiType.SECRET,
+    PiiRule.PRIVATE_KEY: PiiType.SECRET,
+    PiiRule.URL_CREDENTIALS: PiiType.SECRET,
 }
 """A rule named like a type finds that type; every other one is listed."""
 
 # A mark says what stood there as finely as the reader of a conversation needs it, and no finer.
-_MARKED_BY_RULE: Final = frozenset({Rule.CC, Rule.BANK_CARD, Rule.JWT, Rule.PRIVATE_KEY})
+_MARKED_BY_RULE: Final = frozenset({PiiRule.CC, PiiRule.BANK_CARD, PiiRule.JWT, PiiRule.PRIVATE_KEY})
 
 
 class Span(msgspec.Struct, frozen=True, order=True):
@@ -81,8 +81,8 @@ class Span(msgspec.Struct, frozen=True, order=True):
 
     start: int
     end: int
-    type: Type
-    rule: Rule
+    type: PiiType
+    rule: PiiRule
 
     @property
     def name(self) -> str:
@@ -95,7 +95,7 @@ class Span(msgspec.Struct, frozen=True, order=True):
         return f"[REDACTED_{self.name}]"
 
 
-_NAMES: Final = "|".join(sorted({str(name) for name in (*Type, *Rule)}, key=len, reverse=True))
+_NAMES: Final = "|".join(sorted({str(name) for name in (*PiiType, *PiiRule)}, key=len, reverse=True))
 
 # A mark already in the text: ours, or a numbered pseudonym. The number is short, so that no phone hides in one.
 MAY_BE_MARK: Final = re.compile(r"\[[A-Z]{2}")

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tenuto.privacy.rules.folding import Folded
+from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import Label, before
-from tenuto.privacy.rules.span import Rule
+from tenuto.privacy.rules.span import PiiRule
 
 _AT: Final = r"(?:[ ]?[\[({<][ ]?(?:at|AT)[ ]?[\])}>][ ]?|[ ](?:at|AT)[ ]|[ ]?艾特[ ]?|[ ]?[\[({][ ]?@[ ]?[\])}][ ]?)"
 _DOT: Final = r"(?:[ ]?[\[({<][ ]?(?:dot|DOT|\.)[ ]?[\])}>][ ]?|[ ](?:dot|DOT)[ ]|[ ]?点[ ]?)"
@@ -27,7 +27,7 @@ _AS_DIGITS: Final = str.maketrans("零〇○一二三四五六七八九幺", "00
 _MOBILE: Final = re.compile("1[3-9][0-9]{9}")
 
 
-def has_spelled(view: Folded) -> bool:
+def has_spelled_out(view: FoldedText) -> bool:
     """Whether a dot or an @ is written as a word or in brackets, or numerals that Chinese numbers are read out with."""
     low = view.lower
     if "dot" in view.stems or ("[" in low and _SQUARE.search(low)) or ("(" in low and _ROUND.search(low)):
@@ -36,16 +36,16 @@ def has_spelled(view: Folded) -> bool:
     return text is not view.ascii and ("艾特" in text or "幺" in text or "零" in text or "〇" in text)
 
 
-def find_spelled(view: Folded) -> Iterator[tuple[int, int, Rule]]:
+def find_spelled_out(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
     """Addresses and numbers that are spelled out."""
-    yield from ((*match.span(), Rule.EMAIL_SPELLED) for match in _MAIL.finditer(view.text))
-    yield from ((*match.span(), Rule.IPV4) for match in _ADDRESS.finditer(view.lower) if _is_address(match[0]))
+    yield from ((*match.span(), PiiRule.EMAIL_SPELLED) for match in _MAIL.finditer(view.text))
+    yield from ((*match.span(), PiiRule.IPV4) for match in _ADDRESS.finditer(view.lower) if _is_ipv4(match[0]))
     if view.text is not view.ascii:
         for match in _NUMERALS.finditer(view.text):
             number = match[0].translate(_AS_DIGITS)
             if _MOBILE.fullmatch(number) or before(view.text, match.start()).label is Label.PHONE:
-                yield *match.span(), Rule.PHONE_SPELLED
+                yield *match.span(), PiiRule.PHONE_SPELLED
 
 
-def _is_address(text: str) -> bool:
+def _is_ipv4(text: str) -> bool:
     return all(int(octet) < 256 for octet in re.findall("[0-9]+", text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from tenuto.privacy.rules.folding import Folded
+from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.labels import words
 
 
@@ -63,7 +63,7 @@ _UUID: Final = re.compile(
 )
 
 
-def read_value(view: Folded, at: int, *, pair: bool = False) -> Value | None:
+def parse_value(view: FoldedText, at: int, *, pair: bool = False) -> Value | None:
     """The value that begins at `at`. Of a `pair` such as admin/secret it is the second half."""
     quoted = _QUOTED.match(view.text, at)
     if quoted is not None:
@@ -75,13 +75,13 @@ def read_value(view: Folded, at: int, *, pair: bool = False) -> Value | None:
     bare = _BARE.match(view.text, at + (view.ascii[at : at + 1] in ("'", '"', "`")))
     if bare is None:
         return None
-    end = trimmed(view.ascii, bare.start(), _before_bracket(view, bare.start(), bare.end()))
+    end = trim_end(view.ascii, bare.start(), _before_bracket(view, bare.start(), bare.end()))
     if end <= bare.start() or (pair and view.ascii[end - 1] == "/"):
         return None
     return Value(bare.start(), end, False)
 
 
-def _before_bracket(view: Folded, start: int, end: int) -> int:
+def _before_bracket(view: FoldedText, start: int, end: int) -> int:
     """Where the value ends when a wide bracket opens behind it: 密码：admin568（区分大小写）."""
     if view.text is view.ascii or view.text[end : end + 1] <= "\x7f":
         return end
@@ -91,7 +91,7 @@ def _before_bracket(view: Folded, start: int, end: int) -> int:
     return opened if view.source[view.back(opened, opened + 1)[0]] == "（" else end
 
 
-def trimmed(text: str, start: int, end: int) -> int:
+def trim_end(text: str, start: int, end: int) -> int:
     """Give back what belongs to the sentence or the syntax around the value."""
     if _CUTTING.search(text, start, end):
         # Looked at a little beyond the end, for what follows a semicolon tells whether the value goes on.
@@ -111,7 +111,7 @@ def is_blank(value: str) -> bool:
     return any(hole in low for hole in _HOLES)
 
 
-def is_something_else(value: str) -> bool:
+def is_other_data(value: str) -> bool:
     """Whether the value is an address, or the rest of one, a date, a span of numbers or a version."""
     return any(form.fullmatch(value) for form in (_MAIL, _DATE, _V6))
 
@@ -133,7 +133,7 @@ def is_slug(value: str) -> bool:
     return _SLUG.fullmatch(value) is not None
 
 
-def is_odd(value: str) -> bool:
+def has_special_character(value: str) -> bool:
     """Whether a character stands in the value that words and names have not."""
     return any(char in "!@#$%^&*+=?~" for char in value)
 

@@ -79,29 +79,29 @@ class KeyRing(Value, frozen=True, kw_only=True):
         return (own.find(fingerprint) if own is not None else None) or self.keys.find(fingerprint)
 
 
-class _Keys(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _KeySection(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     current: str
     keys: dict[str, str]
 
 
-class _File(_Keys, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    tenants: dict[str, _Keys] = {}
+class _KeyFile(_KeySection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    tenants: dict[str, _KeySection] = {}
 
 
-def key_ring(*, key: str | None = None, file: str | Path | None = None) -> KeyRing | None:
+def load_key_ring(*, key: str | None = None, file: str | Path | None = None) -> KeyRing | None:
     """The ring that the settings ask for; `None` when they name no key.
 
     Raises:
         InvalidSetting: a key or the file cannot be used.
     """
     if file is not None:
-        return _read(Path(file))
+        return _read_key_file(Path(file))
     if key is None:
         return None
-    return KeyRing(keys=MasterKeys(current=MasterKey(name=_SETTING, secret=_decoded(key, _SETTING, "it"))))
+    return KeyRing(keys=MasterKeys(current=MasterKey(name=_SETTING, secret=_decode_key(key, _SETTING, "it"))))
 
 
-def new_key_file(path: str | Path, *, clock: Clock = utc_now) -> str:
+def create_key_file(path: str | Path, *, clock: Clock = utc_now) -> str:
     """Make a key file with one key, for its owner alone; tells the key's name, which is the month.
 
     Raises:
@@ -123,7 +123,7 @@ def new_key_file(path: str | Path, *, clock: Clock = utc_now) -> str:
     return name
 
 
-def _read(path: Path) -> KeyRing:
+def _read_key_file(path: Path) -> KeyRing:
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
@@ -132,7 +132,7 @@ def _read(path: Path) -> KeyRing:
             raise InvalidSetting(_FILE, f"can be read or changed by others; chmod 600 {path} mends that")
         if found.st_size > _LARGEST_FILE:
             raise InvalidSetting(_FILE, "is too large to be a key file")
-        file = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _File)
+        file = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _KeyFile)
     except FileNotFoundError:
         raise InvalidSetting(_FILE, "there is no such file") from None
     except OSError as failed:
@@ -142,15 +142,15 @@ def _read(path: Path) -> KeyRing:
         raise InvalidSetting(_FILE, "is not sound TOML") from None
     except msgspec.ValidationError as unfit:
         raise InvalidSetting(_FILE, f"is not a key file: {unfit}") from None
-    tenants = {tenant: _chosen(keys, f"[tenants.{tenant}]") for tenant, keys in file.tenants.items()}
-    return KeyRing(keys=_chosen(file, "the file"), tenants=tenants)
+    tenants = {tenant: _to_master_keys(keys, f"[tenants.{tenant}]") for tenant, keys in file.tenants.items()}
+    return KeyRing(keys=_to_master_keys(file, "the file"), tenants=tenants)
 
 
-def _chosen(keys: _Keys, where: str) -> MasterKeys:
+def _to_master_keys(keys: _KeySection, where: str) -> MasterKeys:
     if keys.current not in keys.keys:
         raise InvalidSetting(_FILE, f"{where} calls {keys.current!r} current, but has no such key")
     ring = {
-        name: MasterKey(name=name, secret=_decoded(text, _FILE, f"the key {name!r} of {where}"))
+        name: MasterKey(name=name, secret=_decode_key(text, _FILE, f"the key {name!r} of {where}"))
         for name, text in keys.keys.items()
     }
     return MasterKeys(
@@ -158,7 +158,7 @@ def _chosen(keys: _Keys, where: str) -> MasterKeys:
     )
 
 
-def _decoded(text: str, setting: str, what: str) -> bytes:
+def _decode_key(text: str, setting: str, what: str) -> bytes:
     """32 bytes from hexadecimal or either alphabet of base64; what is wrong is said without showing it."""
     text = text.strip()
     if _HEX.fullmatch(text):

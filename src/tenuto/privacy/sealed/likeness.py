@@ -19,12 +19,12 @@ def likeness(kind: str, value: str) -> str:
     folded = unicodedata.normalize("NFKC", value).casefold()
     plain = "".join(character for character in folded if character.isalnum())
     if kind == "PHONE":
-        return _national(plain, abroad=folded.lstrip(" (").startswith(("+", "00")))
+        return _national_number(plain, abroad=folded.lstrip(" (").startswith(("+", "00")))
     # Typed on a Chinese keyboard, the dot of a domain is a full stop.
     return plain if kind in _GROUPED else " ".join(folded.replace("\u3002", ".").split())
 
 
-def _national(digits: str, *, abroad: bool) -> str:
+def _national_number(digits: str, *, abroad: bool) -> str:
     """A phone number without the country's code, where the number is that country's by its form.
 
     Eleven digits that begin with 13 to 19 are a Chinese mobile unless they are written as a call from abroad.

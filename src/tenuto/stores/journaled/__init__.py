@@ -2,7 +2,7 @@
 
 from tenuto.stores.journaled.journal import JournalState
 from tenuto.stores.journaled.outbox import Outbox
-from tenuto.stores.journaled.slots import JournalCounts, waiting_in
+from tenuto.stores.journaled.slots import JournalCounts, count_journal
 from tenuto.stores.journaled.store import JournaledStore
 
-__all__ = ["JournalCounts", "JournalState", "JournaledStore", "Outbox", "waiting_in"]
+__all__ = ["JournalCounts", "JournalState", "JournaledStore", "Outbox", "count_journal"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
-from tenuto.stores.journaled.entry import Entry
+from tenuto.stores.journaled.entry import SeenSession
 
 MOMENT: Final = 2.0
 """Seconds for which news may be behind an answer: what they take on a machine that stands still now and then."""
@@ -28,7 +28,7 @@ class Call:
     __slots__ = ("_calls", "before", "certain", "changing", "key", "since")
 
     def __init__(
-        self, calls: Calls, key: bytes, before: Entry | None, since: int, *, certain: bool, changing: bool
+        self, calls: Calls, key: bytes, before: SeenSession | None, since: int, *, certain: bool, changing: bool
     ) -> None:
         self._calls = calls
         self.key = key
@@ -38,13 +38,13 @@ class Call:
         self.changing = changing
 
     def __enter__(self) -> Self:
-        self._calls.sent(self)
+        self._calls.add(self)
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._calls.came_back(self)
+        self._calls.complete(self)
 
-    def changed_nothing(self) -> None:
+    def mark_unchanged(self) -> None:
         """The store has said so, or it was not asked: there will be no news of it."""
         self.changing = False
 
@@ -54,7 +54,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class _Lately:
+class _SessionActivity:
     """What we do with one session: the calls under way, and until when news of those before may come."""
 
     under_way: list[Call] = field(default_factory=list)
@@ -66,16 +66,16 @@ class Calls:
 
     def __init__(self, ticks: Callable[[], float]) -> None:
         self._ticks = ticks
-        self._lately: OrderedDict[bytes, _Lately] = OrderedDict()
+        self._lately: OrderedDict[bytes, _SessionActivity] = OrderedDict()
 
-    def sent(self, call: Call) -> None:
+    def add(self, call: Call) -> None:
         """It is on its way."""
         lately = self._lately.get(call.key)
         if lately is None:
-            lately = self._lately[call.key] = _Lately()
+            lately = self._lately[call.key] = _SessionActivity()
         lately.under_way.append(call)
 
-    def came_back(self, call: Call) -> None:
+    def complete(self, call: Call) -> None:
         """It was answered, or given up."""
         lately, now = self._lately[call.key], self._ticks()
         lately.under_way.remove(call)
@@ -98,10 +98,10 @@ class Calls:
         for call in lately.under_way if lately is not None else ():
             call.overtaken()
 
-    def overtake_all(self) -> None:
+    def mark_all_outdated(self) -> None:
         """No session is."""
         for key in self._lately:
             self.overtake(key)
 
-    def _is_over(self, lately: _Lately, now: float) -> bool:
+    def _is_over(self, lately: _SessionActivity, now: float) -> bool:
         return not lately.under_way and now >= lately.until

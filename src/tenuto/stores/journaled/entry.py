@@ -10,21 +10,21 @@ from typing import Final
 import msgspec
 
 from tenuto.model import Message, Session
-from tenuto.model.message import weight_of
-from tenuto.stores.memory.record import Keyed, Record
+from tenuto.model.message import memory_bytes
+from tenuto.stores.memory.record import KeyedWrite, SessionRecord
 
 NEVER: Final = -1
 _HEAD_BYTES: Final = 2048
 
 
 @dataclass(slots=True)
-class Entry:
+class SeenSession:
     """A session as it was last seen: its newest messages without a gap, and the keys its last turns came under."""
 
     session: Session
     tail: tuple[Message, ...]
     size: int
-    keyed: OrderedDict[str, Keyed] = field(default_factory=OrderedDict)
+    keyed: OrderedDict[str, KeyedWrite] = field(default_factory=OrderedDict)
     seen_at: float = 0.0
     since: int = NEVER
     """How often the feed had lost track when this was asked for; `NEVER` if a change may have been missed since."""
@@ -35,9 +35,9 @@ class Entry:
             return True
         return bool(self.tail) and self.tail[0].seq <= self.session.window_start
 
-    def record(self) -> Record:
+    def record(self) -> SessionRecord:
         """As a store in memory holds it."""
-        return Record(
+        return SessionRecord(
             session=self.session,
             log=list(self.tail),
             before=max(0, self.session.messages - len(self.tail)),
@@ -45,17 +45,17 @@ class Entry:
         )
 
 
-def weighed(session: Session, tail: tuple[Message, ...]) -> int:
+def estimate_bytes(session: Session, tail: tuple[Message, ...]) -> int:
     """About what a session takes of the memory."""
     values = len(msgspec.json.encode((session.context, session.attributes, session.metadata)))
-    return _HEAD_BYTES + values + sum(map(weight_of, tail))
+    return _HEAD_BYTES + values + sum(map(memory_bytes, tail))
 
 
-def grown(old: Entry, tail: tuple[Message, ...]) -> int:
+def update_bytes(old: SeenSession, tail: tuple[Message, ...]) -> int:
     """About what an entry takes whose messages have slid on by a few: only those that came are weighed."""
     before = old.tail
     if not before or not tail or not before[0].seq <= tail[0].seq <= before[-1].seq:
-        return weighed(old.session, tail)
+        return estimate_bytes(old.session, tail)
     size, last = old.size, before[-1].seq
     came = 0
     while came < len(tail) and tail[-1 - came].seq > last:
@@ -63,4 +63,4 @@ def grown(old: Entry, tail: tuple[Message, ...]) -> int:
     went = max(0, len(before) + came - len(tail))
     # Those that went weighed as much as the others: what is wrong with that goes as they do.
     size -= (size - _HEAD_BYTES) * went // len(before)
-    return size + sum([weight_of(message) for message in tail[len(tail) - came :]])
+    return size + sum([memory_bytes(message) for message in tail[len(tail) - came :]])

@@ -11,7 +11,7 @@ from tenuto.errors import CircuitOpen, StoreUnavailable
 _MAY_STILL_ARRIVE: Final = 3.0
 
 
-class Pauses:
+class SessionBackoff:
     """Until when each session is left alone: for `every` second, or until nothing can arrive any more."""
 
     def __init__(self, every: float, ticks: Callable[[], float]) -> None:
@@ -22,12 +22,12 @@ class Pauses:
     def __len__(self) -> int:
         return len(self._until)
 
-    def begin(self, key: bytes, away: StoreUnavailable) -> None:
+    def start(self, key: bytes, away: StoreUnavailable) -> None:
         """A call was not answered, or not even sent."""
         pause = self._every if isinstance(away, CircuitOpen) else max(self._every, _MAY_STILL_ARRIVE)
         self._until[key] = max(self.until(key), self._ticks() + pause)
 
-    def end(self, key: bytes) -> None:
+    def clear(self, key: bytes) -> None:
         """Nothing of the session waits."""
         self._until.pop(key, None)
 

@@ -16,39 +16,39 @@ from msgspec.structs import replace
 
 from tenuto.errors import (
     CircuitOpen,
-    KeyReused,
+    DecryptionFailed,
+    IdempotencyKeyReused,
     MasterKeyMissing,
-    Sealed,
     SessionBusy,
     SessionForeign,
     SessionNotFound,
-    TakenBack,
+    Superseded,
     TenutoError,
     TurnLost,
     Unavailable,
     VersionConflict,
 )
 from tenuto.model import (
-    Batch,
-    Closing,
+    AppendBatch,
     Draft,
+    FinishTurn,
+    IdempotencyKey,
     Message,
     NewSession,
-    Once,
     OpenTurn,
     Page,
     Scope,
     Session,
-    Truncating,
+    Truncation,
     TurnState,
 )
-from tenuto.model.taken_back import was_taken_back
+from tenuto.model.taken_back import is_superseded
 from tenuto.model.trace import trace_id
 from tenuto.model.values import Json, Value
 from tenuto.ports import Clock, SessionStore, StateStore
 from tenuto.stores.codec import to_micros
 from tenuto.stores.journaled.outbox import Outbox
-from tenuto.stores.journaled.rows import Beginning, Raw, Row, Seals
+from tenuto.stores.journaled.rows import JournaledBegin, JournalRow, Row, RowSealer
 from tenuto.stores.journaled.view import ticket
 
 ERASURES: Final = "erasures"
@@ -63,21 +63,21 @@ _PAGE: Final = 1000
 _log = logging.getLogger(__name__)
 
 
-class Found(Value, frozen=True, kw_only=True):
+class StoredSession(Value, frozen=True, kw_only=True):
     """A session as it is in the store, with what was said since it was known here; `None` where there is none."""
 
     session_id: str
     session: Session | None = None
     said: tuple[Message, ...] = ()
 
-    def holds(self, drafts: Iterable[Draft]) -> Message | None:
+    def first_stored(self, drafts: Iterable[Draft]) -> Message | None:
         """The first of these messages that is there. An id alone may be anybody's choice."""
-        return next(iter(self.all_of(drafts)), None)
+        return next(iter(self.stored_messages(drafts)), None)
 
-    def all_of(self, drafts: Iterable[Draft]) -> tuple[Message, ...]:
+    def stored_messages(self, drafts: Iterable[Draft]) -> tuple[Message, ...]:
         """Those of these messages that are there."""
-        wanted = {_mark(draft) for draft in drafts}
-        return tuple(message for message in self.said if _mark(message) in wanted)
+        wanted = {_message_identity(draft) for draft in drafts}
+        return tuple(message for message in self.said if _message_identity(message) in wanted)
 
     def lacks_some(self, since: int) -> bool:
         """Whether something that was said behind a sequence number is there no more."""
@@ -85,15 +85,15 @@ class Found(Value, frozen=True, kw_only=True):
         return sum(message.seq > since for message in self.said) < last - since
 
 
-class _RowGone(Exception):
+class _RowErased(Exception):
     """The row was erased while it was on its way."""
 
 
-class Replay:
+class OutboxReplay:
     """Brings rows to the store. `moved` are turns that were still open here and go on there."""
 
     def __init__(
-        self, *, sessions: SessionStore, state: StateStore, outbox: Outbox, seals: Seals, clock: Clock
+        self, *, sessions: SessionStore, state: StateStore, outbox: Outbox, seals: RowSealer, clock: Clock
     ) -> None:
         self._sessions = sessions
         self._state = state
@@ -115,69 +115,69 @@ class Replay:
             if raw is None:
                 continue
             try:
-                await self._brought(raw, live)
-            except _RowGone:
+                await self._replay_row(raw, live)
+            except _RowErased:
                 continue
             except (SessionBusy, MasterKeyMissing):
                 raise
             except Unavailable as away:
-                if not isinstance(away, Sealed):
+                if not isinstance(away, DecryptionFailed):
                     raise
-                await self._let_go(raw, away)
+                await self._withdraw_or_quarantine(raw, away)
             except TenutoError as refused:
-                await self._let_go(raw, refused)
+                await self._withdraw_or_quarantine(raw, refused)
 
-    async def was_erased(self, raw: Raw) -> bool:
+    async def is_user_erased(self, raw: JournalRow) -> bool:
         """Whether somebody who speaks here was erased since, on whatever machine; clocks may differ a little."""
         space = Scope(tenant=raw.tenant, site=raw.site)
         for person in raw.persons:
             entry = await self._state.read_state(space, ERASURES, person)
-            if entry is not None and _is_before(raw.begun_at, entry.value):
+            if entry is not None and _began_before(raw.begun_at, entry.value):
                 return True
         return False
 
-    async def _brought(self, raw: Raw, live: Container[str]) -> None:
+    async def _replay_row(self, raw: JournalRow, live: Container[str]) -> None:
         """Bring a row to the store and take it out; what an erasure overtakes is taken back."""
-        if await self.was_erased(raw):
-            await self._withdraw(raw)
+        if await self.is_user_erased(raw):
+            await self._withdraw_row(raw)
             return
         row = await self._seals.row(raw)
-        turn = await self._turn(raw, row, row.turn_id in live)
-        if await self.was_erased(raw):
-            await self._withdraw(raw)
+        turn = await self._replay_turn(raw, row, row.turn_id in live)
+        if await self.is_user_erased(raw):
+            await self._withdraw_row(raw)
             return
         await self._outbox.remove(raw)
         self.replayed += 1
         if turn is not None:
             self.moved[turn.id] = turn
 
-    async def _turn(self, raw: Raw, row: Row, live: bool) -> OpenTurn | None:
+    async def _replay_turn(self, raw: JournalRow, row: Row, live: bool) -> OpenTurn | None:
         """One turn. When this returns, the store has all of it; one that is open goes on there, and is returned."""
-        beginning, closing = row.beginning, row.closing or Closing(abandoned=True)
-        found = await self._found(row)
-        if found.holds(closing.reply) is not None:
+        beginning, closing = row.beginning, row.closing or FinishTurn(abandoned=True)
+        found = await self._find_session(row)
+        if found.first_stored(closing.reply) is not None:
             return None
-        words = found.holds(beginning.opening.words)
+        words = found.first_stored(beginning.opening.words)
         if words is None and not beginning.there:
-            _refuse_doubtful(row, found)
-        session = await self._standing(raw, row, found)
-        if not await self._outbox.note_tried(raw, session.last_seq if words is None else words.seq - 1):
-            raise _RowGone
+            _check_not_removed(row, found)
+        session = await self._ensure_session(raw, row, found)
+        if not await self._outbox.record_attempt(raw, session.last_seq if words is None else words.seq - 1):
+            raise _RowErased
         if words is None and not beginning.there:
-            turn = await self._begun(raw, beginning, found, live)
+            turn = await self._begin_turn(raw, beginning, found, live)
         else:
             turn = ticket(beginning, session, words.turn if words is not None else beginning.number)
             turn = replace(turn, words=(words,) if words is not None else ())
-            turn = await self._held(beginning, turn) if live else turn
+            turn = await self._renew_or_reopen(beginning, turn) if live else turn
         if turn.state is TurnState.FINISHED:
-            _refuse_answered(row, turn)
+            _check_not_answered(row, turn)
         elif live:
             return turn
         else:
-            await self._end(row, turn, closing)
+            await self._finish_turn(row, turn, closing)
         return None
 
-    async def _found(self, row: Row) -> Found:
+    async def _find_session(self, row: Row) -> StoredSession:
         """Where the turn belongs.
 
         Raises:
@@ -186,14 +186,14 @@ class Replay:
         beginning = row.beginning
         origin, session_id = beginning.origin, beginning.opening.session_id
         try:
-            found = await self._said_since(beginning.scope, session_id, beginning.since)
+            found = await self._load_since(beginning.scope, session_id, beginning.since)
         except SessionForeign:
             if not origin.opened_by:
                 raise
             # Opened here while the store could not say whose it is.
             _log.warning("session %s was opened here and is somebody else's: its turns go to %s",
                          session_id, origin.opened_by)  # fmt: skip
-            found = await self._said_since(beginning.scope, origin.opened_by, 0)
+            found = await self._load_since(beginning.scope, origin.opened_by, 0)
         known = origin.head.incarnation if origin.head is not None else row.incarnation
         there = found.session.incarnation if found.session is not None else ""
         may_open = bool(origin.opened_by) and not beginning.there
@@ -201,20 +201,20 @@ class Replay:
             raise SessionNotFound(session_id)
         return found
 
-    async def _standing(self, raw: Raw, row: Row, found: Found) -> Session:
+    async def _ensure_session(self, raw: JournalRow, row: Row, found: StoredSession) -> Session:
         """The session in the store; one that was opened here comes there before its first words do.
 
         From then on it is known there: if it is not found again, it was deleted, and is not opened anew.
         """
         session, origin, opening = found.session, row.beginning.origin, row.beginning.opening
         if session is None:
-            batch = Batch(id=origin.opened_by, create=opening.create or NewSession())
+            batch = AppendBatch(id=origin.opened_by, create=opening.create or NewSession())
             session = (await self._sessions.append(row.beginning.scope, found.session_id, batch)).session
         if origin.head is None and not row.incarnation:
-            await self._outbox.note_standing(raw.session, session.incarnation)
+            await self._outbox.record_incarnation(raw.session, session.incarnation)
         return session
 
-    async def _said_since(self, scope: Scope, session_id: str, seq: int) -> Found:
+    async def _load_since(self, scope: Scope, session_id: str, seq: int) -> StoredSession:
         said = list[Message]()
         while True:
             try:
@@ -222,13 +222,15 @@ class Replay:
             except SessionForeign:
                 raise
             except SessionNotFound:
-                return Found(session_id=session_id)
+                return StoredSession(session_id=session_id)
             said += page.messages
             if not page.more_after:
-                return Found(session_id=session_id, session=page.session, said=tuple(said))
+                return StoredSession(session_id=session_id, session=page.session, said=tuple(said))
             seq = page.messages[-1].seq
 
-    async def _begun(self, raw: Raw, beginning: Beginning, found: Found, live: bool) -> OpenTurn:
+    async def _begin_turn(
+        self, raw: JournalRow, beginning: JournaledBegin, found: StoredSession, live: bool
+    ) -> OpenTurn:
         opening = replace(
             beginning.opening,
             session_id=found.session_id,
@@ -240,31 +242,31 @@ class Replay:
             return await self._sessions.begin_turn(beginning.scope, opening)
         except (SessionBusy, CircuitOpen):
             if raw.tried is None:
-                await self._outbox.note_refused(raw)
+                await self._outbox.clear_attempt(raw)
             raise
 
-    async def _held(self, beginning: Beginning, turn: OpenTurn) -> OpenTurn:
+    async def _renew_or_reopen(self, beginning: JournaledBegin, turn: OpenTurn) -> OpenTurn:
         """An open turn that holds the session in the store."""
         try:
             return await self._sessions.renew_turn(turn)
         except TurnLost:
             return await self._again(beginning, turn, beginning.opening.lease)
 
-    async def _end(self, row: Row, turn: OpenTurn, closing: Closing) -> None:
+    async def _finish_turn(self, row: Row, turn: OpenTurn, closing: FinishTurn) -> None:
         try:
             await self._sessions.finish_turn(turn, retold(closing, turn))
         except TurnLost:
             if closing.abandoned:
                 return  # Its words are there, and it holds nothing.
-            if not await self._still_said(row):
+            if not await self._is_question_stored(row):
                 raise
             turn = await self._again(row.beginning, turn, _LEASE)
             if turn.state is TurnState.FINISHED:
-                _refuse_answered(row, turn)
+                _check_not_answered(row, turn)
             else:
                 await self._sessions.finish_turn(turn, retold(closing, turn))
 
-    async def _again(self, beginning: Beginning, turn: OpenTurn, lease: timedelta) -> OpenTurn:
+    async def _again(self, beginning: JournaledBegin, turn: OpenTurn, lease: timedelta) -> OpenTurn:
         """Take up a turn that lost the session: by its key, or as one that has nothing to say but its answer."""
         opening = replace(
             beginning.opening, session_id=turn.session.id, words=(), create=None, lease=lease, once=_once(beginning)
@@ -272,32 +274,32 @@ class Replay:
         again = await self._sessions.begin_turn(beginning.scope, opening)
         return again if again.state is TurnState.FINISHED else replace(again, number=turn.number)
 
-    async def _still_said(self, row: Row) -> bool:
+    async def _is_question_stored(self, row: Row) -> bool:
         """Whether what a turn answers is in the log: nobody has reset the session, or cut the words off."""
         beginning = row.beginning
-        found = await self._found(row)
+        found = await self._find_session(row)
         if not beginning.there and beginning.opening.words:
-            return found.holds(beginning.opening.words) is not None
+            return found.first_stored(beginning.opening.words) is not None
         if not beginning.last_word:
             return found.session is not None and found.session.window_start <= beginning.since
         page = Page(limit=1, after=beginning.last_word - 1)
         after = await self._sessions.messages(beginning.scope, found.session_id, page)
         return any(message.seq == beginning.last_word for message in after.messages)
 
-    async def _withdraw(self, raw: Raw) -> None:
+    async def _withdraw_row(self, raw: JournalRow) -> None:
         """Drop a row of somebody who was erased, with what the store may have of it already."""
         try:
             row = await self._seals.row(raw)
         except MasterKeyMissing:
             raise
-        except Sealed:
+        except DecryptionFailed:
             await self._outbox.remove(raw)
             return
         with suppress(SessionNotFound):
-            await self._take_back(row)
+            await self._remove_from_store(row)
         await self._outbox.remove(raw)
 
-    async def _take_back(self, row: Row) -> None:
+    async def _remove_from_store(self, row: Row) -> None:
         """Remove from the store what it has of a turn, and its session if nothing else is in it.
 
         Raises:
@@ -306,11 +308,11 @@ class Replay:
         """
         scope, session_id = row.beginning.scope, row.beginning.opening.session_id
         for _ in range(_ATTEMPTS):
-            found = await self._found(row)
+            found = await self._find_session(row)
             if found.session is None:
                 return
             try:
-                left = await self._cut_out(row, found, found.session)
+                left = await self._truncate_turn(row, found, found.session)
             except VersionConflict:
                 continue
             if not left.messages and left.incarnation == row.beginning.origin.opened_by:
@@ -318,30 +320,30 @@ class Replay:
             return
         raise SessionBusy(session_id, timedelta(0))
 
-    async def _cut_out(self, row: Row, found: Found, session: Session) -> Session:
+    async def _truncate_turn(self, row: Row, found: StoredSession, session: Session) -> Session:
         """Take a turn's messages out of the log, and leave what others said behind them."""
         reply = row.closing.reply if row.closing is not None else ()
-        going = found.all_of((*row.beginning.opening.words, *reply))
+        going = found.stored_messages((*row.beginning.opening.words, *reply))
         if not going:
             return session
         after = going[0].seq - 1
         sparing = tuple(message.seq for message in found.said if message.seq > after and message not in going)
-        truncating = Truncating(after=after, sparing=sparing, if_version=session.version)
+        truncating = Truncation(after=after, sparing=sparing, if_version=session.version)
         return await self._sessions.truncate(row.beginning.scope, session.id, truncating)
 
-    async def _let_go(self, raw: Raw, why: TenutoError) -> None:
+    async def _withdraw_or_quarantine(self, raw: JournalRow, why: TenutoError) -> None:
         """What the store can never take is set aside, but for what an erasure has overtaken."""
-        if await self.was_erased(raw):
-            await self._withdraw(raw)
+        if await self.is_user_erased(raw):
+            await self._withdraw_row(raw)
         else:
-            await self._set_aside(raw, why)
+            await self._quarantine(raw, why)
 
-    async def _set_aside(self, raw: Raw, why: TenutoError) -> None:
+    async def _quarantine(self, raw: JournalRow, why: TenutoError) -> None:
         _log.warning("a journaled turn of tenant %s was set aside: %s", raw.tenant, why.code)
-        await self._outbox.set_aside(raw, why.code, self._clock())
+        await self._outbox.quarantine_row(raw, why.code, self._clock())
 
 
-def retold(closing: Closing, turn: OpenTurn) -> Closing:
+def retold(closing: FinishTurn, turn: OpenTurn) -> FinishTurn:
     """How a turn ended, under the name its trace has in the store: others' turns may have come before it."""
     trace = closing.trace
     if trace is None:
@@ -357,7 +359,7 @@ def retold(closing: Closing, turn: OpenTurn) -> Closing:
     return replace(closing, reply=reply, trace=renamed)
 
 
-def _refuse_doubtful(row: Row, found: Found) -> None:
+def _check_not_removed(row: Row, found: StoredSession) -> None:
     """Words that the store may have had, and that are not there, are not said again where something was taken away.
 
     Raises:
@@ -365,32 +367,32 @@ def _refuse_doubtful(row: Row, found: Found) -> None:
         TakenBack: the same words were said elsewhere, and were replaced there.
     """
     beginning = row.beginning
-    if found.session is not None and was_taken_back(found.session, beginning.opening.words):
-        raise TakenBack
+    if found.session is not None and is_superseded(found.session, beginning.opening.words):
+        raise Superseded
     asked = beginning.since if beginning.asked and beginning.origin.head is not None else None
     since = row.tried if row.tried is not None else asked
     if since is not None and found.lacks_some(since):
         raise TurnLost(found.session_id, row.turn_id)
 
 
-def _once(beginning: Beginning) -> Once:
+def _once(beginning: JournaledBegin) -> IdempotencyKey:
     """What keeps a turn from being said twice: its caller's key, or one of its own."""
     turn_id = beginning.opening.turn_id
-    return beginning.opening.once or Once(key=turn_id, fingerprint=turn_id)
+    return beginning.opening.once or IdempotencyKey(key=turn_id, fingerprint=turn_id)
 
 
-def _is_before(begun_at: datetime, erased: Json) -> bool:
+def _began_before(begun_at: datetime, erased: Json) -> bool:
     """Whether a turn began before somebody was erased. What cannot be read counts as now."""
     if not isinstance(erased, int):
         return True
     return to_micros(begun_at - _CLOCKS_DIFFER) <= erased
 
 
-def _refuse_answered(row: Row, turn: OpenTurn) -> None:
+def _check_not_answered(row: Row, turn: OpenTurn) -> None:
     """Its key was answered before: by this very turn, or by another one when its caller asked again elsewhere."""
     if turn.id != row.turn_id and row.closing is not None and row.closing.reply:
-        raise KeyReused
+        raise IdempotencyKeyReused
 
 
-def _mark(message: Draft) -> tuple[object, ...]:
+def _message_identity(message: Draft) -> tuple[object, ...]:
     return message.id, message.role, message.sent_at

@@ -8,9 +8,9 @@ from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
-from tenuto.errors import Sealed, StoreUnavailable, Unavailable
-from tenuto.model import Closing, Message, Opening, Scope, Session
-from tenuto.model.scope import person_digest, session_key
+from tenuto.errors import DecryptionFailed, StoreUnavailable, Unavailable
+from tenuto.model import BeginTurn, FinishTurn, Message, Scope, Session
+from tenuto.model.scope import session_key, user_digest
 from tenuto.model.values import Value
 from tenuto.ports import Cipher, Ciphers, Clock
 
@@ -20,7 +20,7 @@ _MOST_TENANTS: Final = 1000
 _encoder: Final = msgspec.json.Encoder()
 
 
-class Origin(Value, frozen=True, kw_only=True):
+class ReplicaOrigin(Value, frozen=True, kw_only=True):
     """A session as it was known when it was taken over: where its own words end, and those said here begin.
 
     One that was opened here has no head; `opened_by` is the turn that did. Of a `blind` one it is not certain how it
@@ -33,7 +33,7 @@ class Origin(Value, frozen=True, kw_only=True):
     blind: bool = False
 
 
-class Beginning(Value, frozen=True, kw_only=True):
+class JournaledBegin(Value, frozen=True, kw_only=True):
     """How a journaled turn began: here, or (`there`) in the store, which then went away before its end.
 
     Of one that began there the words are stored, and left out here: the last of them as `last_word`. What the
@@ -42,8 +42,8 @@ class Beginning(Value, frozen=True, kw_only=True):
     """
 
     scope: Scope
-    opening: Opening
-    origin: Origin
+    opening: BeginTurn
+    origin: ReplicaOrigin
     number: int
     begun_at: datetime
     since: int = 0
@@ -58,10 +58,10 @@ class Beginning(Value, frozen=True, kw_only=True):
 
 
 class Row(Value, frozen=True, kw_only=True):
-    """A turn in the outbox; `closing` is `None` while it is open. The rest as in `Raw`."""
+    """A turn in the outbox; `closing` is `None` while it is open. The rest as in `JournalRow`."""
 
-    beginning: Beginning
-    closing: Closing | None = None
+    beginning: JournaledBegin
+    closing: FinishTurn | None = None
     incarnation: str = ""
     tried: int | None = None
 
@@ -71,7 +71,7 @@ class Row(Value, frozen=True, kw_only=True):
         return self.beginning.opening.turn_id
 
 
-class Raw(Value, frozen=True, kw_only=True):
+class JournalRow(Value, frozen=True, kw_only=True):
     """A row as the file has it: bodies may be sealed, and whose it is stands in the clear, as it does in the store.
 
     `incarnation` is that of a session which was opened here and has come to the store: if it is gone from there, it was
@@ -91,19 +91,19 @@ class Raw(Value, frozen=True, kw_only=True):
     tried: int | None = None
 
 
-_Part = TypeVar("_Part", Beginning, Closing)
+_Part = TypeVar("_Part", JournaledBegin, FinishTurn)
 
 
-def persons_in(beginning: Beginning) -> tuple[str, ...]:
+def row_user_digests(beginning: JournaledBegin) -> tuple[str, ...]:
     """Whose a row is, by their digests: the one whose session it is, and everybody who speaks in it."""
     scope, head = beginning.scope, beginning.origin.head
     users = {scope.user, *(word.speaker for word in beginning.opening.words)}
     if head is not None and head.scope.chat is None:
         users.add(head.scope.user)
-    return tuple(sorted(person_digest(scope.tenant, user) for user in users if user is not None))
+    return tuple(sorted(user_digest(scope.tenant, user) for user in users if user is not None))
 
 
-class Seals:
+class RowSealer:
     """Turns what a row holds into text and back; with ciphers, into text that only they open.
 
     Their keys lie in the store. So a tenant's cipher is kept at hand from when it was last seen: an outage may take
@@ -120,7 +120,7 @@ class Seals:
         """Whether there are ciphers at all."""
         return self._ciphers is not None
 
-    async def keep_at_hand(self, scope: Scope) -> None:
+    async def cache_cipher(self, scope: Scope) -> None:
         """Have the tenant's cipher for when the store is away; asks for it again now and then."""
         if self._ciphers is None:
             return
@@ -128,11 +128,11 @@ class Seals:
         if held is not None and timedelta(0) <= self._clock() - held[1] < _FRESH:
             return
         try:
-            await self._cipher(scope, self._ciphers)
+            await self._sealing_cipher(scope, self._ciphers)
         except Unavailable:
             return  # Then a journal cannot be sealed, and is not written.
 
-    async def text(self, scope: Scope, value: Beginning | Closing, place: tuple[str, ...]) -> str:
+    async def text(self, scope: Scope, value: JournaledBegin | FinishTurn, place: tuple[str, ...]) -> str:
         """A part of a row as the file keeps it.
 
         Raises:
@@ -141,9 +141,9 @@ class Seals:
         plain = _encoder.encode(value)
         if self._ciphers is None:
             return plain.decode()
-        return (await self._cipher(scope, self._ciphers)).seal(plain, ("journal", *place))
+        return (await self._sealing_cipher(scope, self._ciphers)).seal(plain, ("journal", *place))
 
-    async def row(self, raw: Raw) -> Row:
+    async def row(self, raw: JournalRow) -> Row:
         """The row back.
 
         Raises:
@@ -151,23 +151,23 @@ class Seals:
             Sealed: its key is not to be had, or it was changed.
         """
         scope = Scope(tenant=raw.tenant, site=raw.site)
-        beginning = await self._plain(scope, raw.beginning, place_of(raw.session, raw.number, "beginning"))
+        beginning = await self._unseal_part(scope, raw.beginning, place_of(raw.session, raw.number, "beginning"))
         closing = None
         if raw.closing is not None:
-            plain = await self._plain(scope, raw.closing, place_of(raw.session, raw.number, "closing"))
-            closing = _read(plain, Closing)
+            plain = await self._unseal_part(scope, raw.closing, place_of(raw.session, raw.number, "closing"))
+            closing = _decode_part(plain, FinishTurn)
         return Row(
-            beginning=_read(beginning, Beginning),
+            beginning=_decode_part(beginning, JournaledBegin),
             closing=closing,
             incarnation=raw.incarnation,
             tried=raw.tried,
         )
 
-    async def _plain(self, scope: Scope, text: str, place: tuple[str, ...]) -> bytes:
+    async def _unseal_part(self, scope: Scope, text: str, place: tuple[str, ...]) -> bytes:
         if text.startswith("{"):
             return text.encode()  # Written before encryption was switched on.
         if self._ciphers is None:
-            raise Sealed("cannot be opened: there is no key")
+            raise DecryptionFailed("cannot be opened: there is no key")
         try:
             return (await self._ciphers.to_open(scope)).open(text, ("journal", *place))
         except StoreUnavailable:
@@ -176,7 +176,7 @@ class Seals:
                 raise
             return held[0].open(text, ("journal", *place))
 
-    async def _cipher(self, scope: Scope, ciphers: Ciphers) -> Cipher:
+    async def _sealing_cipher(self, scope: Scope, ciphers: Ciphers) -> Cipher:
         name = (scope.tenant, scope.site)
         try:
             cipher = await ciphers.to_seal(scope)
@@ -195,8 +195,8 @@ def place_of(session: bytes, number: int, part: str) -> tuple[str, ...]:
     return session.hex(), str(number), part
 
 
-def _read(plain: bytes, kind: type[_Part]) -> _Part:
+def _decode_part(plain: bytes, kind: type[_Part]) -> _Part:
     try:
         return msgspec.json.decode(plain, type=kind)
     except (ValueError, TypeError, RecursionError) as damaged:
-        raise Sealed("of the journal cannot be read") from damaged
+        raise DecryptionFailed("of the journal cannot be read") from damaged

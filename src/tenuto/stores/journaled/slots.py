@@ -21,7 +21,7 @@ import msgspec
 from tenuto.errors import Unavailable
 from tenuto.model.values import Value
 from tenuto.stores.codec import from_micros, to_micros
-from tenuto.stores.journaled.rows import Raw
+from tenuto.stores.journaled.rows import JournalRow
 
 _OWNER_ONLY: Final = 0o600
 _FOLDER_MODE: Final = 0o700
@@ -63,16 +63,16 @@ class JournalCounts(Value, frozen=True, kw_only=True):
     unreadable: int = 0
 
 
-class Write(NamedTuple):
+class RowWrite(NamedTuple):
     """One change to a slot's rows."""
 
     sql: str
     values: tuple[object, ...]
 
 
-def added(raw: Raw) -> Write:
+def insert_row(raw: JournalRow) -> RowWrite:
     """Put a row in."""
-    return Write(
+    return RowWrite(
         # Where the session has come to the store, its next rows know.
         f"INSERT INTO turn ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, "  # noqa: S608 (a constant)
         "(SELECT coalesce(max(incarnation), '') FROM turn WHERE session = ? AND aside IS NULL), NULL)",
@@ -90,39 +90,39 @@ def added(raw: Raw) -> Write:
     )
 
 
-def closed(number: int, closing: str) -> Write:
+def update_finish(number: int, closing: str) -> RowWrite:
     """Add how a turn ended."""
-    return Write("UPDATE turn SET closing = ? WHERE number = ? AND aside IS NULL", (closing, number))
+    return RowWrite("UPDATE turn SET closing = ? WHERE number = ? AND aside IS NULL", (closing, number))
 
 
-def tried(number: int, seq: int) -> Write:
+def update_attempt(number: int, seq: int) -> RowWrite:
     """Note that the store is asked for a turn, for the first time where its session's log ends."""
-    return Write("UPDATE turn SET tried = coalesce(tried, ?) WHERE number = ? AND aside IS NULL", (seq, number))
+    return RowWrite("UPDATE turn SET tried = coalesce(tried, ?) WHERE number = ? AND aside IS NULL", (seq, number))
 
 
-def untried(number: int) -> Write:
+def reset_attempt(number: int) -> RowWrite:
     """Note that the store has refused a turn: it has nothing of it."""
-    return Write("UPDATE turn SET tried = NULL WHERE number = ?", (number,))
+    return RowWrite("UPDATE turn SET tried = NULL WHERE number = ?", (number,))
 
 
-def standing(session: bytes, incarnation: str) -> Write:
+def standing(session: bytes, incarnation: str) -> RowWrite:
     """Note that a session which was opened here has come to the store."""
-    return Write("UPDATE turn SET incarnation = ? WHERE session = ? AND aside IS NULL", (incarnation, session))
+    return RowWrite("UPDATE turn SET incarnation = ? WHERE session = ? AND aside IS NULL", (incarnation, session))
 
 
-def removed(number: int) -> Write:
+def delete_row(number: int) -> RowWrite:
     """Take a row out."""
-    return Write("DELETE FROM turn WHERE number = ?", (number,))
+    return RowWrite("DELETE FROM turn WHERE number = ?", (number,))
 
 
-def put_aside(number: int, why: str, when: datetime) -> Write:
+def update_quarantined(number: int, why: str, when: datetime) -> RowWrite:
     """Keep a row that the store can never take."""
-    return Write("UPDATE turn SET aside = ?, aside_at = ? WHERE number = ?", (why, to_micros(when), number))
+    return RowWrite("UPDATE turn SET aside = ?, aside_at = ? WHERE number = ?", (why, to_micros(when), number))
 
 
-def outdated(before: datetime) -> Write:
+def delete_quarantined(before: datetime) -> RowWrite:
     """Take out what was put aside long ago."""
-    return Write("DELETE FROM turn WHERE aside_at < ?", (to_micros(before),))
+    return RowWrite("DELETE FROM turn WHERE aside_at < ?", (to_micros(before),))
 
 
 class Slot:
@@ -143,13 +143,13 @@ class Slot:
     def readable(self) -> bool:
         """Whether its rows can be read, if there are any."""
         try:
-            return not self.exists or self._opened().execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
+            return not self.exists or self._connection().execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
         except (sqlite3.Error, OSError, Unavailable):
             return False
 
-    def write(self, writes: list[Write]) -> list[int]:
+    def write(self, writes: list[RowWrite]) -> list[int]:
         """Carry the changes out, all or none, and return when they are on disk; tells how many rows each one met."""
-        db = self._opened()
+        db = self._connection()
         with db:
             db.execute("BEGIN IMMEDIATE")
             return [db.execute(write.sql, write.values).rowcount for write in writes]
@@ -158,61 +158,65 @@ class Slot:
         """The rows that wait, by number, with their sessions' keys."""
         if not self.exists:
             return []
-        return self._opened().execute("SELECT number, session FROM turn WHERE aside IS NULL ORDER BY number").fetchall()
+        return (
+            self._connection()
+            .execute("SELECT number, session FROM turn WHERE aside IS NULL ORDER BY number")
+            .fetchall()
+        )
 
     def numbers(self, session: bytes) -> list[int]:
         """A session's rows that wait, by their numbers."""
         if not self.exists:
             return []
-        found = self._opened().execute("SELECT number FROM turn WHERE session = ? AND aside IS NULL", (session,))
+        found = self._connection().execute("SELECT number FROM turn WHERE session = ? AND aside IS NULL", (session,))
         return [number for (number,) in found]
 
-    def rows(self, session: bytes) -> list[Raw]:
+    def rows(self, session: bytes) -> list[JournalRow]:
         """A session's rows that wait, oldest first."""
         if not self.exists:
             return []
-        found = self._opened().execute(
+        found = self._connection().execute(
             f"SELECT {_COLUMNS} FROM turn WHERE session = ? AND aside IS NULL ORDER BY number",  # noqa: S608
             (session,),
         )
-        return [_raw(self.number, *row) for row in found]
+        return [_to_row(self.number, *row) for row in found]
 
-    def row(self, number: int) -> Raw | None:
+    def row(self, number: int) -> JournalRow | None:
         """A row that waits, as it is now."""
         if not self.exists:
             return None
-        found = self._opened().execute(
+        found = self._connection().execute(
             f"SELECT {_COLUMNS} FROM turn WHERE number = ? AND aside IS NULL",  # noqa: S608 (a constant)
             (number,),
         )
         row = found.fetchone()
-        return _raw(self.number, *row) if row is not None else None
+        return _to_row(self.number, *row) if row is not None else None
 
-    def aside(self, after: int, limit: int) -> list[Raw]:
+    def aside(self, after: int, limit: int) -> list[JournalRow]:
         """The next rows that were put aside."""
         if not self.exists:
             return []
-        found = self._opened().execute(
+        found = self._connection().execute(
             f"SELECT {_COLUMNS} FROM turn WHERE number > ? AND aside IS NOT NULL "  # noqa: S608 (a constant)
             "ORDER BY number LIMIT ?",
             (after, limit),
         )
-        return [_raw(self.number, *row) for row in found]
+        return [_to_row(self.number, *row) for row in found]
 
     def counts(self) -> JournalCounts:
         """How many rows there are."""
-        return _counted(self._opened()) if self.exists else JournalCounts()
+        return _count_rows(self._connection()) if self.exists else JournalCounts()
 
     def last(self) -> int:
         """The highest number of a row."""
         if not self.exists:
             return 0
-        (number,) = self._opened().execute("SELECT coalesce(max(number), 0) FROM turn").fetchone()
+        (number,) = self._connection().execute("SELECT coalesce(max(number), 0) FROM turn").fetchone()
         return int(number)
 
     def tidy(self) -> bool:
         """Remove the file if nothing is in it; tells whether there is none now."""
-        if self.exists and self._opened().execute("SELECT 1 FROM turn LIMIT 1").fetchone() is None:
+        if self.exists and self._connection().execute("SELECT 1 FROM turn LIMIT 1").fetchone() is None:
             self._close()
             self._path.unlink(missing_ok=True)
             self._path.with_name(f"{self._path.name}-journal").unlink(missing_ok=True)
@@ -223,9 +227,9 @@ class Slot:
         self._close()
         self._lock.close()
 
-    def _opened(self) -> sqlite3.Connection:
+    def _connection(self) -> sqlite3.Connection:
         if self._db is None:
-            self._db = _connected(self._path)
+            self._db = _connect(self._path)
         return self._db
 
     def _close(self) -> None:
@@ -244,16 +248,16 @@ def make_folder(folder: Path) -> None:
         for each in [*reversed(folder.parents), folder]:
             if not each.is_dir():
                 each.mkdir(mode=_FOLDER_MODE, exist_ok=True)
-                _sync(each.parent)
+                _sync_folder(each.parent)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(f"{folder} cannot be written")
 
 
-def take_slot(folder: Path) -> Slot:
+def acquire_free_file(folder: Path) -> Slot:
     """The first slot that nobody holds, and whose file can be used."""
     for number in range(1, _MOST_SLOTS + 1):
         try:
-            slot = take(folder, number)
+            slot = acquire_file(folder, number)
         except sqlite3.Error:
             continue
         if slot is not None and slot.readable:
@@ -263,37 +267,37 @@ def take_slot(folder: Path) -> Slot:
     raise Unavailable("journal", "has no free slot left")
 
 
-def take(folder: Path, number: int) -> Slot | None:
+def acquire_file(folder: Path, number: int) -> Slot | None:
     """Hold a slot from now on; `None` when somebody else does.
 
     Raises:
         sqlite3.Error, OSError: its lock cannot be used.
     """
     path = folder / f"{number}.lock"
-    _create(path)
+    _create_file(path)
     lock = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     try:
         lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.Error as failed:
         lock.close()
-        if _code(failed) == sqlite3.SQLITE_BUSY:
+        if _error_code(failed) == sqlite3.SQLITE_BUSY:
             return None
         raise
     return Slot(folder, number, lock)
 
 
-def erased(folder: Path, tenant: str, site: str, person: str, damaged: Callable[[int], None]) -> int:
+def erase_user_rows(folder: Path, tenant: str, site: str, person: str, damaged: Callable[[int], None]) -> int:
     """Delete a person's rows in every slot, whoever holds it; tells how many there were, and which files are damaged.
 
     Raises:
         sqlite3.Error, OSError, Unavailable: some file could not be got at for now; the others were.
     """
     count, failed = 0, None
-    for number in numbers_in(folder):
+    for number in file_numbers(folder):
         try:
-            count += _erased_in(folder / f"{number}.db", (tenant, site, person))
+            count += _erase_user_rows_in(folder / f"{number}.db", (tenant, site, person))
         except (sqlite3.Error, OSError, Unavailable) as met:
-            if is_damage(met):
+            if is_corruption(met):
                 damaged(number)
             else:
                 failed = met
@@ -302,8 +306,8 @@ def erased(folder: Path, tenant: str, site: str, person: str, damaged: Callable[
     return count
 
 
-def _erased_in(path: Path, whose: tuple[str, str, str]) -> int:
-    db = _visited(path)
+def _erase_user_rows_in(path: Path, whose: tuple[str, str, str]) -> int:
+    db = _connect_existing(path)
     if db is None:
         return 0
     with closing(db), db:
@@ -311,16 +315,16 @@ def _erased_in(path: Path, whose: tuple[str, str, str]) -> int:
         return db.execute(_OF_PERSON, whose).rowcount
 
 
-def waiting_in(folder: Path) -> JournalCounts:
+def count_journal(folder: Path) -> JournalCounts:
     """What lies in a journal, for an operator's look; opens no store and takes nobody's slot."""
     waiting = aside = unreadable = 0
-    for number in numbers_in(folder):
+    for number in file_numbers(folder):
         try:
-            db = _visited(folder / f"{number}.db")
+            db = _connect_existing(folder / f"{number}.db")
             if db is None:
                 continue
             with closing(db):
-                found = _counted(db)
+                found = _count_rows(db)
         except (sqlite3.Error, OSError, Unavailable):
             unreadable += 1
             continue
@@ -329,7 +333,7 @@ def waiting_in(folder: Path) -> JournalCounts:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """What a file or SQLite complains of, in our words."""
     try:
         yield
@@ -337,48 +341,48 @@ def translated() -> Iterator[None]:
         raise Unavailable("journal", "cannot be read or written") from failed
 
 
-def is_damage(failed: BaseException) -> bool:
+def is_corruption(failed: BaseException) -> bool:
     """Whether a file holds something else than it should, and will tomorrow."""
-    return _code(failed) in _DAMAGES
+    return _error_code(failed) in _DAMAGES
 
 
-def _code(failed: BaseException) -> int:
+def _error_code(failed: BaseException) -> int:
     """What SQLite complains of, without the details."""
     return int(getattr(failed, "sqlite_errorcode", 0)) & 0xFF
 
 
-def numbers_in(folder: Path) -> list[int]:
+def file_numbers(folder: Path) -> list[int]:
     """The slots that have a file."""
     return sorted(int(file.stem) for file in folder.glob("*.db") if file.stem.isdecimal())
 
 
-def _visited(path: Path) -> sqlite3.Connection | None:
+def _connect_existing(path: Path) -> sqlite3.Connection | None:
     """A connection to a file that another process may hold, and may have removed in this moment."""
     try:
-        return _connected(path, "rw")
+        return _connect(path, "rw")
     except sqlite3.OperationalError:
         if path.exists():
             raise
         return None
 
 
-def _connected(path: Path, mode: str = "rwc") -> sqlite3.Connection:
+def _connect(path: Path, mode: str = "rwc") -> sqlite3.Connection:
     if mode == "rwc":
-        _create(path)
+        _create_file(path)
     address = f"{path.absolute().as_uri()}?mode={mode}"
     db = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
     try:
         db.execute("PRAGMA journal_mode = TRUNCATE")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA secure_delete = ON")
-        _prepare(db)
+        _ensure_schema(db)
     except BaseException:
         db.close()
         raise
     return db
 
 
-def _prepare(db: sqlite3.Connection) -> None:
+def _ensure_schema(db: sqlite3.Connection) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version > _VERSION:
         raise Unavailable("journal", "was written by a later release")
@@ -391,15 +395,15 @@ def _prepare(db: sqlite3.Connection) -> None:
                 db.execute(f"PRAGMA user_version = {_VERSION}")
 
 
-def _create(path: Path) -> None:
+def _create_file(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _OWNER_ONLY))
     except FileExistsError:
         return
-    _sync(path.parent)
+    _sync_folder(path.parent)
 
 
-def _sync(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Have the names in a folder on disk, where the system can do that."""
     try:
         handle = os.open(folder, os.O_RDONLY)
@@ -413,7 +417,7 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def _raw(
+def _to_row(
     slot: int,
     number: int,
     session: bytes,
@@ -425,13 +429,13 @@ def _raw(
     closing: str | None,
     incarnation: str,
     tried: int | None,
-) -> Raw:
+) -> JournalRow:
     try:
         whose, when = msgspec.json.decode(persons, type=tuple[str, ...]), from_micros(begun_at)
     except (ValueError, OverflowError):
         # As one that cannot be opened.
         whose, when, beginning, closing = (), _LONG_AGO, "", None
-    return Raw(
+    return JournalRow(
         slot=slot,
         number=number,
         session=session,
@@ -446,6 +450,6 @@ def _raw(
     )
 
 
-def _counted(db: sqlite3.Connection) -> JournalCounts:
+def _count_rows(db: sqlite3.Connection) -> JournalCounts:
     waiting, aside = db.execute("SELECT count(*) - count(aside), count(aside) FROM turn").fetchone()
     return JournalCounts(waiting=waiting, aside=aside)

@@ -28,23 +28,23 @@ from tenuto.errors import (
     VersionConflict,
 )
 from tenuto.model import (
-    Appended,
-    Batch,
+    AppendBatch,
+    AppendResult,
+    BeginTurn,
     Changes,
-    Closing,
-    Erased,
-    Forking,
-    Gone,
+    EraseResult,
+    FinishTurn,
+    ForkRequest,
     MessagePage,
-    Opening,
     OpenTurn,
     Page,
-    Rewriting,
+    RemovedSession,
+    Rewrite,
     Scope,
     Session,
-    Truncating,
+    Truncation,
 )
-from tenuto.model.scope import person_digest, person_of, session_key, space_of
+from tenuto.model.scope import session_key, site_scope, user_digest, user_scope
 from tenuto.model.trace import Trace
 from tenuto.ports import ChangeFeed, Ciphers, Clock, SessionStore, Store, TraceStore, utc_now
 from tenuto.stores.codec import to_micros
@@ -82,17 +82,17 @@ class JournaledStore:
         self._journal = Journal(
             store=store, outbox=outbox, feed=feed, ciphers=ciphers, clock=clock, every=every, ticks=ticks
         )
-        self._work = _Work()
+        self._work = _ShieldedSteps()
         self._stack = AsyncExitStack()
-        self.sessions = _Sessions(store.sessions, self._journal, self._work)
-        self.traces = _Traces(store.traces, self._journal, self._work)
+        self.sessions = _JournaledSessions(store.sessions, self._journal, self._work)
+        self.traces = _JournaledTraces(store.traces, self._journal, self._work)
         self.state = store.state
-        self.upkeep = _Upkeep(store, self._journal, clock)
+        self.upkeep = _JournaledUpkeep(store, self._journal, clock)
 
     async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(self._feed.watch(self._journal.heard))
+        await self._stack.enter_async_context(self._feed.watch(self._journal.on_invalidate))
         if self._by_itself:
-            await self._stack.enter_async_context(self._replaying())
+            await self._stack.enter_async_context(self._replay_task())
         return self
 
     async def __aexit__(
@@ -112,8 +112,8 @@ class JournaledStore:
         return await self._journal.round()
 
     @asynccontextmanager
-    async def _replaying(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._journal.run(), name="tenuto journal")
+    async def _replay_task(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._journal.run_replay(), name="tenuto journal")
         try:
             yield
         finally:
@@ -122,7 +122,7 @@ class JournaledStore:
                 await task
 
 
-class _Work:
+class _ShieldedSteps:
     """Steps that come to their end even if their caller is cancelled."""
 
     def __init__(self) -> None:
@@ -141,10 +141,10 @@ class _Work:
             await asyncio.wait(self._tasks)
 
 
-class _Sessions:
+class _JournaledSessions:
     """The `SessionStore` port before the journal."""
 
-    def __init__(self, inner: SessionStore, journal: Journal, work: _Work) -> None:
+    def __init__(self, inner: SessionStore, journal: Journal, work: _ShieldedSteps) -> None:
         self._inner = inner
         self._journal = journal
         self._known = journal.known
@@ -153,224 +153,224 @@ class _Sessions:
 
     # Turns
 
-    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
-        journal, key = self._journal, _key_of(scope, opening.session_id)
-        if journal.holds(key):
-            begun = await self._uncut(journal.begin_behind(scope, opening, key))
+    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
+        journal, key = self._journal, _session_key(scope, opening.session_id)
+        if journal.has_pending(key):
+            begun = await self._uncut(journal.begin_after_pending(scope, opening, key))
             if begun is not None:
                 return begun
         with self._known.changes(key) as call:
             try:
-                turn = await self._sent(call, self._inner.begin_turn(scope, opening))
+                turn = await self._call_store(call, self._inner.begin_turn(scope, opening))
             except StoreUnavailable as away:
-                journal.saw_away()
+                journal.observe_unavailable()
                 if not opening.journaled:
                     raise
-                return await self._uncut(journal.begin(scope, opening, call, away))
+                return await self._uncut(journal.begin_locally(scope, opening, call, away))
             journal.saw_begun(call, opening, turn)
         if opening.journaled and journal.sealing:
-            await journal.keep_keys(scope)
+            await journal.cache_keys(scope)
         return turn
 
-    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
-        journal, key = self._journal, _key_of(turn.scope, turn.session.id)
-        if journal.holds(key):
-            ended = await self._uncut(journal.finish_behind(turn, closing, key))
+    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
+        journal, key = self._journal, _session_key(turn.scope, turn.session.id)
+        if journal.has_pending(key):
+            ended = await self._uncut(journal.finish_after_pending(turn, closing, key))
             if ended is not None:
                 return ended
-        turn, closing = self._as_there(turn, closing)
+        turn, closing = self._as_in_store(turn, closing)
         with self._known.changes(key) as call:
             try:
-                done = await self._sent(call, self._inner.finish_turn(turn, closing))
+                done = await self._call_store(call, self._inner.finish_turn(turn, closing))
             except StoreUnavailable as away:
-                journal.saw_away()
+                journal.observe_unavailable()
                 return await self._uncut(journal.finish(turn.id, closing, call, away))
             except (TurnLost, SessionNotFound):
-                journal.lost(key, turn.id)
+                journal.observe_turn_lost(key, turn.id)
                 raise
-            journal.saw_end(call, turn.id, done)
+            journal.observe_finish(call, turn.id, done)
         return done
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
         renewed = await self._journal.renew(turn)
         if renewed is not None:
             return renewed
-        key = _key_of(turn.scope, turn.session.id)
-        there, _ = self._as_there(turn, Closing())
+        key = _session_key(turn.scope, turn.session.id)
+        there, _ = self._as_in_store(turn, FinishTurn())
         try:
             with self._known.changes(key) as call:
-                renewed = await self._sent(call, self._inner.renew_turn(there))
+                renewed = await self._call_store(call, self._inner.renew_turn(there))
         except (TurnLost, SessionNotFound):
-            self._journal.lost(key, turn.id)
+            self._journal.observe_turn_lost(key, turn.id)
             raise
-        self._known.saw_held(key)
-        self._journal.saw_renewed(renewed)
+        self._known.observe_renewal(key)
+        self._journal.observe_renewal(renewed)
         return renewed
 
-    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
-        return await self._changed(scope, session_id, lambda: self._inner.append(scope, session_id, batch))
+    async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
+        return await self._change_session(scope, session_id, lambda: self._inner.append(scope, session_id, batch))
 
     # Reading
 
     async def get(self, scope: Scope, session_id: str) -> Session:
-        key = _key_of(scope, session_id)
-        if (view := await self._standing_in(key)) is not None:
+        key = _session_key(scope, session_id)
+        if (view := await self._replica_if_pending(key)) is not None:
             return await view.sessions.get(scope, session_id)
         try:
             with self._known.reads(key) as call:
-                session = await self._sent(call, self._inner.get(scope, session_id))
-                self._known.saw_page(call, session, ())
+                session = await self._call_store(call, self._inner.get(scope, session_id))
+                self._known.observe_page(call, session, ())
         except StoreUnavailable:
-            return await self._seen(key).sessions.get(scope, session_id)
+            return await self._last_seen_replica(key).sessions.get(scope, session_id)
         return session
 
     async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
-        key = _key_of(scope, session_id)
-        if (view := await self._standing_in(key)) is not None:
+        key = _session_key(scope, session_id)
+        if (view := await self._replica_if_pending(key)) is not None:
             return await view.page(scope, session_id, page)
         newest = page.before is None and page.after is None
         try:
             with self._known.reads(key) as call:
-                found = await self._sent(call, self._inner.messages(scope, session_id, page))
-                self._known.saw_page(call, found.session, found.messages if newest else ())
+                found = await self._call_store(call, self._inner.messages(scope, session_id, page))
+                self._known.observe_page(call, found.session, found.messages if newest else ())
         except StoreUnavailable:
-            return await self._seen(key).page(scope, session_id, page)
+            return await self._last_seen_replica(key).page(scope, session_id, page)
         return found
 
     # Changing
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
-        key = _key_of(scope, session_id)
-        await self._settled(key)
+        key = _session_key(scope, session_id)
+        await self._replay_pending(key)
         with self._known.changes(key) as call:
             try:
-                patched = await self._sent(call, self._inner.patch(scope, session_id, changes))
+                patched = await self._call_store(call, self._inner.patch(scope, session_id, changes))
             except BaseException as failed:
-                if isinstance(failed, VersionConflict) or self._may_be_done(scope, key, failed):
-                    self._known.forget(key)
+                if isinstance(failed, VersionConflict) or self._may_have_applied(scope, key, failed):
+                    self._known.drop_session(key)
                 raise
             # The messages are what they were: a title is written behind every first turn, and must not cost the talk.
-            self._known.saw_patched(call, patched)
+            self._known.observe_patch(call, patched)
         return patched
 
     async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
-        key = _key_of(scope, session_id)
-        await self._settled(key)
-        return await self._taking_away(scope, key, self._inner.reset(scope, session_id, sparing=sparing))
+        key = _session_key(scope, session_id)
+        await self._replay_pending(key)
+        return await self._remove_content(scope, key, self._inner.reset(scope, session_id, sparing=sparing))
 
-    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
-        await self._settled(_key_of(scope, session_id))
-        return await self._changed(scope, forking.new_id, lambda: self._inner.fork(scope, session_id, forking))
+    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
+        await self._replay_pending(_session_key(scope, session_id))
+        return await self._change_session(scope, forking.new_id, lambda: self._inner.fork(scope, session_id, forking))
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
-        key, within = _key_of(scope, session_id), truncating.within
-        await self._settled(key)
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
+        key, within = _session_key(scope, session_id), truncating.within
+        await self._replay_pending(key)
         truncate = self._inner.truncate(scope, session_id, truncating)
-        return await self._taking_away(scope, key, truncate, by=within.id if within is not None else None)
+        return await self._remove_content(scope, key, truncate, by=within.id if within is not None else None)
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
-        return await self._changed(scope, session_id, lambda: self._inner.rewrite(scope, session_id, rewriting))
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
+        return await self._change_session(scope, session_id, lambda: self._inner.rewrite(scope, session_id, rewriting))
 
     async def delete(self, scope: Scope, session_id: str) -> None:
-        key = _key_of(scope, session_id)
+        key = _session_key(scope, session_id)
         with suppress(SessionBusy):  # A turn that runs is lost with its session.
-            await self._settled(key)
-        await self._taking_away(scope, key, self._inner.delete(scope, session_id))
+            await self._replay_pending(key)
+        await self._remove_content(scope, key, self._inner.delete(scope, session_id))
         await self._journal.forget_session(key)
 
     # What the methods share
 
-    async def _standing_in(self, key: bytes) -> View | None:
-        return await self._uncut(self._journal.standing_in(key)) if self._journal.holds(key) else None
+    async def _replica_if_pending(self, key: bytes) -> View | None:
+        return await self._uncut(self._journal.replica_for(key)) if self._journal.has_pending(key) else None
 
-    def _seen(self, key: bytes) -> View:
-        self._journal.saw_away()
-        view = self._journal.seen(key)
+    def _last_seen_replica(self, key: bytes) -> View:
+        self._journal.observe_unavailable()
+        view = self._journal.last_seen_replica(key)
         if view is None:
             raise StoreUnavailable
         return view
 
-    async def _settled(self, key: bytes) -> None:
-        if self._journal.holds(key):
+    async def _replay_pending(self, key: bytes) -> None:
+        if self._journal.has_pending(key):
             await self._uncut(self._journal.settle(key))
 
-    async def _sent(self, call: Call, asked: Awaitable[_Answer]) -> _Answer:
+    async def _call_store(self, call: Call, asked: Awaitable[_Answer]) -> _Answer:
         """What the store says to a call; who sent it tells what it brought."""
         try:
             said = await asked
         except TenutoError as failed:
-            if not _unanswered(failed):
-                call.changed_nothing()
+            if not _is_outcome_unknown(failed):
+                call.mark_unchanged()
             if isinstance(failed, SessionNotFound) and not isinstance(failed, SessionForeign):
-                self._known.forget(call.key)
+                self._known.drop_session(call.key)
             raise
-        self._journal.saw_answer(call.since)
+        self._journal.observe_answer(call.since)
         return said
 
-    async def _changed(self, scope: Scope, session_id: str, change: Callable[[], Awaitable[_Answer]]) -> _Answer:
+    async def _change_session(self, scope: Scope, session_id: str, change: Callable[[], Awaitable[_Answer]]) -> _Answer:
         """Change a session in the store, after what was said here before; what was known of it is no longer."""
-        key = _key_of(scope, session_id)
-        await self._settled(key)
+        key = _session_key(scope, session_id)
+        await self._replay_pending(key)
         with self._known.changes(key) as call:
             try:
-                said = await self._sent(call, change())
+                said = await self._call_store(call, change())
             except BaseException as failed:
-                if self._may_be_done(scope, key, failed):
-                    self._known.forget(key)
+                if self._may_have_applied(scope, key, failed):
+                    self._known.drop_session(key)
                 raise
-        self._known.forget(key)
+        self._known.drop_session(key)
         return said
 
-    async def _taking_away(
+    async def _remove_content(
         self, scope: Scope, key: bytes, change: Awaitable[_Answer], by: str | None = None
     ) -> _Answer:
         """Take away what was said in a session, as far as anybody can tell."""
         with self._known.changes(key) as call:
             try:
-                said = await self._sent(call, change)
+                said = await self._call_store(call, change)
             except BaseException as failed:
-                if self._may_be_done(scope, key, failed):
-                    self._journal.took_away(key, by)
+                if self._may_have_applied(scope, key, failed):
+                    self._journal.observe_removal(key, by)
                 raise
-        self._journal.took_away(key, by)
+        self._journal.observe_removal(key, by)
         return said
 
-    def _may_be_done(self, scope: Scope, key: bytes, failed: BaseException) -> bool:
+    def _may_have_applied(self, scope: Scope, key: bytes, failed: BaseException) -> bool:
         """Whether a change that failed may have been made all the same."""
-        return _unanswered(failed) and not self._journal.is_foreign(scope, key)
+        return _is_outcome_unknown(failed) and not self._journal.is_foreign(scope, key)
 
-    def _as_there(self, turn: OpenTurn, closing: Closing) -> tuple[OpenTurn, Closing]:
+    def _as_in_store(self, turn: OpenTurn, closing: FinishTurn) -> tuple[OpenTurn, FinishTurn]:
         """A turn and its end as the store has it: one that was open here when it came back may have another place."""
-        begun = self._journal.begun(turn.id)
+        begun = self._journal.find_open_turn(turn.id)
         if begun is None or not _has_moved(turn, begun.turn):
             return turn, closing
         return begun.turn, retold(closing, begun.turn)
 
 
-class _Traces:
+class _JournaledTraces:
     """The `TraceStore` port before the journal."""
 
-    def __init__(self, inner: TraceStore, journal: Journal, work: _Work) -> None:
+    def __init__(self, inner: TraceStore, journal: Journal, work: _ShieldedSteps) -> None:
         self._inner = inner
         self._journal = journal
         self._uncut = work.complete
 
     async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
-        return await (await self._place_of(scope, session_id)).trace(scope, session_id, number)
+        return await (await self._trace_store(scope, session_id)).trace(scope, session_id, number)
 
     async def traces(
         self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
     ) -> tuple[Trace, ...]:
-        return await (await self._place_of(scope, session_id)).traces(scope, session_id, limit, before)
+        return await (await self._trace_store(scope, session_id)).traces(scope, session_id, limit, before)
 
-    async def _place_of(self, scope: Scope, session_id: str) -> TraceStore:
+    async def _trace_store(self, scope: Scope, session_id: str) -> TraceStore:
         """Where the session's traces are: in the local view while its turns wait, else in the store."""
-        key = _key_of(scope, session_id)
-        view = await self._uncut(self._journal.standing_in(key)) if self._journal.holds(key) else None
+        key = _session_key(scope, session_id)
+        view = await self._uncut(self._journal.replica_for(key)) if self._journal.has_pending(key) else None
         return self._inner if view is None else view.traces
 
 
-class _Upkeep:
+class _JournaledUpkeep:
     """The `StoreUpkeep` port before the journal."""
 
     def __init__(self, store: Store, journal: Journal, clock: Clock) -> None:
@@ -380,47 +380,47 @@ class _Upkeep:
         self._clock = clock
         self.spaces, self.compact, self.stats = inner.spaces, inner.compact, inner.stats
 
-    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
-        return self._forgotten(await self._inner.sweep(limit))
+    async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
+        return self._forget_removed(await self._inner.sweep(limit))
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
-        return self._forgotten(await self._inner.evict(scope, keep, sparing))
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
+        return self._forget_removed(await self._inner.evict(scope, keep, sparing))
 
-    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
-        person = person_of(scope)
+    async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
+        person = user_scope(scope)
         assert person.user is not None
         # First for the journals of other machines: what they hold of this person was said before now.
-        digest, now = person_digest(person.tenant, person.user), to_micros(self._clock())
-        await self._state.write_state(space_of(person), ERASURES, digest, now)
-        turns = await self._journal.forget_person(person)
+        digest, now = user_digest(person.tenant, person.user), to_micros(self._clock())
+        await self._state.write_state(site_scope(person), ERASURES, digest, now)
+        turns = await self._journal.forget_user(person)
         erased = await self._inner.erase(scope, limit)
-        self._journal.forget_running(person)
+        self._journal.forget_open_turns(person)
         return replace(erased, journal=turns)
 
     async def ping(self) -> None:
         since = self._journal.known.losses
         await self._inner.ping()
-        self._journal.saw_answer(since)
+        self._journal.observe_answer(since)
 
-    def _forgotten(self, gone: tuple[Gone, ...]) -> tuple[Gone, ...]:
+    def _forget_removed(self, gone: tuple[RemovedSession, ...]) -> tuple[RemovedSession, ...]:
         for item in gone:
-            self._journal.took_away(session_key(item.scope, item.session_id))
+            self._journal.observe_removal(session_key(item.scope, item.session_id))
         return gone
 
 
-def _unanswered(failed: BaseException) -> bool:
+def _is_outcome_unknown(failed: BaseException) -> bool:
     """Whether nobody knows what became of a call: the store has not refused it, and it was sent."""
     return not isinstance(failed, TenutoError) or (
         isinstance(failed, Unavailable) and not isinstance(failed, CircuitOpen)
     )
 
 
-def _key_of(scope: Scope, session_id: str) -> bytes:
-    return _key(scope.tenant, scope.site, session_id)
+def _session_key(scope: Scope, session_id: str) -> bytes:
+    return _cached_session_key(scope.tenant, scope.site, session_id)
 
 
 @lru_cache(maxsize=10_000)
-def _key(tenant: str, site: str, session_id: str) -> bytes:
+def _cached_session_key(tenant: str, site: str, session_id: str) -> bytes:
     """A session's key, which every call asks for, and each session's calls ask for again and again."""
     return session_key(Scope(tenant=tenant, site=site), session_id)
 

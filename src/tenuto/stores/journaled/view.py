@@ -13,25 +13,25 @@ from msgspec.structs import replace
 
 from tenuto.errors import StoreUnavailable
 from tenuto.model import (
-    Appended,
-    Closing,
+    AppendResult,
+    BeginTurn,
+    FinishTurn,
     Message,
     MessagePage,
     NewSession,
-    Opening,
     OpenTurn,
     Page,
     Scope,
     Session,
     TurnState,
 )
-from tenuto.model.message import weight_of
+from tenuto.model.message import memory_bytes
 from tenuto.model.taken_back import ONCE
 from tenuto.ports import Clock
-from tenuto.stores.journaled.entry import Entry
-from tenuto.stores.journaled.rows import Beginning, Origin, Row
+from tenuto.stores.journaled.entry import SeenSession
+from tenuto.stores.journaled.rows import JournaledBegin, ReplicaOrigin, Row
 from tenuto.stores.memory import MemoryStore
-from tenuto.stores.memory.record import Keyed, Record
+from tenuto.stores.memory.record import KeyedWrite, SessionRecord
 
 # What goes into the outbox of talk that the store has, so that it can go on after a restart as well.
 _TAIL_MESSAGES: Final = 40
@@ -45,22 +45,22 @@ class View:
         store = MemoryStore(clock=clock)
         self.sessions = store.sessions
         self.traces = store.traces
-        self._origins: dict[bytes, Origin] = {}
+        self._origins: dict[bytes, ReplicaOrigin] = {}
 
     @property
     def keys(self) -> tuple[bytes, ...]:
         """The sessions that stand here."""
         return tuple(self._origins)
 
-    def holds(self, key: bytes) -> bool:
+    def has_session(self, key: bytes) -> bool:
         """Whether the session stands here."""
         return key in self._origins
 
-    def origin(self, key: bytes) -> Origin:
+    def origin(self, key: bytes) -> ReplicaOrigin:
         """Where it came from."""
         return self._origins[key]
 
-    def is_blind(self, key: bytes) -> bool:
+    def is_write_only(self, key: bytes) -> bool:
         """Whether only ends of turns are taken: how the session looks is not certain, and nothing of it is shown."""
         origin = self._origins.get(key)
         return origin is not None and origin.blind
@@ -76,37 +76,37 @@ class View:
         shared = scope.owner[:1] != ("user",)
         return shared or person.user in {scope.user, *(message.speaker for message in record.log)}
 
-    def take_over(self, key: bytes, record: Record, *, blind: bool = False) -> None:
+    def load_record(self, key: bytes, record: SessionRecord, *, blind: bool = False) -> None:
         """Go on here with a session as it is known."""
         self.sessions.adopt(record)
         # Where several speak, a row must not hold what others said: it goes with whoever said its own words.
-        tail = _ending(record.log) if record.session.scope.owner[:1] == ("user",) else ()
-        self._origins[key] = Origin(head=record.session, tail=tail, blind=blind)
+        tail = _newest_for_row(record.log) if record.session.scope.owner[:1] == ("user",) else ()
+        self._origins[key] = ReplicaOrigin(head=record.session, tail=tail, blind=blind)
 
-    def opened(self, key: bytes, turn: OpenTurn) -> None:
+    def set_opened_here(self, key: bytes, turn: OpenTurn) -> None:
         """The session began here, with this turn."""
-        self._origins[key] = Origin(opened_by=turn.id)
+        self._origins[key] = ReplicaOrigin(opened_by=turn.id)
 
-    def forget(self, key: bytes) -> None:
+    def drop_session(self, key: bytes) -> None:
         """The session stands here no more."""
-        self.sessions.forget(key)
+        self.sessions.drop_record(key)
         self._origins.pop(key, None)
 
-    def saved(self, key: bytes) -> tuple[Record | None, Origin | None]:
+    def snapshot(self, key: bytes) -> tuple[SessionRecord | None, ReplicaOrigin | None]:
         """The session as it is, to be put back should what follows fail."""
         record = self.sessions.record(key)
-        return _copied(record) if record is not None else None, self._origins.get(key)
+        return _copy_record(record) if record is not None else None, self._origins.get(key)
 
-    def put_back(self, key: bytes, saved: tuple[Record | None, Origin | None]) -> None:
+    def restore(self, key: bytes, saved: tuple[SessionRecord | None, ReplicaOrigin | None]) -> None:
         """Have the session as it was."""
-        self.forget(key)
+        self.drop_session(key)
         record, origin = saved
         if record is not None:
             self.sessions.adopt(record)
         if origin is not None:
             self._origins[key] = origin
 
-    def lease(self, key: bytes, turn: OpenTurn, opening: Opening) -> None:
+    def lease(self, key: bytes, turn: OpenTurn, opening: BeginTurn) -> None:
         """Give a session to a turn that began in the store, and holds it there."""
         record = self.sessions.record(key)
         assert record is not None
@@ -115,9 +115,9 @@ class View:
         record.lease_key = once.key if once is not None else None
         if once is not None and once.key not in record.keyed:
             span = (words[0].seq, words[-1].seq) if words else (last + 1, last)
-            record.keyed[once.key] = Keyed(once.fingerprint, turn.id, turn.number, words=span)
+            record.keyed[once.key] = KeyedWrite(once.fingerprint, turn.id, turn.number, words=span)
 
-    def check_answer(self, key: bytes, opening: Opening, turn: OpenTurn) -> None:
+    def check_answer_complete(self, key: bytes, opening: BeginTurn, turn: OpenTurn) -> None:
         """Have the whole answer that a key was given before.
 
         Raises:
@@ -131,7 +131,7 @@ class View:
             if len(found) != last - first + 1:
                 raise StoreUnavailable
 
-    def was_said(self, key: bytes, turn: OpenTurn) -> bool:
+    def is_key_in_log(self, key: bytes, turn: OpenTurn) -> bool:
         """Whether words under the same key stand in the log before a turn's own: it was answered, and not here."""
         record = self.sessions.record(key)
         marks = [word.metadata[ONCE] for word in turn.words if ONCE in word.metadata]
@@ -142,41 +142,41 @@ class View:
     async def again(self, key: bytes, rows: list[Row], live: Container[str] = ()) -> None:
         """Build a session from its rows, as after a restart. A turn that nobody ends any more is given up."""
         for row in rows:
-            if not self.holds(key):
-                self._begin_with(key, row.beginning.origin)
-            turn = await self._begun_again(key, row)
+            if not self.has_session(key):
+                self._load_origin(key, row.beginning.origin)
+            turn = await self._replay_begin(key, row)
             if row.closing is not None or row.turn_id not in live:
-                await self.sessions.finish_turn(turn, row.closing or Closing(abandoned=True))
+                await self.sessions.finish_turn(turn, row.closing or FinishTurn(abandoned=True))
 
-    async def finish_turn(self, key: bytes, turn: OpenTurn, closing: Closing) -> Appended:
+    async def finish_turn(self, key: bytes, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
         """Finish a turn that is open here."""
-        return await self.sessions.finish_turn(self._as_here(key, turn), closing)
+        return await self.sessions.finish_turn(self._with_local_session(key, turn), closing)
 
     async def renew_turn(self, key: bytes, turn: OpenTurn) -> OpenTurn:
         """Hold a turn that is open here."""
-        return await self.sessions.renew_turn(self._as_here(key, turn))
+        return await self.sessions.renew_turn(self._with_local_session(key, turn))
 
     async def page(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
         """A page of the log, if this part of it is here."""
         found = await self.sessions.messages(scope, session_id, page)
-        if not _is_here(found, page):
+        if not _covers_query(found, page):
             raise StoreUnavailable
         return found
 
-    def _as_here(self, key: bytes, turn: OpenTurn) -> OpenTurn:
+    def _with_local_session(self, key: bytes, turn: OpenTurn) -> OpenTurn:
         """A turn in its session, which may have been built again since it began."""
         record = self.sessions.record(key)
         return turn if record is None else replace(turn, session=record.session)
 
-    def _begin_with(self, key: bytes, origin: Origin) -> None:
+    def _load_origin(self, key: bytes, origin: ReplicaOrigin) -> None:
         if origin.head is not None:
             before = max(0, origin.head.messages - len(origin.tail))
-            self.sessions.adopt(Record(session=origin.head, log=list(origin.tail), before=before))
+            self.sessions.adopt(SessionRecord(session=origin.head, log=list(origin.tail), before=before))
             # The talk before is not here: the row that had it was replayed, or several speak in it.
             origin = replace(origin, blind=origin.blind or (origin.head.messages > 0 and not origin.tail))
         self._origins[key] = origin
 
-    async def _begun_again(self, key: bytes, row: Row) -> OpenTurn:
+    async def _replay_begin(self, key: bytes, row: Row) -> OpenTurn:
         beginning = row.beginning
         if not beginning.there:
             # Who opened it may have been erased since.
@@ -191,7 +191,7 @@ class View:
         return turn
 
 
-def ticket(beginning: Beginning, session: Session, number: int) -> OpenTurn:
+def ticket(beginning: JournaledBegin, session: Session, number: int) -> OpenTurn:
     """A turn that has begun in this session, as far as its end needs it."""
     opening = beginning.opening
     return OpenTurn(
@@ -206,33 +206,33 @@ def ticket(beginning: Beginning, session: Session, number: int) -> OpenTurn:
     )
 
 
-def glimpse(key: bytes, entry: Entry, clock: Clock) -> View:
+def glimpse(key: bytes, entry: SeenSession, clock: Clock) -> View:
     """One known session, to look at."""
     view = View(clock)
-    view.take_over(key, entry.record())
+    view.load_record(key, entry.record())
     return view
 
 
-def _copied(record: Record) -> Record:
+def _copy_record(record: SessionRecord) -> SessionRecord:
     twin = copy.copy(record)
     twin.log, twin.marks, twin.traces = record.log.copy(), record.marks.copy(), record.traces.copy()
     twin.keyed = record.keyed.__class__((key, copy.copy(keyed)) for key, keyed in record.keyed.items())
     return twin
 
 
-def _ending(log: list[Message]) -> tuple[Message, ...]:
+def _newest_for_row(log: list[Message]) -> tuple[Message, ...]:
     """The newest messages, as many as a row may carry."""
     kept: list[Message] = []
     room = _TAIL_BYTES
     for message in reversed(log[-_TAIL_MESSAGES:]):
-        room -= weight_of(message)
+        room -= memory_bytes(message)
         if room < 0:
             break
         kept.append(message)
     return tuple(reversed(kept))
 
 
-def _is_here(found: MessagePage, page: Page) -> bool:
+def _covers_query(found: MessagePage, page: Page) -> bool:
     """Whether the page is what the store would bring; of the newest one a part will do."""
     messages = found.messages
     if not found.more_before:

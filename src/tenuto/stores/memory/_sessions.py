@@ -17,73 +17,73 @@ from tenuto.errors import (
     VersionConflict,
 )
 from tenuto.model import (
-    Appended,
-    Batch,
+    AppendBatch,
+    AppendResult,
+    BeginTurn,
     Changes,
-    Closing,
-    Forking,
+    FinishTurn,
     ForkPoint,
+    ForkRequest,
     MessagePage,
     NewSession,
-    Opening,
     OpenTurn,
     Page,
-    Rewriting,
+    Rewrite,
     Scope,
     Session,
     SessionPage,
     SessionQuery,
-    Truncating,
+    Truncation,
     TurnState,
 )
 from tenuto.model.scope import session_key
 from tenuto.model.trace import Trace
 from tenuto.stores.codec import decode_cursor, encode_cursor
-from tenuto.stores.memory._tables import Tables
+from tenuto.stores.memory._tables import MemoryTables
 from tenuto.stores.memory.record import (
-    Record,
-    append_to,
+    SessionRecord,
+    append_messages,
+    append_turn,
     apply_changes,
+    check_producer,
     close_turn,
-    finished_turn,
-    index_of,
-    is_closed,
-    keep_trace,
-    known_key,
+    find_keyed_write,
+    is_turn_finished,
+    load_window,
+    log_index,
     matches,
     new_session,
-    opened_turn,
     owner_of,
     remember_key,
     retell,
     reword,
     spend,
+    store_trace,
     take_lease,
+    to_finished_turn,
     trim,
-    was_seen,
-    window_of,
 )
 
 
 class MemorySessions:
     """The `SessionStore` port over plain dictionaries."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: MemoryTables) -> None:
         self._tables = tables
 
     # Turns
 
-    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
         now = self._tables.clock()
         record, created, expired = self._find_or_create(scope, opening.session_id, opening.create, opening.turn_id, now)
         last_active = None if created else record.session.updated_at
-        keyed = known_key(record, opening.once)
+        keyed = find_keyed_write(record, opening.once)
         if keyed is not None and keyed.finished:
-            return finished_turn(scope, record, keyed)
-        self._refuse_if_busy(record, now)
-        number, words = (keyed.number, record.between(keyed.words)) if keyed else opened_turn(record, opening)
+            return to_finished_turn(scope, record, keyed)
+        self._check_not_busy(record, now)
+        number, words = (keyed.number, record.between(keyed.words)) if keyed else append_turn(record, opening)
         take_lease(record, opening, now)
-        self._changed(record, now, opening=opening)
+        self._save_change(record, now, opening=opening)
         resumed = keyed is not None or (bool(opening.words) and not words)
         return OpenTurn(
             id=opening.turn_id,
@@ -92,7 +92,7 @@ class MemorySessions:
             session=record.session,
             state=TurnState.RESUMED if resumed else TurnState.OPENED,
             words=words,
-            window=window_of(record, opening.window),
+            window=load_window(record, opening.window),
             lease=opening.lease,
             lease_until=record.lease_until,
             created=created,
@@ -100,14 +100,14 @@ class MemorySessions:
             last_active_at=last_active,
         )
 
-    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
         now = self._tables.clock()
-        record = self._leased(turn)
+        record = self._require_turn_record(turn)
         if record.lease != turn.id:
-            if is_closed(record, turn):
-                return Appended(session=record.session, duplicate=True)
+            if is_turn_finished(record, turn):
+                return AppendResult(session=record.session, duplicate=True)
             raise TurnLost(turn.session.id, turn.id)
-        reply = append_to(record, closing.reply, turn.number, closing.producer) if closing.reply else ()
+        reply = append_messages(record, closing.reply, turn.number, closing.producer) if closing.reply else ()
         if not closing.abandoned:
             close_turn(record, turn, reply)
         record.lease = record.lease_until = record.lease_key = None
@@ -115,46 +115,46 @@ class MemorySessions:
         if closing.changes is not None:
             apply_changes(record, closing.changes)
         if closing.trace is not None:
-            keep_trace(record, turn.number, closing.trace)
-        self._changed(record, now)
-        return Appended(session=record.session, messages=reply)
+            store_trace(record, turn.number, closing.trace)
+        self._save_change(record, now)
+        return AppendResult(session=record.session, messages=reply)
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
         now = self._tables.clock()
-        record = self._leased(turn)
+        record = self._require_turn_record(turn)
         if record.lease != turn.id:
             raise TurnLost(turn.session.id, turn.id)
         record.lease_until = now + turn.lease
         return replace(turn, lease_until=record.lease_until)
 
-    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
+    async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
         now = self._tables.clock()
         record, created, expired = self._find_or_create(scope, session_id, batch.create, batch.id, now)
-        keyed = known_key(record, batch.once)
+        keyed = find_keyed_write(record, batch.once)
         if keyed is not None:
-            return Appended(session=record.session, messages=record.between(keyed.words), duplicate=True)
-        if batch.producer is not None and was_seen(record, batch.producer):
-            return Appended(session=record.session, duplicate=True)
+            return AppendResult(session=record.session, messages=record.between(keyed.words), duplicate=True)
+        if batch.producer is not None and check_producer(record, batch.producer):
+            return AppendResult(session=record.session, duplicate=True)
         number = record.session.turns + 1
-        stored = append_to(record, batch.messages, number, batch.producer, spread=True)
+        stored = append_messages(record, batch.messages, number, batch.producer, spread=True)
         remember_key(record, batch.once, batch.id, stored, finished=True)
-        spend(record, batch.spent.tokens, batch.spent.cost_nanos)
-        self._changed(record, now)
-        return Appended(session=record.session, messages=stored, created=created, expired=expired)
+        spend(record, batch.total_usage.tokens, batch.total_usage.cost_nanos)
+        self._save_change(record, now)
+        return AppendResult(session=record.session, messages=stored, created=created, expired=expired)
 
     # Reading
 
     async def get(self, scope: Scope, session_id: str) -> Session:
-        return self._read(scope, session_id).session
+        return self._read_record(scope, session_id).session
 
     async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
-        record = self._read(scope, session_id)
+        record = self._read_record(scope, session_id)
         log = record.log
         if page.after is not None:
-            first = index_of(log, page.after + 1)
+            first = log_index(log, page.after + 1)
             last = min(first + page.limit, len(log))
         else:
-            last = len(log) if page.before is None else index_of(log, page.before)
+            last = len(log) if page.before is None else log_index(log, page.before)
             first = max(0, last - page.limit)
         return MessagePage(
             session=record.session,
@@ -183,7 +183,7 @@ class MemorySessions:
         if changes.if_version is not None and changes.if_version != version:
             raise VersionConflict(changes.if_version, version)
         apply_changes(record, changes)
-        self._changed(record, self._tables.clock())
+        self._save_change(record, self._tables.clock())
         return record.session
 
     async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
@@ -195,10 +195,10 @@ class MemorySessions:
         start = record.session.last_seq + 1
         kept = {name: value for name, value in record.session.metadata.items() if name in sparing}
         record.session = replace(record.session, messages=0, window_start=start, context={}, metadata=kept)
-        self._changed(record, self._tables.clock())
+        self._save_change(record, self._tables.clock())
         return record.session
 
-    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
+    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
         source = self._tables.reach(scope, session_id)
         now = self._tables.clock()
         target = self._tables.records.get(session_key(scope, forking.new_id))
@@ -207,7 +207,7 @@ class MemorySessions:
                 raise SessionForeign(forking.new_id, owner_of(target.session))
             raise SessionExists(forking.new_id)
         at = source.session.last_seq if forking.at is None else min(forking.at, source.session.last_seq)
-        log = source.log[: index_of(source.log, at + 1)]
+        log = source.log[: log_index(source.log, at + 1)]
         session = replace(
             source.session,
             id=forking.new_id,
@@ -225,10 +225,10 @@ class MemorySessions:
             cost_nanos=0,
             forked_from=ForkPoint(session_id=session_id, seq=at),
         )
-        self._tables.records[session_key(scope, forking.new_id)] = Record(session=session, log=log)
+        self._tables.records[session_key(scope, forking.new_id)] = SessionRecord(session=session, log=log)
         return session
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
         record = self._tables.reach(scope, session_id)
         after, sparing, within = truncating.after, truncating.sparing, truncating.within
         expected, version = truncating.if_version, record.session.version
@@ -236,7 +236,7 @@ class MemorySessions:
             raise VersionConflict(expected, version)
         if within is not None and record.lease != within.id:
             raise TurnLost(session_id, within.id)
-        cut = index_of(record.log, after + 1)
+        cut = log_index(record.log, after + 1)
         gone = [message for message in record.log[cut:] if message.seq not in sparing]
         first_gone = min((message.turn for message in gone), default=record.session.turns + 1)
         record.log[cut:] = [message for message in record.log[cut:] if message.seq in sparing]
@@ -251,10 +251,10 @@ class MemorySessions:
         if within is None:
             record.lease = record.lease_until = record.lease_key = record.closed = None
         record.session = replace(record.session, messages=len(record.log))
-        self._changed(record, self._tables.clock())
+        self._save_change(record, self._tables.clock())
         return record.session
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
         record = self._tables.reach(scope, session_id)
         replaced = [reword(record, message) for message in rewriting.messages]
         replaced += [retell(record, trace) for trace in rewriting.traces]
@@ -268,30 +268,30 @@ class MemorySessions:
 
     # One session as it is known from elsewhere, whose rules hold here meanwhile
 
-    def adopt(self, record: Record) -> None:
+    def adopt(self, record: SessionRecord) -> None:
         """Have this session as it is, in the place of what stood here."""
         self._tables.records[session_key(record.session.scope, record.session.id)] = record
 
-    def record(self, key: bytes) -> Record | None:
+    def record(self, key: bytes) -> SessionRecord | None:
         """The session of this key, whoever asks."""
         return self._tables.records.get(key)
 
-    def forget(self, key: bytes) -> None:
+    def drop_record(self, key: bytes) -> None:
         """Have it no more."""
         self._tables.records.pop(key, None)
 
     # What the methods share
 
-    def _read(self, scope: Scope, session_id: str) -> Record:
+    def _read_record(self, scope: Scope, session_id: str) -> SessionRecord:
         record = self._tables.reach(scope, session_id)
-        deadline = record.session.read_deadline(self._tables.clock())
+        deadline = record.session.deadline_after_read(self._tables.clock())
         if deadline is not None:
             record.session = replace(record.session, expires_at=deadline)
         return record
 
     def _find_or_create(
         self, scope: Scope, session_id: str, create: NewSession | None, token: str, now: datetime
-    ) -> tuple[Record, bool, bool]:
+    ) -> tuple[SessionRecord, bool, bool]:
         expired = False
         try:
             return self._tables.reach(scope, session_id), False, False
@@ -301,9 +301,9 @@ class MemorySessions:
             if create is None:
                 raise
             expired = isinstance(absent, SessionExpired)
-        return Record(session=new_session(scope, session_id, create, token, now)), True, expired
+        return SessionRecord(session=new_session(scope, session_id, create, token, now)), True, expired
 
-    def _leased(self, turn: OpenTurn) -> Record:
+    def _require_turn_record(self, turn: OpenTurn) -> SessionRecord:
         try:
             record = self._tables.reach(turn.scope, turn.session.id)
         except SessionNotFound:
@@ -312,11 +312,11 @@ class MemorySessions:
             raise TurnLost(turn.session.id, turn.id)
         return record
 
-    def _refuse_if_busy(self, record: Record, now: datetime) -> None:
+    def _check_not_busy(self, record: SessionRecord, now: datetime) -> None:
         if record.lease is not None and record.lease_until is not None and record.lease_until > now:
             raise SessionBusy(record.session.id, record.lease_until - now)
 
-    def _changed(self, record: Record, now: datetime, opening: Opening | None = None) -> None:
+    def _save_change(self, record: SessionRecord, now: datetime, opening: BeginTurn | None = None) -> None:
         """Every change ends here: caps, counters, version, deadline, and the place of a new record."""
         session = record.session
         keeping = session.keeping if opening is None or opening.keeping is None else opening.keeping
@@ -336,7 +336,7 @@ class MemorySessions:
 class MemoryTraces:
     """The `TraceStore` port over the same dictionaries."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: MemoryTables) -> None:
         self._tables = tables
 
     async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:

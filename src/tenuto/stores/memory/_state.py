@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from tenuto.errors import VersionConflict
-from tenuto.model import Scope, StateEntry, StateName
-from tenuto.model.scope import owner_alone, owner_key, state_key
-from tenuto.model.values import Json, checked_id, checked_json
-from tenuto.stores.memory._tables import Tables
+from tenuto.model import Scope, StateEntry, StateLocation
+from tenuto.model.scope import owner_key, owner_scope, state_key
+from tenuto.model.values import Json, check_id, check_json
+from tenuto.stores.memory._tables import MemoryTables
 from tenuto.stores.naming import stretch
 
 
 class MemoryState:
     """The `StateStore` port over plain dictionaries."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: MemoryTables) -> None:
         self._tables = tables
 
     async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
@@ -22,15 +22,15 @@ class MemoryState:
     async def write_state(
         self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
     ) -> StateEntry:
-        checked_id(key, "the state key")
-        checked_json(value, "the state value")
+        check_id(key, "the state key")
+        check_json(value, "the state value")
         place = state_key(scope, namespace)
         before = self._tables.state.get(place, {}).get(key)
         version = before.version if before is not None else 0
         if if_version is not None and if_version != version:
             raise VersionConflict(if_version, version)
         entry = self._tables.state.setdefault(place, {})[key] = StateEntry(key=key, value=value, version=version + 1)
-        self._tables.drawers.setdefault(owner_key(scope), {})[place] = (owner_alone(scope), namespace)
+        self._tables.drawers.setdefault(owner_key(scope), {})[place] = (owner_scope(scope), namespace)
         return entry
 
     async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
@@ -54,8 +54,8 @@ class MemoryState:
         return tuple(entry.key for entry in await self.list_state(scope, namespace, after, limit))
 
     async def state_names(
-        self, scope: Scope, after: StateName | None = None, limit: int = 100
-    ) -> tuple[StateName, ...]:
+        self, scope: Scope, after: StateLocation | None = None, limit: int = 100
+    ) -> tuple[StateLocation, ...]:
         *behind, last = stretch(scope, after)
         found = sorted(
             (owner, place, key)
@@ -66,4 +66,4 @@ class MemoryState:
         )
         wanted = [one for one in found if [*one] > behind and one[0] <= last][: max(0, limit)]
         names = ((*self._tables.drawers[owner][place], key) for owner, place, key in wanted)
-        return tuple(StateName(scope=whose, namespace=namespace, key=key) for whose, namespace, key in names)
+        return tuple(StateLocation(scope=whose, namespace=namespace, key=key) for whose, namespace, key in names)

@@ -9,20 +9,20 @@ from tenuto.model import Scope, StateEntry
 from tenuto.model.scope import session_key
 from tenuto.ports import Clock
 from tenuto.stores.codec import to_micros
-from tenuto.stores.memory.record import Record, owner_of
+from tenuto.stores.memory.record import SessionRecord, owner_of
 
 
-class Tables:
+class MemoryTables:
     """Sessions by `session_key`, state by `state_key`, and each owner's namespaces by `owner_key`."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.records: dict[bytes, Record] = {}
+        self.records: dict[bytes, SessionRecord] = {}
         self.state: dict[bytes, dict[str, StateEntry]] = {}
         # Each owner's drawers, with the scope and namespace they were opened by.
         self.drawers: dict[bytes, dict[bytes, tuple[Scope, str]]] = {}
 
-    def reach(self, scope: Scope, session_id: str) -> Record:
+    def reach(self, scope: Scope, session_id: str) -> SessionRecord:
         """A session that the scope reaches, as every port finds it."""
         record = self.records.get(session_key(scope, session_id))
         if record is None:

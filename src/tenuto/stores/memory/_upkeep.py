@@ -4,37 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tenuto.model import Compaction, Erased, Gone, Scope, Stats
-from tenuto.model.scope import owner_key, person_of, session_key, space_key
+from tenuto.model import CompactionResult, EraseResult, RemovedSession, Scope, SessionStats
+from tenuto.model.scope import owner_key, session_key, site_key, user_scope
 from tenuto.stores.codec import to_micros
-from tenuto.stores.memory._tables import Tables
-from tenuto.stores.naming import in_order
+from tenuto.stores.memory._tables import MemoryTables
+from tenuto.stores.naming import first_sites
 
 
 class MemoryUpkeep:
     """The `StoreUpkeep` port over plain dictionaries."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: MemoryTables) -> None:
         self._tables = tables
 
-    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+    async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         now = self._tables.clock()
         over = [key for key, record in self._tables.records.items() if record.session.expired(now)]
         return self._remove(over[:limit])
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
-        space = space_key(scope)
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
+        space = site_key(scope)
         spared = session_key(scope, sparing) if sparing is not None else None
         places = sorted(
             (to_micros(record.session.updated_at), key)
             for key, record in self._tables.records.items()
-            if space_key(record.session.scope) == space
+            if site_key(record.session.scope) == space
         )
         beyond = max(0, len(places) - keep)
         return self._remove([key for _, key in places if key != spared][:beyond])
 
-    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
-        owner, tables = owner_key(person_of(scope)), self._tables
+    async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
+        owner, tables = owner_key(user_scope(scope)), self._tables
         places = sorted(
             (to_micros(record.session.updated_at), key)
             for key, record in tables.records.items()
@@ -43,7 +43,7 @@ class MemoryUpkeep:
         going = [key for _, key in places[: max(0, limit)]]
         records = [tables.records[key] for key in going]
         more = len(places) > len(going)
-        return Erased(
+        return EraseResult(
             gone=self._remove(going),
             messages=sum(len(record.log) for record in records),
             traces=sum(len(record.traces) for record in records),
@@ -52,7 +52,7 @@ class MemoryUpkeep:
         )
 
     async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
-        behind = b"" if after is None else space_key(after)
+        behind = b"" if after is None else site_key(after)
         held = [record.session.scope for record in self._tables.records.values()]
         held += [
             whose
@@ -60,14 +60,14 @@ class MemoryUpkeep:
             for place, (whose, _) in drawers.items()
             if whose.owner and self._tables.state[place]
         ]
-        return in_order((scope for scope in held if space_key(scope) > behind), limit)
+        return first_sites((scope for scope in held if site_key(scope) > behind), limit)
 
-    async def compact(self) -> Compaction:
-        return Compaction(cleared=True)
+    async def compact(self) -> CompactionResult:
+        return CompactionResult(cleared=True)
 
-    async def stats(self, scope: Scope) -> Stats:
+    async def stats(self, scope: Scope) -> SessionStats:
         heads = [self._tables.records[key].session for _, key in self._tables.visible(scope)]
-        return Stats(
+        return SessionStats(
             sessions=len(heads),
             messages=sum(head.messages for head in heads),
             tokens=sum(head.tokens for head in heads),
@@ -77,6 +77,6 @@ class MemoryUpkeep:
     async def ping(self) -> None:
         return None
 
-    def _remove(self, keys: Iterable[bytes]) -> tuple[Gone, ...]:
+    def _remove(self, keys: Iterable[bytes]) -> tuple[RemovedSession, ...]:
         gone = (self._tables.records.pop(key).session for key in keys)
-        return tuple(Gone(scope=session.scope, session_id=session.id) for session in gone)
+        return tuple(RemovedSession(scope=session.scope, session_id=session.id) for session in gone)

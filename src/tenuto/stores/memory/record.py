@@ -11,16 +11,16 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from tenuto.errors import (
-    KeyReused,
+    IdempotencyKeyReused,
     SequenceGap,
 )
 from tenuto.model import (
+    BeginTurn,
     Changes,
     Draft,
+    IdempotencyKey,
     Message,
     NewSession,
-    Once,
-    Opening,
     OpenTurn,
     Producer,
     Scope,
@@ -28,14 +28,14 @@ from tenuto.model import (
     SessionQuery,
     TurnState,
 )
-from tenuto.model.session import merged, without_nulls
+from tenuto.model.session import drop_nulls, merge_patch
 from tenuto.model.trace import TRACES_KEPT, Trace
 from tenuto.model.turn import KEYS_REMEMBERED, turn_offsets
-from tenuto.stores.codec import placed
+from tenuto.stores.codec import number_drafts
 
 
 @dataclass(slots=True)
-class Keyed:
+class KeyedWrite:
     """A write that came with an idempotency key: what it stored, and whether it is complete."""
 
     fingerprint: str
@@ -47,13 +47,13 @@ class Keyed:
 
 
 @dataclass(slots=True)
-class Record:
+class SessionRecord:
     """A session with everything of it; of its log the newest, where the messages `before` them are somewhere else."""
 
     session: Session
     log: list[Message] = field(default_factory=list)
     before: int = 0
-    keyed: OrderedDict[str, Keyed] = field(default_factory=OrderedDict)
+    keyed: OrderedDict[str, KeyedWrite] = field(default_factory=OrderedDict)
     marks: dict[str, int] = field(default_factory=dict)
     lease: str | None = None
     lease_until: datetime | None = None
@@ -64,10 +64,10 @@ class Record:
     def between(self, span: tuple[int, int]) -> tuple[Message, ...]:
         """The messages of a span of sequence numbers, as far as they are still there."""
         first, last = span
-        return tuple(self.log[index_of(self.log, first) : index_of(self.log, last + 1)])
+        return tuple(self.log[log_index(self.log, first) : log_index(self.log, last + 1)])
 
 
-def index_of(log: list[Message], seq: int) -> int:
+def log_index(log: list[Message], seq: int) -> int:
     """Where a sequence number stands in a log, or would."""
     return bisect_left(log, seq, key=lambda message: message.seq)
 
@@ -89,13 +89,13 @@ def new_session(scope: Scope, session_id: str, new: NewSession, token: str, now:
         keeping=new.keeping,
         version=0,
         title=new.title,
-        context=without_nulls(new.context),
-        attributes=without_nulls(new.attributes),
-        metadata=without_nulls(new.metadata),
+        context=drop_nulls(new.context),
+        attributes=drop_nulls(new.attributes),
+        metadata=drop_nulls(new.metadata),
     )
 
 
-def known_key(record: Record, once: Once | None) -> Keyed | None:
+def find_keyed_write(record: SessionRecord, once: IdempotencyKey | None) -> KeyedWrite | None:
     """The write that came with this key before.
 
     Raises:
@@ -103,11 +103,11 @@ def known_key(record: Record, once: Once | None) -> Keyed | None:
     """
     keyed = record.keyed.get(once.key) if once is not None else None
     if keyed is not None and once is not None and keyed.fingerprint != once.fingerprint:
-        raise KeyReused
+        raise IdempotencyKeyReused
     return keyed
 
 
-def finished_turn(scope: Scope, record: Record, keyed: Keyed) -> OpenTurn:
+def to_finished_turn(scope: Scope, record: SessionRecord, keyed: KeyedWrite) -> OpenTurn:
     """A turn that this key was answered with before."""
     return OpenTurn(
         id=keyed.turn_id,
@@ -122,7 +122,7 @@ def finished_turn(scope: Scope, record: Record, keyed: Keyed) -> OpenTurn:
     )
 
 
-def was_seen(record: Record, producer: Producer) -> bool:
+def check_producer(record: SessionRecord, producer: Producer) -> bool:
     """Whether the producer's number came before; a number out of order is refused."""
     mark = record.marks.get(producer.id, 0)
     if producer.seq > mark + 1:
@@ -130,17 +130,17 @@ def was_seen(record: Record, producer: Producer) -> bool:
     return producer.seq <= mark
 
 
-def opened_turn(record: Record, opening: Opening) -> tuple[int, tuple[Message, ...]]:
+def append_turn(record: SessionRecord, opening: BeginTurn) -> tuple[int, tuple[Message, ...]]:
     """Append the words of a turn; tells its number."""
     number = record.session.turns + 1
-    words = append_to(record, opening.words, number, opening.producer)
+    words = append_messages(record, opening.words, number, opening.producer)
     record.session = replace(record.session, turns=number)
     remember_key(record, opening.once, opening.turn_id, words, finished=False)
     return number, words
 
 
-def append_to(
-    record: Record,
+def append_messages(
+    record: SessionRecord,
     drafts: tuple[Draft, ...],
     number: int,
     producer: Producer | None,
@@ -148,12 +148,12 @@ def append_to(
 ) -> tuple[Message, ...]:
     """Append messages to the log, and number them."""
     if producer is not None:
-        if was_seen(record, producer):
+        if check_producer(record, producer):
             return ()
         record.marks[producer.id] = producer.seq
     offsets = turn_offsets(drafts) if spread else [0] * len(drafts)
     seq = record.session.last_seq
-    stored = placed(drafts, seq + 1, [number + offset for offset in offsets])
+    stored = number_drafts(drafts, seq + 1, [number + offset for offset in offsets])
     record.log.extend(stored)
     turns = number + offsets[-1] if offsets else 0
     record.session = replace(record.session, last_seq=seq + len(stored), turns=max(record.session.turns, turns))
@@ -161,18 +161,18 @@ def append_to(
 
 
 def remember_key(
-    record: Record, once: Once | None, turn_id: str, words: tuple[Message, ...], *, finished: bool
+    record: SessionRecord, once: IdempotencyKey | None, turn_id: str, words: tuple[Message, ...], *, finished: bool
 ) -> None:
     """Note what a keyed write stored; the oldest keys make room."""
     if once is None:
         return
     span = (words[0].seq, words[-1].seq) if words else (record.session.last_seq + 1, record.session.last_seq)
-    record.keyed[once.key] = Keyed(once.fingerprint, turn_id, record.session.turns, words=span, finished=finished)
+    record.keyed[once.key] = KeyedWrite(once.fingerprint, turn_id, record.session.turns, words=span, finished=finished)
     if len(record.keyed) > KEYS_REMEMBERED:
         record.keyed.popitem(last=False)
 
 
-def take_lease(record: Record, opening: Opening, now: datetime) -> None:
+def take_lease(record: SessionRecord, opening: BeginTurn, now: datetime) -> None:
     """Give the session to this turn."""
     record.lease = opening.turn_id
     record.lease_until = now + opening.lease
@@ -181,14 +181,14 @@ def take_lease(record: Record, opening: Opening, now: datetime) -> None:
         record.keyed[record.lease_key].turn_id = opening.turn_id
 
 
-def is_closed(record: Record, turn: OpenTurn) -> bool:
+def is_turn_finished(record: SessionRecord, turn: OpenTurn) -> bool:
     """Whether this turn has ended before."""
     return record.closed == turn.id or any(
         keyed.finished and keyed.turn_id == turn.id for keyed in record.keyed.values()
     )
 
 
-def close_turn(record: Record, turn: OpenTurn, reply: tuple[Message, ...]) -> None:
+def close_turn(record: SessionRecord, turn: OpenTurn, reply: tuple[Message, ...]) -> None:
     """Note that the turn has ended, and what its key was answered with."""
     record.closed = turn.id
     keyed = record.keyed.get(record.lease_key) if record.lease_key is not None else None
@@ -197,23 +197,23 @@ def close_turn(record: Record, turn: OpenTurn, reply: tuple[Message, ...]) -> No
         keyed.reply = (reply[0].seq, reply[-1].seq) if reply else (0, -1)
 
 
-def keep_trace(record: Record, number: int, trace: Trace) -> None:
+def store_trace(record: SessionRecord, number: int, trace: Trace) -> None:
     """Keep a trace; those of old turns make room."""
     record.traces[number] = trace
     for old in [kept for kept in record.traces if kept <= number - TRACES_KEPT]:
         del record.traces[old]
 
 
-def reword(record: Record, new: Message) -> bool:
+def reword(record: SessionRecord, new: Message) -> bool:
     """Put other words in a message's place; tells whether it is still there."""
-    at = index_of(record.log, new.seq)
+    at = log_index(record.log, new.seq)
     if at == len(record.log) or (record.log[at].seq, record.log[at].id) != (new.seq, new.id):
         return False
     record.log[at] = replace(new, turn=record.log[at].turn)
     return True
 
 
-def retell(record: Record, new: Trace) -> bool:
+def retell(record: SessionRecord, new: Trace) -> bool:
     """Put another trace in the place of the one it names; tells whether it is still there."""
     old = record.traces.get(new.number)
     if old is None or old.id != new.id:
@@ -222,13 +222,13 @@ def retell(record: Record, new: Trace) -> bool:
     return True
 
 
-def spend(record: Record, tokens: int, cost_nanos: int) -> None:
+def spend(record: SessionRecord, tokens: int, cost_nanos: int) -> None:
     """Add to the totals."""
     session = record.session
     record.session = replace(session, tokens=session.tokens + tokens, cost_nanos=session.cost_nanos + cost_nanos)
 
 
-def apply_changes(record: Record, changes: Changes) -> None:
+def apply_changes(record: SessionRecord, changes: Changes) -> None:
     """Apply a patch to the head."""
     session = record.session
     record.session = replace(
@@ -236,19 +236,19 @@ def apply_changes(record: Record, changes: Changes) -> None:
         title=session.title if changes.title is UNSET else changes.title,
         status=session.status if changes.status is UNSET else changes.status,
         window_start=session.window_start if changes.window_start is UNSET else changes.window_start,
-        context=merged(session.context, changes.context),
-        attributes=merged(session.attributes, changes.attributes),
-        metadata=merged(session.metadata, changes.metadata),
+        context=merge_patch(session.context, changes.context),
+        attributes=merge_patch(session.attributes, changes.attributes),
+        metadata=merge_patch(session.metadata, changes.metadata),
     )
 
 
-def window_of(record: Record, size: int) -> tuple[Message, ...]:
+def load_window(record: SessionRecord, size: int) -> tuple[Message, ...]:
     """The newest messages."""
-    first = max(index_of(record.log, record.session.window_start), len(record.log) - size)
+    first = max(log_index(record.log, record.session.window_start), len(record.log) - size)
     return tuple(record.log[first:]) if size else ()
 
 
-def trim(record: Record, max_messages: int | None, max_turns: int | None) -> None:
+def trim(record: SessionRecord, max_messages: int | None, max_turns: int | None) -> None:
     """Let the oldest messages make room under the stored caps."""
     log, turns = record.log, record.session.turns
     first = max(0, len(log) - max_messages) if max_messages is not None else 0

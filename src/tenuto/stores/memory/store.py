@@ -10,7 +10,7 @@ from typing import Final
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.memory._sessions import MemorySessions, MemoryTraces
 from tenuto.stores.memory._state import MemoryState
-from tenuto.stores.memory._tables import Tables
+from tenuto.stores.memory._tables import MemoryTables
 from tenuto.stores.memory._upkeep import MemoryUpkeep
 
 
@@ -20,7 +20,7 @@ class MemoryStore:
     feed: Final = None
 
     def __init__(self, *, clock: Clock = utc_now) -> None:
-        self.tables = Tables(clock)
+        self.tables = MemoryTables(clock)
         self.sessions = MemorySessions(self.tables)
         self.traces = MemoryTraces(self.tables)
         self.state = MemoryState(self.tables)

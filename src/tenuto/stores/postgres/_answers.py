@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from tenuto.errors import KeyReused, SequenceGap, SessionBusy, TenutoError
-from tenuto.model import Appended, Draft, MessagePage, Opening, OpenTurn, Producer, Scope, TurnState
+from tenuto.errors import IdempotencyKeyReused, SequenceGap, SessionBusy, TenutoError
+from tenuto.model import AppendResult, BeginTurn, Draft, MessagePage, OpenTurn, Producer, Scope, TurnState
 from tenuto.stores.codec import from_micros
 from tenuto.stores.postgres._link import Row
-from tenuto.stores.postgres._rows import messages_of, missing, owner_in, session_of, stored
+from tenuto.stores.postgres._rows import head_scope, missing, number_appended, session_of, to_messages
 
 
 def refusal(row: Row, session_id: str, producer: Producer | None) -> TenutoError | None:
     """The error a row stands for, if it does."""
     match row["code"]:
         case "reused":
-            return KeyReused()
+            return IdempotencyKeyReused()
         case "busy":
             return SessionBusy(session_id, timedelta(microseconds=row["detail"]))
         case "gap":
             assert producer is not None
             return SequenceGap(producer.id, row["detail"])
         case code:
-            return missing(session_id, code, owner_in(row))
+            return missing(session_id, code, head_scope(row))
 
 
-def opened(scope: Scope, opening: Opening, row: Row) -> OpenTurn:
+def to_open_turn(scope: Scope, opening: BeginTurn, row: Row) -> OpenTurn:
     """The turn a row tells of.
 
     Raises:
@@ -40,23 +40,23 @@ def opened(scope: Scope, opening: Opening, row: Row) -> OpenTurn:
             scope=scope,
             session=session,
             state=TurnState.FINISHED,
-            words=messages_of(row["words"]),
+            words=to_messages(row["words"]),
             window=(),
-            reply=messages_of(row["reply"]),
+            reply=to_messages(row["reply"]),
             last_active_at=session.updated_at,
         )
     last_active = row["head"]["last_active"]
     new = opening.words if row["added"] else ()
-    words = stored(new, session.last_seq, [row["number"]] * len(new))
+    words = number_appended(new, session.last_seq, [row["number"]] * len(new))
     first = max(session.window_start, row["head"]["first_seq"])
-    window = (*messages_of(row["past"])[::-1], *(word for word in words if word.seq >= first))
+    window = (*to_messages(row["past"])[::-1], *(word for word in words if word.seq >= first))
     return OpenTurn(
         id=opening.turn_id,
         number=row["number"],
         scope=scope,
         session=session,
         state=TurnState(row["code"]),
-        words=words or messages_of(row["words"]),
+        words=words or to_messages(row["words"]),
         window=window[-opening.window :] if opening.window else (),
         lease=opening.lease,
         lease_until=from_micros(row["head"]["lease_until"]),
@@ -66,7 +66,7 @@ def opened(scope: Scope, opening: Opening, row: Row) -> OpenTurn:
     )
 
 
-def appended(row: Row, drafts: tuple[Draft, ...], offsets: Sequence[int]) -> Appended:
+def to_append_result(row: Row, drafts: tuple[Draft, ...], offsets: Sequence[int]) -> AppendResult:
     """What became of an append or a reply whose messages belong to turns at these offsets.
 
     Raises:
@@ -74,11 +74,11 @@ def appended(row: Row, drafts: tuple[Draft, ...], offsets: Sequence[int]) -> App
     """
     session = session_of(row["head"])
     if row["code"] == "duplicate":
-        return Appended(session=session, messages=messages_of(row["words"]), duplicate=True)
+        return AppendResult(session=session, messages=to_messages(row["words"]), duplicate=True)
     turns = [row["number"] + offset for offset in offsets]
-    return Appended(
+    return AppendResult(
         session=session,
-        messages=stored(drafts, session.last_seq, turns) if row["added"] else (),
+        messages=number_appended(drafts, session.last_seq, turns) if row["added"] else (),
         created=bool(row["created"]),
         expired=bool(row["expired"]),
     )
@@ -90,7 +90,7 @@ def page_of(row: Row, size: int, *, forwards: bool) -> MessagePage:
     Raises:
         Undecodable: the head or a message is damaged.
     """
-    lines = messages_of(row["lines"])
+    lines = to_messages(row["lines"])
     more = len(lines) > size
     if forwards:
         messages, before, after = lines[:size], row["more_before"], more

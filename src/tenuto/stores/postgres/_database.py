@@ -48,7 +48,7 @@ class Database:
         try:
             return session_of(row["head"])
         except Undecodable as exc:
-            raise await self.set_aside(asked, row, exc) from exc
+            raise await self.quarantine(asked, row, exc) from exc
 
     async def readable(self, head: Row, now: int) -> Session | None:
         """The session of a head in a listing; `None` where it cannot be read."""
@@ -56,10 +56,10 @@ class Database:
             return session_of(head)
         except Undecodable as exc:
             asked = Place(head["key"], head["space"], head["owner"], True, now)
-            await self.set_aside(asked, {"head": head}, exc)
+            await self.quarantine(asked, {"head": head}, exc)
             return None
 
-    async def set_aside(self, asked: Sequence[Any], row: Any, exc: Undecodable) -> SessionCorrupt:
+    async def quarantine(self, asked: Sequence[Any], row: Any, exc: Undecodable) -> SessionCorrupt:
         """Keep an unreadable record apart, and give the error to raise."""
         head = row["head"]
         added = row.get("added") or 0

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from tenuto.model.assurance import Assurance
+from tenuto.model.assurance import DurabilityFinding
 from tenuto.stores.postgres._link import Link
 
 
-async def assurances(link: Link) -> tuple[Assurance, ...]:
+async def assurances(link: Link) -> tuple[DurabilityFinding, ...]:
     """What the server promises to this role. Raises `Unavailable`."""
     row = await link.row("SELECT current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS waits")
     says = f"fsync {row['fsync']}, synchronous_commit {row['waits']}"
     if row["fsync"] != "on":
-        return (_told(says, "a power cut may ruin the whole database; set fsync on"),)
+        return (_finding(says, "a power cut may ruin the whole database; set fsync on"),)
     if row["waits"] == "off":
-        return (_told(says, "a crash of the server may take the last turns; set synchronous_commit on to keep them"),)
-    return (_told(f"{says}: what was acknowledged has reached the disk"),)
+        return (
+            _finding(says, "a crash of the server may take the last turns; set synchronous_commit on to keep them"),
+        )
+    return (_finding(f"{says}: what was acknowledged has reached the disk"),)
 
 
-def _told(says: str, advice: str | None = None) -> Assurance:
-    return Assurance(about="durability", says=says, advice=advice)
+def _finding(says: str, advice: str | None = None) -> DurabilityFinding:
+    return DurabilityFinding(about="durability", says=says, advice=advice)

@@ -32,36 +32,36 @@ class InDoubt(StoreUnavailable):
     """The connection was lost while the request was under way: it may have been kept."""
 
 
-class Refused(Unavailable):
+class RequestRejected(Unavailable):
     """The server answered with an error, and nothing of the request was kept."""
 
 
-class ReadOnly(StoreReadOnly, Refused):
+class ServerReadOnly(StoreReadOnly, RequestRejected):
     """The server takes no writes: a standby, or a primary that has become one."""
 
 
-class Full(StoreFull, Refused):
+class ServerDiskFull(StoreFull, RequestRejected):
     """The server's disk is full."""
 
 
 def fault(exc: BaseException, *, sent: bool) -> Unavailable:
     """The error to raise for a driver's error."""
     if isinstance(exc, asyncpg.DiskFullError):
-        return Full()  # A connection needs room as well.
+        return ServerDiskFull()  # A connection needs room as well.
     if isinstance(exc, ValueError):
-        return Refused(STORE, "refused the request")  # By the driver already, which could not write it down.
+        return RequestRejected(STORE, "refused the request")  # By the driver already, which could not write it down.
     if not sent:
         return Unsent(STORE)
     match exc:
         case asyncpg.ReadOnlySQLTransactionError():
-            return ReadOnly()
+            return ServerReadOnly()
         case asyncpg.QueryCanceledError() | asyncpg.LockNotAvailableError():
-            return Refused(STORE, "took too long")
+            return RequestRejected(STORE, "took too long")
         # A server that shuts down or crashes says so before the connection ends; what it was doing is in doubt.
         case asyncpg.PostgresConnectionError() | asyncpg.OperatorInterventionError():
             return InDoubt(STORE)
         case asyncpg.PostgresError():
-            return Refused(STORE, "refused the request")
+            return RequestRejected(STORE, "refused the request")
         case _:
             return InDoubt(STORE)
 

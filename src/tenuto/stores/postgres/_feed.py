@@ -21,14 +21,14 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 from tenuto.errors import TenutoError
-from tenuto.model.news import News
+from tenuto.model.news import Invalidation
 from tenuto.stores.postgres._faults import DRIVER_ERRORS
 from tenuto.stores.postgres._lane import Op
 from tenuto.stores.postgres._link import Connection, unread
 
 log = logging.getLogger(__name__)
 
-Told: TypeAlias = Callable[[News | None], None]
+Told: TypeAlias = Callable[[Invalidation | None], None]
 
 PULSE: Final = 1.0
 """Seconds between two signs of life."""
@@ -42,7 +42,7 @@ _NEWS: Final = re.compile(r"(.{8})(?:!([0-9a-f]{8}))?((?:[0-9a-f]{32})+)")
 _RETRY: Final = 0.2
 
 
-class Feed:
+class PostgresFeed:
     """Listens while somebody watches."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], schema: str, writer: str) -> None:
@@ -98,7 +98,7 @@ class Feed:
             except (*DRIVER_ERRORS, TenutoError) as exc:
                 log.log(level, "listening for changes failed (%s); caches do not answer meanwhile", type(exc).__name__)
             finally:
-                self._lose()
+                self._mark_stale()
                 self._tried.set()
             # An outage is told once, not with every attempt to end it.
             level = logging.WARNING if time.monotonic() - began > DOUBT else logging.DEBUG
@@ -107,23 +107,23 @@ class Feed:
     async def _listen_once(self) -> None:
         connection = await self._connect()
         try:
-            connection.add_termination_listener(lambda _: self._lose())
+            connection.add_termination_listener(lambda _: self._mark_stale())
             asked = time.monotonic()
             async with asyncio.timeout(DOUBT):
-                await connection.add_listener(self._schema, self._notified)
+                await connection.add_listener(self._schema, self._on_notify)
                 vouched = self._strict = await connection.fetchval("SELECT vouch()")
             # What changed while nobody listened is not known.
-            self._lose()
+            self._mark_stale()
             self._unread = unread(connection)
             self._heard = asked
             self._tried.set()
             while not connection.is_closed():
-                vouched = await self._show_life(connection, vouched)
+                vouched = await self._ping_or_acknowledge(connection, vouched)
             raise ConnectionResetError("the listening connection ended")
         finally:
             connection.terminate()
 
-    async def _show_life(self, connection: Connection, vouched: int) -> int:
+    async def _ping_or_acknowledge(self, connection: Connection, vouched: int) -> int:
         """Wait for the next pulse, or for a strict change, and let the server know that we have heard of it."""
         self._awake.clear()
         if self._strict == vouched:
@@ -139,26 +139,26 @@ class Feed:
         self._heard = asked
         return heard
 
-    def _notified(self, _connection: Any, _pid: int, _channel: str, told: object) -> None:
+    def _on_notify(self, _connection: Any, _pid: int, _channel: str, told: object) -> None:
         try:
-            writer, strict, keys = news_in(str(told))
+            writer, strict, keys = parse_payload(str(told))
         except ValueError:
             # Somebody else uses the channel; whatever it meant, nothing may be trusted after it.
-            self._tell(None)
+            self._notify(None)
             return
         # Our own changes are told too: a caller that gave up waiting does not know that its write went through.
-        self._tell(News(keys=tuple(keys), taken_away=strict is not None, ours=writer == self._writer))
+        self._notify(Invalidation(keys=tuple(keys), taken_away=strict is not None, ours=writer == self._writer))
         if strict is not None:
             self._strict = strict
             self._awake.set()
 
-    def _lose(self) -> None:
+    def _mark_stale(self) -> None:
         self._heard = float("-inf")
         self._unread = lambda: False
         self._awake.set()
-        self._tell(None)
+        self._notify(None)
 
-    def _tell(self, news: News | None) -> None:
+    def _notify(self, news: Invalidation | None) -> None:
         for told in self._told:
             told(news)
 
@@ -168,7 +168,7 @@ def payload(writer: str, ops: Iterable[Op]) -> str:
     return writer + "".join({op[0].hex(): None for op in ops})
 
 
-def news_in(told: str) -> tuple[str, int | None, list[bytes]]:
+def parse_payload(told: str) -> tuple[str, int | None, list[bytes]]:
     """Who tells, the number of a strict change, and the keys of the sessions that changed.
 
     Raises:

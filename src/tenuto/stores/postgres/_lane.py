@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from tenuto.errors import Unavailable
-from tenuto.stores.postgres._faults import STORE, InDoubt, Refused, Unsent
+from tenuto.stores.postgres._faults import STORE, InDoubt, RequestRejected, Unsent
 from tenuto.stores.postgres._link import Row
 
 Op: TypeAlias = tuple[Any, ...]
@@ -39,7 +39,7 @@ class Job:
         """Where it stands in a batch: spaces together, keys in order."""
         return self.op[1], self.op[0]
 
-    def tell(self, row: Row) -> None:
+    def resolve(self, row: Row) -> None:
         """Give the caller its answer, unless it has gone."""
         if not self.answer.done():
             self.answer.set_result(row)
@@ -86,7 +86,7 @@ class Lane:
             raise Unavailable(STORE, "is closed")
         job = Job(op, size, again)
         self._waiting.append(job)
-        self._wake()
+        self._schedule_start()
         try:
             async with asyncio.timeout(self._patience):
                 return await job.answer
@@ -101,27 +101,27 @@ class Lane:
         if self._under_way:
             await asyncio.wait(self._under_way)
 
-    def _wake(self) -> None:
+    def _schedule_start(self) -> None:
         # Callers woken by one batch come back in the same round of the loop: they are waited for until its end.
         if not self._called and len(self._under_way) < self._width:
             self._called = True
-            asyncio.get_running_loop().call_soon(self._start)
+            asyncio.get_running_loop().call_soon(self._start_batches)
 
-    def _start(self) -> None:
+    def _start_batches(self) -> None:
         self._called = False
         while self._waiting and len(self._under_way) < self._width:
-            batch = self._take()
+            batch = self._take_batch()
             if batch:
-                task = asyncio.create_task(self._carry_out(batch))
+                task = asyncio.create_task(self._send_batch(batch))
                 self._under_way.add(task)
-                task.add_done_callback(self._ended)
+                task.add_done_callback(self._on_batch_done)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_batch_done(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
         if self._waiting:
-            self._wake()
+            self._schedule_start()
 
-    def _take(self) -> list[Job]:
+    def _take_batch(self) -> list[Job]:
         batch: list[Job] = []
         size = 0
         while self._waiting and len(batch) < MAX_OPS and size < MAX_BYTES:
@@ -132,20 +132,20 @@ class Lane:
         batch.sort(key=lambda job: job.order)
         return batch
 
-    async def _carry_out(self, batch: list[Job]) -> None:
+    async def _send_batch(self, batch: list[Job]) -> None:
         try:
             for row in await self._send([job.op for job in batch]):
-                batch[row["nth"] - 1].tell(row)
+                batch[row["nth"] - 1].resolve(row)
         except (Unsent, InDoubt) as exc:
-            self._send_again(batch, exc)
-        except Refused as exc:
-            await self._one_by_one(batch, exc)
+            self._requeue_or_fail(batch, exc)
+        except RequestRejected as exc:
+            await self._send_one_by_one(batch, exc)
         except Exception as exc:
             # Whatever it is, it is the callers' to see; nobody may wait for ever.
             for job in batch:
                 job.fail(exc)
 
-    def _send_again(self, batch: list[Job], exc: Unsent | InDoubt) -> None:
+    def _requeue_or_fail(self, batch: list[Job], exc: Unsent | InDoubt) -> None:
         waited = isinstance(exc.__cause__, TimeoutError)
         for job in reversed(batch):
             again = job.op if isinstance(exc, Unsent) else job.again
@@ -155,9 +155,9 @@ class Lane:
             else:
                 job.fail(exc)
 
-    async def _one_by_one(self, batch: list[Job], exc: Refused) -> None:
+    async def _send_one_by_one(self, batch: list[Job], exc: RequestRejected) -> None:
         """One call spoiled the batch: alone, it fails alone."""
         if len(batch) == 1:
             batch[0].fail(exc)
             return
-        await asyncio.gather(*(self._carry_out([job]) for job in batch))
+        await asyncio.gather(*(self._send_batch([job]) for job in batch))

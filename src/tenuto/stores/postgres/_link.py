@@ -74,7 +74,7 @@ class Link:
         """A new connection with our settings."""
         settings = {
             **_SETTINGS,
-            "search_path": quoted(self.schema),
+            "search_path": quote_identifier(self.schema),
             # The server gives up before we do, so that an answer rather than a cut connection ends a long wait. A lock
             # is waited for half as long: what shared a batch with its victim has time for a try of its own.
             "statement_timeout": str(int(self._timeout * 900)),
@@ -105,7 +105,7 @@ class Link:
         Raises:
             Unavailable: as `_faults` tells; only `InDoubt` leaves open whether it was carried out.
         """
-        connection = await self._take()
+        connection = await self._acquire()
         sound = False
         try:
             rows: Sequence[Row] = await connection.fetch(statement, *args)
@@ -119,7 +119,7 @@ class Link:
             sound = isinstance(exc, asyncpg.PostgresError) and not isinstance(exc, asyncpg.ReadOnlySQLTransactionError)
             raise fault(exc, sent=True) from telling(exc)
         finally:
-            self._give_back(connection, sound=sound)
+            self._release(connection, sound=sound)
 
     async def work(self, statement: str) -> bool:
         """Run a statement that takes as long as it takes, on a connection of its own, outside any transaction.
@@ -156,7 +156,7 @@ class Link:
             rows = await self.fetch(statement, *args)
         return rows[0]
 
-    async def _take(self) -> Connection:
+    async def _acquire(self) -> Connection:
         if self._closed:
             raise Unavailable(STORE, "is closed")
         until = asyncio.get_running_loop().time() + self._connect_timeout
@@ -183,7 +183,7 @@ class Link:
                 raise fault(exc, sent=False) from exc
             raise
 
-    def _give_back(self, connection: Connection, *, sound: bool) -> None:
+    def _release(self, connection: Connection, *, sound: bool) -> None:
         self._slots.release()
         if sound and not connection.is_closed() and not self._closed:
             self._idle.append((connection, unread(connection)))
@@ -192,7 +192,7 @@ class Link:
             connection.terminate()
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """An identifier that may stand in SQL."""
     return '"' + name.replace('"', '""') + '"'
 

@@ -16,24 +16,24 @@ from msgspec import UNSET
 
 from tenuto.errors import Invalid
 from tenuto.model import (
-    Batch,
+    AppendBatch,
+    BeginTurn,
     Changes,
-    Closing,
     Draft,
-    Keeping,
+    FinishTurn,
+    IdempotencyKey,
     NewSession,
-    Once,
-    Opening,
     OpenTurn,
     Producer,
-    Rewriting,
+    Retention,
+    Rewrite,
     Scope,
 )
-from tenuto.model.scope import owner_key, session_key, space_key
-from tenuto.model.session import without_nulls
+from tenuto.model.scope import owner_key, session_key, site_key
+from tenuto.model.session import drop_nulls
 from tenuto.model.turn import turn_offsets
 from tenuto.model.values import JsonObject
-from tenuto.stores.codec import encode_draft, encode_trace, opening_of, to_micros
+from tenuto.stores.codec import encode_draft, encode_trace, id_prefix, to_micros
 from tenuto.stores.postgres._lane import Op
 
 MAX_NUMBER: Final = 2**62
@@ -52,7 +52,7 @@ class Place(NamedTuple):
 
 def shelf(scope: Scope, now: datetime) -> tuple[bytes, bytes, bool, int]:
     """Whose sessions are meant, and when: the fields of a call about many."""
-    return *_shelf(scope), to_micros(now)
+    return *_owner_keys(scope), to_micros(now)
 
 
 def place(scope: Scope, session_id: str, now: datetime) -> Place:
@@ -60,30 +60,30 @@ def place(scope: Scope, session_id: str, now: datetime) -> Place:
     return Place(session_key(scope, session_id), *shelf(scope, now))
 
 
-def opening_op(scope: Scope, opening: Opening, now: datetime) -> tuple[Op, int]:
+def begin_turn_op(scope: Scope, opening: BeginTurn, now: datetime) -> tuple[Op, int]:
     """An `opening`, and its size in bytes."""
-    words = _bodies(opening.words)
-    made = None if opening.create is None else made_doc(scope, opening.create)
+    words = _encode_bodies(opening.words)
+    made = None if opening.create is None else new_session_doc(scope, opening.create)
     op = (
         *place(scope, opening.session_id, now),
         opening.session_id,
         opening.turn_id,
         words,
-        bounded(_micros(opening.lease), "the lease"),
+        check_bounds(_micros(opening.lease), "the lease"),
         opening.window,
         made,
         *_once(opening.once),
-        *_producer(opening.producer),
+        *_producer_fields(opening.producer),
         opening.keeping is not None,
-        *_keeping(opening.keeping),
+        *_retention_fields(opening.keeping),
         False,
     )
     return op, sum(map(len, words))
 
 
-def closing_op(turn: OpenTurn, closing: Closing, now: datetime) -> tuple[Op, int]:
+def finish_turn_op(turn: OpenTurn, closing: FinishTurn, now: datetime) -> tuple[Op, int]:
     """A `closing`, and its size in bytes."""
-    reply = _bodies(closing.reply)
+    reply = _encode_bodies(closing.reply)
     trace = None if closing.trace is None else encode_trace(closing.trace)
     op = (
         *place(turn.scope, turn.session.id, now),
@@ -91,7 +91,7 @@ def closing_op(turn: OpenTurn, closing: Closing, now: datetime) -> tuple[Op, int
         turn.id,
         turn.number,
         reply,
-        *_producer(closing.producer),
+        *_producer_fields(closing.producer),
         closing.usage.tokens,
         closing.usage.cost_nanos,
         closing.abandoned,
@@ -101,57 +101,57 @@ def closing_op(turn: OpenTurn, closing: Closing, now: datetime) -> tuple[Op, int
     return op, sum(map(len, reply)) + len(trace or b"")
 
 
-def batch_op(scope: Scope, session_id: str, batch: Batch, now: datetime) -> tuple[Op, int]:
+def append_op(scope: Scope, session_id: str, batch: AppendBatch, now: datetime) -> tuple[Op, int]:
     """A `batch`, and its size in bytes."""
-    words = _bodies(batch.messages)
-    spent = batch.spent
+    words = _encode_bodies(batch.messages)
+    spent = batch.total_usage
     op = (
         *place(scope, session_id, now),
         session_id,
         batch.id,
         words,
         turn_offsets(batch.messages),
-        None if batch.create is None else made_doc(scope, batch.create),
+        None if batch.create is None else new_session_doc(scope, batch.create),
         *_once(batch.once),
-        *_producer(batch.producer),
+        *_producer_fields(batch.producer),
         spent.tokens,
         spent.cost_nanos,
     )
     return op, sum(map(len, words))
 
 
-def renewal_op(turn: OpenTurn, now: datetime) -> Op:
+def renew_turn_op(turn: OpenTurn, now: datetime) -> Op:
     """A `renewal`."""
-    lease = bounded(_micros(turn.lease), "the lease")
+    lease = check_bounds(_micros(turn.lease), "the lease")
     return (*place(turn.scope, turn.session.id, now), turn.session.incarnation, turn.id, lease)
 
 
-def rewordings(rewriting: Rewriting) -> tuple[list[Op], list[Op]]:
+def rewordings(rewriting: Rewrite) -> tuple[list[Op], list[Op]]:
     """Messages and traces as `rewording`s. What no store ever numbered so is left out."""
     words = [
-        (message.seq, opening_of(message.id), encode_draft(message)[1:])
+        (message.seq, id_prefix(message.id), encode_draft(message)[1:])
         for message in rewriting.messages
         if 0 < message.seq < MAX_NUMBER
     ]
     told = [
-        (trace.number, b"{" + opening_of(trace.id), encode_trace(trace))
+        (trace.number, b"{" + id_prefix(trace.id), encode_trace(trace))
         for trace in rewriting.traces
         if 0 < trace.number < MAX_NUMBER
     ]
     return words, told
 
 
-def made_doc(scope: Scope, new: NewSession) -> str:
+def new_session_doc(scope: Scope, new: NewSession) -> str:
     """What a new head starts with, as JSON."""
-    idle, touch, max_messages, max_turns = _keeping(new.keeping)
-    return _json(
+    idle, touch, max_messages, max_turns = _retention_fields(new.keeping)
+    return _encode_json(
         {
             "scope": scope,
             "title": new.title,
             "folded": new.title.casefold(),
-            "context": without_nulls(new.context),
-            "attributes": without_nulls(new.attributes),
-            "metadata": without_nulls(new.metadata),
+            "context": drop_nulls(new.context),
+            "attributes": drop_nulls(new.attributes),
+            "metadata": drop_nulls(new.metadata),
             "idle": idle,
             "touch": touch,
             "max_messages": max_messages,
@@ -172,7 +172,7 @@ def changes_doc(changes: Changes) -> str:
     for what in ("context", "attributes", "metadata"):
         if patch := getattr(changes, what):
             doc[what] = patch
-    return _json(doc)
+    return _encode_json(doc)
 
 
 def digest(text: str) -> bytes:
@@ -180,50 +180,50 @@ def digest(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=16).digest()
 
 
-def bounded(number: int, what: str) -> int:
+def check_bounds(number: int, what: str) -> int:
     """Return a number that fits a column."""
     if not -MAX_NUMBER <= number <= MAX_NUMBER:
         raise Invalid(f"{what} is absurdly large")
     return number
 
 
-def clamped(number: int) -> int:
+def clamp(number: int) -> int:
     """A number beyond which nothing lies, as a column can hold it."""
     return max(-MAX_NUMBER, min(number, MAX_NUMBER))
 
 
 @lru_cache(maxsize=4096)
-def _shelf(scope: Scope) -> tuple[bytes, bytes, bool]:
-    return space_key(scope), owner_key(scope), not scope.owner
+def _owner_keys(scope: Scope) -> tuple[bytes, bytes, bool]:
+    return site_key(scope), owner_key(scope), not scope.owner
 
 
-def _bodies(drafts: Sequence[Draft]) -> list[bytes]:
+def _encode_bodies(drafts: Sequence[Draft]) -> list[bytes]:
     # The server puts seq and turn in front, and the brace before them.
     return [encode_draft(draft)[1:] for draft in drafts]
 
 
-def _once(once: Once | None) -> tuple[bytes | None, bytes | None]:
+def _once(once: IdempotencyKey | None) -> tuple[bytes | None, bytes | None]:
     return (None, None) if once is None else (digest(once.key), digest(once.fingerprint))
 
 
-def _producer(producer: Producer | None) -> tuple[bytes | None, int | None]:
+def _producer_fields(producer: Producer | None) -> tuple[bytes | None, int | None]:
     return (None, None) if producer is None else (digest(producer.id), producer.seq)
 
 
-def _keeping(keeping: Keeping | None) -> tuple[int | None, str | None, int | None, int | None]:
+def _retention_fields(keeping: Retention | None) -> tuple[int | None, str | None, int | None, int | None]:
     if keeping is None:
         return None, None, None, None
-    idle = None if keeping.idle is None else bounded(_micros(keeping.idle), "retention")
-    return idle, keeping.touch.value, _cap(keeping.max_messages), _cap(keeping.max_turns)
+    idle = None if keeping.idle is None else check_bounds(_micros(keeping.idle), "retention")
+    return idle, keeping.touch.value, _check_cap(keeping.max_messages), _check_cap(keeping.max_turns)
 
 
-def _cap(bound: int | None) -> int | None:
-    return None if bound is None else bounded(bound, "a cap")
+def _check_cap(bound: int | None) -> int | None:
+    return None if bound is None else check_bounds(bound, "a cap")
 
 
 def _micros(span: timedelta) -> int:
     return span // _MICROSECOND
 
 
-def _json(value: JsonObject) -> str:
+def _encode_json(value: JsonObject) -> str:
     return msgspec.json.encode(value).decode()

@@ -11,11 +11,23 @@ from typing import Final
 import msgspec
 
 from tenuto.errors import Invalid, SessionCorrupt, SessionExpired, SessionForeign, SessionNotFound, StateCorrupt
-from tenuto.model import Draft, ForkPoint, Gone, Keeping, Message, Scope, Session, StateEntry, StateName, Status, Touch
+from tenuto.model import (
+    Draft,
+    ForkPoint,
+    Message,
+    RemovedSession,
+    Retention,
+    Scope,
+    Session,
+    StateEntry,
+    StateLocation,
+    Status,
+    Touch,
+)
 from tenuto.model.trace import Trace
 from tenuto.model.values import JsonObject
-from tenuto.stores.codec import Undecodable, decode_object, decode_trace, from_micros, placed
-from tenuto.stores.naming import read_name
+from tenuto.stores.codec import Undecodable, decode_object, decode_trace, from_micros, number_drafts
+from tenuto.stores.naming import read_location
 from tenuto.stores.postgres._link import Row
 
 log = logging.getLogger(__name__)
@@ -35,18 +47,18 @@ def session_of(head: Row) -> Session:
     try:
         return Session(
             id=head["id"],
-            scope=_scope_of(head["scope"]),
+            scope=_decode_scope(head["scope"]),
             incarnation=head["incarnation"],
             created_at=from_micros(head["created_at"]),
             updated_at=from_micros(head["updated_at"]),
             expires_at=None if expires_at is None else from_micros(expires_at),
-            keeping=_keeping_of(head["idle"], head["touch"], head["max_messages"], head["max_turns"]),
+            keeping=_retention(head["idle"], head["touch"], head["max_messages"], head["max_turns"]),
             version=head["version"],
             title=head["title"],
             status=Status(head["status"]),
-            context=_object_of(head["context"]),
-            attributes=_object_of(head["attributes"]),
-            metadata=_object_of(head["metadata"]),
+            context=_decode_object(head["context"]),
+            attributes=_decode_object(head["attributes"]),
+            metadata=_decode_object(head["metadata"]),
             turns=head["turns"],
             messages=head["messages"],
             last_seq=head["last_seq"],
@@ -59,7 +71,7 @@ def session_of(head: Row) -> Session:
         raise Undecodable("a head") from exc
 
 
-def messages_of(joined: bytes | None) -> tuple[Message, ...]:
+def to_messages(joined: bytes | None) -> tuple[Message, ...]:
     """Messages from their bodies joined by commas.
 
     Raises:
@@ -73,7 +85,7 @@ def messages_of(joined: bytes | None) -> tuple[Message, ...]:
         raise Undecodable("a message") from exc
 
 
-def traces_of(bodies: Sequence[bytes]) -> tuple[Trace, ...]:
+def to_traces(bodies: Sequence[bytes]) -> tuple[Trace, ...]:
     """Traces that can be read: a damaged one is as good as none, and no reason to lose its session."""
     read = []
     for body in bodies:
@@ -84,9 +96,9 @@ def traces_of(bodies: Sequence[bytes]) -> tuple[Trace, ...]:
     return tuple(read)
 
 
-def stored(drafts: Sequence[Draft], last_seq: int, turns: Sequence[int]) -> tuple[Message, ...]:
+def number_appended(drafts: Sequence[Draft], last_seq: int, turns: Sequence[int]) -> tuple[Message, ...]:
     """Drafts as the messages they became, at the end of the log."""
-    return placed(drafts, last_seq - len(drafts) + 1, turns)
+    return number_drafts(drafts, last_seq - len(drafts) + 1, turns)
 
 
 def missing(session_id: str, code: str, scope: str | None) -> SessionNotFound | None:
@@ -96,26 +108,26 @@ def missing(session_id: str, code: str, scope: str | None) -> SessionNotFound | 
     if code == "expired":
         return SessionExpired(session_id)
     if code in ("foreign", "taken_foreign"):
-        return SessionForeign(session_id, _owner_of(scope))
+        return SessionForeign(session_id, _owner_name(scope))
     if code == "corrupt":
         return SessionCorrupt(session_id)
     return None
 
 
-def owner_in(row: Row) -> str | None:
+def head_scope(row: Row) -> str | None:
     """The scope of the head that an answer holds, if it holds one."""
     head = row["head"]
     return None if head is None else head["scope"]
 
 
-def gone_of(head: Row) -> Gone:
+def to_removed_session(head: Row) -> RemovedSession:
     """A head that upkeep removed.
 
     Raises:
         Undecodable: nobody can tell whose it was.
     """
     try:
-        return Gone(scope=_scope_of(head["scope"]), session_id=head["id"])
+        return RemovedSession(scope=_decode_scope(head["scope"]), session_id=head["id"])
     except (msgspec.DecodeError, Invalid) as exc:
         raise Undecodable("a scope") from exc
 
@@ -128,14 +140,14 @@ def entry_of(row: Row) -> StateEntry:
         raise StateCorrupt("state value", "cannot be decoded") from None
 
 
-def name_of(row: Row) -> StateName | None:
+def to_state_location(row: Row) -> StateLocation | None:
     """Where a value of the state stands; `None` where nobody can tell whose it is."""
-    return read_name(row["drawer"], lambda: (_scope_of(row["scope"]), row["namespace"], row["key"]))
+    return read_location(row["drawer"], lambda: (_decode_scope(row["scope"]), row["namespace"], row["key"]))
 
 
-def _owner_of(scope: str | None) -> str:
+def _owner_name(scope: str | None) -> str:
     try:
-        return "" if scope is None else ":".join(_scope_of(scope).owner)
+        return "" if scope is None else ":".join(_decode_scope(scope).owner)
     except (msgspec.DecodeError, Invalid):
         # The owner of a damaged record is not known; it is somebody else's all the same.
         return ""
@@ -143,13 +155,13 @@ def _owner_of(scope: str | None) -> str:
 
 # Scopes and ways of keeping repeat from session to session; both are frozen, so they can be shared.
 @lru_cache(maxsize=1024)
-def _scope_of(text: str) -> Scope:
+def _decode_scope(text: str) -> Scope:
     return _scope.decode(text)
 
 
 @lru_cache(maxsize=256)
-def _keeping_of(idle: int | None, touch: str, max_messages: int | None, max_turns: int | None) -> Keeping:
-    return Keeping(
+def _retention(idle: int | None, touch: str, max_messages: int | None, max_turns: int | None) -> Retention:
+    return Retention(
         idle=None if idle is None else timedelta(microseconds=idle),
         touch=Touch(touch),
         max_messages=max_messages,
@@ -157,5 +169,5 @@ def _keeping_of(idle: int | None, touch: str, max_messages: int | None, max_turn
     )
 
 
-def _object_of(text: str) -> JsonObject:
+def _decode_object(text: str) -> JsonObject:
     return {} if text == "{}" else decode_object(text.encode())

@@ -12,8 +12,8 @@ from importlib.resources import files
 import asyncpg
 
 from tenuto.errors import InvalidSetting, Unavailable
-from tenuto.stores.postgres._faults import DRIVER_ERRORS, STORE, Full, ReadOnly, fault
-from tenuto.stores.postgres._link import Connection, quoted
+from tenuto.stores.postgres._faults import DRIVER_ERRORS, STORE, ServerDiskFull, ServerReadOnly, fault
+from tenuto.stores.postgres._link import Connection, quote_identifier
 
 log = logging.getLogger(__name__)
 
@@ -60,16 +60,20 @@ async def migrate(connection: Connection, schema: str) -> None:
         encoding = await connection.fetchval("SHOW server_encoding")
         if encoding != "UTF8":
             raise InvalidSetting("store", f"the database is encoded as {encoding}; tenuto needs UTF8")
-        if await _number(connection, schema) < migrations()[-1].number:
-            await _apply(connection, schema)
+        if await _applied_number(connection, schema) < migrations()[-1].number:
+            await _apply_pending(connection, schema)
     except DRIVER_ERRORS as exc:
         failed = fault(exc, sent=True)
-        raise (failed if isinstance(failed, Full | ReadOnly) else Unavailable(STORE, "could not be prepared")) from exc
+        raise (
+            failed
+            if isinstance(failed, ServerDiskFull | ServerReadOnly)
+            else Unavailable(STORE, "could not be prepared")
+        ) from exc
 
 
-async def _number(connection: Connection, schema: str) -> int:
+async def _applied_number(connection: Connection, schema: str) -> int:
     """The last step applied; 0 for an empty database."""
-    table = f"{quoted(schema)}.migrations"
+    table = f"{quote_identifier(schema)}.migrations"
     if await connection.fetchval("SELECT to_regclass($1)", table) is None:
         return 0
     # The schema's name is quoted above; a table's name cannot be an argument. A column that is not there is null so.
@@ -89,14 +93,14 @@ async def _number(connection: Connection, schema: str) -> int:
     return number
 
 
-async def _apply(connection: Connection, schema: str) -> None:
+async def _apply_pending(connection: Connection, schema: str) -> None:
     async with connection.transaction():
         await connection.execute(_LOCK, schema)
         # Asked first: a role that may not make schemas can still fill one that was made for it.
-        if await connection.fetchval("SELECT to_regnamespace($1)", quoted(schema)) is None:
-            await connection.execute(f"CREATE SCHEMA {quoted(schema)}")
-        await connection.execute(f"SET LOCAL search_path TO {quoted(schema)}")
-        done = await _number(connection, schema)
+        if await connection.fetchval("SELECT to_regnamespace($1)", quote_identifier(schema)) is None:
+            await connection.execute(f"CREATE SCHEMA {quote_identifier(schema)}")
+        await connection.execute(f"SET LOCAL search_path TO {quote_identifier(schema)}")
+        done = await _applied_number(connection, schema)
         if not done:
             await connection.execute(
                 "CREATE TABLE IF NOT EXISTS migrations "
@@ -114,7 +118,7 @@ async def _apply(connection: Connection, schema: str) -> None:
             log.info("schema %s: applied migration %04d %s", schema, migration.number, migration.name)
 
 
-async def warn_if_unwalled(connection: Connection, _schema: str) -> None:
+async def warn_if_rls_bypassed(connection: Connection, _schema: str) -> None:
     """Say so when row-level security does not bind our role: then only the statements keep tenants apart."""
     try:
         unbound = await connection.fetchval(

@@ -10,27 +10,27 @@ from msgspec.structs import replace
 
 from tenuto.errors import SessionExists, SessionNotFound, StoreFull, StoreReadOnly, TurnLost, VersionConflict
 from tenuto.model import (
-    Appended,
-    Batch,
+    AppendBatch,
+    AppendResult,
+    BeginTurn,
     Changes,
-    Closing,
-    Forking,
+    FinishTurn,
+    ForkRequest,
     MessagePage,
-    Opening,
     OpenTurn,
     Page,
-    Rewriting,
+    Rewrite,
     Scope,
     Session,
     SessionPage,
     SessionQuery,
-    Truncating,
+    Truncation,
 )
 from tenuto.model.scope import session_key
 from tenuto.model.trace import Trace
 from tenuto.model.turn import turn_offsets
 from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
-from tenuto.stores.postgres._answers import appended, opened, page_of, refusal
+from tenuto.stores.postgres._answers import page_of, refusal, to_append_result, to_open_turn
 from tenuto.stores.postgres._database import Database
 from tenuto.stores.postgres._feed import payload
 from tenuto.stores.postgres._lane import Lane, Op
@@ -38,17 +38,17 @@ from tenuto.stores.postgres._link import Row
 from tenuto.stores.postgres._ops import (
     MAX_NUMBER,
     Place,
-    batch_op,
+    append_op,
+    begin_turn_op,
     changes_doc,
-    clamped,
-    closing_op,
-    opening_op,
+    clamp,
+    finish_turn_op,
     place,
-    renewal_op,
+    renew_turn_op,
     rewordings,
     shelf,
 )
-from tenuto.stores.postgres._rows import missing, owner_in, traces_of
+from tenuto.stores.postgres._rows import head_scope, missing, to_traces
 
 _END = (MAX_NUMBER, b"")
 
@@ -59,14 +59,14 @@ class PostgresSessions:
     def __init__(self, database: Database, *, batches: int) -> None:
         self._db = database
         lane = partial(Lane, width=batches, patience=database.link.patience)
-        self._begin = lane(self._sending("SELECT * FROM begin_turns($1, $2, $3::opening[])"))
-        self._finish = lane(self._end_turns)
-        self._append = lane(self._sending("SELECT * FROM append_batches($1, $2, $3::batch[])"))
+        self._begin = lane(self._write_sender("SELECT * FROM begin_turns($1, $2, $3::opening[])"))
+        self._finish = lane(self._send_finish_turns)
+        self._append = lane(self._write_sender("SELECT * FROM append_batches($1, $2, $3::batch[])"))
         self._renew = lane(
-            self._reading("SELECT nth, until FROM renew_turns($1::renewal[]) WITH ORDINALITY AS t (until, nth)"),
+            self._read_sender("SELECT nth, until FROM renew_turns($1::renewal[]) WITH ORDINALITY AS t (until, nth)"),
             width=1,
         )
-        self._read = lane(self._reading("SELECT * FROM read_sessions($1::reading[])"))
+        self._read = lane(self._read_sender("SELECT * FROM read_sessions($1::reading[])"))
 
     async def close(self) -> None:
         """Finish the calls that wait in the lanes."""
@@ -75,46 +75,46 @@ class PostgresSessions:
 
     # Turns
 
-    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
-        op, size = opening_op(scope, opening, self._db.clock())
+    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
+        op, size = begin_turn_op(scope, opening, self._db.clock())
         again = None if opening.once is None and opening.producer is None else (*op[:-1], True)
         row = await self._begin.call(op, size=size, again=again)
         if error := refusal(row, opening.session_id, opening.producer):
             raise error
         try:
-            return opened(scope, opening, row)
+            return to_open_turn(scope, opening, row)
         except Undecodable as exc:
-            raise await self._db.set_aside(op, row, exc) from exc
+            raise await self._db.quarantine(op, row, exc) from exc
 
-    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
-        op, size = closing_op(turn, closing, self._db.clock())
+    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
+        op, size = finish_turn_op(turn, closing, self._db.clock())
         row = await self._finish.call(op, size=size, again=op)
         if row["code"] in ("lost", "corrupt"):
             raise TurnLost(turn.session.id, turn.id)
         if error := refusal(row, turn.session.id, closing.producer):
             raise error
         try:
-            return appended(row, closing.reply, [0] * len(closing.reply))
+            return to_append_result(row, closing.reply, [0] * len(closing.reply))
         except Undecodable as exc:
-            raise await self._db.set_aside(op, row, exc) from exc
+            raise await self._db.quarantine(op, row, exc) from exc
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
-        op = renewal_op(turn, self._db.clock())
+        op = renew_turn_op(turn, self._db.clock())
         until = (await self._renew.call(op, again=op))["until"]
         if until is None:
             raise TurnLost(turn.session.id, turn.id)
         return replace(turn, lease_until=from_micros(until))
 
-    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
-        op, size = batch_op(scope, session_id, batch, self._db.clock())
+    async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
+        op, size = append_op(scope, session_id, batch, self._db.clock())
         again = None if batch.once is None and batch.producer is None else op
         row = await self._append.call(op, size=size, again=again)
         if error := refusal(row, session_id, batch.producer):
             raise error
         try:
-            return appended(row, batch.messages, turn_offsets(batch.messages))
+            return to_append_result(row, batch.messages, turn_offsets(batch.messages))
         except Undecodable as exc:
-            raise await self._db.set_aside(op, row, exc) from exc
+            raise await self._db.quarantine(op, row, exc) from exc
 
     # Reading
 
@@ -146,76 +146,76 @@ class PostgresSessions:
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         asked = place(scope, session_id, self._db.clock())
-        row = await self._told("patch_session", asked, session_id, changes_doc(changes), changes.if_version)
-        _refuse_other(row, changes.if_version)
+        row = await self._run_change("patch_session", asked, session_id, changes_doc(changes), changes.if_version)
+        _check_version(row, changes.if_version)
         return await self._db.session(asked, row)
 
     async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
         asked = place(scope, session_id, self._db.clock())
-        row = await self._told("reset_session", asked, session_id, list(sparing))
+        row = await self._run_change("reset_session", asked, session_id, list(sparing))
         return await self._db.session(asked, row)
 
-    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
+    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
         asked = place(scope, session_id, self._db.clock())
         title = forking.title
-        row = await self._told(
+        row = await self._run_change(
             "fork_session",
             asked,
             session_id,
             session_key(scope, forking.new_id),
             forking.new_id,
-            clamped(MAX_NUMBER if forking.at is None else forking.at),
+            clamp(MAX_NUMBER if forking.at is None else forking.at),
             title,
             None if title is None else title.casefold(),
         )
         if row["code"] == "taken":
             raise SessionExists(forking.new_id)
         if row["code"] == "taken_foreign":
-            raise missing(forking.new_id, row["code"], owner_in(row)) or SessionExists(forking.new_id)
+            raise missing(forking.new_id, row["code"], head_scope(row)) or SessionExists(forking.new_id)
         return await self._db.session(asked, row)
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
         asked = place(scope, session_id, self._db.clock())
-        after, expected = clamped(truncating.after), truncating.if_version
-        spared = [clamped(seq) for seq in truncating.sparing]
+        after, expected = clamp(truncating.after), truncating.if_version
+        spared = [clamp(seq) for seq in truncating.sparing]
         turn = None if truncating.within is None else truncating.within.id
-        row = await self._told("truncate_session", asked, session_id, after, expected, spared, turn)
-        _refuse_other(row, expected)
+        row = await self._run_change("truncate_session", asked, session_id, after, expected, spared, turn)
+        _check_version(row, expected)
         if turn is not None and row["code"] == "lost":
             raise TurnLost(session_id, turn)
         return await self._db.session(asked, row)
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
         asked = place(scope, session_id, self._db.clock())
-        row = await self._told("rewrite_session", asked, session_id, *rewordings(rewriting))
+        row = await self._run_change("rewrite_session", asked, session_id, *rewordings(rewriting))
         return await self._db.session(asked, row)
 
     async def delete(self, scope: Scope, session_id: str) -> None:
         asked = place(scope, session_id, self._db.clock())
-        await self._told("delete_session", asked, session_id)
+        await self._run_change("delete_session", asked, session_id)
 
     # What the methods share
 
-    def _sending(self, statement: str) -> Callable[[Sequence[Op]], Awaitable[Sequence[Row]]]:
+    def _write_sender(self, statement: str) -> Callable[[Sequence[Op]], Awaitable[Sequence[Row]]]:
         async def send(ops: Sequence[Op]) -> Sequence[Row]:
             spaces = sorted({op[1] for op in ops})
             return await self._db.link.fetch(statement, payload(self._db.writer, ops), spaces, ops)
 
         return send
 
-    async def _end_turns(self, ops: Sequence[Op]) -> Sequence[Row]:
+    async def _send_finish_turns(self, ops: Sequence[Op]) -> Sequence[Row]:
         spaces = sorted({op[1] for op in ops})
         traced = any(op[-1] is not None for op in ops)
         statement = "SELECT * FROM finish_turns($1, $2, $3::closing[], $4)"
         return await self._db.link.fetch(statement, payload(self._db.writer, ops), spaces, ops, traced)
 
-    def _reading(self, statement: str) -> Callable[[Sequence[Op]], Awaitable[Sequence[Row]]]:
+    def _read_sender(self, statement: str) -> Callable[[Sequence[Op]], Awaitable[Sequence[Row]]]:
         async def send(ops: Sequence[Op]) -> Sequence[Row]:
             return await self._db.link.fetch(statement, ops)
 
         return send
 
-    async def _told(self, function: str, asked: Place, session_id: str, *args: object) -> Row:
+    async def _run_change(self, function: str, asked: Place, session_id: str, *args: object) -> Row:
         slots = ", ".join(f"${n}" for n in range(1, 2 + len(asked) + len(args)))
         # Function names are constants of this class; what a caller says travels as arguments.
         statement = f"SELECT * FROM {function}({slots})"  # noqa: S608
@@ -223,7 +223,7 @@ class PostgresSessions:
         while row is None or row["code"] == "appeared":
             row = await self._db.link.row(statement, self._db.writer, *asked, *args)
         if row["code"] not in ("changed", "version", "lost", "taken", "taken_foreign"):
-            raise missing(session_id, row["code"], owner_in(row)) or SessionNotFound(session_id)
+            raise missing(session_id, row["code"], head_scope(row)) or SessionNotFound(session_id)
         if row["news"] is not None:
             await self._db.wait_for_caches(row["news"])
         return row
@@ -239,11 +239,11 @@ class PostgresSessions:
         try:
             page = page_of(row, size, forwards=after is not None)
         except Undecodable as exc:
-            raise await self._db.set_aside(op, row, exc) from exc
-        deadline = page.session.read_deadline(now)
-        return page if deadline is None else await self._touched(page, op, row["head"]["ref"], deadline)
+            raise await self._db.quarantine(op, row, exc) from exc
+        deadline = page.session.deadline_after_read(now)
+        return page if deadline is None else await self._touch_deadline(page, op, row["head"]["ref"], deadline)
 
-    async def _touched(self, page: MessagePage, op: Op, ref: int, deadline: datetime) -> MessagePage:
+    async def _touch_deadline(self, page: MessagePage, op: Op, ref: int, deadline: datetime) -> MessagePage:
         try:
             row = await self._db.link.row("SELECT touch_session($1, $2, $3) AS moved", ref, op[1], to_micros(deadline))
         except (StoreFull, StoreReadOnly):
@@ -260,16 +260,18 @@ class PostgresTraces:
         self._db = database
 
     async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
-        found = await self._read(scope, session_id, clamped(number), clamped(number + 1), 1)
+        found = await self._read_traces(scope, session_id, clamp(number), clamp(number + 1), 1)
         return found[0] if found else None
 
     async def traces(
         self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
     ) -> tuple[Trace, ...]:
-        last = MAX_NUMBER if before is None else clamped(before)
-        return await self._read(scope, session_id, 0, last, clamped(limit))
+        last = MAX_NUMBER if before is None else clamp(before)
+        return await self._read_traces(scope, session_id, 0, last, clamp(limit))
 
-    async def _read(self, scope: Scope, session_id: str, first: int, before: int, size: int) -> tuple[Trace, ...]:
+    async def _read_traces(
+        self, scope: Scope, session_id: str, first: int, before: int, size: int
+    ) -> tuple[Trace, ...]:
         asked = place(scope, session_id, self._db.clock())
         row = await self._db.link.row(
             "SELECT * FROM read_traces($1, $2, $3, $4, $5, $6, $7, $8)", *asked, first, before, size
@@ -277,10 +279,10 @@ class PostgresTraces:
         if error := missing(session_id, row["code"], row["owner"]):
             raise error
         await self._db.session(asked, row)
-        return traces_of(row["bodies"])
+        return to_traces(row["bodies"])
 
 
-def _refuse_other(row: Row, expected: int | None) -> None:
+def _check_version(row: Row, expected: int | None) -> None:
     if row["code"] == "version":
         assert expected is not None
         raise VersionConflict(expected, row["detail"])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from tenuto.errors import VersionConflict
-from tenuto.model import Scope, StateEntry, StateName
-from tenuto.model.scope import owner_alone, owner_key, space_key, state_key
-from tenuto.model.values import Json, checked_id, checked_json
+from tenuto.model import Scope, StateEntry, StateLocation
+from tenuto.model.scope import owner_key, owner_scope, site_key, state_key
+from tenuto.model.values import Json, check_id, check_json
 from tenuto.stores.naming import stretch
 from tenuto.stores.postgres._database import Database
-from tenuto.stores.postgres._ops import clamped, digest
-from tenuto.stores.postgres._rows import entry_of, name_of
+from tenuto.stores.postgres._ops import clamp, digest
+from tenuto.stores.postgres._rows import entry_of, to_state_location
 
 
 class PostgresState:
@@ -22,26 +22,26 @@ class PostgresState:
 
     async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
         rows = await self._db.link.fetch(
-            "SELECT * FROM read_state($1, $2, $3)", space_key(scope), state_key(scope, namespace), digest(key)
+            "SELECT * FROM read_state($1, $2, $3)", site_key(scope), state_key(scope, namespace), digest(key)
         )
         return entry_of(rows[0]) if rows else None
 
     async def write_state(
         self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
     ) -> StateEntry:
-        checked_id(key, "the state key")
-        checked_json(value, "the state value")
+        check_id(key, "the state key")
+        check_json(value, "the state value")
         row = await self._db.link.row(
             "SELECT * FROM write_state($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-            space_key(scope),
+            site_key(scope),
             owner_key(scope),
             state_key(scope, namespace),
             digest(key),
-            msgspec.json.encode(owner_alone(scope)).decode() if scope.owner else None,
+            msgspec.json.encode(owner_scope(scope)).decode() if scope.owner else None,
             namespace if scope.owner else None,
             key,
             msgspec.json.encode(value),
-            None if if_version is None else clamped(if_version),
+            None if if_version is None else clamp(if_version),
         )
         if row["conflict"] is not None:
             raise VersionConflict(if_version or 0, row["conflict"])
@@ -49,7 +49,7 @@ class PostgresState:
 
     async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
         row = await self._db.link.row(
-            "SELECT delete_state($1, $2, $3) AS gone", space_key(scope), state_key(scope, namespace), digest(key)
+            "SELECT delete_state($1, $2, $3) AS gone", site_key(scope), state_key(scope, namespace), digest(key)
         )
         gone: bool = row["gone"]
         return gone
@@ -59,38 +59,38 @@ class PostgresState:
     ) -> tuple[StateEntry, ...]:
         rows = await self._db.link.fetch(
             "SELECT * FROM list_state($1, $2, $3, $4)",
-            space_key(scope),
+            site_key(scope),
             state_key(scope, namespace),
             after,
-            clamped(limit),
+            clamp(limit),
         )
         return tuple(entry_of(row) for row in rows)
 
     async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
         rows = await self._db.link.fetch(
             "SELECT key FROM list_state($1, $2, $3, $4)",
-            space_key(scope),
+            site_key(scope),
             state_key(scope, namespace),
             after,
-            clamped(limit),
+            clamp(limit),
         )
         return tuple(row["key"] for row in rows)
 
     async def state_names(
-        self, scope: Scope, after: StateName | None = None, limit: int = 100
-    ) -> tuple[StateName, ...]:
+        self, scope: Scope, after: StateLocation | None = None, limit: int = 100
+    ) -> tuple[StateLocation, ...]:
         owner, drawer, key, last = stretch(scope, after)
-        return await self.names(space_key(scope), (owner, drawer, digest(key) if key else b""), last, clamped(limit))
+        return await self.names(site_key(scope), (owner, drawer, digest(key) if key else b""), last, clamp(limit))
 
     async def names(
         self, space: bytes, behind: tuple[bytes, bytes, bytes], last: bytes, limit: int
-    ) -> tuple[StateName, ...]:
+    ) -> tuple[StateLocation, ...]:
         """Names of state that can be read, from behind a place on."""
-        found: list[StateName] = []
+        found: list[StateLocation] = []
         while (wanted := limit - len(found)) > 0:
             query = "SELECT * FROM list_state_names($1, $2, $3, $4, $5, $6)"
             rows = await self._db.link.fetch(query, space, *behind, last, wanted)
-            found += [name for row in rows if (name := name_of(row)) is not None]
+            found += [name for row in rows if (name := to_state_location(row)) is not None]
             if len(rows) < wanted:
                 break
             behind = (rows[-1]["owner"], rows[-1]["drawer"], rows[-1]["name"])

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from tenuto.model import Compaction, Erased, Gone, Scope, Stats
-from tenuto.model.scope import owner_key, person_of, session_key, space_key
+from tenuto.model import CompactionResult, EraseResult, RemovedSession, Scope, SessionStats
+from tenuto.model.scope import owner_key, session_key, site_key, user_scope
 from tenuto.stores.codec import Undecodable, to_micros
-from tenuto.stores.erasing import in_steps
-from tenuto.stores.naming import BEHIND_ALL, in_order
+from tenuto.stores.erasing import erase_in_batches
+from tenuto.stores.naming import BEHIND_ALL, first_sites
 from tenuto.stores.postgres._database import Database
 from tenuto.stores.postgres._link import Row
-from tenuto.stores.postgres._ops import clamped, shelf
-from tenuto.stores.postgres._rows import gone_of, name_of
+from tenuto.stores.postgres._ops import clamp, shelf
+from tenuto.stores.postgres._rows import to_removed_session, to_state_location
 from tenuto.stores.postgres._state import PostgresState
 
 log = logging.getLogger(__name__)
@@ -31,54 +31,58 @@ class PostgresUpkeep:
         self._db = database
         self._state = state
 
-    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+    async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         now = to_micros(self._db.clock())
-        return await self._gone("SELECT * FROM sweep_sessions($1, $2, $3)", now, clamped(limit))
+        return await self._remove_sessions("SELECT * FROM sweep_sessions($1, $2, $3)", now, clamp(limit))
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
         spared = None if sparing is None else session_key(scope, sparing)
-        return await self._gone("SELECT * FROM evict_sessions($1, $2, $3, $4)", space_key(scope), clamped(keep), spared)
+        return await self._remove_sessions(
+            "SELECT * FROM evict_sessions($1, $2, $3, $4)", site_key(scope), clamp(keep), spared
+        )
 
-    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
-        person = person_of(scope)
-        return await in_steps(lambda size: self._erase(person, size), limit, _ERASED_AT_ONCE)
+    async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
+        person = user_scope(scope)
+        return await erase_in_batches(lambda size: self._erase_batch(person, size), limit, _ERASED_AT_ONCE)
 
     async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
-        behind, now = b"" if after is None else space_key(after), to_micros(self._db.clock())
+        behind, now = b"" if after is None else site_key(after), to_micros(self._db.clock())
         while True:
-            rows = await self._db.link.fetch("SELECT * FROM list_spaces($1, $2)", behind, clamped(limit))
+            rows = await self._db.link.fetch("SELECT * FROM list_spaces($1, $2)", behind, clamp(limit))
             heads = [head for row in rows if (head := await self._db.readable(row, now)) is not None]
             # One that could not be read is set aside by now, and the next look meets another one of its space.
             if len(heads) == len(rows):
-                return in_order([*(head.scope for head in heads), *await self._keeping(behind, clamped(limit))], limit)
+                return first_sites(
+                    [*(head.scope for head in heads), *await self._state_owners(behind, clamp(limit))], limit
+                )
 
-    async def compact(self) -> Compaction:
+    async def compact(self) -> CompactionResult:
         """Let the tables' dead rows go. Their room is used again, and until then the files still hold their bytes."""
         warned = await self._db.link.work("VACUUM sessions, messages, keyed, marks, state, traces")
-        return Compaction(cleared=False, why=_UNVACUUMED if warned else _VACUUMED)
+        return CompactionResult(cleared=False, why=_UNVACUUMED if warned else _VACUUMED)
 
-    async def stats(self, scope: Scope) -> Stats:
+    async def stats(self, scope: Scope) -> SessionStats:
         row = await self._db.link.row("SELECT * FROM count_sessions($1, $2, $3, $4)", *shelf(scope, self._db.clock()))
-        return Stats(**{what: int(row[what] or 0) for what in ("sessions", "messages", "tokens", "cost_nanos")})
+        return SessionStats(**{what: int(row[what] or 0) for what in ("sessions", "messages", "tokens", "cost_nanos")})
 
     async def ping(self) -> None:
         await self._db.link.fetch("SELECT 1")
 
-    async def _gone(self, statement: str, *args: object) -> tuple[Gone, ...]:
+    async def _remove_sessions(self, statement: str, *args: object) -> tuple[RemovedSession, ...]:
         """What upkeep removed."""
         rows = await self._db.link.fetch(statement, self._db.writer, *args)
         if rows:
             await self._db.wait_for_caches(rows[0]["news"])
-        return _all_gone([row["head"] for row in rows])
+        return _to_removed_sessions([row["head"] for row in rows])
 
-    async def _erase(self, person: Scope, size: int) -> Erased:
+    async def _erase_batch(self, person: Scope, size: int) -> EraseResult:
         row = await self._db.link.row(
-            "SELECT * FROM erase_owner($1, $2, $3, $4)", self._db.writer, space_key(person), owner_key(person), size
+            "SELECT * FROM erase_owner($1, $2, $3, $4)", self._db.writer, site_key(person), owner_key(person), size
         )
         if row["news"] is not None:
             await self._db.wait_for_caches(row["news"])
-        gone = _all_gone(row["heads"])
-        return Erased(
+        gone = _to_removed_sessions(row["heads"])
+        return EraseResult(
             gone=gone,
             messages=row["messages"],
             traces=row["traces"],
@@ -87,14 +91,14 @@ class PostgresUpkeep:
             more=row["more"],
         )
 
-    async def _keeping(self, behind: bytes, limit: int) -> tuple[Scope, ...]:
+    async def _state_owners(self, behind: bytes, limit: int) -> tuple[Scope, ...]:
         """One user or chat that keeps something of each space, from behind one on, in order of their keys."""
         found: list[Scope] = []
         while (wanted := limit - len(found)) > 0:
             rows = await self._db.link.fetch("SELECT * FROM list_state_spaces($1, $2)", behind, wanted)
             for row in rows:
                 # Where the first name cannot be read, another one may tell.
-                name = name_of(row)
+                name = to_state_location(row)
                 told = [name] if name else await self._state.names(row["space"], (b"", b"", b""), BEHIND_ALL, 1)
                 found += [name.scope for name in told]
             if len(rows) < wanted:
@@ -103,12 +107,12 @@ class PostgresUpkeep:
         return tuple(found)
 
 
-def _all_gone(heads: Sequence[Row]) -> tuple[Gone, ...]:
+def _to_removed_sessions(heads: Sequence[Row]) -> tuple[RemovedSession, ...]:
     """Heads that were removed, but for those of which nobody can tell any more whose they were."""
     told = []
     for head in heads:
         try:
-            told.append(gone_of(head))
+            told.append(to_removed_session(head))
         except Undecodable:
             log.warning("removed a session whose owner could not be read: record %d", head["ref"])
     return tuple(told)

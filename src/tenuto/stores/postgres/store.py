@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Self
 
-from tenuto.model.assurance import Assurance
+from tenuto.model.assurance import DurabilityFinding
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.postgres._database import Database
 from tenuto.stores.postgres._durability import assurances
-from tenuto.stores.postgres._feed import Feed
+from tenuto.stores.postgres._feed import PostgresFeed
 from tenuto.stores.postgres._link import Link
-from tenuto.stores.postgres._schema import migrate, warn_if_unwalled
+from tenuto.stores.postgres._schema import migrate, warn_if_rls_bypassed
 from tenuto.stores.postgres._sessions import PostgresSessions, PostgresTraces
 from tenuto.stores.postgres._state import PostgresState
 from tenuto.stores.postgres._upkeep import PostgresUpkeep
@@ -36,7 +36,7 @@ class PostgresStore:
         self.traces = PostgresTraces(database)
         self.state = PostgresState(database)
         self.upkeep = PostgresUpkeep(database, self.state)
-        self.feed = Feed(link.connect, link.schema, database.writer)
+        self.feed = PostgresFeed(link.connect, link.schema, database.writer)
 
     @classmethod
     async def open(
@@ -72,9 +72,9 @@ class PostgresStore:
         return store
 
     async def prepare(self) -> None:
-        await self.link.prepare(migrate, warn_if_unwalled)
+        await self.link.prepare(migrate, warn_if_rls_bypassed)
 
-    async def assurances(self) -> tuple[Assurance, ...]:
+    async def assurances(self) -> tuple[DurabilityFinding, ...]:
         return await assurances(self.link)
 
     async def close(self) -> None:

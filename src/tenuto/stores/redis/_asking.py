@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from tenuto.errors import (
-    KeyReused,
+    IdempotencyKeyReused,
     SequenceGap,
     SessionExists,
     SessionExpired,
@@ -21,13 +21,13 @@ from tenuto.model import Producer, Scope
 from tenuto.model.scope import SYSTEM
 from tenuto.ports import Clock
 from tenuto.stores.codec import Undecodable, to_micros
-from tenuto.stores.redis._faults import LinkDown, Refused
-from tenuto.stores.redis._keys import Keys, shelves_of
+from tenuto.stores.redis._faults import CallFailed, ResponseError
+from tenuto.stores.redis._keys import RedisKeys, listing_digests
 from tenuto.stores.redis._link import Link
-from tenuto.stores.redis._records import Facts, decode_facts, encode_facts
+from tenuto.stores.redis._records import Facts, decode_identity, encode_identity
 from tenuto.stores.redis._scripts import Script, script
 from tenuto.stores.redis._turns import Ask, integers
-from tenuto.stores.redis._url import Shape
+from tenuto.stores.redis._url import DeploymentMode
 from tenuto.stores.redis._wire import Part, Reply, pack
 
 WHAT = "session store"
@@ -35,18 +35,18 @@ OLDER = "holds data from before the first release: begin with an empty database,
 OTHER_FORMATS = (b"newer", b"older")
 """Answers about a session that another release has to judge."""
 NOTHING = Ask()
-_NOBODY = encode_facts(Facts(scope=SYSTEM, session_id="-", incarnation="-"))
+_NOBODY = encode_identity(Facts(scope=SYSTEM, session_id="-", incarnation="-"))
 
 
-class Asking:
+class ScriptRunner:
     """What every part of the store asks the servers with."""
 
-    def __init__(self, link: Link, keys: Keys, clock: Clock) -> None:
+    def __init__(self, link: Link, keys: RedisKeys, clock: Clock) -> None:
         self.link = link
         self.keys = keys
         self._clock = clock
-        self._beginning = lru_cache(maxsize=16384)(self._begin)
-        self.sharded = link.address.shape is Shape.CLUSTER
+        self._beginning = lru_cache(maxsize=16384)(self._call_prefix)
+        self.sharded = link.address.shape is DeploymentMode.CLUSTER
         """In a cluster shelves lie in other slots, where a session's script cannot reach them."""
 
     def now(self) -> int:
@@ -63,40 +63,42 @@ class Asking:
         rest = pack((row, *parts))
         packed = b"*%d\r\n%b%b" % (count + len(parts), beginning, rest[rest.index(b"\n") + 1 :])
         try:
-            return await self.link.run_packed(what, head, packed, safe=safe)
-        except LinkDown as exc:
+            return await self.link.eval_packed(what, head, packed, safe=safe)
+        except CallFailed as exc:
             raise failure(exc) from exc
 
-    def _begin(self, name: str, scope: Scope, key: bytes) -> tuple[Script, bytes, bytes, int]:
+    def _call_prefix(self, name: str, scope: Scope, key: bytes) -> tuple[Script, bytes, bytes, int]:
         """What a script's calls for one session have in common, packed: it makes up more than half of a call.
 
         These are digest, keys, and what every script takes: who asks, shelf, expiry index, session key.
         """
-        space, owner = shelves_of(scope)
+        space, owner = listing_digests(scope)
         shelf = b"" if self.sharded else self.keys.shelf(space)
         what, keys = script(name), self.keys.session(key)
         parts: tuple[Part, ...] = ("EVALSHA", what.sha, len(keys), *keys, owner, shelf, self.keys.expiry(key), key)
         packed = pack(parts)
         return what, keys[0], packed[packed.index(b"\n") + 1 :], len(parts) + 1
 
-    async def run(self, what: Script, keys: Sequence[bytes], args: Sequence[Part], *, safe: bool = True) -> Reply:
+    async def run_script(
+        self, what: Script, keys: Sequence[bytes], args: Sequence[Part], *, safe: bool = True
+    ) -> Reply:
         """Run a script and return its answer; what the servers refuse becomes our own error."""
         try:
-            return await self.link.run(what, keys, args, safe=safe)
-        except LinkDown as exc:
+            return await self.link.eval_script(what, keys, args, safe=safe)
+        except CallFailed as exc:
             raise failure(exc) from exc
 
     async def call(self, *parts: Part, key: bytes | None = None) -> Reply:
         """Make one plain call that is safe to repeat."""
         try:
             return await self.link.call(*parts, key=key)
-        except LinkDown as exc:
+        except CallFailed as exc:
             raise failure(exc) from exc
 
 
-def failure(exc: LinkDown) -> Exception:
+def failure(exc: CallFailed) -> Exception:
     """What a failed call means to callers of the port."""
-    if not isinstance(exc, Refused):
+    if not isinstance(exc, ResponseError):
         return StoreUnavailable(WHAT)
     match exc.code:
         case "WRONGTYPE":
@@ -119,11 +121,11 @@ def refusal(reply: Reply, session_id: str, producer: Producer | None = None) -> 
     """What an answer other than success means."""
     match reply[0]:
         case b"absent" | b"expired" | b"foreign":
-            return _nothing_there(reply, session_id)
+            return _not_found_error(reply, session_id)
         case b"gap" if producer is not None:
             return SequenceGap(producer.id, reply[1])
         case b"reused":
-            return KeyReused()
+            return IdempotencyKeyReused()
         case b"exists":
             return SessionExists(session_id)
         case b"newer":
@@ -134,9 +136,9 @@ def refusal(reply: Reply, session_id: str, producer: Producer | None = None) -> 
             return Undecodable("a session's head")
 
 
-def _nothing_there(reply: Reply, session_id: str) -> SessionNotFound:
+def _not_found_error(reply: Reply, session_id: str) -> SessionNotFound:
     """Absent, expired and foreign take the same steps here, so that the time they take does not tell them apart."""
     # What comes with an absent one is a decoy of the same length.
-    owner = ":".join(decode_facts(_NOBODY if reply[0] == b"absent" else reply[1]).scope.owner)
+    owner = ":".join(decode_identity(_NOBODY if reply[0] == b"absent" else reply[1]).scope.owner)
     outcomes = (SessionNotFound(session_id), SessionExpired(session_id), SessionForeign(session_id, owner))
     return outcomes[(b"absent", b"expired", b"foreign").index(reply[0])]

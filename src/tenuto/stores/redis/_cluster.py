@@ -8,9 +8,9 @@ import random
 from collections.abc import Callable, Sequence
 
 from tenuto.stores.redis._door import Door
-from tenuto.stores.redis._faults import LinkDown
+from tenuto.stores.redis._faults import CallFailed
 from tenuto.stores.redis._node import Node
-from tenuto.stores.redis._shared import Shared
+from tenuto.stores.redis._shared import SingleFlight
 from tenuto.stores.redis._url import Endpoint
 from tenuto.stores.redis._wire import Reply, check, pack
 
@@ -18,7 +18,7 @@ SLOTS = 16384
 _CLUSTER_SLOTS = pack(("CLUSTER", "SLOTS"))
 
 
-def slot_of(key: bytes) -> int:
+def key_slot(key: bytes) -> int:
     """The slot of a key: CRC16 of what stands between the first braces, or of all of it."""
     start = key.find(b"{")
     if start >= 0:
@@ -28,7 +28,7 @@ def slot_of(key: bytes) -> int:
     return binascii.crc_hqx(key, 0) % SLOTS
 
 
-class Cluster:
+class ClusterTopology:
     """The servers of a cluster and the slots they hold."""
 
     def __init__(self, seeds: Sequence[Endpoint], door: Door) -> None:
@@ -37,11 +37,11 @@ class Cluster:
         self._nodes: dict[Endpoint, Node] = {}
         self._holders: list[Node | None] = [None] * SLOTS
         self._primaries: tuple[Endpoint, ...] = ()
-        self._looking = Shared(self._look)
+        self._looking = SingleFlight(self._refresh_slots)
         self._told: list[Callable[[], None]] = []
 
     def slot(self, key: bytes | None) -> int | None:
-        return None if key is None else slot_of(key)
+        return None if key is None else key_slot(key)
 
     def node(self, slot: int | None) -> Node | None:
         if slot is not None:
@@ -54,11 +54,11 @@ class Cluster:
             node = self._nodes[endpoint] = Node(endpoint, self._door)
         return node
 
-    def moved(self, slot: int, endpoint: Endpoint) -> Node:
+    def follow_redirect(self, slot: int, endpoint: Endpoint) -> Node:
         node = self._holders[slot] = self.node_at(endpoint)
         if endpoint not in self._primaries:
             self._primaries = (*self._primaries, endpoint)
-            self._tell()
+            self._notify_listeners()
         # the rest of the map is probably old too; this call need not wait for it
         self._looking.start()
         return node
@@ -80,19 +80,19 @@ class Cluster:
         for node in self._nodes.values():
             node.close()
 
-    async def _look(self) -> None:
+    async def _refresh_slots(self) -> None:
         loop = asyncio.get_running_loop()
-        for node in self._informants():
+        for node in self._refresh_candidates():
             try:
                 ranges = check(await node.ask(_CLUSTER_SLOTS, loop.time() + self._door.policy.connect_timeout))
-            except LinkDown:
+            except CallFailed:
                 continue
             if ranges:
-                self._learn(node.endpoint, ranges)
+                self._apply_slots(node.endpoint, ranges)
                 return
-        raise LinkDown("no server of the cluster answers")
+        raise CallFailed("no server of the cluster answers")
 
-    def _informants(self) -> list[Node]:
+    def _refresh_candidates(self) -> list[Node]:
         """Whom to ask: connected servers first, in random order, the given addresses always."""
         for endpoint in self._seeds:
             self.node_at(endpoint)
@@ -100,7 +100,7 @@ class Cluster:
         random.shuffle(nodes)
         return sorted(nodes, key=lambda node: node.idle_connection is None)
 
-    def _learn(self, informant: Endpoint, ranges: Reply) -> None:
+    def _apply_slots(self, informant: Endpoint, ranges: Reply) -> None:
         holders: list[Node | None] = [None] * SLOTS
         for first, last, (host, port, *_), *_ in ranges:
             # a server that does not know its own address leaves it out: it is the one we asked
@@ -109,15 +109,15 @@ class Cluster:
         primaries = tuple(sorted({node.endpoint for node in holders if node is not None}, key=str))
         changed = primaries != self._primaries or holders != self._holders
         self._holders, self._primaries = holders, primaries
-        self._retire()
+        self._close_unused_nodes()
         if changed:
-            self._tell()
+            self._notify_listeners()
 
-    def _tell(self) -> None:
+    def _notify_listeners(self) -> None:
         for told in self._told:
             told()
 
-    def _retire(self) -> None:
+    def _close_unused_nodes(self) -> None:
         for endpoint in self._nodes.keys() - set(self._primaries):
             # an importing server holds no slot yet, but calls may be on their way to it
             if not self._nodes[endpoint].busy:

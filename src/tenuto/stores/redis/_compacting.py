@@ -13,9 +13,9 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from tenuto.model import Compaction
-from tenuto.stores.redis._durability import setting_of, told_facts
-from tenuto.stores.redis._faults import Refused
+from tenuto.model import CompactionResult
+from tenuto.stores.redis._durability import parse_info, read_setting
+from tenuto.stores.redis._faults import ResponseError
 from tenuto.stores.redis._link import Link
 from tenuto.stores.redis._url import Endpoint
 
@@ -28,11 +28,11 @@ _ATTEMPTS: Final = 3
 _BUSY: Final = ("aof_rewrite_in_progress", "aof_rewrite_scheduled", "rdb_bgsave_in_progress")
 
 
-class _Undone(Exception):
+class _NotRewritten(Exception):
     """A server did not renew its files; the message says why, and names nobody."""
 
 
-async def compact(link: Link) -> Compaction:
+async def compact(link: Link) -> CompactionResult:
     """Have every server that takes writes renew the files it keeps.
 
     Raises:
@@ -41,56 +41,58 @@ async def compact(link: Link) -> Compaction:
     left: dict[str, None] = {}
     for server in await link.primaries():
         try:
-            await _compact(link, server)
-        except (_Undone, Refused) as undone:
-            denied = f"does not let us renew its files ({undone.code})" if isinstance(undone, Refused) else str(undone)
+            await _compact_server(link, server)
+        except (_NotRewritten, ResponseError) as undone:
+            denied = (
+                f"does not let us renew its files ({undone.code})" if isinstance(undone, ResponseError) else str(undone)
+            )
             log.warning("%s %s: deleted data stays there", server, denied)
             left[f"a server {denied}"] = None
-    return Compaction(cleared=not left, why="; ".join(left))
+    return CompactionResult(cleared=not left, why="; ".join(left))
 
 
-async def _compact(link: Link, server: Endpoint) -> None:
+async def _compact_server(link: Link, server: Endpoint) -> None:
     facts = await _persistence(link, server)
     if facts.get("aof_enabled") == "1":
-        await _renew(link, server, "BGREWRITEAOF", "aof_last_bgrewrite_status")
+        await _rewrite_file(link, server, "BGREWRITEAOF", "aof_last_bgrewrite_status")
     if await _makes_snapshots(link, server, facts):
-        await _renew(link, server, "BGSAVE", "rdb_last_bgsave_status")
+        await _rewrite_file(link, server, "BGSAVE", "rdb_last_bgsave_status")
 
 
 async def _persistence(link: Link, server: Endpoint) -> Mapping[str, str]:
-    return told_facts(await link.call_at(server, "INFO", "persistence"))
+    return parse_info(await link.call_node(server, "INFO", "persistence"))
 
 
 async def _makes_snapshots(link: Link, server: Endpoint, facts: Mapping[str, str]) -> bool:
     """Whether there is a snapshot to renew. Where there is none, none is made: it would be one file more."""
     if facts.get("rdb_saves", "0") != "0":
         return True
-    intended = await setting_of(link, server, "save")
+    intended = await read_setting(link, server, "save")
     if intended is None:
-        raise _Undone("does not tell whether it keeps snapshots")
+        raise _NotRewritten("does not tell whether it keeps snapshots")
     return bool(intended)
 
 
-async def _renew(link: Link, server: Endpoint, command: str, status: str) -> None:
+async def _rewrite_file(link: Link, server: Endpoint, command: str, status: str) -> None:
     """Give the order when no other such work is under way, which may have begun too early, and wait for its end."""
     for attempt in range(_ATTEMPTS):
-        await _until_idle(link, server)
+        await _wait_until_idle(link, server)
         try:
-            await link.call_at(server, command)
-        except Refused as refused:
+            await link.call_node(server, command)
+        except ResponseError as refused:
             if refused.code != "ERR" or attempt == _ATTEMPTS - 1:
                 raise
             continue  # Somebody else was faster, and theirs may have begun before the deletion: once more.
-        facts = await _until_idle(link, server)
+        facts = await _wait_until_idle(link, server)
         if facts.get(status, "ok") != "ok":
-            raise _Undone(f"could not renew its files ({command})")
+            raise _NotRewritten(f"could not renew its files ({command})")
         return
 
 
-async def _until_idle(link: Link, server: Endpoint) -> Mapping[str, str]:
+async def _wait_until_idle(link: Link, server: Endpoint) -> Mapping[str, str]:
     for _ in range(_LOOKS):
         facts = await _persistence(link, server)
         if all(facts.get(flag, "0") == "0" for flag in _BUSY):
             return facts
         await asyncio.sleep(_PAUSE)
-    raise _Undone("is still writing its files anew")
+    raise _NotRewritten("is still writing its files anew")

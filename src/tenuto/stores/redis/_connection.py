@@ -77,7 +77,7 @@ class Connection(asyncio.Protocol):
         """True while the kernel takes no more bytes: wait for `drained` before sending."""
         return self._writable is not None
 
-    async def drained(self) -> None:
+    async def wait_writable(self) -> None:
         """Wait until the server takes bytes again, or the connection is gone."""
         while self._writable is not None:
             await asyncio.shield(self._writable)
@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
         if not self._row:
             self._heard = self._loop.time()
             if self._watch is None:
-                self._watch = self._loop.call_later(_TICK, self._look)
+                self._watch = self._loop.call_later(_TICK, self._check_timeouts)
         self._owed += len(packed)
         # What waits before it, and the call itself, must go over the wire first.
         self._row.append((future, deadline - self._excused + self._owed / _SLOWEST, len(packed)))
@@ -107,7 +107,7 @@ class Connection(asyncio.Protocol):
             if self._row:
                 reset_on_close(self._transport)
             self._transport.abort()
-        self._lose("the connection was closed")
+        self._fail_pending("the connection was closed")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # asyncio types the argument more widely than what create_connection hands over
@@ -123,7 +123,7 @@ class Connection(asyncio.Protocol):
                 reader.feed(data, start, min(_MORSEL, size - start))
                 while (reply := gets()) is not _NOTHING:
                     if not row:
-                        self._unasked(reply)
+                        self._handle_push(reply)
                         continue
                     future, _, length = row.popleft()
                     self._owed -= length
@@ -141,20 +141,20 @@ class Connection(asyncio.Protocol):
             writable.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lose("the server closed the connection")
+        self._fail_pending("the server closed the connection")
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []
         if unsent and self._transport is not None and not self.closed:
             self._transport.write(b"".join(unsent))
 
-    def _unasked(self, reply: Reply) -> None:
+    def _handle_push(self, reply: Reply) -> None:
         if self._on_message is None:
             # A reply too many means that the row is out of step: every later match would be wrong.
             raise hiredis.ProtocolError("a reply that nobody asked for")
         self._on_message(reply)
 
-    def _look(self) -> None:
+    def _check_timeouts(self) -> None:
         """Fail calls that are overdue, and the whole connection when the server says nothing at all."""
         watch, self._watch = self._watch, None
         if self.closed or not self._row or watch is None:
@@ -164,18 +164,18 @@ class Connection(asyncio.Protocol):
         late = max(0.0, now - watch.when() - _TICK)
         self._excused += late
         self._heard += late
-        self._overdue(now - self._excused)
+        self._fail_overdue(now - self._excused)
         if now - self._heard >= self._silence + self._owed / _SLOWEST:
             self.abort()
             return
-        self._watch = self._loop.call_later(_TICK, self._look)
+        self._watch = self._loop.call_later(_TICK, self._check_timeouts)
 
-    def _overdue(self, now: float) -> None:
+    def _fail_overdue(self, now: float) -> None:
         for future, deadline, _ in self._row:
             if deadline <= now and not future.done():
                 future.set_exception(CallTimeout("no answer in time"))
 
-    def _lose(self, reason: str) -> None:
+    def _fail_pending(self, reason: str) -> None:
         if self.closed:
             return
         self.closed = True

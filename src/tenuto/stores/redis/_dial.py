@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import hiredis
 
-from tenuto.stores.redis._door import Door, introduction, keep_alive, sign_in
+from tenuto.stores.redis._door import Door, enable_keepalive, introduction, sign_in
 from tenuto.stores.redis._faults import ConnectionLost
 from tenuto.stores.redis._url import Endpoint
 from tenuto.stores.redis._wire import Part, Reply, check, pack
@@ -22,13 +22,13 @@ _CHUNK = 65536
 async def dial(
     endpoint: Endpoint, door: Door, greeting: Sequence[tuple[Part, ...]]
 ) -> tuple[socket.socket, hiredis.Reader]:
-    """Connect, sign in and make the calls of `greeting`, which must succeed. Raises `OSError` or `LinkDown`."""
+    """Connect, sign in and make the calls of `greeting`, which must succeed. Raises `OSError` or `CallFailed`."""
     sock = await _connect(endpoint)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        keep_alive(sock)
+        enable_keepalive(sock)
         if door.tls is not None:
-            sock = await _secure(sock, door.tls, endpoint.host)
+            sock = await _wrap_tls(sock, door.tls, endpoint.host)
         reader = hiredis.Reader(notEnoughData=NOTHING)
         for needed in (*sign_in(door), *greeting):
             check(await _exchange(sock, reader, pack(needed)))
@@ -58,14 +58,14 @@ async def _connect(endpoint: Endpoint) -> socket.socket:
     raise ConnectionLost(f"cannot connect to {endpoint}")
 
 
-async def _secure(sock: socket.socket, tls: ssl.SSLContext, host: str) -> socket.socket:
+async def _wrap_tls(sock: socket.socket, tls: ssl.SSLContext, host: str) -> socket.socket:
     secure = tls.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
     try:
         while True:
             try:
                 secure.do_handshake()
             except ssl.SSLWantReadError:
-                await _readable(secure)
+                await _wait_readable(secure)
             except ssl.SSLWantWriteError:
                 # a hello fits into any socket buffer; let the loop turn once and try again
                 await asyncio.sleep(0)
@@ -78,11 +78,11 @@ async def _secure(sock: socket.socket, tls: ssl.SSLContext, host: str) -> socket
 
 async def _exchange(sock: socket.socket, reader: hiredis.Reader, packed: bytes) -> Reply:
     sock.send(packed)
-    while (reply := _answer(reader)) is NOTHING:
+    while (reply := _next_reply(reader)) is NOTHING:
         try:
             data = sock.recv(_CHUNK)
         except (BlockingIOError, ssl.SSLWantReadError):
-            await _readable(sock)
+            await _wait_readable(sock)
             continue
         if not data:
             raise ConnectionLost("the server closed the connection")
@@ -90,23 +90,23 @@ async def _exchange(sock: socket.socket, reader: hiredis.Reader, packed: bytes) 
     return reply
 
 
-def _answer(reader: hiredis.Reader) -> Reply:
+def _next_reply(reader: hiredis.Reader) -> Reply:
     """The next answer that is there as a whole, perhaps behind pushed messages that came along with it."""
     while isinstance(reply := reader.gets(), hiredis.PushNotification):
         pass
     return reply
 
 
-async def _readable(sock: socket.socket) -> None:
+async def _wait_readable(sock: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
-    loop.add_reader(sock.fileno(), _settle, ready)
+    loop.add_reader(sock.fileno(), _set_ready, ready)
     try:
         await ready
     finally:
         loop.remove_reader(sock.fileno())
 
 
-def _settle(ready: asyncio.Future[None]) -> None:
+def _set_ready(ready: asyncio.Future[None]) -> None:
     if not ready.done():
         ready.set_result(None)

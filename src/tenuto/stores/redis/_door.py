@@ -14,7 +14,7 @@ from tenuto.stores.redis._wire import Reply, check, pack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkPolicy:
+class ConnectionPolicy:
     """How long we wait for a server, in seconds, and how many connections lead to it."""
 
     connect_timeout: float = 0.5
@@ -31,7 +31,7 @@ class Door:
     credential: Credential = field(default_factory=Credential)
     db: int = 0
     tls: ssl.SSLContext | None = field(default=None, repr=False)
-    policy: LinkPolicy = field(default_factory=LinkPolicy)
+    policy: ConnectionPolicy = field(default_factory=ConnectionPolicy)
     on_lost: Callable[[], None] | None = field(default=None, repr=False)
     """Called when a connection that went through this door is gone."""
 
@@ -43,7 +43,7 @@ async def open_connection(
     on_lost: Callable[[Connection], None] | None = None,
     on_message: Callable[[Reply], None] | None = None,
 ) -> Connection:
-    """Connect and sign in. Raises `OSError`, `LinkDown`, or `Refused` when the server does not let us in."""
+    """Connect and sign in. Raises `OSError`, `CallFailed`, or `Refused` when the server does not let us in."""
     loop = asyncio.get_running_loop()
     _, connection = await loop.create_connection(
         lambda: Connection(silence=door.policy.call_timeout, on_lost=on_lost, on_message=on_message),
@@ -52,15 +52,15 @@ async def open_connection(
         ssl=door.tls,
     )
     try:
-        keep_alive(connection.socket)
-        await _greet(connection, door)
+        enable_keepalive(connection.socket)
+        await _authenticate(connection, door)
     except BaseException:
         connection.abort()
         raise
     return connection
 
 
-async def _greet(connection: Connection, door: Door) -> None:
+async def _authenticate(connection: Connection, door: Door) -> None:
     deadline = asyncio.get_running_loop().time() + door.policy.connect_timeout
     needed = [connection.send(pack(call), deadline) for call in sign_in(door)]
     for call in introduction(door):
@@ -89,7 +89,7 @@ def introduction(door: Door) -> list[tuple[str, ...]]:
     ]
 
 
-def keep_alive(sock: socket.socket) -> None:
+def enable_keepalive(sock: socket.socket) -> None:
     """Let the kernel notice a peer that vanished without a word, within about half a minute."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tenuto.model.assurance import Assurance
-from tenuto.stores.redis._faults import Refused
+from tenuto.model.assurance import DurabilityFinding
+from tenuto.stores.redis._faults import ResponseError
 from tenuto.stores.redis._link import Link
 from tenuto.stores.redis._url import Endpoint
 from tenuto.stores.redis._wire import Reply
@@ -25,64 +25,66 @@ _FSYNCS: Final = {
 }
 
 
-async def assurances(link: Link) -> tuple[Assurance, ...]:
-    """What the servers that take writes promise; where they differ, each for itself. Raises `LinkDown`."""
+async def assurances(link: Link) -> tuple[DurabilityFinding, ...]:
+    """What the servers that take writes promise; where they differ, each for itself. Raises `CallFailed`."""
     servers = await link.primaries()
-    told: dict[Assurance, list[Endpoint]] = {}
+    told: dict[DurabilityFinding, list[Endpoint]] = {}
     for server in servers:
-        for assurance in await _of(link, server):
+        for assurance in await _server_findings(link, server):
             told.setdefault(assurance, []).append(server)
-    return tuple(_at(assurance, holding, servers) for assurance, holding in told.items())
+    return tuple(_with_servers(assurance, holding, servers) for assurance, holding in told.items())
 
 
-def _at(assurance: Assurance, holding: list[Endpoint], servers: tuple[Endpoint, ...]) -> Assurance:
+def _with_servers(
+    assurance: DurabilityFinding, holding: list[Endpoint], servers: tuple[Endpoint, ...]
+) -> DurabilityFinding:
     if len(holding) == len(servers):
         return assurance
     named = ", ".join(map(str, holding))
-    return Assurance(
+    return DurabilityFinding(
         about=assurance.about, says=f"{named}: {assurance.says}", advice=assurance.advice, loses=assurance.loses
     )
 
 
-async def _of(link: Link, server: Endpoint) -> list[Assurance]:
+async def _server_findings(link: Link, server: Endpoint) -> list[DurabilityFinding]:
     try:
-        facts = told_facts(await link.call_at(server, "INFO"))
-    except Refused:
+        facts = parse_info(await link.call_node(server, "INFO"))
+    except ResponseError:
         return [
-            Assurance(
+            DurabilityFinding(
                 about="durability",
                 says="the server does not let us ask how it keeps data (INFO is denied)",
                 advice="see to it that it has appendonly yes and maxmemory-policy noeviction",
             )
         ]
-    settings = {name: await setting_of(link, server, name) for name in _ASKED}
-    found = [_persistence(facts, settings), _eviction(facts)]
+    settings = {name: await read_setting(link, server, name) for name in _ASKED}
+    found = [_persistence(facts, settings), _eviction_finding(facts)]
     if int(facts.get("connected_slaves", "0")):
-        found.append(_replication(facts["connected_slaves"], settings["min-replicas-to-write"]))
+        found.append(_replication_finding(facts["connected_slaves"], settings["min-replicas-to-write"]))
     return found
 
 
-def told_facts(info: Reply) -> Mapping[str, str]:
+def parse_info(info: Reply) -> Mapping[str, str]:
     """What `INFO` says, by name."""
     pairs = (line.partition(":") for line in info.decode(errors="replace").splitlines())
     return {name: value for name, colon, value in pairs if colon}
 
 
-async def setting_of(link: Link, server: Endpoint, name: str) -> str | None:
+async def read_setting(link: Link, server: Endpoint, name: str) -> str | None:
     """A setting of the server's; `None` when it does not tell."""
     try:
         # One by one: servers before Redis 7 take a single name.
-        reply = await link.call_at(server, "CONFIG", "GET", name)
-    except Refused:
+        reply = await link.call_node(server, "CONFIG", "GET", name)
+    except ResponseError:
         return None
     return reply[1].decode(errors="replace") if reply else None
 
 
-def _persistence(facts: Mapping[str, str], settings: Mapping[str, str | None]) -> Assurance:
+def _persistence(facts: Mapping[str, str], settings: Mapping[str, str | None]) -> DurabilityFinding:
     if facts.get("aof_enabled") != "1":
-        return _without_log(settings["save"])
+        return _snapshot_finding(settings["save"])
     if facts.get("aof_last_write_status", "ok") != "ok":
-        return Assurance(
+        return DurabilityFinding(
             about="durability",
             says="appendonly yes, but the last write to the file failed",
             advice="look at the server's log and at its disk",
@@ -90,32 +92,34 @@ def _persistence(facts: Mapping[str, str], settings: Mapping[str, str | None]) -
         )
     policy = settings["appendfsync"]
     if policy is None:
-        return Assurance(
+        return DurabilityFinding(
             about="durability",
             says="appendonly yes; appendfsync cannot be asked (CONFIG is denied)",
             advice="see to it that appendfsync is everysec or always",
         )
     means, advice = _FSYNCS.get(policy, ("which we do not know", None))
-    return Assurance(about="durability", says=f"appendonly yes, appendfsync {policy}: {means}", advice=advice)
+    return DurabilityFinding(about="durability", says=f"appendonly yes, appendfsync {policy}: {means}", advice=advice)
 
 
-def _without_log(snapshots: str | None) -> Assurance:
+def _snapshot_finding(snapshots: str | None) -> DurabilityFinding:
     if snapshots == "":
         says, lost = "appendonly no, and no snapshots", "everything is lost when the server stops"
     elif snapshots is None:
         says, lost = "appendonly no; snapshots cannot be asked (CONFIG is denied)", "much may be lost when it stops"
     else:
         says, lost = "appendonly no, snapshots only", "what came after the last one is lost when the server dies"
-    return Assurance(about="durability", says=says, advice=f"{lost}; set appendonly yes")
+    return DurabilityFinding(about="durability", says=says, advice=f"{lost}; set appendonly yes")
 
 
-def _eviction(facts: Mapping[str, str]) -> Assurance:
+def _eviction_finding(facts: Mapping[str, str]) -> DurabilityFinding:
     policy, limit = facts.get("maxmemory_policy", "unknown"), int(facts.get("maxmemory", "0"))
     if not limit:
-        return Assurance(about="eviction", says=f"maxmemory-policy {policy}, and no limit on memory")
+        return DurabilityFinding(about="eviction", says=f"maxmemory-policy {policy}, and no limit on memory")
     if policy == "noeviction":
-        return Assurance(about="eviction", says="maxmemory-policy noeviction: when memory is full, writes are refused")
-    return Assurance(
+        return DurabilityFinding(
+            about="eviction", says="maxmemory-policy noeviction: when memory is full, writes are refused"
+        )
+    return DurabilityFinding(
         about="eviction",
         says=f"maxmemory-policy {policy}: when memory is full, parts of sessions vanish",
         advice="set maxmemory-policy noeviction",
@@ -123,18 +127,18 @@ def _eviction(facts: Mapping[str, str]) -> Assurance:
     )
 
 
-def _replication(replicas: str, needed: str | None) -> Assurance:
+def _replication_finding(replicas: str, needed: str | None) -> DurabilityFinding:
     says = f"connected replicas: {replicas}"
     if needed is None:
-        return Assurance(
+        return DurabilityFinding(
             about="replication",
             says=f"{says}; min-replicas-to-write cannot be asked (CONFIG is denied)",
             advice="see to it that it is 1 or more: a primary cut off from its replicas takes writes that are lost",
         )
     if needed == "0":
-        return Assurance(
+        return DurabilityFinding(
             about="replication",
             says=f"{says}, min-replicas-to-write 0",
             advice="a primary cut off from its replicas takes writes that are lost; set min-replicas-to-write 1",
         )
-    return Assurance(about="replication", says=f"{says}, min-replicas-to-write {needed}")
+    return DurabilityFinding(about="replication", says=f"{says}, min-replicas-to-write {needed}")

@@ -16,7 +16,7 @@ import hiredis
 
 from tenuto.stores.redis._dial import NOTHING, dial
 from tenuto.stores.redis._door import Door
-from tenuto.stores.redis._faults import LinkDown
+from tenuto.stores.redis._faults import CallFailed
 from tenuto.stores.redis._url import Endpoint
 from tenuto.stores.redis._wire import Reply
 
@@ -28,7 +28,7 @@ DOUBT = 2.0
 _CHUNK = 65536
 
 
-class Ear:
+class InvalidationListener:
     """Listens to one server. Used from the event loop's thread only."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Ear:
         self._deaf = asyncio.Event()
         self.tried = asyncio.Event()
         """Set once it listens, or has tried to in vain."""
-        self._work = asyncio.create_task(self._stay())
+        self._work = asyncio.create_task(self._run())
 
     def listen(self) -> bool:
         """Take in all that has arrived. False when this server may have changes that we do not know of."""
@@ -68,27 +68,27 @@ class Ear:
     def close(self) -> None:
         """Stop listening; what this server changes from now on is not told."""
         self._work.cancel()
-        self._hang_up()
+        self._disconnect()
         self.tried.set()
 
-    async def _stay(self) -> None:
+    async def _run(self) -> None:
         """Connect, listen until something is wrong, and again."""
         pause = BEAT / 20
         while True:
             try:
                 async with asyncio.timeout(self._door.policy.connect_timeout):
                     sock, reader = await dial(self.endpoint, self._door, self._greeting)
-            except (OSError, LinkDown, hiredis.HiredisError):
+            except (OSError, CallFailed, hiredis.HiredisError):
                 self.tried.set()
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, BEAT)
                 continue
             pause = BEAT / 20
-            self._pick_up(sock, reader)
+            self._attach(sock, reader)
             self.tried.set()
-            await self._attend()
+            await self._ping_until_lost()
 
-    def _pick_up(self, sock: socket.socket, reader: hiredis.Reader) -> None:
+    def _attach(self, sock: socket.socket, reader: hiredis.Reader) -> None:
         self._socket, self._reader = sock, reader
         self._heard, self._sure = self._loop.time(), True
         self._deaf.clear()
@@ -97,25 +97,25 @@ class Ear:
         self._drop(None)
         self._drain()
 
-    async def _attend(self) -> None:
+    async def _ping_until_lost(self) -> None:
         while self._socket is not None:
             try:
                 async with asyncio.timeout(BEAT):
                     await self._deaf.wait()
             except TimeoutError:
-                self._ask_for_a_sign()
+                self._send_ping()
 
-    def _ask_for_a_sign(self) -> None:
+    def _send_ping(self) -> None:
         self._drain()
         if self._socket is None:
             return
         if self._loop.time() - self._heard >= DOUBT:
-            self._hang_up()
+            self._disconnect()
             return
         try:
             self._socket.send(self._beat)
         except (OSError, ValueError):
-            self._hang_up()
+            self._disconnect()
 
     def _drain(self) -> None:
         while self._socket is not None:
@@ -126,20 +126,20 @@ class Ear:
             except OSError:
                 data = b""
             if not data:
-                self._hang_up()
+                self._disconnect()
                 break
             self._heard = self._loop.time()
-            self._take(data)
+            self._feed(data)
 
-    def _take(self, data: bytes) -> None:
+    def _feed(self, data: bytes) -> None:
         try:
             self._reader.feed(data)
             while (message := self._reader.gets()) is not NOTHING:
-                self._understand(message)
+                self._handle_message(message)
         except hiredis.HiredisError:
-            self._hang_up()
+            self._disconnect()
 
-    def _understand(self, message: Reply) -> None:
+    def _handle_message(self, message: Reply) -> None:
         if not isinstance(message, hiredis.PushNotification):
             sure = self._answered(message)
             if self._sure and not sure:
@@ -149,7 +149,7 @@ class Ear:
             # no keys at all means that the server forgot everything it had
             self._drop(message[1])
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         if self._socket is None:
             return
         sock, self._socket = self._socket, None

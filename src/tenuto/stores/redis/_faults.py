@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 
-class LinkDown(Exception):
+class CallFailed(Exception):
     """The server could not be asked, or did not answer in time."""
 
 
-class ConnectionLost(LinkDown):
+class ConnectionLost(CallFailed):
     """The connection went away: a call on its way may or may not have run."""
 
 
@@ -15,11 +15,11 @@ class Unsent(ConnectionLost):
     """There was no connection to send the call on: it certainly did not run."""
 
 
-class CallTimeout(LinkDown):
+class CallTimeout(CallFailed):
     """No answer within the call's time; it may still run."""
 
 
-class Refused(LinkDown):
+class ResponseError(CallFailed):
     """The server answered with an error. `code` is the first word of that error, `full` tells of a disk without room.
 
     The rest of the server's sentence is left out: it may quote arguments, and

@@ -12,25 +12,25 @@ from typing import Final
 from tenuto.errors import Unavailable
 from tenuto.model.scope import SYSTEM, session_key, state_key
 from tenuto.stores.codec import Undecodable
-from tenuto.stores.redis._asking import OLDER, WHAT, Asking
-from tenuto.stores.redis._records import FORMAT, decode_facts
+from tenuto.stores.redis._asking import OLDER, WHAT, ScriptRunner
+from tenuto.stores.redis._records import FORMAT, decode_identity
 
 # What an installation has first of all. Names once stood there without the digest of their drawer.
 _API_KEYS: Final = "api-keys"
 
 
-async def refuse_older(asking: Asking) -> None:
+async def check_format(asking: ScriptRunner) -> None:
     """Look at a few records.
 
     Raises:
         Unavailable: one was written before the first release.
     """
-    looks = [_is_older(asking, part) for part in asking.keys.expiries]
-    if any(await asyncio.gather(_names_are_older(asking), *looks)):
+    looks = [_session_is_older(asking, part) for part in asking.keys.expiries]
+    if any(await asyncio.gather(_state_is_older(asking), *looks)):
         raise Unavailable(WHAT, OLDER)
 
 
-async def _names_are_older(asking: Asking) -> bool:
+async def _state_is_older(asking: ScriptRunner) -> bool:
     _, names, _ = asking.keys.state(SYSTEM, _API_KEYS)
     drawer = state_key(SYSTEM, _API_KEYS)
     try:
@@ -40,11 +40,11 @@ async def _names_are_older(asking: Asking) -> bool:
     return any(not name.startswith(drawer) for name in first)
 
 
-async def _is_older(asking: Asking, part: bytes) -> bool:
+async def _session_is_older(asking: ScriptRunner, part: bytes) -> bool:
     """Whether the session is whose retention is over first, of those in a part of the expiry index."""
     try:
         for facts in await asking.call("ZRANGE", part, 0, 0, key=part):
-            told = decode_facts(facts)
+            told = decode_identity(facts)
             head = asking.keys.session(session_key(told.scope, told.session_id))[0]
             numbers = await asking.call("HGET", head, "s", key=head)
             return numbers is not None and 0 < int.from_bytes(numbers[:8], "big") < FORMAT

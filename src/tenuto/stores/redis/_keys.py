@@ -29,7 +29,7 @@ from functools import lru_cache
 
 from tenuto.errors import InvalidSetting
 from tenuto.model import Scope
-from tenuto.model.scope import owner_key, space_key, state_key
+from tenuto.model.scope import owner_key, site_key, state_key
 
 EXPIRY_PARTS = 16
 """The expiry index is cut into this many keys, so that a cluster shares the work."""
@@ -37,7 +37,7 @@ EXPIRY_PARTS = 16
 _SESSION = (b":h:", b":m:", b":v:", b":t:")
 
 
-class Keys:
+class RedisKeys:
     """Keys under one prefix, which sets installations on one server apart."""
 
     def __init__(self, prefix: str) -> None:
@@ -58,7 +58,7 @@ class Keys:
         tail = key.hex().encode() + b"}"
         return tuple(family + tail for family in self._families)
 
-    def head_of(self, stored: bytes) -> bytes:
+    def parse_session_key(self, stored: bytes) -> bytes:
         """The session key within the name of a head, or of what tells that something was taken away."""
         return bytes.fromhex(stored[len(self.heads) : -1].decode())
 
@@ -80,15 +80,15 @@ class Keys:
         """All parts of the expiry index."""
         return self._expiry
 
-    def set_aside_of(self, owner: str) -> bytes:
+    def owner_quarantine(self, owner: str) -> bytes:
         """Which sessions were set aside as unreadable, of those an owner had."""
         return b"%b:a:{%b}" % (self._start, owner.encode())
 
     def state(self, scope: Scope, namespace: str) -> tuple[bytes, bytes, bytes]:
         """Where values, names and drawers of a scope's state are: an owner's all in one place."""
-        return self.state_of((owner_key(scope) if scope.owner else state_key(scope, namespace)).hex())
+        return self.owner_state_keys((owner_key(scope) if scope.owner else state_key(scope, namespace)).hex())
 
-    def state_of(self, owner: str) -> tuple[bytes, bytes, bytes]:
+    def owner_state_keys(self, owner: str) -> tuple[bytes, bytes, bytes]:
         """Values, names and drawers of all state an owner has."""
         tag = b"{%b}" % owner.encode()
         return self._start + b":s:" + tag, self._start + b":n:" + tag, self._start + b":d:" + tag
@@ -99,6 +99,6 @@ class Keys:
 
 
 @lru_cache(maxsize=4096)
-def shelves_of(scope: Scope) -> tuple[str, str]:
+def listing_digests(scope: Scope) -> tuple[str, str]:
     """The site's shelf, and the owner's; the tenant itself has none of its own, since it reaches them all."""
-    return space_key(scope).hex(), owner_key(scope).hex() if scope.owner else ""
+    return site_key(scope).hex(), owner_key(scope).hex() if scope.owner else ""

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import hiredis
 
-from tenuto.stores.redis._door import Door, LinkPolicy
-from tenuto.stores.redis._faults import ConnectionLost, LinkDown, Refused, Unsent
+from tenuto.stores.redis._door import ConnectionPolicy, Door
+from tenuto.stores.redis._faults import CallFailed, ConnectionLost, ResponseError, Unsent
 from tenuto.stores.redis._node import Node
 from tenuto.stores.redis._scripts import Script
-from tenuto.stores.redis._topology import Topology, topology_of
-from tenuto.stores.redis._url import Address, Endpoint, parse
-from tenuto.stores.redis._wire import Part, Reply, check, error_code, pack, refused
+from tenuto.stores.redis._topology import Topology, make_topology
+from tenuto.stores.redis._url import Endpoint, RedisAddress, parse
+from tenuto.stores.redis._wire import Part, Reply, check, pack, reply_error_code, response_error
 
 _ASKING = pack(("ASKING",))
 _MOST_ATTEMPTS = 20
@@ -24,7 +24,7 @@ _LONGEST_PAUSE = 0.1
 
 
 @dataclass(slots=True, kw_only=True)
-class _Errand:
+class _PendingCall:
     """One call on its way: where it goes next and what must be said right before it."""
 
     packed: bytes
@@ -47,10 +47,13 @@ class Link:
     """
 
     def __init__(
-        self, address: Address | str, policy: LinkPolicy | None = None, on_lost: Callable[[], None] | None = None
+        self,
+        address: RedisAddress | str,
+        policy: ConnectionPolicy | None = None,
+        on_lost: Callable[[], None] | None = None,
     ) -> None:
         self.address = parse(address) if isinstance(address, str) else address
-        self.policy = policy or LinkPolicy()
+        self.policy = policy or ConnectionPolicy()
         self.door = Door(
             credential=self.address.credential,
             db=self.address.db,
@@ -58,7 +61,7 @@ class Link:
             policy=self.policy,
             on_lost=on_lost,
         )
-        self.topology: Topology = topology_of(self.address, self.door)
+        self.topology: Topology = make_topology(self.address, self.door)
 
     def call(
         self, *parts: Part, key: bytes | None = None, safe: bool = True, timeout: float | None = None
@@ -71,7 +74,7 @@ class Link:
         """
         return self._send(pack(parts), key, safe, timeout, None)
 
-    def run(
+    def eval_script(
         self,
         script: Script,
         keys: Sequence[bytes],
@@ -84,11 +87,11 @@ class Link:
         packed = pack(("EVALSHA", script.sha, len(keys), *keys, *args))
         return self._send(packed, keys[0], safe, timeout, script)
 
-    def run_packed(self, script: Script, key: bytes, packed: bytes, *, safe: bool) -> Coroutine[None, None, Reply]:
+    def eval_packed(self, script: Script, key: bytes, packed: bytes, *, safe: bool) -> Coroutine[None, None, Reply]:
         """Run a script whose call the caller has packed."""
         return self._send(packed, key, safe, None, script)
 
-    async def call_at(self, endpoint: Endpoint, *parts: Part, timeout: float | None = None) -> Reply:
+    async def call_node(self, endpoint: Endpoint, *parts: Part, timeout: float | None = None) -> Reply:
         """Make one call at one named server, without following redirects."""
         deadline = asyncio.get_running_loop().time() + (timeout or self.policy.call_timeout)
         return check(await self.topology.node_at(endpoint).ask(pack(parts), deadline))
@@ -119,16 +122,16 @@ class Link:
                     return outcome
             except ConnectionLost as lost:
                 outcome = lost
-        errand = _Errand(packed=packed, slot=slot, deadline=deadline, safe=safe, script=script)
-        return await self._pursue(errand, outcome)
+        errand = _PendingCall(packed=packed, slot=slot, deadline=deadline, safe=safe, script=script)
+        return await self._retry(errand, outcome)
 
-    async def _pursue(self, errand: _Errand, outcome: Reply) -> Reply:
+    async def _retry(self, errand: _PendingCall, outcome: Reply) -> Reply:
         """Go on after what has come of the call so far, until it is answered or nothing more can be done."""
         while True:
             if isinstance(outcome, ConnectionLost):
-                await self._after_loss(errand, outcome)
+                await self._handle_loss(errand, outcome)
             elif isinstance(outcome, hiredis.ReplyError):
-                await self._after_refusal(errand, outcome)
+                await self._handle_error_reply(errand, outcome)
             try:
                 outcome = await self._attempt(errand)
             except ConnectionLost as lost:
@@ -137,20 +140,20 @@ class Link:
             if not isinstance(outcome, hiredis.ReplyError):
                 return outcome
 
-    async def _attempt(self, errand: _Errand) -> Reply:
+    async def _attempt(self, errand: _PendingCall) -> Reply:
         node = errand.node or self.topology.node(errand.slot)
         if node is None:
             await self.topology.renew(errand.deadline)
             node = self.topology.node(errand.slot)
         if node is None:
-            raise LinkDown("no server holds this part of the cluster")
-        connection = await node.connected(errand.deadline)
+            raise CallFailed("no server holds this part of the cluster")
+        connection = await node.acquire_connection(errand.deadline)
         for packed in errand.before:
             # cancelled at once: it only has to be said, its reply does not matter
             connection.send(packed, errand.deadline).cancel()
         return await connection.send(errand.packed, errand.deadline)
 
-    async def _after_loss(self, errand: _Errand, lost: ConnectionLost) -> None:
+    async def _handle_loss(self, errand: _PendingCall, lost: ConnectionLost) -> None:
         """Prepare another attempt, or raise what was lost when the call must not be repeated."""
         errand.losses += 1
         if errand.losses > 1 or not (errand.safe or isinstance(lost, Unsent)):
@@ -158,36 +161,36 @@ class Link:
         errand.node, errand.before = None, ()
         await self.topology.renew(errand.deadline)
 
-    async def _after_refusal(self, errand: _Errand, reply: hiredis.ReplyError) -> None:
+    async def _handle_error_reply(self, errand: _PendingCall, reply: hiredis.ReplyError) -> None:
         """Prepare the next attempt, or raise `Refused` when another one would not help."""
-        code = error_code(reply)
+        code = reply_error_code(reply)
         errand.attempts += 1
         if errand.attempts > _MOST_ATTEMPTS:
-            raise Refused(code)
+            raise ResponseError(code)
         match code:
             case "NOSCRIPT" if errand.script is not None:
                 errand.before = (errand.script.load, *errand.before[-1:])
             case "MOVED":
-                errand.node, errand.before = self.topology.moved(*_redirect(reply)), ()
+                errand.node, errand.before = self.topology.follow_redirect(*_parse_redirect(reply)), ()
             case "ASK":
-                errand.node, errand.before = self.topology.node_at(_redirect(reply)[1]), (_ASKING,)
+                errand.node, errand.before = self.topology.node_at(_parse_redirect(reply)[1]), (_ASKING,)
             case "TRYAGAIN" | "LOADING" | "BUSY":
-                await self._pause(errand, code)
+                await self._back_off(errand, code)
             case "CLUSTERDOWN" | "READONLY" | "MASTERDOWN":
-                await self._pause(errand, code)
+                await self._back_off(errand, code)
                 errand.node, errand.before = None, ()
                 await self.topology.renew(errand.deadline)
             case _:
-                raise refused(reply)
+                raise response_error(reply)
 
-    async def _pause(self, errand: _Errand, code: str) -> None:
+    async def _back_off(self, errand: _PendingCall, code: str) -> None:
         pause = min(_FIRST_PAUSE * 2**errand.attempts, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
         if asyncio.get_running_loop().time() + pause >= errand.deadline:
-            raise Refused(code)
+            raise ResponseError(code)
         await asyncio.sleep(pause)
 
 
-def _redirect(reply: hiredis.ReplyError) -> tuple[int, Endpoint]:
+def _parse_redirect(reply: hiredis.ReplyError) -> tuple[int, Endpoint]:
     _, slot, place = str(reply).split(" ")[:3]
     host, _, port = place.rpartition(":")
     return int(slot), Endpoint(host, int(port))

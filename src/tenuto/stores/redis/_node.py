@@ -7,8 +7,8 @@ import random
 
 from tenuto.stores.redis._connection import Connection
 from tenuto.stores.redis._door import Door, open_connection
-from tenuto.stores.redis._faults import CallTimeout, LinkDown, Refused, Unsent
-from tenuto.stores.redis._shared import Shared
+from tenuto.stores.redis._faults import CallFailed, CallTimeout, ResponseError, Unsent
+from tenuto.stores.redis._shared import SingleFlight
 from tenuto.stores.redis._url import Endpoint
 from tenuto.stores.redis._wire import Reply
 
@@ -26,13 +26,13 @@ class Lane:
     def __init__(self, endpoint: Endpoint, door: Door) -> None:
         self._endpoint = endpoint
         self._door = door
-        self._opening = Shared(self._open)
+        self._opening = SingleFlight(self._connect)
         self._failures = 0
         self._not_before = 0.0
         self.connection: Connection | None = None
 
-    async def connected(self, deadline: float) -> Connection:
-        """The open connection; raises `LinkDown` when there is none before `deadline`."""
+    async def wait_connected(self, deadline: float) -> Connection:
+        """The open connection; raises `CallFailed` when there is none before `deadline`."""
         return self.connection or await self._opening.join(deadline)
 
     def close(self) -> None:
@@ -40,23 +40,23 @@ class Lane:
         if self.connection is not None:
             self.connection.abort()
 
-    def _lost(self, connection: Connection) -> None:
+    def _on_lost(self, connection: Connection) -> None:
         if self.connection is connection:
             self.connection = None
             if self._door.on_lost is not None:
                 self._door.on_lost()
 
-    async def _open(self) -> Connection:
+    async def _connect(self) -> Connection:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(max(0.0, self._not_before - loop.time()))
         try:
             async with asyncio.timeout(self._door.policy.connect_timeout):
-                connection = await open_connection(self._endpoint, self._door, on_lost=self._lost)
-        except (OSError, LinkDown) as exc:
+                connection = await open_connection(self._endpoint, self._door, on_lost=self._on_lost)
+        except (OSError, CallFailed) as exc:
             self._failures += 1
             pause = min(_FIRST_PAUSE * 2 ** (self._failures - 1), _LONGEST_PAUSE)
             self._not_before = loop.time() + pause * random.uniform(0.5, 1.0)
-            if isinstance(exc, Refused):
+            if isinstance(exc, ResponseError):
                 raise
             raise Unsent(f"cannot connect to {self._endpoint}") from exc
         self._failures = 0
@@ -86,24 +86,24 @@ class Node:
         """True while calls wait for replies from this server."""
         return any(lane.connection is not None and lane.connection.busy for lane in self._lanes)
 
-    async def connected(self, deadline: float) -> Connection:
-        """A connection that takes a call; raises `LinkDown` when there is none before `deadline`."""
+    async def acquire_connection(self, deadline: float) -> Connection:
+        """A connection that takes a call; raises `CallFailed` when there is none before `deadline`."""
         connection = self.idle_connection
         if connection is not None:
             return connection
         lane = self._lanes[self._turn]
         self._turn = (self._turn + 1) % len(self._lanes)
-        connection = await lane.connected(deadline)
+        connection = await lane.wait_connected(deadline)
         try:
             async with asyncio.timeout_at(deadline):
-                await connection.drained()
+                await connection.wait_writable()
         except TimeoutError as exc:
             raise CallTimeout(f"{self.endpoint} takes no more calls") from exc
         return connection
 
     async def ask(self, packed: bytes, deadline: float) -> Reply:
         """Send one packed call and wait for its reply. Error replies come as values."""
-        return await (await self.connected(deadline)).send(packed, deadline)
+        return await (await self.acquire_connection(deadline)).send(packed, deadline)
 
     def close(self) -> None:
         """Let go of the server; whoever still waits gets `ConnectionLost`."""

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from tenuto.errors import Invalid
-from tenuto.model import Draft, ForkPoint, Keeping, Message, Scope, Session, Status, Touch
+from tenuto.model import Draft, ForkPoint, Message, Retention, Scope, Session, Status, Touch
 from tenuto.model.values import JsonObject, Value
 from tenuto.stores.codec import Undecodable, encode_draft, from_micros, to_micros
 from tenuto.stores.redis._wire import Part, Reply
@@ -58,13 +58,13 @@ class Facts(Value, frozen=True, kw_only=True):
 _facts: Final = msgspec.json.Decoder(Facts)
 
 
-def encode_facts(facts: Facts) -> bytes:
+def encode_identity(facts: Facts) -> bytes:
     """As heads and the expiry index keep them."""
     return _encoder.encode(facts)
 
 
 @lru_cache(maxsize=8192)
-def decode_facts(raw: bytes) -> Facts:
+def decode_identity(raw: bytes) -> Facts:
     """The facts back. Raises `Undecodable`."""
     try:
         return _facts.decode(raw)
@@ -72,7 +72,7 @@ def decode_facts(raw: bytes) -> Facts:
         raise Undecodable("whose session it is") from exc
 
 
-def facts_of(session: Session) -> Facts:
+def session_identity(session: Session) -> Facts:
     """The facts of a session that was read before."""
     return Facts(
         scope=session.scope,
@@ -84,13 +84,13 @@ def facts_of(session: Session) -> Facts:
 
 def read_session(numbers: Reply, facts: Reply, title: Reply, variables: Reply) -> Session:
     """A session from its head and its variables. Raises `Undecodable`."""
-    known = decode_facts(facts)
+    known = decode_identity(facts)
     try:
         (
             _, version, created, updated, expires, idle, touch, max_messages, max_turns, status, turns, messages, seq,
             window, tokens_high, tokens_low, cost_high, cost_low, *_,
         ) = _numbers.unpack_from(numbers)  # fmt: skip
-        context, attributes, metadata = _variables(variables) if variables else ({}, {}, {})
+        context, attributes, metadata = _read_variables(variables) if variables else ({}, {}, {})
         return Session(
             id=known.session_id,
             scope=known.scope,
@@ -98,7 +98,7 @@ def read_session(numbers: Reply, facts: Reply, title: Reply, variables: Reply) -
             created_at=instant(created),
             updated_at=instant(updated),
             expires_at=None if expires < 0 else instant(expires),
-            keeping=_keeping(idle, touch, max_messages, max_turns),
+            keeping=_retention(idle, touch, max_messages, max_turns),
             version=version,
             title=title.decode(),
             status=_STATUSES[status],
@@ -117,13 +117,13 @@ def read_session(numbers: Reply, facts: Reply, title: Reply, variables: Reply) -
         raise Undecodable("a session's head") from exc
 
 
-def kept_variables(session: Session) -> bytes:
+def encode_variables(session: Session) -> bytes:
     """A session's variables as they can be kept where callers hold the session and may alter it; empty for none."""
     held = (session.context, session.attributes, session.metadata)
     return _encoder.encode(held) if any(held) else b""
 
 
-def renewed(session: Session, numbers: bytes, variables: bytes) -> Session:
+def apply_numbers(session: Session, numbers: bytes, variables: bytes) -> Session:
     """A session of which nothing but the numbers has changed, with variables of its own. Raises `Undecodable`."""
     context, attributes, metadata = _three.decode(variables) if variables else ({}, {}, {})
     try:
@@ -138,7 +138,7 @@ def renewed(session: Session, numbers: bytes, variables: bytes) -> Session:
             created_at=session.created_at,
             updated_at=instant(updated),
             expires_at=None if expires < 0 else instant(expires),
-            keeping=_keeping(idle, touch, max_messages, max_turns),
+            keeping=_retention(idle, touch, max_messages, max_turns),
             version=version,
             title=session.title,
             status=_STATUSES[status],
@@ -164,8 +164,8 @@ def instant(micros: int) -> datetime:
 
 
 @lru_cache(maxsize=1024)
-def _keeping(idle: int, touch: int, max_messages: int, max_turns: int) -> Keeping:
-    return Keeping(
+def _retention(idle: int, touch: int, max_messages: int, max_turns: int) -> Retention:
+    return Retention(
         idle=None if idle < 0 else timedelta(microseconds=idle),
         touch=_TOUCHES[touch],
         max_messages=None if max_messages < 0 else max_messages,
@@ -181,14 +181,14 @@ def write_numbers(session: Session, owner: str) -> bytes:
         to_micros(session.created_at),
         to_micros(session.updated_at),
         NONE if session.expires_at is None else to_micros(session.expires_at),
-        *keeping_numbers(session.keeping),
+        *retention_numbers(session.keeping),
         _STATUSES.index(session.status),
         session.turns,
         session.messages,
         session.last_seq,
         session.window_start,
-        *divided(session.tokens),
-        *divided(session.cost_nanos),
+        *split_total(session.tokens),
+        *split_total(session.cost_nanos),
         NONE,
         0,
         0,
@@ -199,10 +199,10 @@ def write_numbers(session: Session, owner: str) -> bytes:
     return numbers + owner.encode()
 
 
-def begun_numbers(now: int, keeping: Keeping, owner: str) -> bytes:
+def new_session_numbers(now: int, keeping: Retention, owner: str) -> bytes:
     """The numbers of a session that begins now, and its owner."""
     begun = (0, 0, 0, 0, 1, 0, 0, 0, 0, NONE, 0, 0, NONE, NONE, new_epoch())
-    return _numbers.pack(FORMAT, 0, now, now, NONE, *keeping_numbers(keeping), *begun) + owner.encode()
+    return _numbers.pack(FORMAT, 0, now, now, NONE, *retention_numbers(keeping), *begun) + owner.encode()
 
 
 def new_epoch() -> int:
@@ -210,18 +210,18 @@ def new_epoch() -> int:
     return random.getrandbits(52)
 
 
-def epoch_of(numbers: bytes) -> int:
+def numbers_epoch(numbers: bytes) -> int:
     """The epoch among a head's numbers."""
     return int.from_bytes(numbers[184:192], "big")
 
 
-def index_due(numbers: bytes) -> bool:
+def needs_expiry_index(numbers: bytes) -> bool:
     """Whether the expiry index has to follow: the script has just noted this deadline as the indexed one."""
     return numbers[32:40] == numbers[168:176]
 
 
 @lru_cache(maxsize=1024)
-def keeping_numbers(keeping: Keeping) -> tuple[int, int, int, int]:
+def retention_numbers(keeping: Retention) -> tuple[int, int, int, int]:
     """Retention in microseconds, touch and caps; what is unbounded is none."""
     return (
         NONE if keeping.idle is None else keeping.idle // MICROSECOND,
@@ -236,12 +236,12 @@ def status_number(status: Status) -> int:
     return _STATUSES.index(status)
 
 
-def divided(total: int) -> tuple[int, int]:
+def split_total(total: int) -> tuple[int, int]:
     """A sum in the two parts it is kept in."""
     return divmod(total, _PART)
 
 
-def _variables(flat: Sequence[bytes]) -> tuple[JsonObject, JsonObject, JsonObject]:
+def _read_variables(flat: Sequence[bytes]) -> tuple[JsonObject, JsonObject, JsonObject]:
     found: dict[bytes, JsonObject] = {kind: {} for kind in _KINDS}
     for place in range(0, len(flat), 2):
         name = flat[place]

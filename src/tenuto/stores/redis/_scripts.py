@@ -32,10 +32,10 @@ class Script:
 @cache
 def script(name: str) -> Script:
     """The script of this name, with the parts that it includes written in."""
-    return Script(_with_constants(_source(name)))
+    return Script(_inline_constants(_read_source(name)))
 
 
-def _with_constants(source: str) -> str:
+def _inline_constants(source: str) -> str:
     """Write named constants in: Lua 5.1 has none, and a local for each would cost more than the work itself."""
     named = "\n".join(_CONSTANTS.findall(source))
     values = dict(pair.split("=", 1) for pair in named.split())
@@ -44,6 +44,6 @@ def _with_constants(source: str) -> str:
 
 
 @cache
-def _source(name: str) -> str:
+def _read_source(name: str) -> str:
     own = files("tenuto.stores.redis").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
-    return _INCLUDES.sub(lambda line: _source(f"_{line[1]}"), own)
+    return _INCLUDES.sub(lambda line: _read_source(f"_{line[1]}"), own)

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable
 
 from tenuto.stores.redis._door import Door, open_connection
-from tenuto.stores.redis._faults import LinkDown
+from tenuto.stores.redis._faults import CallFailed
 from tenuto.stores.redis._node import Node
-from tenuto.stores.redis._shared import Shared
-from tenuto.stores.redis._url import Address, Endpoint
+from tenuto.stores.redis._shared import SingleFlight
+from tenuto.stores.redis._url import Endpoint, RedisAddress
 from tenuto.stores.redis._wire import Reply, check, pack
 
 log = logging.getLogger(__name__)
@@ -20,21 +20,21 @@ _SUBSCRIBE = pack(("SUBSCRIBE", "+switch-master"))
 _PAUSE = 1.0
 
 
-class Sentinel:
+class SentinelTopology:
     """The primary of a service, as the sentinels name it.
 
     A server counts as the primary only when it says so itself: right after a failover sentinels may
     still name the old one.
     """
 
-    def __init__(self, address: Address, door: Door) -> None:
+    def __init__(self, address: RedisAddress, door: Door) -> None:
         self._service = address.service
         self._ask = pack(("SENTINEL", "GET-MASTER-ADDR-BY-NAME", address.service))
         self._door = door
         self._sentinel_door = Door(credential=address.sentinel_credential, tls=address.tls, policy=door.policy)
         self._sentinels = [Node(endpoint, self._sentinel_door) for endpoint in address.endpoints]
         self._primary: Node | None = None
-        self._looking = Shared(self._look)
+        self._looking = SingleFlight(self._find_primary)
         self._listening: asyncio.Task[None] | None = None
         self._told: list[Callable[[], None]] = []
 
@@ -46,10 +46,10 @@ class Sentinel:
 
     def node_at(self, endpoint: Endpoint) -> Node:
         if self._primary is None or self._primary.endpoint != endpoint:
-            raise LinkDown(f"{endpoint} is not the primary")
+            raise CallFailed(f"{endpoint} is not the primary")
         return self._primary
 
-    def moved(self, slot: int, endpoint: Endpoint) -> Node:
+    def follow_redirect(self, slot: int, endpoint: Endpoint) -> Node:
         return self.node_at(endpoint)
 
     def primaries(self) -> tuple[Endpoint, ...]:
@@ -74,32 +74,32 @@ class Sentinel:
         if self._primary is not None:
             self._primary.close()
 
-    async def _look(self) -> None:
+    async def _find_primary(self) -> None:
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen())
         for sentinel in list(self._sentinels):
             try:
-                endpoint = await self._named_by(sentinel)
-                if endpoint is not None and await self._adopt(endpoint):
+                endpoint = await self._ask_sentinel(sentinel)
+                if endpoint is not None and await self._try_primary(endpoint):
                     # the one that answered goes first next time
                     self._sentinels.sort(key=lambda node: node is not sentinel)
                     return
-            except LinkDown:
+            except CallFailed:
                 continue
-        raise LinkDown("no sentinel names a primary that answers")
+        raise CallFailed("no sentinel names a primary that answers")
 
-    async def _named_by(self, sentinel: Node) -> Endpoint | None:
-        named = check(await sentinel.ask(self._ask, self._soon()))
+    async def _ask_sentinel(self, sentinel: Node) -> Endpoint | None:
+        named = check(await sentinel.ask(self._ask, self._connect_deadline()))
         return None if named is None else Endpoint(named[0].decode(), int(named[1]))
 
-    async def _adopt(self, endpoint: Endpoint) -> bool:
+    async def _try_primary(self, endpoint: Endpoint) -> bool:
         """Take the named server as primary if it says that it is one."""
         current = self._primary
         same = current is not None and current.endpoint == endpoint
         node = current if same and current is not None else Node(endpoint, self._door)
         try:
-            role = check(await node.ask(_ROLE, self._soon()))
-        except LinkDown:
+            role = check(await node.ask(_ROLE, self._connect_deadline()))
+        except CallFailed:
             if not same:
                 node.close()
             raise
@@ -116,7 +116,7 @@ class Sentinel:
                 told()
         return True
 
-    def _soon(self) -> float:
+    def _connect_deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._door.policy.connect_timeout
 
     async def _listen(self) -> None:
@@ -126,24 +126,24 @@ class Sentinel:
             sentinel = self._sentinels[turn % len(self._sentinels)]
             turn += 1
             try:
-                await self._hear(sentinel.endpoint)
-            except (OSError, LinkDown):
+                await self._subscribe(sentinel.endpoint)
+            except (OSError, CallFailed):
                 log.debug("sentinel %s is not reachable", sentinel.endpoint)
             await asyncio.sleep(_PAUSE)
 
-    async def _hear(self, endpoint: Endpoint) -> None:
+    async def _subscribe(self, endpoint: Endpoint) -> None:
         lost = asyncio.Event()
         async with asyncio.timeout(self._door.policy.connect_timeout):
             connection = await open_connection(
-                endpoint, self._sentinel_door, on_lost=lambda _: lost.set(), on_message=self._announced
+                endpoint, self._sentinel_door, on_lost=lambda _: lost.set(), on_message=self._on_switch
             )
         try:
-            check(await connection.send(_SUBSCRIBE, self._soon()))
+            check(await connection.send(_SUBSCRIBE, self._connect_deadline()))
             await lost.wait()
         finally:
             connection.abort()
 
-    def _announced(self, message: Reply) -> None:
+    def _on_switch(self, message: Reply) -> None:
         # +switch-master carries: <service> <old host> <old port> <new host> <new port>
         if isinstance(message, list) and message[-1].split(b" ")[0] == self._service.encode():
             self._looking.start()

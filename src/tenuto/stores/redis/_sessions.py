@@ -8,58 +8,58 @@ from msgspec.structs import replace
 
 from tenuto.errors import SessionBusy, TurnLost, VersionConflict
 from tenuto.model import (
-    Appended,
-    Batch,
+    AppendBatch,
+    AppendResult,
+    BeginTurn,
     Changes,
-    Closing,
-    Forking,
+    FinishTurn,
+    ForkRequest,
     MessagePage,
-    Opening,
     OpenTurn,
     Page,
-    Rewriting,
+    Rewrite,
     Scope,
     Session,
     SessionPage,
     SessionQuery,
-    Truncating,
+    Truncation,
 )
 from tenuto.model.scope import session_key
 from tenuto.model.trace import Trace
 from tenuto.stores.codec import Undecodable, from_micros
-from tenuto.stores.redis._asking import NOTHING, OTHER_FORMATS, Asking, refusal
-from tenuto.stores.redis._records import MICROSECOND, epoch_of
-from tenuto.stores.redis._shelves import Shelves
-from tenuto.stores.redis._sweeping import Sweeping
+from tenuto.stores.redis._asking import NOTHING, OTHER_FORMATS, ScriptRunner, refusal
+from tenuto.stores.redis._records import MICROSECOND, numbers_epoch
+from tenuto.stores.redis._shelves import SessionListing
+from tenuto.stores.redis._sweeping import Sweeper
 from tenuto.stores.redis._traces import NEWEST, read_traces, span
 from tenuto.stores.redis._turns import (
     Ask,
     append,
-    appended_batch,
-    begin,
+    begin_turn_args,
     finish,
-    finished_reply,
-    finished_turn,
-    numbers_of,
-    opened_turn,
     page_of,
     pages,
+    parse_append_result,
+    parse_finish_result,
+    parse_finished_turn,
+    parse_open_turn,
+    parse_session,
     patch,
     plant,
+    reply_numbers,
     reset,
     rewrite,
     snapshot,
-    told_session,
     truncate,
 )
-from tenuto.stores.redis._windows import Seen, Windows
+from tenuto.stores.redis._windows import CachedWindow, WindowCache
 from tenuto.stores.redis._wire import Reply
 
 
 class RedisSessions:
     """The `SessionStore` port over Redis or Valkey."""
 
-    def __init__(self, asking: Asking, windows: Windows, shelves: Shelves, sweeping: Sweeping) -> None:
+    def __init__(self, asking: ScriptRunner, windows: WindowCache, shelves: SessionListing, sweeping: Sweeper) -> None:
         self._asking = asking
         self._windows = windows
         self._shelves = shelves
@@ -67,49 +67,51 @@ class RedisSessions:
 
     # Turns
 
-    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
         now = self._asking.now()
         lease_until = now + opening.lease // MICROSECOND
         key = session_key(scope, opening.session_id)
         seen = self._windows.get(key, opening.window)
         try:
-            reply = await self._begin(scope, opening, key, now, lease_until, seen)
+            reply = await self._run_begin_turn(scope, opening, key, now, lease_until, seen)
             if seen is not None and reply[0] in (b"absent", b"expired"):
                 # it is gone since; what a new one would be has not been said yet
                 self._windows.drop(key)
                 seen = None
-                reply = await self._begin(scope, opening, key, now, lease_until, seen)
+                reply = await self._run_begin_turn(scope, opening, key, now, lease_until, seen)
             if reply[0] == b"busy":
                 raise SessionBusy(opening.session_id, (int(reply[1]) - now) * MICROSECOND)
             if reply[0] == b"finished":
-                return finished_turn(scope, reply)
+                return parse_finished_turn(scope, reply)
             if type(reply) is not bytes and reply[0] not in (b"opened", b"resumed", b"repeated"):
                 raise refusal(reply, opening.session_id, opening.producer)
-            turn, log, fresh = opened_turn(scope, opening, reply, lease_until, seen)
+            turn, log, fresh = parse_open_turn(scope, opening, reply, lease_until, seen)
         except Undecodable as damage:
             raise await self._sweeping.corrupt(key, opening.session_id, damage) from damage
-        numbers = numbers_of(reply)
-        self._windows.keep(key, turn.session, epoch_of(numbers), log, fresh, opening.window)
+        numbers = reply_numbers(reply)
+        self._windows.keep(key, turn.session, numbers_epoch(numbers), log, fresh, opening.window)
         if self._asking.sharded:
-            await self._shelves.put(key, turn.session, numbers)
+            await self._shelves.update_after_write(key, turn.session, numbers)
         return turn
 
-    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
         # A finished turn knows itself again when it is repeated; an abandoned one does not.
         key = session_key(turn.scope, turn.session.id)
         seen = self._windows.get(key)
-        reply = await self._of_turn("finish_turn", turn, key, finish(turn, closing, seen), safe=not closing.abandoned)
+        reply = await self._run_for_turn(
+            "finish_turn", turn, key, finish(turn, closing, seen), safe=not closing.abandoned
+        )
         if reply[0] == b"gap":
             raise refusal(reply, turn.session.id, closing.producer)
         if type(reply) is not bytes and reply[0] not in (b"ok", b"duplicate"):
             raise TurnLost(turn.session.id, turn.id)
         try:
-            appended = finished_reply(turn, closing, reply, seen)
+            appended = parse_finish_result(turn, closing, reply, seen)
         except Undecodable as damage:
             await self._sweeping.corrupt(key, turn.session.id, damage)
             raise TurnLost(turn.session.id, turn.id) from damage
         if not appended.duplicate:
-            await self._follow(key, appended, numbers_of(reply))
+            await self._after_append(key, appended, reply_numbers(reply))
         return appended
 
     async def renew_turn(self, turn: OpenTurn) -> OpenTurn:
@@ -117,12 +119,12 @@ class RedisSessions:
         lease_until = now + turn.lease // MICROSECOND
         ask = Ask((lease_until,), (turn.session.incarnation, turn.id))
         key = session_key(turn.scope, turn.session.id)
-        reply = await self._of_turn("renew_turn", turn, key, ask, now=now)
+        reply = await self._run_for_turn("renew_turn", turn, key, ask, now=now)
         if reply[0] != b"ok":
             raise TurnLost(turn.session.id, turn.id)
         return replace(turn, lease_until=from_micros(lease_until))
 
-    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
+    async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
         key = session_key(scope, session_id)
         safe = batch.once is not None or batch.producer is not None
         now = self._asking.now()
@@ -131,17 +133,17 @@ class RedisSessions:
             reply = await self._asking.session("append", key, scope, ask, safe=safe, now=now)
             if reply[0] not in (b"ok", b"duplicate"):
                 raise refusal(reply, session_id, batch.producer)
-            appended = appended_batch(batch, reply)
+            appended = parse_append_result(batch, reply)
         except Undecodable as damage:
             raise await self._sweeping.corrupt(key, session_id, damage) from damage
         if not appended.duplicate:
-            await self._follow(key, appended, reply[1])
+            await self._after_append(key, appended, reply[1])
         return appended
 
     # Reading
 
     async def get(self, scope: Scope, session_id: str) -> Session:
-        return await self._head("get", scope, session_id)
+        return await self._run_for_session("get", scope, session_id)
 
     async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
         key = session_key(scope, session_id)
@@ -160,14 +162,14 @@ class RedisSessions:
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         expected = changes.if_version
-        return await self._head("patch", scope, session_id, patch(changes), expected=expected, safe=False)
+        return await self._run_for_session("patch", scope, session_id, patch(changes), expected=expected, safe=False)
 
     async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
         self._windows.clear()
         # What others wrote between a change and its repetition would be lost: reset, truncate and patch happen once.
-        return await self._head("reset", scope, session_id, reset(sparing), safe=False)
+        return await self._run_for_session("reset", scope, session_id, reset(sparing), safe=False)
 
-    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
+    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
         key = session_key(scope, session_id)
         now = self._asking.now()
         try:
@@ -177,17 +179,19 @@ class RedisSessions:
             ask = plant(forking, reply, now)
         except Undecodable as damage:
             raise await self._sweeping.corrupt(key, session_id, damage) from damage
-        return await self._head("plant", scope, forking.new_id, ask, safe=False)
+        return await self._run_for_session("plant", scope, forking.new_id, ask, safe=False)
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
         self._windows.drop(session_key(scope, session_id))
         expected, within = truncating.if_version, truncating.within
         ask = truncate(truncating)
-        return await self._head("truncate", scope, session_id, ask, expected=expected, within=within, safe=False)
+        return await self._run_for_session(
+            "truncate", scope, session_id, ask, expected=expected, within=within, safe=False
+        )
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
         self._windows.drop(session_key(scope, session_id))
-        return await self._head("rewrite", scope, session_id, rewrite(rewriting), safe=False)
+        return await self._run_for_session("rewrite", scope, session_id, rewrite(rewriting), safe=False)
 
     async def delete(self, scope: Scope, session_id: str) -> None:
         key = session_key(scope, session_id)
@@ -202,13 +206,13 @@ class RedisSessions:
 
     # What the methods share
 
-    def _begin(
-        self, scope: Scope, opening: Opening, key: bytes, now: int, lease_until: int, seen: Seen | None
+    def _run_begin_turn(
+        self, scope: Scope, opening: BeginTurn, key: bytes, now: int, lease_until: int, seen: CachedWindow | None
     ) -> Coroutine[None, None, Reply]:
-        ask = begin(scope, opening, now, lease_until, seen)
+        ask = begin_turn_args(scope, opening, now, lease_until, seen)
         return self._asking.session("begin_turn", key, scope, ask, safe=False, now=now)
 
-    async def _head(
+    async def _run_for_session(
         self,
         name: str,
         scope: Scope,
@@ -229,21 +233,21 @@ class RedisSessions:
                 raise TurnLost(session_id, within.id)
             if reply[0] != b"ok":
                 raise refusal(reply, session_id)
-            session = told_session(reply)
+            session = parse_session(reply)
         except Undecodable as damage:
             raise await self._sweeping.corrupt(key, session_id, damage) from damage
         if name != "get":
-            self._windows.extend(key, session, epoch_of(reply[1]))
-            await self._shelves.put(key, session, reply[1])
+            self._windows.extend(key, session, numbers_epoch(reply[1]))
+            await self._shelves.update_after_write(key, session, reply[1])
         return session
 
-    async def _follow(self, key: bytes, appended: Appended, numbers: bytes) -> None:
+    async def _after_append(self, key: bytes, appended: AppendResult, numbers: bytes) -> None:
         """After messages were added: what was seen of the session, and shelves elsewhere, follow."""
-        self._windows.extend(key, appended.session, epoch_of(numbers), appended.messages)
+        self._windows.extend(key, appended.session, numbers_epoch(numbers), appended.messages)
         if self._asking.sharded:
-            await self._shelves.put(key, appended.session, numbers)
+            await self._shelves.update_after_write(key, appended.session, numbers)
 
-    async def _of_turn(
+    async def _run_for_turn(
         self, name: str, turn: OpenTurn, key: bytes, ask: Ask, *, safe: bool = True, now: int | None = None
     ) -> Reply:
         """Run a script of a turn under way. A session that cannot be read is lost to its turn as well."""
@@ -260,21 +264,21 @@ class RedisSessions:
 class RedisTraces:
     """The `TraceStore` port over Redis or Valkey."""
 
-    def __init__(self, asking: Asking, sweeping: Sweeping) -> None:
+    def __init__(self, asking: ScriptRunner, sweeping: Sweeper) -> None:
         self._asking = asking
         self._sweeping = sweeping
 
     async def trace(self, scope: Scope, session_id: str, number: int) -> Trace | None:
-        found = await self._read(scope, session_id, Ask(span(1, number, number)))
+        found = await self._read_traces(scope, session_id, Ask(span(1, number, number)))
         return found[0] if found else None
 
     async def traces(
         self, scope: Scope, session_id: str, limit: int = 20, before: int | None = None
     ) -> tuple[Trace, ...]:
         highest = NEWEST if before is None else before - 1
-        return await self._read(scope, session_id, Ask(span(limit, 1, highest)))
+        return await self._read_traces(scope, session_id, Ask(span(limit, 1, highest)))
 
-    async def _read(self, scope: Scope, session_id: str, ask: Ask) -> tuple[Trace, ...]:
+    async def _read_traces(self, scope: Scope, session_id: str, ask: Ask) -> tuple[Trace, ...]:
         key = session_key(scope, session_id)
         try:
             reply = await self._asking.session("traces", key, scope, ask)

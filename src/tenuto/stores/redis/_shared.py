@@ -11,7 +11,7 @@ from tenuto.stores.redis._faults import CallTimeout, Unsent
 T = TypeVar("T")
 
 
-class Shared(Generic[T]):
+class SingleFlight(Generic[T]):
     """Runs `work` when somebody asks; whoever asks meanwhile waits for the same run.
 
     A caller that gives up leaves the run to the others. What the run raises reaches all of them.
@@ -25,7 +25,7 @@ class Shared(Generic[T]):
         """Begin a run, or name the one under way."""
         if self._running is None:
             self._running = asyncio.create_task(self._work())
-            self._running.add_done_callback(self._done)
+            self._running.add_done_callback(self._on_done)
         return self._running
 
     async def join(self, deadline: float) -> T:
@@ -52,7 +52,7 @@ class Shared(Generic[T]):
         if self._running is not None:
             self._running.cancel()
 
-    def _done(self, run: asyncio.Task[T]) -> None:
+    def _on_done(self, run: asyncio.Task[T]) -> None:
         self._running = None
         if not run.cancelled():
             # looked at here because the callers may all have gone

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 
 from tenuto.model import Scope
-from tenuto.model.scope import SYSTEM, space_of
+from tenuto.model.scope import SYSTEM, site_scope
 from tenuto.stores.codec import Undecodable
-from tenuto.stores.redis._asking import Asking
-from tenuto.stores.redis._keys import shelves_of
-from tenuto.stores.redis._owners import Owners
-from tenuto.stores.redis._records import decode_facts
+from tenuto.stores.redis._asking import ScriptRunner
+from tenuto.stores.redis._keys import listing_digests
+from tenuto.stores.redis._owners import StateOwners
+from tenuto.stores.redis._records import decode_identity
 from tenuto.stores.redis._scripts import script
-from tenuto.stores.redis._shelves import Place, Shelves
+from tenuto.stores.redis._shelves import Place, SessionListing
 from tenuto.stores.redis._wire import Reply
 
 _TOGETHER = 100
@@ -25,10 +25,10 @@ _TIDIED_AT_ONCE = 500
 _LOOKED_AT = 10
 
 
-class Spaces:
+class SiteIndex:
     """The list of spaces."""
 
-    def __init__(self, asking: Asking, shelves: Shelves, owners: Owners) -> None:
+    def __init__(self, asking: ScriptRunner, shelves: SessionListing, owners: StateOwners) -> None:
         self._asking = asking
         self._keys = asking.keys
         self._shelves = shelves
@@ -37,12 +37,12 @@ class Spaces:
 
     async def page(self, after: Scope | None, limit: int) -> tuple[Scope, ...]:
         """Spaces that hold sessions, or what users keep, in order of their digests."""
-        behind = b"" if after is None else shelves_of(after)[0].encode()
+        behind = b"" if after is None else listing_digests(after)[0].encode()
         found: list[Scope] = []
         while len(found) < limit:
             size = min(_TOGETHER, limit - len(found))
-            listed = await self._listed(behind, size)
-            told = await asyncio.gather(*map(self._whose, listed))
+            listed = await self._read_page(behind, size)
+            told = await asyncio.gather(*map(self._find_site, listed))
             found += [scope for scope in told if scope is not None]
             if len(listed) < size:
                 break
@@ -51,36 +51,36 @@ class Spaces:
 
     async def tidy(self) -> None:
         """Look at some of the list, further on each time, and take off what holds nothing any more."""
-        listed = await self._listed(self._tidied, _TIDIED_AT_ONCE)
+        listed = await self._read_page(self._tidied, _TIDIED_AT_ONCE)
         self._tidied = listed[-1] if len(listed) == _TIDIED_AT_ONCE else b""
-        counts = await asyncio.gather(*map(self._count, listed))
+        counts = await asyncio.gather(*map(self._count_records, listed))
         await asyncio.gather(*(self._leave(space) for space, count in zip(listed, counts, strict=True) if not count))
 
-    async def _listed(self, behind: bytes, size: int) -> list[bytes]:
+    async def _read_page(self, behind: bytes, size: int) -> list[bytes]:
         start = b"(" + behind if behind else b"-"
         listed: list[bytes] = await self._call("ZRANGE", start, "+", "BYLEX", "LIMIT", 0, size)
         return listed
 
-    async def _whose(self, space: bytes) -> Scope | None:
+    async def _find_site(self, space: bytes) -> Scope | None:
         """Whose space it is; `None` where it holds nothing that can be read."""
         ghosts: list[Place] = []
-        scope = await self._told(space, ghosts)
+        scope = await self._site_from_sessions(space, ghosts)
         for at, key in ghosts:
-            await self._asking.run(script("unshelve"), [self._shelf(space)], [key, at])
+            await self._asking.run_script(script("unshelve"), [self._listing_key(space)], [key, at])
         if scope is None:
             scope = await self._owners.whose(space.decode())
-        if scope is None and not await self._count(space):
+        if scope is None and not await self._count_records(space):
             await self._leave(space)
         return scope
 
-    async def _told(self, space: bytes, ghosts: list[Place]) -> Scope | None:
+    async def _site_from_sessions(self, space: bytes, ghosts: list[Place]) -> Scope | None:
         """What the first session tells that can be read. The `ghosts` met before it stay: the walk counts places."""
-        async for places in self._shelves.walk(self._shelf(space), None, _LOOKED_AT):
+        async for places in self._shelves.walk(self._listing_key(space), None, _LOOKED_AT):
             for at, key in places:
                 try:
                     reply = await self._asking.session("peek", key, SYSTEM)
                     if reply[0] == b"ok":
-                        return space_of(decode_facts(reply[2]).scope)
+                        return site_scope(decode_identity(reply[2]).scope)
                 except Undecodable:
                     # whoever opens the session sets it aside
                     continue
@@ -95,15 +95,15 @@ class Spaces:
         list before and the shelf after, the space is missing until its next session or the repair adds it again.
         """
         await self._call("ZREM", space)
-        if await self._count(space):
+        if await self._count_records(space):
             await self._call("ZADD", 0, space)
 
-    async def _count(self, space: bytes) -> int:
-        shelf = self._shelf(space)
+    async def _count_records(self, space: bytes) -> int:
+        shelf = self._listing_key(space)
         sessions: int = await self._asking.call("ZCARD", shelf, key=shelf)
         return sessions + await self._owners.count(space.decode())
 
-    def _shelf(self, space: bytes) -> bytes:
+    def _listing_key(self, space: bytes) -> bytes:
         return self._keys.shelf(space.decode())
 
     async def _call(self, command: str, *parts: bytes | str | int) -> Reply:

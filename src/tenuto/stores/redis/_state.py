@@ -7,12 +7,12 @@ from typing import Final
 import msgspec
 
 from tenuto.errors import StateCorrupt, VersionConflict
-from tenuto.model import Scope, StateEntry, StateName
+from tenuto.model import Scope, StateEntry, StateLocation
 from tenuto.model.scope import state_key
-from tenuto.model.values import Json, checked_id, checked_json
-from tenuto.stores.redis._asking import WHAT, Asking
-from tenuto.stores.redis._keys import shelves_of
-from tenuto.stores.redis._owners import Owners, note
+from tenuto.model.values import Json, check_id, check_json
+from tenuto.stores.redis._asking import WHAT, ScriptRunner
+from tenuto.stores.redis._keys import listing_digests
+from tenuto.stores.redis._owners import StateOwners, note
 from tenuto.stores.redis._scripts import script
 from tenuto.stores.redis._wire import Reply
 
@@ -27,96 +27,98 @@ class RedisState:
     and a note of each drawer; a name stands behind the digest of its drawer.
     """
 
-    def __init__(self, asking: Asking, owners: Owners) -> None:
+    def __init__(self, asking: ScriptRunner, owners: StateOwners) -> None:
         self._asking = asking
         self._owners = owners
 
     async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
         values, *_ = self._asking.keys.state(scope, namespace)
-        raw = await self._asking.call("HGET", values, _place(scope, namespace, key), key=values)
-        return None if raw is None else _entry(key, raw)
+        raw = await self._asking.call("HGET", values, _hash_field(scope, namespace, key), key=values)
+        return None if raw is None else _decode_entry(key, raw)
 
     async def write_state(
         self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
     ) -> StateEntry:
-        checked_id(key, "the state key")
-        checked_json(value, "the state value")
+        check_id(key, "the state key")
+        check_json(value, "the state value")
         raw = _encoder.encode(value)
-        reply = await self._write(scope, namespace, key, raw, if_version)
+        reply = await self._run_write(scope, namespace, key, raw, if_version)
         if reply[0] == b"new":
             await self._owners.add(scope)
-            reply = await self._write(scope, namespace, key, raw, if_version, listed=True)
+            reply = await self._run_write(scope, namespace, key, raw, if_version, listed=True)
         if reply[0] == b"version" and if_version is not None:
             raise VersionConflict(if_version, reply[1])
         if reply[0] != b"ok":
-            raise _unreadable()
+            raise _corrupt_error()
         if scope.owner and reply[2]:
             await self._owners.add(scope)
         return StateEntry(key=key, value=value, version=reply[1])
 
     async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
         keys = self._asking.keys.state(scope, namespace)
-        asked = (_place(scope, namespace, key), state_key(scope, namespace))
-        return bool(await self._asking.run(script("delete_state"), keys, asked, safe=False))
+        asked = (_hash_field(scope, namespace, key), state_key(scope, namespace))
+        return bool(await self._asking.run_script(script("delete_state"), keys, asked, safe=False))
 
     async def list_state(
         self, scope: Scope, namespace: str, after: str = "", limit: int = 100
     ) -> tuple[StateEntry, ...]:
         keys = self._asking.keys.state(scope, namespace)
-        asked = (state_key(scope, namespace), _name(after), max(0, limit))
-        flat = await self._asking.run(script("list_state"), keys, asked)
-        return tuple(_entry(flat[at].decode(), flat[at + 1]) for at in range(0, len(flat), 2))
+        asked = (state_key(scope, namespace), _encode_key(after), max(0, limit))
+        flat = await self._asking.run_script(script("list_state"), keys, asked)
+        return tuple(_decode_entry(flat[at].decode(), flat[at + 1]) for at in range(0, len(flat), 2))
 
     async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
         _, names, *_ = self._asking.keys.state(scope, namespace)
         drawer = state_key(scope, namespace)
         # No name is empty, and none holds the byte 255.
-        stretch = (b"(" + drawer + _name(after), b"(" + drawer + b"\xff", "BYLEX", "LIMIT", 0, max(0, limit))
+        stretch = (b"(" + drawer + _encode_key(after), b"(" + drawer + b"\xff", "BYLEX", "LIMIT", 0, max(0, limit))
         found = await self._asking.call("ZRANGE", names, *stretch, key=names)
         return tuple(name[len(drawer) :].decode() for name in found)
 
     async def state_names(
-        self, scope: Scope, after: StateName | None = None, limit: int = 100
-    ) -> tuple[StateName, ...]:
+        self, scope: Scope, after: StateLocation | None = None, limit: int = 100
+    ) -> tuple[StateLocation, ...]:
         return await self._owners.names(scope, after, limit)
 
-    async def _write(
+    async def _run_write(
         self, scope: Scope, namespace: str, key: str, raw: bytes, if_version: int | None, *, listed: bool = False
     ) -> Reply:
         """Write into a drawer that is known, or whose owner was `listed`; else it is new, and nothing is written."""
         expected, drawer = b"" if if_version is None else if_version, state_key(scope, namespace)
-        return await self._asking.run(
+        return await self._asking.run_script(
             script("write_state"),
             self._asking.keys.state(scope, namespace),
-            (drawer + _name(key), raw, expected, drawer, note(scope, namespace), b"1" if listed else b""),
+            (drawer + _encode_key(key), raw, expected, drawer, note(scope, namespace), b"1" if listed else b""),
             # repeated blindly, a guarded write would meet its own first attempt and call it a conflict
             safe=if_version is None,
         )
 
     async def erase_owner(self, person: Scope) -> int:
         """Remove everything an owner has in any drawer; tells how many values there were."""
-        space, owner = shelves_of(person)
-        erased: int = await self._asking.run(script("erase_state"), self._asking.keys.state_of(owner), ())
+        space, owner = listing_digests(person)
+        erased: int = await self._asking.run_script(
+            script("erase_state"), self._asking.keys.owner_state_keys(owner), ()
+        )
         await self._owners.leave(space, owner)
         return erased
 
 
-def _place(scope: Scope, namespace: str, key: str) -> bytes:
-    return state_key(scope, namespace) + _name(key)
+def _hash_field(scope: Scope, namespace: str, key: str) -> bytes:
+    return state_key(scope, namespace) + _encode_key(key)
 
 
-def _name(key: str) -> bytes:
+def _encode_key(key: str) -> bytes:
     # what no write accepts is simply not there, whatever characters it holds
     return key.encode(errors="surrogatepass")
 
 
-def _entry(key: str, raw: Reply) -> StateEntry:
+def _decode_entry(key: str, raw: Reply) -> StateEntry:
     try:
         _, version, value = raw.split(b":", 2)
         return StateEntry(key=key, value=_decoder.decode(value), version=int(version))
     except (ValueError, AttributeError, msgspec.MsgspecError) as exc:
-        raise _unreadable() from exc
+        raise _corrupt_error() from exc
 
 
-def _unreadable() -> StateCorrupt:
+def _corrupt_error() -> StateCorrupt:
     return StateCorrupt(WHAT, "holds a value that cannot be read")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from tenuto.stores.redis._cluster import Cluster
+from tenuto.stores.redis._cluster import ClusterTopology
 from tenuto.stores.redis._door import Door
 from tenuto.stores.redis._node import Node
-from tenuto.stores.redis._sentinel import Sentinel
-from tenuto.stores.redis._url import Address, Endpoint, Shape
+from tenuto.stores.redis._sentinel import SentinelTopology
+from tenuto.stores.redis._url import DeploymentMode, Endpoint, RedisAddress
 
 
 class Topology(Protocol):
@@ -27,7 +27,7 @@ class Topology(Protocol):
         """The server at an endpoint, known before or not."""
         ...
 
-    def moved(self, slot: int, endpoint: Endpoint) -> Node:
+    def follow_redirect(self, slot: int, endpoint: Endpoint) -> Node:
         """Learn from a redirect that `slot` lives at `endpoint` now."""
         ...
 
@@ -36,7 +36,7 @@ class Topology(Protocol):
         ...
 
     async def renew(self, deadline: float) -> None:
-        """Look again; callers at the same time share one look. Raises `LinkDown`."""
+        """Look again; callers at the same time share one look. Raises `CallFailed`."""
         ...
 
     def look(self) -> None:
@@ -50,18 +50,18 @@ class Topology(Protocol):
     async def aclose(self) -> None: ...
 
 
-def topology_of(address: Address, door: Door) -> Topology:
+def make_topology(address: RedisAddress, door: Door) -> Topology:
     """The topology that fits an address."""
     match address.shape:
-        case Shape.CLUSTER:
-            return Cluster(address.endpoints, door)
-        case Shape.SENTINEL:
-            return Sentinel(address, door)
-        case Shape.STANDALONE:
-            return Standalone(address.endpoints[0], door)
+        case DeploymentMode.CLUSTER:
+            return ClusterTopology(address.endpoints, door)
+        case DeploymentMode.SENTINEL:
+            return SentinelTopology(address, door)
+        case DeploymentMode.STANDALONE:
+            return StandaloneTopology(address.endpoints[0], door)
 
 
-class Standalone:
+class StandaloneTopology:
     """One server for everything."""
 
     def __init__(self, endpoint: Endpoint, door: Door) -> None:
@@ -77,7 +77,7 @@ class Standalone:
     def node_at(self, endpoint: Endpoint) -> Node:
         return self._node
 
-    def moved(self, slot: int, endpoint: Endpoint) -> Node:
+    def follow_redirect(self, slot: int, endpoint: Endpoint) -> Node:
         return self._node
 
     def primaries(self) -> tuple[Endpoint, ...]:

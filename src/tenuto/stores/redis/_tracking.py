@@ -9,23 +9,27 @@ from functools import partial
 
 import hiredis
 
-from tenuto.model.news import News
-from tenuto.stores.redis._ear import Ear
-from tenuto.stores.redis._faults import LinkDown
-from tenuto.stores.redis._keys import Keys
+from tenuto.model.news import Invalidation
+from tenuto.stores.redis._ear import InvalidationListener
+from tenuto.stores.redis._faults import CallFailed
+from tenuto.stores.redis._keys import RedisKeys
 from tenuto.stores.redis._link import Link
-from tenuto.stores.redis._shared import Shared
-from tenuto.stores.redis._url import Endpoint, Shape
+from tenuto.stores.redis._shared import SingleFlight
+from tenuto.stores.redis._url import DeploymentMode, Endpoint
 from tenuto.stores.redis._wire import Reply, pack
 
 Drop = Callable[[list[bytes] | None], None]
 
 _RETRY = 0.2
 # What we ask for as a sign of life also tells whether the server is still the one to listen to.
-_BEATS = {Shape.STANDALONE: pack(("PING",)), Shape.SENTINEL: pack(("ROLE",)), Shape.CLUSTER: pack(("CLUSTER", "INFO"))}
+_BEATS = {
+    DeploymentMode.STANDALONE: pack(("PING",)),
+    DeploymentMode.SENTINEL: pack(("ROLE",)),
+    DeploymentMode.CLUSTER: pack(("CLUSTER", "INFO")),
+}
 
 
-class Tracking:
+class ClientTracking:
     """Invalidations for all keys that start with one of the `prefixes`.
 
     Somebody who loads a key and then caches it asks `catch_up` in between, and caches nothing when the key
@@ -35,12 +39,12 @@ class Tracking:
     def __init__(self, link: Link, *prefixes: bytes) -> None:
         self._link = link
         self._prefixes = prefixes
-        self._ears: dict[Endpoint, Ear] = {}
+        self._ears: dict[Endpoint, InvalidationListener] = {}
         self._drops: list[Drop] = []
         self._epochs: dict[Endpoint, str] = {}
         self._tried = asyncio.Event()
-        self._arranging = Shared(self._arrange)
-        link.topology.on_change(self._rearrange)
+        self._arranging = SingleFlight(self._connect_all)
+        link.topology.on_change(self._sync_listeners)
 
     @asynccontextmanager
     async def watch(self, drop: Drop) -> AsyncIterator[None]:
@@ -74,21 +78,21 @@ class Tracking:
         while self._ears:
             self._ears.popitem()[1].close()
 
-    async def _arrange(self) -> None:
+    async def _connect_all(self) -> None:
         try:
             while not self._link.topology.primaries():
                 try:
                     await self._link.primaries()
-                except LinkDown:
+                except CallFailed:
                     self._tried.set()
                     await asyncio.sleep(_RETRY)
-            self._rearrange()
+            self._sync_listeners()
             for ear in list(self._ears.values()):
                 await ear.tried.wait()
         finally:
             self._tried.set()
 
-    def _rearrange(self) -> None:
+    def _sync_listeners(self) -> None:
         """Listen to exactly the primaries there are now. New ones are in doubt until they are connected."""
         if not self._drops:
             return
@@ -98,38 +102,38 @@ class Tracking:
         for endpoint in primaries:
             if endpoint not in self._ears:
                 self._ears[endpoint] = self._ear(endpoint)
-        self._tell(None)
+        self._notify(None)
 
-    def _ear(self, endpoint: Endpoint) -> Ear:
-        return Ear(
+    def _ear(self, endpoint: Endpoint) -> InvalidationListener:
+        return InvalidationListener(
             endpoint,
             self._link.door,
             prefixes=self._prefixes,
             beat=_BEATS[self._link.address.shape],
-            drop=self._tell,
-            answered=partial(self._answered, endpoint),
+            drop=self._notify,
+            answered=partial(self._check_reply, endpoint),
         )
 
-    def _tell(self, keys: list[bytes] | None) -> None:
+    def _notify(self, keys: list[bytes] | None) -> None:
         for drop in self._drops:
             drop(keys)
 
-    def _answered(self, endpoint: Endpoint, reply: Reply) -> bool:
+    def _check_reply(self, endpoint: Endpoint, reply: Reply) -> bool:
         """Whether a sign of life says that the server still is what it was."""
         if isinstance(reply, hiredis.ReplyError):
             # it lives, and refuses to talk about itself
             return True
         shape = self._link.address.shape
         unchanged = True
-        if shape is Shape.SENTINEL:
+        if shape is DeploymentMode.SENTINEL:
             unchanged = bool(reply[0] == b"master")
-        elif shape is Shape.CLUSTER:
-            unchanged = self._same_epoch(endpoint, reply)
+        elif shape is DeploymentMode.CLUSTER:
+            unchanged = self._is_same_epoch(endpoint, reply)
         if not unchanged:
             self._link.topology.look()
         return unchanged
 
-    def _same_epoch(self, endpoint: Endpoint, reply: Reply) -> bool:
+    def _is_same_epoch(self, endpoint: Endpoint, reply: Reply) -> bool:
         """A cluster that is well and has not elected anybody since the last time."""
         text = reply if isinstance(reply, str) else reply.decode()
         facts = dict(line.split(":", 1) for line in text.split() if ":" in line)
@@ -142,7 +146,7 @@ class Tracking:
 class RedisFeed:
     """The `ChangeFeed` port: invalidated keys, told as changes of sessions."""
 
-    def __init__(self, tracking: Tracking, keys: Keys) -> None:
+    def __init__(self, tracking: ClientTracking, keys: RedisKeys) -> None:
         self._tracking = tracking
         self._keys = keys
 
@@ -150,17 +154,17 @@ class RedisFeed:
     def listening(self) -> bool:
         return self._tracking.catch_up()
 
-    def watch(self, told: Callable[[News | None], None]) -> AbstractAsyncContextManager[None]:
-        def dropped(names: list[bytes] | None) -> None:
+    def watch(self, told: Callable[[Invalidation | None], None]) -> AbstractAsyncContextManager[None]:
+        def forward(names: list[bytes] | None) -> None:
             if names is None:
                 told(None)
                 return
             for taken_away, start in ((True, self._keys.gone), (False, self._keys.heads)):
-                keys = tuple(self._keys.head_of(name) for name in names if name.startswith(start))
+                keys = tuple(self._keys.parse_session_key(name) for name in names if name.startswith(start))
                 if keys:
-                    told(News(keys=keys, taken_away=taken_away))
+                    told(Invalidation(keys=keys, taken_away=taken_away))
 
-        return self._tracking.watch(dropped)
+        return self._tracking.watch(forward)
 
     def catch_up(self) -> bool:
         return self._tracking.catch_up()

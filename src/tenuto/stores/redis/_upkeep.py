@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from tenuto.errors import StoreFull, StoreReadOnly
-from tenuto.model import Compaction, Erased, Gone, Scope, Stats
-from tenuto.model.scope import person_of, session_key
-from tenuto.stores.redis._asking import Asking, failure
+from tenuto.model import CompactionResult, EraseResult, RemovedSession, Scope, SessionStats
+from tenuto.model.scope import session_key, user_scope
+from tenuto.stores.redis._asking import ScriptRunner, failure
 from tenuto.stores.redis._compacting import compact
-from tenuto.stores.redis._erasing import Erasing
-from tenuto.stores.redis._faults import LinkDown
-from tenuto.stores.redis._shelves import Shelves
-from tenuto.stores.redis._spaces import Spaces
-from tenuto.stores.redis._sweeping import Sweeping
-from tenuto.stores.redis._windows import Windows
+from tenuto.stores.redis._erasing import UserEraser
+from tenuto.stores.redis._faults import CallFailed
+from tenuto.stores.redis._shelves import SessionListing
+from tenuto.stores.redis._spaces import SiteIndex
+from tenuto.stores.redis._sweeping import Sweeper
+from tenuto.stores.redis._windows import WindowCache
 
 
 class RedisUpkeep:
@@ -20,13 +20,13 @@ class RedisUpkeep:
 
     def __init__(
         self,
-        asking: Asking,
+        asking: ScriptRunner,
         *,
-        windows: Windows,
-        shelves: Shelves,
-        spaces: Spaces,
-        sweeping: Sweeping,
-        erasing: Erasing,
+        windows: WindowCache,
+        shelves: SessionListing,
+        spaces: SiteIndex,
+        sweeping: Sweeper,
+        erasing: UserEraser,
     ) -> None:
         self._asking = asking
         self._windows = windows
@@ -35,29 +35,29 @@ class RedisUpkeep:
         self._sweeping = sweeping
         self._erasing = erasing
 
-    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
+    async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         self._windows.clear()
         return await self._sweeping.sweep(limit)
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
         self._windows.clear()
         return await self._sweeping.evict(scope, keep, None if sparing is None else session_key(scope, sparing))
 
-    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
+    async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         self._windows.clear()
-        return await self._erasing.erase(person_of(scope), max(0, limit))
+        return await self._erasing.erase(user_scope(scope), max(0, limit))
 
-    async def compact(self) -> Compaction:
+    async def compact(self) -> CompactionResult:
         """Have the servers rewrite their logs and snapshots; returns when they have."""
         try:
             return await compact(self._asking.link)
-        except LinkDown as exc:
+        except CallFailed as exc:
             raise failure(exc) from exc
 
     async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
         return await self._spaces.page(after, limit)
 
-    async def stats(self, scope: Scope) -> Stats:
+    async def stats(self, scope: Scope) -> SessionStats:
         return await self._shelves.stats(scope, self._asking.now())
 
     async def ping(self) -> None:

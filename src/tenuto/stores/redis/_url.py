@@ -14,7 +14,7 @@ DEFAULT_SENTINEL_PORT = 26379
 _OPTIONS = frozenset({"prefix", "tls", "ca", "cert", "key", "verify", "sentinel_username", "sentinel_password"})
 
 
-class Shape(StrEnum):
+class DeploymentMode(StrEnum):
     """How the servers behind one address are arranged."""
 
     STANDALONE = "standalone"
@@ -42,7 +42,7 @@ class Credential:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class RedisAddress:
     """A parsed store URL.
 
     `redis://user:password@host:6379/0`, `rediss://` for TLS, `redis+cluster://a:1,b:2`,
@@ -50,7 +50,7 @@ class Address:
     installations that share a server apart.
     """
 
-    shape: Shape
+    shape: DeploymentMode
     endpoints: tuple[Endpoint, ...]
     db: int = 0
     service: str = ""
@@ -60,15 +60,15 @@ class Address:
     tls: ssl.SSLContext | None = field(default=None, repr=False)
 
 
-def parse(url: str) -> Address:
+def parse(url: str) -> RedisAddress:
     """Read a store URL. Raises `InvalidSetting` with a sentence that names what is wrong, never the password."""
     parts = urlsplit(url)
     scheme, shape = _scheme(parts.scheme)
     options = _options(parts.query)
     service, db = _path(shape, parts.path)
-    port = DEFAULT_SENTINEL_PORT if shape is Shape.SENTINEL else DEFAULT_PORT
+    port = DEFAULT_SENTINEL_PORT if shape is DeploymentMode.SENTINEL else DEFAULT_PORT
     secure = scheme in ("rediss", "valkeys") or options.get("tls") in ("1", "true", "yes")
-    return Address(
+    return RedisAddress(
         shape=shape,
         endpoints=_endpoints(parts, port),
         db=db,
@@ -82,11 +82,11 @@ def parse(url: str) -> Address:
     )
 
 
-def _scheme(scheme: str) -> tuple[str, Shape]:
+def _scheme(scheme: str) -> tuple[str, DeploymentMode]:
     name, _, shape = scheme.partition("+")
     if name not in ("redis", "rediss", "valkey", "valkeys") or shape not in ("", "cluster", "sentinel"):
         raise InvalidSetting("store", f"unknown scheme {scheme!r}")
-    return name, Shape(shape or "standalone")
+    return name, DeploymentMode(shape or "standalone")
 
 
 def _options(query: str) -> dict[str, str]:
@@ -97,17 +97,17 @@ def _options(query: str) -> dict[str, str]:
     return options
 
 
-def _path(shape: Shape, path: str) -> tuple[str, int]:
+def _path(shape: DeploymentMode, path: str) -> tuple[str, int]:
     steps = [unquote(step) for step in path.split("/") if step]
     service = ""
-    if shape is Shape.SENTINEL:
+    if shape is DeploymentMode.SENTINEL:
         if not steps:
             raise InvalidSetting("store", "a sentinel address names its service, as in /mymaster")
         service = steps.pop(0)
     db = steps.pop(0) if steps else "0"
     if steps or not (db.isascii() and db.isdecimal()):
         raise InvalidSetting("store", "the path is a database number")
-    if shape is Shape.CLUSTER and db != "0":
+    if shape is DeploymentMode.CLUSTER and db != "0":
         raise InvalidSetting("store", "a cluster has database 0 only")
     return service, int(db)
 

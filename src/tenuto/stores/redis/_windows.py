@@ -13,8 +13,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from tenuto.model import Message, Session
-from tenuto.model.message import weight_of
-from tenuto.stores.redis._records import kept_variables
+from tenuto.model.message import memory_bytes
+from tenuto.stores.redis._records import encode_variables
 
 # At least so many of a session's newest messages are kept, and at most so many, however large a window is asked for.
 _LEAST_MESSAGES = 20
@@ -27,7 +27,7 @@ _SESSION_BYTES = 2048
 
 
 @dataclass(slots=True)
-class Seen:
+class CachedWindow:
     """A session and the end of its log: all of it from the first message here up to the session's last."""
 
     epoch: int
@@ -52,14 +52,14 @@ class Seen:
         return len(self.messages) >= self.session.messages
 
 
-class Windows:
+class WindowCache:
     """What was seen last of the sessions in use. The least recently changed go first."""
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[bytes, Seen] = OrderedDict()
+        self._seen: OrderedDict[bytes, CachedWindow] = OrderedDict()
         self._size = 0
 
-    def get(self, key: bytes, window: int = 0) -> Seen | None:
+    def get(self, key: bytes, window: int = 0) -> CachedWindow | None:
         """What was seen last, if a window of this many messages can be built on it."""
         seen = self._seen.get(key)
         return seen if seen is not None and (len(seen.messages) >= window or seen.whole) else None
@@ -74,9 +74,9 @@ class Windows:
         if not log:
             return
         known = old.sizes[-(len(log) - fresh) :] if old is not None and fresh < len(log) else ()
-        sizes = (*known, *[weight_of(message) for message in log[len(known) :]])
+        sizes = (*known, *[memory_bytes(message) for message in log[len(known) :]])
         wanted = min(_MOST_MESSAGES, max(window, _LEAST_MESSAGES if old is None else old.wanted))
-        seen = Seen(epoch, session, log[-wanted:], sizes[-wanted:], wanted, kept_variables(session))
+        seen = CachedWindow(epoch, session, log[-wanted:], sizes[-wanted:], wanted, encode_variables(session))
         if seen.size > _LARGEST:
             return
         self._seen[key] = seen

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import hiredis
 
-from tenuto.stores.redis._faults import Refused
+from tenuto.stores.redis._faults import ResponseError
 
 Part = str | bytes | int | float
 """One word of a call."""
@@ -25,17 +25,17 @@ pack = cast(Callable[[tuple[Part, ...]], bytes], hiredis.pack_command)
 def check(reply: Reply) -> Reply:
     """Hand the reply on, or raise `Refused` for an error reply."""
     if isinstance(reply, hiredis.ReplyError):
-        raise refused(reply)
+        raise response_error(reply)
     return reply
 
 
-def refused(reply: hiredis.ReplyError) -> Refused:
+def response_error(reply: hiredis.ReplyError) -> ResponseError:
     """The error to raise for an error reply."""
-    code = error_code(reply)
+    code = reply_error_code(reply)
     # Servers write snapshots and logs by themselves, and refuse writes once they cannot: that sentence quotes nobody.
-    return Refused(code, full=code == "MISCONF" and any(told in str(reply) for told in _NO_ROOM))
+    return ResponseError(code, full=code == "MISCONF" and any(told in str(reply) for told in _NO_ROOM))
 
 
-def error_code(reply: hiredis.ReplyError) -> str:
+def reply_error_code(reply: hiredis.ReplyError) -> str:
     """The first word of an error reply, which names the kind of error."""
     return str(reply).partition(" ")[0]

@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import Self
 
 from tenuto.model import Scope
-from tenuto.model.assurance import Assurance
+from tenuto.model.assurance import DurabilityFinding
 from tenuto.model.scope import session_key
 from tenuto.ports import Clock, utc_now
-from tenuto.stores.redis._asking import Asking, failure
-from tenuto.stores.redis._door import LinkPolicy
+from tenuto.stores.redis._asking import ScriptRunner, failure
+from tenuto.stores.redis._door import ConnectionPolicy
 from tenuto.stores.redis._durability import assurances
-from tenuto.stores.redis._erasing import Erasing
-from tenuto.stores.redis._faults import LinkDown
-from tenuto.stores.redis._format import refuse_older
-from tenuto.stores.redis._keys import Keys
+from tenuto.stores.redis._erasing import UserEraser
+from tenuto.stores.redis._faults import CallFailed
+from tenuto.stores.redis._format import check_format
+from tenuto.stores.redis._keys import RedisKeys
 from tenuto.stores.redis._link import Link
-from tenuto.stores.redis._owners import Owners
+from tenuto.stores.redis._owners import StateOwners
 from tenuto.stores.redis._sessions import RedisSessions, RedisTraces
-from tenuto.stores.redis._shelves import Shelves
-from tenuto.stores.redis._spaces import Spaces
+from tenuto.stores.redis._shelves import SessionListing
+from tenuto.stores.redis._spaces import SiteIndex
 from tenuto.stores.redis._state import RedisState
-from tenuto.stores.redis._sweeping import Sweeping
-from tenuto.stores.redis._tracking import RedisFeed, Tracking
+from tenuto.stores.redis._sweeping import Sweeper
+from tenuto.stores.redis._tracking import ClientTracking, RedisFeed
 from tenuto.stores.redis._upkeep import RedisUpkeep
-from tenuto.stores.redis._windows import Windows
+from tenuto.stores.redis._windows import WindowCache
 
 
 class RedisStore:
@@ -35,22 +35,22 @@ class RedisStore:
     """
 
     def __init__(
-        self, url: str, *, prefix: str | None = None, clock: Clock = utc_now, policy: LinkPolicy | None = None
+        self, url: str, *, prefix: str | None = None, clock: Clock = utc_now, policy: ConnectionPolicy | None = None
     ) -> None:
-        windows = Windows()
+        windows = WindowCache()
         # Behind a broken connection may stand a server that has lost its latest writes, and counts anew from there.
         self.link = Link(url, policy, on_lost=windows.clear)
-        self.keys = Keys(self.link.address.prefix if prefix is None else prefix)
-        self._asking = asking = Asking(self.link, self.keys, clock)
-        shelves = Shelves(asking)
-        self._owners = Owners(asking)
-        self._spaces = Spaces(asking, shelves, self._owners)
-        self._sweeping = Sweeping(asking, shelves, self._spaces)
-        self._tracking = Tracking(self.link, self.keys.heads, self.keys.gone)
+        self.keys = RedisKeys(self.link.address.prefix if prefix is None else prefix)
+        self._asking = asking = ScriptRunner(self.link, self.keys, clock)
+        shelves = SessionListing(asking)
+        self._owners = StateOwners(asking)
+        self._spaces = SiteIndex(asking, shelves, self._owners)
+        self._sweeping = Sweeper(asking, shelves, self._spaces)
+        self._tracking = ClientTracking(self.link, self.keys.heads, self.keys.gone)
         self.sessions = RedisSessions(asking, windows, shelves, self._sweeping)
         self.traces = RedisTraces(asking, self._sweeping)
         self.state = RedisState(asking, self._owners)
-        self._erasing = Erasing(asking, shelves, self._sweeping, self.state)
+        self._erasing = UserEraser(asking, shelves, self._sweeping, self.state)
         self.upkeep = RedisUpkeep(
             asking,
             windows=windows,
@@ -68,7 +68,7 @@ class RedisStore:
         *,
         prefix: str | None = None,
         clock: Clock = utc_now,
-        policy: LinkPolicy | None = None,
+        policy: ConnectionPolicy | None = None,
         prepared: bool = True,
     ) -> Self:
         """A store that answers; unless that is left to `prepare`.
@@ -88,12 +88,12 @@ class RedisStore:
 
     async def prepare(self) -> None:
         await self.upkeep.ping()
-        await refuse_older(self._asking)
+        await check_format(self._asking)
 
-    async def assurances(self) -> tuple[Assurance, ...]:
+    async def assurances(self) -> tuple[DurabilityFinding, ...]:
         try:
             return await assurances(self.link)
-        except LinkDown as exc:
+        except CallFailed as exc:
             raise failure(exc) from exc
 
     async def close(self) -> None:

@@ -8,20 +8,20 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tenuto.errors import SessionExists, SessionForeign, TurnLost, VersionConflict
-from tenuto.model import Changes, Forking, Rewriting, Session, Truncating
+from tenuto.model import Changes, ForkRequest, Rewrite, Session, Truncation
 from tenuto.stores.codec import encode_object
 from tenuto.stores.sqlite import _log, _once, _traces
 from tenuto.stores.sqlite._heads import (
     Ask,
     apply,
     insert,
-    reach_to_write,
+    require_head_for_write,
     save,
     save_profile,
-    take,
+    take_head,
     uproot,
 )
-from tenuto.stores.sqlite._rows import Head, object_of, scope_of, session_of
+from tenuto.stores.sqlite._rows import Head, decode_head_object, scope_of, session_of
 from tenuto.stores.sqlite._schema import MAX_SEQ
 from tenuto.stores.sqlite._writer import Transaction
 
@@ -30,53 +30,53 @@ _logger = logging.getLogger(__name__)
 
 def patch(txn: Transaction, ask: Ask, changes: Changes) -> Session:
     """Change the head."""
-    head = reach_to_write(txn, ask)
+    head = require_head_for_write(txn, ask)
     if changes.if_version is not None and changes.if_version != head.version:
         raise VersionConflict(changes.if_version, head.version)
     apply(head, changes)
     save_profile(txn, head)
-    return _changed(txn, ask, head)
+    return _save_changes(txn, ask, head)
 
 
 def reset(txn: Transaction, ask: Ask, sparing: Sequence[str]) -> Session:
     """Forget the talk, keep the session."""
-    head = _reach_readable(txn, ask)
+    head = _require_readable(txn, ask)
     _log.clear(txn, head.id)
     _traces.clear(txn, head.id)
     _once.forget_all(txn, head)
-    _lose_turn(head)
+    _drop_lease(head)
     head.messages, head.window_start = 0, head.last_seq + 1
-    kept = {name: value for name, value in object_of(head, head.metadata).items() if name in sparing}
+    kept = {name: value for name, value in decode_head_object(head, head.metadata).items() if name in sparing}
     head.context, head.metadata = b"{}", encode_object(kept)
     save_profile(txn, head)
-    return _changed(txn, ask, head)
+    return _save_changes(txn, ask, head)
 
 
-def truncate(txn: Transaction, ask: Ask, truncating: Truncating) -> Session:
+def truncate(txn: Transaction, ask: Ask, truncating: Truncation) -> Session:
     """Forget the messages after a sequence number, but for some; the turn that does so itself goes on."""
-    head = reach_to_write(txn, ask)
+    head = require_head_for_write(txn, ask)
     expected, within = truncating.if_version, truncating.within
     if expected is not None and expected != head.version:
         raise VersionConflict(expected, head.version)
     if within is not None and head.lease != within.id:
         raise TurnLost(within.session.id, within.id)
     after = min(max(truncating.after, 0), MAX_SEQ)
-    went, cut_turn = _log.cut(txn, head, after, truncating.sparing)
+    went, cut_turn = _log.truncate_log(txn, head, after, truncating.sparing)
     if cut_turn is not None:
         _traces.clear(txn, head.id, cut_turn)
     head.messages -= went
-    _once.cut(txn, head, after, sparing=None if within is None else head.lease_key)
+    _once.forget_keys_after(txn, head, after, sparing=None if within is None else head.lease_key)
     if within is None:
-        _lose_turn(head)
+        _drop_lease(head)
     head.tail = None
-    return _changed(txn, ask, head)
+    return _save_changes(txn, ask, head)
 
 
 def rewrite(
-    txn: Transaction, ask: Ask, rewriting: Rewriting, bodies: Sequence[bytes], traces: Sequence[bytes]
+    txn: Transaction, ask: Ask, rewriting: Rewrite, bodies: Sequence[bytes], traces: Sequence[bytes]
 ) -> Session:
     """Put other words in the place of stored ones. That is no activity: no deadline moves, nor a place in listings."""
-    head = _reach_readable(txn, ask)
+    head = _require_readable(txn, ask)
     replaced = [_log.reword(txn, head, *pair) for pair in zip(rewriting.messages, bodies, strict=True)]
     replaced += [_traces.retell(txn, head, *pair) for pair in zip(rewriting.traces, traces, strict=True)]
     if any(replaced):
@@ -88,10 +88,10 @@ def rewrite(
     return session_of(head)
 
 
-def fork(txn: Transaction, ask: Ask, target: Ask, forking: Forking) -> Session:
+def fork(txn: Transaction, ask: Ask, target: Ask, forking: ForkRequest) -> Session:
     """Copy the session, up to a message, under a new id."""
-    source = _reach_readable(txn, ask)
-    taken = take(txn, target)
+    source = _require_readable(txn, ask)
+    taken = take_head(txn, target)
     if taken is not None:
         if taken.expires_at is None or taken.expires_at > ask.now:
             if target.owner is not None and taken.owner != target.owner:
@@ -99,7 +99,7 @@ def fork(txn: Transaction, ask: Ask, target: Ask, forking: Forking) -> Session:
             raise SessionExists(forking.new_id)
         remove(txn, taken.id, taken.key)
     at = source.last_seq if forking.at is None else min(forking.at, source.last_seq)
-    branch = _branch(source, target, forking, at)
+    branch = _forked_head(source, target, forking, at)
     insert(txn, branch)
     branch.messages, branch.turns = _log.copy(txn, source, branch.id, at)
     txn.execute("UPDATE session SET messages = ?, turns = ? WHERE id = ?", (branch.messages, branch.turns, branch.id))
@@ -108,7 +108,7 @@ def fork(txn: Transaction, ask: Ask, target: Ask, forking: Forking) -> Session:
 
 def delete(txn: Transaction, ask: Ask) -> None:
     """Remove the session and everything of it."""
-    head = _reach_readable(txn, ask)
+    head = _require_readable(txn, ask)
     remove(txn, head.id, head.key)
 
 
@@ -119,7 +119,7 @@ def remove(txn: Transaction, row: int, key: bytes) -> tuple[int, int]:
     return went
 
 
-def set_aside(txn: Transaction, row: int, session_id: str, reason: str, now: int) -> None:
+def quarantine_session(txn: Transaction, row: int, session_id: str, reason: str, now: int) -> None:
     """Keep a damaged record, where nothing finds it under its id any more."""
     found = txn.execute("SELECT key FROM session WHERE id = ? AND key IS NOT NULL", (row,)).fetchone()
     if found is None:
@@ -136,7 +136,7 @@ def set_aside(txn: Transaction, row: int, session_id: str, reason: str, now: int
 
 def touch(txn: Transaction, ask: Ask, moved: int) -> Session:
     """Move the deadline of a session that was read; neither its version nor its place in listings changes."""
-    head = reach_to_write(txn, ask)
+    head = require_head_for_write(txn, ask)
     if head.expires_at is not None and head.expires_at < moved:
         head.expires_at = moved
         txn.execute("UPDATE session SET expires_at = ? WHERE id = ?", (moved, head.id))
@@ -145,26 +145,26 @@ def touch(txn: Transaction, ask: Ask, moved: int) -> Session:
     return session_of(head)
 
 
-def _reach_readable(txn: Transaction, ask: Ask) -> Head:
+def _require_readable(txn: Transaction, ask: Ask) -> Head:
     """For steps that would wipe out a damaged head without looking at it."""
-    head = reach_to_write(txn, ask)
+    head = require_head_for_write(txn, ask)
     session_of(head)
     return head
 
 
-def _changed(txn: Transaction, ask: Ask, head: Head) -> Session:
+def _save_changes(txn: Transaction, ask: Ask, head: Head) -> Session:
     _log.trim(txn, head)
     save(txn, head, ask.now)
     return session_of(head)
 
 
-def _lose_turn(head: Head) -> None:
+def _drop_lease(head: Head) -> None:
     """For steps that cut the log: nobody is in the middle of a turn any more, and the known tail is none."""
     head.lease = head.lease_until = head.lease_key = head.closed = None
     head.tail = None
 
 
-def _branch(source: Head, target: Ask, forking: Forking, at: int) -> Head:
+def _forked_head(source: Head, target: Ask, forking: ForkRequest, at: int) -> Head:
     title = source.title if forking.title is None else forking.title
     return replace(
         source,

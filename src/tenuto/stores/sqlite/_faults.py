@@ -9,7 +9,7 @@ from tenuto.errors import SessionCorrupt, StoreFull, StoreReadOnly, TenutoError,
 _PRIMARY_CODE = 0xFF
 
 
-class Damaged(SessionCorrupt):
+class CorruptRow(SessionCorrupt):
     """A session's record cannot be read. `row` is its number inside, by which it is set aside."""
 
     def __init__(self, session_id: str, row: int, reason: str) -> None:
@@ -18,9 +18,9 @@ class Damaged(SessionCorrupt):
         self.reason = reason
 
 
-def translated(exc: sqlite3.Error) -> TenutoError:
+def store_error(exc: sqlite3.Error) -> TenutoError:
     """The error callers know; raise or deliver it with `exc` as its cause."""
-    match _code(exc):
+    match _error_code(exc):
         case sqlite3.SQLITE_FULL:
             fault: TenutoError = StoreFull()
         case sqlite3.SQLITE_READONLY:
@@ -33,24 +33,24 @@ def translated(exc: sqlite3.Error) -> TenutoError:
 
 def is_busy(exc: sqlite3.Error) -> bool:
     """Whether another connection was in the way, so that trying again helps."""
-    return _code(exc) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return _error_code(exc) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def is_full(exc: sqlite3.Error) -> bool:
     """Whether there was no room left."""
-    return _code(exc) == sqlite3.SQLITE_FULL
+    return _error_code(exc) == sqlite3.SQLITE_FULL
 
 
-def is_foreign_file(exc: sqlite3.Error) -> bool:
+def is_not_sqlite(exc: sqlite3.Error) -> bool:
     """Whether the file is no SQLite database at all."""
-    return _code(exc) == sqlite3.SQLITE_NOTADB
+    return _error_code(exc) == sqlite3.SQLITE_NOTADB
 
 
 def is_bad_text(exc: sqlite3.Error) -> bool:
     """Whether the driver met bytes that are no text. It makes this error itself, so there is no code of SQLite's."""
-    return isinstance(exc, sqlite3.OperationalError) and _code(exc) is None
+    return isinstance(exc, sqlite3.OperationalError) and _error_code(exc) is None
 
 
-def _code(exc: sqlite3.Error) -> int | None:
+def _error_code(exc: sqlite3.Error) -> int | None:
     code: int | None = getattr(exc, "sqlite_errorcode", None)
     return None if code is None else code & _PRIMARY_CODE

@@ -9,16 +9,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from tenuto.model.news import News
-from tenuto.stores.sqlite._faults import translated
+from tenuto.model.news import Invalidation
+from tenuto.stores.sqlite._faults import store_error
 from tenuto.stores.sqlite._file import open_reader
 
 _KEY_BYTES: Final = 16
 
-Told = Callable[[News | None], None]
+Told = Callable[[Invalidation | None], None]
 
 
-class Feed:
+class SqliteFeed:
     """Compares SQLite's data version, and reads the list of changes only when that moved.
 
     It has a connection of its own on the event loop's thread: asking for the data version reads shared memory and
@@ -38,10 +38,10 @@ class Feed:
         if self._db is None:
             try:
                 self._db = open_reader(self._path, timedelta(0))
-                self._start_over(self._db)
+                self._resync(self._db)
             except sqlite3.Error as exc:
                 self.close()
-                raise translated(exc) from exc
+                raise store_error(exc) from exc
         self._told.append(told)
         try:
             yield
@@ -64,10 +64,10 @@ class Feed:
             version = db.execute("PRAGMA data_version").fetchone()[0]
             if version == self._version:
                 return True
-            self._report(db)
+            self._report_changes(db)
         except sqlite3.Error:
             self._version = None
-            self._tell(None)
+            self._notify(None)
             return False
         self._version = version
         return True
@@ -78,9 +78,9 @@ class Feed:
             self._db.close()
             self._db = None
 
-    def _report(self, db: sqlite3.Connection) -> None:
+    def _report_changes(self, db: sqlite3.Connection) -> None:
         if self._version is None:
-            self._start_over(db)
+            self._resync(db)
             return
         rows = db.execute(
             "SELECT number, keys FROM change WHERE number > ? ORDER BY number", (self._number,)
@@ -88,21 +88,21 @@ class Feed:
         if not rows:
             return
         if rows[0][0] != self._number + 1:
-            self._start_over(db)  # The list was pruned past the last entry we saw.
+            self._resync(db)  # The list was pruned past the last entry we saw.
             return
         self._number = rows[-1][0]
         # Our own commits are told too: a caller that gave up waiting does not know that its write went through.
         for _, keys in rows:
             changed = tuple(keys[at : at + _KEY_BYTES] for at in range(0, len(keys), _KEY_BYTES))
             # The list does not say what was done, so anything may have been.
-            self._tell(News(keys=changed, taken_away=True))
+            self._notify(Invalidation(keys=changed, taken_away=True))
 
-    def _start_over(self, db: sqlite3.Connection) -> None:
+    def _resync(self, db: sqlite3.Connection) -> None:
         """Take the present as the beginning; whatever was cached before may be stale."""
         self._version = db.execute("PRAGMA data_version").fetchone()[0]
         self._number = db.execute("SELECT coalesce(max(number), 0) FROM change").fetchone()[0]
-        self._tell(None)
+        self._notify(None)
 
-    def _tell(self, news: News | None) -> None:
+    def _notify(self, news: Invalidation | None) -> None:
         for told in self._told:
             told(news)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 from tenuto.errors import InvalidSetting, StoreFull, StoreReadOnly, TenutoError, Unavailable
-from tenuto.stores.sqlite._faults import is_busy, is_foreign_file, translated
+from tenuto.stores.sqlite._faults import is_busy, is_not_sqlite, store_error
 from tenuto.stores.sqlite._schema import is_current, migrate
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ _CHECKPOINT_PAGES: Final = 4000
 _WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
 
 
-def checked_path(path: str | Path) -> Path:
+def check_path(path: str | Path) -> Path:
     """The file's absolute path.
 
     Raises:
@@ -58,23 +58,23 @@ def open_file(
         InvalidSetting: it is no database, another program's, or a newer release's; or there can be no file here.
         Unavailable: it cannot be opened now.
     """
-    _create(path)
+    _create_file(path)
     with ExitStack() as stack:
         try:
             writer = stack.enter_context(closing(_connect(path, patience)))
-            _bring_up_to_date(writer, patience)
-            _tune(writer, synchronous)
+            _upgrade(writer, patience)
+            _configure(writer, synchronous)
             others = [stack.enter_context(closing(open_reader(path, patience))) for _ in range(readers)]
         except sqlite3.Error as exc:
-            refusal = _refusal(path, exc)
+            refusal = _open_error(path, exc)
             if reading_only and isinstance(refusal, StoreReadOnly):
-                return _open_to_read(path, readers, patience)
+                return _open_immutable(path, readers, patience)
             raise refusal from exc
         stack.pop_all()
     return writer, *others
 
 
-def _create(path: Path) -> None:
+def _create_file(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _OWNER_ONLY))
     except (FileExistsError, PermissionError):
@@ -85,7 +85,7 @@ def _create(path: Path) -> None:
         raise InvalidSetting("store", f"the file {path} cannot be made: {failed.strerror}") from failed
 
 
-def _open_to_read(path: Path, readers: int, patience: timedelta) -> tuple[sqlite3.Connection, ...]:
+def _open_immutable(path: Path, readers: int, patience: timedelta) -> tuple[sqlite3.Connection, ...]:
     """Connections to a file beside which SQLite cannot put what it needs to share it.
 
     Without a log nobody has it open, so it is read as one that does not change. With a log it would be read without
@@ -106,26 +106,26 @@ def _open_to_read(path: Path, readers: int, patience: timedelta) -> tuple[sqlite
             if not is_current(opened[0]):
                 raise StoreReadOnly  # An older release's; it would have to be brought up to date.
         except sqlite3.Error as exc:
-            raise _refusal(path, exc) from exc
+            raise _open_error(path, exc) from exc
         stack.pop_all()
     return tuple(opened)
 
 
-def _refusal(path: Path, exc: sqlite3.Error) -> TenutoError:
-    if is_foreign_file(exc):
+def _open_error(path: Path, exc: sqlite3.Error) -> TenutoError:
+    if is_not_sqlite(exc):
         return InvalidSetting("store", f"{path} is not a SQLite database")
     # Without the right to write SQLite cannot even lay out the shared memory that readers need.
-    if not (_may_write(path) and _may_write(path.parent)):
+    if not (_is_writable(path) and _is_writable(path.parent)):
         return StoreReadOnly()
-    return translated(exc)
+    return store_error(exc)
 
 
-def _may_write(path: Path) -> bool:
+def _is_writable(path: Path) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
-def _bring_up_to_date(db: sqlite3.Connection, patience: timedelta) -> None:
-    current = insist(lambda: _looked_at(db), patience)
+def _upgrade(db: sqlite3.Connection, patience: timedelta) -> None:
+    current = insist(lambda: _check_current(db), patience)
     if current and db.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
         return
     # Two processes that open a new file at once meet here, and SQLite does not wait on this switch by itself.
@@ -136,7 +136,7 @@ def _bring_up_to_date(db: sqlite3.Connection, patience: timedelta) -> None:
     db.execute("COMMIT")
 
 
-def _looked_at(db: sqlite3.Connection) -> bool:
+def _check_current(db: sqlite3.Connection) -> bool:
     """Whether the file is current, as of one moment: another process may be making it right now."""
     db.execute("BEGIN")
     try:
@@ -145,7 +145,7 @@ def _looked_at(db: sqlite3.Connection) -> bool:
         db.execute("ROLLBACK")
 
 
-def _tune(db: sqlite3.Connection, synchronous: Synchronous) -> None:
+def _configure(db: sqlite3.Connection, synchronous: Synchronous) -> None:
     db.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'full' else 'NORMAL'}")
     db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
     db.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")

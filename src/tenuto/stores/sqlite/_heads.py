@@ -12,13 +12,13 @@ import msgspec
 from msgspec import UNSET
 
 from tenuto.errors import Invalid, SessionExpired, SessionForeign, SessionNotFound, StoreFull
-from tenuto.model import Changes, Keeping, NewSession, Scope, Status
-from tenuto.model.scope import owner_key, session_key, space_key
-from tenuto.model.session import merged, without_nulls
-from tenuto.model.values import JsonObject, checked_id
+from tenuto.model import Changes, NewSession, Retention, Scope, Status
+from tenuto.model.scope import owner_key, session_key, site_key
+from tenuto.model.session import drop_nulls, merge_patch
+from tenuto.model.values import JsonObject, check_id
 from tenuto.stores.codec import encode_object, to_micros
-from tenuto.stores.sqlite._faults import Damaged, is_bad_text
-from tenuto.stores.sqlite._rows import Head, object_of, read_head, scope_of
+from tenuto.stores.sqlite._faults import CorruptRow, is_bad_text
+from tenuto.stores.sqlite._rows import Head, decode_head_object, read_head, scope_of
 from tenuto.stores.sqlite._schema import MAX_ROW
 from tenuto.stores.sqlite._writer import Transaction, quick
 
@@ -51,9 +51,9 @@ class Ask(NamedTuple):
     now: int
 
 
-def asked(scope: Scope, session_id: str, now: datetime) -> Ask:
+def make_lookup(scope: Scope, session_id: str, now: datetime) -> Ask:
     """A question as rows understand it."""
-    checked_id(session_id, "the session id")
+    check_id(session_id, "the session id")
     keys = _known_keys if len(session_id) <= _SHORT else _keys
     return Ask(*keys(scope, session_id), session_id, to_micros(now))
 
@@ -68,10 +68,10 @@ _known_keys = lru_cache(maxsize=8192)(_keys)
 
 def find(execute: Execute, ask: Ask) -> Head | None:
     """The session under this key, whoever owns it and however old it is."""
-    return _found(execute, "SELECT * FROM head WHERE key = ?", (ask.key,), ask)
+    return _fetch_head(execute, "SELECT * FROM head WHERE key = ?", (ask.key,), ask)
 
 
-def _found(execute: Execute, query: str, values: tuple[object, ...], ask: Ask) -> Head | None:
+def _fetch_head(execute: Execute, query: str, values: tuple[object, ...], ask: Ask) -> Head | None:
     try:
         row = execute(query, values).fetchone()
     except sqlite3.OperationalError as exc:
@@ -79,7 +79,7 @@ def _found(execute: Execute, query: str, values: tuple[object, ...], ask: Ask) -
             raise
         row = execute("SELECT id FROM session WHERE key = ?", (ask.key,)).fetchone()
         # The driver's message quotes what it could not read, so it is not passed on.
-        raise Damaged(ask.session_id, row[0], "a text of the head is not UTF-8") from None
+        raise CorruptRow(ask.session_id, row[0], "a text of the head is not UTF-8") from None
     return None if row is None else read_head(row, ask.session_id)
 
 
@@ -91,23 +91,23 @@ def reach(execute: Execute, ask: Ask) -> Head:
     Raises:
         SessionNotFound: it does not.
     """
-    head = _found(execute, _WITHIN_REACH, (ask.key, ask.now, ask.owner, ask.owner), ask)
+    head = _fetch_head(execute, _WITHIN_REACH, (ask.key, ask.now, ask.owner, ask.owner), ask)
     if head is None:
         raise SessionNotFound(ask.session_id)
     return head
 
 
-def take(txn: Transaction, ask: Ask) -> Head | None:
+def take_head(txn: Transaction, ask: Ask) -> Head | None:
     """Like `find`, for a step that will write: the head may be known already."""
     return txn.hot.take(ask.key) or find(txn.execute, ask)
 
 
-def reach_to_write(txn: Transaction, ask: Ask) -> Head:
+def require_head_for_write(txn: Transaction, ask: Ask) -> Head:
     """Like `reach`, for a step that will write."""
-    return _within_reach(take(txn, ask), ask)
+    return _check_reachable(take_head(txn, ask), ask)
 
 
-def _within_reach(head: Head | None, ask: Ask) -> Head:
+def _check_reachable(head: Head | None, ask: Ask) -> Head:
     if head is None:
         raise SessionNotFound(ask.session_id)
     if head.expires_at is not None and head.expires_at <= ask.now:
@@ -122,7 +122,7 @@ def plant(txn: Transaction, ask: Ask, scope: Scope, new: NewSession, token: str)
     head = Head(
         id=0,
         key=ask.key,
-        space=space_key(scope),
+        space=site_key(scope),
         owner=owner_key(scope),
         created_at=ask.now,
         updated_at=ask.now,
@@ -141,9 +141,9 @@ def plant(txn: Transaction, ask: Ask, scope: Scope, new: NewSession, token: str)
         title=new.title,
         folded_title=new.title.casefold(),
         status=Status.ACTIVE.value,
-        context=encode_object(without_nulls(new.context)),
-        attributes=encode_object(without_nulls(new.attributes)),
-        metadata=encode_object(without_nulls(new.metadata)),
+        context=encode_object(drop_nulls(new.context)),
+        attributes=encode_object(drop_nulls(new.attributes)),
+        metadata=encode_object(drop_nulls(new.metadata)),
         expires_at=None,
         sweep_at=None,
         lease=None,
@@ -243,7 +243,7 @@ def uproot(txn: Transaction, head_id: int, key: bytes) -> None:
     txn.hot.take(key)
 
 
-def keep(head: Head, keeping: Keeping) -> bool:
+def keep(head: Head, keeping: Retention) -> bool:
     """Take over how the session is kept; tells whether that changed anything."""
     before = (head.idle, head.touch, head.max_messages, head.max_turns)
     head.idle = None if keeping.idle is None else keeping.idle // _MICROSECOND
@@ -255,10 +255,10 @@ def deadline(head: Head, now: int) -> int | None:
     """When a session that is touched now will be gone."""
     if head.idle is None:
         return None
-    return checked_moment((head.created_at if head.touch == "never" else now) + head.idle)
+    return check_instant((head.created_at if head.touch == "never" else now) + head.idle)
 
 
-def checked_moment(micros: int) -> int:
+def check_instant(micros: int) -> int:
     """An instant that a calendar has."""
     if micros > _LAST_MOMENT:
         raise Invalid(f"a deadline lies beyond the year {MAXYEAR}")
@@ -273,10 +273,10 @@ def apply(head: Head, changes: Changes) -> None:
         head.status = changes.status.value
     if changes.window_start is not UNSET:
         head.window_start, head.tail = changes.window_start, None
-    head.context = _patched(head, head.context, changes.context)
-    head.attributes = _patched(head, head.attributes, changes.attributes)
-    head.metadata = _patched(head, head.metadata, changes.metadata)
+    head.context = _merge_object(head, head.context, changes.context)
+    head.attributes = _merge_object(head, head.attributes, changes.attributes)
+    head.metadata = _merge_object(head, head.metadata, changes.metadata)
 
 
-def _patched(head: Head, raw: bytes, patch: JsonObject) -> bytes:
-    return encode_object(merged(object_of(head, raw), patch)) if patch else raw
+def _merge_object(head: Head, raw: bytes, patch: JsonObject) -> bytes:
+    return encode_object(merge_patch(decode_head_object(head, raw), patch)) if patch else raw

@@ -22,7 +22,7 @@ _MESSAGE_BYTES: Final = 640
 _KEY_BYTES: Final = 128
 
 
-class Hot:
+class HeadCache:
     """The heads last written, bounded by their number and by their size, each and together."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from tenuto.errors import Unavailable
-from tenuto.stores.sqlite._faults import translated
+from tenuto.stores.sqlite._faults import store_error
 
 T = TypeVar("T")
 
@@ -40,21 +40,21 @@ class Job(Generic[T]):
 
     def fail(self, exc: Exception) -> None:
         """Keep what went wrong, in words that callers know."""
-        self.failure = translated(exc) if isinstance(exc, sqlite3.Error) else exc
+        self.failure = store_error(exc) if isinstance(exc, sqlite3.Error) else exc
 
 
-def hand_back(
+def complete_jobs(
     loop: asyncio.AbstractEventLoop, jobs: Sequence[Job[Any]], done: Callable[[int], None] | None = None
 ) -> None:
     """Wake the callers of finished jobs, all in one visit to their loop; `done` learns how many. For any thread."""
     try:
-        loop.call_soon_threadsafe(_wake, jobs, done)
+        loop.call_soon_threadsafe(_set_results, jobs, done)
     except RuntimeError:
         # The loop is closed, so nobody waits any more; what was committed stays committed.
         pass
 
 
-def _wake(jobs: Sequence[Job[Any]], done: Callable[[int], None] | None) -> None:
+def _set_results(jobs: Sequence[Job[Any]], done: Callable[[int], None] | None) -> None:
     for job in jobs:
         if job.future.done():
             continue  # Its caller was cancelled while it ran.
@@ -66,6 +66,6 @@ def _wake(jobs: Sequence[Job[Any]], done: Callable[[int], None] | None) -> None:
         done(len(jobs))
 
 
-def closed() -> Unavailable:
+def closed_error() -> Unavailable:
     """The answer to whoever asks after the end."""
     return Unavailable("session store", "is closed")

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import astuple
 
-from tenuto.errors import KeyReused, SequenceGap
-from tenuto.model import Once, Producer
+from tenuto.errors import IdempotencyKeyReused, SequenceGap
+from tenuto.model import IdempotencyKey, Producer
 from tenuto.model.turn import KEYS_REMEMBERED
-from tenuto.stores.sqlite._rows import Head, Keyed
+from tenuto.stores.sqlite._rows import Head, KeyedRow
 from tenuto.stores.sqlite._writer import Transaction
 
 # Ids may be long, so what waits in the row is bounded by size: some eight writes with ids of common length.
@@ -26,68 +26,72 @@ _MAX_OLDER: Final = 128
 _FORGET_EVERY: Final = 64
 
 
-class Guard(NamedTuple):
+class KeyDigest(NamedTuple):
     """A key and its fingerprint, of any length, in sixteen bytes each."""
 
     key: bytes
     fingerprint: bytes
 
 
-def guard(once: Once | None) -> Guard | None:
+def guard(once: IdempotencyKey | None) -> KeyDigest | None:
     """What a call's `once` stands for in the file."""
-    return None if once is None else Guard(_digest(once.key), _digest(once.fingerprint))
+    return None if once is None else KeyDigest(_digest(once.key), _digest(once.fingerprint))
 
 
 def _digest(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=16).digest()
 
 
-_recent: Final = msgspec.msgpack.Decoder(list[Keyed])
+_recent: Final = msgspec.msgpack.Decoder(list[KeyedRow])
 _encoded: Final = msgspec.msgpack.Encoder().encode
 
 
-def known(txn: Transaction, head: Head, guard: Guard) -> Keyed | None:
+def find_keyed(txn: Transaction, head: Head, guard: KeyDigest) -> KeyedRow | None:
     """The earlier write of this key.
 
     Raises:
         KeyReused: it had another body.
     """
-    keyed = _find(txn, head, guard.key)
+    keyed = _find_key(txn, head, guard.key)
     if keyed is None or keyed.n <= head.keyed - KEYS_REMEMBERED:
         return None
     if keyed.fingerprint != guard.fingerprint:
-        raise KeyReused
+        raise IdempotencyKeyReused
     return keyed
 
 
-def note(txn: Transaction, head: Head, guard: Guard, write_id: str, words: tuple[int, int], *, finished: bool) -> None:
+def note(
+    txn: Transaction, head: Head, guard: KeyDigest, write_id: str, words: tuple[int, int], *, finished: bool
+) -> None:
     """Remember a write, the turn's or the batch's `write_id`, under its key."""
     head.keyed += 1
     if head.keyed > KEYS_REMEMBERED and head.keyed % _FORGET_EVERY == 0:
-        _forget_oldest(txn, head)
-    recent = _recent_of(head)
-    recent.append(Keyed(guard.key, head.keyed, guard.fingerprint, head.turns, *words, write_id, 0, -1, int(finished)))
-    _keep_recent(txn, head, recent)
+        _delete_oldest_keys(txn, head)
+    recent = _load_recent(head)
+    recent.append(
+        KeyedRow(guard.key, head.keyed, guard.fingerprint, head.turns, *words, write_id, 0, -1, int(finished))
+    )
+    _store_recent(txn, head, recent)
 
 
 def resume(txn: Transaction, head: Head, key: bytes, turn_id: str) -> None:
     """Another turn takes up the keyed one."""
-    recent = _recent_of(head)
+    recent = _load_recent(head)
     for keyed in recent:
         if keyed.key == key:
             keyed.turn_id = turn_id
-            return _keep_recent(txn, head, recent)
+            return _store_recent(txn, head, recent)
     txn.execute("UPDATE keyed SET turn_id = ? WHERE session = ? AND key = ?", (turn_id, head.id, key))
     return None
 
 
 def complete(txn: Transaction, head: Head, key: bytes, reply: tuple[int, int]) -> None:
     """The keyed turn has its reply."""
-    recent = _recent_of(head)
+    recent = _load_recent(head)
     for keyed in recent:
         if keyed.key == key:
             keyed.reply_first, keyed.reply_last, keyed.finished = *reply, 1
-            return _keep_recent(txn, head, recent)
+            return _store_recent(txn, head, recent)
     txn.execute(
         "UPDATE keyed SET finished = 1, reply_first = ?, reply_last = ? WHERE session = ? AND key = ?",
         (*reply, head.id, key),
@@ -95,9 +99,9 @@ def complete(txn: Transaction, head: Head, key: bytes, reply: tuple[int, int]) -
     return None
 
 
-def was_completed(txn: Transaction, head: Head, turn_id: str) -> bool:
+def is_keyed_completed(txn: Transaction, head: Head, turn_id: str) -> bool:
     """Whether a keyed turn of this id has its reply."""
-    if any(keyed.finished and keyed.turn_id == turn_id for keyed in _recent_of(head)):
+    if any(keyed.finished and keyed.turn_id == turn_id for keyed in _load_recent(head)):
         return True
     row = txn.execute(
         "SELECT 1 FROM keyed WHERE session = ? AND turn_id = ? AND finished AND n > ?",
@@ -106,10 +110,10 @@ def was_completed(txn: Transaction, head: Head, turn_id: str) -> bool:
     return row is not None
 
 
-def cut(txn: Transaction, head: Head, after: int, *, sparing: bytes | None) -> None:
+def forget_keys_after(txn: Transaction, head: Head, after: int, *, sparing: bytes | None) -> None:
     """Forget keys whose words are gone, and open those again whose reply is."""
-    _write_down(txn, head, _recent_of(head))
-    _forget_oldest(txn, head)
+    _flush_recent(txn, head, _load_recent(head))
+    _delete_oldest_keys(txn, head)
     # A key that is spared belongs to the running turn: there is no reply to it yet.
     txn.execute("DELETE FROM keyed WHERE session = ? AND words_first > ? AND key IS NOT ?", (head.id, after, sparing))
     txn.execute(
@@ -127,22 +131,22 @@ def forget_all(txn: Transaction, head: Head) -> None:
     head.recent, head.recent_keyed, head.older = None, None, None
 
 
-def _find(txn: Transaction, head: Head, key: bytes) -> Keyed | None:
-    recent = _recent_of(head)
+def _find_key(txn: Transaction, head: Head, key: bytes) -> KeyedRow | None:
+    recent = _load_recent(head)
     for keyed in recent:
         if keyed.key == key:
             return keyed
-    if _none_older(head, recent) or (head.older is not None and key not in head.older):
+    if _all_recent(head, recent) or (head.older is not None and key not in head.older):
         return None
     row = txn.execute(
         "SELECT key, n, fingerprint, number, words_first, words_last, turn_id, reply_first, reply_last, finished"
         " FROM keyed WHERE session = ? AND key = ?",
         (head.id, key),
     ).fetchone()
-    return None if row is None else Keyed(*row)
+    return None if row is None else KeyedRow(*row)
 
 
-def _recent_of(head: Head) -> list[Keyed]:
+def _load_recent(head: Head) -> list[KeyedRow]:
     if head.recent is not None:
         return head.recent
     if head.recent_keyed is None:
@@ -151,17 +155,17 @@ def _recent_of(head: Head) -> list[Keyed]:
         head.recent = _recent.decode(head.recent_keyed)
         return head.recent
     except msgspec.DecodeError:
-        raise head.damaged("the recent keys cannot be decoded") from None
+        raise head.corrupt_error("the recent keys cannot be decoded") from None
 
 
-def _keep_recent(txn: Transaction, head: Head, recent: list[Keyed]) -> None:
+def _store_recent(txn: Transaction, head: Head, recent: list[KeyedRow]) -> None:
     head.recent, head.recent_keyed = recent, _encoded(recent)
     if len(head.recent_keyed) > _MAX_RECENT_BYTES:
-        _write_down(txn, head, recent)
+        _flush_recent(txn, head, recent)
 
 
-def _write_down(txn: Transaction, head: Head, recent: list[Keyed]) -> None:
-    if _none_older(head, recent):
+def _flush_recent(txn: Transaction, head: Head, recent: list[KeyedRow]) -> None:
+    if _all_recent(head, recent):
         head.older = set()
     if head.older is not None:
         head.older.update(keyed.key for keyed in recent)
@@ -174,16 +178,16 @@ def _write_down(txn: Transaction, head: Head, recent: list[Keyed]) -> None:
     head.recent, head.recent_keyed = None, None
 
 
-def _none_older(head: Head, recent: list[Keyed]) -> bool:
+def _all_recent(head: Head, recent: list[KeyedRow]) -> bool:
     """Whether every key that the session has waits in its row, and its table holds none."""
     return len(recent) == head.keyed
 
 
-def _forget_oldest(txn: Transaction, head: Head) -> None:
+def _delete_oldest_keys(txn: Transaction, head: Head) -> None:
     txn.execute("DELETE FROM keyed WHERE session = ? AND n <= ?", (head.id, head.keyed - KEYS_REMEMBERED))
 
 
-def seen(txn: Transaction, head: Head | None, producer: Producer) -> bool:
+def check_producer(txn: Transaction, head: Head | None, producer: Producer) -> bool:
     """Whether the producer's number came before.
 
     Raises:

@@ -10,13 +10,13 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tenuto.stores.sqlite._jobs import Job, closed, hand_back
+from tenuto.stores.sqlite._jobs import Job, closed_error, complete_jobs
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Readers:
+class ReaderThreads:
     """One connection and one thread each; whoever is free takes the next job."""
 
     def __init__(self, connections: Sequence[sqlite3.Connection]) -> None:
@@ -24,7 +24,7 @@ class Readers:
         self._closing = False
         self._queue: SimpleQueue[Job[Any] | None] = SimpleQueue()
         self._threads = [
-            threading.Thread(target=self._work, args=(db,), name=f"tenuto-sqlite-reader-{place}", daemon=True)
+            threading.Thread(target=self._run_jobs, args=(db,), name=f"tenuto-sqlite-reader-{place}", daemon=True)
             for place, db in enumerate(connections)
         ]
         for thread in self._threads:
@@ -34,7 +34,7 @@ class Readers:
         """Run a step that reads one snapshot of the file."""
         assert not kwargs, "steps take positional arguments"
         if self._closing:
-            raise closed()
+            raise closed_error()
         job: Job[T] = Job(self._loop.create_future(), step, args)
         self._queue.put(job)
         return await job.future
@@ -48,7 +48,7 @@ class Readers:
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
 
-    def _work(self, db: sqlite3.Connection) -> None:
+    def _run_jobs(self, db: sqlite3.Connection) -> None:
         while (job := self._queue.get()) is not None:
             try:
                 db.execute("BEGIN")
@@ -58,5 +58,5 @@ class Readers:
             with suppress(sqlite3.Error):
                 if db.in_transaction:
                     db.execute("ROLLBACK")
-            hand_back(self._loop, (job,))
+            complete_jobs(self._loop, (job,))
         db.close()

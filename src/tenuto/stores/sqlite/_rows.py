@@ -9,17 +9,17 @@ from typing import Any, Final
 import msgspec
 
 from tenuto.errors import Invalid
-from tenuto.model import ForkPoint, Keeping, Message, Scope, Session, Status, Touch
+from tenuto.model import ForkPoint, Message, Retention, Scope, Session, Status, Touch
 from tenuto.model.values import JsonObject
 from tenuto.stores.codec import Undecodable, decode_object, from_micros
-from tenuto.stores.sqlite._faults import Damaged
+from tenuto.stores.sqlite._faults import CorruptRow
 
 _EMPTY: Final = b"{}"
 _STATUSES: Final = {status.value: status for status in Status}
 _scopes: Final = msgspec.json.Decoder(Scope)
 
 
-class Keyed(msgspec.Struct, array_like=True, gc=False):
+class KeyedRow(msgspec.Struct, array_like=True, gc=False):
     """A write that came with an idempotency key: what it stored, and whether it is complete."""
 
     key: bytes
@@ -81,16 +81,16 @@ class Head(msgspec.Struct, eq=False, gc=False):
     tail: list[Message] | None = None
     tail_sizes: list[int] = []
     whole: bool = False
-    recent: list[Keyed] | None = None
+    recent: list[KeyedRow] | None = None
     older: set[bytes] | None = None
 
     def __repr__(self) -> str:
         # What people wrote is in here, and a traceback shows what it likes.
         return f"Head(id={self.id})"
 
-    def damaged(self, reason: str) -> Damaged:
+    def corrupt_error(self, reason: str) -> CorruptRow:
         """The error for a record that cannot be what was written."""
-        return Damaged(self.session_id, self.id, reason)
+        return CorruptRow(self.session_id, self.id, reason)
 
 
 # SQLite itself would let anything stand in a column.
@@ -117,7 +117,7 @@ def _check_shape(shape: tuple[type, ...], row: int, session_id: str) -> None:
     if required != _NEVER_NULL or any(
         kind not in (wanted, type(None)) for kind, wanted in zip(nullable, _OR_NULL, strict=True)
     ):
-        raise Damaged(session_id, row, "a column of the head has the wrong type")
+        raise CorruptRow(session_id, row, "a column of the head has the wrong type")
 
 
 def session_of(head: Head) -> Session:
@@ -134,13 +134,13 @@ def session_of(head: Head) -> Session:
             created_at=from_micros(head.created_at),
             updated_at=from_micros(head.updated_at),
             expires_at=None if head.expires_at is None else from_micros(head.expires_at),
-            keeping=_keeping(head.idle, head.touch, head.max_messages, head.max_turns),
+            keeping=_retention(head.idle, head.touch, head.max_messages, head.max_turns),
             version=head.version,
             title=head.title,
             status=_STATUSES[head.status],
-            context=object_of(head, head.context),
-            attributes=object_of(head, head.attributes),
-            metadata=object_of(head, head.metadata),
+            context=decode_head_object(head, head.context),
+            attributes=decode_head_object(head, head.attributes),
+            metadata=decode_head_object(head, head.metadata),
             turns=head.turns,
             messages=head.messages,
             last_seq=head.last_seq,
@@ -150,28 +150,28 @@ def session_of(head: Head) -> Session:
             forked_from=_fork_point(head),
         )
     except (Undecodable, KeyError, ValueError, Invalid):
-        raise head.damaged("the head cannot be decoded") from None
+        raise head.corrupt_error("the head cannot be decoded") from None
 
 
 def scope_of(head: Head) -> Scope:
     """In whose scope the session was made."""
     try:
-        return _scope(head.scope)
+        return _decode_scope(head.scope)
     except (msgspec.DecodeError, UnicodeDecodeError, Invalid):
-        raise head.damaged("the scope cannot be decoded") from None
+        raise head.corrupt_error("the scope cannot be decoded") from None
 
 
 # Scopes and ways of keeping repeat from session to session, and making one checks all its fields.
 
 
 @lru_cache(maxsize=4096)
-def _scope(raw: bytes) -> Scope:
+def _decode_scope(raw: bytes) -> Scope:
     return _scopes.decode(raw)
 
 
 @lru_cache(maxsize=1024)
-def _keeping(idle: int | None, touch: str, max_messages: int | None, max_turns: int | None) -> Keeping:
-    return Keeping(
+def _retention(idle: int | None, touch: str, max_messages: int | None, max_turns: int | None) -> Retention:
+    return Retention(
         idle=None if idle is None else timedelta(microseconds=idle),
         touch=Touch(touch),
         max_messages=max_messages,
@@ -179,14 +179,14 @@ def _keeping(idle: int | None, touch: str, max_messages: int | None, max_turns: 
     )
 
 
-def object_of(head: Head, raw: bytes) -> JsonObject:
+def decode_head_object(head: Head, raw: bytes) -> JsonObject:
     """Context, attributes or metadata."""
     if raw == _EMPTY:
         return {}
     try:
         return decode_object(raw)
     except Undecodable:
-        raise head.damaged("an object of the head cannot be decoded") from None
+        raise head.corrupt_error("an object of the head cannot be decoded") from None
 
 
 def _fork_point(head: Head) -> ForkPoint | None:

@@ -187,7 +187,7 @@ def is_current(db: sqlite3.Connection) -> bool:
         raise InvalidSetting(
             "SQLite file", f"it has format {version}, from before the first release: begin with a new file"
         )
-    if application != APPLICATION_ID and (version or application or _holds_tables(db)):
+    if application != APPLICATION_ID and (version or application or _has_tables(db)):
         raise InvalidSetting("SQLite file", "it is the database of another program")
     return version == FORMAT
 
@@ -207,5 +207,5 @@ def _pragma(db: sqlite3.Connection, name: str) -> int:
     return value
 
 
-def _holds_tables(db: sqlite3.Connection) -> bool:
+def _has_tables(db: sqlite3.Connection) -> bool:
     return db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None

@@ -9,29 +9,29 @@ from msgspec.structs import replace
 
 from tenuto.errors import SessionCorrupt, StoreFull, StoreReadOnly, TurnLost
 from tenuto.model import (
-    Appended,
-    Batch,
+    AppendBatch,
+    AppendResult,
+    BeginTurn,
     Changes,
-    Closing,
-    Forking,
+    FinishTurn,
+    ForkRequest,
     MessagePage,
-    Opening,
     OpenTurn,
     Page,
-    Rewriting,
+    Rewrite,
     Scope,
     Session,
     SessionPage,
     SessionQuery,
-    Truncating,
+    Truncation,
 )
 from tenuto.model.trace import Trace
 from tenuto.stores.codec import encode_trace, to_micros
 from tenuto.stores.sqlite import _edits, _shelves, _traces, _turns
 from tenuto.stores.sqlite._database import Database
-from tenuto.stores.sqlite._faults import Damaged
+from tenuto.stores.sqlite._faults import CorruptRow
 from tenuto.stores.sqlite._heads import Ask, reach
-from tenuto.stores.sqlite._log import encoded, page_of
+from tenuto.stores.sqlite._log import encode_bodies, page_of
 from tenuto.stores.sqlite._rows import session_of
 
 
@@ -43,15 +43,15 @@ class SqliteSessions:
 
     # Turns
 
-    async def begin_turn(self, scope: Scope, opening: Opening) -> OpenTurn:
+    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
         ask = self._db.ask(scope, opening.session_id)
-        return await self._db.write(_turns.begin, ask, scope, opening, encoded(opening.words))
+        return await self._db.write(_turns.begin_turn, ask, scope, opening, encode_bodies(opening.words))
 
-    async def finish_turn(self, turn: OpenTurn, closing: Closing) -> Appended:
+    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
         ask = self._db.ask(turn.scope, turn.session.id)
         trace = None if closing.trace is None else encode_trace(closing.trace)
         try:
-            return await self._db.write(_turns.finish, ask, turn, closing, encoded(closing.reply), trace)
+            return await self._db.write(_turns.finish, ask, turn, closing, encode_bodies(closing.reply), trace)
         except SessionCorrupt:
             raise TurnLost(turn.session.id, turn.id) from None
 
@@ -61,28 +61,28 @@ class SqliteSessions:
         except SessionCorrupt:
             raise TurnLost(turn.session.id, turn.id) from None
 
-    async def append(self, scope: Scope, session_id: str, batch: Batch) -> Appended:
+    async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
         ask = self._db.ask(scope, session_id)
-        return await self._db.write(_turns.append, ask, scope, batch, encoded(batch.messages))
+        return await self._db.write(_turns.append, ask, scope, batch, encode_bodies(batch.messages))
 
     # Reading
 
     async def get(self, scope: Scope, session_id: str) -> Session:
         ask = self._db.ask(scope, session_id)
-        return await self._touched(ask, await self._db.read(_session, ask))
+        return await self._touch_if_due(ask, await self._db.read(_read_session, ask))
 
     async def messages(self, scope: Scope, session_id: str, page: Page) -> MessagePage:
         ask = self._db.ask(scope, session_id)
-        found = await self._db.read(_messages, ask, page)
-        session = await self._touched(ask, found.session)
+        found = await self._db.read(_read_page, ask, page)
+        session = await self._touch_if_due(ask, found.session)
         return found if session is found.session else replace(found, session=session)
 
     async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
         while True:
             try:
-                return await self._db.readers.run(_shelves.page_of_sessions, scope, query, self._db.clock())
-            except Damaged as damage:
-                await self._db.set_aside(damage)  # The next look no longer meets it.
+                return await self._db.readers.run(_shelves.list_sessions, scope, query, self._db.clock())
+            except CorruptRow as damage:
+                await self._db.quarantine(damage)  # The next look no longer meets it.
 
     # Changing
 
@@ -92,23 +92,23 @@ class SqliteSessions:
     async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
         return await self._db.write(_edits.reset, self._db.ask(scope, session_id), sparing)
 
-    async def fork(self, scope: Scope, session_id: str, forking: Forking) -> Session:
+    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
         ask, target = self._db.ask(scope, session_id), self._db.ask(scope, forking.new_id)
         return await self._db.write(_edits.fork, ask, target, forking)
 
-    async def truncate(self, scope: Scope, session_id: str, truncating: Truncating) -> Session:
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
         return await self._db.write(_edits.truncate, self._db.ask(scope, session_id), truncating)
 
-    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewriting) -> Session:
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
         traces = tuple(map(encode_trace, rewriting.traces))
         ask = self._db.ask(scope, session_id)
-        return await self._db.write(_edits.rewrite, ask, rewriting, encoded(rewriting.messages), traces)
+        return await self._db.write(_edits.rewrite, ask, rewriting, encode_bodies(rewriting.messages), traces)
 
     async def delete(self, scope: Scope, session_id: str) -> None:
         await self._db.write(_edits.delete, self._db.ask(scope, session_id))
 
-    async def _touched(self, ask: Ask, session: Session) -> Session:
-        moved = session.read_deadline(self._db.clock())
+    async def _touch_if_due(self, ask: Ask, session: Session) -> Session:
+        moved = session.deadline_after_read(self._db.clock())
         if moved is None:
             return session
         try:
@@ -132,9 +132,9 @@ class SqliteTraces:
         return await self._db.read(_traces.newest, self._db.ask(scope, session_id), limit, before)
 
 
-def _session(db: sqlite3.Connection, ask: Ask) -> Session:
+def _read_session(db: sqlite3.Connection, ask: Ask) -> Session:
     return session_of(reach(db.execute, ask))
 
 
-def _messages(db: sqlite3.Connection, ask: Ask, page: Page) -> MessagePage:
+def _read_page(db: sqlite3.Connection, ask: Ask, page: Page) -> MessagePage:
     return page_of(db.execute, reach(db.execute, ask), page)

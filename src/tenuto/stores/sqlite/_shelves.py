@@ -6,12 +6,12 @@ import sqlite3
 from datetime import datetime
 from typing import Any, Final
 
-from tenuto.model import Gone, Scope, SessionPage, SessionQuery, Stats
-from tenuto.model.scope import owner_key, space_key
+from tenuto.model import RemovedSession, Scope, SessionPage, SessionQuery, SessionStats
+from tenuto.model.scope import owner_key, site_key
 from tenuto.stores.codec import decode_cursor, encode_cursor, to_micros
-from tenuto.stores.naming import in_order
-from tenuto.stores.sqlite._edits import remove, set_aside
-from tenuto.stores.sqlite._faults import Damaged, is_bad_text
+from tenuto.stores.naming import first_sites
+from tenuto.stores.sqlite._edits import quarantine_session, remove
+from tenuto.stores.sqlite._faults import CorruptRow, is_bad_text
 from tenuto.stores.sqlite._heads import Execute
 from tenuto.stores.sqlite._rows import read_head, scope_of, session_of
 from tenuto.stores.sqlite._state import owners
@@ -44,9 +44,9 @@ _COUNT_OWNER: Final = """
 _NEXT_SPACE: Final = "SELECT * FROM head WHERE space > :behind ORDER BY space LIMIT 1"
 
 
-def page_of_sessions(db: sqlite3.Connection, scope: Scope, query: SessionQuery, now: datetime) -> SessionPage:
+def list_sessions(db: sqlite3.Connection, scope: Scope, query: SessionQuery, now: datetime) -> SessionPage:
     """The scope's sessions, latest change first."""
-    sql, shelf = (_LIST_OWNER, owner_key(scope)) if scope.owner else (_LIST_SPACE, space_key(scope))
+    sql, shelf = (_LIST_OWNER, owner_key(scope)) if scope.owner else (_LIST_SPACE, site_key(scope))
     updated_at, key = _BEHIND_ALL if query.cursor is None else decode_cursor(query.cursor)
     wanted = {
         "shelf": shelf,
@@ -72,37 +72,37 @@ def _rows(db: sqlite3.Connection, sql: str, wanted: dict[str, Any]) -> list[tupl
         if not is_bad_text(exc):
             raise
     for (row,) in db.execute(sql.replace("*", "id", 1), wanted).fetchall():
-        _refuse_bad_text(db, row)
+        _check_text(db, row)
     raise AssertionError("a text could not be read and then could")
 
 
-def _refuse_bad_text(db: sqlite3.Connection, row: int) -> None:
+def _check_text(db: sqlite3.Connection, row: int) -> None:
     try:
         db.execute("SELECT * FROM head WHERE id = ?", (row,)).fetchone()
     except sqlite3.OperationalError:
-        raise Damaged("", row, "a text of the head is not UTF-8") from None
+        raise CorruptRow("", row, "a text of the head is not UTF-8") from None
 
 
-def counted(db: sqlite3.Connection, scope: Scope, now: datetime) -> Stats:
+def count_sessions(db: sqlite3.Connection, scope: Scope, now: datetime) -> SessionStats:
     """What the scope reaches."""
-    sql, shelf = (_COUNT_OWNER, owner_key(scope)) if scope.owner else (_COUNT_SPACE, space_key(scope))
+    sql, shelf = (_COUNT_OWNER, owner_key(scope)) if scope.owner else (_COUNT_SPACE, site_key(scope))
     sessions, messages, tokens, cost_nanos = db.execute(sql, (shelf, to_micros(now))).fetchone()
-    return Stats(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost_nanos)
+    return SessionStats(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost_nanos)
 
 
 def spaces(db: sqlite3.Connection, after: Scope | None, limit: int) -> tuple[Scope, ...]:
     """Which tenants' sites hold sessions, or what users or chats keep, in order of their keys."""
-    first = b"" if after is None else space_key(after)
+    first = b"" if after is None else site_key(after)
     found: list[Scope] = []
     behind = first
     while len(found) < limit and (rows := _rows(db, _NEXT_SPACE, {"behind": behind})):
         head = read_head(rows[0], "")
         found.append(scope_of(head))
         behind = head.space
-    return in_order([*found, *owners(db, first, limit)], limit)
+    return first_sites([*found, *owners(db, first, limit)], limit)
 
 
-def sweep(txn: Transaction, limit: int, now: int) -> tuple[int, tuple[Gone, ...]]:
+def sweep(txn: Transaction, limit: int, now: int) -> tuple[int, tuple[RemovedSession, ...]]:
     """Remove expired sessions; tells how many rows were looked at, and which sessions are gone."""
     rows = txn.execute(
         "SELECT id, key, expires_at FROM session WHERE sweep_at <= ? ORDER BY sweep_at LIMIT ?", (now, limit)
@@ -113,42 +113,44 @@ def sweep(txn: Transaction, limit: int, now: int) -> tuple[int, tuple[Gone, ...]
             txn.execute("UPDATE session SET sweep_at = ? WHERE id = ?", (expires_at, row))
             txn.hot.take(key)
         else:
-            gone += _removed(txn, row, key, now)
+            gone += _remove_or_quarantine(txn, row, key, now)
     return len(rows), tuple(gone)
 
 
 def excess(db: sqlite3.Connection, scope: Scope, keep: int) -> int:
     """How many sessions the site has beyond `keep`."""
-    return max(0, _population(db.execute, scope) - keep)
+    return max(0, _count_site_sessions(db.execute, scope) - keep)
 
 
-def evict(txn: Transaction, scope: Scope, keep: int, spared: bytes | None, limit: int, now: int) -> tuple[Gone, ...]:
+def evict(
+    txn: Transaction, scope: Scope, keep: int, spared: bytes | None, limit: int, now: int
+) -> tuple[RemovedSession, ...]:
     """Remove up to `limit` of the site's least recently changed sessions beyond `keep`, but not the spared one."""
-    beyond = _population(txn.execute, scope) - keep
+    beyond = _count_site_sessions(txn.execute, scope) - keep
     rows = txn.execute(
         "SELECT id, key FROM session WHERE space = ? AND key IS NOT ? ORDER BY updated_at, key LIMIT ?",
-        (space_key(scope), spared, max(0, min(beyond, limit))),
+        (site_key(scope), spared, max(0, min(beyond, limit))),
     ).fetchall()
-    return tuple(gone for row, key in rows for gone in _removed(txn, row, key, now))
+    return tuple(gone for row, key in rows for gone in _remove_or_quarantine(txn, row, key, now))
 
 
-def _population(execute: Execute, scope: Scope) -> int:
-    count: int = execute("SELECT count(*) FROM session WHERE space = ?", (space_key(scope),)).fetchone()[0]
+def _count_site_sessions(execute: Execute, scope: Scope) -> int:
+    count: int = execute("SELECT count(*) FROM session WHERE space = ?", (site_key(scope),)).fetchone()[0]
     return count
 
 
-def _removed(txn: Transaction, row: int, key: bytes, now: int) -> list[Gone]:
+def _remove_or_quarantine(txn: Transaction, row: int, key: bytes, now: int) -> list[RemovedSession]:
     """Remove one session, or set it aside when it cannot be told whose it was."""
     try:
         head = read_head(txn.execute("SELECT * FROM head WHERE id = ?", (row,)).fetchone(), "")
-        gone = Gone(scope=scope_of(head), session_id=head.session_id)
+        gone = RemovedSession(scope=scope_of(head), session_id=head.session_id)
     except sqlite3.OperationalError as exc:
         if not is_bad_text(exc):
             raise
-        set_aside(txn, row, "", "a text of the head is not UTF-8", now)
+        quarantine_session(txn, row, "", "a text of the head is not UTF-8", now)
         return []
-    except Damaged as damage:
-        set_aside(txn, row, "", damage.reason, now)
+    except CorruptRow as damage:
+        quarantine_session(txn, row, "", damage.reason, now)
         return []
     remove(txn, row, key)
     return [gone]

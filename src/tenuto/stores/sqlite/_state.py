@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tenuto.errors import StateCorrupt, VersionConflict
-from tenuto.model import Scope, StateEntry, StateName
-from tenuto.model.scope import owner_alone, owner_key, space_key, state_key
-from tenuto.model.values import Json, checked_id, checked_json
-from tenuto.stores.naming import read_name, stretch
+from tenuto.model import Scope, StateEntry, StateLocation
+from tenuto.model.scope import owner_key, owner_scope, site_key, state_key
+from tenuto.model.values import Json, check_id, check_json
+from tenuto.stores.naming import read_location, stretch
 from tenuto.stores.sqlite._database import Database
 from tenuto.stores.sqlite._writer import Transaction
 
@@ -32,18 +32,18 @@ class Drawer(NamedTuple):
     namespace: str | None = None
 
 
-def drawer_of(scope: Scope, namespace: str) -> Drawer:
+def state_namespace(scope: Scope, namespace: str) -> Drawer:
     """The drawer to write into."""
     key, owner = state_key(scope, namespace), owner_key(scope)
     if not scope.owner:
         return Drawer(key, owner)
-    return Drawer(key, owner, space_key(scope), msgspec.json.encode(owner_alone(scope)), namespace)
+    return Drawer(key, owner, site_key(scope), msgspec.json.encode(owner_scope(scope)), namespace)
 
 
-def read(db: sqlite3.Connection, drawer: bytes, key: str) -> StateEntry | None:
+def read_value(db: sqlite3.Connection, drawer: bytes, key: str) -> StateEntry | None:
     """One value."""
     row = db.execute("SELECT key, value, version FROM state WHERE drawer = ? AND key = ?", (drawer, key)).fetchone()
-    return None if row is None else _entry(row)
+    return None if row is None else _decode_entry(row)
 
 
 def write(txn: Transaction, drawer: Drawer, key: str, value: bytes, if_version: int | None) -> int:
@@ -65,28 +65,28 @@ def delete(txn: Transaction, drawer: bytes, key: str) -> bool:
     return txn.execute("DELETE FROM state WHERE drawer = ? AND key = ?", (drawer, key)).rowcount > 0
 
 
-def listed(db: sqlite3.Connection, drawer: bytes, after: str, limit: int) -> tuple[StateEntry, ...]:
+def list_values(db: sqlite3.Connection, drawer: bytes, after: str, limit: int) -> tuple[StateEntry, ...]:
     """Values in order of their keys; SQLite compares UTF-8 bytes, which is the order of code points."""
     rows = db.execute(
         "SELECT key, value, version FROM state WHERE drawer = ? AND key > ? ORDER BY key LIMIT ?",
         (drawer, after, limit),
     )
-    return tuple(_entry(row) for row in rows)
+    return tuple(_decode_entry(row) for row in rows)
 
 
-def listed_keys(db: sqlite3.Connection, drawer: bytes, after: str, limit: int) -> tuple[str, ...]:
+def list_keys(db: sqlite3.Connection, drawer: bytes, after: str, limit: int) -> tuple[str, ...]:
     """The keys alone, in the same order."""
     rows = db.execute("SELECT key FROM state WHERE drawer = ? AND key > ? ORDER BY key LIMIT ?", (drawer, after, limit))
     return tuple(key for (key,) in rows)
 
 
-def names(db: sqlite3.Connection, scope: Scope, after: StateName | None, limit: int) -> tuple[StateName, ...]:
+def names(db: sqlite3.Connection, scope: Scope, after: StateLocation | None, limit: int) -> tuple[StateLocation, ...]:
     """Where users and chats of a site keep values."""
     rows = db.execute(
         f"{_NAMES} AND (owner, drawer, key) > (?, ?, ?) AND owner <= ? ORDER BY owner, drawer, key",
-        (space_key(scope), *stretch(scope, after)),
+        (site_key(scope), *stretch(scope, after)),
     )
-    return _readable(rows, limit)
+    return _first_readable(rows, limit)
 
 
 def owners(db: sqlite3.Connection, behind: bytes, limit: int) -> list[Scope]:
@@ -97,21 +97,21 @@ def owners(db: sqlite3.Connection, behind: bytes, limit: int) -> list[Scope]:
         if row is None:
             break
         behind = row[0]
-        found += [name.scope for name in _readable(db.execute(_NAMES, row), 1)]
+        found += [name.scope for name in _first_readable(db.execute(_NAMES, row), 1)]
     return found
 
 
-def _readable(rows: sqlite3.Cursor, limit: int) -> tuple[StateName, ...]:
+def _first_readable(rows: sqlite3.Cursor, limit: int) -> tuple[StateLocation, ...]:
     """The first names that can be read. No row is fetched behind them."""
     with closing(rows):
-        return tuple(islice((name for row in rows if (name := _name(*row)) is not None), max(0, limit)))
+        return tuple(islice((name for row in rows if (name := _decode_location(*row)) is not None), max(0, limit)))
 
 
-def _name(drawer: bytes, scope: bytes, namespace: bytes, key: bytes) -> StateName | None:
-    return read_name(drawer, lambda: (_scopes.decode(scope), namespace.decode(), key.decode()))
+def _decode_location(drawer: bytes, scope: bytes, namespace: bytes, key: bytes) -> StateLocation | None:
+    return read_location(drawer, lambda: (_scopes.decode(scope), namespace.decode(), key.decode()))
 
 
-def _entry(row: tuple[str, bytes, int]) -> StateEntry:
+def _decode_entry(row: tuple[str, bytes, int]) -> StateEntry:
     key, raw, version = row
     try:
         value: Any = msgspec.json.decode(raw)
@@ -127,15 +127,15 @@ class SqliteState:
         self._db = database
 
     async def read_state(self, scope: Scope, namespace: str, key: str) -> StateEntry | None:
-        return await self._db.readers.run(read, state_key(scope, namespace), key)
+        return await self._db.readers.run(read_value, state_key(scope, namespace), key)
 
     async def write_state(
         self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
     ) -> StateEntry:
-        checked_id(key, "the state key")
-        checked_json(value, "the state value")
+        check_id(key, "the state key")
+        check_json(value, "the state value")
         raw = msgspec.json.encode(value)
-        version = await self._db.writer.run(write, drawer_of(scope, namespace), key, raw, if_version)
+        version = await self._db.writer.run(write, state_namespace(scope, namespace), key, raw, if_version)
         return StateEntry(key=key, value=value, version=version)
 
     async def delete_state(self, scope: Scope, namespace: str, key: str) -> bool:
@@ -144,12 +144,12 @@ class SqliteState:
     async def list_state(
         self, scope: Scope, namespace: str, after: str = "", limit: int = 100
     ) -> tuple[StateEntry, ...]:
-        return await self._db.readers.run(listed, state_key(scope, namespace), after, limit)
+        return await self._db.readers.run(list_values, state_key(scope, namespace), after, limit)
 
     async def state_keys(self, scope: Scope, namespace: str, after: str = "", limit: int = 100) -> tuple[str, ...]:
-        return await self._db.readers.run(listed_keys, state_key(scope, namespace), after, limit)
+        return await self._db.readers.run(list_keys, state_key(scope, namespace), after, limit)
 
     async def state_names(
-        self, scope: Scope, after: StateName | None = None, limit: int = 100
-    ) -> tuple[StateName, ...]:
+        self, scope: Scope, after: StateLocation | None = None, limit: int = 100
+    ) -> tuple[StateLocation, ...]:
         return await self._db.readers.run(names, scope, after, limit)

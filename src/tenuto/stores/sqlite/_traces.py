@@ -9,7 +9,7 @@ from typing import Final
 
 from tenuto.errors import StoreFull
 from tenuto.model.trace import TRACES_KEPT, Trace
-from tenuto.stores.codec import Undecodable, decode_trace, opening_of
+from tenuto.stores.codec import Undecodable, decode_trace, id_prefix
 from tenuto.stores.sqlite._heads import Ask, reach
 from tenuto.stores.sqlite._rows import Head
 from tenuto.stores.sqlite._schema import MAX_SEQ, SEQ_BITS
@@ -32,7 +32,7 @@ def retell(txn: Transaction, head: Head, new: Trace, body: bytes) -> bool:
     """Put another body in a trace's place; tells whether that trace is still there."""
     if not 0 < new.number <= MAX_SEQ:
         return False
-    place, start = (head.id << SEQ_BITS) + new.number, b"{" + opening_of(new.id)
+    place, start = (head.id << SEQ_BITS) + new.number, b"{" + id_prefix(new.id)
     row = txn.execute("SELECT body FROM trace WHERE place = ?", (place,)).fetchone()
     if row is None or type(row[0]) is not bytes or not row[0].startswith(start):
         return False
@@ -53,7 +53,7 @@ def one(db: sqlite3.Connection, ask: Ask, number: int) -> Trace | None:
     if 0 < number <= MAX_SEQ:
         place += number  # No turn has the number 0.
     rows = db.execute("SELECT body FROM trace WHERE place = ?", (place,))
-    return next(_intact(ask, rows), None)
+    return next(_decode_readable(ask, rows), None)
 
 
 def newest(db: sqlite3.Connection, ask: Ask, limit: int, before: int | None) -> tuple[Trace, ...]:
@@ -64,10 +64,10 @@ def newest(db: sqlite3.Connection, ask: Ask, limit: int, before: int | None) -> 
         "SELECT body FROM trace WHERE place > ? AND place <= ? ORDER BY place DESC LIMIT ?",
         (base, base + last, min(max(limit, 0), MAX_SEQ)),
     )
-    return tuple(_intact(ask, rows))
+    return tuple(_decode_readable(ask, rows))
 
 
-def _intact(ask: Ask, rows: sqlite3.Cursor) -> Iterator[Trace]:
+def _decode_readable(ask: Ask, rows: sqlite3.Cursor) -> Iterator[Trace]:
     """A damaged trace is as good as none: the conversation is not set aside because of what was noted beside it."""
     for (body,) in rows:
         try:

@@ -9,52 +9,62 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tenuto.errors import SessionBusy, SessionExpired, SessionForeign, SessionNotFound, TurnLost
-from tenuto.model import Appended, Batch, Closing, Message, NewSession, Opening, OpenTurn, Scope, TurnState
+from tenuto.model import (
+    AppendBatch,
+    AppendResult,
+    BeginTurn,
+    FinishTurn,
+    Message,
+    NewSession,
+    OpenTurn,
+    Scope,
+    TurnState,
+)
 from tenuto.model.turn import turn_offsets
 from tenuto.stores.codec import from_micros
 from tenuto.stores.sqlite import _log, _once, _traces
 from tenuto.stores.sqlite._edits import remove
-from tenuto.stores.sqlite._faults import Damaged
+from tenuto.stores.sqlite._faults import CorruptRow
 from tenuto.stores.sqlite._heads import (
     Ask,
     apply,
-    checked_moment,
+    check_instant,
     keep,
     plant,
-    reach_to_write,
+    require_head_for_write,
     save,
     save_profile,
-    take,
+    take_head,
 )
-from tenuto.stores.sqlite._rows import Head, Keyed, session_of
+from tenuto.stores.sqlite._rows import Head, KeyedRow, session_of
 from tenuto.stores.sqlite._writer import Transaction
 
 _NOTHING = (0, -1)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def begin(txn: Transaction, ask: Ask, scope: Scope, opening: Opening, bodies: Sequence[bytes]) -> OpenTurn:
+def begin_turn(txn: Transaction, ask: Ask, scope: Scope, opening: BeginTurn, bodies: Sequence[bytes]) -> OpenTurn:
     """Find or create the session, append the words, take the lease, bring the window."""
-    head, expired = _reach_or_none(txn, ask, opening.create)
+    head, expired = _find_or_none(txn, ask, opening.create)
     guard = _once.guard(opening.once)
-    keyed = _once.known(txn, head, guard) if head is not None and guard is not None else None
+    keyed = _once.find_keyed(txn, head, guard) if head is not None and guard is not None else None
     if head is not None and keyed is not None and keyed.finished:
-        return _finished(txn, scope, head, keyed)
+        return _finished_turn(txn, scope, head, keyed)
     if head is not None:
-        _refuse_if_busy(head, ask)
-    doubled = keyed is None and opening.producer is not None and _once.seen(txn, head, opening.producer)
+        _check_not_busy(head, ask)
+    doubled = keyed is None and opening.producer is not None and _once.check_producer(txn, head, opening.producer)
     last_active = None if head is None else from_micros(head.updated_at)
 
     created = head is None
     if head is None:
-        head = _planted(txn, ask, scope, opening.create, opening.turn_id, expired)
+        head = _create_session(txn, ask, scope, opening.create, opening.turn_id, expired)
     resumed = keyed is not None or (bool(bodies) and doubled)
     if keyed is not None:
         number, words = keyed.number, _log.between(txn.execute, head, keyed.words_first, keyed.words_last)
     else:
-        number, words = _opened(txn, head, opening, bodies, doubled)
+        number, words = _append_user_messages(txn, head, opening, bodies, doubled)
         if guard is not None:
-            _once.note(txn, head, guard, opening.turn_id, _span(head, words), finished=False)
+            _once.note(txn, head, guard, opening.turn_id, _stored_range(head, words), finished=False)
     _take_lease(head, opening, ask.now, guard)
     if keyed is not None:
         _once.resume(txn, head, keyed.key, opening.turn_id)
@@ -80,16 +90,16 @@ def begin(txn: Transaction, ask: Ask, scope: Scope, opening: Opening, bodies: Se
 
 
 def finish(
-    txn: Transaction, ask: Ask, turn: OpenTurn, closing: Closing, bodies: Sequence[bytes], trace: bytes | None
-) -> Appended:
+    txn: Transaction, ask: Ask, turn: OpenTurn, closing: FinishTurn, bodies: Sequence[bytes], trace: bytes | None
+) -> AppendResult:
     """Append the reply, add the usage, apply the changes, keep the trace, give the lease back."""
-    head = _leased(txn, ask, turn)
+    head = _require_turn_head(txn, ask, turn)
     if head.lease != turn.id:
-        if head.closed == turn.id or _once.was_completed(txn, head, turn.id):
-            return Appended(session=session_of(head), duplicate=True)
+        if head.closed == turn.id or _once.is_keyed_completed(txn, head, turn.id):
+            return AppendResult(session=session_of(head), duplicate=True)
         raise TurnLost(turn.session.id, turn.id)
     if bodies and closing.producer is not None:
-        if _once.seen(txn, head, closing.producer):
+        if _once.check_producer(txn, head, closing.producer):
             bodies = ()
         else:
             _once.advance(txn, head, closing.producer)
@@ -98,7 +108,7 @@ def finish(
     if not closing.abandoned:
         head.closed = turn.id
         if head.lease_key is not None:
-            _once.complete(txn, head, head.lease_key, _span(head, reply) if reply else _NOTHING)
+            _once.complete(txn, head, head.lease_key, _stored_range(head, reply) if reply else _NOTHING)
     head.lease = head.lease_until = head.lease_key = None
     head.tokens += closing.usage.tokens
     head.cost_nanos += closing.usage.cost_nanos
@@ -109,12 +119,12 @@ def finish(
         _traces.keep(txn, head, turn.number, trace)
     _log.trim(txn, head)
     save(txn, head, ask.now)
-    return Appended(session=session_of(head), messages=reply)
+    return AppendResult(session=session_of(head), messages=reply)
 
 
 def renew(txn: Transaction, ask: Ask, turn: OpenTurn) -> OpenTurn:
     """Hold the lease for as long again."""
-    head = _leased(txn, ask, turn)
+    head = _require_turn_head(txn, ask, turn)
     if head.lease != turn.id:
         raise TurnLost(turn.session.id, turn.id)
     head.lease_until = _lease_end(ask.now, turn.lease)
@@ -124,43 +134,43 @@ def renew(txn: Transaction, ask: Ask, turn: OpenTurn) -> OpenTurn:
 
 
 # What every turn does, a hundred microseconds or less each; an append may bring ten thousand messages.
-BRIEF: Final[frozenset[Callable[..., Any]]] = frozenset({begin, finish, renew})
+BRIEF: Final[frozenset[Callable[..., Any]]] = frozenset({begin_turn, finish, renew})
 
 
-def append(txn: Transaction, ask: Ask, scope: Scope, batch: Batch, bodies: Sequence[bytes]) -> Appended:
+def append(txn: Transaction, ask: Ask, scope: Scope, batch: AppendBatch, bodies: Sequence[bytes]) -> AppendResult:
     """Append messages outside a turn."""
-    head, expired = _reach_or_none(txn, ask, batch.create)
+    head, expired = _find_or_none(txn, ask, batch.create)
     guard = _once.guard(batch.once)
     if head is not None and guard is not None:
-        keyed = _once.known(txn, head, guard)
+        keyed = _once.find_keyed(txn, head, guard)
         if keyed is not None:
             messages = _log.between(txn.execute, head, keyed.words_first, keyed.words_last)
-            return Appended(session=session_of(head), messages=messages, duplicate=True)
-    if batch.producer is not None and _once.seen(txn, head, batch.producer) and head is not None:
-        return Appended(session=session_of(head), duplicate=True)
+            return AppendResult(session=session_of(head), messages=messages, duplicate=True)
+    if batch.producer is not None and _once.check_producer(txn, head, batch.producer) and head is not None:
+        return AppendResult(session=session_of(head), duplicate=True)
 
     created = head is None
     if head is None:
-        head = _planted(txn, ask, scope, batch.create, batch.id, expired)
+        head = _create_session(txn, ask, scope, batch.create, batch.id, expired)
     if batch.producer is not None:
         _once.advance(txn, head, batch.producer)
     number = head.turns + 1
     turns = [number + offset for offset in turn_offsets(batch.messages)]
     stored = _log.add(txn, head, batch.messages, bodies, turns)
     if guard is not None:
-        _once.note(txn, head, guard, batch.id, _span(head, stored), finished=True)
-    head.tokens += batch.spent.tokens
-    head.cost_nanos += batch.spent.cost_nanos
+        _once.note(txn, head, guard, batch.id, _stored_range(head, stored), finished=True)
+    head.tokens += batch.total_usage.tokens
+    head.cost_nanos += batch.total_usage.cost_nanos
     _log.trim(txn, head)
     save(txn, head, ask.now)
-    return Appended(session=session_of(head), messages=stored, created=created, expired=expired)
+    return AppendResult(session=session_of(head), messages=stored, created=created, expired=expired)
 
 
-def _reach_or_none(txn: Transaction, ask: Ask, create: NewSession | None) -> tuple[Head | None, bool]:
+def _find_or_none(txn: Transaction, ask: Ask, create: NewSession | None) -> tuple[Head | None, bool]:
     """The session, or nothing where one may be made; and whether an expired one stands in its place."""
     try:
-        return reach_to_write(txn, ask), False
-    except (SessionForeign, Damaged):
+        return require_head_for_write(txn, ask), False
+    except (SessionForeign, CorruptRow):
         raise
     except SessionNotFound as absent:
         if create is None:
@@ -168,18 +178,20 @@ def _reach_or_none(txn: Transaction, ask: Ask, create: NewSession | None) -> tup
         return None, isinstance(absent, SessionExpired)
 
 
-def _planted(txn: Transaction, ask: Ask, scope: Scope, create: NewSession | None, token: str, expired: bool) -> Head:
+def _create_session(
+    txn: Transaction, ask: Ask, scope: Scope, create: NewSession | None, token: str, expired: bool
+) -> Head:
     assert create is not None, "without it an absent session was refused"
-    old = take(txn, ask) if expired else None
+    old = take_head(txn, ask) if expired else None
     if old is not None:
         remove(txn, old.id, old.key)
     return plant(txn, ask, scope, create, token)
 
 
-def _leased(txn: Transaction, ask: Ask, turn: OpenTurn) -> Head:
+def _require_turn_head(txn: Transaction, ask: Ask, turn: OpenTurn) -> Head:
     try:
-        head = reach_to_write(txn, ask)
-    except Damaged:
+        head = require_head_for_write(txn, ask)
+    except CorruptRow:
         raise
     except SessionNotFound:
         raise TurnLost(turn.session.id, turn.id) from None
@@ -188,13 +200,13 @@ def _leased(txn: Transaction, ask: Ask, turn: OpenTurn) -> Head:
     return head
 
 
-def _refuse_if_busy(head: Head, ask: Ask) -> None:
+def _check_not_busy(head: Head, ask: Ask) -> None:
     if head.lease is not None and head.lease_until is not None and head.lease_until > ask.now:
         raise SessionBusy(head.session_id, timedelta(microseconds=head.lease_until - ask.now))
 
 
-def _opened(
-    txn: Transaction, head: Head, opening: Opening, bodies: Sequence[bytes], doubled: bool
+def _append_user_messages(
+    txn: Transaction, head: Head, opening: BeginTurn, bodies: Sequence[bytes], doubled: bool
 ) -> tuple[int, tuple[Message, ...]]:
     """Store the words under a new turn number, unless their producer sent them before."""
     number = head.turns = head.turns + 1
@@ -205,17 +217,17 @@ def _opened(
     return number, _log.add(txn, head, opening.words, bodies, [number] * len(bodies))
 
 
-def _take_lease(head: Head, opening: Opening, now: int, guard: _once.Guard | None) -> None:
+def _take_lease(head: Head, opening: BeginTurn, now: int, guard: _once.KeyDigest | None) -> None:
     head.lease = opening.turn_id
     head.lease_until = _lease_end(now, opening.lease)
     head.lease_key = None if guard is None else guard.key
 
 
 def _lease_end(now: int, lease: timedelta) -> int:
-    return checked_moment(now + lease // _MICROSECOND)
+    return check_instant(now + lease // _MICROSECOND)
 
 
-def _finished(txn: Transaction, scope: Scope, head: Head, keyed: Keyed) -> OpenTurn:
+def _finished_turn(txn: Transaction, scope: Scope, head: Head, keyed: KeyedRow) -> OpenTurn:
     return OpenTurn(
         id=keyed.turn_id,
         number=keyed.number,
@@ -229,6 +241,6 @@ def _finished(txn: Transaction, scope: Scope, head: Head, keyed: Keyed) -> OpenT
     )
 
 
-def _span(head: Head, stored: Sequence[Message]) -> tuple[int, int]:
+def _stored_range(head: Head, stored: Sequence[Message]) -> tuple[int, int]:
     """The sequence numbers of what was just stored; an empty stretch lies behind the log's end."""
     return head.last_seq - len(stored) + 1, head.last_seq

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from tenuto.model import Compaction, Erased, Gone, Scope, Stats
-from tenuto.model.scope import owner_key, person_of, session_key
+from tenuto.model import CompactionResult, EraseResult, RemovedSession, Scope, SessionStats
+from tenuto.model.scope import owner_key, session_key, user_scope
 from tenuto.stores.codec import to_micros
-from tenuto.stores.erasing import in_steps
+from tenuto.stores.erasing import erase_in_batches
 from tenuto.stores.sqlite import _erasing, _shelves
 from tenuto.stores.sqlite._database import Database
-from tenuto.stores.sqlite._faults import Damaged
+from tenuto.stores.sqlite._faults import CorruptRow
 from tenuto.stores.sqlite._file import compact
 
 # Upkeep removes this many sessions in one transaction, so that turns need not wait long for it.
@@ -24,8 +24,8 @@ class SqliteUpkeep:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def sweep(self, limit: int = 1000) -> tuple[Gone, ...]:
-        gone: tuple[Gone, ...] = ()
+    async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
+        gone: tuple[RemovedSession, ...] = ()
         while len(gone) < limit:
             stride = min(_UPKEEP_STRIDE, limit - len(gone))
             looked_at, removed = await self._db.writer.run(_shelves.sweep, stride, to_micros(self._db.clock()))
@@ -34,32 +34,34 @@ class SqliteUpkeep:
                 break
         return gone
 
-    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[Gone, ...]:
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
         spared = None if sparing is None else session_key(scope, sparing)
-        gone: tuple[Gone, ...] = ()
+        gone: tuple[RemovedSession, ...] = ()
         for _ in range(0, await self._db.readers.run(_shelves.excess, scope, keep), _UPKEEP_STRIDE):
             now = to_micros(self._db.clock())
             gone += await self._db.writer.run(_shelves.evict, scope, keep, spared, _UPKEEP_STRIDE, now)
         return gone
 
-    async def erase(self, scope: Scope, limit: int = 100) -> Erased:
-        owner = owner_key(person_of(scope))
-        return await in_steps(lambda size: self._db.writer.run(_erasing.erase, owner, size), limit, _UPKEEP_STRIDE)
+    async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
+        owner = owner_key(user_scope(scope))
+        return await erase_in_batches(
+            lambda size: self._db.writer.run(_erasing.erase, owner, size), limit, _UPKEEP_STRIDE
+        )
 
     async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
         while True:
             try:
                 return await self._db.readers.run(_shelves.spaces, after, limit)
-            except Damaged as damage:
-                await self._db.set_aside(damage)  # As in `list`.
+            except CorruptRow as damage:
+                await self._db.quarantine(damage)  # As in `list`.
 
-    async def compact(self) -> Compaction:
+    async def compact(self) -> CompactionResult:
         """Write the file anew and empty its log. Writes wait meanwhile, and it takes the file's size on the disk."""
-        await self._db.writer.run_alone(compact)
-        return Compaction(cleared=True)
+        await self._db.writer.run_outside_transaction(compact)
+        return CompactionResult(cleared=True)
 
-    async def stats(self, scope: Scope) -> Stats:
-        return await self._db.readers.run(_shelves.counted, scope, self._db.clock())
+    async def stats(self, scope: Scope) -> SessionStats:
+        return await self._db.readers.run(_shelves.count_sessions, scope, self._db.clock())
 
     async def ping(self) -> None:
         await self._db.readers.run(_ping)

@@ -24,8 +24,8 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from tenuto.stores.sqlite._faults import is_busy, is_full
 from tenuto.stores.sqlite._file import insist
-from tenuto.stores.sqlite._hot import Hot
-from tenuto.stores.sqlite._jobs import Job, closed, hand_back
+from tenuto.stores.sqlite._hot import HeadCache
+from tenuto.stores.sqlite._jobs import Job, closed_error, complete_jobs
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,14 +55,14 @@ class Transaction:
 
     __slots__ = ("changed", "execute", "executemany", "hot")
 
-    def __init__(self, db: sqlite3.Connection, hot: Hot) -> None:
+    def __init__(self, db: sqlite3.Connection, hot: HeadCache) -> None:
         self.hot = hot
         cursor = db.cursor()
         self.execute, self.executemany = cursor.execute, cursor.executemany
         self.changed: list[bytes] = []
 
 
-class Writer:
+class WriterThread:
     """Group commit. A result is handed back after its commit, so acknowledged means on disk.
 
     The `brief` steps are those of which many fit into a millisecond or a few: behind them callers may wait.
@@ -73,7 +73,7 @@ class Writer:
         self._db = db
         self._patience = patience.total_seconds()
         self._brief = brief
-        self._hot = Hot()
+        self._hot = HeadCache()
         self._loop = asyncio.get_running_loop()
         self._gathered: list[Job[Any]] = []
         self._waiting = 0
@@ -86,7 +86,7 @@ class Writer:
         self._settled: list[Job[Any]] = []
         self._tell_by = 0.0
         self._callers_took, self._disk_took = 0.0, math.inf
-        self._thread = threading.Thread(target=self._work, name="tenuto-sqlite-writer", daemon=True)
+        self._thread = threading.Thread(target=self._run_thread, name="tenuto-sqlite-writer", daemon=True)
         self._thread.start()
 
     def run(self, step: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
@@ -96,68 +96,68 @@ class Writer:
         """
         assert not kwargs, "steps take positional arguments"
         job: Job[T] = Job(self._loop.create_future(), step, args, patient_until=monotonic() + self._patience)
-        return self._queued(job) if self._waiting < _MAX_WAITING else self._queued_later(job)
+        return self._enqueue(job) if self._waiting < _MAX_WAITING else self._enqueue_when_room(job)
 
-    def run_alone(self, step: Callable[[sqlite3.Connection, timedelta], T]) -> Awaitable[T]:
+    def run_outside_transaction(self, step: Callable[[sqlite3.Connection, timedelta], T]) -> Awaitable[T]:
         """Run a step between two transactions, for what SQLite does outside of any; it is told our patience."""
-        return self._queued(Job(self._loop.create_future(), step, (), alone=True))
+        return self._enqueue(Job(self._loop.create_future(), step, (), alone=True))
 
-    def _queued(self, job: Job[T]) -> asyncio.Future[T]:
+    def _enqueue(self, job: Job[T]) -> asyncio.Future[T]:
         if self._closing:
-            raise closed()
+            raise closed_error()
         self._waiting += 1
         # Everything asked for within one turn of the loop goes over together.
         if not self._gathered:
-            self._loop.call_soon(self._hand_over)
+            self._loop.call_soon(self._submit_batch)
         self._gathered.append(job)
         return job.future
 
-    async def _queued_later(self, job: Job[T]) -> T:
+    async def _enqueue_when_room(self, job: Job[T]) -> T:
         while self._waiting >= _MAX_WAITING:
             self._room.clear()
             await self._room.wait()
-        return await self._queued(job)
+        return await self._enqueue(job)
 
     async def close(self) -> None:
         """Finish what is queued and close the connection."""
         if not self._closing:
             self._closing = True
-            self._hand_over()
+            self._submit_batch()
             self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    def _hand_over(self) -> None:
+    def _submit_batch(self) -> None:
         if self._gathered:
             self._queue.put(self._gathered)
             self._gathered = []
 
-    def _handed_back(self, count: int) -> None:
+    def _on_acknowledged(self, count: int) -> None:
         self._waiting -= count
         self._room.set()
 
     # From here on: the writer's own thread.
 
-    def _work(self) -> None:
+    def _run_thread(self) -> None:
         last = False
         while self._ahead or not last:
             if self._ahead:
                 jobs, self._ahead = self._ahead, []
             else:
-                jobs, last = self._collect()
-                jobs, self._ahead = self._halved(jobs)
+                jobs, last = self._collect_jobs()
+                jobs, self._ahead = self._split_batch(jobs)
             if not all(job.step in self._brief for job in jobs):
-                self._hand_back()
-            self._settle([job for job in jobs if not job.alone])
+                self._acknowledge()
+            self._run_batch([job for job in jobs if not job.alone])
             for job in jobs:
                 if job.alone:
-                    self._hand_back()
-                    self._settle_alone(job)
+                    self._acknowledge()
+                    self._run_outside(job)
             if not self._ahead and self._queue.empty():
-                self._hand_back()
-        self._hand_back()
+                self._acknowledge()
+        self._acknowledge()
         self._db.close()
 
-    def _collect(self) -> tuple[list[Job[Any]], bool]:
+    def _collect_jobs(self) -> tuple[list[Job[Any]], bool]:
         """Wait for work, then take all that has come."""
         began = perf_counter()
         handed = self._queue.get()
@@ -171,7 +171,7 @@ class Writer:
                 handed = self._queue.get_nowait()
         return jobs, handed is None
 
-    def _halved(self, jobs: list[Job[Any]]) -> tuple[list[Job[Any]], list[Job[Any]]]:
+    def _split_batch(self, jobs: list[Job[Any]]) -> tuple[list[Job[Any]], list[Job[Any]]]:
         """What goes into this transaction and what into the next: one half each where nobody else is under way.
 
         Only where callers take longer than the disk does it help that they work side by side; and once they are apart
@@ -183,18 +183,18 @@ class Writer:
         half = len(jobs) // 2
         return jobs[:half], jobs[half:]
 
-    def _hand_back(self) -> None:
+    def _acknowledge(self) -> None:
         """Tell callers what became of their jobs."""
         if self._settled:
-            hand_back(self._loop, self._settled, self._handed_back)
+            complete_jobs(self._loop, self._settled, self._on_acknowledged)
             self._settled = []
 
-    def _settle(self, jobs: list[Job[Any]]) -> None:
+    def _run_batch(self, jobs: list[Job[Any]]) -> None:
         """Give each job its outcome: a result that is on disk, or a failure that left nothing."""
         left = [job for job in jobs if not job.future.cancelled()]
         try:
-            while (left := self._begun(left)) and (broken := self._commit(left)) is not None:
-                self._hand_back()
+            while (left := self._begin_transaction(left)) and (broken := self._run_and_commit(left)) is not None:
+                self._acknowledge()
                 left.remove(broken)
                 # What the others were refused may have stood on what is taken back now: each decides anew.
                 for job in left:
@@ -202,15 +202,15 @@ class Writer:
         except Exception as exc:
             self._roll_back()
             if isinstance(exc, sqlite3.Error) and is_full(exc):
-                self._make_room()
+                self._checkpoint()
             # Also those that were refused: it may have been for what is taken back now.
             for job in left:
                 job.fail(exc)
         # Those before have been told, unless nothing was committed here.
-        self._hand_back()
+        self._acknowledge()
         self._settled, self._tell_by = jobs, perf_counter() + _LONGEST_UNTOLD
 
-    def _settle_alone(self, job: Job[Any]) -> None:
+    def _run_outside(self, job: Job[Any]) -> None:
         if not job.future.cancelled():
             try:
                 job.result = job.step(self._db, timedelta(seconds=self._patience))
@@ -218,12 +218,12 @@ class Writer:
                 job.fail(exc)
         self._settled.append(job)
 
-    def _begun(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
+    def _begin_transaction(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         """Begin a transaction for those jobs whose callers are patient until another process gives the lock free."""
         while jobs:
             patience = timedelta(seconds=min([job.patient_until for job in jobs]) - monotonic())
             try:
-                insist(lambda: self._db.execute("BEGIN IMMEDIATE"), patience, meanwhile=self._hand_back)
+                insist(lambda: self._db.execute("BEGIN IMMEDIATE"), patience, meanwhile=self._acknowledge)
                 break
             except sqlite3.OperationalError as exc:
                 if not is_busy(exc):
@@ -235,14 +235,14 @@ class Writer:
                 jobs = [job for job in jobs if job.patient_until > now]
         return jobs
 
-    def _commit(self, jobs: list[Job[Any]]) -> Job[Any] | None:
+    def _run_and_commit(self, jobs: list[Job[Any]]) -> Job[Any] | None:
         """Run the jobs in the transaction. A job that comes back failed halfway: then nothing at all was stored."""
         db = self._db
         self._hot.validate(db)
         txn = Transaction(db, self._hot)
         for job in jobs:
             if self._settled and perf_counter() > self._tell_by:
-                self._hand_back()
+                self._acknowledge()
             noted, written = len(txn.changed), db.total_changes
             try:
                 job.result = job.step(txn, *job.args)
@@ -252,14 +252,14 @@ class Writer:
                     self._roll_back()
                     return job
                 del txn.changed[noted:]
-        self._tell(txn)
-        self._hand_back()
+        self._record_changes(txn)
+        self._acknowledge()
         began = perf_counter()
         db.execute("COMMIT")
         self._disk_took = perf_counter() - began
         return None
 
-    def _tell(self, txn: Transaction) -> None:
+    def _record_changes(self, txn: Transaction) -> None:
         """Leave word for other processes' caches, in the same transaction."""
         if not txn.changed:
             return
@@ -268,7 +268,7 @@ class Writer:
         if number is not None and number % _PRUNE_EVERY == 0:
             txn.execute("DELETE FROM change WHERE number <= ?", (number - _CHANGES_KEPT,))
 
-    def _make_room(self) -> None:
+    def _checkpoint(self) -> None:
         """Move the log into the file now: on a full disk that may leave room for the deletions that help."""
         with suppress(sqlite3.Error):
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")

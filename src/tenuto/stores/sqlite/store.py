@@ -12,13 +12,13 @@ from tenuto.errors import InvalidSetting
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.sqlite import _turns
 from tenuto.stores.sqlite._database import Database
-from tenuto.stores.sqlite._feed import Feed
-from tenuto.stores.sqlite._file import Synchronous, checked_path, open_file
-from tenuto.stores.sqlite._readers import Readers
+from tenuto.stores.sqlite._feed import SqliteFeed
+from tenuto.stores.sqlite._file import Synchronous, check_path, open_file
+from tenuto.stores.sqlite._readers import ReaderThreads
 from tenuto.stores.sqlite._sessions import SqliteSessions, SqliteTraces
 from tenuto.stores.sqlite._state import SqliteState
 from tenuto.stores.sqlite._upkeep import SqliteUpkeep
-from tenuto.stores.sqlite._writer import Writer
+from tenuto.stores.sqlite._writer import WriterThread
 
 
 class SqliteStore:
@@ -28,7 +28,9 @@ class SqliteStore:
     `synchronous="normal"`: then it survives the death of the process, but not of the machine.
     """
 
-    def __init__(self, *, path: Path, clock: Clock, writer: Writer, readers: Readers, feed: Feed) -> None:
+    def __init__(
+        self, *, path: Path, clock: Clock, writer: WriterThread, readers: ReaderThreads, feed: SqliteFeed
+    ) -> None:
         self.path: Final = path
         self.feed: Final = feed
         self._database = Database(clock=clock, writer=writer, readers=readers)
@@ -61,10 +63,10 @@ class SqliteStore:
             raise InvalidSetting("synchronous", "it is neither 'full' nor 'normal'")
         if readers < 1:
             raise InvalidSetting("readers", "it is below 1")
-        file = checked_path(path)
+        file = check_path(path)
         writing, *reading = await asyncio.to_thread(open_file, file, synchronous, readers, patience, reading_only)
-        writer = Writer(writing, patience, brief=_turns.BRIEF)
-        return cls(path=file, clock=clock, writer=writer, readers=Readers(reading), feed=Feed(file))
+        writer = WriterThread(writing, patience, brief=_turns.BRIEF)
+        return cls(path=file, clock=clock, writer=writer, readers=ReaderThreads(reading), feed=SqliteFeed(file))
 
     async def __aenter__(self) -> SqliteStore:
         return self
