@@ -14,8 +14,8 @@ from bench.plan import Plan
 from bench.workload import WINDOW, Words
 from tenuto.model import Page
 from tenuto.ports import Backend, Store
-from tenuto.stores.by_url import open_store
 from tenuto.stores.cached import CachedStore
+from tenuto.stores.factory import open_store
 
 _SESSIONS: Final = [f"hit-{place}" for place in range(32)]
 _TURNS: Final = 50

@@ -22,7 +22,7 @@ from tenuto.model import (
     text_part,
 )
 from tenuto.ports import Backend
-from tenuto.stores.by_url import open_store
+from tenuto.stores.factory import open_store
 
 # The stored cap is lifted: histories of 10,000 messages are to stay that long.
 FRESH: Final = NewSession(keeping=Retention(max_messages=None))

@@ -46,15 +46,15 @@ from tenuto.model import (
     text_part,
 )
 from tenuto.model.budget import Budgets
+from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, TurnEnded
 from tenuto.model.policy import ContextPolicy, preset
 from tenuto.model.prompt import PromptInputs, PromptPolicy
-from tenuto.model.talk import ModelDone, ModelEvent, ModelRequest, TextDelta, TurnEnded
 from tenuto.ports import Backend, SessionStore, Tool, utc_now
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Sessions
-from tenuto.stores.by_url import open_store
+from tenuto.stores.factory import open_store
 from tenuto.upkeep import Upkeep
 
 MANY: Final = 32

@@ -13,20 +13,20 @@ from typing import Any
 import asyncpg
 
 from tenuto.model import Scope
-from tenuto.model.news import Invalidation
 from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.model.scope import session_key, site_key
+from tenuto.model.store_reports import Invalidation
 from tenuto.ports import ChangeFeed, Clock, Store
-from tenuto.privacy.screened import RedactingStore
-from tenuto.privacy.sealed.keyring import KeyRing, MasterKey, MasterKeys
-from tenuto.privacy.sealed.sealing import TenantCiphers
+from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
+from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
+from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.stores.cached import CachedStore
 from tenuto.stores.circuit_breaker import CircuitBreakerStore
 from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
-from tenuto.stores.postgres._link import Connection, Link
+from tenuto.stores.postgres._client import Connection, Link
 from tenuto.stores.postgres._schema import migrate
 from tenuto.stores.redis import RedisStore
 from tenuto.stores.sqlite import SqliteStore

@@ -10,8 +10,8 @@ from typing import Any, Self, cast
 
 from tenuto.errors import StoreUnavailable
 from tenuto.model import FinishTurn, OpenTurn, Page, Scope
-from tenuto.model.news import Invalidation
 from tenuto.model.scope import session_key
+from tenuto.model.store_reports import Invalidation
 from tenuto.ports import Ciphers, Store
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.memory import MemoryStore

@@ -6,11 +6,11 @@ from base64 import b64encode
 
 from tenuto.model.privacy import PrivacyPolicy
 from tenuto.ports import Store, utc_now
+from tenuto.privacy.crypto.keyring import load_key_ring
+from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
+from tenuto.privacy.crypto.vault import Vault
+from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor, TenantPolicies
-from tenuto.privacy.screened import RedactingStore
-from tenuto.privacy.sealed.keyring import load_key_ring
-from tenuto.privacy.sealed.sealing import TenantCiphers
-from tenuto.privacy.sealed.vault import Vault
 from tenuto.stores.memory import MemoryStore
 
 KEY = b64encode(bytes(range(32))).decode()

@@ -16,9 +16,9 @@ from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model import FinishTurn, OpenTurn
 from tenuto.model.budget import Budgets
+from tenuto.model.generation import ToolContext, ToolOutput, ToolSpec, TurnEnded
 from tenuto.model.policy import OnMissing, Preset, SessionPolicy, preset
 from tenuto.model.prompt import Language, PromptPolicy
-from tenuto.model.talk import ToolContext, ToolOutput, ToolSpec, TurnEnded
 from tenuto.model.values import JsonObject
 from tenuto.ports import Afterwards, Clock, Embedder, Span, Store
 from tenuto.privacy.redactor import NO_REDACTION

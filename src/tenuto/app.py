@@ -17,7 +17,7 @@ from tenuto.model.policy import Preset
 from tenuto.model.prompt import Language
 from tenuto.model.values import Value, check_text
 from tenuto.ports import Clock, utc_now
-from tenuto.privacy.duties.compacting import Compactor
+from tenuto.privacy.compliance.compaction import Compactor
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Listener, Sessions, TurnRequest, fresh_id
 from tenuto.settings import Settings, read_settings
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tenuto.assistants import Assistant
     from tenuto.chat import Chat, Reply
     from tenuto.llm import GivenModel
-    from tenuto.privacy.duties.office import PrivacyService
+    from tenuto.privacy.compliance.service import PrivacyService
 
 ModelChoice: TypeAlias = "str | GivenModel | Sequence[str | GivenModel]"
 _NO_MODELS: Final[Mapping[str, GivenModel]] = MappingProxyType({})
@@ -103,7 +103,7 @@ class Tenuto:
         """What a mark stands for, what is stored of private data, and how somebody is erased."""
         # Signatures and ciphers are heavy to load, and asked for seldom.
         from tenuto.access import ApiKeys
-        from tenuto.privacy.duties.office import PrivacyService
+        from tenuto.privacy.compliance.service import PrivacyService
 
         async def keys(scope: Scope) -> dict[str, int]:
             return {"api_keys": await ApiKeys(store=self.store.state, clock=self._clock).revoke_user_keys(scope)}

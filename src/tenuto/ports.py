@@ -34,10 +34,10 @@ from tenuto.model import (
     TurnState,
 )
 from tenuto.model.assurance import DurabilityFinding
-from tenuto.model.news import Invalidation
+from tenuto.model.generation import ModelEvent, ModelRequest, ToolContext, ToolOutput, ToolSpec, TurnEnded
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.privacy import PiiMatch
-from tenuto.model.talk import ModelEvent, ModelRequest, ToolContext, ToolOutput, ToolSpec, TurnEnded
+from tenuto.model.store_reports import Invalidation
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json, JsonObject
 

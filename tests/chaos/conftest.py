@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tenuto.stores.postgres import _feed
-from tenuto.stores.redis import _ear, _node
+from tenuto.stores.redis import _invalidation, _node
 from tests.patience import LONG
 from tests.servers import PostgresServer, RedisServer, start_postgres, start_redis
 
@@ -21,7 +21,7 @@ def tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def trustful(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that stands still for two seconds hears nothing for as long, and every session would be in doubt."""
-    for feed in (_ear, _feed):
+    for feed in (_invalidation, _feed):
         assert feed.DOUBT < LONG
         monkeypatch.setattr(feed, "DOUBT", 10 * LONG)
 

@@ -16,7 +16,7 @@ from tenuto.ports import Store, utc_now
 from tenuto.stores.breaker import BreakerPolicy, BreakerState
 from tenuto.stores.circuit_breaker import CircuitBreakerStore
 from tenuto.stores.postgres import PostgresStore
-from tenuto.stores.postgres._link import Link
+from tenuto.stores.postgres._client import Link
 from tenuto.stores.redis import ConnectionPolicy, RedisStore
 from tests.clock import Ticks
 from tests.patience import LONG

@@ -16,7 +16,7 @@ import jwt
 import pytest
 
 from tenuto.model import Scope
-from tenuto.stores.by_url import open_store
+from tenuto.stores.factory import open_store
 from tenuto.stores.journaled import JournaledStore, Outbox
 from tenuto.stores.redis import ConnectionPolicy, RedisStore
 from tests.journeys.door import bearer

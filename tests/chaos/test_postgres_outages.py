@@ -18,8 +18,8 @@ from tenuto.model.session import Touch
 from tenuto.ports import utc_now
 from tenuto.stores.cached import CachedStore
 from tenuto.stores.postgres import PostgresStore
-from tenuto.stores.postgres._faults import InDoubt
-from tenuto.stores.postgres._link import Connection, Link
+from tenuto.stores.postgres._client import Connection, Link
+from tenuto.stores.postgres._errors import InDoubt
 from tests.clock import FakeClock
 from tests.patience import LONG
 from tests.samples import ANN, batch, begin, closing, fresh, once, texts

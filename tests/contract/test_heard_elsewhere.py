@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from tenuto.errors import SessionNotFound
 from tenuto.model import Page, Rewrite, text_part
-from tenuto.stores.by_url import open_store
 from tenuto.stores.cached import CachedStore
+from tenuto.stores.factory import open_store
 from tests.patience import LONG
 from tests.samples import ANN, batch, talk, texts
 from tests.shared_stores import SHARED, SharedStore

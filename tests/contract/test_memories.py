@@ -7,9 +7,9 @@ from tenuto.model import Scope
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.model.values import Json
 from tenuto.ports import Store, utc_now
-from tenuto.privacy.duties.office import PrivacyService
-from tenuto.privacy.duties.scanning import Report
-from tenuto.privacy.screened import RedactingStore
+from tenuto.privacy.compliance.scan import Report
+from tenuto.privacy.compliance.service import PrivacyService
+from tenuto.privacy.redacting_store import RedactingStore
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB
 from tests.screens import screen_over
 

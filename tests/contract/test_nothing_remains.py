@@ -34,10 +34,10 @@ from tenuto.model import (
 )
 from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.ports import Store, utc_now
-from tenuto.privacy.duties.compacting import CompactionStatus
-from tenuto.privacy.duties.office import PrivacyService
-from tenuto.privacy.sealed.keyring import load_key_ring
-from tenuto.privacy.sealed.sealing import TenantCiphers
+from tenuto.privacy.compliance.compaction import CompactionStatus
+from tenuto.privacy.compliance.service import PrivacyService
+from tenuto.privacy.crypto.keyring import load_key_ring
+from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.postgres import PostgresStore
 from tenuto.stores.redis import RedisStore

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from tenuto.cli.aside import BackgroundApp
+from tenuto.cli.background import BackgroundApp
 from tenuto.cli.conversation import ChatOptions, Conversation
 from tenuto.model import Scope
 from tests.journeys.terminal import CTRL_C, CTRL_D, CTRL_P, ENTER, Screen

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 import tenuto
 from tenuto.model import Page, Rewrite, Scope
-from tenuto.privacy.duties.office import PrivacyService
+from tenuto.privacy.compliance.service import PrivacyService
 from tests.journeys.desk import KEPT, MAIL, MARKED, SAID, asked, own_environment, ring, say, typed
 from tests.journeys.terminal import ENTER, Screen
 from tests.journeys.test_cli_operations import Machine

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tenuto.llm import Fail, Say, ScriptedModel
+from tenuto.model.generation import Persona
 from tenuto.model.prompt import Language
-from tenuto.model.talk import Persona
 from tests.journeys.door import ANN, Door, at, code, served
 from tests.talking import helper
 

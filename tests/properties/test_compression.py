@@ -42,10 +42,10 @@ from tenuto.model import (
     tool_call,
     tool_result,
 )
+from tenuto.model.generation import TurnEnded
 from tenuto.model.message import is_summary
 from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
 from tenuto.model.prompt import Language, PromptInputs, PromptPolicy
-from tenuto.model.talk import TurnEnded
 from tenuto.ports import Store
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenuto.privacy import MARK, PiiType, RedactionStream, detect, redact
+from tenuto.privacy.rules.api_keys import LONGEST_BLOCK
+from tenuto.privacy.rules.chunking import LIMIT, Chunker
 from tenuto.privacy.rules.detector import CALM_FAMILIES, FAMILIES, SILENT_FAMILIES, select_families
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.keys import LONGEST_BLOCK
-from tenuto.privacy.rules.pieces import LIMIT, Chunker
 from tests.labelled import sentences
 
 SETS = (

@@ -9,8 +9,8 @@ from tenuto.model import Page, Role, tool_result
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.model.values import Json
 from tenuto.privacy import detect
-from tenuto.privacy.pages import redact_draft
-from tenuto.privacy.slots import fill_slots, part_slots, slots
+from tenuto.privacy.record_redaction import redact_draft
+from tenuto.privacy.text_slots import fill_slots, part_slots, slots
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN, opening, says
 from tests.screens import screen_over, screened

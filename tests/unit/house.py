@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from tenuto.context.summaries import find_summary
 from tenuto.model import FinishTurn, Message, Page, Retention, Scope, Session, text_part
+from tenuto.model.generation import Summary, TurnEnded
 from tenuto.model.message import is_summary
 from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
 from tenuto.model.prompt import Language, PromptPolicy
-from tenuto.model.talk import Summary, TurnEnded
 from tenuto.ports import Store
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction

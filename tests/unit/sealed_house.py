@@ -10,8 +10,8 @@ from tenuto.model import OpenTurn
 from tenuto.model.scope import session_key
 from tenuto.model.trace import Trace
 from tenuto.ports import Store
-from tenuto.privacy.sealed.keyring import KeyRing, MasterKey, MasterKeys
-from tenuto.privacy.sealed.sealing import TenantCiphers
+from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
+from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
 from tests.backends import RING

@@ -7,8 +7,8 @@ from typing import Any
 from tenuto.assistants.assistant import Assistant
 from tenuto.assistants.goods import goods_assistant
 from tenuto.model import Scope
+from tenuto.model.generation import ToolContext, ToolOutput
 from tenuto.model.prompt import Language
-from tenuto.model.talk import ToolContext, ToolOutput
 from tenuto.ports import OfflineTool, Tool
 from tenuto.stores.memory import MemoryStore
 from tests.clock import START

@@ -11,8 +11,8 @@ import pytest
 
 from tenuto.errors import SessionNotFound
 from tenuto.model import Changes, MessagePage, NewSession, Page, Retention, Scope, Session, Touch
-from tenuto.model.news import Invalidation
 from tenuto.model.scope import session_key
+from tenuto.model.store_reports import Invalidation
 from tenuto.stores.cached import CachedStore
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from tenuto.chat import ReplyFinished, TurnStarted
 from tenuto.errors import AssistantNotFound, IdempotencyKeyReused, Invalid, SessionNotFound
 from tenuto.llm import Call, Say
+from tenuto.model.generation import TextDelta
 from tenuto.model.prompt import Language
-from tenuto.model.talk import TextDelta
 from tests.samples import ANN
 from tests.talking import Adder, ask, helper, talk
 from tests.unit.logbook import log_of, trace_of

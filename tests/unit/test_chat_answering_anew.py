@@ -14,8 +14,8 @@ from tenuto.errors import ModelFailed, Superseded, TenutoError, TooLarge, TurnLo
 from tenuto.llm import Call, Fail, Hang, Say
 from tenuto.llm.scripted import Script
 from tenuto.model import AppendResult, FinishTurn, MessagePage, OpenTurn, Session, Truncation
+from tenuto.model.generation import TextDelta
 from tenuto.model.policy import OnStoreDown
-from tenuto.model.talk import TextDelta
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions

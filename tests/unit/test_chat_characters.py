@@ -8,8 +8,8 @@ from tenuto.chat import ChatRequest
 from tenuto.errors import ModelFailed
 from tenuto.llm import Fail
 from tenuto.model import Changes
+from tenuto.model.generation import Persona
 from tenuto.model.prompt import Language
-from tenuto.model.talk import Persona
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
 from tests.samples import ANN

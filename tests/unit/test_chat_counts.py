@@ -9,7 +9,7 @@ from tenuto.chat import ChatRequest
 from tenuto.context import TokenCounter
 from tenuto.context.summaries import summary_draft
 from tenuto.model import Draft, FinishTurn
-from tenuto.model.talk import Summary
+from tenuto.model.generation import Summary
 from tenuto.sessions import AppendRequest, TurnRequest
 from tests.samples import ANN, SENT_AT, says
 from tests.talking import SMALL, Talk, ask, helper, talk

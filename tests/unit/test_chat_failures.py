@@ -13,9 +13,9 @@ import pytest
 from tenuto.chat import ChatLimits, ReplyFinished, TurnStarted
 from tenuto.errors import DecryptionFailed, ModelFailed, ModelTimeout, SessionBusy, TurnLost, Unavailable
 from tenuto.llm import Call, Fail, FallbackChain, Hang, Say, ScriptedModel, Stop
+from tenuto.model.generation import TextDelta
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.prompt import PromptPolicy
-from tenuto.model.talk import TextDelta
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN
 from tests.talking import Adder, ask, helper, hurried, patient, talk

@@ -19,8 +19,8 @@ from tenuto.context.summaries import summary_draft
 from tenuto.errors import Unavailable
 from tenuto.llm import ScriptedModel
 from tenuto.model import Page
+from tenuto.model.generation import Summary
 from tenuto.model.prompt import Disposition, Kind, Reason
-from tenuto.model.talk import Summary
 from tenuto.sessions import AppendRequest
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB, SENT_AT

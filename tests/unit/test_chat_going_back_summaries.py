@@ -13,8 +13,8 @@ from tenuto.context.summaries import conversation_in, find_summary, outliving, s
 from tenuto.errors import MessageNotFound
 from tenuto.llm import ScriptedModel
 from tenuto.model import Page, Role, Truncation
+from tenuto.model.generation import Summary
 from tenuto.model.prompt import Disposition, Kind
-from tenuto.model.talk import Summary
 from tenuto.sessions import AppendRequest
 from tenuto.stores.memory._sessions import MemorySessions
 from tests.samples import ANN, SENT_AT

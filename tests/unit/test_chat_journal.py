@@ -14,7 +14,7 @@ from tenuto.llm import Fail, Hang, Say
 from tenuto.model import Page
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Mode, PrivacyPolicy
-from tenuto.privacy.screened import RedactingStore
+from tenuto.privacy.redacting_store import RedactingStore
 from tests.outages import Process, process
 from tests.samples import ANN
 from tests.screens import screen_over

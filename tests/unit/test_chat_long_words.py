@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tenuto.chat.answering import Completion
+from tenuto.chat.agent_loop import Completion
 from tenuto.errors import ModelFailed, TooLarge
 from tenuto.llm import Call, Fail
 from tenuto.model import Scope
+from tenuto.model.generation import ToolContext, ToolOutput
 from tenuto.model.privacy import Sink
-from tenuto.model.talk import ToolContext, ToolOutput
 from tenuto.model.trace import Trace
 from tenuto.ports import Facts
 from tenuto.privacy.redactor import NO_REDACTION

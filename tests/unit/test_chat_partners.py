@@ -8,10 +8,10 @@ import pytest
 
 from tenuto.errors import AssistantNotFound, SessionNotFound, TurnLost
 from tenuto.model import AppendBatch, Changes, FinishTurn, Role, Scope, Session
+from tenuto.model.generation import Persona
 from tenuto.model.message import SUMMARY
 from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language
-from tenuto.model.talk import Persona
 from tenuto.sessions import TurnRequest
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, BOB, batch, says

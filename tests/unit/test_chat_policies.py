@@ -12,9 +12,9 @@ from tenuto.context.summaries import summary_draft
 from tenuto.errors import ModelFailed, SessionNotFound
 from tenuto.llm import Call, Fail
 from tenuto.model import NewSession, Page, Scope
+from tenuto.model.generation import Persona, Summary
 from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Disposition, Kind, Language
-from tenuto.model.talk import Persona, Summary
 from tenuto.sessions import AppendRequest
 from tests.clock import FakeClock
 from tests.samples import ANN, SENT_AT

@@ -14,8 +14,8 @@ from tenuto.chat import ChatRequest
 from tenuto.llm import Call
 from tenuto.llm.scripted import Script
 from tenuto.model import Message, Page, Role, Scope, Session, Truncation
+from tenuto.model.generation import ToolContext, ToolOutput
 from tenuto.model.policy import ContextPolicy, preset
-from tenuto.model.talk import ToolContext, ToolOutput
 from tenuto.model.values import JsonObject
 from tenuto.sessions import AppendRequest
 from tenuto.sessions.transfer import ExportFormat, iter_export, parse_export

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.cli.bars import budget_bar, cells, stretches, timeline
-from tenuto.cli.tracing import show_manifest
+from tenuto.cli.trace_view import show_manifest
 from tenuto.model.prompt import Disposition, Kind, LayoutName, Manifest, ManifestEntry, Reason
 
 AMOUNTS = st.lists(st.one_of(st.just(0.0), st.floats(0.001, 1e7)), max_size=12)

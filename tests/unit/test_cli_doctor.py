@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import tenuto
 from tenuto.cli import program
-from tenuto.cli.effective import duration, effective, mask_password
+from tenuto.cli.effective_settings import duration, effective, mask_password
 from tenuto.ports import utc_now
 from tenuto.settings import Settings
 

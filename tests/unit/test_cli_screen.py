@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tenuto.cli.screen import age, pluralize, safe_json, show_json, show_table, visible
+from tenuto.cli.terminal import age, pluralize, safe_json, show_json, show_table, visible
 from tests.samples import SENT_AT
 
 STEERING = ["\x1b", "\x07", "\x00", "\r", "\x7f", "\x9b", "\u202e", "\u2066", "\u200f", "\u2028", "\ud800"]

@@ -18,7 +18,7 @@ import pytest
 from tenuto.errors import Unavailable
 from tenuto.model import CompactionResult
 from tenuto.stores.postgres import PostgresStore
-from tenuto.stores.redis import RedisStore, _compacting
+from tenuto.stores.redis import RedisStore, _compaction
 from tenuto.stores.sqlite import SqliteStore
 from tests.samples import ANN, batch, talk, texts
 from tests.servers import PostgresDatabase, PostgresServer, RedisServer, start_redis
@@ -115,7 +115,7 @@ async def test_a_server_that_cannot_write_its_files_is_not_said_to_have() -> Non
 async def test_work_that_began_too_early_is_waited_for_and_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rewriting under way has copied the words before they were deleted."""
     waiting, looks = asyncio.Event(), itertools.count(1)
-    ask = _compacting._persistence
+    ask = _compaction._persistence
 
     async def noted(*place: Any) -> Mapping[str, str]:
         facts = await ask(*place)
@@ -123,7 +123,7 @@ async def test_work_that_began_too_early_is_waited_for_and_done_again(monkeypatc
             waiting.set()
         return facts
 
-    monkeypatch.setattr(_compacting, "_persistence", noted)
+    monkeypatch.setattr(_compaction, "_persistence", noted)
     # Far longer than the test takes: it ends when the test says so.
     with start_redis(fsync="no", rdb_key_save_delay=10_000_000) as server:
         store = await RedisStore.open(server.url)

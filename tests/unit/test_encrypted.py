@@ -27,8 +27,8 @@ from tenuto.model.scope import SYSTEM
 from tenuto.model.seal import KEYS_NAMESPACE
 from tenuto.model.session import MAX_TITLE_CHARACTERS
 from tenuto.ports import Store
-from tenuto.privacy.sealed.keyring import KeyRing, MasterKeys, create_key_file
-from tenuto.privacy.sealed.sealing import TenantCipher, TenantCiphers
+from tenuto.privacy.crypto.keyring import KeyRing, MasterKeys, create_key_file
+from tenuto.privacy.crypto.tenant_ciphers import TenantCipher, TenantCiphers
 from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
 from tests.backends import RING

@@ -14,9 +14,9 @@ import redis
 from tenuto.model import Changes, NewSession, OpenTurn, Page, text_part
 from tenuto.model.trace import ToolRun, Trace
 from tenuto.ports import Store
-from tenuto.privacy.sealed.sealing import TenantCiphers
-from tenuto.stores.by_url import open_store
+from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.encrypted import EncryptedStore
+from tenuto.stores.factory import open_store
 from tenuto.stores.memory import MemoryStore
 from tests.backends import RING
 from tests.clock import FakeClock

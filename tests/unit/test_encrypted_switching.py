@@ -23,8 +23,8 @@ from tenuto.model import (
     SessionQuery,
 )
 from tenuto.model.seal import data_key_id
-from tenuto.privacy.sealed.keyring import create_key_file
-from tenuto.privacy.sealed.sealing import TenantCiphers
+from tenuto.privacy.crypto.keyring import create_key_file
+from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.encrypted import EncryptedStore, has_sealed_records
 from tenuto.stores.memory import MemoryStore
 from tests.backends import RING

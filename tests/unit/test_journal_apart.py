@@ -16,7 +16,7 @@ from tenuto.errors import SessionNotFound, StoreUnavailable, Unavailable
 from tenuto.model import AppendBatch, AppendResult, BeginTurn, FinishTurn, MessagePage, OpenTurn, Page, Scope, Session
 from tenuto.model.scope import session_key
 from tenuto.stores.journaled import JournalCounts, count_journal
-from tenuto.stores.journaled.slots import acquire_file
+from tenuto.stores.journaled.files import acquire_file
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore
 from tests.outages import Process, process
@@ -144,7 +144,7 @@ async def test_an_erasure_that_cannot_get_at_a_file_goes_on_with_the_others_and_
     here: Process, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A26: a file that somebody keeps locked holds rows that may be read later."""
-    monkeypatch.setattr("tenuto.stores.journaled.slots._PATIENCE", 0.01)
+    monkeypatch.setattr("tenuto.stores.journaled.files._PATIENCE", 0.01)
     async with process(folder, store=here.memory) as other:
         for each in (here, other):
             each.goes_away()

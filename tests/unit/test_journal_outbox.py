@@ -18,7 +18,7 @@ from tenuto.errors import SessionNotFound, StoreUnavailable, TurnLost, Unavailab
 from tenuto.model import Scope
 from tenuto.model.scope import user_digest
 from tenuto.ports import Store
-from tenuto.privacy.sealed.sealing import TenantCiphers
+from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.journaled import JournalCounts, Outbox, count_journal
 from tenuto.stores.memory import MemoryStore
 from tests.backends import RING

@@ -25,7 +25,7 @@ from tenuto.model import (
     TurnState,
 )
 from tenuto.model.scope import session_key
-from tenuto.stores.journaled.calls import MOMENT
+from tenuto.stores.journaled.inflight import MOMENT
 from tests.outages import Fate, Process, process
 from tests.samples import ANN, BOB, batch, begin, closing, once, texts
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.cli.effective import effective
+from tenuto.cli.effective_settings import effective
 from tenuto.errors import InvalidSetting
-from tenuto.privacy.sealed.keyring import KeyRing, MasterKey, create_key_file, load_key_ring
+from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, create_key_file, load_key_ring
 from tenuto.settings import Settings, read_settings
 from tests.clock import FakeClock
 

@@ -14,8 +14,16 @@ import pytest
 from tenuto.errors import ModelFailed, ModelTimeout
 from tenuto.llm import Call, Echo, Fail, FallbackChain, Hang, OfflineModel, Say, ScriptedModel, Stop, complete
 from tenuto.model import Role, text_part
+from tenuto.model.generation import (
+    ModelDone,
+    ModelEvent,
+    ModelRequest,
+    TextDelta,
+    ToolCall,
+    ToolCallRequested,
+    ToolResult,
+)
 from tenuto.model.prompt import PromptMessage
-from tenuto.model.talk import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCall, ToolCallRequested, ToolResult
 from tenuto.ports import ChatModel
 
 ASKING = ModelRequest(messages=(PromptMessage(role=Role.USER, parts=(text_part("hi"),)),))

@@ -16,7 +16,7 @@ from tenuto.app import Tenuto
 from tenuto.chat import ChatRequest
 from tenuto.errors import InvalidSetting, ModelFailed
 from tenuto.llm import Fail, Hang, ScriptedModel
-from tenuto.model.talk import ModelDone, ModelEvent, ModelRequest, TextDelta
+from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta
 from tenuto.ports import Tool
 from tests.samples import ANN
 from tests.servers.openai_server import ModelServer, refusal, start_model_server, words

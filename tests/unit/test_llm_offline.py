@@ -15,8 +15,7 @@ from tenuto.errors import Invalid
 from tenuto.llm import OfflineModel
 from tenuto.llm.offline.model import pieces
 from tenuto.model import Message, Role, text_part, tool_result
-from tenuto.model.prompt import Language, PromptMessage
-from tenuto.model.talk import (
+from tenuto.model.generation import (
     ModelDone,
     ModelRequest,
     TextDelta,
@@ -27,6 +26,7 @@ from tenuto.model.talk import (
     ToolResult,
     ToolSpec,
 )
+from tenuto.model.prompt import Language, PromptMessage
 from tenuto.model.values import Json, JsonObject
 from tenuto.ports import Tool
 from tests.samples import ANN, SENT_AT

@@ -14,7 +14,7 @@ from tenuto.cli.running import log_to_stderr
 from tenuto.errors import InvalidSetting
 from tenuto.logs import bind_log_context
 from tenuto.model.privacy import Mode, PrivacyPolicy
-from tenuto.privacy.lines import LogRedactor
+from tenuto.privacy.log_redaction import LogRedactor
 from tenuto.privacy.redactor import TenantPolicies
 from tenuto.server.logs import KeyValueFormatter, request_id
 
@@ -88,7 +88,7 @@ def test_where_logs_keep_everything_the_detector_is_not_even_loaded() -> None:
     program = """
 import sys
 from tenuto.model.privacy import Mode, PrivacyPolicy
-from tenuto.privacy.lines import LogRedactor
+from tenuto.privacy.log_redaction import LogRedactor
 from tenuto.privacy.redactor import TenantPolicies
 assert LogRedactor(lambda: TenantPolicies(PrivacyPolicy(log=Mode.KEEP)))("to ann@example.com") == "to ann@example.com"
 LogRedactor(lambda: TenantPolicies(PrivacyPolicy()))

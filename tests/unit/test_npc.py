@@ -16,8 +16,8 @@ from tenuto.assistants.npc.corpus import ID
 from tenuto.assistants.npc.tool import remove_invented_ids
 from tenuto.context import language_of
 from tenuto.errors import Invalid, InvalidSetting
+from tenuto.model.generation import ToolCall, ToolContext, ToolOutput, ToolResult
 from tenuto.model.prompt import Language
-from tenuto.model.talk import ToolCall, ToolContext, ToolOutput, ToolResult
 from tenuto.ports import OfflineTool, Tool
 from tests.samples import ANN
 

@@ -12,12 +12,12 @@ import pytest
 import tenuto
 from tenuto.app import open_app
 from tenuto.assistants import Assistant
-from tenuto.assistants.functions import make_tool, offline
-from tenuto.assistants.own import load_folder
+from tenuto.assistants.custom import load_folder
+from tenuto.assistants.function_tools import make_tool, offline
 from tenuto.errors import Invalid, InvalidSetting
+from tenuto.model.generation import ToolContext, ToolOutput
 from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language, LayoutName
-from tenuto.model.talk import ToolContext, ToolOutput
 from tenuto.ports import OfflineTool
 from tenuto.settings import Settings
 from tests.samples import ANN

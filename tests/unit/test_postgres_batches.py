@@ -35,7 +35,7 @@ from tenuto.model import (
 from tenuto.ports import Store, utc_now
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.postgres import PostgresStore
-from tenuto.stores.postgres._faults import InDoubt
+from tenuto.stores.postgres._errors import InDoubt
 from tenuto.stores.postgres._ops import append_op
 from tests.patience import LONG
 from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, once, talk, texts

@@ -13,12 +13,12 @@ import pytest
 
 from tenuto.errors import SessionNotFound
 from tenuto.model import NewSession, Retention
-from tenuto.model.news import Invalidation
 from tenuto.model.scope import session_key
+from tenuto.model.store_reports import Invalidation
 from tenuto.stores.cached import CachedStore
 from tenuto.stores.postgres import PostgresStore, _database, _feed
+from tenuto.stores.postgres._client import Connection
 from tenuto.stores.postgres._feed import PostgresFeed, parse_payload
-from tenuto.stores.postgres._link import Connection
 from tests.clock import FakeClock
 from tests.patience import LONG
 from tests.samples import ANN, batch, begin, closing

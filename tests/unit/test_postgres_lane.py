@@ -10,9 +10,9 @@ import asyncpg
 import pytest
 
 from tenuto.errors import StoreFull, StoreReadOnly, StoreUnavailable, Unavailable
-from tenuto.stores.postgres._faults import InDoubt, RequestRejected, Unsent, fault, telling
-from tenuto.stores.postgres._lane import MAX_OPS, Lane, Op
-from tenuto.stores.postgres._link import Row
+from tenuto.stores.postgres._batcher import MAX_OPS, Lane, Op
+from tenuto.stores.postgres._client import Row
+from tenuto.stores.postgres._errors import InDoubt, RequestRejected, Unsent, fault, telling
 
 SPACE = b"space"
 

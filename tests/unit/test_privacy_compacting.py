@@ -13,9 +13,9 @@ from tenuto.errors import MasterKeyMissing, Unavailable
 from tenuto.model import AppendBatch, CompactionResult, MessagePage, NewSession, Page, Scope
 from tenuto.model.scope import SYSTEM
 from tenuto.ports import utc_now
-from tenuto.privacy.duties.compacting import CompactionStatus, Compactor
-from tenuto.privacy.duties.office import PrivacyService
-from tenuto.privacy.duties.receipts import verify_receipt
+from tenuto.privacy.compliance.compaction import CompactionStatus, Compactor
+from tenuto.privacy.compliance.receipts import verify_receipt
+from tenuto.privacy.compliance.service import PrivacyService
 from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock

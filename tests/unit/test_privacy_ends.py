@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from tenuto.context.cutting import truncate_text
+from tenuto.context.truncation import truncate_text
 from tenuto.model.privacy import Mode, PiiMatch, PrivacyPolicy, Sink
 from tenuto.privacy import redactor
-from tenuto.privacy.ends import SPARE
-from tenuto.privacy.finding.finder import PiiFinder
+from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.privacy.redactor import Redactor, TenantPolicies
-from tenuto.privacy.slots import Slot
+from tenuto.privacy.text_slots import Slot
+from tenuto.privacy.truncation import SPARE
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.samples import ANN
 

@@ -8,11 +8,10 @@ from msgspec.structs import replace
 from tenuto.model import Page, Scope
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.ports import utc_now
-from tenuto.privacy.duties import office
-from tenuto.privacy.duties.audit import Act
-from tenuto.privacy.duties.office import PrivacyService
-from tenuto.privacy.duties.scanning import ScanSummary
-from tenuto.privacy.duties.views import summary_json
+from tenuto.privacy.compliance.audit import Act
+from tenuto.privacy.compliance.scan import ScanSummary
+from tenuto.privacy.compliance.service import PrivacyService
+from tenuto.privacy.compliance.views import summary_json
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE, batch
 from tests.screens import screen_over
@@ -88,7 +87,7 @@ async def test_nothing_stored_is_nothing_found() -> None:
 
 
 async def test_more_sites_than_a_page_are_all_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(office, "_SPACES", 2)
+    monkeypatch.setattr("tenuto.privacy.compliance.service._SPACES", 2)
     store = MemoryStore()
     sites = {replace(ACME, site=f"s{n}") for n in range(7)}
     for site in sites:

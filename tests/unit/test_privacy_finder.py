@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tenuto.errors import InvalidSetting
 from tenuto.model.privacy import CustomPattern, PiiMatch, PrivacyPolicy, replace_matches
 from tenuto.privacy import MARK, RedactionStream, detect, redact
-from tenuto.privacy.finding.finder import PiiFinder
-from tenuto.privacy.finding.merging import merge_matches
-from tenuto.privacy.finding.own_patterns import LONGEST_MATCH
-from tenuto.privacy.rules.pieces import LIMIT
+from tenuto.privacy.detection.custom_patterns import LONGEST_MATCH
+from tenuto.privacy.detection.finder import PiiFinder
+from tenuto.privacy.detection.merge import merge_matches
+from tenuto.privacy.rules.chunking import LIMIT
 from tests.labelled import sentences
 
 KNOWN = [sentence.text for sentence in sentences("en", "zh", "other", "negative")]

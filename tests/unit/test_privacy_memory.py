@@ -18,7 +18,7 @@ from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.model.scope import state_key
 from tenuto.model.values import Json
 from tenuto.ports import Store, utc_now
-from tenuto.privacy.duties.scanning import Report, Scanner
+from tenuto.privacy.compliance.scan import Report, Scanner
 from tenuto.privacy.redactor import WITHHELD
 from tenuto.stores.memory import MemoryStore
 from tests.doubles import FlatMemoryStore

@@ -18,12 +18,12 @@ from tenuto.errors import ModelFailed, PrivateData
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Call, Fail, Say, Script
 from tenuto.model import Page
+from tenuto.model.generation import TextDelta, ToolContext, ToolOutput, ToolSpec
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
-from tenuto.model.talk import TextDelta, ToolContext, ToolOutput, ToolSpec
 from tenuto.model.values import JsonObject
 from tenuto.ports import Tool
-from tenuto.privacy.sealed.vault import RestoringStream, neutralize_text, restore_text
+from tenuto.privacy.crypto.vault import RestoringStream, neutralize_text, restore_text
 from tenuto.sessions import AppendRequest
 from tests.samples import ANN, BOB, answers
 from tests.screens import KEY

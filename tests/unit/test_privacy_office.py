@@ -20,8 +20,8 @@ from tenuto.model.scope import user_digest
 from tenuto.model.session import NewSession
 from tenuto.model.trace import Trace
 from tenuto.ports import utc_now
-from tenuto.privacy.duties.receipts import verify_receipt
-from tenuto.privacy.duties.scanning import Report, Scanner
+from tenuto.privacy.compliance.receipts import verify_receipt
+from tenuto.privacy.compliance.scan import Report, Scanner
 from tenuto.sessions import SessionEvent
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock

@@ -20,11 +20,11 @@ from tenuto.model import AppendBatch, NewSession, tool_call
 from tenuto.model.privacy import CustomPattern, Mode, PiiMatch, PrivacyPolicy, replace_matches
 from tenuto.model.scope import Scope
 from tenuto.ports import Detector
-from tenuto.privacy.finding.finder import PiiFinder
-from tenuto.privacy.finding.outside import ExternalDetector, ExternalDetectorPolicy, language_of
-from tenuto.privacy.finding.presidio import PresidioDetector
+from tenuto.privacy.detection.external import ExternalDetector, ExternalDetectorPolicy, language_of
+from tenuto.privacy.detection.finder import PiiFinder
+from tenuto.privacy.detection.presidio import PresidioDetector
+from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor, TenantPolicies
-from tenuto.privacy.screened import RedactingStore
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.stores.memory import MemoryStore
 from tests.samples import says

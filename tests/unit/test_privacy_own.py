@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tenuto.errors import InvalidSetting
 from tenuto.model.privacy import CustomPattern
-from tenuto.privacy.finding.own_patterns import LONGEST_MATCH, MOST_PATTERNS, CustomPatterns, max_match_length
+from tenuto.privacy.detection.custom_patterns import LONGEST_MATCH, MOST_PATTERNS, CustomPatterns, max_match_length
 from tenuto.privacy.rules.span import PiiRule, PiiType
 
 

@@ -14,7 +14,7 @@ import tenuto
 from tenuto.app import Tenuto
 from tenuto.errors import Unavailable
 from tenuto.model import Scope
-from tenuto.privacy.finding.outside import ExternalDetector
+from tenuto.privacy.detection.external import ExternalDetector
 from tests.samples import ANN, BOB
 from tests.unit.test_privacy_outside import Scripted, Ticks, analyzer, beside, entities
 

@@ -11,7 +11,7 @@ import pytest
 import tenuto
 from tenuto.privacy import PiiRule, PiiType, RedactionStream, Span, detect, redact
 from tenuto.privacy.rules.cards import passes_luhn
-from tenuto.privacy.rules.identity import is_resident_id
+from tenuto.privacy.rules.identity_numbers import is_resident_id
 from tenuto.privacy.rules.span import TYPE_OF
 
 ROOT = Path(tenuto.__file__).parents[2]

@@ -28,9 +28,9 @@ from tenuto.model.session import NewSession
 from tenuto.model.trace import ToolRun, Trace
 from tenuto.model.turn import IdempotencyKey
 from tenuto.ports import Store
-from tenuto.privacy.screened import RedactingStore
-from tenuto.privacy.sealed.likeness import likeness
-from tenuto.privacy.sealed.vault import VAULT
+from tenuto.privacy.crypto.normalization import likeness
+from tenuto.privacy.crypto.vault import VAULT
+from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock
 from tests.doubles import FlatMemoryStore

@@ -9,7 +9,7 @@ from tenuto.model.privacy import REDACTED, Mode, PrivacyPolicy
 from tenuto.model.session import NewSession
 from tenuto.model.trace import Trace
 from tenuto.model.values import JsonObject
-from tenuto.privacy.pages import redact_trace
+from tenuto.privacy.record_redaction import redact_trace
 from tests.samples import ANN, SENT_AT, fresh, says
 from tests.screens import screened
 

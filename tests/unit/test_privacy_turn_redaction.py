@@ -12,12 +12,12 @@ from tenuto.context import TokenCounter
 from tenuto.errors import ModelFailed
 from tenuto.llm.scripted import Call, Fail, Hang, Say, Script
 from tenuto.model import Message, Page
+from tenuto.model.generation import ToolContext, ToolOutput, ToolSpec
 from tenuto.model.privacy import Mode, PiiMatch, PrivacyPolicy, Sink
 from tenuto.model.prompt import Disposition
-from tenuto.model.talk import ToolContext, ToolOutput, ToolSpec
 from tenuto.model.trace import Trace
 from tenuto.model.values import JsonObject
-from tenuto.privacy.finding.finder import PiiFinder
+from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.privacy.redactor import Redactor, TenantPolicies
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.samples import ANN

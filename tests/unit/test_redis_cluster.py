@@ -10,8 +10,8 @@ import pytest
 from tenuto.errors import SessionNotFound
 from tenuto.model.scope import session_key
 from tenuto.stores.redis import RedisStore
+from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._cluster import key_slot
-from tenuto.stores.redis._link import Link
 from tenuto.stores.redis._scripts import Script
 from tests.samples import ANN, batch
 from tests.servers import RedisCluster, RedisServer, start_cluster

@@ -9,7 +9,7 @@ import pytest
 
 from tenuto.model import NewSession, Retention
 from tenuto.stores.redis import RedisStore
-from tenuto.stores.redis._wire import Reply
+from tenuto.stores.redis._resp import Reply
 from tests.samples import ANN, batch, fresh
 from tests.servers import RedisServer
 

@@ -12,7 +12,7 @@ from tenuto.errors import SessionNotFound, TurnLost
 from tenuto.model import Changes, NewSession, OpenTurn, Page, Producer, Retention
 from tenuto.model.scope import session_key
 from tenuto.stores.redis import RedisStore
-from tenuto.stores.redis._turns import begin_turn_args as begin_ask
+from tenuto.stores.redis._script_io import begin_turn_args as begin_ask
 from tests.clock import FakeClock
 from tests.samples import ANN, batch, begin, closing, fresh, once, opening, talk, texts
 from tests.servers import RedisServer

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tenuto.stores.redis._door import ConnectionPolicy
-from tenuto.stores.redis._faults import CallFailed, ResponseError
-from tenuto.stores.redis._link import Link
+from tenuto.stores.redis._auth import ConnectionPolicy
+from tenuto.stores.redis._client import Link
+from tenuto.stores.redis._errors import CallFailed, ResponseError
 from tenuto.stores.redis._scripts import Script
 from tests.patience import LONG
 from tests.servers import RedisServer, start_redis

@@ -13,10 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.model import Changes, NewSession, Page, Retention, Rewrite, Truncation, text_part
-from tenuto.model.news import Invalidation
 from tenuto.model.scope import session_key
+from tenuto.model.store_reports import Invalidation
 from tenuto.stores.journaled import JournaledStore, Outbox
-from tenuto.stores.redis import ConnectionPolicy, RedisStore, _ear
+from tenuto.stores.redis import ConnectionPolicy, RedisStore, _invalidation
 from tests.clock import FakeClock
 from tests.patience import LONG
 from tests.samples import ANN, batch, begin, talk
@@ -30,7 +30,7 @@ _Step: TypeAlias = Callable[[RedisStore, FakeClock], Awaitable[object]]
 @pytest.fixture(autouse=True)
 def trustful(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that stands still is silent for as long, and no ear is to be in doubt for it."""
-    monkeypatch.setattr(_ear, "DOUBT", 10 * LONG)
+    monkeypatch.setattr(_invalidation, "DOUBT", 10 * LONG)
 
 
 class Told:

@@ -12,10 +12,10 @@ from pathlib import Path
 import hiredis
 import pytest
 
-from tenuto.stores.redis import ConnectionPolicy, _ear
-from tenuto.stores.redis._dial import NOTHING, _exchange
-from tenuto.stores.redis._ear import InvalidationListener
-from tenuto.stores.redis._link import Link
+from tenuto.stores.redis import ConnectionPolicy, _invalidation
+from tenuto.stores.redis._client import Link
+from tenuto.stores.redis._invalidation import InvalidationListener
+from tenuto.stores.redis._socket import NOTHING, _exchange
 from tenuto.stores.redis._tracking import ClientTracking
 from tests.patience import LONG
 from tests.servers import RedisCluster, RedisServer, start_redis
@@ -27,9 +27,9 @@ PREFIX = b"track:"
 @pytest.fixture(autouse=True)
 def trustful(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that stands still for two seconds is silent for as long, and every ear would be in doubt."""
-    assert _ear.BEAT < _ear.DOUBT
-    monkeypatch.setattr(_ear, "BEAT", 0.05)
-    monkeypatch.setattr(_ear, "DOUBT", 10 * LONG)
+    assert _invalidation.BEAT < _invalidation.DOUBT
+    monkeypatch.setattr(_invalidation, "BEAT", 0.05)
+    monkeypatch.setattr(_invalidation, "DOUBT", 10 * LONG)
 
 
 class Cache:
@@ -141,10 +141,10 @@ async def test_a_frozen_server_is_in_doubt_and_trusted_again_later(monkeypatch: 
     with start_redis(fsync="no") as server:
         async with watched(server.url) as (_, tracking, cache):
             server.freeze()
-            monkeypatch.setattr(_ear, "DOUBT", 0.2)
+            monkeypatch.setattr(_invalidation, "DOUBT", 0.2)
             await until(lambda: not tracking.catch_up())
             server.thaw()
-            monkeypatch.setattr(_ear, "DOUBT", 10 * LONG)
+            monkeypatch.setattr(_invalidation, "DOUBT", 10 * LONG)
             await until(tracking.catch_up)
 
             server.call("SET", "track:after", "x")
@@ -154,12 +154,12 @@ async def test_a_frozen_server_is_in_doubt_and_trusted_again_later(monkeypatch: 
 async def test_a_killed_server_is_noticed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with start_redis(fsync="no") as server:
         async with watched(server.url) as (_, tracking, cache):
-            monkeypatch.setattr(_ear, "BEAT", 10 * LONG)
+            monkeypatch.setattr(_invalidation, "BEAT", 10 * LONG)
             await hears_signs_of_life(tracking, 1)
             server.kill()
             # Long before it would be asked for a sign of life, or in doubt for its silence.
             await until(lambda: not tracking.catch_up())
-            monkeypatch.setattr(_ear, "BEAT", 0.05)
+            monkeypatch.setattr(_invalidation, "BEAT", 0.05)
             assert cache.dropped == [None]
             server.restart()
             await until(tracking.catch_up)

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.model import Message, Retention, Role, Session, text_part, tool_result
-from tenuto.stores.redis import _windows
-from tenuto.stores.redis._windows import WindowCache
+from tenuto.stores.redis import _window_cache
+from tenuto.stores.redis._window_cache import WindowCache
 from tests.samples import ANN, SENT_AT
 
 LARGE = "x" * 100_000
@@ -54,7 +54,7 @@ def test_whatever_is_large_counts(head: dict[str, Any], words: dict[str, Any]) -
 
     kept = sum(windows.get(b"%d" % number) is not None for number in range(1000))
 
-    assert 50 < kept <= _windows._MOST_BYTES // len(LARGE)
+    assert 50 < kept <= _window_cache._MOST_BYTES // len(LARGE)
 
 
 def test_what_is_dropped_is_no_longer_counted() -> None:

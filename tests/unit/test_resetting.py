@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from tenuto.stores.redis._connection import Connection
-from tenuto.stores.resetting import reset_on_close
+from tenuto.stores.sockets import reset_on_close
 from tests.patience import LONG
 
 MUCH = b"x" * 1_000_000

@@ -16,8 +16,8 @@ from tenuto.errors import DecryptionFailed, Unavailable
 from tenuto.model import Scope
 from tenuto.model.seal import KEYS_NAMESPACE, data_key_id, is_sealed
 from tenuto.ports import Cipher, Store
-from tenuto.privacy.sealed.keyring import KeyRing, MasterKey, MasterKeys
-from tenuto.privacy.sealed.sealing import TenantCiphers
+from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
+from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.memory import MemoryStore
 from tenuto.stores.sqlite import SqliteStore
 from tests.clock import FakeClock

@@ -11,10 +11,10 @@ import pytest
 from tenuto.app import open_app
 from tenuto.errors import InvalidSetting
 from tenuto.settings import Settings, read_settings
-from tenuto.stores.by_url import place_of
 from tenuto.stores.cached import CachedStore
 from tenuto.stores.circuit_breaker import CircuitBreakerStore
 from tenuto.stores.encrypted import EncryptedStore
+from tenuto.stores.factory import place_of
 from tenuto.stores.journaled import JournaledStore
 from tenuto.wiring.stores import journal_folder
 from tests.samples import fresh

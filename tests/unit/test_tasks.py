@@ -29,9 +29,9 @@ from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.model.scope import SYSTEM
 from tenuto.model.task import NewTask, TaskQuery, TaskStatus
 from tenuto.model.values import Json
-from tenuto.privacy.duties.office import PrivacyService
+from tenuto.privacy.compliance.service import PrivacyService
+from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import NO_REDACTION
-from tenuto.privacy.screened import RedactingStore
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import EventEmitter, Sessions
 from tenuto.settings import Settings, read_settings

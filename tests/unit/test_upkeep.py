@@ -143,7 +143,7 @@ async def test_what_has_not_expired_outlives_the_rounds(house: House) -> None:
 
 
 async def test_a_sweep_goes_on_until_nothing_expired_is_left(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tenuto.upkeep.story._BATCH", 2)
+    monkeypatch.setattr("tenuto.upkeep.service._BATCH", 2)
     gone = [await house.talk() for _ in range(5)]
     house.clock.advance(RETENTION)
 

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from tenuto.errors import ModelFailed, SessionNotFound, Unavailable
 from tenuto.model import AppendBatch, AppendResult, FinishTurn, Page, Scope, Session, Truncation
+from tenuto.model.generation import Summary
 from tenuto.model.message import is_summary
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.prompt import Language
-from tenuto.model.talk import Summary
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.sessions import EventEmitter, Sessions, TurnRequest
 from tests.doubles import FlatMemoryStore
@@ -270,8 +270,8 @@ async def test_work_that_a_crash_cut_off_is_found_due_again() -> None:
 
 
 async def test_a_long_log_that_was_never_compressed_is_worked_off_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tenuto.upkeep.compressing._STEP", 120)
-    monkeypatch.setattr("tenuto.upkeep.compressing._PAGE", 40)
+    monkeypatch.setattr("tenuto.upkeep.compressor._STEP", 120)
+    monkeypatch.setattr("tenuto.upkeep.compressor._PAGE", 40)
     house = House(cap=None)
     session = await house.talk(200)
 

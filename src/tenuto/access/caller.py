@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from tenuto.access.keys import ApiKey, KeyRole
+from tenuto.access.api_keys import ApiKey, KeyRole
 from tenuto.model.values import Value
 
 

@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from tenuto.errors import AssistantNotFound, InvalidSetting
+from tenuto.model.generation import Persona, ToolContext, ToolResult
 from tenuto.model.policy import Preset, preset
 from tenuto.model.prompt import Language, PromptPolicy
-from tenuto.model.talk import Persona, ToolContext, ToolResult
 from tenuto.ports import OfflineTool, Tool
 
 Words: TypeAlias = Mapping[Language, str]

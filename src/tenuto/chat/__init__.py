@@ -1,10 +1,10 @@
 """The main story: one turn between a caller and an assistant."""
 
-from tenuto.chat.means import ChatDeps, ChatLimits
+from tenuto.chat.deps import ChatDeps, ChatLimits
 from tenuto.chat.request import ChatEvent, ChatRequest, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
+from tenuto.chat.service import Chat
 from tenuto.chat.spending import Spending
-from tenuto.chat.story import Chat
-from tenuto.chat.turn import reply_from_trace
+from tenuto.chat.turn_runner import reply_from_trace
 
 __all__ = [
     "Chat",

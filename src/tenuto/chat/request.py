@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from tenuto.errors import Invalid
+from tenuto.model.generation import TextDelta
 from tenuto.model.prompt import Language, Manifest
 from tenuto.model.session import MAX_SEQ
-from tenuto.model.talk import TextDelta
 from tenuto.model.values import JsonObject, Value, check_int, check_json, check_text, check_type
 
 

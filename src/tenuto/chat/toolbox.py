@@ -13,8 +13,8 @@ from tenuto.chat.request import ChatEvent, ToolFinished, ToolStarted
 from tenuto.chat.timing import milliseconds_since
 from tenuto.errors import Invalid, TenutoError
 from tenuto.llm import UNREADABLE
+from tenuto.model.generation import ToolCall, ToolContext, ToolOutput, ToolResult
 from tenuto.model.prompt import Piece
-from tenuto.model.talk import ToolCall, ToolContext, ToolOutput, ToolResult
 from tenuto.model.trace import ToolRun
 from tenuto.model.values import JsonObject, check_json, check_text
 from tenuto.ports import OfflineTool, Tool

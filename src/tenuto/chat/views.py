@@ -9,8 +9,8 @@ from msgspec.structs import asdict
 
 from tenuto.assistants import Assistant
 from tenuto.chat.request import ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
+from tenuto.model.generation import TextDelta
 from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Manifest, Reason
-from tenuto.model.talk import TextDelta
 from tenuto.model.trace import Trace
 from tenuto.model.values import JsonObject, View
 from tenuto.sessions.views import usd

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from tenuto.access import ApiKeys
 from tenuto.app import Tenuto
-from tenuto.cli.effective import duration, mask_password
-from tenuto.cli.screen import moment, pluralize
+from tenuto.cli.effective_settings import duration, mask_password
+from tenuto.cli.terminal import moment, pluralize
 from tenuto.errors import (
     DataKeysDamaged,
     DecryptionFailed,
@@ -38,7 +38,7 @@ from tenuto.model.values import Value
 from tenuto.ports import DurabilityReport, SessionStore, Store, utc_now
 from tenuto.sessions import fresh_id
 from tenuto.settings import Settings
-from tenuto.stores.by_url import is_network_store
+from tenuto.stores.factory import is_network_store
 from tenuto.stores.journaled import count_journal
 from tenuto.wiring.stores import journal_folder, writable
 

@@ -13,22 +13,22 @@ from msgspec.structs import replace
 
 from tenuto.assistants import in_language
 from tenuto.chat import ChatRequest, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
-from tenuto.chat.partners import ActiveAssistant, active_assistant_of, resolve_assistant
+from tenuto.chat.active_assistant import ActiveAssistant, active_assistant_of, resolve_assistant
 from tenuto.chat.views import ReplyView
-from tenuto.cli.aside import BackgroundApp, open_in_background
-from tenuto.cli.effective import mask_password
+from tenuto.cli.background import BackgroundApp, open_in_background
+from tenuto.cli.effective_settings import mask_password
 from tenuto.cli.keyboard import Keyboard
-from tenuto.cli.marks import Marks, PlaceholderStream, count_redacted, last_turn_messages
 from tenuto.cli.options import LOCAL
-from tenuto.cli.screen import pluralize, show_json, tally, visible
+from tenuto.cli.placeholders import Marks, PlaceholderStream, count_redacted, last_turn_messages
 from tenuto.cli.sessions import show_sessions
-from tenuto.cli.tracing import show_manifest, show_trace
+from tenuto.cli.terminal import pluralize, show_json, tally, visible
+from tenuto.cli.trace_view import show_manifest, show_trace
 from tenuto.errors import Invalid, SessionNotFound, TenutoError
 from tenuto.llm import OFFLINE
 from tenuto.model import Changes, Page, Role, Scope, Session, SessionPage, SessionQuery
+from tenuto.model.generation import TextDelta
 from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language
-from tenuto.model.talk import TextDelta
 from tenuto.model.trace import Trace
 from tenuto.model.values import Value
 from tenuto.settings import Settings

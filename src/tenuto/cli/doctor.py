@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from tenuto.app import open_app
 from tenuto.cli import checks, privacy_checks
 from tenuto.cli.checks import CheckStatus, Finding
-from tenuto.cli.effective import effective
+from tenuto.cli.effective_settings import effective
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, caller
 from tenuto.cli.running import sqlite_file
-from tenuto.cli.screen import show_facts, show_json, visible
+from tenuto.cli.terminal import show_facts, show_json, visible
 from tenuto.errors import TenutoError
 from tenuto.model import Scope
 from tenuto.settings import Settings, read_settings

@@ -12,7 +12,7 @@ from tenuto.access import ApiKey, ApiKeys, KeyRole
 from tenuto.app import Tenuto
 from tenuto.cli.options import AsJson, StoreUrl
 from tenuto.cli.running import run_command
-from tenuto.cli.screen import moment, show_facts, show_json, show_table
+from tenuto.cli.terminal import moment, show_facts, show_json, show_table
 from tenuto.model.scope import check_tenant_id
 from tenuto.model.values import check_id
 from tenuto.ports import utc_now

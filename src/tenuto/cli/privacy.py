@@ -13,10 +13,10 @@ import msgspec
 import typer
 
 from tenuto.app import Tenuto
-from tenuto.cli import policies
+from tenuto.cli import privacy_policies
 from tenuto.cli.options import LOCAL, AsJson, SessionId, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import run_command
-from tenuto.cli.screen import (
+from tenuto.cli.terminal import (
     advancing,
     is_watched,
     moment,
@@ -31,14 +31,14 @@ from tenuto.cli.transfer import write_atomically
 from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model import Scope
 from tenuto.model.values import check_id
-from tenuto.privacy.duties.compacting import CompactionStatus
-from tenuto.privacy.sealed.vault import normalize_placeholder
+from tenuto.privacy.compliance.compaction import CompactionStatus
+from tenuto.privacy.crypto.vault import normalize_placeholder
 
 # Signatures and ciphers are heavy to load; each command loads what it needs.
 if TYPE_CHECKING:
-    from tenuto.privacy.duties.audit import Note
-    from tenuto.privacy.duties.receipts import Receipt
-    from tenuto.privacy.duties.scanning import Report, ScanSummary
+    from tenuto.privacy.compliance.audit import Note
+    from tenuto.privacy.compliance.receipts import Receipt
+    from tenuto.privacy.compliance.scan import Report, ScanSummary
 
 privacy = typer.Typer(
     no_args_is_help=True,
@@ -65,7 +65,7 @@ def scan(
     scope = caller(tenant, site, None)
     report = run_command(lambda app: _run_scan(app, scope, fix, quiet=as_json), store=store, reading_only=not fix)
     if as_json:
-        from tenuto.privacy.duties.views import report_json
+        from tenuto.privacy.compliance.views import report_json
 
         show_json(report_json(report))
     else:
@@ -77,7 +77,7 @@ def scan(
 def _scan_all(fix: bool, store: str | None, as_json: bool) -> None:
     survey = run_command(lambda app: _run_scan_all(app, fix, quiet=as_json), store=store, reading_only=not fix)
     if as_json:
-        from tenuto.privacy.duties.views import summary_json
+        from tenuto.privacy.compliance.views import summary_json
 
         show_json(summary_json(survey))
     else:
@@ -179,7 +179,7 @@ def erase(
     as_json: AsJson = False,
 ) -> None:
     """Remove a person from everywhere on a site, for good, and print the signed receipt."""
-    from tenuto.privacy.duties.views import ReceiptView
+    from tenuto.privacy.compliance.views import ReceiptView
 
     scope = caller(tenant, site, check_id(user, "the user id"))
     if not yes:
@@ -251,8 +251,8 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check that a receipt is as this installation signed it; ends with 1 where it is not."""
-    from tenuto.privacy.duties.receipts import parse_receipt
-    from tenuto.privacy.duties.views import ReceiptView
+    from tenuto.privacy.compliance.receipts import parse_receipt
+    from tenuto.privacy.compliance.views import ReceiptView
 
     try:
         receipt = parse_receipt(file.read_bytes())
@@ -274,7 +274,7 @@ def verify(
 def _receipt_error(receipt: Receipt, key: str | None, user: str | None) -> str | None:
     """Why a receipt does not hold; `None` when it does."""
     from tenuto.model.scope import user_digest
-    from tenuto.privacy.duties.receipts import verify_receipt
+    from tenuto.privacy.compliance.receipts import verify_receipt
 
     if key is None or receipt.public_key != key:
         return "it was signed by another installation, or by none"
@@ -330,7 +330,7 @@ def audit(
         lambda app: app.privacy.audit.notes(scope, after=after, limit=limit), store=store, reading_only=True
     )
     if as_json:
-        from tenuto.privacy.duties.views import AuditEntryView
+        from tenuto.privacy.compliance.views import AuditEntryView
 
         show_json({"notes": list(map(AuditEntryView.of, notes))})
     elif not notes:
@@ -354,7 +354,7 @@ def _operator() -> str:
         return f"cli:{os.getuid()}"
 
 
-privacy.command("policy")(policies.show_policy)
-privacy.command("test")(policies.try_text)
-privacy.command("new-key")(policies.new_key)
-privacy.command("rotate")(policies.rotate)
+privacy.command("policy")(privacy_policies.show_policy)
+privacy.command("test")(privacy_policies.try_text)
+privacy.command("new-key")(privacy_policies.new_key)
+privacy.command("rotate")(privacy_policies.rotate)

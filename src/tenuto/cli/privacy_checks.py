@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Final
 
 from tenuto.app import Tenuto
 from tenuto.cli.checks import CheckStatus, Finding, damaged_keys_advice
-from tenuto.cli.effective import mask_password
-from tenuto.cli.screen import pluralize
+from tenuto.cli.effective_settings import mask_password
+from tenuto.cli.terminal import pluralize
 from tenuto.errors import DataKeysDamaged, DecryptionFailed, InvalidSetting, PrivateData, TenutoError
 from tenuto.model import Scope
 from tenuto.model.privacy import Mode, Sink
 from tenuto.ports import utc_now
-from tenuto.privacy.slots import Slot
+from tenuto.privacy.text_slots import Slot
 from tenuto.stores.encrypted import has_sealed_records
 from tenuto.wiring.privacy import open_ciphers
 
 if TYPE_CHECKING:
-    from tenuto.privacy.sealed.sealing import TenantCiphers
+    from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 
 # Whoever has more tenants than this hears of the first ones.
 _MOST_TENANTS: Final = 1000

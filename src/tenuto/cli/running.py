@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from typer.core import TyperGroup
 
 from tenuto.app import Tenuto, open_app
-from tenuto.cli.screen import visible
+from tenuto.cli.terminal import visible
 from tenuto.errors import Invalid, InvalidSetting, TenutoError
-from tenuto.privacy.lines import LogRedactor
+from tenuto.privacy.log_redaction import LogRedactor
 from tenuto.settings import Settings, read_settings
-from tenuto.stores.by_url import sqlite_path
+from tenuto.stores.factory import sqlite_path
 from tenuto.wiring.privacy import open_policies
 
 _Answer = TypeVar("_Answer")

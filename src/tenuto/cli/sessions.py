@@ -12,10 +12,10 @@ from msgspec.structs import asdict
 
 from tenuto.app import Tenuto
 from tenuto.cli import transfer
-from tenuto.cli.marks import count_redacted
 from tenuto.cli.options import LOCAL, AsJson, SessionId, SessionIds, Site, StoreUrl, Tenant, User, caller
+from tenuto.cli.placeholders import count_redacted
 from tenuto.cli.running import run_command
-from tenuto.cli.screen import age, moment, pluralize, show_facts, show_json, show_table, tally, visible
+from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_json, show_table, tally, visible
 from tenuto.errors import NotFound, TenutoError
 from tenuto.model import Changes, Message, MessagePage, Page, Scope, Session, SessionPage, SessionQuery, Status
 from tenuto.model.values import JsonObject

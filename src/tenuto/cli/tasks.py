@@ -12,7 +12,7 @@ import typer
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import run_command
-from tenuto.cli.screen import age, moment, pluralize, show_facts, show_json, show_table, visible
+from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_json, show_table, visible
 from tenuto.model import Scope
 from tenuto.model.task import BoardEntry, BoardView, Task, TaskPage, TaskQuery, TaskStatus
 from tenuto.model.values import Json, check_id

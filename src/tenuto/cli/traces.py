@@ -10,8 +10,8 @@ import typer
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import run_command
-from tenuto.cli.screen import age, show_json, show_table
-from tenuto.cli.tracing import outcome, show_trace
+from tenuto.cli.terminal import age, show_json, show_table
+from tenuto.cli.trace_view import outcome, show_trace
 from tenuto.errors import SessionNotFound, TraceNotFound
 from tenuto.model import Scope
 from tenuto.model.trace import TRACES_KEPT, Trace

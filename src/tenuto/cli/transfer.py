@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, MaybeSessionId, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import run_command
-from tenuto.cli.screen import pluralize, progress, safe_json, show_json, visible
+from tenuto.cli.terminal import pluralize, progress, safe_json, show_json, visible
 from tenuto.errors import (
     DecryptionFailed,
     Invalid,
@@ -30,10 +30,10 @@ from tenuto.errors import (
 from tenuto.model import Message, Scope, Session
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
-from tenuto.privacy.duties.walking import iter_sessions
-from tenuto.privacy.pages import redact_export_pages, redact_export_session
+from tenuto.privacy.compliance.iteration import iter_sessions
+from tenuto.privacy.record_redaction import redact_export_pages, redact_export_session
 from tenuto.sessions import fresh_id
-from tenuto.sessions.desk import check_messages
+from tenuto.sessions.service import check_messages
 from tenuto.sessions.transfer import ENDINGS, ExportFormat, iter_export, parse_export
 from tenuto.sessions.views import SessionView
 

@@ -7,7 +7,7 @@ import typer
 from tenuto.app import Tenuto
 from tenuto.cli.options import LOCAL, AsJson, Site, StoreUrl, Tenant, User, caller
 from tenuto.cli.running import run_command
-from tenuto.cli.screen import pluralize, show_facts, show_json
+from tenuto.cli.terminal import pluralize, show_facts, show_json
 from tenuto.sessions.views import StatsView
 
 

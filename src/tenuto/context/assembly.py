@@ -14,10 +14,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.context.account import ManifestBuilder
-from tenuto.context.cutting import truncate_text
 from tenuto.context.layout import Layout, Page, PromptParts, layout_for
+from tenuto.context.manifest import ManifestBuilder
 from tenuto.context.tokens import TokenCounter
+from tenuto.context.truncation import truncate_text
 from tenuto.context.turns import TurnReader
 from tenuto.context.window import Window, WindowFiller
 from tenuto.errors import InvalidSetting

@@ -9,11 +9,11 @@ from typing import Final
 from tenuto.context.assembly import prompt_token_limit
 from tenuto.context.summaries import conversation_in, find_summary, summary_draft
 from tenuto.context.tokens import MESSAGE_TOKENS, TokenCounter
+from tenuto.model.generation import Summary
 from tenuto.model.message import Message, Role
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import PromptPolicy
 from tenuto.model.session import Retention, Session
-from tenuto.model.talk import Summary
 from tenuto.model.values import Value
 
 __all__ = [

@@ -20,8 +20,8 @@ from typing import Final
 
 import msgspec
 
+from tenuto.model.generation import Summary
 from tenuto.model.message import SUMMARY, Draft, Message, Role, is_summary
-from tenuto.model.talk import Summary
 from tenuto.model.values import JsonObject
 
 # Looked up once: in a loop over a log, finding an enumeration's member takes longer than the rest.

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.context.cutting import truncate_characters, truncate_parts
 from tenuto.context.tokens import MOST_CHARACTERS_A_TOKEN, MOST_TOKENS_A_CHARACTER, TOOL_TOKENS, TokenCounter
+from tenuto.context.truncation import truncate_characters, truncate_parts
 from tenuto.model.message import Message, Role
 from tenuto.model.prompt import Disposition, Reason
 from tenuto.model.values import JsonObject

@@ -13,7 +13,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from tenuto.context.cutting import level
+from tenuto.context.truncation import level
 from tenuto.context.turns import Shown, Turn, TurnReader, VerbatimHistory, spans
 from tenuto.model.message import Message, Role
 from tenuto.model.policy import ContextPolicy

@@ -1,10 +1,10 @@
 """Chat models: the offline one, any provider's, a chain of them, and a scripted one for tests."""
 
-from tenuto.llm.access import ModelConnection
-from tenuto.llm.by_name import OFFLINE, GivenModel, model_names, open_model, provider_of
 from tenuto.llm.chain import FallbackChain
+from tenuto.llm.complete import complete
+from tenuto.llm.connection import ModelConnection
+from tenuto.llm.factory import OFFLINE, GivenModel, model_names, open_model, provider_of
 from tenuto.llm.offline import OfflineModel
-from tenuto.llm.once import complete
 from tenuto.llm.scripted import Call, Echo, Fail, Hang, Say, Script, ScriptedModel, Stop
 from tenuto.llm.unreadable import UNREADABLE
 

@@ -10,7 +10,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from tenuto.errors import ModelFailed
-from tenuto.model.talk import ModelDone, ModelEvent, ModelRequest
+from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest
 from tenuto.ports import ChatModel, Tool
 
 _log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tenuto.errors import ModelFailed
+from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCall, ToolCallRequested
 from tenuto.model.message import Role
-from tenuto.model.talk import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCall, ToolCallRequested
 from tenuto.model.values import JsonObject
 from tenuto.ports import Tool
 

@@ -10,10 +10,10 @@ from tenuto.model import Changes, Draft, NewSession, Scope, Session
 from tenuto.model.message import STATE, is_summary
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.session import MAX_TITLE_CHARACTERS
-from tenuto.privacy.pages import draft_slots, redact_draft, redact_session_values
+from tenuto.privacy.crypto.vault import neutralize_text
+from tenuto.privacy.record_redaction import draft_slots, redact_draft, redact_session_values
 from tenuto.privacy.redactor import Redactor
-from tenuto.privacy.sealed.vault import neutralize_text
-from tenuto.privacy.slots import Slot, fill_part_slots, fill_slots, part_slots, slots
+from tenuto.privacy.text_slots import Slot, fill_part_slots, fill_slots, part_slots, slots
 
 _Head = TypeVar("_Head", NewSession, Changes)
 

@@ -17,7 +17,7 @@ from tenuto.errors import Invalid, InvalidSetting
 from tenuto.model.privacy import CustomPattern, Mode, PrivacyPolicy
 from tenuto.model.scope import check_tenant_id
 from tenuto.model.values import Json, JsonObject
-from tenuto.privacy.finding.finder import PiiFinder
+from tenuto.privacy.detection.finder import PiiFinder
 
 _SETTING: Final = "privacy_file"
 _ADDED: Final = frozenset({"also", "never", "allow", "patterns"})

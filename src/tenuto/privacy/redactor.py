@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from tenuto.errors import PrivateData
 from tenuto.model import Scope, Session
 from tenuto.model.privacy import Mode, PiiMatch, PrivacyPolicy, Sink, replace_matches
-from tenuto.privacy.ends import head_and_tail
-from tenuto.privacy.sealed.vault import Vault
-from tenuto.privacy.slots import Slot
+from tenuto.privacy.crypto.vault import Vault
+from tenuto.privacy.text_slots import Slot
+from tenuto.privacy.truncation import head_and_tail
 
 if TYPE_CHECKING:
-    from tenuto.privacy.finding.finder import PiiFinder
-    from tenuto.privacy.finding.outside import ExternalDetector
+    from tenuto.privacy.detection.external import ExternalDetector
+    from tenuto.privacy.detection.finder import PiiFinder
 
 WITHHELD = "[WITHHELD]"
 # Characters that are looked through in a millisecond or few.
@@ -85,7 +85,7 @@ class TenantPolicies:
 
     def _build_finder(self, policy: PrivacyPolicy) -> PiiFinder:
         # The detector's tables: programs whose words are kept as they are never need them.
-        from tenuto.privacy.finding.finder import PiiFinder
+        from tenuto.privacy.detection.finder import PiiFinder
 
         return PiiFinder(policy)
 

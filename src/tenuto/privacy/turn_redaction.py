@@ -14,10 +14,10 @@ from tenuto.model.privacy import Mode, Sink
 from tenuto.model.prompt import Piece, PromptInputs
 from tenuto.model.trace import Trace
 from tenuto.model.values import Json
-from tenuto.privacy.pages import redact_trace
+from tenuto.privacy.crypto.vault import neutralize_text, restore_text
+from tenuto.privacy.record_redaction import redact_trace
 from tenuto.privacy.redactor import Redactor
-from tenuto.privacy.sealed.vault import neutralize_text, restore_text
-from tenuto.privacy.slots import Slot, fill_part_slots, fill_slots, part_slots, slots
+from tenuto.privacy.text_slots import Slot, fill_part_slots, fill_slots, part_slots, slots
 
 
 class TurnRedaction:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from tenuto.model import Message, Scope, Session
 from tenuto.model.message import is_summary
 from tenuto.model.privacy import Mode, Sink
-from tenuto.privacy.pages import redact_draft
+from tenuto.privacy.record_redaction import redact_draft
 from tenuto.privacy.redactor import Redactor
-from tenuto.privacy.slots import Slot
+from tenuto.privacy.text_slots import Slot
 
 
 class UpkeepRedaction:

@@ -14,12 +14,12 @@ from tenuto.app import Tenuto, open_app
 from tenuto.errors import InvalidSetting, StoreUnavailable
 from tenuto.ports import Clock, utc_now
 from tenuto.server import chat as talks
-from tenuto.server import export, goods, health, messages, npc, page, privacy, problems, sessions, tasks, turns
+from tenuto.server import export, goods, health, messages, npc, privacy, problems, sessions, tasks, turns, web_console
 from tenuto.server.auth import Gate, is_loopback
-from tenuto.server.limits import RateLimiter
+from tenuto.server.context import ServerContext
 from tenuto.server.metrics import Metrics
 from tenuto.server.middleware import RequestMiddleware
-from tenuto.server.service import ServerContext
+from tenuto.server.rate_limits import RateLimiter
 from tenuto.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def create_app(
                 raise
             yield
 
-    modules = (talks, turns, messages, sessions, tasks, export, privacy, npc, goods, health, page)
+    modules = (talks, turns, messages, sessions, tasks, export, privacy, npc, goods, health, web_console)
     app = Starlette(
         routes=[route for module in modules for route in module.routes.routes],
         exception_handlers=problems.HANDLERS,

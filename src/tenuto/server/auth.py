@@ -26,8 +26,8 @@ from tenuto.errors import DecryptionFailed, InvalidText, Unavailable
 from tenuto.model import Scope
 from tenuto.model.scope import check_tenant_id
 from tenuto.model.values import Value
-from tenuto.server.limits import RateLimiter
 from tenuto.server.problems import HostNotAllowed, InvalidCredential, ScopeMismatch
+from tenuto.server.rate_limits import RateLimiter
 
 OPEN: Final = "open: loopback only, tenant local"
 DEFAULT_TENANT: Final = "local"

@@ -12,10 +12,10 @@ from tenuto.model import Scope
 from tenuto.model.trace import Trace
 from tenuto.model.values import View
 from tenuto.server.auth import asking, authenticate_request
+from tenuto.server.context import service, sessions
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key, parse_query, path_parameter
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import ChatBody, TraceListQuery
-from tenuto.server.service import service, sessions
 from tenuto.server.streams import cancel_on_disconnect, event_stream
 from tenuto.sessions.traces import find_trace, latest_traces
 

@@ -6,13 +6,13 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from tenuto.privacy.pages import redact_export_pages, redact_export_session
+from tenuto.privacy.record_redaction import redact_export_pages, redact_export_session
 from tenuto.server.auth import asking
+from tenuto.server.context import service, sessions
 from tenuto.server.json_io import correct_token_counts, parse_query, path_parameter, session_response
-from tenuto.server.limits import read_body
 from tenuto.server.openapi import Router, describe
+from tenuto.server.rate_limits import read_body
 from tenuto.server.requests import ExportQuery
-from tenuto.server.service import service, sessions
 from tenuto.sessions import fresh_id
 from tenuto.sessions.transfer import (
     ENDINGS,

@@ -11,10 +11,10 @@ from tenuto.chat import ChatRequest
 from tenuto.chat.timing import milliseconds_since
 from tenuto.model.values import JsonObject, View
 from tenuto.server.auth import authenticate_request, visiting, with_user
+from tenuto.server.context import service
 from tenuto.server.json_io import answer, body_of, fingerprint, idempotency_key
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import GoodsQuestion
-from tenuto.server.service import service
 from tenuto.server.streams import cancel_on_disconnect
 
 routes = Router("goods")

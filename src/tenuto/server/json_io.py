@@ -21,10 +21,10 @@ from tenuto.errors import Invalid, InvalidJson, InvalidText
 from tenuto.model import Draft, Session
 from tenuto.model.message import content_bytes
 from tenuto.model.values import Json, JsonObject, View, check_id
-from tenuto.server.limits import read_body
-from tenuto.server.service import service, sessions
+from tenuto.server.context import service, sessions
+from tenuto.server.rate_limits import read_body
 from tenuto.sessions import fresh_id
-from tenuto.sessions.desk import check_messages
+from tenuto.sessions.service import check_messages
 from tenuto.sessions.views import SessionView, draft_from_json
 from tenuto.tasks.views import AgentNoteView, BoardEntryView, TaskView
 

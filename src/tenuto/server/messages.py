@@ -10,6 +10,7 @@ from starlette.responses import Response
 from tenuto.model import AppendResult, Page, Usage
 from tenuto.model.values import JsonObject, View
 from tenuto.server.auth import asking
+from tenuto.server.context import sessions
 from tenuto.server.json_io import (
     answer,
     body_of,
@@ -22,7 +23,6 @@ from tenuto.server.json_io import (
 )
 from tenuto.server.openapi import Router, describe
 from tenuto.server.requests import AppendMessages, MessageListQuery
-from tenuto.server.service import sessions
 from tenuto.sessions import AppendRequest
 from tenuto.sessions.views import MessageList, MessageView, SessionView
 

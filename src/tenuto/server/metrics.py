@@ -18,7 +18,7 @@ from tenuto.wiring.stores import Stores
 
 # They come with tables and stores of their own.
 if TYPE_CHECKING:
-    from tenuto.privacy.finding.outside import ExternalDetector
+    from tenuto.privacy.detection.external import ExternalDetector
     from tenuto.stores.journaled import JournaledStore
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)

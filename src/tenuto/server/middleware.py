@@ -12,7 +12,7 @@ from typing import Final
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tenuto.server.draining import BodyDrain, closes_after_response
+from tenuto.server.body_drain import BodyDrain, closes_after_response
 from tenuto.server.logs import request_id
 from tenuto.server.metrics import Metrics
 from tenuto.server.problems import internal

@@ -16,7 +16,7 @@ from tenuto.model.session import cost_nanos
 from tenuto.model.task import TaskStatus
 from tenuto.model.turn import MAX_WINDOW
 from tenuto.model.values import MAX_ID_BYTES, JsonObject
-from tenuto.privacy.duties.audit import MOST_MARKS
+from tenuto.privacy.compliance.audit import MOST_MARKS
 from tenuto.sessions.transfer import ExportFormat
 
 _MOST = 2**53 - 1

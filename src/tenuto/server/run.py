@@ -15,7 +15,7 @@ from tenuto.access import ApiKeys
 from tenuto.app import open_app
 from tenuto.errors import InvalidSetting
 from tenuto.ports import utc_now
-from tenuto.privacy.lines import LogRedactor
+from tenuto.privacy.log_redaction import LogRedactor
 from tenuto.server.app import create_app
 from tenuto.server.auth import is_loopback
 from tenuto.server.logs import configure_logging

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from tenuto.model import Changes, SessionQuery, Truncation
 from tenuto.model.values import Json, JsonObject, View
 from tenuto.server.auth import asking, authenticate_request
+from tenuto.server.context import sessions
 from tenuto.server.json_io import (
     answer,
     body_of,
@@ -28,7 +29,6 @@ from tenuto.server.requests import (
     TruncateSession,
     resolve_version,
 )
-from tenuto.server.service import sessions
 from tenuto.sessions.views import SessionList, SessionView, StatsView
 
 routes = Router("sessions", prefix="/v1")

@@ -11,6 +11,7 @@ from tenuto.errors import EntryNotFound, Invalid
 from tenuto.model import Scope
 from tenuto.model.task import NewTask, TaskQuery
 from tenuto.server.auth import asking, authenticate_request
+from tenuto.server.context import service
 from tenuto.server.json_io import (
     agent_header,
     answer,
@@ -34,7 +35,6 @@ from tenuto.server.requests import (
     WriteNote,
     resolve_version,
 )
-from tenuto.server.service import service
 from tenuto.tasks import Board, Notes, Tasks
 from tenuto.tasks.views import AgentNoteList, AgentNoteView, BoardAnswer, BoardEntryView, LockView, TaskList, TaskView
 

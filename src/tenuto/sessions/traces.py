@@ -9,7 +9,7 @@ from tenuto.errors import SessionNotFound, TraceNotFound
 from tenuto.model import Scope, SessionQuery
 from tenuto.model.trace import Trace, place_of
 from tenuto.ports import TraceStore
-from tenuto.sessions.desk import Sessions
+from tenuto.sessions.service import Sessions
 
 # Sessions looked through when traces are asked for without naming one.
 _LATEST: Final = 20

@@ -36,8 +36,8 @@ from tenuto.model import (
     Truncation,
 )
 from tenuto.model.message import memory_bytes
-from tenuto.model.news import Invalidation
 from tenuto.model.scope import session_key
+from tenuto.model.store_reports import Invalidation
 from tenuto.ports import ChangeFeed, Clock, SessionStore, Store, StoreUpkeep, utc_now
 
 _HEAD_BYTES = 2048

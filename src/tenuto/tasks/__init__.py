@@ -1,7 +1,7 @@
 """Tasks that agents share: opened, written on, noted in private, ended, and gone when their time is over."""
 
 from tenuto.tasks.board import Board
-from tenuto.tasks.desk import Tasks
 from tenuto.tasks.notes import Notes
+from tenuto.tasks.service import Tasks
 
 __all__ = ["Board", "Notes", "Tasks"]

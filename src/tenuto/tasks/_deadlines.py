@@ -16,7 +16,7 @@ from tenuto.errors import StateCorrupt
 from tenuto.model import Scope
 from tenuto.model.scope import SYSTEM, owner_key, owner_scope
 from tenuto.ports import StateStore
-from tenuto.tasks._drawer import Drawer
+from tenuto.tasks._record_store import Drawer
 from tenuto.tasks._records import micros
 
 _log = logging.getLogger(__name__)

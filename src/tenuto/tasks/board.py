@@ -19,9 +19,9 @@ from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import BoardEntry, BoardLock, BoardView
 from tenuto.model.values import MAX_DEPTH, Json, check_id, check_int, check_json
 from tenuto.ports import Clock
-from tenuto.tasks._drawer import VersionedRecord, check_version
+from tenuto.tasks._record_store import VersionedRecord, check_version
 from tenuto.tasks._records import BoardRecord, Held, NameRef, instant, micros, name_ref, wrap_value
-from tenuto.tasks._workroom import TaskWorkspace
+from tenuto.tasks._workspace import TaskWorkspace
 
 _log = logging.getLogger(__name__)
 _EMPTY: Final = BoardRecord()

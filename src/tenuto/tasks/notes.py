@@ -14,9 +14,9 @@ from tenuto.model.policy import TaskPolicy
 from tenuto.model.task import Note
 from tenuto.model.values import Json, check_id
 from tenuto.ports import Clock
-from tenuto.tasks._drawer import Drawer, VersionedRecord, check_version
+from tenuto.tasks._record_store import Drawer, VersionedRecord, check_version
 from tenuto.tasks._records import NoteRecord, micros, wrap_value
-from tenuto.tasks._workroom import TaskWorkspace
+from tenuto.tasks._workspace import TaskWorkspace
 from tenuto.tasks.board import check_value
 
 _NOTHING: Final = NoteRecord()

@@ -17,10 +17,10 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, AssistantRegistry
+from tenuto.assistants.custom import load_folder
 from tenuto.assistants.general import general_assistant
 from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.npc import npc_assistant
-from tenuto.assistants.own import load_folder
 from tenuto.chat import Chat, ChatDeps, ChatLimits, Spending
 from tenuto.chat.timing import no_span
 from tenuto.context import TokenCounter, check_budget, encoding_for
@@ -32,8 +32,8 @@ from tenuto.model import Scope, Usage
 from tenuto.model.policy import preset
 from tenuto.model.prompt import Language
 from tenuto.ports import ChatModel, Clock, Embedder, Span, StateStore, Store
+from tenuto.privacy.redacting_model import RedactingModel
 from tenuto.privacy.redactor import Redactor
-from tenuto.privacy.screened_model import RedactingModel
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import Sessions
 from tenuto.settings import Settings

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from tenuto.errors import InvalidSetting, MasterKeyMissing
 from tenuto.model.scope import SYSTEM
 from tenuto.ports import Clock, StateStore, Store
+from tenuto.privacy.crypto.vault import Vault
 from tenuto.privacy.redactor import Redactor, TenantPolicies
-from tenuto.privacy.sealed.vault import Vault
 from tenuto.settings import Settings
 from tenuto.stores.encrypted import has_sealed_records, mark_sealed
 
 if TYPE_CHECKING:
-    from tenuto.privacy.finding.outside import ExternalDetector
-    from tenuto.privacy.sealed.sealing import TenantCiphers
+    from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
+    from tenuto.privacy.detection.external import ExternalDetector
 
 
 def open_screen(stack: AsyncExitStack, settings: Settings, store: Store, clock: Clock) -> Redactor:
@@ -93,8 +93,8 @@ def open_ciphers(settings: Settings, state: StateStore, clock: Clock) -> TenantC
     if settings.privacy_key is None and settings.privacy_key_file is None:
         return None
     # Cryptography is heavy, and needed only where there is a key.
-    from tenuto.privacy.sealed.keyring import load_key_ring
-    from tenuto.privacy.sealed.sealing import TenantCiphers
+    from tenuto.privacy.crypto.keyring import load_key_ring
+    from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 
     ring = load_key_ring(key=settings.privacy_key, file=settings.privacy_key_file)
     assert ring is not None
@@ -105,10 +105,10 @@ def _outside(stack: AsyncExitStack, settings: Settings) -> ExternalDetector | No
     if settings.privacy_detector is None:
         return None
     try:
-        from tenuto.privacy.finding.presidio import PresidioDetector
+        from tenuto.privacy.detection.presidio import PresidioDetector
     except ImportError:
         raise InvalidSetting("privacy_detector", "needs the package httpx: install tenuto[presidio]") from None
-    from tenuto.privacy.finding.outside import ExternalDetector, ExternalDetectorPolicy
+    from tenuto.privacy.detection.external import ExternalDetector, ExternalDetectorPolicy
 
     patience = settings.privacy_detector_timeout
     service = PresidioDetector(settings.privacy_detector, timeout=patience)

@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING
 
 from tenuto.errors import StoreUnavailable, Unavailable
 from tenuto.ports import Backend, ChangeFeed, Ciphers, Clock, Preparable, Store
+from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor
-from tenuto.privacy.screened import RedactingStore
 from tenuto.settings import Settings
 from tenuto.stores.breaker import BreakerPolicy
-from tenuto.stores.by_url import is_network_store, open_store, place_of
 from tenuto.stores.cached import CachedStore
 from tenuto.stores.circuit_breaker import CircuitBreakerStore
 from tenuto.stores.encrypted import EncryptedStore, has_sealed_records
+from tenuto.stores.factory import is_network_store, open_store, place_of
 from tenuto.wiring.privacy import open_encryption, open_screen
 
 if TYPE_CHECKING:

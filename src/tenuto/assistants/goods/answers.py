@@ -12,8 +12,8 @@ import msgspec
 from tenuto.assistants.goods.intent import QueryIntent
 from tenuto.assistants.goods.item import Case, CaseStatus, Item, Order, OrderStatus, in_language
 from tenuto.assistants.goods.words import ATTRIBUTES, COLORS
+from tenuto.model.generation import ToolContext
 from tenuto.model.prompt import Language
-from tenuto.model.talk import ToolContext
 from tenuto.model.values import Json, Value
 
 _T = TypeVar("_T")

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from tenuto.assistants.functions import make_tool, offline
+from tenuto.assistants.function_tools import make_tool, offline
 from tenuto.assistants.goods.answers import (
     GoodsAnswer,
     OrdersAnswer,
@@ -20,7 +20,7 @@ from tenuto.assistants.goods.catalogue import Catalogue
 from tenuto.assistants.goods.intent import QueryIntent, Shown, Sort, at_position, shown_in
 from tenuto.assistants.goods.item import Order
 from tenuto.assistants.goods.words import Topic, interpret
-from tenuto.model.talk import ToolContext, ToolOutput
+from tenuto.model.generation import ToolContext, ToolOutput
 from tenuto.model.values import JsonObject, Value
 from tenuto.ports import Tool
 

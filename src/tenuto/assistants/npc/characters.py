@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from tenuto.errors import InvalidSetting
+from tenuto.model.generation import Persona
 from tenuto.model.prompt import Language
-from tenuto.model.talk import Persona
 from tenuto.model.values import Value
 
 

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from tenuto.assistants.assistant import in_language
-from tenuto.assistants.functions import make_tool, offline
+from tenuto.assistants.function_tools import make_tool, offline
 from tenuto.assistants.npc.characters import PLAIN, Character
 from tenuto.assistants.npc.corpus import ID, Corpus, Evidence, Match
 from tenuto.assistants.npc.questions import (
@@ -26,8 +26,8 @@ from tenuto.assistants.npc.questions import (
     search_words,
     wanted_kind,
 )
+from tenuto.model.generation import ToolContext, ToolOutput, ToolResult
 from tenuto.model.prompt import Language, Piece
-from tenuto.model.talk import ToolContext, ToolOutput, ToolResult
 from tenuto.model.values import Json, JsonObject, Value
 from tenuto.ports import Tool
 

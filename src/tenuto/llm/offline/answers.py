@@ -23,10 +23,10 @@ from tenuto.llm.offline.phrases import (
     match_intent,
     strip_asking,
 )
+from tenuto.model.generation import ModelRequest
 from tenuto.model.graphemes import boundary_before
 from tenuto.model.message import Message, Role, offline_only_turns
 from tenuto.model.prompt import Language
-from tenuto.model.talk import ModelRequest
 from tenuto.model.values import Value
 from tenuto.recall import LexicalIndex, split_sentences, terms
 

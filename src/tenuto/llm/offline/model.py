@@ -10,8 +10,8 @@ import regex
 
 from tenuto.llm.offline.answers import compose_answer, load_conversation
 from tenuto.llm.offline.phrases import PHRASES
-from tenuto.llm.sound import sound
-from tenuto.model.talk import (
+from tenuto.llm.sanitize import sound
+from tenuto.model.generation import (
     ModelDone,
     ModelEvent,
     ModelRequest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tenuto.privacy.rules.digits import DigitRun, evenly
+from tenuto.privacy.rules.digit_runs import DigitRun, evenly
 from tenuto.privacy.rules.labels import Label
 from tenuto.privacy.rules.span import PiiRule
 

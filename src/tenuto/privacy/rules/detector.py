@@ -7,18 +7,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
-from tenuto.privacy.rules.asked import find_on_request
+from tenuto.privacy.rules.api_keys import BLOCK, find_api_keys, find_private_keys, has_long_words
 from tenuto.privacy.rules.cards import SHORTEST_CARD, find_cards
-from tenuto.privacy.rules.digits import DigitRun, has_digits, has_numbers, runs
+from tenuto.privacy.rules.digit_runs import DigitRun, has_digits, has_numbers, runs
+from tenuto.privacy.rules.emails import find_emails, has_emails
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.forms import (
-    find_syntax_secrets,
-    find_url_credentials,
-    find_url_tokens,
-    has_secret_syntax,
-    has_urls,
-)
-from tenuto.privacy.rules.identity import (
+from tenuto.privacy.rules.identity_numbers import (
     SHORTEST_ID,
     SOCIAL_SECURITY,
     find_ibans,
@@ -27,15 +21,21 @@ from tenuto.privacy.rules.identity import (
     find_ssns,
     has_passport_word,
 )
-from tenuto.privacy.rules.keys import BLOCK, find_api_keys, find_private_keys, has_long_words
+from tenuto.privacy.rules.ip_addresses import find_ipv4, find_ipv6, has_ipv4, has_ipv6
 from tenuto.privacy.rules.logins import find_logins, has_logins
-from tenuto.privacy.rules.mails import find_emails, has_emails
-from tenuto.privacy.rules.names import find_secret_names
-from tenuto.privacy.rules.networks import find_ipv4, find_ipv6, has_ipv4, has_ipv6
-from tenuto.privacy.rules.passwords import find_cjk_named_secrets, find_named_secrets
+from tenuto.privacy.rules.named_secrets import find_cjk_named_secrets, find_named_secrets
+from tenuto.privacy.rules.on_request import find_on_request
 from tenuto.privacy.rules.phones import NOWHERE, find_phones
+from tenuto.privacy.rules.secret_names import find_secret_names
+from tenuto.privacy.rules.secret_syntax import (
+    find_syntax_secrets,
+    find_url_credentials,
+    find_url_tokens,
+    has_secret_syntax,
+    has_urls,
+)
 from tenuto.privacy.rules.span import ALWAYS, MARK, MAY_BE_MARK, ON_REQUEST, TYPE_OF, PiiRule, PiiType, Span
-from tenuto.privacy.rules.spelled import find_spelled_out, has_spelled_out
+from tenuto.privacy.rules.spelled_out import find_spelled_out, has_spelled_out
 
 _SHORTEST: Final = 6
 """No rule finds anything in fewer characters: a@b.co."""

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from tenuto.privacy.rules.folding import FoldedText
-from tenuto.privacy.rules.values import has_special_character, is_blank, is_keylike, is_other_data, is_varied, trim_end
+from tenuto.privacy.rules.secret_values import (
+    has_special_character,
+    is_blank,
+    is_keylike,
+    is_other_data,
+    is_varied,
+    trim_end,
+)
 
 Place = tuple[int, int]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
+from tenuto.privacy.rules.chunking import LIMIT, Chunker, Piece
 from tenuto.privacy.rules.detector import find
-from tenuto.privacy.rules.pieces import LIMIT, Chunker, Piece
 from tenuto.privacy.rules.span import ALWAYS, ON_REQUEST, PiiType, Span
 
 _PORTION: Final = 4 * LIMIT

@@ -14,20 +14,20 @@ from msgspec.structs import replace
 
 from tenuto.errors import CircuitOpen, SessionBusy, StoreUnavailable, Superseded, TenutoError, TurnLost, Unavailable
 from tenuto.model import AppendResult, BeginTurn, FinishTurn, OpenTurn, Scope, TurnState
-from tenuto.model.news import Invalidation
 from tenuto.model.scope import user_digest
-from tenuto.model.taken_back import is_superseded
+from tenuto.model.store_reports import Invalidation
+from tenuto.model.superseded import is_superseded
 from tenuto.model.values import Value
 from tenuto.ports import ChangeFeed, Ciphers, Clock, Store
-from tenuto.stores.journaled.calls import Call
-from tenuto.stores.journaled.entry import SeenSession
-from tenuto.stores.journaled.known import LastSeen
+from tenuto.stores.journaled.backoff import SessionBackoff
+from tenuto.stores.journaled.inflight import Call
+from tenuto.stores.journaled.last_seen import LastSeen
+from tenuto.stores.journaled.local_replica import View, glimpse
+from tenuto.stores.journaled.open_turns import Running, StartedTurn, session_at_begin
 from tenuto.stores.journaled.outbox import Outbox
-from tenuto.stores.journaled.pauses import SessionBackoff
 from tenuto.stores.journaled.replay import OutboxReplay
 from tenuto.stores.journaled.rows import JournaledBegin, JournalRow, RowSealer, place_of, row_user_digests
-from tenuto.stores.journaled.running import Running, StartedTurn, session_at_begin
-from tenuto.stores.journaled.view import View, glimpse
+from tenuto.stores.journaled.seen_session import SeenSession
 from tenuto.stores.memory.record import is_turn_finished
 
 KEPT_ASIDE: Final = timedelta(days=30)

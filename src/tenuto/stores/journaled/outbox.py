@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
 
 from tenuto.errors import Unavailable
-from tenuto.stores.journaled.rows import JournalRow
-from tenuto.stores.journaled.slots import (
+from tenuto.stores.journaled.files import (
     JournalCounts,
     RowWrite,
     Slot,
@@ -38,6 +37,7 @@ from tenuto.stores.journaled.slots import (
     update_finish,
     update_quarantined,
 )
+from tenuto.stores.journaled.rows import JournalRow
 
 _Answer = TypeVar("_Answer")
 _log = logging.getLogger(__name__)

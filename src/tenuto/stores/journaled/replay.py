@@ -42,14 +42,14 @@ from tenuto.model import (
     Truncation,
     TurnState,
 )
-from tenuto.model.taken_back import is_superseded
+from tenuto.model.superseded import is_superseded
 from tenuto.model.trace import trace_id
 from tenuto.model.values import Json, Value
 from tenuto.ports import Clock, SessionStore, StateStore
 from tenuto.stores.codec import to_micros
+from tenuto.stores.journaled.local_replica import ticket
 from tenuto.stores.journaled.outbox import Outbox
 from tenuto.stores.journaled.rows import JournaledBegin, JournalRow, Row, RowSealer
-from tenuto.stores.journaled.view import ticket
 
 ERASURES: Final = "erasures"
 """The drawer of a tenant's own state that tells journals on other machines who was erased, and when."""

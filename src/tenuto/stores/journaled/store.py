@@ -48,11 +48,11 @@ from tenuto.model.scope import session_key, site_scope, user_digest, user_scope
 from tenuto.model.trace import Trace
 from tenuto.ports import ChangeFeed, Ciphers, Clock, SessionStore, Store, TraceStore, utc_now
 from tenuto.stores.codec import to_micros
-from tenuto.stores.journaled.calls import Call
+from tenuto.stores.journaled.inflight import Call
 from tenuto.stores.journaled.journal import Journal, JournalState
+from tenuto.stores.journaled.local_replica import View
 from tenuto.stores.journaled.outbox import Outbox
 from tenuto.stores.journaled.replay import ERASURES, retold
-from tenuto.stores.journaled.view import View
 
 _Answer = TypeVar("_Answer")
 

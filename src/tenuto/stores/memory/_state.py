@@ -7,7 +7,7 @@ from tenuto.model import Scope, StateEntry, StateLocation
 from tenuto.model.scope import owner_key, owner_scope, state_key
 from tenuto.model.values import Json, check_id, check_json
 from tenuto.stores.memory._tables import MemoryTables
-from tenuto.stores.naming import stretch
+from tenuto.stores.paging import stretch
 
 
 class MemoryState:

@@ -8,7 +8,7 @@ from tenuto.model import CompactionResult, EraseResult, RemovedSession, Scope, S
 from tenuto.model.scope import owner_key, session_key, site_key, user_scope
 from tenuto.stores.codec import to_micros
 from tenuto.stores.memory._tables import MemoryTables
-from tenuto.stores.naming import first_sites
+from tenuto.stores.paging import first_sites
 
 
 class MemoryUpkeep:

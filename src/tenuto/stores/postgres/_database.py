@@ -13,8 +13,8 @@ from tenuto.errors import SessionCorrupt, Unavailable
 from tenuto.model import Session
 from tenuto.ports import Clock
 from tenuto.stores.codec import Undecodable
+from tenuto.stores.postgres._client import Link, Row
 from tenuto.stores.postgres._feed import PATIENCE, WRITER_LENGTH
-from tenuto.stores.postgres._link import Link, Row
 from tenuto.stores.postgres._ops import Place
 from tenuto.stores.postgres._rows import session_of
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenuto.model.assurance import DurabilityFinding
-from tenuto.stores.postgres._link import Link
+from tenuto.stores.postgres._client import Link
 
 
 async def assurances(link: Link) -> tuple[DurabilityFinding, ...]:

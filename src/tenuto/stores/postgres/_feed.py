@@ -21,10 +21,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 from tenuto.errors import TenutoError
-from tenuto.model.news import Invalidation
-from tenuto.stores.postgres._faults import DRIVER_ERRORS
-from tenuto.stores.postgres._lane import Op
-from tenuto.stores.postgres._link import Connection, unread
+from tenuto.model.store_reports import Invalidation
+from tenuto.stores.postgres._batcher import Op
+from tenuto.stores.postgres._client import Connection, unread
+from tenuto.stores.postgres._errors import DRIVER_ERRORS
 
 log = logging.getLogger(__name__)
 

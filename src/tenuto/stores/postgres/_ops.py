@@ -34,7 +34,7 @@ from tenuto.model.session import drop_nulls
 from tenuto.model.turn import turn_offsets
 from tenuto.model.values import JsonObject
 from tenuto.stores.codec import encode_draft, encode_trace, id_prefix, to_micros
-from tenuto.stores.postgres._lane import Op
+from tenuto.stores.postgres._batcher import Op
 
 MAX_NUMBER: Final = 2**62
 _MICROSECOND: Final = timedelta(microseconds=1)

@@ -27,8 +27,8 @@ from tenuto.model import (
 from tenuto.model.trace import Trace
 from tenuto.model.values import JsonObject
 from tenuto.stores.codec import Undecodable, decode_object, decode_trace, from_micros, number_drafts
-from tenuto.stores.naming import read_location
-from tenuto.stores.postgres._link import Row
+from tenuto.stores.paging import read_location
+from tenuto.stores.postgres._client import Row
 
 log = logging.getLogger(__name__)
 

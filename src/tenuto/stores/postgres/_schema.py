@@ -12,8 +12,8 @@ from importlib.resources import files
 import asyncpg
 
 from tenuto.errors import InvalidSetting, Unavailable
-from tenuto.stores.postgres._faults import DRIVER_ERRORS, STORE, ServerDiskFull, ServerReadOnly, fault
-from tenuto.stores.postgres._link import Connection, quote_identifier
+from tenuto.stores.postgres._client import Connection, quote_identifier
+from tenuto.stores.postgres._errors import DRIVER_ERRORS, STORE, ServerDiskFull, ServerReadOnly, fault
 
 log = logging.getLogger(__name__)
 

@@ -30,11 +30,10 @@ from tenuto.model.scope import session_key
 from tenuto.model.trace import Trace
 from tenuto.model.turn import turn_offsets
 from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
-from tenuto.stores.postgres._answers import page_of, refusal, to_append_result, to_open_turn
+from tenuto.stores.postgres._batcher import Lane, Op
+from tenuto.stores.postgres._client import Row
 from tenuto.stores.postgres._database import Database
 from tenuto.stores.postgres._feed import payload
-from tenuto.stores.postgres._lane import Lane, Op
-from tenuto.stores.postgres._link import Row
 from tenuto.stores.postgres._ops import (
     MAX_NUMBER,
     Place,
@@ -48,6 +47,7 @@ from tenuto.stores.postgres._ops import (
     rewordings,
     shelf,
 )
+from tenuto.stores.postgres._results import page_of, refusal, to_append_result, to_open_turn
 from tenuto.stores.postgres._rows import head_scope, missing, to_traces
 
 _END = (MAX_NUMBER, b"")

@@ -8,7 +8,7 @@ from tenuto.errors import VersionConflict
 from tenuto.model import Scope, StateEntry, StateLocation
 from tenuto.model.scope import owner_key, owner_scope, site_key, state_key
 from tenuto.model.values import Json, check_id, check_json
-from tenuto.stores.naming import stretch
+from tenuto.stores.paging import stretch
 from tenuto.stores.postgres._database import Database
 from tenuto.stores.postgres._ops import clamp, digest
 from tenuto.stores.postgres._rows import entry_of, to_state_location

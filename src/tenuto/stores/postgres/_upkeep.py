@@ -9,9 +9,9 @@ from tenuto.model import CompactionResult, EraseResult, RemovedSession, Scope, S
 from tenuto.model.scope import owner_key, session_key, site_key, user_scope
 from tenuto.stores.codec import Undecodable, to_micros
 from tenuto.stores.erasing import erase_in_batches
-from tenuto.stores.naming import BEHIND_ALL, first_sites
+from tenuto.stores.paging import BEHIND_ALL, first_sites
+from tenuto.stores.postgres._client import Row
 from tenuto.stores.postgres._database import Database
-from tenuto.stores.postgres._link import Row
 from tenuto.stores.postgres._ops import clamp, shelf
 from tenuto.stores.postgres._rows import to_removed_session, to_state_location
 from tenuto.stores.postgres._state import PostgresState

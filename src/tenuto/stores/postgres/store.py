@@ -7,10 +7,10 @@ from typing import Self
 
 from tenuto.model.assurance import DurabilityFinding
 from tenuto.ports import Clock, utc_now
+from tenuto.stores.postgres._client import Link
 from tenuto.stores.postgres._database import Database
 from tenuto.stores.postgres._durability import assurances
 from tenuto.stores.postgres._feed import PostgresFeed
-from tenuto.stores.postgres._link import Link
 from tenuto.stores.postgres._schema import migrate, warn_if_rls_bypassed
 from tenuto.stores.postgres._sessions import PostgresSessions, PostgresTraces
 from tenuto.stores.postgres._state import PostgresState

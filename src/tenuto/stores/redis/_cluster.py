@@ -7,12 +7,12 @@ import binascii
 import random
 from collections.abc import Callable, Sequence
 
-from tenuto.stores.redis._door import Door
-from tenuto.stores.redis._faults import CallFailed
+from tenuto.stores.redis._auth import Door
+from tenuto.stores.redis._errors import CallFailed
 from tenuto.stores.redis._node import Node
-from tenuto.stores.redis._shared import SingleFlight
+from tenuto.stores.redis._resp import Reply, check, pack
+from tenuto.stores.redis._single_flight import SingleFlight
 from tenuto.stores.redis._url import Endpoint
-from tenuto.stores.redis._wire import Reply, check, pack
 
 SLOTS = 16384
 _CLUSTER_SLOTS = pack(("CLUSTER", "SLOTS"))

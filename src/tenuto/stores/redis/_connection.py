@@ -15,9 +15,9 @@ from typing import cast
 
 import hiredis
 
-from tenuto.stores.redis._faults import CallTimeout, ConnectionLost, Unsent
-from tenuto.stores.redis._wire import Reply
-from tenuto.stores.resetting import reset_on_close
+from tenuto.stores.redis._errors import CallTimeout, ConnectionLost, Unsent
+from tenuto.stores.redis._resp import Reply
+from tenuto.stores.sockets import reset_on_close
 
 # Beyond this many bytes not yet taken by the kernel callers wait: a slow server must not fill our memory.
 _HIGH_WATER = 4 * 1024 * 1024

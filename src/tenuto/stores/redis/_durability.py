@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from tenuto.model.assurance import DurabilityFinding
-from tenuto.stores.redis._faults import ResponseError
-from tenuto.stores.redis._link import Link
+from tenuto.stores.redis._client import Link
+from tenuto.stores.redis._errors import ResponseError
+from tenuto.stores.redis._resp import Reply
 from tenuto.stores.redis._url import Endpoint
-from tenuto.stores.redis._wire import Reply
 
 _ASKED: Final = ("appendfsync", "save", "min-replicas-to-write")
 _FSYNCS: Final = {

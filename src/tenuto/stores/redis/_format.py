@@ -12,8 +12,8 @@ from typing import Final
 from tenuto.errors import Unavailable
 from tenuto.model.scope import SYSTEM, session_key, state_key
 from tenuto.stores.codec import Undecodable
-from tenuto.stores.redis._asking import OLDER, WHAT, ScriptRunner
 from tenuto.stores.redis._records import FORMAT, decode_identity
+from tenuto.stores.redis._runner import OLDER, WHAT, ScriptRunner
 
 # What an installation has first of all. Names once stood there without the digest of their drawer.
 _API_KEYS: Final = "api-keys"

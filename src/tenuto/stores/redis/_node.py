@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 
+from tenuto.stores.redis._auth import Door, open_connection
 from tenuto.stores.redis._connection import Connection
-from tenuto.stores.redis._door import Door, open_connection
-from tenuto.stores.redis._faults import CallFailed, CallTimeout, ResponseError, Unsent
-from tenuto.stores.redis._shared import SingleFlight
+from tenuto.stores.redis._errors import CallFailed, CallTimeout, ResponseError, Unsent
+from tenuto.stores.redis._resp import Reply
+from tenuto.stores.redis._single_flight import SingleFlight
 from tenuto.stores.redis._url import Endpoint
-from tenuto.stores.redis._wire import Reply
 
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 1.0

@@ -15,7 +15,7 @@ from tenuto.errors import Invalid
 from tenuto.model import Draft, ForkPoint, Message, Retention, Scope, Session, Status, Touch
 from tenuto.model.values import JsonObject, Value
 from tenuto.stores.codec import Undecodable, encode_draft, from_micros, to_micros
-from tenuto.stores.redis._wire import Part, Reply
+from tenuto.stores.redis._resp import Part, Reply
 
 FORMAT: Final = 2
 NONE: Final = -1

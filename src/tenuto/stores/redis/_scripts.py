@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
-from tenuto.stores.redis._wire import pack
+from tenuto.stores.redis._resp import pack
 
 _INCLUDES = re.compile(r"^ *-- include: (\w+)$", re.MULTILINE)
 _CONSTANTS = re.compile(r"^-- const:(.*)$", re.MULTILINE)

@@ -6,12 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from tenuto.stores.redis._door import Door, open_connection
-from tenuto.stores.redis._faults import CallFailed
+from tenuto.stores.redis._auth import Door, open_connection
+from tenuto.stores.redis._errors import CallFailed
 from tenuto.stores.redis._node import Node
-from tenuto.stores.redis._shared import SingleFlight
+from tenuto.stores.redis._resp import Reply, check, pack
+from tenuto.stores.redis._single_flight import SingleFlight
 from tenuto.stores.redis._url import Endpoint, RedisAddress
-from tenuto.stores.redis._wire import Reply, check, pack
 
 log = logging.getLogger(__name__)
 

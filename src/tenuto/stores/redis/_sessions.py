@@ -27,12 +27,11 @@ from tenuto.model import (
 from tenuto.model.scope import session_key
 from tenuto.model.trace import Trace
 from tenuto.stores.codec import Undecodable, from_micros
-from tenuto.stores.redis._asking import NOTHING, OTHER_FORMATS, ScriptRunner, refusal
+from tenuto.stores.redis._listing import SessionListing
 from tenuto.stores.redis._records import MICROSECOND, numbers_epoch
-from tenuto.stores.redis._shelves import SessionListing
-from tenuto.stores.redis._sweeping import Sweeper
-from tenuto.stores.redis._traces import NEWEST, read_traces, span
-from tenuto.stores.redis._turns import (
+from tenuto.stores.redis._resp import Reply
+from tenuto.stores.redis._runner import NOTHING, OTHER_FORMATS, ScriptRunner, refusal
+from tenuto.stores.redis._script_io import (
     Ask,
     append,
     begin_turn_args,
@@ -52,8 +51,9 @@ from tenuto.stores.redis._turns import (
     snapshot,
     truncate,
 )
-from tenuto.stores.redis._windows import CachedWindow, WindowCache
-from tenuto.stores.redis._wire import Reply
+from tenuto.stores.redis._sweeper import Sweeper
+from tenuto.stores.redis._traces import NEWEST, read_traces, span
+from tenuto.stores.redis._window_cache import CachedWindow, WindowCache
 
 
 class RedisSessions:

@@ -10,11 +10,11 @@ from tenuto.errors import StateCorrupt, VersionConflict
 from tenuto.model import Scope, StateEntry, StateLocation
 from tenuto.model.scope import state_key
 from tenuto.model.values import Json, check_id, check_json
-from tenuto.stores.redis._asking import WHAT, ScriptRunner
 from tenuto.stores.redis._keys import listing_digests
-from tenuto.stores.redis._owners import StateOwners, note
+from tenuto.stores.redis._resp import Reply
+from tenuto.stores.redis._runner import WHAT, ScriptRunner
 from tenuto.stores.redis._scripts import script
-from tenuto.stores.redis._wire import Reply
+from tenuto.stores.redis._state_owners import StateOwners, note
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from tenuto.stores.redis._auth import Door
 from tenuto.stores.redis._cluster import ClusterTopology
-from tenuto.stores.redis._door import Door
 from tenuto.stores.redis._node import Node
 from tenuto.stores.redis._sentinel import SentinelTopology
 from tenuto.stores.redis._url import DeploymentMode, Endpoint, RedisAddress

@@ -9,14 +9,14 @@ from functools import partial
 
 import hiredis
 
-from tenuto.model.news import Invalidation
-from tenuto.stores.redis._ear import InvalidationListener
-from tenuto.stores.redis._faults import CallFailed
+from tenuto.model.store_reports import Invalidation
+from tenuto.stores.redis._client import Link
+from tenuto.stores.redis._errors import CallFailed
+from tenuto.stores.redis._invalidation import InvalidationListener
 from tenuto.stores.redis._keys import RedisKeys
-from tenuto.stores.redis._link import Link
-from tenuto.stores.redis._shared import SingleFlight
+from tenuto.stores.redis._resp import Reply, pack
+from tenuto.stores.redis._single_flight import SingleFlight
 from tenuto.stores.redis._url import DeploymentMode, Endpoint
-from tenuto.stores.redis._wire import Reply, pack
 
 Drop = Callable[[list[bytes] | None], None]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from tenuto.errors import StoreFull, StoreReadOnly
 from tenuto.model import CompactionResult, EraseResult, RemovedSession, Scope, SessionStats
 from tenuto.model.scope import session_key, user_scope
-from tenuto.stores.redis._asking import ScriptRunner, failure
-from tenuto.stores.redis._compacting import compact
-from tenuto.stores.redis._erasing import UserEraser
-from tenuto.stores.redis._faults import CallFailed
-from tenuto.stores.redis._shelves import SessionListing
-from tenuto.stores.redis._spaces import SiteIndex
-from tenuto.stores.redis._sweeping import Sweeper
-from tenuto.stores.redis._windows import WindowCache
+from tenuto.stores.redis._compaction import compact
+from tenuto.stores.redis._erasure import UserEraser
+from tenuto.stores.redis._errors import CallFailed
+from tenuto.stores.redis._listing import SessionListing
+from tenuto.stores.redis._runner import ScriptRunner, failure
+from tenuto.stores.redis._sites import SiteIndex
+from tenuto.stores.redis._sweeper import Sweeper
+from tenuto.stores.redis._window_cache import WindowCache
 
 
 class RedisUpkeep:

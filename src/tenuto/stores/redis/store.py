@@ -8,23 +8,23 @@ from tenuto.model import Scope
 from tenuto.model.assurance import DurabilityFinding
 from tenuto.model.scope import session_key
 from tenuto.ports import Clock, utc_now
-from tenuto.stores.redis._asking import ScriptRunner, failure
-from tenuto.stores.redis._door import ConnectionPolicy
+from tenuto.stores.redis._auth import ConnectionPolicy
+from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._durability import assurances
-from tenuto.stores.redis._erasing import UserEraser
-from tenuto.stores.redis._faults import CallFailed
+from tenuto.stores.redis._erasure import UserEraser
+from tenuto.stores.redis._errors import CallFailed
 from tenuto.stores.redis._format import check_format
 from tenuto.stores.redis._keys import RedisKeys
-from tenuto.stores.redis._link import Link
-from tenuto.stores.redis._owners import StateOwners
+from tenuto.stores.redis._listing import SessionListing
+from tenuto.stores.redis._runner import ScriptRunner, failure
 from tenuto.stores.redis._sessions import RedisSessions, RedisTraces
-from tenuto.stores.redis._shelves import SessionListing
-from tenuto.stores.redis._spaces import SiteIndex
+from tenuto.stores.redis._sites import SiteIndex
 from tenuto.stores.redis._state import RedisState
-from tenuto.stores.redis._sweeping import Sweeper
+from tenuto.stores.redis._state_owners import StateOwners
+from tenuto.stores.redis._sweeper import Sweeper
 from tenuto.stores.redis._tracking import ClientTracking, RedisFeed
 from tenuto.stores.redis._upkeep import RedisUpkeep
-from tenuto.stores.redis._windows import WindowCache
+from tenuto.stores.redis._window_cache import WindowCache
 
 
 class RedisStore:

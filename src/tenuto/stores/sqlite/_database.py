@@ -12,7 +12,7 @@ from tenuto.model import Scope
 from tenuto.ports import Clock
 from tenuto.stores.codec import to_micros
 from tenuto.stores.sqlite import _edits
-from tenuto.stores.sqlite._faults import CorruptRow
+from tenuto.stores.sqlite._errors import CorruptRow
 from tenuto.stores.sqlite._heads import Ask, make_lookup
 from tenuto.stores.sqlite._readers import ReaderThreads
 from tenuto.stores.sqlite._writer import Transaction, WriterThread

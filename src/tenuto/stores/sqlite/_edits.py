@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tenuto.errors import SessionExists, SessionForeign, TurnLost, VersionConflict
 from tenuto.model import Changes, ForkRequest, Rewrite, Session, Truncation
 from tenuto.stores.codec import encode_object
-from tenuto.stores.sqlite import _log, _once, _traces
+from tenuto.stores.sqlite import _idempotency, _log, _traces
 from tenuto.stores.sqlite._heads import (
     Ask,
     apply,
@@ -43,7 +43,7 @@ def reset(txn: Transaction, ask: Ask, sparing: Sequence[str]) -> Session:
     head = _require_readable(txn, ask)
     _log.clear(txn, head.id)
     _traces.clear(txn, head.id)
-    _once.forget_all(txn, head)
+    _idempotency.forget_all(txn, head)
     _drop_lease(head)
     head.messages, head.window_start = 0, head.last_seq + 1
     kept = {name: value for name, value in decode_head_object(head, head.metadata).items() if name in sparing}
@@ -65,7 +65,7 @@ def truncate(txn: Transaction, ask: Ask, truncating: Truncation) -> Session:
     if cut_turn is not None:
         _traces.clear(txn, head.id, cut_turn)
     head.messages -= went
-    _once.forget_keys_after(txn, head, after, sparing=None if within is None else head.lease_key)
+    _idempotency.forget_keys_after(txn, head, after, sparing=None if within is None else head.lease_key)
     if within is None:
         _drop_lease(head)
     head.tail = None

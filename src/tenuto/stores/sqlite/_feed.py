@@ -9,8 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from tenuto.model.news import Invalidation
-from tenuto.stores.sqlite._faults import store_error
+from tenuto.model.store_reports import Invalidation
+from tenuto.stores.sqlite._errors import store_error
 from tenuto.stores.sqlite._file import open_reader
 
 _KEY_BYTES: Final = 16

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 from tenuto.errors import InvalidSetting, StoreFull, StoreReadOnly, TenutoError, Unavailable
-from tenuto.stores.sqlite._faults import is_busy, is_not_sqlite, store_error
+from tenuto.stores.sqlite._errors import is_busy, is_not_sqlite, store_error
 from tenuto.stores.sqlite._schema import is_current, migrate
 
 T = TypeVar("T")

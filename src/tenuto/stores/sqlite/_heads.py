@@ -17,7 +17,7 @@ from tenuto.model.scope import owner_key, session_key, site_key
 from tenuto.model.session import drop_nulls, merge_patch
 from tenuto.model.values import JsonObject, check_id
 from tenuto.stores.codec import encode_object, to_micros
-from tenuto.stores.sqlite._faults import CorruptRow, is_bad_text
+from tenuto.stores.sqlite._errors import CorruptRow, is_bad_text
 from tenuto.stores.sqlite._rows import Head, decode_head_object, read_head, scope_of
 from tenuto.stores.sqlite._schema import MAX_ROW
 from tenuto.stores.sqlite._writer import Transaction, quick

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from tenuto.errors import Unavailable
-from tenuto.stores.sqlite._faults import store_error
+from tenuto.stores.sqlite._errors import store_error
 
 T = TypeVar("T")
 

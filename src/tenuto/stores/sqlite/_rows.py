@@ -12,7 +12,7 @@ from tenuto.errors import Invalid
 from tenuto.model import ForkPoint, Message, Retention, Scope, Session, Status, Touch
 from tenuto.model.values import JsonObject
 from tenuto.stores.codec import Undecodable, decode_object, from_micros
-from tenuto.stores.sqlite._faults import CorruptRow
+from tenuto.stores.sqlite._errors import CorruptRow
 
 _EMPTY: Final = b"{}"
 _STATUSES: Final = {status.value: status for status in Status}

@@ -27,9 +27,9 @@ from tenuto.model import (
 )
 from tenuto.model.trace import Trace
 from tenuto.stores.codec import encode_trace, to_micros
-from tenuto.stores.sqlite import _edits, _shelves, _traces, _turns
+from tenuto.stores.sqlite import _edits, _listing, _traces, _turns
 from tenuto.stores.sqlite._database import Database
-from tenuto.stores.sqlite._faults import CorruptRow
+from tenuto.stores.sqlite._errors import CorruptRow
 from tenuto.stores.sqlite._heads import Ask, reach
 from tenuto.stores.sqlite._log import encode_bodies, page_of
 from tenuto.stores.sqlite._rows import session_of
@@ -80,7 +80,7 @@ class SqliteSessions:
     async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
         while True:
             try:
-                return await self._db.readers.run(_shelves.list_sessions, scope, query, self._db.clock())
+                return await self._db.readers.run(_listing.list_sessions, scope, query, self._db.clock())
             except CorruptRow as damage:
                 await self._db.quarantine(damage)  # The next look no longer meets it.
 

@@ -13,7 +13,7 @@ from tenuto.errors import StateCorrupt, VersionConflict
 from tenuto.model import Scope, StateEntry, StateLocation
 from tenuto.model.scope import owner_key, owner_scope, site_key, state_key
 from tenuto.model.values import Json, check_id, check_json
-from tenuto.stores.naming import read_location, stretch
+from tenuto.stores.paging import read_location, stretch
 from tenuto.stores.sqlite._database import Database
 from tenuto.stores.sqlite._writer import Transaction
 

@@ -22,9 +22,9 @@ from tenuto.model import (
 )
 from tenuto.model.turn import turn_offsets
 from tenuto.stores.codec import from_micros
-from tenuto.stores.sqlite import _log, _once, _traces
+from tenuto.stores.sqlite import _idempotency, _log, _traces
 from tenuto.stores.sqlite._edits import remove
-from tenuto.stores.sqlite._faults import CorruptRow
+from tenuto.stores.sqlite._errors import CorruptRow
 from tenuto.stores.sqlite._heads import (
     Ask,
     apply,
@@ -46,13 +46,15 @@ _MICROSECOND = timedelta(microseconds=1)
 def begin_turn(txn: Transaction, ask: Ask, scope: Scope, opening: BeginTurn, bodies: Sequence[bytes]) -> OpenTurn:
     """Find or create the session, append the words, take the lease, bring the window."""
     head, expired = _find_or_none(txn, ask, opening.create)
-    guard = _once.guard(opening.once)
-    keyed = _once.find_keyed(txn, head, guard) if head is not None and guard is not None else None
+    guard = _idempotency.guard(opening.once)
+    keyed = _idempotency.find_keyed(txn, head, guard) if head is not None and guard is not None else None
     if head is not None and keyed is not None and keyed.finished:
         return _finished_turn(txn, scope, head, keyed)
     if head is not None:
         _check_not_busy(head, ask)
-    doubled = keyed is None and opening.producer is not None and _once.check_producer(txn, head, opening.producer)
+    doubled = (
+        keyed is None and opening.producer is not None and _idempotency.check_producer(txn, head, opening.producer)
+    )
     last_active = None if head is None else from_micros(head.updated_at)
 
     created = head is None
@@ -64,10 +66,10 @@ def begin_turn(txn: Transaction, ask: Ask, scope: Scope, opening: BeginTurn, bod
     else:
         number, words = _append_user_messages(txn, head, opening, bodies, doubled)
         if guard is not None:
-            _once.note(txn, head, guard, opening.turn_id, _stored_range(head, words), finished=False)
+            _idempotency.note(txn, head, guard, opening.turn_id, _stored_range(head, words), finished=False)
     _take_lease(head, opening, ask.now, guard)
     if keyed is not None:
-        _once.resume(txn, head, keyed.key, opening.turn_id)
+        _idempotency.resume(txn, head, keyed.key, opening.turn_id)
     if opening.keeping is not None and keep(head, opening.keeping):
         save_profile(txn, head)
     _log.trim(txn, head)
@@ -95,20 +97,20 @@ def finish(
     """Append the reply, add the usage, apply the changes, keep the trace, give the lease back."""
     head = _require_turn_head(txn, ask, turn)
     if head.lease != turn.id:
-        if head.closed == turn.id or _once.is_keyed_completed(txn, head, turn.id):
+        if head.closed == turn.id or _idempotency.is_keyed_completed(txn, head, turn.id):
             return AppendResult(session=session_of(head), duplicate=True)
         raise TurnLost(turn.session.id, turn.id)
     if bodies and closing.producer is not None:
-        if _once.check_producer(txn, head, closing.producer):
+        if _idempotency.check_producer(txn, head, closing.producer):
             bodies = ()
         else:
-            _once.advance(txn, head, closing.producer)
+            _idempotency.advance(txn, head, closing.producer)
 
     reply = _log.add(txn, head, closing.reply, bodies, [turn.number] * len(bodies)) if bodies else ()
     if not closing.abandoned:
         head.closed = turn.id
         if head.lease_key is not None:
-            _once.complete(txn, head, head.lease_key, _stored_range(head, reply) if reply else _NOTHING)
+            _idempotency.complete(txn, head, head.lease_key, _stored_range(head, reply) if reply else _NOTHING)
     head.lease = head.lease_until = head.lease_key = None
     head.tokens += closing.usage.tokens
     head.cost_nanos += closing.usage.cost_nanos
@@ -140,25 +142,25 @@ BRIEF: Final[frozenset[Callable[..., Any]]] = frozenset({begin_turn, finish, ren
 def append(txn: Transaction, ask: Ask, scope: Scope, batch: AppendBatch, bodies: Sequence[bytes]) -> AppendResult:
     """Append messages outside a turn."""
     head, expired = _find_or_none(txn, ask, batch.create)
-    guard = _once.guard(batch.once)
+    guard = _idempotency.guard(batch.once)
     if head is not None and guard is not None:
-        keyed = _once.find_keyed(txn, head, guard)
+        keyed = _idempotency.find_keyed(txn, head, guard)
         if keyed is not None:
             messages = _log.between(txn.execute, head, keyed.words_first, keyed.words_last)
             return AppendResult(session=session_of(head), messages=messages, duplicate=True)
-    if batch.producer is not None and _once.check_producer(txn, head, batch.producer) and head is not None:
+    if batch.producer is not None and _idempotency.check_producer(txn, head, batch.producer) and head is not None:
         return AppendResult(session=session_of(head), duplicate=True)
 
     created = head is None
     if head is None:
         head = _create_session(txn, ask, scope, batch.create, batch.id, expired)
     if batch.producer is not None:
-        _once.advance(txn, head, batch.producer)
+        _idempotency.advance(txn, head, batch.producer)
     number = head.turns + 1
     turns = [number + offset for offset in turn_offsets(batch.messages)]
     stored = _log.add(txn, head, batch.messages, bodies, turns)
     if guard is not None:
-        _once.note(txn, head, guard, batch.id, _stored_range(head, stored), finished=True)
+        _idempotency.note(txn, head, guard, batch.id, _stored_range(head, stored), finished=True)
     head.tokens += batch.total_usage.tokens
     head.cost_nanos += batch.total_usage.cost_nanos
     _log.trim(txn, head)
@@ -211,13 +213,13 @@ def _append_user_messages(
     """Store the words under a new turn number, unless their producer sent them before."""
     number = head.turns = head.turns + 1
     if opening.producer is not None and not doubled:
-        _once.advance(txn, head, opening.producer)
+        _idempotency.advance(txn, head, opening.producer)
     if not bodies or doubled:
         return number, ()
     return number, _log.add(txn, head, opening.words, bodies, [number] * len(bodies))
 
 
-def _take_lease(head: Head, opening: BeginTurn, now: int, guard: _once.KeyDigest | None) -> None:
+def _take_lease(head: Head, opening: BeginTurn, now: int, guard: _idempotency.KeyDigest | None) -> None:
     head.lease = opening.turn_id
     head.lease_until = _lease_end(now, opening.lease)
     head.lease_key = None if guard is None else guard.key

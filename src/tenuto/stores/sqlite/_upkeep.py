@@ -9,9 +9,9 @@ from tenuto.model import CompactionResult, EraseResult, RemovedSession, Scope, S
 from tenuto.model.scope import owner_key, session_key, user_scope
 from tenuto.stores.codec import to_micros
 from tenuto.stores.erasing import erase_in_batches
-from tenuto.stores.sqlite import _erasing, _shelves
+from tenuto.stores.sqlite import _erasure, _listing
 from tenuto.stores.sqlite._database import Database
-from tenuto.stores.sqlite._faults import CorruptRow
+from tenuto.stores.sqlite._errors import CorruptRow
 from tenuto.stores.sqlite._file import compact
 
 # Upkeep removes this many sessions in one transaction, so that turns need not wait long for it.
@@ -28,7 +28,7 @@ class SqliteUpkeep:
         gone: tuple[RemovedSession, ...] = ()
         while len(gone) < limit:
             stride = min(_UPKEEP_STRIDE, limit - len(gone))
-            looked_at, removed = await self._db.writer.run(_shelves.sweep, stride, to_micros(self._db.clock()))
+            looked_at, removed = await self._db.writer.run(_listing.sweep, stride, to_micros(self._db.clock()))
             gone += removed
             if looked_at < stride:
                 break
@@ -37,21 +37,21 @@ class SqliteUpkeep:
     async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
         spared = None if sparing is None else session_key(scope, sparing)
         gone: tuple[RemovedSession, ...] = ()
-        for _ in range(0, await self._db.readers.run(_shelves.excess, scope, keep), _UPKEEP_STRIDE):
+        for _ in range(0, await self._db.readers.run(_listing.excess, scope, keep), _UPKEEP_STRIDE):
             now = to_micros(self._db.clock())
-            gone += await self._db.writer.run(_shelves.evict, scope, keep, spared, _UPKEEP_STRIDE, now)
+            gone += await self._db.writer.run(_listing.evict, scope, keep, spared, _UPKEEP_STRIDE, now)
         return gone
 
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         owner = owner_key(user_scope(scope))
         return await erase_in_batches(
-            lambda size: self._db.writer.run(_erasing.erase, owner, size), limit, _UPKEEP_STRIDE
+            lambda size: self._db.writer.run(_erasure.erase, owner, size), limit, _UPKEEP_STRIDE
         )
 
     async def spaces(self, after: Scope | None = None, limit: int = 100) -> tuple[Scope, ...]:
         while True:
             try:
-                return await self._db.readers.run(_shelves.spaces, after, limit)
+                return await self._db.readers.run(_listing.spaces, after, limit)
             except CorruptRow as damage:
                 await self._db.quarantine(damage)  # As in `list`.
 
@@ -61,7 +61,7 @@ class SqliteUpkeep:
         return CompactionResult(cleared=True)
 
     async def stats(self, scope: Scope) -> SessionStats:
-        return await self._db.readers.run(_shelves.count_sessions, scope, self._db.clock())
+        return await self._db.readers.run(_listing.count_sessions, scope, self._db.clock())
 
     async def ping(self) -> None:
         await self._db.readers.run(_ping)

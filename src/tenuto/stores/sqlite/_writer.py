@@ -22,9 +22,9 @@ from queue import Empty, SimpleQueue
 from time import monotonic, perf_counter
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from tenuto.stores.sqlite._faults import is_busy, is_full
+from tenuto.stores.sqlite._errors import is_busy, is_full
 from tenuto.stores.sqlite._file import insist
-from tenuto.stores.sqlite._hot import HeadCache
+from tenuto.stores.sqlite._head_cache import HeadCache
 from tenuto.stores.sqlite._jobs import Job, closed_error, complete_jobs
 
 P = ParamSpec("P")

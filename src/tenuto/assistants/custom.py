@@ -1,0 +1,208 @@
+"""Assistants of one's own: files in a folder, in TOML or in Python.
+
+A TOML file names persona, preset, model and tools; a Python file defines `assistant()`, which returns an `Assistant`.
+Tools are plain functions with types and a docstring.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib.util
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from tenuto.assistants.assistant import Assistant
+from tenuto.assistants.function_tools import make_tool
+from tenuto.errors import InvalidSetting
+from tenuto.model.generation import Persona
+from tenuto.model.policy import Preset, preset
+from tenuto.model.prompt import Language, PromptPolicy
+from tenuto.model.values import JsonObject, Value
+from tenuto.ports import Tool
+
+_SETTING: Final = "assistants"
+_Policy = TypeVar("_Policy", bound=Value)
+
+
+class _PersonaFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: dict[Language, str] = {}
+    system: dict[Language, str] = {}
+
+
+class _PromptFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    budget: int | None = None
+    reply: int | None = None
+    layout: str | None = None
+    recalled: str | None = None
+
+
+class _AssistantFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a TOML file may say."""
+
+    name: str | None = None
+    title: dict[Language, str] = {}
+    about: dict[Language, str] = {}
+    system: dict[Language, str]
+    preset: str = "platform"
+    sessions: JsonObject = {}
+    context: JsonObject = {}
+    prompt: _PromptFile = _PromptFile()
+    model: str | None = None
+    tools: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+    personas: dict[str, _PersonaFile] = {}
+    isolated: bool = False
+    relevance: float = 0.0
+
+
+def load_folder(folder: Path) -> tuple[Assistant, ...]:
+    """The assistants of a folder, by file name.
+
+    Raises:
+        InvalidSetting: there is no such folder, or a file does not fit; file and field are named.
+    """
+    if not folder.is_dir():
+        raise InvalidSetting(_SETTING, "there is no such folder")
+    return tuple(_load_file(path) for path in sorted(folder.iterdir()) if _is_assistant_file(path, folder))
+
+
+def _is_assistant_file(path: Path, folder: Path) -> bool:
+    """Whether the file is an assistant: a Python file beside a TOML file of its name holds that one's tools."""
+    if path.name.startswith(("_", ".")):
+        return False
+    return path.suffix == ".toml" or (path.suffix == ".py" and not (folder / f"{path.stem}.toml").exists())
+
+
+def _load_file(path: Path) -> Assistant:
+    try:
+        found = _from_toml(path) if path.suffix == ".toml" else _from_python(path)
+        return dataclasses.replace(found, file=path.name)
+    except InvalidSetting as unfit:
+        named = str(unfit) if unfit.setting == _SETTING else f"{path.name}: {unfit}"
+        raise InvalidSetting(_SETTING, named.removeprefix(f"{_SETTING}: ")) from None
+
+
+def _from_toml(path: Path) -> Assistant:
+    told = _read_toml(path)
+    character = {name: Persona(id=name, names=one.name, system=one.system) for name, one in told.personas.items()}
+    return Assistant(
+        name=told.name or path.stem,
+        titles=told.title,
+        about=told.about,
+        system=told.system,
+        policies=_policies(path, told),
+        prompt=_prompt(path, told.prompt),
+        model=told.model,
+        tools=tuple(_tools(path, told.tools)),
+        first=told.first,
+        personas=character,
+        isolated=told.isolated,
+        relevance=told.relevance,
+    )
+
+
+def _read_toml(path: Path) -> _AssistantFile:
+    try:
+        told = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        raise _invalid_file(path, "cannot be read") from None
+    except tomllib.TOMLDecodeError as broken:
+        raise _invalid_file(path, f"is not TOML: {broken}") from None
+    _check_known_fields(path, told, _AssistantFile.__struct_fields__)
+    try:
+        return msgspec.convert(told, _AssistantFile)
+    except msgspec.ValidationError as unfit:
+        raise _invalid_file(path, str(unfit)) from None
+
+
+def _policies(path: Path, told: _AssistantFile) -> Preset:
+    """The preset, with what the file says on top of it."""
+    base = preset(told.preset)
+    sessions = _override_policy(path, base.sessions, told.sessions)
+    return replace(base, sessions=sessions, context=_override_policy(path, base.context, told.context))
+
+
+def _prompt(path: Path, told: _PromptFile) -> PromptPolicy:
+    given = {name: value for name in told.__struct_fields__ if (value := getattr(told, name)) is not None}
+    return _override_policy(path, PromptPolicy(), given)
+
+
+def _override_policy(path: Path, base: _Policy, given: Mapping[str, Any]) -> _Policy:
+    """A policy with some fields changed, checked as settings are."""
+    kind = type(base)
+    _check_known_fields(path, given, kind.__struct_fields__)
+    try:
+        return msgspec.convert({**msgspec.to_builtins(base, builtin_types=()), **given}, kind, strict=False)
+    except msgspec.ValidationError as unfit:
+        raise _invalid_file(path, str(unfit)) from None
+
+
+def _check_known_fields(path: Path, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+            raise _invalid_file(path, f"{name} is unknown{hint}")
+
+
+def _tools(path: Path, names: tuple[str, ...]) -> Iterator[Tool]:
+    beside = path.with_suffix(".py")
+    module = _import_file(beside) if names and beside.exists() else None
+    for name in names:
+        yield _resolve_tool(path, name, module)
+
+
+def _resolve_tool(path: Path, name: str, beside: ModuleType | None) -> Tool:
+    """A function of the Python file beside the TOML file, or `package.module:function`."""
+    where, _, function = name.rpartition(":")
+    try:
+        module = importlib.import_module(where) if where else beside
+    except Exception as broken:
+        raise _invalid_file(path, f"tools: {where} cannot be imported ({type(broken).__name__})") from None
+    found = getattr(module, function, None)
+    if not callable(found):
+        raise _invalid_file(path, f"tools: there is no function {function} in {where or path.with_suffix('.py').name}")
+    return make_tool(found)
+
+
+def _from_python(path: Path) -> Assistant:
+    make = getattr(_import_file(path), "assistant", None)
+    if not callable(make):
+        raise _invalid_file(path, "defines no function assistant()")
+    try:
+        made = make()
+    except InvalidSetting:
+        raise
+    except Exception as broken:
+        raise _invalid_file(path, f"assistant() raises {type(broken).__name__}") from None
+    if not isinstance(made, Assistant):
+        raise _invalid_file(path, "assistant() returns no Assistant")
+    return made
+
+
+def _import_file(path: Path) -> ModuleType:
+    """The Python file, run once under a name of its own."""
+    name = f"tenuto_own_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as broken:
+        del sys.modules[name]
+        raise _invalid_file(path, f"raises {type(broken).__name__} when it is read") from None
+    return module
+
+
+def _invalid_file(path: Path, why: str) -> InvalidSetting:
+    return InvalidSetting(_SETTING, f"{path.name}: {why}")

@@ -1,0 +1,228 @@
+"""Asking the model until it has answered: words go out as they come, tools it calls for are run in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter as Counts
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
+
+from tenuto.chat.timing import StepTimer
+from tenuto.chat.toolbox import Emit, Toolbox
+from tenuto.context import TokenCounter, truncate_text
+from tenuto.context.tokens import TOOL_TOKENS, to_text
+from tenuto.errors import ModelFailed, ModelTimeout
+from tenuto.model import Role, Usage, text_part, tool_call, tool_result
+from tenuto.model.generation import ModelDone, ModelRequest, TextDelta, ToolCall, ToolCallRequested, ToolResult
+from tenuto.model.privacy import REDACTED
+from tenuto.model.prompt import PromptMessage
+from tenuto.model.values import JsonObject
+from tenuto.ports import ChatModel, Tool
+
+BeforeCut: TypeAlias = Callable[[str], Awaitable[tuple[str, Mapping[str, int]]]]
+
+# What is left of a tool's output when the prompt is full.
+_LEAST_OUTPUT: Final = 16
+# More calls at once than this are told to be too many.
+_MOST_CALLS: Final = 16
+# Models keep their own time; this is for those that do not, and so a little longer.
+_GRACE: Final = timedelta(seconds=5)
+
+
+@dataclass(slots=True)
+class Completion:
+    """What the model said and did, as far as it came."""
+
+    # Its words as they came: a long answer is put together once, and not anew with every word.
+    words: list[str] = field(default_factory=list)
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_nanos: int = 0
+    offline: bool = False
+    fell_back: bool = False
+    # What a policy took out of `text`, by name.
+    redacted: dict[str, int] = field(default_factory=dict)
+    # The calls and results of the rounds before the last words, as they will be stored: (role, parts, metadata).
+    exchanges: list[tuple[Role, tuple[JsonObject, ...], JsonObject]] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """What it said."""
+        if len(self.words) > 1:
+            self.words = ["".join(self.words)]
+        return self.words[0] if self.words else ""
+
+    @text.setter
+    def text(self, text: str) -> None:
+        self.words = [text]
+
+    @property
+    def usage(self) -> Usage:
+        """What it cost."""
+        return Usage(tokens=self.input_tokens + self.output_tokens, cost_nanos=self.cost_nanos)
+
+    def add(self, ended: ModelDone) -> None:
+        """Add up what a round cost; what was taken out is of its own words."""
+        self.model = ended.model
+        self.input_tokens += ended.input_tokens
+        self.output_tokens += ended.output_tokens
+        self.cost_nanos += ended.cost_nanos
+        self.offline = ended.offline
+        self.fell_back = self.fell_back or ended.fell_back
+        self.redacted = ended.redacted
+
+
+@dataclass(slots=True, kw_only=True)
+class AgentLoop:
+    """One model, asked for one answer.
+
+    `prompt` is how many tokens it is shown at first, `room` how many more it may be shown: the hard budget holds over
+    calls and results as well. Without `emit` nobody waits for single words. `before_cut` takes out of a tool's output
+    what half of it would still show.
+    """
+
+    model: ChatModel
+    tools: Sequence[Tool]
+    toolbox: Toolbox
+    counter: TokenCounter
+    steps: StepTimer
+    emit: Emit | None
+    rounds: int
+    timeout: timedelta
+    before_cut: BeforeCut
+    prompt: int = 0
+    room: int = 0
+    answer: Completion = field(default_factory=Completion)
+
+    async def run(self, asking: ModelRequest) -> Completion:
+        """Ask until there is an answer. What came so far stays in `answer`, also when this raises.
+
+        Raises:
+            ModelFailed: the model failed, said nothing, or would not stop calling tools.
+        """
+        for left in range(self.rounds, -1, -1):
+            said, calls = await self._request_model(asking if left else replace(asking, tools=()))
+            if not calls:
+                break
+            if not left:
+                raise ModelFailed(self.model.name, "calls for tools again and again")
+            asking = await self._run_tools(asking, said, calls)
+        if not self.answer.text.strip():
+            raise ModelFailed(self.model.name, "answered nothing")
+        return self.answer
+
+    async def _request_model(self, asking: ModelRequest) -> tuple[str, list[ToolCall]]:
+        """One request: its words and the tools it calls for."""
+        said: list[str] = []
+        calls: list[ToolCall] = []
+        before = self.answer.input_tokens
+        with self.steps.step("model"):
+            try:
+                async with (
+                    asyncio.timeout(self._timeout_seconds()) as deadline,
+                    aclosing(self.model.answer(asking, self.tools)) as events,  # type: ignore[type-var]
+                ):
+                    async for event in events:
+                        match event:
+                            case TextDelta(text=text):
+                                said.append(await self._emit_text(text, deadline))
+                            case ToolCallRequested(call=call):
+                                calls.append(call)
+                            case ModelDone():
+                                self.answer.add(event)
+            except BaseException as ended:
+                if (said or calls) and self.answer.input_tokens == before:
+                    self._estimate_usage("".join(said))
+                if isinstance(ended, TimeoutError):
+                    raise ModelTimeout(self.model.name) from None
+                raise
+        return "".join(said), calls
+
+    def _estimate_usage(self, said: str) -> None:
+        """Count what a round cost that broke off after its first word: it is charged for, and nobody says how much."""
+        self.answer.input_tokens += self.prompt
+        self.answer.output_tokens += self.counter.count(said)
+
+    def _timeout_seconds(self) -> float:
+        # Asked by name: whether a model is `ModelChain` takes the runtime longer to find out than the rest of a round.
+        links: int = getattr(self.model, "links", 0)
+        return (self.timeout * links + _GRACE if links else self.timeout).total_seconds()
+
+    async def _emit_text(self, text: str, deadline: asyncio.Timeout) -> str:
+        text = sound(text)
+        if text:
+            self.answer.words.append(text)
+            if deadline.expired():
+                # A model that was told to stop, and goes on.
+                raise TimeoutError
+            if self.emit is None:
+                return text
+            now = asyncio.get_running_loop().time
+            left = (deadline.when() or 0) - now()
+            # A reader who takes their time costs the model none of its own.
+            deadline.reschedule(None)
+            await self.emit(TextDelta(text=text))
+            deadline.reschedule(now() + left)
+        return text
+
+    async def _run_tools(self, asking: ModelRequest, said: str, calls: list[ToolCall]) -> ModelRequest:
+        """Run the tools, and put calls and results behind the prompt."""
+        words = (text_part(said),) if said else ()
+        asked = (*words, *(tool_call(call.id, call.name, call.arguments) for call in calls))
+        self._spend_tokens(sum(map(self.counter.part, asked)) + len(calls) * (TOOL_TOKENS + _LEAST_OUTPUT))
+        with self.steps.step("tools"):
+            results = [await self.toolbox.run(call) for call in calls[:_MOST_CALLS]]
+            results += [ToolResult(call=call, failed="too_many_calls") for call in calls[_MOST_CALLS:]]
+            taken: Counts[str] = Counts()
+            told = tuple(
+                [tool_result(result.call.id, await self._truncate_output(result, taken)) for result in results]
+            )
+        self.answer.exchanges += [
+            (Role.ASSISTANT, asked, redaction_metadata(self.answer.redacted)),
+            (Role.TOOL, told, redaction_metadata(taken)),
+        ]
+        if said:
+            # The words before a call are kept with it; the answer is what comes after.
+            self.answer.text, self.answer.redacted = "", {}
+        behind = (PromptMessage(role=Role.ASSISTANT, parts=asked), PromptMessage(role=Role.TOOL, parts=told))
+        return replace(asking, messages=(*asking.messages, *behind), results=tuple(self.toolbox.results))
+
+    def _spend_tokens(self, tokens: int) -> None:
+        if tokens > self.room:
+            raise ModelFailed(self.model.name, "calls for more than the prompt has room for")
+        self.room -= tokens
+        self.prompt += tokens
+
+    async def _truncate_output(self, result: ToolResult, taken: Counts[str]) -> object:
+        """The tool's output, cut visibly when the prompt has no room for all of it; its least was taken before."""
+        output = "Too many calls at once." if result.failed == "too_many_calls" else result.output
+        text = to_text(output)
+        tokens = self.counter.count(text)
+        allowed = self.room + _LEAST_OUTPUT
+        shown = output
+        if tokens > allowed:
+            text, out = await self.before_cut(text)
+            taken.update(out)
+            shown = truncate_text(text, allowed, self.counter.count)
+        used = max(0, (tokens if shown is output else self.counter.count(to_text(shown))) - _LEAST_OUTPUT)
+        self.room -= used
+        self.prompt += used
+        return shown
+
+
+def redaction_metadata(redacted: Mapping[str, int]) -> JsonObject:
+    """What a message's metadata says of what was taken out of it."""
+    return {REDACTED: dict(redacted)} if redacted else {}
+
+
+def sound(text: str) -> str:
+    """What a model said, without what no store can keep."""
+    if "\0" in text:
+        text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return text if text.isascii() else text.encode(errors="replace").decode()

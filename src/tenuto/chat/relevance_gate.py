@@ -1,0 +1,131 @@
+"""The gate by meaning: whether the talk so far belongs to a question, whatever words either uses (B10).
+
+It is asked after the gate by words, and by assistants that have one. Where the embedder does not answer in time, what
+the words said stands.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import timeout
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Final, NamedTuple, TypeAlias
+
+from tenuto.chat.deps import ChatDeps
+from tenuto.context import near_enough, points_back, spoken
+from tenuto.errors import Unavailable
+from tenuto.model import Message, Scope
+from tenuto.model.generation import ToolContext
+from tenuto.model.prompt import PromptInputs
+from tenuto.ports import Embedder
+
+Vector: TypeAlias = Sequence[float]
+
+DEGRADED: Final = "embedder"
+_RECENT: Final = 12
+_CHARACTERS: Final = 1_000
+"""Of a text; what it is about shows at its beginning."""
+_KNOWN: Final = 2_048
+_LIFE: Final = timedelta(minutes=10)
+"""How long a vector is kept that nobody needs. It goes with the first question after that: a process that nobody asks
+anything keeps it, also of somebody who was erased elsewhere."""
+_REST: Final = timedelta(seconds=30)
+_log = logging.getLogger(__name__)
+
+
+class Gate:
+    """Compares questions with what was said, and knows the vectors of texts it met lately."""
+
+    def __init__(self, means: ChatDeps, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._redaction = means.redaction
+        self._clock = means.clock
+        self._patience = means.limits.embedder_timeout.total_seconds()
+        self._known: OrderedDict[bytes, _CachedVector] = OrderedDict()
+        self._forgotten = 0
+        self._rests_until: datetime | None = None
+
+    async def opens(self, asked: ToolContext, materials: PromptInputs, relevance: float) -> bool | None:
+        """Whether the talk belongs to the question; `None` where the embedder does not say."""
+        talk = PromptInputs(
+            question=materials.question,
+            summary=materials.summary,
+            history=tuple(_recent_messages(asked.history, materials.window_start)),
+        )
+        if points_back(talk.question) or not (talk.history or talk.summary):
+            return materials.relevant
+        if self._embedder.outside:
+            talk = await self._redaction.redact_prompt_inputs(asked.scope, asked.session, talk) or talk
+        texts = [talk.question, *spoken(talk.history), *([talk.summary] if talk.summary else [])]
+        vectors = await self._embed_in_time(asked.scope, [text[:_CHARACTERS] for text in texts])
+        return None if vectors is None else near_enough(vectors[0], vectors[1:], relevance)
+
+    def clear_cache(self) -> None:
+        """Keep no vector of any text, nor any that is on its way. Whose texts they were cannot be told, so all go."""
+        self._forgotten += 1
+        self._known.clear()
+
+    async def _embed_in_time(self, scope: Scope, texts: Sequence[str]) -> list[Vector] | None:
+        """The vectors of texts. An embedder that failed is left alone for a while, so that not every turn waits."""
+        if self._rests_until is not None and self._clock() < self._rests_until:
+            return None
+        try:
+            async with timeout(self._patience):
+                vectors = await self._embed_cached(scope, texts)
+        except (Unavailable, TimeoutError) as failed:
+            _log.warning("embedder %s left the gate to words: %s", self._embedder.name, type(failed).__name__)
+            self._rests_until = self._clock() + _REST
+            return None
+        self._rests_until = None
+        return vectors
+
+    async def _embed_cached(self, scope: Scope, texts: Sequence[str]) -> list[Vector]:
+        keys = [_cache_key(scope, text) for text in texts]
+        self._evict_expired()
+        vectors = {key: self._known[key].vector for key in keys if key in self._known}
+        unknown = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
+        forgotten = self._forgotten
+        if unknown:
+            vectors.update(zip(unknown, await self._embedder.embed(list(unknown.values())), strict=True))
+        if len({len(vector) for vector in vectors.values()}) > 1:
+            # Another model has taken over behind the same name.
+            self._known.clear()
+            raise Unavailable("embedder", "has changed")
+        if forgotten == self._forgotten:
+            self._cache_vectors(vectors)
+        return [vectors[key] for key in keys]
+
+    def _cache_vectors(self, vectors: dict[bytes, Vector]) -> None:
+        now = self._clock()
+        for key, vector in vectors.items():
+            self._known[key] = _CachedVector(vector, now)
+            self._known.move_to_end(key)
+        while len(self._known) > _KNOWN:
+            self._known.popitem(last=False)
+
+    def _evict_expired(self) -> None:
+        """Forget what was not needed for long; what was needed last stands last."""
+        before = self._clock() - _LIFE
+        while self._known and next(iter(self._known.values())).needed_at <= before:
+            self._known.popitem(last=False)
+
+
+class _CachedVector(NamedTuple):
+    """The vector of a text, and when it was last of use."""
+
+    vector: Vector
+    needed_at: datetime
+
+
+def _recent_messages(history: Sequence[Message], start: int) -> Sequence[Message]:
+    """What was said last, of what still belongs to the context."""
+    return [message for message in history if message.seq >= start and spoken((message,))][-_RECENT:]
+
+
+def _cache_key(scope: Scope, text: str) -> bytes:
+    """One text of one user's: nobody learns from how soon an answer comes what others have said."""
+    whose = "\0".join((scope.tenant, scope.site, scope.user or ""))
+    return blake2b(f"{len(whose)}\0{whose}\0{text}".encode(errors="surrogatepass"), digest_size=16).digest()

@@ -1,0 +1,148 @@
+"""The story of a turn: begin, look things up, assemble, ask the model, finish. Whole, or event by event."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from msgspec.structs import replace
+
+from tenuto.assistants import Assistant, AssistantRegistry
+from tenuto.chat.deps import ChatDeps, Observer
+from tenuto.chat.event_sink import EventSink, NullSink, StreamSink
+from tenuto.chat.request import ChatEvent, ChatRequest, Reply, ReplyFinished, TurnStarted
+from tenuto.chat.timing import StepTimer
+from tenuto.chat.turn_opener import TurnContext, TurnOpener
+from tenuto.chat.turn_runner import Turn, reply_from_trace
+from tenuto.logs import bind_log_context
+from tenuto.model import Scope, TurnState
+from tenuto.model.values import check_type
+from tenuto.ports import ChatModel
+
+
+class Chat:
+    """Takes turns between a caller and an assistant."""
+
+    def __init__(self, means: ChatDeps) -> None:
+        self._means = means
+        self._opener = TurnOpener(means)
+
+    @property
+    def assistants(self) -> AssistantRegistry:
+        """Who can be talked to."""
+        return self._means.assistants
+
+    @property
+    def embedder(self) -> str | None:
+        """What compares by meaning, by name; `None` where words alone are compared."""
+        return self._means.embedder.name if self._means.embedder is not None else None
+
+    def clear_caches(self) -> None:
+        """Keep nothing in memory that was made of what people said: somebody was erased."""
+        self._opener.clear_caches()
+
+    def observe(self, observer: Observer) -> None:
+        """Tell this observer of every turn that ends, answered or not."""
+        self._means.observers.append(observer)
+
+    def model_of(self, assistant: Assistant) -> ChatModel:
+        """The model that answers for an assistant."""
+        return self._means.models(assistant.model)
+
+    async def take_turn(self, scope: Scope, request: ChatRequest) -> Reply:
+        """Answer, whole.
+
+        Raises:
+            AssistantNotFound: there is no such assistant or character.
+            SessionNotFound: there is no such session, and its policy makes none.
+            SessionBusy: another turn still ran when the wait was over.
+            BudgetExhausted: session or tenant have spent what they may; no model was asked.
+            ModelFailed: no model answered. The words stay stored, and the same key tries again.
+            TakenBack: this key was answered, and an edit or a new answer has replaced what it brought.
+            VersionConflict: somebody spoke while words were about to be taken back; none were.
+            TurnLost: the session was reset, truncated or deleted meanwhile, or another turn took over.
+        """
+        return await self._run_turn(scope, request, NullSink())
+
+    async def stream(self, scope: Scope, request: ChatRequest) -> AsyncIterator[ChatEvent]:
+        """Answer, event by event; the last is `ReplyFinished`. Closing the iterator cancels the turn, the words stay.
+
+        Raises:
+            TenutoError: as in `take_turn`.
+        """
+        reader = StreamSink()
+
+        async def work() -> None:
+            try:
+                await reader.emit_event(ReplyFinished(reply=await self._run_turn(scope, request, reader)))
+            finally:
+                reader.close()
+
+        task = asyncio.create_task(work(), name="tenuto turn")
+        try:
+            async for event in reader.events(task):
+                yield event
+            await task
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await task
+
+    # The story
+
+    async def _run_turn(self, scope: Scope, request: ChatRequest, audience: EventSink) -> Reply:
+        check_type(scope, Scope, "scope")
+        check_type(request, ChatRequest, "the request")
+        with (
+            self._means.span("tenuto.turn") as span,
+            bind_log_context(tenant=scope.tenant, session=request.session_id) as ids,
+        ):
+            steps = StepTimer(self._means.span)
+            with steps.step("begin"):
+                begun = await self._opener.open_turn(scope, request)
+            span.set_attributes(
+                tenant=scope.tenant,
+                session=begun.session_id,
+                turn=begun.number,
+                trace=begun.trace_id,
+                assistant=begun.assistant.name,
+                model=self.model_of(begun.assistant).name,
+            )
+            ids.also(session=begun.session_id, turn=str(begun.number))
+            reply = await self._run_or_replay(begun, steps, audience)
+            span.set_attributes(model=reply.model, input_tokens=reply.input_tokens, output_tokens=reply.output_tokens)
+            return reply
+
+    async def _run_or_replay(self, begun: TurnContext, steps: StepTimer, audience: EventSink) -> Reply:
+        if begun.turn is not None and begun.turn.state is TurnState.FINISHED:
+            return await self._again(begun)
+        if audience.listens:
+            await audience.emit_event(
+                TurnStarted(
+                    session_id=begun.session_id, trace_id=begun.trace_id, turn=begun.number, created=begun.created
+                )
+            )
+        return await Turn(self._means, begun, steps, audience).run()
+
+    async def _again(self, begun: TurnContext) -> Reply:
+        """The reply this key was answered with before."""
+        assert begun.turn is not None
+        final = next((message for message in reversed(begun.turn.reply) if "trace" in message.metadata), None)
+        told = final.metadata if final is not None else {}
+        trace = await self._means.traces.trace(begun.scope, begun.session_id, begun.number)
+        reply = reply_from_trace(trace, begun.turn.session) if trace is not None else None
+        text = final.text if final is not None else "".join(message.text for message in begun.turn.reply)
+        base = reply or Reply(
+            session_id=begun.session_id, trace_id=begun.trace_id, turn=begun.number, assistant="", text=""
+        )
+        return replace(
+            base,
+            text=await self._means.redaction.restore(begun.turn.session, text),
+            trace_id=told.get("trace", base.trace_id),
+            model=told.get("model", base.model),
+            offline=told.get("offline", base.offline),
+            degraded=tuple(told.get("degraded", base.degraded)),
+            data=told.get("data", base.data),
+            repeated=True,
+        )

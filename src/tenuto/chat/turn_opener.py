@@ -1,0 +1,565 @@
+"""How a turn begins: whose assistant it is, what was said before, and what becomes of it when the store is away."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from tenuto.assistants import Assistant, in_language
+from tenuto.chat.active_assistant import ActiveAssistant, RecentAssistants, active_assistant_of, resolve_assistant
+from tenuto.chat.deps import ChatDeps
+from tenuto.chat.relevance_gate import DEGRADED, Gate
+from tenuto.chat.request import ChatRequest
+from tenuto.chat.revision import Revision, check_not_superseded, mark_of, undo_user_message
+from tenuto.chat.tool_state import load_tool_state
+from tenuto.context import TokenCounter, has_relevant_history, inputs_from_turn, language_of, profile_text
+from tenuto.context.summaries import LogTail, conversation_in
+from tenuto.errors import (
+    AssistantNotFound,
+    DecryptionFailed,
+    NothingToAnswer,
+    SessionNotFound,
+    Superseded,
+    TurnLost,
+    Unavailable,
+)
+from tenuto.model import (
+    Draft,
+    Message,
+    NewSession,
+    OpenTurn,
+    Page,
+    Role,
+    Scope,
+    Session,
+    TurnState,
+    text_part,
+)
+from tenuto.model.generation import Persona, Summary, ToolContext, TurnEnded
+from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, SessionPolicy
+from tenuto.model.prompt import Language, PromptInputs
+from tenuto.model.session import ASSISTANT, PERSONA, PROFILE
+from tenuto.model.superseded import ONCE
+from tenuto.model.trace import trace_id
+from tenuto.model.values import JsonObject, Value
+from tenuto.ports import release_lease
+from tenuto.sessions import TurnRequest, fresh_id
+from tenuto.sessions.cancellation import complete_despite_cancel, release_on_error
+from tenuto.sessions.service import check_messages, check_text_size
+from tenuto.sessions.titles import with_fallback_title
+
+# Brought along with the turn: what a compressed session shows, and some more. Older talk is fetched where it is needed.
+_WINDOW: Final = 40
+_MOST: Final = 500
+_LANGUAGES: Final = {language.value: language for language in Language}
+_log = logging.getLogger(__name__)
+
+
+class TurnContext(Value, frozen=True, kw_only=True):
+    """A turn that has begun. `turn` is `None` while the store is away and the assistant answers without memory.
+
+    `partner` is whom the session talks to from this turn on when nobody is named. `replaced` is the answer that a new
+    one takes the place of; until that is there it stays in the log, unseen here. `degraded` names what the beginning
+    had to do without.
+    """
+
+    request: ChatRequest
+    scope: Scope
+    assistant: Assistant
+    turn: OpenTurn | None
+    session_id: str
+    number: int
+    trace_id: str
+    materials: PromptInputs
+    asked: ToolContext
+    partner: ActiveAssistant
+    replaced: tuple[Message, ...] = ()
+    degraded: tuple[str, ...] = ()
+
+    @property
+    def created(self) -> bool:
+        """Whether the session is new."""
+        return self.turn is not None and self.turn.created
+
+    @property
+    def speaker(self) -> str:
+        """Who answers."""
+        return self.scope.persona or self.assistant.name
+
+    def to_turn_ended(
+        self, session: Session, answer: str = "", titles: bool = False, loaded: tuple[Message, ...] = (), taken: int = 0
+    ) -> TurnEnded:
+        """What upkeep is told when the turn is stored."""
+        return TurnEnded(
+            scope=self.scope,
+            session=session,
+            assistant=self.assistant.name,
+            language=self.asked.language,
+            policies=_upkeep_policies(self.assistant),
+            prompt=self.assistant.prompt,
+            question=self.asked.question,
+            answer=answer,
+            titles=titles,
+            loaded=loaded,
+            taken=taken,
+        )
+
+
+class _LoadedHistory(NamedTuple):
+    """What was said before a turn, where context begins in it, and the summary that speaks for the rest."""
+
+    talk: tuple[Message, ...]
+    start: int
+    summary: Summary | None = None
+
+
+class TurnOpener:
+    """Begins turns."""
+
+    def __init__(self, means: ChatDeps) -> None:
+        self._sessions = means.sessions
+        self._assistants = means.assistants
+        self._spending = means.spending
+        self._clock = means.clock
+        self._redaction = means.redaction
+        self._back = Revision(means.sessions)
+        self._gate = Gate(means, means.embedder) if means.embedder is not None else None
+        self._partners = RecentAssistants()
+        self._counter = TokenCounter()
+
+    def clear_caches(self) -> None:
+        """Keep nothing in memory that was made of what people said."""
+        if self._gate is not None:
+            self._gate.clear_cache()
+
+    async def open_turn(self, scope: Scope, request: ChatRequest) -> TurnContext:
+        """Find assistant and session, store the words, bring what was said before."""
+        guess = self._guess_assistant(scope, request)
+        begun = await self._try_open(scope, request, guess) if guess is not None else None
+        if begun is None:
+            begun = await self._try_open(scope, request)
+        assert begun is not None, "only a guess can be wrong"
+        if begun.turn is not None and begun.turn.state is not TurnState.FINISHED:
+            # With its end the turn notes whom it was with; until then, and should that fail, this is a guess.
+            self._partners.remember(scope, begun.session_id, begun.partner)
+        return begun
+
+    async def _try_open(
+        self, scope: Scope, request: ChatRequest, guess: ActiveAssistant | None = None
+    ) -> TurnContext | None:
+        """Begin with a partner that was guessed, `None` when that was wrong; without a guess, find it out first."""
+        caller = scope
+        last = guess if guess is not None else await self._last_assistant(scope, request)
+        assistant, persona = self._choose_assistant(request, last)
+        # Before anybody looks at what may be megabytes: to count it, or for what is private in it.
+        check_text_size(request.text, assistant.policies.sessions)
+        await self._redaction.admit(scope, request.text)
+        if persona is not None:
+            scope = replace(scope, persona=persona.id)
+        if not assistant.remembers:
+            await self._spending.check_tenant(scope)
+            return self._stateless_context(scope, request, assistant, persona)
+        try:
+            turn, replaced = await self._begin_in_store(scope, request, assistant, must_exist=guess is not None)
+        except SessionNotFound:
+            if guess is None:
+                raise
+            self._partners.drop(caller, request.session_id or "")
+            return None
+        except DecryptionFailed:
+            raise
+        except Unavailable:
+            if assistant.policies.sessions.on_store_down is not OnStoreDown.STATELESS:
+                raise
+            _log.warning("the store is away: answering without memory")
+            return self._stateless_context(scope, request, assistant, persona)
+        if guess is not None and self._is_wrong_guess(guess, request, turn.session):
+            await self._undo_wrong_guess(turn)
+            return None
+        if turn.state is TurnState.FINISHED:
+            return self._build_context(
+                request,
+                assistant,
+                persona,
+                turn,
+                _LoadedHistory(conversation_in(turn.window), turn.session.window_start),
+            )
+        turn, persona = _restore_persona(turn, assistant, persona)
+        begun = await release_on_error(
+            self._sessions.finish, turn, self._load_context(request, assistant, persona, turn)
+        )
+        return replace(begun, replaced=replaced) if replaced else begun
+
+    async def _load_context(
+        self, request: ChatRequest, assistant: Assistant, persona: Persona | None, turn: OpenTurn
+    ) -> TurnContext:
+        start = _window_start(turn, assistant)
+        log = LogTail(turn.window)
+        summary = log.summary(start)
+        history = await self._load_history(
+            turn, assistant, max(summary.through + 1 if summary is not None else 1, start)
+        )
+        if history is not turn.window:
+            turn, log = replace(turn, window=history), LogTail(history)
+            summary = log.summary(start)
+        begun = self._build_context(request, assistant, persona, turn, _LoadedHistory(log.talk, start, summary))
+        if self._gate is not None and assistant.relevance > 0:
+            begun = await self._apply_relevance_gate(begun, self._gate)
+        return await self._restore_private_values(begun)
+
+    async def _apply_relevance_gate(self, begun: TurnContext, gate: Gate) -> TurnContext:
+        """The turn with the talk that belongs to it by meaning; where nobody can tell, by words."""
+        relevant = await gate.opens(begun.asked, begun.materials, begun.assistant.relevance)
+        if relevant is None:
+            return replace(begun, degraded=(*begun.degraded, DEGRADED))
+        return replace(begun, materials=replace(begun.materials, relevant=relevant))
+
+    async def _restore_private_values(self, begun: TurnContext) -> TurnContext:
+        """The turn with what its own marks stand for where tools read them, and without marks that were typed."""
+        asked, materials = begun.asked, begun.materials
+        if not asked.state and not materials.preferences:
+            return begun
+        if asked.state and asked.session is not None:
+            asked = replace(asked, state=await self._redaction.restore(asked.session, asked.state))
+        if materials.preferences:
+            preferences = self._redaction.own_words(begun.scope, materials.preferences)
+            materials = replace(materials, preferences=preferences)
+        return replace(begun, asked=asked, materials=materials)
+
+    def _guess_assistant(self, scope: Scope, request: ChatRequest) -> ActiveAssistant | None:
+        """Whom the session talked to last, where it must be known and is remembered. Going back is worth a look."""
+        if (
+            request.session_id is None
+            or request.regenerate
+            or request.edit is not None
+            or self._names_assistant(request)
+        ):
+            return None
+        return self._partners.guess(scope, request.session_id)
+
+    def _is_wrong_guess(self, guess: ActiveAssistant, request: ChatRequest, session: Session) -> bool:
+        last = active_assistant_of(session)
+        try:
+            return last != guess and self._choose_assistant(request, last) != self._choose_assistant(request, guess)
+        except AssistantNotFound:
+            # The character that was asked for is one of the assistant that was guessed, and of no other.
+            return True
+
+    async def _undo_wrong_guess(self, turn: OpenTurn) -> None:
+        """Take back words that were said to the wrong partner: somebody else has changed it since it was seen."""
+        self._partners.drop(turn.scope, turn.session.id)
+        if turn.state is TurnState.FINISHED or await release_on_error(
+            self._sessions.finish, turn, undo_user_message(self._sessions, turn)
+        ):
+            return
+        await complete_despite_cancel(release_lease(self._sessions.finish, turn))
+        if turn.state is TurnState.OPENED:
+            # Said once more, they would be said twice.
+            raise TurnLost(turn.session.id, turn.id)
+
+    def _names_assistant(self, request: ChatRequest) -> bool:
+        """Whether the request says itself who is meant."""
+        if request.assistant is None:
+            return False
+        return request.persona is not None or len(self._assistants.find(request.assistant).personas) < 2
+
+    async def _last_assistant(self, scope: Scope, request: ChatRequest) -> ActiveAssistant:
+        return active_assistant_of(
+            None if self._names_assistant(request) else await self._load_session(scope, request.session_id)
+        )
+
+    def _choose_assistant(self, request: ChatRequest, last: ActiveAssistant) -> tuple[Assistant, Persona | None]:
+        """Assistant and character: those asked for; else those the session last talked to; else the default."""
+        return resolve_assistant(self._assistants, ActiveAssistant(request.assistant, request.persona), last)
+
+    async def _load_session(self, scope: Scope, session_id: str | None) -> Session | None:
+        if session_id is None:
+            return None
+        try:
+            return await self._sessions.get(scope, session_id)
+        except DecryptionFailed:
+            raise
+        except (SessionNotFound, Unavailable):
+            # What that means is for the turn's beginning to say, by the assistant's policy.
+            return None
+
+    async def _begin_in_store(
+        self, scope: Scope, request: ChatRequest, assistant: Assistant, *, must_exist: bool = False
+    ) -> tuple[OpenTurn, tuple[Message, ...]]:
+        """The turn as the store has it, and the answer that it shall replace."""
+        words, policy = self._user_messages(scope, request), assistant.policies.sessions
+        if must_exist and policy.on_missing is not OnMissing.ERROR:
+            policy = replace(policy, on_missing=OnMissing.ERROR)
+        goes_back, may_be_new = request.regenerate or request.edit is not None, _may_be_new(request, policy)
+        if goes_back or may_be_new:
+            # Before anything is taken back or named after them; else the beginning itself refuses them.
+            check_messages(words, policy)
+        if request.key is None:
+            # With a key the reply may be there already, and costs nothing to bring.
+            await self._spending.check(scope, lambda: self._load_session(scope, request.session_id))
+        wish = TurnRequest(
+            words=words,
+            session_id=request.session_id,
+            key=request.key,
+            fingerprint=request.fingerprint,
+            window=_window_size(assistant.policies.context),
+            new=await self._new_session(scope, request, assistant) if may_be_new and not request.regenerate else None,
+            policy=_without_journal(policy) if request.regenerate else policy,
+        )
+        if request.edit is not None:
+            await self._back.rewind_for_edit(scope, request, replace(wish, policy=_without_journal(policy)))
+        turn = await self._sessions.begin(scope, wish)
+        if turn.state is TurnState.FINISHED:
+            return turn, ()
+        return await release_on_error(self._sessions.finish, turn, self._check_open_turn(turn, request, wish.window))
+
+    async def _check_open_turn(
+        self, turn: OpenTurn, request: ChatRequest, window: int
+    ) -> tuple[OpenTurn, tuple[Message, ...]]:
+        replaced: tuple[Message, ...] = ()
+        if request.regenerate:
+            turn, replaced = await self._back.hide_old_answer(turn, window)
+        await self._recheck(turn, request.key)
+        return turn, replaced
+
+    async def _new_session(self, scope: Scope, request: ChatRequest, assistant: Assistant) -> NewSession:
+        context: JsonObject = {PROFILE: request.profile} if request.profile else {}
+        metadata = {ASSISTANT: assistant.name, **({PERSONA: scope.persona} if scope.persona is not None else {})}
+        new = NewSession(metadata=metadata, context=context)
+        said = await self._redaction.for_title(scope, request.text)
+        return with_fallback_title(new, said, request.language or language_of(request.text))
+
+    async def _recheck(self, turn: OpenTurn, key: str | None) -> None:
+        """What could only be seen with the session in hand; a turn that ran meanwhile may have spent the rest."""
+        try:
+            check_not_superseded(turn.session, key)
+        except Superseded:
+            await undo_user_message(self._sessions, turn)
+            raise
+        self._spending.budgets.check_session(turn.session)
+        await self._spending.check_tenant(turn.scope)
+        if not turn.words and not _awaits_answer(turn.window):
+            raise NothingToAnswer
+
+    def _user_messages(self, scope: Scope, request: ChatRequest) -> tuple[Draft, ...]:
+        if request.regenerate:
+            return ()
+        draft = Draft(
+            id=fresh_id(),
+            role=Role.USER,
+            sent_at=self._clock(),
+            parts=(text_part(request.text),),
+            speaker=scope.user,
+            persona=scope.persona,
+            tokens=self._counter.count(request.text),
+            metadata={ONCE: mark_of(request.key)} if request.key is not None else {},
+        )
+        return (draft,)
+
+    async def _load_history(self, turn: OpenTurn, assistant: Assistant, begins: int) -> tuple[Message, ...]:
+        """The talk the prompt may show: what came with the turn, and more where open talk begins further back."""
+        window = turn.window
+        if not window or turn.session.messages <= len(window) or turn.journaled:
+            return window
+        if window[0].seq <= begins or not _needs_older(window, assistant):
+            return window
+        page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST, before=window[0].seq))
+        return (*page.messages, *window)
+
+    def _build_context(
+        self,
+        request: ChatRequest,
+        assistant: Assistant,
+        persona: Persona | None,
+        turn: OpenTurn,
+        past: _LoadedHistory,
+    ) -> TurnContext:
+        session = turn.session
+        materials = inputs_from_turn(turn, "", talk=past.talk, counted=_counted_tokens(request, turn))
+        language = _prompt_language(request, session, materials.question)
+        materials = _complete_inputs(materials, assistant, persona, session, past, language, request.profile)
+        spoken = request.language or _question_language(materials.question, language)
+        asked = ToolContext(
+            scope=turn.scope,
+            session=session,
+            question=materials.question,
+            language=spoken,
+            now=self._clock(),
+            state=load_tool_state(turn.window, assistant.name) if assistant.tools else {},
+            history=_visible_history(materials.history, assistant, turn.scope.persona),
+            persona=turn.scope.persona,
+            persona_name=in_language(persona.names, spoken) if persona is not None else None,
+        )
+        return TurnContext(
+            request=request,
+            scope=turn.scope,
+            assistant=assistant,
+            turn=turn,
+            session_id=session.id,
+            number=turn.number,
+            trace_id=trace_id(session.id, turn.number, turn.id),
+            materials=materials,
+            asked=asked,
+            partner=active_assistant_of(session).switch_to(assistant.name, turn.scope.persona),
+        )
+
+    def _stateless_context(
+        self, scope: Scope, request: ChatRequest, assistant: Assistant, persona: Persona | None
+    ) -> TurnContext:
+        """A turn that leaves nothing behind."""
+        if not request.text.strip():
+            raise NothingToAnswer
+        session_id = request.session_id or fresh_id()
+        language = request.language or language_of(request.text)
+        materials = PromptInputs(
+            question=request.text,
+            system=assistant.system_prompt(persona, language),
+            persona=scope.persona,
+            speaker=scope.user,
+            language=language,
+        )
+        asked = ToolContext(
+            scope=scope,
+            session=None,
+            question=request.text,
+            language=language,
+            now=self._clock(),
+            persona=scope.persona,
+            persona_name=in_language(persona.names, language) if persona is not None else None,
+        )
+        return TurnContext(
+            request=request,
+            scope=scope,
+            assistant=assistant,
+            turn=None,
+            session_id=session_id,
+            number=1,
+            trace_id="",
+            materials=materials,
+            asked=asked,
+            partner=ActiveAssistant(assistant.name, scope.persona),
+        )
+
+
+def _complete_inputs(
+    materials: PromptInputs,
+    assistant: Assistant,
+    persona: Persona | None,
+    session: Session,
+    past: _LoadedHistory,
+    language: Language,
+    profile: JsonObject,
+) -> PromptInputs:
+    """The turn's own materials, and what assistant and session add to them."""
+    # A summary tells of every character's turns, and one of them shall not know the others'.
+    summary = past.summary if not assistant.isolated else None
+    known = {**_session_profile(session), **profile}
+    names = {each.id: in_language(each.names, language) for each in assistant.personas.values()}
+    return replace(
+        materials,
+        system=assistant.system_prompt(persona, language),
+        window_start=past.start,
+        summary=summary.text if summary is not None else "",
+        covered=summary.through if summary is not None else 0,
+        covered_since=summary.since if summary is not None else 1,
+        covered_messages=summary.messages if summary is not None else 0,
+        preferences=profile_text(known, language) if known else "",
+        relevant=has_relevant_history(materials.question, materials.history, threshold=assistant.relevance)
+        or (summary is not None and assistant.relevance <= 0),
+        isolated=assistant.isolated,
+        language=language,
+        names={name: shown for name, shown in names.items() if shown},
+    )
+
+
+def _restore_persona(turn: OpenTurn, assistant: Assistant, persona: Persona | None) -> tuple[OpenTurn, Persona | None]:
+    """A turn and who answers in it. Taken up again, it is the one its words were said to, whoever has spoken since."""
+    meant = turn.words[0].persona if turn.state is TurnState.RESUMED and turn.words else None
+    if meant is None or meant == turn.scope.persona or meant not in assistant.personas:
+        return turn, persona
+    return replace(turn, scope=replace(turn.scope, persona=meant)), assistant.persona(meant)
+
+
+def _awaits_answer(window: tuple[Message, ...]) -> bool:
+    """Whether the user spoke last. While an old answer is taken back others may come in between, and be answered."""
+    talk = conversation_in(window)
+    return bool(talk) and talk[-1].role is Role.USER
+
+
+def _counted_tokens(request: ChatRequest, turn: OpenTurn) -> int:
+    """The tokens of words that this very turn has counted; counts that were stored before may be anybody's."""
+    own = turn.state is TurnState.OPENED and bool(turn.words) and turn.words[0].text == request.text
+    return turn.words[0].tokens if own else 0
+
+
+def _window_start(turn: OpenTurn, assistant: Assistant) -> int:
+    """Where context begins: at these words, when the talk before them has gone stale (D9)."""
+    stale_after, last = assistant.policies.sessions.stale_after, turn.last_active_at
+    if stale_after is None or last is None or not turn.words or turn.words[0].sent_at - last < stale_after:
+        return turn.session.window_start
+    return max(turn.session.window_start, turn.words[0].seq)
+
+
+def _upkeep_policies(assistant: Assistant) -> Preset:
+    """The assistant's policies, without compression where characters are kept apart."""
+    policies = assistant.policies
+    if not assistant.isolated:
+        return policies
+    return replace(policies, context=replace(policies.context, compress_at=None, compress_over=None))
+
+
+def _session_profile(session: Session) -> JsonObject:
+    known = session.context.get(PROFILE)
+    return known if isinstance(known, dict) else {}
+
+
+def _visible_history(history: tuple[Message, ...], assistant: Assistant, persona: str | None) -> tuple[Message, ...]:
+    """What the persona may know of: where characters are kept apart, its own turns."""
+    if not assistant.isolated or persona is None:
+        return history
+    return tuple(message for message in history if message.persona in (None, persona))
+
+
+def _prompt_language(request: ChatRequest, session: Session, question: str) -> Language:
+    """The language of the prompt's own words: the conversation's first, so that the prompt's beginning stays."""
+    known = session.context.get("language")
+    if isinstance(known, str) and known in _LANGUAGES:
+        return _LANGUAGES[known]
+    return request.language or language_of(question)
+
+
+def _question_language(question: str, usual: Language) -> Language:
+    """The language of this question; signs and numbers alone say nothing about it."""
+    return language_of(question) if any(character.isalpha() for character in question) else usual
+
+
+def _may_be_new(request: ChatRequest, policy: SessionPolicy) -> bool:
+    return request.session_id is None or policy.on_missing is not OnMissing.ERROR
+
+
+def _without_journal(policy: SessionPolicy) -> SessionPolicy:
+    """The policy of a turn that goes back: what it takes back is in the store, where no journal can stand in for it."""
+    if policy.on_store_down is not OnStoreDown.JOURNAL:
+        return policy
+    return replace(policy, on_store_down=OnStoreDown.RAISE)
+
+
+def _window_size(context: ContextPolicy) -> int:
+    """How many messages come with the turn, its words included; a turn with a tool has four."""
+    if context.window_turns is not None:
+        return min(_MOST, max(_WINDOW, context.window_turns * 4 + 4))
+    if context.compress_at is None and context.window_messages is not None:
+        return min(_MOST, max(_WINDOW, context.window_messages + 8))
+    return _WINDOW
+
+
+def _needs_older(window: tuple[Message, ...], assistant: Assistant) -> bool:
+    """Whether older messages could still be shown beside these."""
+    context = assistant.policies.context
+    if context.window_messages is not None and context.window_messages <= len(window):
+        return False
+    if context.window_turns is not None and context.window_turns < len({message.turn for message in window}):
+        return False
+    return sum(message.tokens for message in window) < assistant.prompt.budget

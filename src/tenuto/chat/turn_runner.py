@@ -1,0 +1,522 @@
+"""One turn that has begun, until it is stored or given up.
+
+No lock or transaction is held while the model thinks: the turn's lease covers that time, is renewed while the model
+works, and ends by itself when this process dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import Counter as Counts
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from tenuto.chat.agent_loop import AgentLoop, Completion, redaction_metadata
+from tenuto.chat.deps import ChatDeps
+from tenuto.chat.event_sink import EventSink
+from tenuto.chat.request import Reply
+from tenuto.chat.revision import Revision, mark_of, superseding_metadata
+from tenuto.chat.timing import StepTimer
+from tenuto.chat.tool_state import bearing
+from tenuto.chat.toolbox import Toolbox, plan_arguments
+from tenuto.chat.turn_opener import TurnContext
+from tenuto.context import assemble, counter_for, truncate_text
+from tenuto.context.tokens import to_text
+from tenuto.errors import DecryptionFailed, StoreFull, TenutoError, TooLarge, TurnLost, Unavailable, reply_error_code
+from tenuto.model import AppendResult, Changes, Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
+from tenuto.model.generation import ModelRequest, ToolCall
+from tenuto.model.policy import OnStoreDown
+from tenuto.model.privacy import Sink
+from tenuto.model.prompt import Disposition, Kind, ManifestEntry, Prompt, PromptInputs, Reason
+from tenuto.model.superseded import ONCE
+from tenuto.model.trace import ToolRun, Trace
+from tenuto.model.values import JsonObject
+from tenuto.ports import OfflineTool
+from tenuto.privacy.turn_redaction import TurnRedaction
+from tenuto.sessions import fresh_id
+from tenuto.sessions.cancellation import complete_despite_cancel
+from tenuto.sessions.service import check_messages
+from tenuto.sessions.titles import claim_title
+
+# Characters of a question, an answer or a tool's output that a trace keeps.
+_TRACED: Final = 8000
+_NO_TALK: Final = (Kind.SYSTEM, Kind.PREFERENCES)
+_log = logging.getLogger(__name__)
+
+
+class Turn:
+    """What is known while one turn is being answered."""
+
+    def __init__(self, means: ChatDeps, begun: TurnContext, steps: StepTimer, audience: EventSink) -> None:
+        self._means = means
+        self._begun = begun
+        self._steps = steps
+        self._audience = audience
+        self._began_at = means.clock()
+        self._prompt: Prompt | None = None
+        self._stored_already = False
+        # How the turn ends once the old answer has made room for this one.
+        self._owed: FinishTurn | None = None
+        self._kept: Trace | None = None
+        # An assistant that shall not remember does without the store by choice.
+        missed = begun.turn is None and begun.assistant.remembers
+        self._degraded: list[str] = [*(["store"] if missed else []), *begun.degraded]
+        self._note_journaled(begun.turn)
+        self._model = means.models(begun.assistant.model)
+        self._counter = counter_for(self._model.name)
+        self._toolbox = Toolbox(
+            tools=begun.assistant.tools, turn=begun.asked, timeout=means.limits.tool_timeout, emit=audience.emit_event
+        )
+        self._answering = AgentLoop(
+            model=self._model,
+            tools=begun.assistant.tools,
+            toolbox=self._toolbox,
+            counter=self._counter,
+            steps=steps,
+            emit=audience.emit_event if audience.listens else None,
+            rounds=means.limits.tool_rounds,
+            timeout=means.limits.model_timeout,
+            # A result is shown to the model, and stored.
+            before_cut=lambda text: means.redaction.before_cut(begun.scope, text, (Sink.MODEL, Sink.MESSAGE)),
+        )
+
+    async def run(self) -> Reply:
+        """The turn, from its beginning to its end; whatever goes wrong, the session is free again afterwards."""
+        try:
+            lease = _LeaseRenewal(self._means, self._begun.turn)
+            try:
+                await self._run_first_tools()
+                answer = await self._ask_model()
+            finally:
+                await lease.stop()
+            return await self._finish(answer)
+        except BaseException as ended:
+            # Also when the caller has gone: the words stay, and the same key resumes.
+            if not self._stored_already:
+                await complete_despite_cancel(self._abandon(ended))
+            raise
+
+    async def _run_first_tools(self) -> None:
+        """Run the tools that do not wait for a model's wish."""
+        assistant = self._begun.assistant
+        for tool in assistant.tools:
+            if tool.spec.name not in assistant.first or not isinstance(tool, OfflineTool):
+                continue
+            with self._steps.step("tools"):
+                arguments = plan_arguments(tool, self._begun.asked)
+                if arguments is not None:
+                    await self._toolbox.run(ToolCall(id=fresh_id(), name=tool.spec.name, arguments=arguments))
+
+    async def _ask_model(self) -> Completion:
+        answer = self._answering.answer
+        if self._toolbox.reply is not None:
+            answer.text, answer.model = self._toolbox.reply, "none"
+            return answer
+        begun = self._begun
+        materials = begun.materials
+        if self._toolbox.pieces is not None:
+            materials = replace(materials, evidence=self._toolbox.pieces)
+        with self._steps.step("assemble"):
+            shown = await self._means.redaction.redact_prompt_inputs(begun.scope, begun.asked.session, materials)
+            self._prompt = self._assemble_prompt(materials if shown is None else shown)
+        self._answering.prompt = self._prompt.manifest.total
+        self._answering.room = self._prompt.manifest.room - self._prompt.manifest.total
+        asking = ModelRequest(
+            messages=self._prompt.messages,
+            tools=tuple([tool.spec for tool in begun.assistant.tools]),
+            reply_tokens=begun.assistant.prompt.reply,
+            stable=self._prompt.stable,
+            screened=0 if shown is None else len(self._prompt.messages),
+            results=tuple(self._toolbox.results),
+            turn=begun.asked,
+        )
+        return await self._answering.run(asking)
+
+    def _assemble_prompt(self, materials: PromptInputs) -> Prompt:
+        """The prompt; what the model is told of its tools is part of the budget, and of the account."""
+        begun, counter = self._begun, self._counter
+        tools = sum([counter.count_fixed(msgspec.json.encode(tool.spec).decode()) for tool in begun.assistant.tools])
+        policy, context = begun.assistant.prompt, begun.assistant.policies.context
+        if not tools:
+            return assemble(materials, policy, context, counter)
+        within = replace(policy, reply=policy.reply + math.ceil(tools * counter.margin))
+        prompt = assemble(materials, within, context, counter)
+        told, manifest = (
+            ManifestEntry(kind=Kind.TOOLS, fate=Disposition.KEPT, reason=Reason.ALWAYS, tokens=tools),
+            prompt.manifest,
+        )
+        manifest = replace(
+            manifest,
+            entries=(*manifest.entries, told),
+            total=manifest.total + tools,
+            room=manifest.room + tools,
+            reply=policy.reply,
+        )
+        return replace(prompt, manifest=manifest)
+
+    async def _finish(self, answer: Completion) -> Reply:
+        begun = self._begun
+        with self._steps.step("trace"):
+            if begun.assistant.mend is not None:
+                answer.text = begun.assistant.mend(answer.text, tuple(self._toolbox.results), begun.asked)
+            self._complete_usage(answer)
+            told = await self._shorten_for_trace(answer, answer.text)
+        self._note_degraded_detector()
+        trace = self._build_trace(answer, told)
+        session = await self._store_turn(answer, trace)
+        self._note_degraded_detector()
+        await self._notify_observers(trace)
+        return reply_from_trace(
+            trace,
+            session,
+            text=answer.text,
+            created=begun.created,
+            steps=self._steps.taken,
+            degraded=tuple(self._degraded),
+        )
+
+    def _complete_usage(self, answer: Completion) -> None:
+        """Models that report no usage have it counted for them: what they saw and what they said."""
+        if not answer.input_tokens and self._prompt is not None:
+            answer.input_tokens = self._prompt.manifest.total
+        if not answer.output_tokens:
+            answer.output_tokens = self._counter.count(answer.text)
+        if answer.fell_back:
+            self._degraded.append("fallback_model")
+        if self._toolbox.any_failed:
+            self._degraded.append("tools")
+
+    def _note_journaled(self, kept: OpenTurn | AppendResult | None) -> None:
+        """A turn that a journal keeps says so, whether it began there or only ended there."""
+        if kept is not None and kept.journaled and "journal" not in self._degraded:
+            self._degraded.append("journal")
+
+    def _note_degraded_detector(self) -> None:
+        """Whatever is looked at may be the first that the outside detector says nothing about."""
+        if self._means.redaction.degraded and "detector" not in self._degraded:
+            self._degraded.append("detector")
+
+    async def _store_turn(self, answer: Completion, trace: Trace) -> Session | None:
+        begun, turn = self._begun, self._begun.turn
+        usage = answer.usage
+        if turn is None:
+            await self._add_spending(usage)
+            return None
+        try:
+            with self._steps.step("finish"):
+                claim = await self._claim_title()
+                reply, changes = self._reply_drafts(answer, trace), self._session_changes(claim)
+                closing = FinishTurn(reply=reply, usage=usage, changes=changes, trace=trace)
+                done = await (
+                    self._replace_answer(turn, closing) if begun.replaced else self._finish_with_capacity(turn, closing)
+                )
+        except DecryptionFailed:
+            raise
+        except Unavailable as failed:
+            if begun.assistant.policies.sessions.on_store_down is not OnStoreDown.STATELESS:
+                raise
+            _log.warning("an answer was given but not stored: the store is away")
+            self._degraded.append("store")
+            self._release_later(turn, self._owed or FinishTurn(abandoned=True, usage=usage, trace=trace), failed)
+            return None
+        self._stored_already = True
+        await self._add_spending(usage)
+        loaded = (*turn.window, *done.messages)
+        ended = begun.to_turn_ended(done.session, answer.text, claim is not None, loaded, self._reserved_tokens())
+        self._means.afterwards.follow(ended)
+        return done.session
+
+    async def _replace_answer(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
+        """Finish with the answer in the place of an old one, which stays where this one cannot be stored."""
+        check_messages(closing.reply, self._begun.assistant.policies.sessions)
+
+        async def replace_and_finish() -> AppendResult:
+            session = await Revision(self._means.sessions).remove_old_answer(turn)
+            self._owed = closing
+            return await self._finish_with_capacity(turn, closing, session)
+
+        # Nobody who goes in this moment leaves the words without any answer.
+        return await complete_despite_cancel(replace_and_finish())
+
+    async def _finish_with_capacity(
+        self, turn: OpenTurn, closing: FinishTurn, session: Session | None = None
+    ) -> AppendResult:
+        """Finish, and let nothing go for it that no summary covers; `session` is the head where we have changed it."""
+        begun = self._begun
+        await self._means.afterwards.secure(
+            begun.to_turn_ended(session or turn.session), covered=begun.materials.covered, adding=len(closing.reply)
+        )
+        return await self._finish_turn(turn, closing)
+
+    async def _finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
+        """Finish; where the head is full of what others put there, the answer is kept and our notes are not."""
+        policy = self._begun.assistant.policies.sessions
+        try:
+            done = await self._means.sessions.finish(turn, closing, policy)
+        except TooLarge:
+            if closing.changes is None:
+                raise
+            _log.warning("a session's head is full: what a turn notes in it was not kept")
+            done = await self._means.sessions.finish(turn, replace(closing, changes=None), policy)
+        self._kept = done.trace
+        self._note_journaled(done)
+        return done
+
+    async def _add_spending(self, usage: Usage) -> None:
+        """Add to the tenant's day, also when the caller goes in this moment."""
+        if self._means.spending.budgets.per_tenant:
+            await complete_despite_cancel(self._means.spending.add(self._begun.scope, usage))
+
+    def _reserved_tokens(self) -> int:
+        """The tokens of the prompt that talk cannot have."""
+        entries = self._prompt.manifest.entries if self._prompt is not None else ()
+        taken = 0
+        for entry in entries:
+            # They open every prompt, and so its account.
+            if entry.kind not in _NO_TALK:
+                break
+            taken += entry.tokens
+        return taken
+
+    def _reply_drafts(self, answer: Completion, trace: Trace) -> tuple[Draft, ...]:
+        """The reply as it is stored: calls with their results, then the words."""
+        told: JsonObject = {"trace": trace.id, "model": answer.model}
+        if answer.offline:
+            told["offline"] = True
+        if self._degraded:
+            told["degraded"] = list(self._degraded)
+        if self._toolbox.data:
+            told["data"] = self._toolbox.data
+        if self._begun.request.key is not None:
+            told[ONCE] = mark_of(self._begun.request.key)
+        final = (Role.ASSISTANT, (text_part(answer.text),), told | redaction_metadata(answer.redacted))
+        now = self._means.clock()
+        *exchanges, last = [
+            Draft(
+                id=fresh_id(),
+                role=role,
+                sent_at=now,
+                parts=content,
+                speaker=self._begun.speaker,
+                persona=self._begun.scope.persona,
+                tokens=self._counter.parts(content),
+                metadata=metadata,
+            )
+            for role, content, metadata in (*answer.exchanges, final)
+        ]
+        state, assistant = {**self._begun.asked.state, **self._toolbox.state}, self._begun.assistant
+        return (*exchanges, bearing(last, assistant.name, state, assistant.policies.sessions.max_message_bytes))
+
+    def _session_changes(self, claim: Changes | None) -> Changes | None:
+        begun = self._begun
+        assert begun.turn is not None
+        session = begun.turn.session
+        context: JsonObject = {}
+        if session.context.get("language") is None:
+            context["language"] = begun.materials.language.value
+        claimed = claim.metadata if claim is not None else {}
+        metadata = {**claimed, **self._assistant_metadata(session), **superseding_metadata(begun.turn, begun.replaced)}
+        start = begun.materials.window_start
+        moved = start if start > session.window_start else UNSET
+        if not context and not metadata and moved is UNSET:
+            return None
+        return Changes(context=context, metadata=metadata, window_start=moved)
+
+    def _assistant_metadata(self, session: Session) -> JsonObject:
+        """Whom the session talks to from now on when nobody is named, as far as it does not know that yet."""
+        noted_now = self._begun.partner.to_metadata()
+        return {what: name for what, name in noted_now.items() if session.metadata.get(what) != name}
+
+    async def _claim_title(self) -> Changes | None:
+        """What this turn stores when it is the one to have a title made."""
+        assert self._begun.turn is not None
+        asked, session = self._begun.asked, self._begun.turn.session
+        # Only a session that has no title yet gets one out of the question.
+        question = "" if session.title else await self._means.redaction.for_title(self._begun.scope, asked.question)
+        return claim_title(session, question, asked.language, self._means.clock(), model=self._means.titles_by_model)
+
+    async def _shorten_for_trace(self, answer: Completion, said: str) -> _TraceTexts:
+        """What was said and done, as a trace keeps it."""
+        short = _TraceShortener(self._means.redaction, self._begun.scope, answer.redacted)
+        return _TraceTexts(
+            request=await short.text(self._begun.asked.question),
+            answer=await short.text(said),
+            tools=tuple([await short.shorten_run(run) for run in self._toolbox.runs]),
+            redacted=short.taken,
+        )
+
+    def _build_trace(self, answer: Completion, told: _TraceTexts, error: str | None = None) -> Trace:
+        begun = self._begun
+        return Trace(
+            id=begun.trace_id,
+            session_id=begun.session_id,
+            turn_id=begun.turn.id if begun.turn is not None else "",
+            number=begun.number,
+            began_at=self._began_at,
+            assistant=begun.assistant.name,
+            persona=begun.scope.persona,
+            speaker=begun.scope.user,
+            request=told.request,
+            answer=told.answer,
+            model=answer.model or self._model.name,
+            offline=answer.offline,
+            manifest=self._prompt.manifest if self._prompt is not None else None,
+            tools=told.tools,
+            steps=dict(self._steps.taken),
+            input_tokens=answer.input_tokens,
+            output_tokens=answer.output_tokens,
+            cost_nanos=answer.cost_nanos,
+            degraded=tuple(self._degraded),
+            error=error,
+            data=self._toolbox.data,
+            redacted=told.redacted,
+        )
+
+    async def _notify_observers(self, trace: Trace) -> None:
+        """Render those who watch, who see no more of the words than is stored."""
+        if self._means.observers:
+            kept = self._kept
+            if kept is None:
+                with self._steps.step("trace"):
+                    kept = await self._means.redaction.redact_trace(self._begun.scope, trace)
+            self._means.notify_observers(replace(kept, steps=self._steps.taken, degraded=tuple(self._degraded)))
+
+    async def _abandon(self, ended: BaseException) -> None:
+        """Give the session free without an answer, and leave a trace of why."""
+        turn, answer = self._begun.turn, self._answering.answer
+        # What a model has charged for is spent, answer or not.
+        await self._means.spending.add(self._begun.scope, answer.usage)
+        if turn is None:
+            return
+        said = answer.text
+        if isinstance(ended, asyncio.CancelledError) and self._audience.delivered_text is not None:
+            # The model may have been ahead of its reader: what counts is what was heard.
+            said = self._audience.delivered_text
+        with self._steps.step("trace"):
+            told = await self._shorten_for_trace(answer, said)
+        trace = self._build_trace(answer, told, reply_error_code(ended))
+        start = self._begun.materials.window_start
+        moved = start if start > turn.session.window_start else UNSET
+        # The words are kept, so that a later wish to answer them means whom they were said to.
+        partner = self._assistant_metadata(turn.session)
+        changes = Changes(metadata=partner, window_start=moved) if partner or moved is not UNSET else None
+        closing = self._owed or FinishTurn(abandoned=True, usage=answer.usage, changes=changes, trace=trace)
+        try:
+            await self._finish_turn(turn, closing)
+        except TenutoError as failed:
+            _log.info("a turn could not be given up: %s", failed.code)
+            if isinstance(failed, Unavailable) and not isinstance(failed, DecryptionFailed):
+                self._release_later(turn, closing, failed)
+        await self._notify_observers(trace)
+
+    def _release_later(self, turn: OpenTurn, closing: FinishTurn, failed: Unavailable) -> None:
+        """Have the turn given up once the store is back; should we die before, its lease runs out by itself."""
+        if isinstance(failed, StoreFull):
+            # A lease that is given back takes no room where there is none for a trace.
+            closing = replace(closing, changes=None, trace=None)
+        self._means.afterwards.release(turn, closing, self._begun.assistant.policies.sessions)
+
+
+class _LeaseRenewal:
+    """A turn's lease, renewed until it is let go; most turns are over before it has to be."""
+
+    def __init__(self, means: ChatDeps, turn: OpenTurn | None) -> None:
+        self._sessions = means.sessions
+        self._keeper: asyncio.Task[None] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        if turn is not None:
+            pause = turn.lease.total_seconds() / 3
+            self._alarm = asyncio.get_running_loop().call_later(pause, self._start_renewing, turn, pause)
+
+    async def stop(self) -> None:
+        """Renew it no more."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._keeper is not None:
+            self._keeper.cancel()
+            # Its end is looked at and not waited for by itself: the caller's own cancellation must pass.
+            await asyncio.wait((self._keeper,))
+            if not self._keeper.cancelled():
+                self._keeper.result()
+
+    def _start_renewing(self, turn: OpenTurn, pause: float) -> None:
+        self._keeper = asyncio.get_running_loop().create_task(self._renew(turn, pause))
+
+    async def _renew(self, turn: OpenTurn, pause: float) -> None:
+        while True:
+            try:
+                await self._sessions.renew(turn)
+            except TurnLost:
+                return
+            except TenutoError as failed:
+                _log.warning("a turn's lease was not renewed: %s", failed.code)
+            await asyncio.sleep(pause)
+
+
+class _TraceTexts(NamedTuple):
+    """What a trace keeps of the words, and what a policy took out of them."""
+
+    request: str
+    answer: str
+    tools: tuple[ToolRun, ...]
+    redacted: dict[str, int]
+
+
+class _TraceShortener:
+    """Long texts as a trace keeps them: the log has all of them. `taken` counts what went before they were cut."""
+
+    def __init__(self, redaction: TurnRedaction, scope: Scope, taken: Mapping[str, int]) -> None:
+        self._redaction = redaction
+        self._scope = scope
+        self.taken = dict(taken)
+
+    async def text(self, text: str) -> str:
+        if len(text) <= _TRACED:
+            return text
+        clean, taken = await self._redaction.before_cut(self._scope, text, (Sink.TRACE,), _TRACED)
+        self.taken = dict(Counts(self.taken) + Counts(taken))
+        return truncate_text(clean, _TRACED, len)
+
+    async def shorten_run(self, run: ToolRun) -> ToolRun:
+        output = to_text(run.output)
+        return run if len(output) <= _TRACED else replace(run, output=await self.text(output))
+
+
+def reply_from_trace(
+    trace: Trace,
+    session: Session | None,
+    *,
+    text: str | None = None,
+    created: bool = False,
+    steps: dict[str, float] | None = None,
+    degraded: tuple[str, ...] | None = None,
+) -> Reply:
+    """A finished turn, as its caller is told of it.
+
+    `text` is the whole answer, which the trace may have cut; `steps` and `degraded` are those of the very end, which
+    the trace, stored before it, cannot tell.
+    """
+    return Reply(
+        session_id=trace.session_id,
+        trace_id=trace.id,
+        turn=trace.number,
+        assistant=trace.assistant,
+        text=trace.answer if text is None else text,
+        created=created,
+        model=trace.model,
+        offline=trace.offline,
+        title=session.title if session is not None else "",
+        input_tokens=trace.input_tokens,
+        output_tokens=trace.output_tokens,
+        cost_nanos=trace.cost_nanos,
+        manifest=trace.manifest,
+        degraded=trace.degraded if degraded is None else degraded,
+        data=trace.data,
+        steps=trace.steps if steps is None else steps,
+    )

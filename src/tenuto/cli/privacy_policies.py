@@ -1,0 +1,200 @@
+"""`tenuto privacy policy`, `test`, `new-key` and `rotate`: what holds, what it does to a text, the keys behind it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from msgspec.structs import asdict
+
+from tenuto.app import Tenuto
+from tenuto.cli.options import LOCAL, AsJson, StoreUrl, Tenant, caller
+from tenuto.cli.privacy_checks import why_keys_closed
+from tenuto.cli.running import run_command, sqlite_file
+from tenuto.cli.terminal import pluralize, progress, show_facts, show_json, show_table, visible
+from tenuto.errors import InvalidSetting, TenutoError
+from tenuto.model import Scope
+from tenuto.model.privacy import Mode, Sink
+from tenuto.model.scope import check_tenant_id
+from tenuto.model.values import JsonObject
+from tenuto.ports import utc_now
+from tenuto.privacy.redactor import TenantPolicies
+from tenuto.settings import Settings, read_settings
+from tenuto.wiring.privacy import open_ciphers, open_policies, refuse_keyless
+
+if TYPE_CHECKING:
+    from tenuto.privacy.compliance.views import PolicyView
+    from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
+
+_STDIN: Final = "-"
+_ABOUT: Final = {
+    Sink.MESSAGE: "the live part of the log",
+    Sink.PAST: "messages that a summary has taken over",
+    Sink.SUMMARY: "summaries",
+    Sink.MEMORY: "what is remembered of a user",
+    Sink.TITLE: "titles",
+    Sink.TRACE: "traces",
+    Sink.LOG: "the program's own log",
+    Sink.EXPORT: "exports",
+    Sink.MODEL: "what a model is shown",
+    Sink.ANSWER: "what a model says, to the user",
+}
+
+
+def show_policy(tenant: Tenant = LOCAL, store: StoreUrl = None, as_json: AsJson = False) -> None:
+    """Show what becomes of private data, sink by sink, for a tenant; ends with 1 where its key is missing or wrong."""
+    from tenuto.privacy.compliance.views import policy_view
+
+    settings = read_settings(store=store)
+    policies = open_policies(settings)
+    scope = caller(tenant, "", None)
+    key = bool(settings.privacy_key or settings.privacy_key_file)
+    holds = policy_view(policies, scope)
+    if as_json:
+        beside = {"key": key, "detector": settings.privacy_detector is not None, "encryption": settings.encryption}
+        show_json({"tenant": tenant, **asdict(holds), **beside, "tenants": list(policies.tenants)})
+    else:
+        _print_policy(settings, policies, scope, holds)
+    # What a start would refuse: somebody may ask before there is a server.
+    refuse_keyless(settings, policies)
+    if key:
+        _check_keys_open(settings, tenant)
+
+
+def _check_keys_open(settings: Settings, tenant: str) -> None:
+    """Refuse a key that cannot be used, or that does not open what the tenant has sealed by now.
+
+    Raises:
+        InvalidSetting: what is wrong with it.
+    """
+    from tenuto.privacy.crypto.keyring import load_key_ring
+
+    load_key_ring(key=settings.privacy_key, file=settings.privacy_key_file)
+    file = sqlite_file(settings.store)
+    if file is not None and not file.exists():
+        return  # Nothing was sealed yet.
+    why = run_command(lambda app: _why_keys_closed(app, tenant), store=settings.store, reading_only=True)
+    if why is not None:
+        named = "privacy_key" if settings.privacy_key_file is None else "privacy_key_file"
+        raise InvalidSetting(named, f"does not open what tenant {tenant} has sealed: {why}")
+
+
+async def _why_keys_closed(app: Tenuto, tenant: str) -> str | None:
+    ciphers = open_ciphers(app.settings, app.stores.backend.state, utc_now)
+    return await why_keys_closed(ciphers, tenant) if ciphers is not None else None
+
+
+def _print_policy(settings: Settings, policies: TenantPolicies, scope: Scope, holds: PolicyView) -> None:
+    key = settings.privacy_key or settings.privacy_key_file
+    rows = [(sink.value, holds.modes[sink], _ABOUT[sink]) for sink in Sink]
+    show_table(("SINK", "MODE", "WHAT"), rows, flexible="WHAT")
+    typer.echo()
+    show_facts(
+        [
+            ("looked for", ", ".join(holds.types)),
+            ("own patterns", ", ".join(holds.patterns) or "none"),
+            ("never in a vault", ", ".join(holds.unvaulted) or "none"),
+            ("allowed values", f"{len(policies.of(scope).allow):,}"),
+            ("key", "there" if key else "none"),
+            ("encryption", "on" if settings.encryption else "off"),
+            ("outside detector", "asked" if settings.privacy_detector else "none"),
+            ("own policies", ", ".join(policies.tenants) or "no tenant"),
+        ]
+    )
+
+
+def try_text(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look at; - is standard input.")],
+    tenant: Tenant = LOCAL,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what would be found in a text, and what it would become. An outside detector is not asked."""
+    from tenuto.privacy.compliance.preview import preview
+
+    policies = open_policies(read_settings(store=store))
+    scope = caller(tenant, "", None)
+    given = sys.stdin.buffer.read().decode(errors="replace") if text == _STDIN else text
+    seen = preview(given, policies.finder(scope), policies.of(scope).unvaulted)
+    if as_json:
+        found = [{"type": one.type, "rule": one.rule, "start": one.start, "end": one.end} for one in seen.found]
+        show_json({"found": found, **{mode.value: said for mode, said in seen.looks.items()}})
+        return
+    if not seen.found:
+        typer.echo("Nothing private is found.")
+        return
+    show_table(
+        ("TYPE", "RULE", "FROM", "TO"),
+        [(one.type, one.rule, str(one.start), str(one.end)) for one in seen.found],
+        flexible="RULE",
+        numbers=("FROM", "TO"),
+    )
+    for mode in Mode:
+        typer.secho(f"\n{mode}", bold=True)
+        typer.echo(visible(seen.looks[mode], lines=True))
+
+
+def new_key(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file to make.")],
+    as_json: AsJson = False,
+) -> None:
+    """Make a key file, for its owner alone."""
+    from tenuto.privacy.crypto.keyring import create_key_file
+
+    name = create_key_file(path)
+    if as_json:
+        show_json({"file": str(path), "key": name})
+    else:
+        typer.echo(visible(f"Key {name} is in {path}. Set TENUTO_PRIVACY_KEY_FILE={path}"))
+        typer.echo("Keep a copy apart from the store: without the key nobody can read what is sealed.")
+
+
+def rotate(
+    tenant: Annotated[str | None, typer.Option("--tenant", metavar="ID", help="Only this tenant.")] = None,
+    renew: Annotated[bool, typer.Option("--renew", help="Make new data keys as well, for what is sealed now.")] = False,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Wrap every tenant's data keys with the current master key; nothing that they sealed is rewritten."""
+    if tenant is not None:
+        check_tenant_id(tenant)
+    wrapped, failures = run_command(lambda app: _rotate_keys(app, tenant, renew, quiet=as_json), store=store)
+    if as_json:
+        show_json({"wrapped": wrapped, "renewed": list(wrapped) if renew else [], "failed": failures})
+    else:
+        typer.echo(f"{pluralize(sum(wrapped.values()), 'key')} of {pluralize(len(wrapped), 'tenant')} wrapped anew.")
+        if renew:
+            typer.echo(f"{pluralize(len(wrapped), 'new data key')} made; running servers follow within a minute.")
+        for failure in failures:
+            typer.echo(visible(f"{failure['code']}: tenant {failure['tenant']}: {failure['error']}"), err=True)
+    if failures:
+        raise typer.Exit(1)
+
+
+async def _rotate_keys(
+    app: Tenuto, tenant: str | None, renew: bool, *, quiet: bool
+) -> tuple[dict[str, int], list[JsonObject]]:
+    """Rotate each tenant's keys; one whose master key is missing does not keep the others."""
+    ciphers = open_ciphers(app.settings, app.stores.backend.state, utc_now)
+    if ciphers is None:
+        raise InvalidSetting("privacy_key", "is not set, so there is nothing to rotate: set it, or privacy_key_file")
+    wrapped: dict[str, int] = {}
+    failures: list[JsonObject] = []
+    tenants = [name async for name in ciphers.tenants() if tenant is None or name == tenant]
+    with progress(tenants, "Rotating", quiet=quiet) as remaining:
+        for name in remaining:
+            try:
+                wrapped[name] = await _rotate_tenant(ciphers, name, renew)
+            except TenutoError as error:
+                failures.append({"tenant": name, "code": error.code, "error": str(error)})
+    return wrapped, failures
+
+
+async def _rotate_tenant(ciphers: TenantCiphers, tenant: str, renew: bool) -> int:
+    scope = Scope(tenant=tenant)
+    many = await ciphers.rewrap(scope)
+    if renew:
+        await ciphers.renew(scope)
+    return many

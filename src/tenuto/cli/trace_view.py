@@ -1,0 +1,101 @@
+"""A turn for the reader: what the model was shown, how long each step took, what the tools did."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final
+
+import msgspec
+import typer
+
+from tenuto.cli.bars import bar_width, budget_bar, has_colours, timeline
+from tenuto.cli.terminal import moment, pluralize, show_facts, show_table, tally, visible
+from tenuto.model.prompt import Manifest, ManifestEntry
+from tenuto.model.session import NANOS_PER_USD
+from tenuto.model.trace import Trace
+
+# Beside a step's bar stand its name and its milliseconds.
+_BESIDE_STEPS: Final = 30
+
+
+def show_trace(trace: Trace) -> None:
+    """Everything about a turn."""
+    show_facts(_trace_facts(trace))
+    for heading, words in (("Request", trace.request), ("Answer", trace.answer)):
+        if words:
+            typer.secho(f"\n{heading}", bold=True)
+            typer.echo(visible(words, lines=True))
+    if trace.tools:
+        typer.secho("\nTools", bold=True)
+        show_table(
+            ("TOOL", "MS", "OUTCOME", "ARGUMENTS"),
+            [
+                (run.name, f"{run.milliseconds:,.1f}", run.error or "answered", _json_text(run.arguments))
+                for run in trace.tools
+            ],
+            flexible="ARGUMENTS",
+            numbers=("MS",),
+        )
+    typer.secho("\nSteps", bold=True)
+    for line in timeline(trace.steps, width=bar_width(_BESIDE_STEPS)):
+        typer.echo(line)
+    typer.secho("\nContext", bold=True)
+    show_manifest(trace.manifest)
+
+
+def outcome(trace: Trace) -> str:
+    """How it ended, in a word or two."""
+    if trace.error is not None:
+        return trace.error
+    return f"degraded: {', '.join(trace.degraded)}" if trace.degraded else "answered"
+
+
+def _trace_facts(trace: Trace) -> list[tuple[str, str]]:
+    tokens = f"{trace.input_tokens:,} in, {trace.output_tokens:,} out"
+    persona = f" as {trace.persona}" if trace.persona else ""
+    return [
+        ("trace", trace.id),
+        ("session", trace.session_id),
+        ("turn", str(trace.number)),
+        ("began", moment(trace.began_at)),
+        ("assistant", f"{trace.assistant}{persona}"),
+        ("model", trace.model),
+        ("outcome", outcome(trace)),
+        ("tokens", tokens),
+        ("cost", f"{Decimal(trace.cost_nanos) / NANOS_PER_USD:f} USD"),
+        ("took", f"{sum(trace.steps.values()):,.1f} ms"),
+        *([("redacted", tally(trace.redacted))] if trace.redacted else []),
+    ]
+
+
+def show_manifest(manifest: Manifest | None) -> None:
+    """What the model saw: the budget as a bar, and what became of every part."""
+    if manifest is None:
+        typer.echo("No model was asked: a tool had the answer, or the turn ended before.")
+        return
+    exact = "counted exactly" if manifest.exact and manifest.margin == 1 else "estimated with a margin"
+    typer.echo(
+        f"{pluralize(manifest.total, 'token')} of {manifest.room:,} in the prompt, "
+        f"{manifest.reply:,} kept for the reply ({exact})"
+    )
+    typer.echo(budget_bar(manifest, width=bar_width(), coloured=has_colours()))
+    show_table(
+        ("KIND", "FATE", "REASON", "TOKENS", "WHAT"),
+        [(entry.kind, entry.fate, entry.reason, f"{entry.tokens:,}", _entry_text(entry)) for entry in manifest.entries],
+        flexible="WHAT",
+        numbers=("TOKENS",),
+    )
+
+
+def _entry_text(entry: ManifestEntry) -> str:
+    """Which one it is: messages by their numbers, evidence and memories by their ids."""
+    if entry.first is not None and entry.last is not None:
+        place = f"#{entry.first}" if entry.first == entry.last else f"#{entry.first} to #{entry.last}"
+    else:
+        place = entry.id or ""
+    cut = f"of {entry.whole:,} tokens" if entry.whole > entry.tokens > 0 else ""
+    return ", ".join(filter(None, (place, cut)))
+
+
+def _json_text(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,46 @@
+"""One question, one answer: what titles and summaries ask a model for."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from tenuto.errors import ModelFailed, ModelTimeout
+from tenuto.model.generation import ModelDone, ModelRequest, TextDelta
+from tenuto.model.message import Role, text_part
+from tenuto.model.prompt import PromptMessage
+from tenuto.ports import ChatModel
+
+
+async def complete(
+    model: ChatModel, system: str, text: str, max_tokens: int, timeout: timedelta
+) -> tuple[str, ModelDone]:
+    """The model's answer to a text under a system prompt, whole, and what it cost.
+
+    Raises:
+        ModelTimeout: it took longer than `timeout`.
+        ModelFailed: it did not answer, with no words, or the offline model stood in for it.
+    """
+    messages = tuple(
+        PromptMessage(role=role, parts=(text_part(words),))
+        for role, words in ((Role.SYSTEM, system), (Role.USER, text))
+        if words
+    )
+    said: list[str] = []
+    ended: ModelDone | None = None
+    try:
+        async with asyncio.timeout(timeout.total_seconds()):
+            async for event in model.answer(ModelRequest(messages=messages, reply_tokens=max_tokens), ()):
+                if isinstance(event, TextDelta):
+                    said.append(event.text)
+                elif isinstance(event, ModelDone):
+                    ended = event
+    except TimeoutError:
+        raise ModelTimeout(model.name) from None
+    answer = "".join(said).strip()
+    if ended is None or not answer:
+        raise ModelFailed(model.name, "gave an empty answer")
+    if ended.offline:
+        # At a chain's end it would talk of itself; the caller has better ways to do without a model.
+        raise ModelFailed(model.name, "was replaced by the offline model, which writes no texts")
+    return answer, ended

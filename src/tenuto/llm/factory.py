@@ -1,0 +1,116 @@
+"""Models by their names: `offline`, any `provider:model`, one that a program hands over, or several in a row."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+from msgspec.structs import replace
+
+from tenuto.errors import InvalidSetting
+from tenuto.llm.chain import FallbackChain
+from tenuto.llm.connection import FIRST_WORD, TIMEOUT, ModelConnection
+from tenuto.llm.offline import OfflineModel
+from tenuto.llm.user_model import UserModel
+from tenuto.ports import ChatModel
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+OFFLINE: Final = "offline"
+# What a program may hand over as a model.
+GivenModel: TypeAlias = "ChatModel | Model"
+_NOTHING_GIVEN: Final[Mapping[str, GivenModel]] = MappingProxyType({})
+
+
+@asynccontextmanager
+async def open_model(
+    names: str = OFFLINE,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    timeout: timedelta = TIMEOUT,
+    first_word: timedelta = FIRST_WORD,
+    given: Mapping[str, GivenModel] = _NOTHING_GIVEN,
+    home: str | None = None,
+) -> AsyncIterator[ChatModel]:
+    """A model, or with commas a chain of them, as long as its connections are needed.
+
+    Names in `given` are models that a program hands over; what they are connected to stays its own. Address and key are
+    for the provider `home`, or for the first one that is named; others find theirs in the variables of their own.
+
+    Raises:
+        InvalidSetting: a name that cannot be opened, and what to install or to set. Nobody is asked for an answer,
+            so a wrong key shows with the first question.
+    """
+    wanted = [names] if names in given else model_names(names)
+    home = provider_of(names, given) if home is None else home
+    access = ModelConnection(base_url=base_url, api_key=api_key, timeout=timeout, first_word=min(first_word, timeout))
+    async with AsyncExitStack() as stack:
+        models: list[ChatModel] = []
+        for place, name in enumerate(wanted):
+            own = access if _provider_name(name) == home else replace(access, base_url=None, api_key=None)
+            # With another model behind it, trying the same one again only keeps the user waiting.
+            last = place == len(wanted) - 1
+            own = own if last else replace(own, retries=0)
+            if name in given:
+                models.append(_wrap_given(name, given[name], own))
+            elif name == OFFLINE:
+                models.append(OfflineModel(stand_in=place > 0))
+            else:
+                models.append(await stack.enter_async_context(_open_provider_model(name, own)))
+        yield models[0] if len(models) == 1 else FallbackChain(models)
+
+
+def model_names(names: str) -> list[str]:
+    """The names of a chain, in order.
+
+    Raises:
+        InvalidSetting: there is none, one twice, or one behind the offline model, which always answers.
+    """
+    wanted = [name.strip() for name in names.split(",")]
+    if not all(wanted):
+        raise InvalidSetting("model", "names no model; offline needs nothing, openai:… and the like need a key")
+    if len(set(wanted)) < len(wanted):
+        raise InvalidSetting("model", "names a model twice")
+    if OFFLINE in wanted[:-1]:
+        raise InvalidSetting("model", "names a model behind offline, which always answers")
+    return wanted
+
+
+def provider_of(names: str, given: Mapping[str, GivenModel] = _NOTHING_GIVEN) -> str:
+    """The first provider that a chain names: what is handed over, or offline, needs none."""
+    wanted = [] if names in given else model_names(names)
+    return next((_provider_name(name) for name in wanted if name not in given and name != OFFLINE), OFFLINE)
+
+
+def _provider_name(name: str) -> str:
+    return name.split(":", 1)[0] if ":" in name else ""
+
+
+def _wrap_given(name: str, model: GivenModel, access: ModelConnection) -> ChatModel:
+    """A model that was handed over, as ours are asked."""
+    if callable(getattr(model, "answer", None)) and isinstance(getattr(model, "name", None), str):
+        return UserModel(cast(ChatModel, model), access.timeout)
+    try:
+        ours = import_module("tenuto.llm.pydantic_ai").wrap_pydantic_ai_model(model, access)
+    except ImportError:
+        ours = None
+    if ours is None:
+        kind = type(model).__name__
+        raise InvalidSetting("models", f"{name} must be a ChatModel or a Pydantic AI model, not {kind}")
+    return cast(ChatModel, ours)
+
+
+def _open_provider_model(name: str, access: ModelConnection) -> AbstractAsyncContextManager[ChatModel]:
+    try:
+        opening = import_module("tenuto.llm.pydantic_ai").open_pydantic_ai_model
+    except ImportError as missing:
+        raise InvalidSetting(
+            "model", f"{name} needs a package that is not installed; pip install 'tenuto[models]' brings it"
+        ) from missing
+    return cast(AbstractAsyncContextManager[ChatModel], opening(name, access))

@@ -1,0 +1,250 @@
+"""A provider's model, through Pydantic AI. Importing this takes a second or two, so only `open_model` does."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from pydantic_ai import exceptions as failures
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.messages import ModelResponse, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta, ToolCallPart
+from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, infer_model
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.profiles.openai import OpenAIModelProfile
+from pydantic_ai.providers import Provider, infer_provider_class
+from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+from pydantic_ai.settings import ModelSettings
+
+from tenuto.errors import InvalidSetting, ModelFailed, ModelTimeout
+from tenuto.llm.connection import ModelConnection
+from tenuto.llm.pydantic_ai_messages import to_call, to_messages, to_tools
+from tenuto.llm.sanitize import sound
+from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCallRequested
+from tenuto.ports import Tool
+
+_log = logging.getLogger(__name__)
+
+# Models that think before they speak spend output tokens on it, which must not eat up the answer's share.
+_THINKING_TOKENS: Final = 8_192
+# Where a provider listens when nothing says otherwise.
+_LOCAL: Final = {"ollama": "http://localhost:11434/v1", "vllm": "http://localhost:8000/v1"}
+# Why a request failed, most special first. What the provider wrote may quote the prompt, so it is left out.
+_WHY: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (failures.ModelRateLimitError, "is asked more often than its provider allows"),
+    (failures.ModelQuotaExceededError, "has no quota left"),
+    (failures.ModelAuthenticationError, "refuses our key"),
+    (failures.ModelNotFoundError, "is not known to its provider"),
+    (failures.ModelContextWindowExceededError, "cannot take a prompt this long"),
+    (failures.ModelRequestRejectedError, "refused the request"),
+    (failures.ModelConnectionError, "cannot be reached, or broke off"),
+    (failures.ModelAPIError, "failed at its provider"),
+    (failures.ContentFilterError, "declined to answer"),
+)
+
+
+class PydanticAIModel:
+    """Any model that Pydantic AI knows how to talk to."""
+
+    def __init__(self, name: str, model: Model, access: ModelConnection) -> None:
+        self._name = name
+        self._model = model
+        self._access = access
+        self._unpriced = False
+
+    @property
+    def name(self) -> str:
+        """The model string."""
+        return self._name
+
+    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+        """Ask the provider, and pass on what it says as it comes; tool calls come whole, at the end."""
+        try:
+            parameters = ModelRequestParameters(function_tools=to_tools(asking.tools))
+            messages = self._model.prepare_messages(to_messages(asking.messages), parameters)
+            async with model_request_stream(
+                self._model, messages, model_settings=self._settings(asking), model_request_parameters=parameters
+            ) as stream:
+                async for event in stream:
+                    if text := _event_text(event):
+                        yield TextDelta(text=text)
+                response = self._check_response(stream)
+        except ModelFailed:
+            raise
+        except Exception as exc:
+            raise self._failure(exc) from None
+        for part in response.parts:
+            if isinstance(part, ToolCallPart):
+                yield ToolCallRequested(call=to_call(part))
+        yield self._done_event(response)
+
+    def _settings(self, asking: ModelRequest) -> ModelSettings:
+        profile = self._model.profile
+        thinks = profile.get("thinking_always_enabled") or profile.get("thinking_enabled_by_default")
+        settings = ModelSettings(
+            max_tokens=asking.reply_tokens + (_THINKING_TOKENS if thinks else 0),
+            request_timeout=self._access.timeout.total_seconds(),
+            first_event_timeout=self._access.first_word.total_seconds(),
+        )
+        if "max_retries" not in self._model.unsupported_settings:
+            settings["max_retries"] = self._access.retries
+        if asking.stable and profile.get("supports_cache"):
+            settings["cache"] = True
+        return settings
+
+    def _check_response(self, stream: StreamedResponse) -> ModelResponse:
+        """The whole answer, if it is whole and says anything."""
+        response = stream.get()
+        declined = stream.finish_reason == "content_filter"
+        told_end = declined or bool((stream.provider_details or {}).get("finish_reason"))
+        if isinstance(self._model, OpenAIChatModel) and not told_end:
+            # A connection that just ends looks like an answer's end; the protocol marks the real one.
+            raise ModelFailed(self._name, "broke off")
+        if not any(_has_content(part) for part in response.parts):
+            cut = stream.finish_reason == "length"
+            why = "used up its tokens before its first word" if cut else "gave an empty answer"
+            raise ModelFailed(self._name, "declined to answer" if declined else why)
+        return response
+
+    def _done_event(self, response: ModelResponse) -> ModelDone:
+        usage = response.usage
+        return ModelDone(
+            model=self._name,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cost_nanos=self._cost(response),
+        )
+
+    def _cost(self, response: ModelResponse) -> int:
+        """The price in billionths of a dollar; 0 where it is not known, as with one's own models."""
+        try:
+            return int(response.cost().total_price * 1_000_000_000)
+        except (LookupError, ValueError, AssertionError):
+            if not self._unpriced:
+                _log.info("the price of %s is not known; its cost counts as 0", self._name)
+            self._unpriced = True
+            return 0
+
+    def _failure(self, exc: Exception) -> ModelFailed:
+        status = getattr(exc, "status_code", None)
+        _log.warning("model %s failed: %s %s", self._name, type(exc).__name__.lstrip("_"), status or "")
+        if isinstance(exc, failures.ModelRequestTimeout | failures.ModelTimeoutError | TimeoutError):
+            return ModelTimeout(self._name)
+        why = next((why for kind, why in _WHY if isinstance(exc, kind)), "answered with something that cannot be used")
+        return ModelFailed(self._name, f"{why} ({status})" if status else why)
+
+
+def _event_text(event: object) -> str:
+    match event:
+        case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
+            return sound(text)
+        case _:
+            return ""
+
+
+def _has_content(part: object) -> bool:
+    return isinstance(part, ToolCallPart) or (isinstance(part, TextPart) and bool(part.content.strip()))
+
+
+@asynccontextmanager
+async def open_pydantic_ai_model(name: str, access: ModelConnection) -> AsyncIterator[PydanticAIModel]:
+    """A model by its string, as long as its connections are open.
+
+    Raises:
+        InvalidSetting: its provider is not known, lacks a package or a key, or takes no such address.
+    """
+    try:
+        model = _model(name, access)
+    except ImportError as exc:
+        raise InvalidSetting("model", missing_package_hint(name, str(exc))) from None
+    except InvalidSetting:
+        raise
+    except Exception as exc:
+        # Pydantic AI's own complaint, or that of a provider's client: of a variable that is set to nothing, say.
+        raise InvalidSetting("model", missing(name, str(exc))) from None
+    async with model:
+        yield PydanticAIModel(name, model, access)
+
+
+def wrap_pydantic_ai_model(model: object, access: ModelConnection) -> PydanticAIModel | None:
+    """A model that a program made itself, and closes itself; `None` if it is none."""
+    return PydanticAIModel(model.model_id, model, access) if isinstance(model, Model) else None
+
+
+def _model(name: str, access: ModelConnection) -> Model:
+    provider, _, model = name.rpartition(":") if ":" not in name else name.partition(":")
+    if access.base_url is not None and provider in ("", "openai", "openai-chat"):
+        # Other people's servers speak the chat completions protocol; only OpenAI's own speaks more.
+        server = OpenAICompatibleProvider(
+            "openai-compatible", base_url=access.base_url, api_key=access.api_key, profile=_profile(model)
+        )
+        return OpenAIChatModel(model, provider=server)
+    if not provider:
+        raise InvalidSetting(
+            "model", f"{name!r} names no provider; write it as openai:{name}, ollama:{name} or the like"
+        )
+    return infer_model(name, provider_factory=lambda kind: provider_by_name(kind, access))
+
+
+def _profile(model: str) -> OpenAIModelProfile:
+    """OpenAI's own models, also behind a proxy, want the new name for the answer's limit; all others know the old."""
+    return OpenAIModelProfile(openai_chat_supports_max_completion_tokens=_OPENAIS_OWN.match(model) is not None)
+
+
+def provider_by_name(kind: str, access: ModelConnection) -> Provider[Any]:
+    """A provider, at the address and with the key of `access` where it says them.
+
+    Raises:
+        InvalidSetting: nobody is called that, or it takes no other address.
+    """
+    made: Any = provider_class(kind)
+    takes = inspect.signature(made.__init__).parameters
+    given = {"api_key": access.api_key, "base_url": access.base_url}
+    if access.base_url is not None and "base_url" not in takes:
+        raise InvalidSetting("model_base_url", f"{kind} has an address of its own; for another server write openai:…")
+    known: dict[str, Any] = {key: value for key, value in given.items() if value is not None and key in takes}
+    try:
+        provider = made(**known)
+    except failures.UserError:
+        if kind not in _LOCAL or "base_url" in known:
+            raise
+        provider = made(**known, base_url=_LOCAL[kind])
+    assert isinstance(provider, Provider)
+    return provider
+
+
+def provider_class(kind: str) -> type[Provider[Any]]:
+    """What talks to a provider.
+
+    Raises:
+        InvalidSetting: nobody is called that.
+    """
+    try:
+        return infer_provider_class(kind)
+    except ValueError:
+        raise InvalidSetting("model", f"no provider is called {kind!r}; well-known ones are {_WELL_KNOWN}") from None
+
+
+_WELL_KNOWN: Final = "openai, anthropic, google, mistral, deepseek, openrouter, ollama and vllm"
+_OPENAIS_OWN: Final = re.compile(r"(?:openai/)?(?:gpt-(?!oss)|o\d)")
+_VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
+_GROUP: Final = re.compile(r"pydantic-ai-slim\[([\w-]+)\]")
+
+
+def missing(name: str, message: str) -> str:
+    """Which variable is to be set, in our own words."""
+    variables = _VARIABLE.findall(message)
+    if not variables:
+        return f"{name} cannot be opened as it is set up"
+    own = "TENUTO_MODEL_API_KEY" if variables[0].endswith(("KEY", "TOKEN")) else "TENUTO_MODEL_BASE_URL"
+    return f"{name} needs {' or '.join(variables)}, or {own}"
+
+
+def missing_package_hint(name: str, message: str) -> str:
+    """Which package is to be installed, in our own words."""
+    group = _GROUP.search(message)
+    wanted = f"pydantic-ai-slim[{group[1]}]" if group else "tenuto[models]"
+    return f"{name} needs a package that is not installed; pip install '{wanted}' brings it"

@@ -1,0 +1,98 @@
+"""Our prompts as Pydantic AI's messages, and its answers as our events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+import msgspec
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    SystemPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.tools import ToolDefinition
+
+from tenuto.errors import Invalid
+from tenuto.llm.sanitize import sound
+from tenuto.llm.unreadable import UNREADABLE
+from tenuto.model.generation import ToolCall, ToolSpec
+from tenuto.model.message import Role
+from tenuto.model.prompt import PromptMessage
+from tenuto.model.values import Json, JsonObject, check_json
+
+# How much is kept of arguments that cannot be read: enough for the model to see what it wrote.
+_UNREADABLE: Final = 2_000
+
+
+def to_messages(prompt: Sequence[PromptMessage]) -> list[ModelMessage]:
+    """The prompt: what the assistant said as responses, all that lies between two of them as one request."""
+    names = {part["id"]: part["name"] for message in prompt for part in message.parts if part["type"] == "tool_call"}
+    messages: list[ModelMessage] = []
+    for answered, run in groupby(prompt, key=lambda message: message.role is Role.ASSISTANT):
+        if answered:
+            messages += [ModelResponse(parts=parts) for message in run if (parts := list(_response_parts(message)))]
+        elif asked := [part for message in run for part in _request_parts(message, names)]:
+            messages.append(ModelRequest(parts=asked))
+    return messages
+
+
+def _request_parts(message: PromptMessage, names: dict[str, str]) -> Iterator[ModelRequestPart]:
+    for part in message.parts:
+        if part["type"] == "tool_result":
+            call_id = str(part["call_id"])
+            yield ToolReturnPart(
+                tool_name=names.get(call_id, "tool"), content=_output_text(part["output"]), tool_call_id=call_id
+            )
+    if text := message.text:
+        yield SystemPromptPart(content=text) if message.role is Role.SYSTEM else UserPromptPart(content=text)
+
+
+def _response_parts(message: PromptMessage) -> Iterator[ModelResponsePart]:
+    if text := message.text:
+        yield TextPart(content=text)
+    for part in message.parts:
+        if part["type"] == "tool_call":
+            arguments = part["arguments"]
+            args = arguments if isinstance(arguments, dict) else _output_text(arguments)
+            yield ToolCallPart(tool_name=part["name"], args=args, tool_call_id=part["id"])
+
+
+def _output_text(output: Json) -> str:
+    return output if isinstance(output, str) else msgspec.json.encode(output).decode()
+
+
+def to_tools(tools: Sequence[ToolSpec]) -> list[ToolDefinition]:
+    """The tools as they are offered; their schemas go as they are, without a provider's strict mode."""
+    return [
+        ToolDefinition(
+            name=tool.name, description=tool.description, parameters_json_schema=tool.parameters, strict=False
+        )
+        for tool in tools
+    ]
+
+
+def to_call(part: ToolCallPart) -> ToolCall:
+    """A call as our tools get it.
+
+    Arguments that are no JSON object, or nothing that a store keeps, are handed on as `UNREADABLE`: the tool refuses
+    them, and the model is told and may try again.
+    """
+    return ToolCall(id=sound(part.tool_call_id), name=sound(part.tool_name), arguments=_arguments(part))
+
+
+def _arguments(part: ToolCallPart) -> JsonObject:
+    try:
+        arguments = part.args_as_dict(raise_if_invalid=True)
+        check_json(arguments, "a tool's arguments")
+    except (ValueError, AssertionError, Invalid):
+        return {UNREADABLE: sound(str(part.args))[:_UNREADABLE]}
+    return arguments

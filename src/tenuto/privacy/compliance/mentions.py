@@ -1,0 +1,151 @@
+"""What a person said in talks that belong to others: taken out, with what was noted of it, while the talk stays.
+
+Their words go, and from the traces of those turns what was asked and looked up. The answers to them stay, without
+private data; a vault keeps the values whose marks still stand somewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenuto.errors import SessionNotFound
+from tenuto.model import Changes, Message, Page, Rewrite, Role, Scope, Session, text_part
+from tenuto.model.message import STATE, is_summary
+from tenuto.model.session import PROFILE
+from tenuto.model.trace import Trace
+from tenuto.ports import Store
+from tenuto.privacy.crypto.vault import PSEUDONYM
+from tenuto.privacy.record_redaction import draft_slots, fill_draft_slots, session_texts, trace_values
+from tenuto.privacy.redactor import Redactor
+from tenuto.privacy.text_slots import slots
+
+ERASED: Final = "[ERASED]"
+_MESSAGES: Final = 500
+_TRACES: Final = 100
+
+
+class Mentions:
+    """Takes a speaker out of a session."""
+
+    def __init__(self, *, store: Store, screen: Redactor) -> None:
+        self._sessions = store.sessions
+        self._traced = store.traces
+        self._screen = screen
+
+    async def erase_user(self, scope: Scope, session: Session, user: str) -> dict[str, int]:
+        """Tells how many messages of the user there were, and what went with them.
+
+        The words go last: by them a run that was cut short is found again.
+        """
+        try:
+            return await self._erase_user(scope, session, user)
+        except SessionNotFound:
+            return {}  # Gone while we were reading.
+
+    async def _erase_user(self, scope: Scope, session: Session, user: str) -> dict[str, int]:
+        clean = self._text_redactor(scope)
+        vault = self._screen.vault
+        marks = await vault.marks(session) if vault is not None else frozenset()
+        turns = await self._turns_asked_by(scope, session, user)
+        left: list[str] = []
+        said = values = 0
+        async for page in self._iter_pages(scope, session):
+            said += sum(message.speaker == user for message in page)
+            turns.update(message.turn for message in page if message.speaker == user)
+            left += [text for message in page for text in _message_texts(_erase_message(message, user, turns, clean))]
+        known, session = session, await self._delete_profile(scope, session, user)
+        profiles = int(session is not known)
+        if not turns:
+            return {"profiles": profiles}
+        traces = await self._traces(scope, session, turns, clean)
+        left += [text for trace in traces for text in _trace_texts(trace)]
+        if vault is not None:
+            values = await vault.retain(session, [*left, *session_texts(session)], marks)
+        async for page in self._iter_pages(scope, session):
+            changed = [(message, _erase_message(message, user, turns, clean)) for message in page]
+            messages = tuple(after for before, after in changed if after is not before)
+            if messages:
+                await self._sessions.rewrite(scope, session.id, Rewrite(messages=messages))
+        forgotten = sum(trace.number in turns for trace in traces)
+        return {"words": said, "values": values, "traces": forgotten, "profiles": profiles}
+
+    async def forget_orphans(self, scope: Scope) -> int:
+        """Remove values whose session has gone; tells of how many sessions."""
+        return await self._screen.vault.forget_orphans(scope) if self._screen.vault is not None else 0
+
+    async def _turns_asked_by(self, scope: Scope, session: Session, user: str) -> set[int]:
+        """The turns that the user asked, as far as traces tell: words may have made room for newer ones."""
+        turns: set[int] = set()
+        before: int | None = None
+        while True:
+            traces = await self._traced.traces(scope, session.id, _TRACES, before)
+            turns.update(trace.number for trace in traces if trace.speaker == user)
+            if len(traces) < _TRACES:
+                return turns
+            before = traces[-1].number
+
+    async def _delete_profile(self, scope: Scope, session: Session, user: str) -> Session:
+        """What the one who opened the talk told of themselves goes with them."""
+        if session.scope.user != user or PROFILE not in session.context:
+            return session
+        return await self._sessions.patch(scope, session.id, Changes(context={PROFILE: None}))
+
+    async def _traces(
+        self, scope: Scope, session: Session, turns: set[int], clean: Callable[[str], str]
+    ) -> list[Trace]:
+        """Take the user's turns out of the traces; tells what they are then."""
+        left: list[Trace] = []
+        before: int | None = None
+        while True:
+            traces = await self._traced.traces(scope, session.id, _TRACES, before)
+            changed = tuple(_erase_trace(trace, clean) for trace in traces if trace.number in turns)
+            if changed:
+                await self._sessions.rewrite(scope, session.id, Rewrite(traces=changed))
+            left += [*changed, *(trace for trace in traces if trace.number not in turns)]
+            if len(traces) < _TRACES:
+                return left
+            before = traces[-1].number
+
+    async def _iter_pages(self, scope: Scope, session: Session) -> AsyncIterator[tuple[Message, ...]]:
+        after = 0
+        while True:
+            page = await self._sessions.messages(scope, session.id, Page(limit=_MESSAGES, after=after))
+            yield page.messages
+            if not page.more_after or not page.messages:
+                return
+            after = page.messages[-1].seq
+
+    def _text_redactor(self, scope: Scope) -> Callable[[str], str]:
+        """What takes private data out of a text, and marks that somebody could still open."""
+        finder = self._screen.policies.finder(scope)
+        return lambda text: finder.redact(PSEUDONYM.sub(r"[REDACTED_\1]", text))
+
+
+def _erase_message(message: Message, user: str, turns: set[int], clean: Callable[[str], str]) -> Message:
+    """A message as it shall read: the user's own is its place in the talk and no more. The very same where it stays."""
+    if message.speaker == user:
+        return replace(message, parts=(text_part(ERASED),), speaker=None, tokens=0, metadata={}, extra={})
+    if STATE in message.metadata:
+        # Each answer hands on what tools kept with the one before it, and some of that may be of this user.
+        metadata = {name: value for name, value in message.metadata.items() if name != STATE}
+        message = replace(message, metadata=metadata)
+    if message.turn not in turns or message.role is Role.USER or is_summary(message):
+        return message
+    before = _message_texts(message)
+    after = [clean(text) for text in before]
+    return message if after == before else fill_draft_slots(message, after)
+
+
+def _erase_trace(trace: Trace, clean: Callable[[str], str]) -> Trace:
+    return replace(trace, request=ERASED, answer=clean(trace.answer), tools=(), data={}, speaker=None)
+
+
+def _message_texts(message: Message) -> list[str]:
+    return [slot.text for slot in draft_slots(message)]
+
+
+def _trace_texts(trace: Trace) -> list[str]:
+    return [slot.text for slot in slots(trace_values(trace))]

@@ -1,0 +1,48 @@
+"""What each mode would make of a text, for whoever tries a policy out; nothing is stored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tenuto.model.privacy import Mode, PiiMatch, replace_matches
+from tenuto.privacy.crypto.normalization import likeness
+from tenuto.privacy.detection.finder import PiiFinder
+from tenuto.privacy.redactor import WITHHELD
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The finds, and the text as each mode would leave it."""
+
+    found: Sequence[PiiMatch]
+    looks: dict[Mode, str]
+
+
+def preview(text: str, finder: PiiFinder, unvaulted: Sequence[str]) -> Preview:
+    """Look at a text as the policy of this finder does."""
+    found = finder.find(text)
+    looks = {
+        Mode.KEEP: text,
+        Mode.REDACT: replace_matches(text, found),
+        Mode.PSEUDONYM: _pseudonymize(text, found, unvaulted),
+        Mode.BLOCK: WITHHELD if found else text,
+    }
+    return Preview(found, looks)
+
+
+def _pseudonymize(text: str, found: Sequence[PiiMatch], unvaulted: Sequence[str]) -> str:
+    """The marks that a new session would give; the same value has one, however it is spelled."""
+    numbers: Counter[str] = Counter()
+    known: dict[tuple[str, str], str] = {}
+    parts: list[str] = []
+    at = 0
+    for one in found:
+        value = (one.name, likeness(one.name, text[one.start : one.end]))
+        if one.type not in unvaulted and value not in known:
+            numbers[one.name] += 1
+            known[value] = f"[{one.name}_{numbers[one.name]}]"
+        parts += (text[at : one.start], known.get(value, one.mark))
+        at = one.end
+    return "".join((*parts, text[at:]))

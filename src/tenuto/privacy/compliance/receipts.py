@@ -1,0 +1,132 @@
+"""Receipts for what was erased: signed with the installation's own key, and checked with its public half.
+
+The signing key is made when the first receipt is written and stays in the installation's state.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from msgspec.structs import replace
+
+from tenuto.errors import Invalid, VersionConflict
+from tenuto.model import StateEntry
+from tenuto.model.scope import SYSTEM
+from tenuto.model.values import Value
+from tenuto.ports import StateStore
+from tenuto.privacy.compliance.compaction import CompactionStatus
+
+SIGNING: Final = "privacy.signing"
+_KEY: Final = "ed25519"
+
+
+class Receipt(Value, frozen=True, kw_only=True):
+    """What was removed of whom. The person is named by a digest: a receipt is kept, and shall not keep the name.
+
+    `compacted` tells what became of deleted bytes: the store has cleared them (`done`), will (`later`), or leaves some
+    where `remains` says (`partly`). Where nothing went, there was `nothing` to clear. Backups are nobody's here.
+    """
+
+    id: str
+    tenant: str
+    site: str
+    person: str
+    erased_at: datetime
+    counts: dict[str, int]
+    compacted: CompactionStatus = CompactionStatus.LATER
+    remains: str = ""
+    public_key: str = ""
+    signature: str = ""
+
+
+class ReceiptSigner:
+    """Signs receipts."""
+
+    def __init__(self, state: StateStore) -> None:
+        self._state = state
+
+    async def ready(self) -> None:
+        """Have a key to sign with.
+
+        Raises:
+            Unavailable: there is none to be had at present.
+        """
+        await self._load_or_create_key()
+
+    async def sign(self, receipt: Receipt) -> Receipt:
+        """The receipt with its signature, and the key to check it with."""
+        key = await self._load_or_create_key()
+        public = _encode_base64(key.public_key().public_bytes_raw())
+        receipt = replace(receipt, public_key=public, signature="")
+        return replace(receipt, signature=_encode_base64(key.sign(_bytes_to_sign(receipt))))
+
+    async def public_key(self) -> str | None:
+        """The installation's public key; `None` while it has signed nothing."""
+        entry = await self._state.read_state(SYSTEM, SIGNING, _KEY)
+        return None if entry is None else _encode_base64(_decode_private_key(entry).public_key().public_bytes_raw())
+
+    async def _load_or_create_key(self) -> Ed25519PrivateKey:
+        entry = await self._state.read_state(SYSTEM, SIGNING, _KEY)
+        if entry is None:
+            made = Ed25519PrivateKey.generate()
+            try:
+                await self._state.write_state(
+                    SYSTEM, SIGNING, _KEY, _encode_base64(made.private_bytes_raw()), if_version=0
+                )
+            except VersionConflict:
+                # Another process made one in this moment, and that one holds.
+                return await self._load_or_create_key()
+            return made
+        return _decode_private_key(entry)
+
+
+def _decode_private_key(entry: StateEntry) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(base64.b64decode(entry.value))
+
+
+def parse_receipt(raw: bytes) -> Receipt:
+    """A receipt as it was handed out, in JSON.
+
+    Raises:
+        Invalid: it is none; a field that the signature says nothing about makes it none as well.
+    """
+    try:
+        said = msgspec.json.decode(raw, type=dict[str, Any])
+        receipt = msgspec.convert(said, Receipt)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise Invalid("this is no receipt") from None
+    if not said.keys() <= set(Receipt.__struct_fields__):
+        raise Invalid("this is no receipt: it has fields that no receipt has")
+    return receipt
+
+
+def verify_receipt(receipt: Receipt, public_key: str | None = None) -> bool:
+    """Whether a receipt is as it was signed; by that key, where one is named.
+
+    Raises:
+        Invalid: key or signature are no such things.
+    """
+    if public_key is not None and public_key != receipt.public_key:
+        return False
+    try:
+        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(receipt.public_key, validate=True))
+        key.verify(base64.b64decode(receipt.signature, validate=True), _bytes_to_sign(replace(receipt, signature="")))
+    except InvalidSignature:
+        return False
+    except (ValueError, binascii.Error):
+        raise Invalid("the receipt's key or signature is not one") from None
+    return True
+
+
+def _bytes_to_sign(receipt: Receipt) -> bytes:
+    return msgspec.json.encode(msgspec.to_builtins(receipt), order="sorted")
+
+
+def _encode_base64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()

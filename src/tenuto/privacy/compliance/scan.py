@@ -1,0 +1,305 @@
+"""Looking through what is stored for private data, and taking out what the policy does not allow.
+
+Words are counted where they are found, by sink and type. Nothing of them leaves this room.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenuto.errors import DecryptionFailed, MasterKeyMissing, SessionNotFound, StateCorrupt, VersionConflict
+from tenuto.model import Changes, Message, Page, Rewrite, Scope, Session, StateEntry, StateLocation
+from tenuto.model.message import SUMMARY, is_summary
+from tenuto.model.privacy import Mode, Sink
+from tenuto.model.session import MAX_TITLE_CHARACTERS
+from tenuto.model.trace import Trace
+from tenuto.model.values import Json, JsonObject
+from tenuto.ports import Store
+from tenuto.privacy.compliance.compaction import CompactionStatus
+from tenuto.privacy.compliance.iteration import iter_memories, iter_sessions
+from tenuto.privacy.record_redaction import (
+    draft_slots,
+    redact_draft,
+    redact_session_values,
+    redact_state,
+    redact_trace,
+    state_slots,
+    trace_values,
+)
+from tenuto.privacy.redactor import Redactor
+from tenuto.privacy.text_slots import Slot, slots
+
+_log = logging.getLogger(__name__)
+_MESSAGES: Final = 200
+_TRACES: Final = 100
+_HEAD: Final = ("context", "attributes", "metadata")
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found so far: how many values of each type in each sink, and how many the policy lets stand.
+
+    Sessions and remembered values that are `unopened` were tampered with while they were sealed, or remembered values
+    are damaged: nobody can look through them. Values whose session had gone count as `orphans`, by session. `compacted`
+    tells what became of the bytes of what was taken out, and `remains` where some stay; without mending nobody asks.
+    """
+
+    sessions: int = 0
+    remembered: int = 0
+    texts: int = 0
+    found: dict[Sink, Counter[str]] = field(default_factory=dict)
+    allowed: frozenset[Sink] = frozenset()
+    mended: int = 0
+    orphans: int = 0
+    unopened: int = 0
+    compacted: CompactionStatus | None = None
+    remains: str = ""
+
+    def add(self, sink: Sink, names: Sequence[str]) -> None:
+        """Count finds."""
+        self.texts += 1
+        if names:
+            self.found.setdefault(sink, Counter()).update(names)
+
+    @property
+    def records(self) -> int:
+        """How many sessions and remembered values were looked through."""
+        return self.sessions + self.remembered
+
+    @property
+    def total(self) -> int:
+        """How many were found."""
+        return sum(sum(names.values()) for names in self.found.values())
+
+    @property
+    def against(self) -> int:
+        """How many stand where the policy does not allow them."""
+        return sum(sum(names.values()) for sink, names in self.found.items() if sink not in self.allowed)
+
+
+@dataclass(slots=True)
+class ScanSummary:
+    """What was found so far everywhere: a report for each tenant's site that was looked through.
+
+    Those that are `closed` were not, or not to their end: their keys are not at hand.
+    """
+
+    sessions: int = 0
+    remembered: int = 0
+    reports: dict[Scope, Report] = field(default_factory=dict)
+    closed: dict[Scope, DecryptionFailed] = field(default_factory=dict)
+    compacted: CompactionStatus | None = None
+    remains: str = ""
+
+    @property
+    def records(self) -> int:
+        """How many sessions and remembered values were looked through."""
+        return self.sessions + self.remembered
+
+    @property
+    def texts(self) -> int:
+        """How many were looked through."""
+        return sum(report.texts for report in self.reports.values())
+
+    @property
+    def mended(self) -> int:
+        """How many records were changed."""
+        return sum(report.mended for report in self.reports.values())
+
+    @property
+    def unopened(self) -> int:
+        """How many sessions and remembered values could not be looked through."""
+        return sum(report.unopened for report in self.reports.values())
+
+    @property
+    def against(self) -> int:
+        """How many stand where the policy of their own tenant does not allow them."""
+        return sum(report.against for report in self.reports.values())
+
+    def matches_by_sink(self, *, against: bool = False) -> dict[Sink, Counter[str]]:
+        """How many of each type in each sink, or of those only that stand against their tenant's policy."""
+        total: dict[Sink, Counter[str]] = {}
+        for report in self.reports.values():
+            for sink, names in report.found.items():
+                if not (against and sink in report.allowed):
+                    total.setdefault(sink, Counter()).update(names)
+        return total
+
+
+class Scanner:
+    """Reads every session of a tenant's site, and all that is kept of its users and chats."""
+
+    def __init__(self, *, store: Store, screen: Redactor) -> None:
+        self._store = store
+        self._screen = screen
+
+    async def scan(self, scope: Scope, *, fix: bool = False) -> AsyncIterator[Report]:
+        """Look through the site, record by record; the report grows. With `fix`, the policy is applied on the way."""
+        kept = frozenset(sink for sink in Sink if self._screen.mode(sink, scope) is Mode.KEEP)
+        report = Report(allowed=kept)
+        try:
+            async for session in iter_sessions(self._store.sessions, scope):
+                await _scan_readable(self._scan_session(scope, session, report, fix), f"session {session.id}", report)
+                yield report
+            async for name in iter_memories(self._store.state, scope):
+                await _scan_readable(self._scan_memory(name, report, fix), "a remembered value", report)
+                yield report
+        except MasterKeyMissing:
+            if report.mended:
+                yield report  # What was mended before it is told all the same.
+            raise
+        if fix and self._screen.vault is not None:
+            report.orphans += await self._screen.vault.forget_orphans(scope)
+        yield report
+
+    async def extent(self, scope: Scope) -> int:
+        """How many sessions and remembered values there are to look through; others may add to them meanwhile."""
+        remembered = sum([1 async for _ in iter_memories(self._store.state, scope)])
+        return (await self._store.upkeep.stats(scope)).sessions + remembered
+
+    async def _scan_session(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
+        await self._count_matches(report, Sink.TITLE, scope, session.title)
+        for what in _HEAD:
+            await self._count_matches(report, Sink.MESSAGE, scope, getattr(session, what))
+        if fix:
+            await self._fix_head(scope, session, report)
+        await self._log(scope, session, report, fix)
+        await self._traces(scope, session, report, fix)
+        report.sessions += 1
+
+    async def _scan_memory(self, name: StateLocation, report: Report, fix: bool) -> None:
+        """Count what is in a remembered value, and mend it; when somebody writes it at the same time, look again."""
+        entry = await self._store.state.read_state(name.scope, name.namespace, name.key)
+        if entry is None:
+            return  # Gone while we were reading.
+        report.add(Sink.MEMORY, await self._screen.names(name.scope, state_slots(name.key, entry.value)))
+        report.remembered += 1
+        while fix and entry is not None and not await self._fix_memory(name, entry, report):
+            entry = await self._store.state.read_state(name.scope, name.namespace, name.key)
+
+    async def _fix_memory(self, name: StateLocation, entry: StateEntry, report: Report) -> bool:
+        """Apply the policy to a remembered value; false when it is another by now."""
+        mended = await redact_state(self._screen, name.scope, name.key, entry.value)
+        if mended is entry.value:
+            return True
+        try:
+            await self._store.state.write_state(name.scope, name.namespace, name.key, mended, if_version=entry.version)
+        except VersionConflict:
+            return False
+        report.mended += 1
+        return True
+
+    async def _log(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
+        """From the newest message backwards: a summary stands behind what it covers."""
+        covered = 0
+        before: int | None = None
+        while True:
+            page = await self._store.sessions.messages(scope, session.id, Page(limit=_MESSAGES, before=before))
+            for message in page.messages:
+                covered = max(covered, _summarized_through(message))
+            mended = [
+                await self._scan_message(scope, session, message, covered, report, fix) for message in page.messages
+            ]
+            changed = tuple(message for message in mended if message is not None)
+            if changed:
+                await self._store.sessions.rewrite(scope, session.id, Rewrite(messages=changed))
+                report.mended += len(changed)
+            if not page.more_before or not page.messages:
+                return
+            before = page.messages[0].seq
+
+    async def _scan_message(
+        self, scope: Scope, session: Session, message: Message, covered: int, report: Report, fix: bool
+    ) -> Message | None:
+        """Count what is in a message; the message as the policy wants it, where that is another."""
+        past = Sink.PAST if message.seq <= covered else Sink.MESSAGE
+        sink = Sink.SUMMARY if is_summary(message) else past
+        report.add(sink, await self._screen.names(scope, draft_slots(message)))
+        if not fix:
+            return None
+        mended = await redact_draft(self._screen, sink, scope, session, message)
+        return mended if mended is not message else None
+
+    async def _traces(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
+        before: int | None = None
+        while True:
+            traces = await self._store.traces.traces(scope, session.id, _TRACES, before)
+            changed: list[Trace] = []
+            for trace in traces:
+                await self._count_matches(report, Sink.TRACE, scope, trace_values(trace))
+                mended = await redact_trace(self._screen, scope, session, trace) if fix else trace
+                if mended is not trace:
+                    changed.append(mended)
+            if changed:
+                await self._store.sessions.rewrite(scope, session.id, Rewrite(traces=tuple(changed)))
+                report.mended += len(changed)
+            if len(traces) < _TRACES:
+                return
+            before = traces[-1].number
+
+    async def _fix_head(self, scope: Scope, session: Session, report: Report) -> None:
+        """Apply the policy to a head; when somebody changes it at the same time, look again."""
+        while True:
+            values = [getattr(session, what) for what in _HEAD]
+            if self._screen.mode(Sink.MESSAGE, scope) is not Mode.KEEP:
+                values = await redact_session_values(self._screen, Sink.MESSAGE, scope, session, values)
+            changes = _head_changes(session, values)
+            title = (await self._screen.texts(Sink.TITLE, scope, session, [Slot(session.title)])).texts[0]
+            if title != session.title:
+                changes = replace(changes, title=title[:MAX_TITLE_CHARACTERS])
+            if changes == Changes(if_version=session.version):
+                return
+            try:
+                await self._store.sessions.patch(scope, session.id, changes)
+            except VersionConflict:
+                session = await self._store.sessions.get(scope, session.id)
+                continue
+            report.mended += 1
+            return
+
+    async def _count_matches(self, report: Report, sink: Sink, scope: Scope, value: Json) -> None:
+        report.add(sink, await self._screen.names(scope, list(slots(value))))
+
+
+async def _scan_readable(looking: Awaitable[None], what: str, report: Report) -> None:
+    """Look at one record. What does not open is counted, and keeps nobody from the rest."""
+    try:
+        await looking
+    except SessionNotFound:
+        return  # Gone while we were reading.
+    except MasterKeyMissing:
+        raise
+    except (DecryptionFailed, StateCorrupt) as closed:
+        _log.warning("%s was not looked through: %s", what, closed)
+        report.unopened += 1
+
+
+def _head_changes(session: Session, values: Sequence[JsonObject]) -> Changes:
+    """What turns a head's values into these."""
+    context, attributes, metadata = values
+    return Changes(
+        context=_merge_patch(session.context, context),
+        attributes=_merge_patch(session.attributes, attributes),
+        metadata=_merge_patch(session.metadata, metadata),
+        if_version=session.version,
+    )
+
+
+def _merge_patch(before: JsonObject, after: JsonObject) -> JsonObject:
+    """What turns one object into the other: a key that is no longer there is removed."""
+    gone: JsonObject = {name: None for name in before if name not in after}
+    return gone | {name: value for name, value in after.items() if before.get(name) != value}
+
+
+def _summarized_through(message: Message) -> int:
+    """Up to which message a summary speaks; 0 for anything else."""
+    if not is_summary(message):
+        return 0
+    told = [part.get("through") for part in message.parts if part["type"] == SUMMARY]
+    return max((place for place in told if type(place) is int), default=0)

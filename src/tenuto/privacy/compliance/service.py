@@ -1,0 +1,146 @@
+"""Where people go about private data: to see what a mark stands for, to look through what is stored, to be erased."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from tenuto.errors import DecryptionFailed, Invalid, PlaceholderNotFound
+from tenuto.model import Scope
+from tenuto.ports import Clock, Store
+from tenuto.privacy.compliance.audit import MOST_MARKS, Act, AuditLog
+from tenuto.privacy.compliance.compaction import CompactionStatus, Compactor
+from tenuto.privacy.compliance.erasure import Elsewhere, Erase, UserEraser
+from tenuto.privacy.compliance.mentions import Mentions
+from tenuto.privacy.compliance.receipts import Receipt, ReceiptSigner
+from tenuto.privacy.compliance.scan import Report, Scanner, ScanSummary
+from tenuto.privacy.crypto.vault import normalize_placeholder
+from tenuto.privacy.redactor import Redactor
+
+_SPACES: Final = 100
+
+
+class PrivacyService:
+    """Reveals, scans, erases. Who may ask is for the doors to know; what was done is noted here."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        screen: Redactor,
+        erase: Erase,
+        clock: Clock,
+        elsewhere: tuple[Elsewhere, ...] = (),
+        compactor: Compactor | None = None,
+    ) -> None:
+        self._store = store
+        self._screen = screen
+        self.audit = AuditLog(state=store.state, clock=clock)
+        self.signer = ReceiptSigner(store.state)
+        self.compactor = compactor or Compactor(state=store.state, upkeep=store.upkeep, clock=clock)
+        self._scanner = Scanner(store=store, screen=screen)
+        self._eraser = UserEraser(
+            erase=erase,
+            sessions=store.sessions,
+            audit=self.audit,
+            signer=self.signer,
+            clock=clock,
+            spoken=Mentions(store=store, screen=screen),
+            compactor=self.compactor,
+            elsewhere=elsewhere,
+        )
+
+    async def reveal(self, scope: Scope, session_id: str, marks: Sequence[str], *, by: str) -> dict[str, str]:
+        """The values behind marks of a session; noted before they are handed out.
+
+        A mark may be written without its brackets. One that the session does not know is left out.
+
+        Raises:
+            SessionNotFound: as everywhere.
+            MarkNotFound: the session knows none of them.
+            Invalid: no marks, or too many.
+        """
+        if not 1 <= len(marks) <= MOST_MARKS:
+            raise Invalid(f"name between 1 and {MOST_MARKS} marks, such as [EMAIL_1]")
+        session = await self._store.sessions.get(scope, session_id)
+        vault = self._screen.vault
+        known = await vault.values(session) if vault is not None else {}
+        wanted = [mark for mark in dict.fromkeys(map(normalize_placeholder, marks)) if mark in known]
+        if not wanted:
+            raise PlaceholderNotFound
+        await self.audit.note(scope, Act.REVEALED, by=by, about={"session": session_id, "marks": wanted})
+        return {mark: known[mark] for mark in wanted}
+
+    async def scan(self, scope: Scope, *, fix: bool = False, by: str = "") -> AsyncIterator[Report]:
+        """Look through a tenant's site; the same report again and again, as it grows.
+
+        Mending is noted, and the bytes of what was taken out are cleared before this ends: the last report tells.
+        """
+        async for report in self._scan_site(scope, fix, by):
+            yield report
+        if fix:
+            report.compacted, report.remains = await self._compact_if_due()
+            yield report
+
+    async def extent(self, scope: Scope) -> int:
+        """How many records a scan of the site will look through, for whoever shows how far it is."""
+        return await self._scanner.extent(scope)
+
+    async def scan_all(self, *, fix: bool = False, by: str = "") -> AsyncIterator[ScanSummary]:
+        """Look through everything stored, one tenant's site after the other, each by its own tenant's policy.
+
+        It looks across all walls, so it is for the operator alone. Mending is noted with each site, and bytes are
+        cleared once for all of them. A tenant whose keys are not at hand does not keep the others.
+        """
+        survey = ScanSummary()
+        async for space in self.spaces():
+            sessions, remembered = survey.sessions, survey.remembered
+            try:
+                async for report in self._scan_site(space, fix, by):
+                    survey.reports[space] = report
+                    survey.sessions = sessions + report.sessions
+                    survey.remembered = remembered + report.remembered
+                    yield survey
+            except DecryptionFailed as closed:
+                survey.closed[space] = closed
+        if fix:
+            survey.compacted, survey.remains = await self._compact_if_due()
+        yield survey
+
+    async def _scan_site(self, scope: Scope, fix: bool, by: str) -> AsyncIterator[Report]:
+        owed, report = 0, Report()
+        try:
+            async for report in self._scanner.scan(scope, fix=fix):
+                if report.mended + report.orphans > owed:
+                    # Anew each time: another process may have cleared what was owed before, and not these bytes.
+                    await self.compactor.owe()
+                    owed = report.mended + report.orphans
+                yield report
+        except DecryptionFailed:
+            if owed:
+                await self._record_fixes(scope, report, by)
+            raise
+        if fix:
+            await self._record_fixes(scope, report, by)
+
+    async def _record_fixes(self, scope: Scope, report: Report, by: str) -> None:
+        about = {"sessions": report.sessions, "remembered": report.remembered, "mended": report.mended}
+        await self.audit.note(scope, Act.MENDED, by=by, about=about)
+
+    async def _compact_if_due(self) -> tuple[CompactionStatus, str]:
+        return await self.compactor.now() if await self.compactor.due() else (CompactionStatus.NOTHING, "")
+
+    async def spaces(self) -> AsyncIterator[Scope]:
+        """Every tenant's site that holds sessions, or anything that is kept of its users."""
+        last: Scope | None = None
+        while page := await self._store.upkeep.spaces(last, _SPACES):
+            for last in page:
+                yield last
+
+    async def erase(self, scope: Scope, *, by: str) -> Receipt:
+        """Remove everything of the scope's user on that site."""
+        return await self._eraser.erase(scope, by=by)
+
+    def erasing(self, scope: Scope, *, by: str) -> AsyncIterator[Receipt]:
+        """As `erase`, step by step, waiting for deleted bytes to be cleared; the last receipt is the signed one."""
+        return self._eraser.steps(scope, by=by)

@@ -1,0 +1,258 @@
+"""Pseudonyms: numbered marks in the words, and the values behind them, sealed and kept apart.
+
+A session has one record: for each mark its sealed value, and a keyed digest by which the same value finds its mark
+again. The record goes when the session goes, and with it the last copy of the values. A mark means something in its own
+session only, and only if it was put there by us: marks that people type are escaped on their way in.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tenuto.errors import DecryptionFailed, SessionNotFound, VersionConflict
+from tenuto.model import Scope, Session, StateEntry
+from tenuto.model.scope import site_scope
+from tenuto.model.values import Value
+from tenuto.ports import Cipher, Ciphers, Place, SessionStore, StateStore
+from tenuto.privacy.crypto.normalization import likeness
+
+VAULT: Final = "privacy.vault"
+# Marks of one session. Further values are redacted: a record is read and written whole.
+_MOST: Final = 2000
+_PAGE: Final = 100
+# A pseudonym in a text: its name, and its number.
+PSEUDONYM: Final = re.compile(r"\[([A-Z][A-Z0-9_]{0,40})_([0-9]{1,4})\]")
+LONGEST_MARK: Final = 52
+_log = logging.getLogger(__name__)
+
+
+class _SealedValue(Value, frozen=True, kw_only=True):
+    digest: str
+    sealed: str
+
+
+class _VaultRecord(Value, frozen=True, kw_only=True):
+    """What a session's vault holds, by mark without its brackets, and the last number of each name.
+
+    It belongs to one incarnation: a later session of the same id finds it empty.
+    """
+
+    incarnation: str
+    held: dict[str, _SealedValue] = {}
+    numbers: dict[str, int] = {}
+
+
+class Vault:
+    """The values behind the marks of every session."""
+
+    def __init__(self, *, state: StateStore, sessions: SessionStore, ciphers: Ciphers) -> None:
+        self._state = state
+        self._sessions = sessions
+        self._ciphers = ciphers
+
+    async def allot(self, session: Session, values: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+        """A mark for each name and value; the same value of a session has one mark, whoever asks first.
+
+        Where the session is gone meanwhile, or its vault is full, there are none, and values are redacted.
+        """
+        scope, place = site_scope(session.scope), _associated_data(session)
+        cipher = await self._ciphers.to_seal(scope)
+        digests = {one: _value_digest(cipher, *one, place) for one in values}
+        while True:
+            entry = await self._state.read_state(scope, VAULT, session.id)
+            record = _decode_record(entry, session)
+            if entry is not None and record is None and not await self._is_current(session):
+                return {}
+            known = record or _VaultRecord(incarnation=session.incarnation)
+            marks, grown = _assign(known, digests, cipher, place)
+            if grown is None or await self._write_record(scope, session.id, grown, entry):
+                return marks
+
+    async def values(self, session: Session) -> dict[str, str]:
+        """Every mark of a session with its value."""
+        scope = site_scope(session.scope)
+        record = _decode_record(await self._state.read_state(scope, VAULT, session.id), session)
+        if record is None:
+            return {}
+        try:
+            return _open_values(record.held, await self._ciphers.to_open(scope), _associated_data(session))
+        except DecryptionFailed:
+            # Another process may have made a new data key a moment ago.
+            return _open_values(record.held, await self._ciphers.to_open(scope, anew=True), _associated_data(session))
+
+    async def copy(self, session: Session, fork: Session) -> None:
+        """Give a fork the values behind the marks it inherited."""
+        values = await self.values(session)
+        if not values:
+            return
+        scope, place = site_scope(fork.scope), _associated_data(fork)
+        cipher = await self._ciphers.to_seal(scope)
+        held, numbers = dict[str, _SealedValue](), dict[str, int]()
+        for mark, value in values.items():
+            name, _, number = mark[1:-1].rpartition("_")
+            held[mark[1:-1]] = _seal_value(cipher, name, value, place)
+            numbers[name] = max(numbers.get(name, 0), int(number))
+        record = _VaultRecord(incarnation=fork.incarnation, held=held, numbers=numbers)
+        await self._state.write_state(scope, VAULT, fork.id, msgspec.to_builtins(record))
+
+    async def marks(self, session: Session) -> frozenset[str]:
+        """The marks that mean something in a session."""
+        record = _decode_record(await self._state.read_state(site_scope(session.scope), VAULT, session.id), session)
+        return frozenset(f"[{mark}]" for mark in record.held) if record is not None else frozenset()
+
+    async def size(self, scope: Scope, session_id: str) -> int:
+        """How many values are held under a session's id, whether or not it still lives; in a damaged record, none."""
+        entry = await self._state.read_state(site_scope(scope), VAULT, session_id)
+        try:
+            return len(msgspec.convert(entry.value, _VaultRecord).held) if entry is not None else 0
+        except msgspec.ValidationError:
+            return 0
+
+    async def retain(self, session: Session, texts: Iterable[str], among: frozenset[str]) -> int:
+        """Of these marks, keep the values of those that stand in the texts; tells how many went.
+
+        Numbers are never given twice.
+        """
+        used = {mark[0] for text in texts for mark in PSEUDONYM.finditer(text)}
+        lost = {mark[1:-1] for mark in among - used}
+        while lost:
+            entry = await self._state.read_state(site_scope(session.scope), VAULT, session.id)
+            record = _decode_record(entry, session)
+            if record is None:
+                break
+            held = {mark: one for mark, one in record.held.items() if mark not in lost}
+            if await self._write_record(site_scope(session.scope), session.id, replace(record, held=held), entry):
+                return len(record.held) - len(held)
+        return 0
+
+    async def delete_values(self, scope: Scope, session_id: str) -> bool:
+        """Remove a session's values; tells whether there were any."""
+        return await self._state.delete_state(site_scope(scope), VAULT, session_id)
+
+    async def delete_if_session_gone(self, session: Session) -> None:
+        """Remove the values of a session that was not there any more when its words were to be stored."""
+        record = _decode_record(await self._state.read_state(site_scope(session.scope), VAULT, session.id), session)
+        if record is not None and not await self._is_current(session):
+            await self.delete_values(session.scope, session.id)
+
+    async def forget_orphans(self, scope: Scope) -> int:
+        """Remove a site's values whose session has gone, as after a crash in between; tells of how many sessions."""
+        scope, total, after = site_scope(scope), 0, ""
+        while True:
+            entries = await self._state.list_state(scope, VAULT, after, _PAGE)
+            for entry in entries:
+                if not await self._has_session(scope, entry):
+                    total += await self.delete_values(scope, entry.key)
+            if len(entries) < _PAGE:
+                return total
+            after = entries[-1].key
+
+    async def _has_session(self, scope: Scope, entry: StateEntry) -> bool:
+        try:
+            session = await self._sessions.get(scope, entry.key)
+        except SessionNotFound:
+            return False
+        return _decode_record(entry, session) is not None
+
+    async def _is_current(self, session: Session) -> bool:
+        try:
+            return (await self._sessions.get(session.scope, session.id)).incarnation == session.incarnation
+        except SessionNotFound:
+            return False
+
+    async def _write_record(
+        self, scope: Scope, session_id: str, record: _VaultRecord, entry: StateEntry | None
+    ) -> bool:
+        """Store the record, unless somebody else was first: another turn of the session, in another process."""
+        version = entry.version if entry is not None else 0
+        try:
+            await self._state.write_state(scope, VAULT, session_id, msgspec.to_builtins(record), if_version=version)
+        except VersionConflict:
+            return False
+        return True
+
+
+def _decode_record(entry: StateEntry | None, session: Session) -> _VaultRecord | None:
+    """The session's record; `None` when there is none, or it belongs to an earlier session of the same id."""
+    record = msgspec.convert(entry.value, _VaultRecord) if entry is not None else None
+    return record if record is not None and record.incarnation == session.incarnation else None
+
+
+def _assign(
+    record: _VaultRecord, digests: Mapping[tuple[str, str], str], cipher: Cipher, place: Place
+) -> tuple[dict[tuple[str, str], str], _VaultRecord | None]:
+    """The marks, and the record as it has to be stored for them; `None` when it has them all."""
+    known = {one.digest: mark for mark, one in record.held.items()}
+    held, numbers = dict(record.held), dict(record.numbers)
+    marks: dict[tuple[str, str], str] = {}
+    for (name, value), digest in digests.items():
+        mark = known.get(digest)
+        if mark is None and len(held) >= _MOST:
+            _log.warning("a session's vault is full: further values are redacted")
+            continue
+        if mark is None:
+            numbers[name] = numbers.get(name, 0) + 1
+            mark = known[digest] = f"{name}_{numbers[name]}"
+            held[mark] = _seal_value(cipher, name, value, place)
+        marks[name, value] = f"[{mark}]"
+    grown = len(held) > len(record.held)
+    return marks, replace(record, held=held, numbers=numbers) if grown else None
+
+
+def _open_values(held: Mapping[str, _SealedValue], cipher: Cipher, place: Place) -> dict[str, str]:
+    return {f"[{mark}]": cipher.open(one.sealed, place).decode() for mark, one in held.items()}
+
+
+def _seal_value(cipher: Cipher, name: str, value: str, place: Place) -> _SealedValue:
+    return _SealedValue(digest=_value_digest(cipher, name, value, place), sealed=cipher.seal(value.encode(), place))
+
+
+def _value_digest(cipher: Cipher, name: str, value: str, place: Place) -> str:
+    return cipher.digest(f"{name}\0{likeness(name, value)}".encode(), place)
+
+
+def _associated_data(session: Session) -> Place:
+    return ("vault", session.id, session.incarnation)
+
+
+def normalize_placeholder(asked: str) -> str:
+    """A mark as it stands in words, whichever way somebody writes it: `EMAIL_1`, `[email_1]`."""
+    return f"[{asked.strip().strip('[]').upper()}]"
+
+
+def neutralize_text(text: str) -> str:
+    """A text whose marks, if it has any, were typed by somebody: brackets that look alike and mean nothing."""
+    return PSEUDONYM.sub("\N{FULLWIDTH LEFT SQUARE BRACKET}\\1_\\2\N{FULLWIDTH RIGHT SQUARE BRACKET}", text)
+
+
+def restore_text(text: str, values: Mapping[str, str]) -> str:
+    """A text with the values in the place of their marks; a mark that nobody gave out stays as it is."""
+    return PSEUDONYM.sub(lambda mark: values.get(mark[0], mark[0]), text) if values and "[" in text else text
+
+
+class RestoringStream:
+    """Puts values in the place of marks in a text that comes in chunks; holds back what may become a mark."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+        self._held = ""
+
+    def feed(self, chunk: str) -> str:
+        """Take a chunk; give back what is decided by now."""
+        text = self._held + chunk
+        start = text.rfind("[")
+        open_mark = start >= 0 and "]" not in text[start:] and len(text) - start < LONGEST_MARK
+        cut = start if open_mark else len(text)
+        self._held = text[cut:]
+        return restore_text(text[:cut], self._values)
+
+    def flush(self) -> str:
+        """Give back what was held, at the end."""
+        rest, self._held = self._held, ""
+        return restore_text(rest, self._values)

@@ -1,0 +1,150 @@
+"""Messages, heads and traces as a sink may have them, with a note of what was taken out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from tenuto.model import Draft, Message, Scope, Session
+from tenuto.model.message import STATE
+from tenuto.model.privacy import REDACTED, Mode, Sink
+from tenuto.model.session import ASSISTANT, PERSONA, PERSONAS
+from tenuto.model.trace import Trace
+from tenuto.model.values import Json, JsonObject
+from tenuto.privacy.redactor import Redactor
+from tenuto.privacy.text_slots import ANY, Places, Slot, fill_part_slots, fill_slots, part_slots, slots
+
+_Words = TypeVar("_Words", bound=Draft)
+# What the house notes for itself, in a message's metadata and in a session's context and metadata: an assistant and its
+# characters, which may be called as persons are, and by whom an answer and a title were made.
+_IN_MESSAGE: Final[Places] = {"model": {}, "trace": {}}
+_IN_CONTEXT: Final[Places] = {"language": {}}
+_IN_HEAD: Final[Places] = {ASSISTANT: {}, PERSONA: {}, PERSONAS: {ANY: {}}, "title": {"by": {}}}
+
+
+def draft_slots(draft: Draft) -> list[Slot]:
+    """Every text of a message that may hold private data."""
+    return [*part_slots(draft.parts), *slots(draft.metadata, house=_IN_MESSAGE), *slots(draft.extra)]
+
+
+def fill_draft_slots(draft: _Words, texts: Iterable[str]) -> _Words:
+    """The message with other texts, taken in the order of `draft_slots`."""
+    filled = iter(texts)
+    parts = fill_part_slots(draft.parts, filled)
+    metadata, extra = fill_slots([draft.metadata, draft.extra], filled)
+    return replace(draft, parts=parts, metadata=metadata, extra=extra)
+
+
+def trace_values(trace: Trace) -> list[Json]:
+    """What of a trace may hold private data: question, answer, the tools' arguments and outputs, data."""
+    return [trace.request, trace.answer, [[run.arguments, run.output] for run in trace.tools], trace.data]
+
+
+def session_texts(session: Session) -> list[str]:
+    """Every text of a session's head."""
+    return [slot.text for slot in slots([session.title, session.context, session.attributes, session.metadata])]
+
+
+def state_slots(key: str, value: Json) -> list[Slot]:
+    """Every text of a remembered value; its key is read with it, as any name is."""
+    return list(slots(value, key))
+
+
+async def redact_draft(redactor: Redactor, sink: Sink, scope: Scope, session: Session | None, draft: _Words) -> _Words:
+    """A message as the sink may have it; the very same where nothing was found.
+
+    What tools keep with an answer is nothing it says: it is screened as all the rest, and not counted.
+    """
+    bare, kept = _split_tool_state(draft)
+    found = draft_slots(bare)
+    redaction = await redactor.texts(sink, scope, session, found)
+    state, _ = await _redact_values(redactor, sink, scope, session, kept)
+    if not redaction.changes(found) and state == kept:
+        return draft
+    changed = fill_draft_slots(bare, redaction.texts)
+    metadata = _add_redacted_counts(changed.metadata, redaction.taken)
+    return replace(changed, metadata={**metadata, STATE: state[0]} if state else metadata)
+
+
+async def redact_session_values(
+    redactor: Redactor, sink: Sink, scope: Scope, session: Session | None, values: Sequence[JsonObject]
+) -> list[JsonObject]:
+    """A head's context, attributes and metadata as the sink may have them."""
+    context, attributes, metadata = values
+    found = [*slots(context, house=_IN_CONTEXT), *slots(attributes), *slots(metadata, house=_IN_HEAD)]
+    redaction = await redactor.texts(sink, scope, session, found)
+    return fill_slots(values, iter(redaction.texts)) if redaction.changes(found) else list(values)
+
+
+async def redact_state(redactor: Redactor, scope: Scope, key: str, value: Json) -> Json:
+    """A value as it may be remembered; the very same where nothing was found."""
+    found = state_slots(key, value)
+    redaction = await redactor.texts(Sink.MEMORY, scope, None, found)
+    return fill_slots(value, iter(redaction.texts), key) if redaction.changes(found) else value
+
+
+async def redact_trace(redactor: Redactor, scope: Scope, session: Session | None, trace: Trace) -> Trace:
+    """A trace as it may be stored."""
+    if redactor.mode(Sink.TRACE, scope) is Mode.KEEP:
+        return trace
+    after, taken = await _redact_values(redactor, Sink.TRACE, scope, session, trace_values(trace))
+    if not taken:
+        return trace
+    request, answer, changed, data = after
+    tools = tuple(
+        replace(run, arguments=arguments, output=output)
+        for run, (arguments, output) in zip(trace.tools, changed, strict=True)
+    )
+    redacted = dict(Counter(trace.redacted) + Counter(taken))
+    return replace(trace, request=request, answer=answer, tools=tools, data=data, redacted=redacted)
+
+
+async def redact_export_session(redactor: Redactor, scope: Scope, session: Session) -> Session:
+    """A session's head as an export may hold it; the very same where private data is kept in exports."""
+    if redactor.mode(Sink.EXPORT, scope) is Mode.KEEP:
+        return session
+    values = (session.context, session.attributes, session.metadata)
+    context, attributes, metadata = await redact_session_values(redactor, Sink.EXPORT, scope, None, values)
+    title = (await redactor.texts(Sink.EXPORT, scope, None, [Slot(session.title)])).texts[0]
+    return replace(session, title=title, context=context, attributes=attributes, metadata=metadata)
+
+
+async def redact_export_pages(
+    redactor: Redactor, scope: Scope, pages: AsyncIterator[tuple[Message, ...]]
+) -> AsyncIterator[tuple[Message, ...]]:
+    """The pages of a session's log as an export may hold them, one at a time."""
+    kept = redactor.mode(Sink.EXPORT, scope) is Mode.KEEP
+    async for page in pages:
+        if kept:
+            yield page
+        else:
+            yield tuple([await redact_draft(redactor, Sink.EXPORT, scope, None, message) for message in page])
+
+
+async def _redact_values(
+    redactor: Redactor, sink: Sink, scope: Scope, session: Session | None, values: Sequence[Json]
+) -> tuple[list[Json], Mapping[str, int]]:
+    found = list(slots(values))
+    redaction = await redactor.texts(sink, scope, session, found)
+    if not redaction.changes(found):
+        return list(values), {}
+    return fill_slots(values, iter(redaction.texts)), redaction.taken
+
+
+def _split_tool_state(draft: _Words) -> tuple[_Words, list[Json]]:
+    """A message without what tools keep with it, and that, if there is any."""
+    if STATE not in draft.metadata:
+        return draft, []
+    rest = {name: value for name, value in draft.metadata.items() if name != STATE}
+    return replace(draft, metadata=rest), [draft.metadata[STATE]]
+
+
+def _add_redacted_counts(metadata: JsonObject, taken: Mapping[str, int]) -> JsonObject:
+    if not taken:
+        return metadata
+    earlier = metadata.get(REDACTED)
+    known = {name: many for name, many in earlier.items() if type(many) is int} if isinstance(earlier, dict) else {}
+    return {**metadata, REDACTED: dict(Counter(known) + Counter(taken))}

@@ -1,0 +1,131 @@
+"""A chat model that is shown what the policy lets it see, and whose answers come back with the values in their places.
+
+Where the model may see everything, pseudonyms of earlier turns become values again in its prompt. Where it may not,
+the prompt holds marks or redactions instead, and of those only the session's own marks are put back: in the words for
+the user, and in the arguments of the tools it calls for. The offline model reads the turn itself and not the prompt;
+it is part of this program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+
+from msgspec.structs import replace
+
+from tenuto.model import Role, Scope
+from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCallRequested, ToolContext
+from tenuto.model.privacy import Mode, Sink
+from tenuto.model.prompt import PromptMessage
+from tenuto.model.values import Json
+from tenuto.ports import ChatModel, ModelChain, Tool
+from tenuto.privacy.crypto.vault import RestoringStream, neutralize_text, restore_text
+from tenuto.privacy.redactor import Redactor, TextStream
+from tenuto.privacy.text_slots import fill_part_slots, fill_slots, part_slots, slots
+
+
+class RedactingModel:
+    """The `ChatModel` port behind the privacy policy."""
+
+    def __init__(self, *, model: ChatModel, screen: Redactor) -> None:
+        self._model = model
+        self._screen = screen
+
+    @property
+    def name(self) -> str:
+        """The model's own name."""
+        return self._model.name
+
+    @property
+    def links(self) -> int:
+        """How many models it may ask one after the other."""
+        return self._model.links if isinstance(self._model, ModelChain) else 0
+
+    async def answer(self, asking: ModelRequest, tools: Sequence[Tool]) -> AsyncIterator[ModelEvent]:
+        """As the port says."""
+        values: Mapping[str, str] = {}
+        turn = asking.turn
+        if turn is not None:  # Titles and summaries were redacted before they were asked for.
+            values = await self._screen.values(turn.session)
+            asking = await self._redact_request(turn, values, asking)
+            if self._screen.mode(Sink.MODEL, turn.scope) is Mode.PSEUDONYM:
+                # The prompt may have brought new marks.
+                values = await self._screen.values(turn.session)
+        async with aclosing(self._model.answer(asking, tools)) as events:  # type: ignore[type-var]
+            async for event in _restore_events(events, self._answer_stream(turn, values)):
+                yield event
+
+    def _answer_stream(self, turn: ToolContext | None, values: Mapping[str, str]) -> _AnswerStream:
+        redacting = turn is not None and self._screen.mode(Sink.ANSWER, turn.scope) is Mode.REDACT
+        stream = self._screen.stream(turn.scope) if turn is not None and redacting else None
+        return _AnswerStream(values, stream)
+
+    async def _redact_request(self, turn: ToolContext, values: Mapping[str, str], asking: ModelRequest) -> ModelRequest:
+        mode = self._screen.mode(Sink.MODEL, turn.scope)
+        if mode is Mode.KEEP and not values:
+            return asking
+        before = asking.messages[: asking.screened]
+        messages = self._neutralize_typed_placeholders(turn.scope, asking.messages[asking.screened :])
+        found = [slot for message in messages for slot in part_slots(message.parts)]
+        if mode is Mode.KEEP:
+            texts = [restore_text(slot.text, values) for slot in found]
+        else:
+            texts = (await self._screen.texts(Sink.MODEL, turn.scope, turn.session, found)).texts
+        filled = iter(texts)
+        shown = tuple(replace(message, parts=fill_part_slots(message.parts, filled)) for message in messages)
+        return replace(asking, messages=(*before, *shown))
+
+    def _neutralize_typed_placeholders(
+        self, scope: Scope, messages: tuple[PromptMessage, ...]
+    ) -> tuple[PromptMessage, ...]:
+        """The prompt with no marks but ours: where messages are stored as they were said, marks in them were typed."""
+        if not self._screen.has_typed_placeholders(scope):
+            return messages
+        return tuple(message if message.role is Role.SYSTEM else _neutralize_message(message) for message in messages)
+
+
+def _neutralize_message(message: PromptMessage) -> PromptMessage:
+    texts = (neutralize_text(slot.text) for slot in part_slots(message.parts))
+    return replace(message, parts=fill_part_slots(message.parts, texts))
+
+
+class _AnswerStream:
+    """What the model says, on its way out: values in the place of marks, and redacted where the policy wants that."""
+
+    def __init__(self, values: Mapping[str, str], redacting: TextStream | None) -> None:
+        self.values = values
+        self._restoring = RestoringStream(values)
+        self._redacting = redacting
+
+    @property
+    def redacted(self) -> dict[str, int]:
+        return dict(self._redacting.redacted) if self._redacting is not None else {}
+
+    def feed(self, text: str) -> str:
+        text = self._restoring.feed(text)
+        return self._redacting.feed(text) if self._redacting is not None else text
+
+    def flush(self) -> str:
+        rest = self._restoring.flush()
+        return self._redacting.feed(rest) + self._redacting.flush() if self._redacting is not None else rest
+
+
+async def _restore_events(events: AsyncIterator[ModelEvent], outlet: _AnswerStream) -> AsyncIterator[ModelEvent]:
+    """The model's events, with its words as they may go out."""
+    async for event in events:
+        text = outlet.feed(event.text) if isinstance(event, TextDelta) else outlet.flush()
+        if text:
+            yield TextDelta(text=text)
+        if isinstance(event, ToolCallRequested):
+            yield ToolCallRequested(
+                call=replace(event.call, arguments=_restore_json(event.call.arguments, outlet.values))
+            )
+        elif isinstance(event, ModelDone):
+            yield replace(event, redacted=taken) if (taken := outlet.redacted) else event
+    # A stream may break off without an end.
+    if rest := outlet.flush():
+        yield TextDelta(text=rest)
+
+
+def _restore_json(value: Json, values: Mapping[str, str]) -> Json:
+    return fill_slots(value, (restore_text(slot.text, values) for slot in slots(value))) if values else value

@@ -1,0 +1,290 @@
+"""The one place that everything stored passes: a store whose words have met the privacy policy.
+
+Whatever door writes, it writes through here. Reading changes nothing. The words of a turn that begins come back to its
+caller as they were said, since the turn is still live; what is stored of them is what the policy left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from tenuto.errors import DecryptionFailed, SessionForeign, SessionNotFound, TurnLost
+from tenuto.model import (
+    AppendBatch,
+    AppendResult,
+    BeginTurn,
+    Changes,
+    Draft,
+    EraseResult,
+    FinishTurn,
+    ForkRequest,
+    Message,
+    NewSession,
+    OpenTurn,
+    RemovedSession,
+    Rewrite,
+    Scope,
+    Session,
+    StateEntry,
+    Truncation,
+)
+from tenuto.model.privacy import is_user_memory
+from tenuto.model.session import drop_nulls
+from tenuto.model.trace import Trace
+from tenuto.model.turn import TurnState
+from tenuto.model.values import Json, check_json
+from tenuto.ports import SessionStore, StateStore, Store, StoreUpkeep, TraceStore, release_lease
+from tenuto.privacy.crypto.vault import Vault
+from tenuto.privacy.message_redaction import MessageRedaction
+from tenuto.privacy.record_redaction import redact_state, redact_trace, session_texts
+from tenuto.privacy.redactor import Redactor
+from tenuto.privacy.unused_values import drop_unused_values, placeholders_after
+
+_DETECTOR: Final = "detector"
+"""What a turn says that it had to do without."""
+_Head = TypeVar("_Head", NewSession, Changes)
+
+
+class RedactingStore:
+    """A store behind the privacy policy."""
+
+    def __init__(self, *, store: Store, screen: Redactor) -> None:
+        self.inner = store
+        self.screen = screen
+        self.sessions = _RedactingSessions(store.sessions, store.traces, screen)
+        self.traces = store.traces
+        self.state = _RedactingState(store.state, screen)
+        self.upkeep = _VaultUpkeep(store.upkeep, screen.vault)
+
+
+class _RedactingSessions:
+    """The `SessionStore` port behind the privacy policy."""
+
+    def __init__(self, inner: SessionStore, traces: TraceStore, screen: Redactor) -> None:
+        self._inner = inner
+        self._traces = traces
+        self._screen = screen
+        self._entry = MessageRedaction(screen)
+        self.renew_turn, self.get, self.messages, self.list = inner.renew_turn, inner.get, inner.messages, inner.list
+        # What is rewritten was redacted by its caller: this is how private data is taken out afterwards.
+        self.rewrite = inner.rewrite
+
+    async def begin_turn(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
+        said = await self._entry.admit_messages(scope, opening.words)
+        known = await self._vault_session(scope, opening.session_id)
+        words = await self._entry.messages(scope, known, said)
+        create = await self._entry.head(scope, None, opening.create) if opening.create is not None else None
+        # Every turn of such a policy needs the vault, which is in the store: no journal can stand in for it.
+        journaled = opening.journaled and not self._screen.uses_vault(scope)
+        kept = replace(opening, words=words, create=create, journaled=journaled)
+        turn = await self._inner.begin_turn(scope, kept)
+        if self._needs_placeholders(scope, known, turn.session) and turn.state is not TurnState.FINISHED:
+            try:
+                words = await self._entry.messages(scope, turn.session, said)
+                stored = await self._rewrite_with_placeholders(
+                    turn.session, turn.words, words, opening.create if turn.created else None
+                )
+            except BaseException:
+                await release_lease(self._inner.finish_turn, turn)
+                raise
+            turn = replace(turn, words=stored, window=_replace_messages(turn.window, stored))
+        return _with_live_messages(turn, words, said)
+
+    async def finish_turn(self, turn: OpenTurn, closing: FinishTurn) -> AppendResult:
+        scope, session, entry = turn.scope, turn.session, self._entry
+        said = entry.neutralize_drafts(scope, closing.reply)
+        changes = await entry.head(scope, session, closing.changes) if closing.changes is not None else None
+        trace = await self._redact_trace(scope, session, closing.trace) if closing.trace is not None else None
+        reply = await entry.messages(scope, session, said)
+        try:
+            done = await self._inner.finish_turn(turn, replace(closing, reply=reply, changes=changes, trace=trace))
+        except (TurnLost, SessionNotFound):
+            # The session may have gone while the model spoke, and shall leave nothing behind.
+            if self._screen.vault is not None and self._screen.uses_vault(scope):
+                await self._screen.vault.delete_if_session_gone(session)
+            raise
+        return replace(done, trace=trace) if trace is not None else done
+
+    async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:
+        said = await self._entry.admit_messages(scope, batch.messages)
+        known = await self._vault_session(scope, session_id)
+        messages = await self._entry.messages(scope, known, said)
+        create = await self._entry.head(scope, None, batch.create) if batch.create is not None else None
+        done = await self._inner.append(scope, session_id, replace(batch, messages=messages, create=create))
+        if not self._needs_placeholders(scope, known, done.session) or done.duplicate:
+            return done
+        messages = await self._entry.messages(scope, done.session, said)
+        stored = await self._rewrite_with_placeholders(
+            done.session, done.messages, messages, batch.create if done.created else None
+        )
+        return replace(done, messages=stored)
+
+    async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
+        known = await self._vault_session(scope, session_id)
+        return await self._inner.patch(scope, session_id, await self._entry.head(scope, known, changes))
+
+    async def fork(self, scope: Scope, session_id: str, forking: ForkRequest) -> Session:
+        known = await self._vault_session(scope, session_id)
+        if forking.title is not None:
+            forking = replace(forking, title=await self._entry.title(scope, None, forking.title))
+        fork = await self._inner.fork(scope, session_id, forking)
+        if known is not None and self._screen.vault is not None:
+            await self._screen.vault.copy(known, fork)
+        return fork
+
+    # Removing words removes the values behind their marks: the words first, since they can be found again.
+
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
+        going = await self._removed_placeholders(scope, session_id, truncating.after)
+        session = await self._inner.truncate(scope, session_id, truncating)
+        if going and self._screen.vault is not None:
+            await drop_unused_values(self._inner, self._traces, self._screen.vault, session, going)
+        return session
+
+    async def reset(self, scope: Scope, session_id: str, *, sparing: Sequence[str] = ()) -> Session:
+        session = await self._inner.reset(scope, session_id, sparing=sparing)
+        if self._screen.vault is not None:
+            # What the head still shows keeps its meaning.
+            marks = await self._screen.vault.marks(session)
+            await self._screen.vault.retain(session, session_texts(session), marks)
+        return session
+
+    async def delete(self, scope: Scope, session_id: str) -> None:
+        await self._inner.delete(scope, session_id)
+        if self._screen.vault is not None:
+            await self._screen.vault.delete_values(scope, session_id)
+
+    # What the methods share
+
+    async def _vault_session(self, scope: Scope, session_id: str) -> Session | None:
+        """The session whose vault new values go into; `None` where none do, or it is about to begin.
+
+        Nobody's words leave a mark in a session that is not theirs: marks are given out to a session that was seen.
+        """
+        if not self._screen.uses_vault(scope):
+            return None
+        try:
+            return await self._inner.get(scope, session_id)
+        except SessionForeign:
+            raise
+        except SessionNotFound:
+            return None  # What that means, the store will say.
+
+    async def _removed_placeholders(self, scope: Scope, session_id: str, after: int) -> frozenset[str]:
+        """The marks in what stands behind a message."""
+        if self._screen.vault is None:
+            return frozenset()
+        try:
+            return await placeholders_after(self._inner, self._traces, scope, session_id, after)
+        except (SessionNotFound, DecryptionFailed):
+            return frozenset()  # What that means, the store will say.
+
+    def _needs_placeholders(self, scope: Scope, known: Session | None, session: Session) -> bool:
+        """Whether the words went into another session than the one whose marks they were given."""
+        if not self._screen.uses_vault(scope):
+            return False
+        return known is None or known.incarnation != session.incarnation
+
+    async def _rewrite_with_placeholders(
+        self, session: Session, stored: tuple[Message, ...], words: Sequence[Draft], create: NewSession | None
+    ) -> tuple[Message, ...]:
+        """Put marks into words that were stored redacted, now that there is a session they belong to.
+
+        A process that dies before this leaves redactions: a value is lost then, and never shown to anybody.
+        """
+        head = await self._entry.head(session.scope, session, create) if create is not None else None
+        if head is not None and not _shows_head(session, head):
+            changes = Changes(
+                title=head.title, context=head.context, attributes=head.attributes, metadata=head.metadata
+            )
+            await self._inner.patch(session.scope, session.id, changes)
+        marked = tuple(
+            replace(message, parts=word.parts, metadata=word.metadata, extra=word.extra)
+            for message, word in zip(stored, words, strict=True)
+        )
+        if marked != stored:
+            await self._inner.rewrite(session.scope, session.id, Rewrite(messages=marked))
+        return marked
+
+    async def _redact_trace(self, scope: Scope, session: Session, trace: Trace) -> Trace:
+        """A trace as it may be stored; it says so where the outside detector did not answer."""
+        trace = await redact_trace(self._screen, scope, session, trace)
+        missed = self._screen.degraded and _DETECTOR not in trace.degraded
+        return replace(trace, degraded=(*trace.degraded, _DETECTOR)) if missed else trace
+
+
+class _RedactingState:
+    """The `StateStore` port behind the privacy policy: memories pass it, the project's own state does not."""
+
+    def __init__(self, inner: StateStore, screen: Redactor) -> None:
+        self._inner = inner
+        self._screen = screen
+        self.read_state, self.list_state, self.delete_state = inner.read_state, inner.list_state, inner.delete_state
+        self.state_keys, self.state_names = inner.state_keys, inner.state_names
+
+    async def write_state(
+        self, scope: Scope, namespace: str, key: str, value: Json, if_version: int | None = None
+    ) -> StateEntry:
+        if is_user_memory(scope, namespace):
+            value = await redact_state(self._screen, scope, key, check_json(value, "the state value"))
+        return await self._inner.write_state(scope, namespace, key, value, if_version)
+
+
+class _VaultUpkeep:
+    """The `StoreUpkeep` port before a vault: the values of sessions that go, go as well."""
+
+    def __init__(self, inner: StoreUpkeep, vault: Vault | None) -> None:
+        self._inner = inner
+        self._vault = vault
+        self.spaces, self.compact, self.stats, self.ping = inner.spaces, inner.compact, inner.stats, inner.ping
+
+    async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
+        gone = await self._inner.sweep(limit)
+        await self._delete_values(*gone)
+        return gone
+
+    async def evict(self, scope: Scope, keep: int, sparing: str | None = None) -> tuple[RemovedSession, ...]:
+        gone = await self._inner.evict(scope, keep, sparing)
+        await self._delete_values(*gone)
+        return gone
+
+    async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
+        vault, erased = self._vault, await self._inner.erase(scope, limit)
+        sizes = [await vault.size(item.scope, item.session_id) for item in erased.gone] if vault is not None else []
+        await self._delete_values(*erased.gone)
+        return replace(erased, values=sum(sizes))
+
+    async def _delete_values(self, *gone: RemovedSession) -> None:
+        if self._vault is not None:
+            for item in gone:
+                await self._vault.delete_values(item.scope, item.session_id)
+
+
+def _shows_head(session: Session, head: NewSession) -> bool:
+    """Whether a session shows that head already."""
+    values = (head.title, *(drop_nulls(value) for value in (head.context, head.attributes, head.metadata)))
+    return values == (session.title, session.context, session.attributes, session.metadata)
+
+
+def _replace_messages(window: tuple[Message, ...], words: Sequence[Message]) -> tuple[Message, ...]:
+    own = {message.id: message for message in words}
+    return tuple(own.get(message.id, message) for message in window)
+
+
+def _with_live_messages(turn: OpenTurn, kept: Sequence[Draft], said: Sequence[Draft]) -> OpenTurn:
+    """The turn with its own words as they were said. A turn found again was begun with the same words: its key says so.
+
+    An answered one stays as it is stored, and so do words that were rewritten since.
+    """
+    if turn.state is TurnState.FINISHED or len(turn.words) != len(said):
+        return turn
+    live: dict[str, Message] = {
+        stored.id: replace(stored, parts=own.parts, metadata=own.metadata, extra=own.extra, tokens=own.tokens)
+        for stored, screened, own in zip(turn.words, kept, said, strict=True)
+        if stored.parts == screened.parts
+    }
+    words = tuple(live.values())
+    return replace(turn, words=_replace_messages(turn.words, words), window=_replace_messages(turn.window, words))

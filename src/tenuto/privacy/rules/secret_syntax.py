@@ -1,0 +1,133 @@
+"""Secrets whose place gives them away: inside an address, behind a command's switch, in a statement or a header."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tenuto.privacy.rules.folding import FoldedText
+from tenuto.privacy.rules.secret_values import has_capitals_inside, is_blank, is_fingerprint, is_keylike, is_varied
+from tenuto.privacy.rules.span import PiiRule
+
+_URL: Final = re.compile(
+    r"""(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,30}:(?:\\?/){2}[^\s:/@?\#"'<>]{0,64}:(?P<value>[^\s/"'<>]{1,128}?)@
+    (?=[A-Za-z0-9.\[_-]|$)(?![^\s/@]{0,80}@)""",
+    re.VERBOSE,
+)
+# A token alone before the host: https://1f0c...@o12.ingest.example.io/34
+_URL_TOKEN: Final = re.compile(r"https?:(?:\\?/){2}(?P<value>[A-Za-z0-9_.~-]{20,255})@(?=[A-Za-z0-9\[])")
+_PARTS: Final = re.compile("[_.~-]")
+_CHANGES: Final = re.compile("[0-9](?=[A-Za-z])|[A-Za-z](?=[0-9])|[a-z](?=[A-Z])")
+_USER: Final = re.compile(
+    r"""(?<![\w-])(?:-u|--user|--proxy-user|--auth)[ =]{0,2}["']?[\w.@+-]{1,64}:(?P<value>[^\s"']{3,128})"""
+)
+_SWITCH: Final = re.compile(
+    r"""(?<![\w-])(?:sshpass[ ]+-p[ ]*
+        |https?[ ][^\n|;]{0,48}?-a[ ]{1,3}["']?[\w.@+-]{1,64}:
+        |(?:mysql(?:dump|admin|sh)?|mariadb(?:-dump|-admin)?)[ ](?:[^\n|;]{0,48}?[ ])?-p(?!assword)
+        |[xw]?freerdp[ ][^\n|;]{0,48}?/p:
+        |net[ ]{1,2}use[ ][^\n|;]{0,48}?/user:\S{1,40}[ ]{1,3}
+        |redis-cli[ ][^\n|;]{0,48}?-a[ ]+
+        |smbclient[ ][^\n|;]{0,48}?-U[ ]+[\w]+%
+        |(?:docker|podman|az|helm|oc|npm)[ ]+(?:registry[ ]+)?login[ ][^\n|;]{0,48}?-p[ ]+
+        |mongo(?:sh|dump|restore|import|export)?[ ][^\n|;]{0,48}?-p[ ]+
+        |(?:sqlcmd|bcp|zip|unzip)[ ][^\n|;]{0,48}?-P[ ]*
+        |ldap(?:search|modify|add|delete|whoami)[ ][^\n|;]{0,48}?-w[ ]+
+        |htpasswd[ ]+-[a-zA-Z]{0,4}b[a-zA-Z]{0,4}[ ]+\S{1,40}[ ]+\S{1,32}[ ]+
+        |7za?[ ][^\n|;]{0,48}?-p
+        |useradd[ ][^\n|;]{0,48}?-p[ ]+
+    )["']?(?P<value>[^\s"'-][^\s"']{2,80})""",
+    re.VERBOSE,
+)
+_PIPED: Final = re.compile(
+    r"""echo[ ]+["']?(?:[\w-]{1,32}:(?=[^|]{3,68}\|[ ]*(?:sudo[ ]+)?chpasswd))?(?P<value>[!-~]{3,64}?)["']?[ ]*
+    \|[ ]*(?:sudo[ ]+-S|(?:sudo[ ]+)?chpasswd)""",
+    re.VERBOSE,
+)
+_DASH: Final = re.compile("-(?:u|(?<= -))")
+_SWITCHES: Final = (_USER, _SWITCH)
+_STATEMENT: Final = re.compile(r"""(?:IDENTIFIED BY|WITH PASSWORD|(?<![A-Za-z])AUTH) +["']?(?P<value>[^\s"';]{4,64})""")
+_BASIC: Final = re.compile(r"(?<![A-Za-z])[Bb]asic +(?P<value>[A-Za-z0-9+/]{8,400}={0,2})(?![A-Za-z0-9+/=])")
+_BEARER: Final = re.compile(r"(?<![A-Za-z])(?:[Bb]earer|BEARER) +(?P<value>[A-Za-z0-9._~+/=-]{12,4096})")
+_DIGIT_OR_PADDING: Final = re.compile("[0-9=]")
+# What examples in documentation have as their password.
+_SAMPLES: Final = frozenset({"password", "pass", "pwd", "passwd", "secret", "user", "username", "xxx"})
+
+
+def has_urls(view: FoldedText) -> bool:
+    """Whether an @ occurs and an address on the web begins, perhaps as JSON escapes it."""
+    text = view.ascii
+    return "@" in text and ("://" in text or ":\\/\\/" in text)
+
+
+def find_url_credentials(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
+    """Passwords inside addresses: `postgres://svc:...@host`."""
+    for match in _URL.finditer(view.ascii):
+        value = match["value"]
+        if value.lower() not in _SAMPLES and not is_blank(value):
+            yield *match.span("value"), PiiRule.URL_CREDENTIALS
+
+
+def find_url_tokens(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
+    """Tokens alone before the host of an address. Names stand there too, and have hyphens and a year at most."""
+    for match in _URL_TOKEN.finditer(view.ascii):
+        value = match["value"]
+        if (is_fingerprint(value) or any(map(_is_mixed, _PARTS.split(value)))) and not is_blank(value):
+            yield *match.span("value"), PiiRule.URL_CREDENTIALS
+
+
+def _is_mixed(part: str) -> bool:
+    return is_keylike(part, 12) and len(_CHANGES.findall(part)) > 2
+
+
+_STEMS: Final = frozenset({"basic", "bearer", "identified by", "auth"})
+
+
+def has_secret_syntax(view: FoldedText) -> bool:
+    """Whether a switch, a statement, a pipe or the word of a header occurs."""
+    return not view.stems.isdisjoint(_STEMS) or _has_switch(view) or _has_pipe(view) or _has_statement(view)
+
+
+def _has_switch(view: FoldedText) -> bool:
+    text = view.ascii
+    return ("-" in text and _DASH.search(text) is not None) or ("/" in text and " /u" in text)
+
+
+def _has_pipe(view: FoldedText) -> bool:
+    return "|" in view.ascii and "echo" in view.lower
+
+
+def _has_statement(view: FoldedText) -> bool:
+    stems = view.stems
+    if "identified by" in stems or ("auth" in stems and "AUTH" in view.ascii):
+        return True
+    return "pass" in stems and "WITH PASSWORD" in view.ascii
+
+
+def find_syntax_secrets(view: FoldedText) -> Iterator[tuple[int, int, PiiRule]]:
+    """Every value behind a command's switch, in a statement or in a header."""
+    text = view.ascii
+    for pattern in (_SWITCHES if _has_switch(view) else ()) + ((_PIPED,) if _has_pipe(view) else ()):
+        yield from ((*m.span("value"), PiiRule.PASSWORD) for m in pattern.finditer(text) if not is_blank(m["value"]))
+    if _has_statement(view):
+        for match in _STATEMENT.finditer(text):
+            value = match["value"]
+            # On a receipt digits behind AUTH are the bank's consent.
+            approved = match[0].startswith("AUTH") and value.isdigit()
+            if len(value) >= 6 and is_varied(value) and not approved and not is_blank(value):
+                yield *match.span("value"), PiiRule.PASSWORD
+    if "basic" in view.stems:
+        yield from ((*m.span("value"), PiiRule.PASSWORD) for m in _BASIC.finditer(text) if _is_basic(text, m))
+    if "bearer" in view.stems:
+        for match in _BEARER.finditer(text):
+            if is_keylike(match["value"], 12) and not is_blank(match["value"]):
+                yield *match.span("value"), PiiRule.API_KEY
+
+
+def _is_basic(text: str, match: re.Match[str]) -> bool:
+    """Whether "basic" is a header's: it says so, or what follows is no word of a sentence."""
+    value = match["value"]
+    if "uthorization" in text[max(0, match.start() - 24) : match.start()]:
+        return len(value) % 4 == 0
+    return has_capitals_inside(value) and _DIGIT_OR_PADDING.search(value) is not None

@@ -1,0 +1,156 @@
+"""What people see in a browser: the console at `/`, its files under `/console/`, and a plain list of routes."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Final
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from tenuto.server.context import service
+from tenuto.server.json_io import JSON
+from tenuto.server.openapi import Router, document
+
+routes = Router()
+
+_TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+_NOWHERE: Final = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+# Only our own files, and no string ever becomes markup or script, whatever a script of ours would try.
+_CONSOLE_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    f"{_NOWHERE}; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_STYLE: Final = """
+:root { color-scheme: light dark; }
+body { font: 1rem/1.55 system-ui, sans-serif; max-width: 46rem; margin: 3rem auto; padding: 0 1.2rem; }
+h1 { font-weight: 600; letter-spacing: -.02em; margin-bottom: .2rem; }
+p.lead { opacity: .75; margin-top: 0; }
+pre, code { font-family: ui-monospace, monospace; font-size: .9rem; }
+pre { padding: 1rem; border: 1px solid color-mix(in srgb, currentColor 22%, transparent); border-radius: .5rem;
+  overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; }
+td { padding: .3rem .8rem .3rem 0; vertical-align: top; }
+td:first-child { font-weight: 600; }
+"""
+_PLAIN_POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'; {_NOWHERE}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _ConsoleFile:
+    """One file of the console."""
+
+    body: bytes
+    kind: str
+    tag: str
+
+
+@routes.get("/")
+async def console(_: Request) -> Response:
+    """The console."""
+    page = _load_files()["index.html"]
+    headers = {
+        "Content-Security-Policy": _CONSOLE_POLICY,
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
+    }
+    return Response(page.body, headers=headers, media_type=page.kind)
+
+
+@routes.get("/console/{name:path}")
+async def console_file(request: Request) -> Response:
+    """A file of the console. Browsers keep it and ask each time whether it changed, so an upgrade shows at once."""
+    file = _load_files().get(request.path_params["name"])
+    if file is None:
+        raise HTTPException(404)
+    headers = {"ETag": file.tag, "Cache-Control": "no-cache", "Cross-Origin-Resource-Policy": "same-origin"}
+    if file.tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(file.body, headers=headers, media_type=file.kind)
+
+
+@cache
+def _load_files() -> dict[str, _ConsoleFile]:
+    """The console's files by name: what is not in here cannot be asked for."""
+    found = {}
+    for name, place in _walk_files(files("tenuto.server") / "console"):
+        body = place.read_bytes()
+        kind = _TYPES.get(name.rpartition(".")[2])
+        if kind is not None:
+            found[name] = _ConsoleFile(body, kind, f'"{sha256(body).hexdigest()[:32]}"')
+    return found
+
+
+def _walk_files(folder: Traversable, at: str = "") -> Iterator[tuple[str, Traversable]]:
+    for place in folder.iterdir():
+        if place.is_dir():
+            yield from _walk_files(place, f"{at}{place.name}/")
+        else:
+            yield f"{at}{place.name}", place
+
+
+@routes.get("/openapi.json")
+async def openapi_document(request: Request) -> Response:
+    """The OpenAPI document."""
+    return Response(msgspec.json.encode(document(request.app)), media_type=JSON)
+
+
+@routes.get("/docs")
+async def routes_page(request: Request) -> Response:
+    """A first step, and all routes from the OpenAPI document."""
+    rows = [
+        f"<tr><td>{escape(method.upper())}</td><td><code>{escape(path)}</code></td>"
+        f"<td>{escape(operation.get('description', operation.get('summary', '')))}</td></tr>"
+        for path, operations in document(request.app)["paths"].items()
+        for method, operation in operations.items()
+    ]
+    return _html_page(
+        "tenuto: routes",
+        f"""<h1>Routes</h1>
+<p class="lead">Everything about bodies and answers stands in <a href="openapi.json">openapi.json</a>, which any
+OpenAPI tool reads.</p>
+{await _first_step(request)}
+<table>{"".join(rows)}</table>""",
+    )
+
+
+async def _first_step(request: Request) -> str:
+    base = str(request.base_url).rstrip("/")
+    is_open = await service(request).gate.is_open()
+    key = "" if is_open else ' -H "Authorization: Bearer $TENUTO_KEY"'
+    first = f'curl {base}/v1/chat{key} -d \'{{"message": "Hello!"}}\''
+    way_in = (
+        "No API key is needed: requests from this machine are let in, as tenant <code>local</code> unless they name "
+        "another. The first <code>tenuto keys create</code> closes the door."
+        if is_open
+        else "Requests need an API key or a token."
+    )
+    return f"""<p>{way_in} Begin a conversation, then see it again, also after a restart:</p>
+<pre>{escape(first)}
+{escape(f"curl {base}/v1/sessions{key}")}</pre>
+<p>In a browser: <a href="./">the console</a>. For those who run it: <a href="healthz">health</a>,
+<a href="readyz">readiness</a>, <a href="metrics">metrics</a>.</p>"""
+
+
+def _html_page(title: str, body: str) -> Response:
+    html = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>{body}</body></html>'
+    )
+    return HTMLResponse(html, headers={"Content-Security-Policy": _PLAIN_POLICY, "Referrer-Policy": "no-referrer"})

@@ -1,0 +1,585 @@
+"""Where sessions are opened, resumed, changed and closed: the rules on top of the store.
+
+The store decides inside one session; here stands what concerns who may have which, and what a caller gets instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from hashlib import blake2b
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from tenuto.errors import (
+    SessionBusy,
+    SessionCorrupt,
+    SessionForeign,
+    SessionNotFound,
+    TenutoError,
+    TooLarge,
+    Unavailable,
+    VersionConflict,
+)
+from tenuto.model import (
+    AppendBatch,
+    AppendResult,
+    BeginTurn,
+    Changes,
+    Draft,
+    EraseResult,
+    FinishTurn,
+    ForkRequest,
+    IdempotencyKey,
+    Message,
+    MessagePage,
+    NewSession,
+    OpenTurn,
+    Page,
+    Producer,
+    RemovedSession,
+    Rewrite,
+    Scope,
+    Session,
+    SessionPage,
+    SessionQuery,
+    SessionStats,
+    Truncation,
+    Usage,
+)
+from tenuto.model.message import check_drafts, content_bytes, metadata_bytes
+from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
+from tenuto.model.session import PARTNER, check_attribute_name, head_bytes
+from tenuto.model.turn import TurnState
+from tenuto.model.values import Json, Value, check_int, check_text, check_type
+from tenuto.ports import SessionStore, StoreUpkeep, release_lease
+from tenuto.sessions.cancellation import complete_despite_cancel
+from tenuto.sessions.events import EventEmitter, EventKind
+from tenuto.sessions.ids import fresh_id, session_id_for_key
+from tenuto.sessions.transfer import ExportedSession
+
+_Seen = TypeVar("_Seen")
+_log = logging.getLogger(__name__)
+# Longer than any store takes to find out that a session is not there, or is somebody else's.
+_EVEN_SECONDS = 0.005
+_MOST = 2**31
+_HEAD = "session's head (context, attributes and metadata together)"
+
+
+class TurnRequest(Value, frozen=True, kw_only=True):
+    """A caller's wish for a turn. Without a session id a new session begins, the same one for the same `key`."""
+
+    words: tuple[Draft, ...] = ()
+    session_id: str | None = None
+    key: str | None = None
+    fingerprint: str | None = None
+    window: int = 20
+    new: NewSession | None = None
+    policy: SessionPolicy | None = None
+
+    def __post_init__(self) -> None:
+        if self.key is not None:
+            check_text(self.key, "the key")
+
+
+class AppendRequest(Value, frozen=True, kw_only=True):
+    """Messages to append outside a turn, to a session that exists."""
+
+    messages: tuple[Draft, ...]
+    usage: Usage | None = None
+    key: str | None = None
+    fingerprint: str | None = None
+    producer: Producer | None = None
+
+
+class Sessions:
+    """The sessions of an installation, under one policy unless a request brings its own."""
+
+    def __init__(
+        self, *, store: SessionStore, upkeep: StoreUpkeep, policy: SessionPolicy, announcer: EventEmitter
+    ) -> None:
+        self._store = store
+        self._upkeep = upkeep
+        self._policy = policy
+        self._announce = announcer
+
+    @property
+    def policy(self) -> SessionPolicy:
+        """The policy that holds where a request brings none."""
+        return self._policy
+
+    # Turns
+
+    async def begin(self, scope: Scope, request: TurnRequest) -> OpenTurn:
+        """Open a turn: find or make its session by the policy's `on_missing`, and wait a while if it is busy.
+
+        Raises:
+            SessionNotFound: there is no such session for this caller, and the policy makes none.
+            SessionBusy: another turn still ran when the wait was over.
+            TooLarge: a message, or what a new session starts with, is above the size limit.
+        """
+        check_type(scope, Scope, "scope")
+        check_type(request, TurnRequest, "the request")
+        policy = request.policy or self._policy
+        # What else would make the words unsound, the opening itself refuses.
+        opening = self._begin_request(scope, request, policy)
+        _check_message_sizes(request.words, policy)
+        try:
+            turn = await self._begin_when_free(scope, opening, policy)
+        except SessionNotFound as absent:
+            await self._announce_refused(scope, opening.session_id, absent)
+            if request.session_id is not None and policy.on_missing is OnMissing.ERROR:
+                raise
+            instead = _fallback_request(scope, opening, absent, request.key)
+            turn = await self._begin_when_free(
+                scope, replace(instead, create=_new_session(request.new, policy)), policy
+            )
+        if turn.state is not TurnState.FINISHED:
+            await self._announce_begun(scope, turn, policy)
+        return turn
+
+    async def finish(self, turn: OpenTurn, closing: FinishTurn, policy: SessionPolicy | None = None) -> AppendResult:
+        """Store the reply and give the session free, under the policy the turn began with.
+
+        Raises:
+            TurnLost: another turn took over; the user's words stay stored.
+            TooLarge: a message, or the head with the turn's changes, is above the size limit; the turn goes on.
+        """
+        check_type(turn, OpenTurn, "the turn")
+        policy = policy or self._policy
+        # What else would make a reply unsound, the closing itself has refused.
+        _check_message_sizes(closing.reply, policy)
+        if closing.changes is not None and closing.changes.sets_values:
+            await self._check_growth(turn, closing.changes, policy)
+        done = await self._store.finish_turn(turn, closing)
+        if not done.duplicate:
+            await self._announce.emit_event(EventKind.UPDATED, done.session.scope, done.session.id)
+        return done
+
+    async def renew(self, turn: OpenTurn) -> OpenTurn:
+        """Keep the session for a turn that takes long."""
+        check_type(turn, OpenTurn, "the turn")
+        return await self._store.renew_turn(turn)
+
+    async def append(self, scope: Scope, session_id: str, request: AppendRequest) -> AppendResult:
+        """Append messages to a session that exists, by the caller's key or producer number at most once."""
+        check_type(scope, Scope, "scope")
+        check_type(request, AppendRequest, "the request")
+        check_messages(request.messages, self._policy)
+        batch = AppendBatch(
+            id=fresh_id(),
+            messages=request.messages,
+            usage=request.usage,
+            once=_once(request.key, request.messages, request.fingerprint),
+            producer=request.producer,
+        )
+        done = await self._with_even_timing(scope, session_id, self._store.append(scope, session_id, batch))
+        if not done.duplicate:
+            await self._announce.emit_event(EventKind.UPDATED, scope, session_id)
+        return done
+
+    # Heads
+
+    async def create(
+        self,
+        scope: Scope,
+        new: NewSession | None = None,
+        session_id: str | None = None,
+        key: str | None = None,
+        fingerprint: str | None = None,
+    ) -> tuple[Session, bool]:
+        """Make a session, or return the caller's own of that id; tells whether it is new.
+
+        An id that somebody else holds is not told to be taken: the caller gets another one (A8). The same `key` makes
+        one session.
+
+        Raises:
+            KeyReused: the key came before with other values.
+        """
+        check_type(scope, Scope, "scope")
+        if new is not None:
+            check_type(new, NewSession, "what the session starts with")
+        if key is not None:
+            check_text(key, "the key")
+        unnamed = session_id_for_key(scope, key) if key else fresh_id()
+        asked = session_id or unnamed
+        if session_id is not None:
+            try:
+                return await self._store.get(scope, asked), False
+            except SessionNotFound as absent:
+                await self._announce_refused(scope, asked, absent)
+                if isinstance(absent, SessionForeign):
+                    asked = unnamed
+        once = IdempotencyKey(key=key, fingerprint=fingerprint or _digest(new)) if key else None
+        batch = AppendBatch(id=fresh_id(), create=_new_session(new, self._policy), once=once)
+        made = await self._create_in_store(scope, asked, batch)
+        if not made.duplicate:
+            await self._announce_written(scope, made.session, self._policy, created=made.created, expired=made.expired)
+        return made.session, made.created
+
+    async def _create_in_store(self, scope: Scope, asked: str, batch: AppendBatch) -> AppendResult:
+        try:
+            return await self._store.append(scope, asked, batch)
+        except SessionNotFound as absent:
+            # Somebody else has taken the id meanwhile; or what stood there was damaged and is set aside by now.
+            await self._announce_refused(scope, asked, absent)
+            again = asked if isinstance(absent, SessionCorrupt) else fresh_id()
+            return await self._store.append(scope, again, batch)
+
+    async def get(self, scope: Scope, session_id: str) -> Session:
+        """The session's head."""
+        check_type(scope, Scope, "scope")
+        return await self._with_even_timing(scope, session_id, self._store.get(scope, session_id))
+
+    async def messages(self, scope: Scope, session_id: str, page: Page | None = None) -> MessagePage:
+        """A page of its messages, oldest first; the newest page unless asked otherwise."""
+        check_type(scope, Scope, "scope")
+        page = Page() if page is None else page
+        check_type(page, Page, "the page")
+        return await self._with_even_timing(scope, session_id, self._store.messages(scope, session_id, page))
+
+    async def pages(self, scope: Scope, session: Session, size: int = 200) -> AsyncIterator[tuple[Message, ...]]:
+        """All messages the head knows of, page by page; what is said meanwhile belongs to the next look."""
+        after = 0
+        while after < session.last_seq:
+            page = await self.messages(scope, session.id, Page(limit=size, after=after))
+            yield tuple(message for message in page.messages if message.seq <= session.last_seq)
+            if not page.more_after:
+                return
+            after = page.messages[-1].seq
+
+    async def list(self, scope: Scope, query: SessionQuery | None = None) -> SessionPage:
+        """The caller's sessions, latest change first."""
+        check_type(scope, Scope, "scope")
+        query = SessionQuery() if query is None else query
+        check_type(query, SessionQuery, "the query")
+        return await self._store.list(scope, query)
+
+    async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
+        """Change title, status, context, attributes or metadata.
+
+        Raises:
+            TooLarge: context, attributes and metadata would grow beyond the size limit.
+        """
+        check_type(scope, Scope, "scope")
+        check_type(changes, Changes, "the changes")
+        session = await self._with_even_timing(scope, session_id, self._patch_within_limit(scope, session_id, changes))
+        await self._announce.emit_event(EventKind.UPDATED, scope, session_id)
+        return session
+
+    async def set_attribute(self, scope: Scope, session_id: str, name: str, value: Json) -> bool:
+        """Set one attribute; nothing happens, and False comes back, when there is no such session (B14)."""
+        check_attribute_name(name)
+        try:
+            await self.patch(scope, session_id, Changes(attributes={name: value}))
+        except SessionNotFound:
+            return False
+        return True
+
+    async def attribute(self, scope: Scope, session_id: str, name: str) -> Json:
+        """One attribute, `None` when it or its session is absent (B14)."""
+        try:
+            return (await self.get(scope, session_id)).attributes.get(name)
+        except SessionNotFound:
+            return None
+
+    async def reset(self, scope: Scope, session_id: str) -> Session:
+        """Forget the talk and keep the session, and whom it talks to; a running turn is lost."""
+        check_type(scope, Scope, "scope")
+        session = await self._with_even_timing(scope, session_id, self._store.reset(scope, session_id, sparing=PARTNER))
+        await self._announce.emit_event(EventKind.UPDATED, scope, session_id)
+        return session
+
+    async def truncate(self, scope: Scope, session_id: str, truncating: Truncation) -> Session:
+        """Forget what was said after a message, to ask or answer anew, but for the messages numbered in `sparing`.
+
+        A running turn is lost, unless it happens `within` it.
+
+        Raises:
+            VersionConflict: the session has changed since `if_version`, as every word changes it; nothing went.
+            TurnLost: the turn it shall happen `within` has lost the session; nothing went.
+        """
+        check_type(scope, Scope, "scope")
+        check_type(truncating, Truncation, "the truncation")
+        session = await self._with_even_timing(scope, session_id, self._store.truncate(scope, session_id, truncating))
+        await self._announce.emit_event(EventKind.UPDATED, scope, session_id)
+        return session
+
+    async def rewrite(self, scope: Scope, session_id: str, rewriting: Rewrite) -> Session:
+        """Put other words in the place of stored ones; a running turn goes on.
+
+        No limit of size holds here: what takes the place of a private value may be longer than the value.
+        """
+        check_type(scope, Scope, "scope")
+        check_type(rewriting, Rewrite, "the rewriting")
+        session = await self._with_even_timing(scope, session_id, self._store.rewrite(scope, session_id, rewriting))
+        await self._announce.emit_event(EventKind.UPDATED, scope, session_id)
+        return session
+
+    async def fork(
+        self, scope: Scope, session_id: str, at: int | None = None, new_id: str | None = None, title: str | None = None
+    ) -> Session:
+        """Branch off a new session at a message.
+
+        Raises:
+            SessionExists: the caller has a session of that id already.
+        """
+        check_type(scope, Scope, "scope")
+        forking = ForkRequest(new_id=new_id or fresh_id(), at=at, title=title)
+        try:
+            fork = await self._store.fork(scope, session_id, forking)
+        except SessionNotFound as absent:
+            await self._announce_refused(scope, absent.session_id, absent)
+            if absent.session_id != forking.new_id:
+                raise
+            fork = await self._store.fork(scope, session_id, replace(forking, new_id=fresh_id()))
+        await self._announce_written(scope, fork, self._policy, created=True, expired=False)
+        return fork
+
+    async def delete(self, scope: Scope, session_id: str) -> None:
+        """Remove the session and everything of it."""
+        check_type(scope, Scope, "scope")
+        await self._with_even_timing(scope, session_id, self._store.delete(scope, session_id))
+        await self._announce.emit_event(EventKind.DELETED, scope, session_id)
+
+    async def restore(self, scope: Scope, saved: ExportedSession) -> Session:
+        """Make a new session, under a fresh id, out of one that was exported: with all its messages, or not at all.
+
+        It belongs to the caller; the tenant itself gives it back to the user it belonged to.
+        """
+        check_type(scope, Scope, "scope")
+        check_type(saved, ExportedSession, "what was saved")
+        check_messages(saved.messages, self._policy)
+        if not scope.owner:
+            scope = replace(scope, user=saved.user)
+        create = _new_session(saved.new, self._policy)
+        batch = AppendBatch(id=fresh_id(), messages=saved.messages, usage=saved.usage, create=create)
+        session = (await self._store.append(scope, fresh_id(), batch)).session
+        if saved.status is not session.status:
+            session = await self._store.patch(scope, session.id, Changes(status=saved.status))
+        await self._announce_written(scope, session, self._policy, created=True, expired=False)
+        return session
+
+    async def stats(self, scope: Scope) -> SessionStats:
+        """How much the caller has."""
+        check_type(scope, Scope, "scope")
+        return await self._upkeep.stats(scope)
+
+    async def sweep(self, limit: int = 1000) -> int:
+        """Remove what expired, in all tenants; tells how many went."""
+        check_int(limit, 1, _MOST, "limit")
+        gone = await self._upkeep.sweep(limit)
+        await self._announce_removed(EventKind.EXPIRED, gone)
+        return len(gone)
+
+    async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
+        """Remove up to so many sessions of the scope's user, then the user's state; see the port."""
+        check_type(scope, Scope, "scope")
+        check_int(limit, 1, _MOST, "limit")
+        erased = await self._upkeep.erase(scope, limit)
+        await self._announce_removed(EventKind.DELETED, erased.gone)
+        return erased
+
+    # The rules
+
+    def _begin_request(self, scope: Scope, request: TurnRequest, policy: SessionPolicy) -> BeginTurn:
+        session_id = request.session_id
+        if session_id is None:
+            session_id = session_id_for_key(scope, request.key) if request.key else fresh_id()
+        create = request.session_id is None or policy.on_missing is OnMissing.ADOPT
+        return BeginTurn(
+            session_id=session_id,
+            turn_id=fresh_id(),
+            words=request.words,
+            create=_new_session(request.new, policy) if create else None,
+            lease=policy.lease,
+            window=request.window,
+            once=_once(request.key, request.words, request.fingerprint),
+            journaled=policy.on_store_down is OnStoreDown.JOURNAL,
+        )
+
+    async def _begin_when_free(self, scope: Scope, opening: BeginTurn, policy: SessionPolicy) -> OpenTurn:
+        """Begin, trying again while another turn runs, until the wait is over."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + policy.busy_wait.total_seconds()
+        pause = 0.01
+        while True:
+            try:
+                return await self._begin_once(scope, opening)
+            except SessionBusy as busy:
+                left = give_up - loop.time()
+                if left <= 0:
+                    raise
+                wait = min(pause * random.uniform(0.5, 1.5), max(busy.retry_after.total_seconds(), 0.001), left)
+            await asyncio.sleep(wait)
+            pause = min(pause * 2, 0.25)
+
+    async def _patch_within_limit(self, scope: Scope, session_id: str, changes: Changes) -> Session:
+        """Patch the head if it stays within its size.
+
+        The size is judged on the head as read, and the patch then applies to that version alone: whoever changes the
+        session in between makes us look again. So the limit holds on every store, and none has to know of it.
+        """
+        if not changes.sets_values:
+            return await self._store.patch(scope, session_id, changes)
+        while True:
+            head = await self._store.get(scope, session_id)
+            _check_head_size(head, changes, self._policy)
+            expected = head.version if changes.if_version is None else changes.if_version
+            try:
+                return await self._store.patch(scope, session_id, replace(changes, if_version=expected))
+            except VersionConflict:
+                if changes.if_version is not None:
+                    raise
+
+    async def _check_growth(self, turn: OpenTurn, changes: Changes, policy: SessionPolicy) -> None:
+        """Refuse a turn's changes that would make the head too large, judged by the head that the turn began with.
+
+        The turn's end is guarded by its lease and not by a version, so patches that came meanwhile can add their own:
+        the head then outgrows the limit once, by less than another limit, and takes nothing more.
+        """
+        head = turn.session
+        if not head.version:  # A turn by its ticket alone, as doors bring it back: its head has to be looked up.
+            try:
+                head = await self._store.get(turn.scope, turn.session.id)
+            except SessionNotFound:
+                return  # What became of the turn, the store tells.
+        _check_head_size(head, changes, policy)
+
+    async def _begin_once(self, scope: Scope, opening: BeginTurn) -> OpenTurn:
+        """Begin once. A caller who goes meanwhile may have begun a turn all the same: then it is given up."""
+        beginning = asyncio.create_task(self._store.begin_turn(scope, opening))
+        try:
+            return await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            await complete_despite_cancel(self._release_begun(beginning))
+            raise
+
+    async def _announce_begun(self, scope: Scope, turn: OpenTurn, policy: SessionPolicy) -> None:
+        """Tell of a turn that has begun. A caller who goes meanwhile never learns of it: then it is given up."""
+        try:
+            await self._announce_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
+        except BaseException:
+            await complete_despite_cancel(release_lease(self._store.finish_turn, turn))
+            raise
+
+    async def _release_begun(self, beginning: asyncio.Future[OpenTurn]) -> None:
+        with contextlib.suppress(TenutoError):
+            await release_lease(self._store.finish_turn, await beginning)
+
+    async def _with_even_timing(self, scope: Scope, session_id: str, asked: Awaitable[_Seen]) -> _Seen:
+        """Wait for an answer about one session; what was found damaged is announced.
+
+        Not found is told after an even time, so that its reason cannot be read off the clock.
+        """
+        began = asyncio.get_running_loop().time()
+        try:
+            return await asked
+        except SessionNotFound as absent:
+            if isinstance(absent, SessionCorrupt):
+                await self._announce_refused(scope, session_id, absent)
+            await asyncio.sleep(began + _EVEN_SECONDS - asyncio.get_running_loop().time())
+            raise
+
+    async def _announce_refused(self, scope: Scope, session_id: str, absent: SessionNotFound) -> None:
+        if isinstance(absent, SessionForeign):
+            await self._announce.emit_event(EventKind.HIJACK_REFUSED, scope, session_id, owner=absent.owner)
+        elif isinstance(absent, SessionCorrupt):
+            await self._announce.emit_event(EventKind.QUARANTINED, scope, session_id)
+
+    async def _announce_written(
+        self, scope: Scope, session: Session, policy: SessionPolicy, *, created: bool, expired: bool
+    ) -> None:
+        if expired:
+            await self._announce.emit_event(EventKind.EXPIRED, scope, session.id)
+        await self._announce.emit_event(EventKind.CREATED if created else EventKind.UPDATED, scope, session.id)
+        if created and policy.max_sessions is not None:
+            await self._evict_oldest(scope, session.id, policy.max_sessions)
+
+    async def _evict_oldest(self, scope: Scope, newest: str, keep: int) -> None:
+        """Let the oldest sessions go. The new one is stored, so a store that fails now must not fail its caller."""
+        try:
+            gone = await self._upkeep.evict(scope, keep, sparing=newest)
+        except Unavailable as away:
+            _log.warning("sessions beyond %s were not evicted: %s", keep, away)
+            return
+        await self._announce_removed(EventKind.EVICTED, gone)
+
+    async def _announce_removed(self, kind: EventKind, gone: Sequence[RemovedSession]) -> None:
+        for item in gone:
+            await self._announce.emit_event(kind, item.scope, item.session_id)
+
+
+def check_messages(drafts: Sequence[Draft], policy: SessionPolicy) -> None:
+    """Refuse messages that cannot be stored, before anything is done for them.
+
+    Raises:
+        TooLarge: what a message says, or what comes along with it, is above the size limit.
+    """
+    check_drafts(drafts)
+    _check_message_sizes(drafts, policy)
+
+
+def check_text_size(text: str, policy: SessionPolicy) -> None:
+    """Refuse words before they are made a message.
+
+    Raises:
+        TooLarge: they are above the size limit.
+    """
+    most = policy.max_message_bytes
+    # A character takes four bytes at most.
+    if len(text) * 4 > most and (len(text) > most or len(text.encode()) > most):
+        raise TooLarge("message", most)
+
+
+def _check_message_sizes(drafts: Sequence[Draft], policy: SessionPolicy) -> None:
+    for draft in drafts:
+        if content_bytes(draft) > policy.max_message_bytes:
+            raise TooLarge("message", policy.max_message_bytes)
+        if metadata_bytes(draft) > policy.max_message_bytes:
+            raise TooLarge("message's metadata and further fields together", policy.max_message_bytes)
+
+
+def _check_head_size(head: Session, changes: Changes, policy: SessionPolicy) -> None:
+    """Refuse changes that make a head larger than it may be. One that is too large already may still shrink."""
+    size = head_bytes(head, changes)
+    if size > policy.max_head_bytes and size > head_bytes(head):
+        raise TooLarge(_HEAD, policy.max_head_bytes)
+
+
+def _new_session(new: NewSession | None, policy: SessionPolicy) -> NewSession:
+    """What a session starts with: the caller's values, kept as the policy says."""
+    if new is not None and head_bytes(new) > policy.max_head_bytes:
+        raise TooLarge(_HEAD, policy.max_head_bytes)
+    return replace(new or NewSession(), keeping=policy.keeping)
+
+
+def _once(key: str | None, drafts: Sequence[Draft], given: str | None) -> IdempotencyKey | None:
+    if key is None:
+        return None
+    return IdempotencyKey(key=key, fingerprint=given or fingerprint(drafts))
+
+
+def _fallback_request(scope: Scope, opening: BeginTurn, absent: SessionNotFound, key: str | None) -> BeginTurn:
+    """The opening that is tried where the asked session cannot be had: under another id, the same for the same key.
+
+    A damaged session has been set aside by now, so its own id is free for a fresh start.
+    """
+    if isinstance(absent, SessionCorrupt):
+        return opening
+    return replace(opening, session_id=session_id_for_key(scope, key) if key else fresh_id())
+
+
+def fingerprint(drafts: Sequence[Draft]) -> str:
+    """What an idempotency key stands for: who says what. Ids and times are the sender's bookkeeping and left out."""
+    check_drafts(drafts)
+    return _digest([(draft.role, draft.parts, draft.speaker, draft.extra) for draft in drafts])
+
+
+def _digest(value: object) -> str:
+    return blake2b(msgspec.json.encode(value), digest_size=16).hexdigest()

@@ -1,0 +1,209 @@
+"""Connections to one database: few, shared, with a deadline on every call."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import select
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+import asyncpg
+
+from tenuto.errors import InvalidSetting, Unavailable
+from tenuto.stores.postgres._errors import DRIVER_ERRORS, STORE, TRANSIENT, Unsent, fault, telling
+from tenuto.stores.sockets import reset_on_close
+
+log = logging.getLogger(__name__)
+
+# asyncpg's rows are untyped; they become values in `_rows`.
+Row: TypeAlias = asyncpg.Record
+Connection: TypeAlias = "asyncpg.Connection[Any]"
+
+_SETTINGS: Final = {
+    "application_name": "tenuto",
+    # Statements here are short and by key. Planning or compiling one anew costs more than running it, and tables
+    # without statistics yet would lead the planner to scan them.
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    # A client that vanished gives its locks back within twenty seconds.
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "3",
+    "tcp_keepalives_count": "3",
+}
+
+
+_LONG: Final = 24 * 3600.0
+
+
+class Link:
+    """A few connections, opened when they are needed and again when they are lost; drivers' errors translated.
+
+    asyncpg's own pool takes twice the time of a small statement for lending and taking back.
+    """
+
+    def __init__(self, url: str, *, schema: str, connections: int, timeout: float, connect_timeout: float) -> None:
+        self._url = url
+        self._timeout = timeout
+        self._connect_timeout = connect_timeout
+        self._slots = asyncio.Semaphore(connections)
+        self._idle: list[tuple[Connection, Callable[[], bool]]] = []
+        self._closed = False
+        self.schema = schema
+        self.patience = timeout + connect_timeout
+        """How many seconds a call may take: one part for what it takes to get a connection, one for the answer."""
+
+    async def prepare(self, *steps: Callable[[Connection, str], Awaitable[None]]) -> None:
+        """Run what must be done before the first call, on a connection that is closed again.
+
+        Types that a migration makes are then known to every later connection.
+        """
+        try:
+            connection = await self.connect()
+        except DRIVER_ERRORS as exc:
+            raise fault(exc, sent=False) from exc
+        try:
+            for step in steps:
+                await step(connection, self.schema)
+        finally:
+            connection.terminate()
+
+    async def connect(self) -> Connection:
+        """A new connection with our settings."""
+        settings = {
+            **_SETTINGS,
+            "search_path": quote_identifier(self.schema),
+            # The server gives up before we do, so that an answer rather than a cut connection ends a long wait. A lock
+            # is waited for half as long: what shared a batch with its victim has time for a try of its own.
+            "statement_timeout": str(int(self._timeout * 900)),
+            "lock_timeout": str(int(self._timeout * 450)),
+        }
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                return await asyncpg.connect(
+                    self._url, timeout=self._connect_timeout, command_timeout=self._timeout, server_settings=settings
+                )
+        except (ValueError, asyncpg.ClientConfigurationError) as exc:
+            raise InvalidSetting("store", "not a Postgres address") from exc
+
+    async def close(self) -> None:
+        """End all connections; what is under way is cut."""
+        self._closed = True
+        idle, self._idle = self._idle, []
+        try:
+            async with asyncio.timeout(self._timeout):
+                await asyncio.gather(*(connection.close() for connection, _ in idle))
+        except DRIVER_ERRORS:
+            for connection, _ in idle:
+                connection.terminate()
+
+    async def fetch(self, statement: str, *args: object) -> Sequence[Row]:
+        """Run one statement, which is one transaction.
+
+        Raises:
+            Unavailable: as `_faults` tells; only `InDoubt` leaves open whether it was carried out.
+        """
+        connection = await self._acquire()
+        sound = False
+        try:
+            rows: Sequence[Row] = await connection.fetch(statement, *args)
+            sound = True
+            return rows
+        except asyncpg.InterfaceError as exc:
+            # asyncpg looks before it sends: a closed connection, or an argument it cannot encode.
+            raise fault(exc, sent=False) from telling(exc)
+        except DRIVER_ERRORS as exc:
+            # A standby will not become the primary; a timeout leaves the connection busy.
+            sound = isinstance(exc, asyncpg.PostgresError) and not isinstance(exc, asyncpg.ReadOnlySQLTransactionError)
+            raise fault(exc, sent=True) from telling(exc)
+        finally:
+            self._release(connection, sound=sound)
+
+    async def work(self, statement: str) -> bool:
+        """Run a statement that takes as long as it takes, on a connection of its own, outside any transaction.
+
+        What the server warns of is logged, as when it passes over a table that is not ours; tells whether it did.
+
+        Raises:
+            Unavailable: as in `fetch`.
+        """
+        try:
+            connection = await self.connect()
+        except DRIVER_ERRORS as exc:
+            raise fault(exc, sent=False) from exc
+        try:
+            warnings: list[str] = []
+            connection.add_log_listener(lambda _, told: warnings.append(told.message))
+            await connection.execute("SET statement_timeout = 0")
+            await connection.execute(statement, timeout=_LONG)
+            for warning in warnings:
+                log.warning("the server says: %s", warning)
+            return bool(warnings)
+        except DRIVER_ERRORS as exc:
+            raise fault(exc, sent=True) from telling(exc)
+        finally:
+            connection.terminate()
+
+    async def row(self, statement: str, *args: object) -> Row:
+        """Run one statement that gives one row, once more where it lost against another transaction."""
+        try:
+            rows = await self.fetch(statement, *args)
+        except Unavailable as exc:
+            if not isinstance(exc.__cause__, TRANSIENT):
+                raise
+            rows = await self.fetch(statement, *args)
+        return rows[0]
+
+    async def _acquire(self) -> Connection:
+        if self._closed:
+            raise Unavailable(STORE, "is closed")
+        until = asyncio.get_running_loop().time() + self._connect_timeout
+        try:
+            if self._slots.locked():
+                async with asyncio.timeout_at(until):
+                    await self._slots.acquire()
+            else:
+                await self._slots.acquire()
+        except TimeoutError as exc:
+            raise Unsent(STORE, "is overloaded") from exc
+        try:
+            while self._idle:
+                connection, talks = self._idle.pop()
+                # What speaks without being asked says that it has ended.
+                if not connection.is_closed() and not talks():
+                    return connection
+                connection.terminate()
+            async with asyncio.timeout_at(until):
+                return await self.connect()
+        except BaseException as exc:
+            self._slots.release()
+            if isinstance(exc, DRIVER_ERRORS):
+                raise fault(exc, sent=False) from exc
+            raise
+
+    def _release(self, connection: Connection, *, sound: bool) -> None:
+        self._slots.release()
+        if sound and not connection.is_closed() and not self._closed:
+            self._idle.append((connection, unread(connection)))
+        else:
+            reset_on_close(getattr(connection, "_transport", None))
+            connection.terminate()
+
+
+def quote_identifier(name: str) -> str:
+    """An identifier that may stand in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def unread(connection: Connection) -> Callable[[], bool]:
+    """A question that costs a microsecond: do bytes wait on the connection's socket that the loop has not read yet?"""
+    # asyncpg has no public way to its socket. Without it a busy loop sees later what happened, and nothing else.
+    transport = getattr(connection, "_transport", None)
+    socket = transport.get_extra_info("socket") if transport is not None else None
+    if socket is None or not hasattr(select, "poll"):
+        return lambda: False
+    poll = select.poll()
+    poll.register(socket.fileno(), select.POLLIN)
+    return lambda: bool(poll.poll(0))

@@ -1,0 +1,97 @@
+"""Getting into a server: connect, sign in, say who we are."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tenuto.stores.redis._connection import Connection
+from tenuto.stores.redis._resp import Reply, check, pack
+from tenuto.stores.redis._url import Credential, Endpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionPolicy:
+    """How long we wait for a server, in seconds, and how many connections lead to it."""
+
+    connect_timeout: float = 0.5
+    call_timeout: float = 1.0
+    lanes: int = 1
+    """Connections per server. One is fastest: fewer lanes mean fuller batches."""
+    client_name: str = "tenuto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """What it takes to get in: the same for every server behind one address."""
+
+    credential: Credential = field(default_factory=Credential)
+    db: int = 0
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+    policy: ConnectionPolicy = field(default_factory=ConnectionPolicy)
+    on_lost: Callable[[], None] | None = field(default=None, repr=False)
+    """Called when a connection that went through this door is gone."""
+
+
+async def open_connection(
+    endpoint: Endpoint,
+    door: Door,
+    *,
+    on_lost: Callable[[Connection], None] | None = None,
+    on_message: Callable[[Reply], None] | None = None,
+) -> Connection:
+    """Connect and sign in. Raises `OSError`, `CallFailed`, or `Refused` when the server does not let us in."""
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(
+        lambda: Connection(silence=door.policy.call_timeout, on_lost=on_lost, on_message=on_message),
+        endpoint.host,
+        endpoint.port,
+        ssl=door.tls,
+    )
+    try:
+        enable_keepalive(connection.socket)
+        await _authenticate(connection, door)
+    except BaseException:
+        connection.abort()
+        raise
+    return connection
+
+
+async def _authenticate(connection: Connection, door: Door) -> None:
+    deadline = asyncio.get_running_loop().time() + door.policy.connect_timeout
+    needed = [connection.send(pack(call), deadline) for call in sign_in(door)]
+    for call in introduction(door):
+        # cancelled at once: its reply is thrown away, whatever it says
+        connection.send(pack(call), deadline).cancel()
+    for waiting in needed:
+        check(await waiting)
+
+
+def sign_in(door: Door) -> list[tuple[str, ...]]:
+    """The calls that must succeed before anything else is said."""
+    calls: list[tuple[str, ...]] = []
+    user, password = door.credential.username, door.credential.password
+    if password is not None:
+        calls.append(("AUTH", user, password) if user else ("AUTH", password))
+    if door.db:
+        calls.append(("SELECT", str(door.db)))
+    return calls
+
+
+def introduction(door: Door) -> list[tuple[str, ...]]:
+    """Calls that tell operators who is connected. A courtesy: proxies and older servers refuse them."""
+    return [
+        ("CLIENT", "SETNAME", door.policy.client_name),
+        ("CLIENT", "SETINFO", "LIB-NAME", "tenuto"),
+    ]
+
+
+def enable_keepalive(sock: socket.socket) -> None:
+    """Let the kernel notice a peer that vanished without a word, within about half a minute."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

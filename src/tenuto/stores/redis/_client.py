@@ -1,0 +1,196 @@
+"""The one way to a Redis or Valkey deployment: calls in, replies out, redirects and retries in between."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+
+import hiredis
+
+from tenuto.stores.redis._auth import ConnectionPolicy, Door
+from tenuto.stores.redis._errors import CallFailed, ConnectionLost, ResponseError, Unsent
+from tenuto.stores.redis._node import Node
+from tenuto.stores.redis._resp import Part, Reply, check, pack, reply_error_code, response_error
+from tenuto.stores.redis._scripts import Script
+from tenuto.stores.redis._topology import Topology, make_topology
+from tenuto.stores.redis._url import Endpoint, RedisAddress, parse
+
+_ASKING = pack(("ASKING",))
+_MOST_ATTEMPTS = 20
+_FIRST_PAUSE = 0.01
+_LONGEST_PAUSE = 0.1
+
+
+@dataclass(slots=True, kw_only=True)
+class _PendingCall:
+    """One call on its way: where it goes next and what must be said right before it."""
+
+    packed: bytes
+    slot: int | None
+    deadline: float
+    safe: bool
+    script: Script | None = None
+    node: Node | None = None
+    before: tuple[bytes, ...] = ()
+    losses: int = 0
+    attempts: int = 0
+
+
+class Link:
+    """Calls to a deployment of any shape. One per process and event loop.
+
+    A call that the server certainly did not run (redirected, loading, failing over) is tried again until
+    its time is up. A call whose fate is unknown, because the connection went away under it, is tried
+    again once if it is `safe`: if running it twice does what running it once does.
+    """
+
+    def __init__(
+        self,
+        address: RedisAddress | str,
+        policy: ConnectionPolicy | None = None,
+        on_lost: Callable[[], None] | None = None,
+    ) -> None:
+        self.address = parse(address) if isinstance(address, str) else address
+        self.policy = policy or ConnectionPolicy()
+        self.door = Door(
+            credential=self.address.credential,
+            db=self.address.db,
+            tls=self.address.tls,
+            policy=self.policy,
+            on_lost=on_lost,
+        )
+        self.topology: Topology = make_topology(self.address, self.door)
+
+    def call(
+        self, *parts: Part, key: bytes | None = None, safe: bool = True, timeout: float | None = None
+    ) -> Coroutine[None, None, Reply]:
+        """Make one call and return its reply; `key` says which part of a cluster it concerns.
+
+        Raises:
+            LinkDown: the server could not be asked or did not answer in time.
+            Refused: the server answered with an error.
+        """
+        return self._send(pack(parts), key, safe, timeout, None)
+
+    def eval_script(
+        self,
+        script: Script,
+        keys: Sequence[bytes],
+        args: Sequence[Part],
+        *,
+        safe: bool = True,
+        timeout: float | None = None,
+    ) -> Coroutine[None, None, Reply]:
+        """Run a script on the server that holds `keys`, which share one hash tag. Raises as `call` does."""
+        packed = pack(("EVALSHA", script.sha, len(keys), *keys, *args))
+        return self._send(packed, keys[0], safe, timeout, script)
+
+    def eval_packed(self, script: Script, key: bytes, packed: bytes, *, safe: bool) -> Coroutine[None, None, Reply]:
+        """Run a script whose call the caller has packed."""
+        return self._send(packed, key, safe, None, script)
+
+    async def call_node(self, endpoint: Endpoint, *parts: Part, timeout: float | None = None) -> Reply:
+        """Make one call at one named server, without following redirects."""
+        deadline = asyncio.get_running_loop().time() + (timeout or self.policy.call_timeout)
+        return check(await self.topology.node_at(endpoint).ask(pack(parts), deadline))
+
+    async def primaries(self, timeout: float | None = None) -> tuple[Endpoint, ...]:
+        """Every server that takes writes, as known now; looked up when nothing is known yet."""
+        if not self.topology.primaries():
+            deadline = asyncio.get_running_loop().time() + (timeout or self.policy.call_timeout)
+            await self.topology.renew(deadline)
+        return self.topology.primaries()
+
+    async def aclose(self) -> None:
+        """Close every connection; calls on their way fail with `ConnectionLost`."""
+        await self.topology.aclose()
+
+    async def _send(
+        self, packed: bytes, key: bytes | None, safe: bool, timeout: float | None, script: Script | None
+    ) -> Reply:
+        deadline = asyncio.get_running_loop().time() + (timeout or self.policy.call_timeout)
+        slot = self.topology.slot(key)
+        node = self.topology.node(slot)
+        connection = None if node is None else node.idle_connection
+        outcome: Reply = None
+        if connection is not None:
+            try:
+                outcome = await connection.send(packed, deadline)
+                if type(outcome) is not hiredis.ReplyError:
+                    return outcome
+            except ConnectionLost as lost:
+                outcome = lost
+        errand = _PendingCall(packed=packed, slot=slot, deadline=deadline, safe=safe, script=script)
+        return await self._retry(errand, outcome)
+
+    async def _retry(self, errand: _PendingCall, outcome: Reply) -> Reply:
+        """Go on after what has come of the call so far, until it is answered or nothing more can be done."""
+        while True:
+            if isinstance(outcome, ConnectionLost):
+                await self._handle_loss(errand, outcome)
+            elif isinstance(outcome, hiredis.ReplyError):
+                await self._handle_error_reply(errand, outcome)
+            try:
+                outcome = await self._attempt(errand)
+            except ConnectionLost as lost:
+                outcome = lost
+                continue
+            if not isinstance(outcome, hiredis.ReplyError):
+                return outcome
+
+    async def _attempt(self, errand: _PendingCall) -> Reply:
+        node = errand.node or self.topology.node(errand.slot)
+        if node is None:
+            await self.topology.renew(errand.deadline)
+            node = self.topology.node(errand.slot)
+        if node is None:
+            raise CallFailed("no server holds this part of the cluster")
+        connection = await node.acquire_connection(errand.deadline)
+        for packed in errand.before:
+            # cancelled at once: it only has to be said, its reply does not matter
+            connection.send(packed, errand.deadline).cancel()
+        return await connection.send(errand.packed, errand.deadline)
+
+    async def _handle_loss(self, errand: _PendingCall, lost: ConnectionLost) -> None:
+        """Prepare another attempt, or raise what was lost when the call must not be repeated."""
+        errand.losses += 1
+        if errand.losses > 1 or not (errand.safe or isinstance(lost, Unsent)):
+            raise lost
+        errand.node, errand.before = None, ()
+        await self.topology.renew(errand.deadline)
+
+    async def _handle_error_reply(self, errand: _PendingCall, reply: hiredis.ReplyError) -> None:
+        """Prepare the next attempt, or raise `Refused` when another one would not help."""
+        code = reply_error_code(reply)
+        errand.attempts += 1
+        if errand.attempts > _MOST_ATTEMPTS:
+            raise ResponseError(code)
+        match code:
+            case "NOSCRIPT" if errand.script is not None:
+                errand.before = (errand.script.load, *errand.before[-1:])
+            case "MOVED":
+                errand.node, errand.before = self.topology.follow_redirect(*_parse_redirect(reply)), ()
+            case "ASK":
+                errand.node, errand.before = self.topology.node_at(_parse_redirect(reply)[1]), (_ASKING,)
+            case "TRYAGAIN" | "LOADING" | "BUSY":
+                await self._back_off(errand, code)
+            case "CLUSTERDOWN" | "READONLY" | "MASTERDOWN":
+                await self._back_off(errand, code)
+                errand.node, errand.before = None, ()
+                await self.topology.renew(errand.deadline)
+            case _:
+                raise response_error(reply)
+
+    async def _back_off(self, errand: _PendingCall, code: str) -> None:
+        pause = min(_FIRST_PAUSE * 2**errand.attempts, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
+        if asyncio.get_running_loop().time() + pause >= errand.deadline:
+            raise ResponseError(code)
+        await asyncio.sleep(pause)
+
+
+def _parse_redirect(reply: hiredis.ReplyError) -> tuple[int, Endpoint]:
+    _, slot, place = str(reply).split(" ")[:3]
+    host, _, port = place.rpartition(":")
+    return int(slot), Endpoint(host, int(port))

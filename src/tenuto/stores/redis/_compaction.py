@@ -1,0 +1,98 @@
+"""Asking servers to write their files anew, so that what was deleted is in none of them.
+
+A server that keeps a log of commands still has every word that was ever written in it, until the log is rewritten;
+one that makes snapshots has what stood at the last. Hosted servers commonly deny these calls: they have files of
+their own, and ways of their own to renew them. What a server would not do is told, without the server's name: that
+is for the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from tenuto.model import CompactionResult
+from tenuto.stores.redis._client import Link
+from tenuto.stores.redis._durability import parse_info, read_setting
+from tenuto.stores.redis._errors import ResponseError
+from tenuto.stores.redis._url import Endpoint
+
+log = logging.getLogger(__name__)
+
+_PAUSE: Final = 0.05
+_LOOKS: Final = 12_000
+"""Some ten minutes; a server that takes longer goes on by itself."""
+_ATTEMPTS: Final = 3
+_BUSY: Final = ("aof_rewrite_in_progress", "aof_rewrite_scheduled", "rdb_bgsave_in_progress")
+
+
+class _NotRewritten(Exception):
+    """A server did not renew its files; the message says why, and names nobody."""
+
+
+async def compact(link: Link) -> CompactionResult:
+    """Have every server that takes writes renew the files it keeps.
+
+    Raises:
+        LinkDown: a server does not answer.
+    """
+    left: dict[str, None] = {}
+    for server in await link.primaries():
+        try:
+            await _compact_server(link, server)
+        except (_NotRewritten, ResponseError) as undone:
+            denied = (
+                f"does not let us renew its files ({undone.code})" if isinstance(undone, ResponseError) else str(undone)
+            )
+            log.warning("%s %s: deleted data stays there", server, denied)
+            left[f"a server {denied}"] = None
+    return CompactionResult(cleared=not left, why="; ".join(left))
+
+
+async def _compact_server(link: Link, server: Endpoint) -> None:
+    facts = await _persistence(link, server)
+    if facts.get("aof_enabled") == "1":
+        await _rewrite_file(link, server, "BGREWRITEAOF", "aof_last_bgrewrite_status")
+    if await _makes_snapshots(link, server, facts):
+        await _rewrite_file(link, server, "BGSAVE", "rdb_last_bgsave_status")
+
+
+async def _persistence(link: Link, server: Endpoint) -> Mapping[str, str]:
+    return parse_info(await link.call_node(server, "INFO", "persistence"))
+
+
+async def _makes_snapshots(link: Link, server: Endpoint, facts: Mapping[str, str]) -> bool:
+    """Whether there is a snapshot to renew. Where there is none, none is made: it would be one file more."""
+    if facts.get("rdb_saves", "0") != "0":
+        return True
+    intended = await read_setting(link, server, "save")
+    if intended is None:
+        raise _NotRewritten("does not tell whether it keeps snapshots")
+    return bool(intended)
+
+
+async def _rewrite_file(link: Link, server: Endpoint, command: str, status: str) -> None:
+    """Give the order when no other such work is under way, which may have begun too early, and wait for its end."""
+    for attempt in range(_ATTEMPTS):
+        await _wait_until_idle(link, server)
+        try:
+            await link.call_node(server, command)
+        except ResponseError as refused:
+            if refused.code != "ERR" or attempt == _ATTEMPTS - 1:
+                raise
+            continue  # Somebody else was faster, and theirs may have begun before the deletion: once more.
+        facts = await _wait_until_idle(link, server)
+        if facts.get(status, "ok") != "ok":
+            raise _NotRewritten(f"could not renew its files ({command})")
+        return
+
+
+async def _wait_until_idle(link: Link, server: Endpoint) -> Mapping[str, str]:
+    for _ in range(_LOOKS):
+        facts = await _persistence(link, server)
+        if all(facts.get(flag, "0") == "0" for flag in _BUSY):
+            return facts
+        await asyncio.sleep(_PAUSE)
+    raise _NotRewritten("is still writing its files anew")

@@ -1,0 +1,132 @@
+"""Everything a person owns, removed: their sessions by their shelf, what was set aside of them, their state."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from tenuto.model import EraseResult, RemovedSession, Scope, Session
+from tenuto.stores.codec import Undecodable
+from tenuto.stores.redis._keys import listing_digests
+from tenuto.stores.redis._listing import Place, SessionListing
+from tenuto.stores.redis._runner import OTHER_FORMATS, ScriptRunner, refusal
+from tenuto.stores.redis._script_io import parse_session
+from tenuto.stores.redis._scripts import script
+from tenuto.stores.redis._state import RedisState
+from tenuto.stores.redis._sweeper import Sweeper
+
+_TOGETHER = 100
+
+
+class _OwnedSession(NamedTuple):
+    """A session of the person's, and its facts: of what a call removed whose answer was lost, nothing is told again."""
+
+    place: Place
+    session: Session
+    facts: bytes
+
+
+class _RemovedCounts(NamedTuple):
+    """What was removed with one session, or with one copy that was set aside and has nobody's name any more."""
+
+    messages: int
+    traces: int
+    gone: RemovedSession | None = None
+
+
+class UserEraser:
+    """Removes a person. Sessions are found by the owner's shelf, which is never asked without looking at them."""
+
+    def __init__(self, asking: ScriptRunner, shelves: SessionListing, sweeping: Sweeper, state: RedisState) -> None:
+        self._asking = asking
+        self._keys = asking.keys
+        self._shelves = shelves
+        self._sweeping = sweeping
+        self._state = state
+
+    async def erase(self, person: Scope, limit: int) -> EraseResult:
+        """Remove up to `limit` sessions, least recently changed first; when none is left, all else."""
+        owner = listing_digests(person)[1]
+        places = await self._owned_sessions(person, limit + 1)
+        went: list[_RemovedCounts] = []
+        for at in range(0, min(limit, len(places)), _TOGETHER):
+            some = places[at : min(at + _TOGETHER, limit)]
+            told = await asyncio.gather(*(self._erase_session(person, one) for one in some))
+            went += [one for one in told if one is not None]
+        more = len(places) > limit
+        aside = [] if more else await self._erase_quarantined(owner)
+        return EraseResult(
+            gone=tuple(one.gone for one in went if one.gone is not None),
+            messages=sum(one.messages for one in (*went, *aside)),
+            traces=sum(one.traces for one in (*went, *aside)),
+            states=0 if more else await self._state.erase_owner(person),
+            quarantined=len(aside),
+            more=more,
+        )
+
+    async def _owned_sessions(self, person: Scope, count: int) -> list[_OwnedSession]:
+        """Where the person's sessions stand, the least recently changed first; what does not is taken down."""
+        found: list[_OwnedSession] = []
+        while len(found) < count:
+            wanted = min(count - len(found), _TOGETHER)
+            places = await self._shelves.first(person, len(found), wanted)
+            stand = await asyncio.gather(*(self._read_owned(person, place) for place in places))
+            found += [one for one in stand if one is not None]
+            if len(places) < wanted:
+                break
+        return found
+
+    async def _read_owned(self, person: Scope, place: Place) -> _OwnedSession | None:
+        """The person's session that stands there. One that cannot be read is set aside, and found as such."""
+        try:
+            reply = await self._asking.session("peek", place[1], person)
+            if reply[0] == b"ok":
+                session = parse_session(reply)
+                if listing_digests(session.scope) == listing_digests(person):
+                    return _OwnedSession(place, session, reply[2])
+                await self._shelves.leave(person, place)
+                return None
+            if reply[0] in OTHER_FORMATS:
+                raise refusal(reply, "")
+        except Undecodable:
+            reply = [b"corrupt"]
+        if reply[0] != b"absent":
+            await self._sweeping.quarantine(place[1], "its head could not be read")
+        await self._shelves.remove_stale(person, place)
+        return None
+
+    async def _erase_session(self, person: Scope, one: _OwnedSession) -> _RemovedCounts | None:
+        place, session, facts = one
+        key = place[1]
+        try:
+            reply = await self._asking.session("erase", key, person)
+        except Undecodable as damage:
+            await self._sweeping.quarantine(key, str(damage))
+            await self._shelves.remove_stale(person, place)
+            return None
+        if reply[0] == b"foreign":
+            await self._shelves.leave(person, place)
+            return None
+        # Absent is what a second try meets when the answer to the first was lost; its count of traces with it.
+        messages, traces = reply[3:] if reply[0] == b"gone" else (session.messages, 0)
+        await self._shelves.remove_stale(person, place)
+        await self._shelves.remove_expiry(key, facts)
+        return _RemovedCounts(messages, traces, RemovedSession(scope=session.scope, session_id=session.id))
+
+    async def _erase_quarantined(self, owner: str) -> list[_RemovedCounts]:
+        noted = self._keys.owner_quarantine(owner)
+        went: list[_RemovedCounts] = []
+        for copy in await self._asking.call("ZRANGE", noted, 0, -1, key=noted):
+            digits, _, micros = copy.partition(b":")
+            key, at = bytes.fromhex(digits.decode()), int(micros)
+            kept, messages, traces, facts = await self._asking.run_script(
+                script("erase_aside"), self._keys.quarantine(key, at), ()
+            )
+            if facts:
+                part = self._keys.expiry(key)
+                await self._asking.call("ZREM", part, facts, key=part)
+            await self._asking.run_script(script("unshelve"), [self._keys.set_aside], [digits, at])
+            await self._asking.call("ZREM", noted, copy, key=noted)
+            if kept:
+                went.append(_RemovedCounts(messages, traces))
+        return went

@@ -1,0 +1,159 @@
+"""One connection on which a server tells us which keys were changed, by anybody.
+
+It is a plain socket beside the event loop, because a cache must be able to ask *now*, without waiting,
+what the kernel has already received. Servers write these messages before they answer whoever made the
+change, so what was acknowledged anywhere before we look is in that buffer, or the link is in doubt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+
+import hiredis
+
+from tenuto.stores.redis._auth import Door
+from tenuto.stores.redis._errors import CallFailed
+from tenuto.stores.redis._resp import Reply
+from tenuto.stores.redis._socket import NOTHING, dial
+from tenuto.stores.redis._url import Endpoint
+
+BEAT = 1.0
+"""Seconds between two signs of life that we ask for."""
+DOUBT = 2.0
+"""Seconds without any word after which nothing is vouched for."""
+
+_CHUNK = 65536
+
+
+class InvalidationListener:
+    """Listens to one server. Used from the event loop's thread only."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        door: Door,
+        *,
+        prefixes: Sequence[bytes],
+        beat: bytes,
+        drop: Callable[[list[bytes] | None], None],
+        answered: Callable[[Reply], bool],
+    ) -> None:
+        self.endpoint = endpoint
+        self._door = door
+        starts = [part for prefix in prefixes for part in ("PREFIX", prefix)]
+        self._greeting = (("HELLO", "3"), ("CLIENT", "TRACKING", "ON", "BCAST", *starts))
+        self._beat = beat
+        self._drop = drop
+        self._answered = answered
+        self._loop = asyncio.get_running_loop()
+        self._socket: socket.socket | None = None
+        self._reader = hiredis.Reader(notEnoughData=NOTHING)
+        self._heard = 0.0
+        self._sure = False
+        self._deaf = asyncio.Event()
+        self.tried = asyncio.Event()
+        """Set once it listens, or has tried to in vain."""
+        self._work = asyncio.create_task(self._run())
+
+    def listen(self) -> bool:
+        """Take in all that has arrived. False when this server may have changes that we do not know of."""
+        if self._socket is None:
+            return False
+        self._drain()
+        return self._sure and self._loop.time() - self._heard < DOUBT
+
+    def close(self) -> None:
+        """Stop listening; what this server changes from now on is not told."""
+        self._work.cancel()
+        self._disconnect()
+        self.tried.set()
+
+    async def _run(self) -> None:
+        """Connect, listen until something is wrong, and again."""
+        pause = BEAT / 20
+        while True:
+            try:
+                async with asyncio.timeout(self._door.policy.connect_timeout):
+                    sock, reader = await dial(self.endpoint, self._door, self._greeting)
+            except (OSError, CallFailed, hiredis.HiredisError):
+                self.tried.set()
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, BEAT)
+                continue
+            pause = BEAT / 20
+            self._attach(sock, reader)
+            self.tried.set()
+            await self._ping_until_lost()
+
+    def _attach(self, sock: socket.socket, reader: hiredis.Reader) -> None:
+        self._socket, self._reader = sock, reader
+        self._heard, self._sure = self._loop.time(), True
+        self._deaf.clear()
+        self._loop.add_reader(sock.fileno(), self._drain)
+        # whatever was cached before the server began to tell us may have changed meanwhile
+        self._drop(None)
+        self._drain()
+
+    async def _ping_until_lost(self) -> None:
+        while self._socket is not None:
+            try:
+                async with asyncio.timeout(BEAT):
+                    await self._deaf.wait()
+            except TimeoutError:
+                self._send_ping()
+
+    def _send_ping(self) -> None:
+        self._drain()
+        if self._socket is None:
+            return
+        if self._loop.time() - self._heard >= DOUBT:
+            self._disconnect()
+            return
+        try:
+            self._socket.send(self._beat)
+        except (OSError, ValueError):
+            self._disconnect()
+
+    def _drain(self) -> None:
+        while self._socket is not None:
+            try:
+                data = self._socket.recv(_CHUNK)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                break
+            except OSError:
+                data = b""
+            if not data:
+                self._disconnect()
+                break
+            self._heard = self._loop.time()
+            self._feed(data)
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self._reader.feed(data)
+            while (message := self._reader.gets()) is not NOTHING:
+                self._handle_message(message)
+        except hiredis.HiredisError:
+            self._disconnect()
+
+    def _handle_message(self, message: Reply) -> None:
+        if not isinstance(message, hiredis.PushNotification):
+            sure = self._answered(message)
+            if self._sure and not sure:
+                self._drop(None)
+            self._sure = sure
+        elif message[0] == b"invalidate":
+            # no keys at all means that the server forgot everything it had
+            self._drop(message[1])
+
+    def _disconnect(self) -> None:
+        if self._socket is None:
+            return
+        sock, self._socket = self._socket, None
+        self._loop.remove_reader(sock.fileno())
+        sock.close()
+        self._drop(None)
+        self._deaf.set()

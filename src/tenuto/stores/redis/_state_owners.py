@@ -1,0 +1,111 @@
+"""Which users and chats keep state, and under which names: for whoever looks through everything.
+
+Each site has a list of digests, derived data as the list of spaces is. It is told before the first value of a drawer is
+written, so that a crash leaves a name too many; and again after an owner's first value, since somebody may have found
+nothing and taken the name off meanwhile. Only a crash, or a lost answer, right after a name was taken off like that
+leaves one too few: until its owner begins another drawer. Whose a digest is, the notes of the owner's drawers tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from tenuto.model import Scope, StateLocation
+from tenuto.model.scope import KEY_BYTES, owner_scope, site_scope
+from tenuto.stores.paging import read_location, stretch
+from tenuto.stores.redis._keys import listing_digests
+from tenuto.stores.redis._runner import ScriptRunner
+from tenuto.stores.redis._scripts import script
+
+_TOGETHER: Final = 100
+_notes: Final = msgspec.json.Decoder(tuple[Scope, str])
+
+
+def note(scope: Scope, namespace: str) -> bytes:
+    """What is noted of a drawer; nothing of the tenant's own."""
+    return msgspec.json.encode((owner_scope(scope), namespace)) if scope.owner else b""
+
+
+class StateOwners:
+    """The lists of owners."""
+
+    def __init__(self, asking: ScriptRunner) -> None:
+        self._asking = asking
+        self._keys = asking.keys
+
+    async def add(self, scope: Scope) -> None:
+        """Note that an owner keeps state, and that its site has such owners."""
+        await self._add_to_indexes(*listing_digests(scope))
+
+    async def leave(self, space: str, owner: str) -> None:
+        """Take an owner off that keeps nothing. One that has written meanwhile goes back."""
+        listed, values = self._keys.state_owners(space), self._keys.owner_state_keys(owner)[0]
+        await self._asking.call("ZREM", listed, owner, key=listed)
+        if await self._asking.call("EXISTS", values, key=values):
+            await self._add_to_indexes(space, owner)
+
+    async def count(self, space: str) -> int:
+        """How many owners of a site are on its list."""
+        listed = self._keys.state_owners(space)
+        count: int = await self._asking.call("ZCARD", listed, key=listed)
+        return count
+
+    async def whose(self, space: str) -> Scope | None:
+        """Whose space it is, as its owners' notes tell; `None` where none of them keeps anything."""
+        async for owner in self._iter_owners(space, ""):
+            if found := await self._owner_locations(owner, b"", 1):
+                return site_scope(found[0].scope)
+            await self.leave(space, owner)
+        return None
+
+    async def names(self, scope: Scope, after: StateLocation | None, limit: int) -> tuple[StateLocation, ...]:
+        """Where owners that the scope reaches keep values: by owner, by drawer, by key."""
+        first, drawer, key, last = stretch(scope, after)
+        found: list[StateLocation] = []
+        space = listing_digests(scope)[0]
+        async for owner in self._iter_owners(space, first.hex()):
+            if len(found) >= limit or owner > last.hex():
+                break
+            behind = drawer + key.encode() if owner == first.hex() else b""
+            of_owner = await self._owner_locations(owner, behind, limit - len(found))
+            if not of_owner and not behind:
+                await self.leave(space, owner)
+            found += of_owner
+        return tuple(found)
+
+    async def _add_to_indexes(self, space: str, owner: str) -> None:
+        """The owner first: whoever takes the site off looks for owners afterwards, and puts it back."""
+        listed = self._keys.state_owners(space)
+        await self._asking.call("ZADD", listed, 0, owner, key=listed)
+        await self._asking.call("ZADD", self._keys.spaces, 0, space, key=self._keys.spaces)
+
+    async def _iter_owners(self, space: str, start: str) -> AsyncIterator[str]:
+        """The owners on a site's list, from one on."""
+        listed, bound = self._keys.state_owners(space), f"[{start}" if start else "-"
+        while True:
+            page = await self._asking.call("ZRANGE", listed, bound, "+", "BYLEX", "LIMIT", 0, _TOGETHER, key=listed)
+            for owner in page:
+                yield owner.decode()
+            if len(page) < _TOGETHER:
+                return
+            bound = f"({page[-1].decode()}"
+
+    async def _owner_locations(self, owner: str, behind: bytes, limit: int) -> list[StateLocation]:
+        """Names of one owner; a drawer without a note, or whose note cannot be read, is passed over."""
+        keys = self._keys.owner_state_keys(owner)[1:]
+        found: list[StateLocation] = []
+        while (wanted := limit - len(found)) > 0:
+            flat = await self._asking.run_script(script("state_names"), keys, (behind, wanted))
+            named = [_parse_location(flat[at], flat[at + 1]) for at in range(0, len(flat), 2) if flat[at]]
+            found += [name for name in named if name is not None]
+            if len(flat) < 2 * wanted:
+                break
+            behind = flat[-1]
+        return found
+
+
+def _parse_location(noted: bytes, name: bytes) -> StateLocation | None:
+    return read_location(name[:KEY_BYTES], lambda: (*_notes.decode(noted), name[KEY_BYTES:].decode()))

@@ -1,0 +1,156 @@
+"""Many sessions at once: listed, counted, swept, evicted; and whose there are."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import datetime
+from typing import Any, Final
+
+from tenuto.model import RemovedSession, Scope, SessionPage, SessionQuery, SessionStats
+from tenuto.model.scope import owner_key, site_key
+from tenuto.stores.codec import decode_cursor, encode_cursor, to_micros
+from tenuto.stores.paging import first_sites
+from tenuto.stores.sqlite._edits import quarantine_session, remove
+from tenuto.stores.sqlite._errors import CorruptRow, is_bad_text
+from tenuto.stores.sqlite._heads import Execute
+from tenuto.stores.sqlite._rows import read_head, scope_of, session_of
+from tenuto.stores.sqlite._state import owners
+from tenuto.stores.sqlite._writer import Transaction
+
+_BEHIND_ALL: Final = (2**63 - 1, b"\xff" * 17)
+
+_LIST_SPACE: Final = """
+    SELECT * FROM head
+    WHERE space = :shelf AND (updated_at, key) < (:updated_at, :key) AND (expires_at IS NULL OR expires_at > :now)
+        AND (:status IS NULL OR status = :status) AND (:folded IS NULL OR instr(folded_title, :folded) > 0)
+    ORDER BY updated_at DESC, key DESC LIMIT :limit
+"""
+_LIST_OWNER: Final = """
+    SELECT * FROM head
+    WHERE owner = :shelf AND (updated_at, key) < (:updated_at, :key) AND (expires_at IS NULL OR expires_at > :now)
+        AND (:status IS NULL OR status = :status) AND (:folded IS NULL OR instr(folded_title, :folded) > 0)
+    ORDER BY updated_at DESC, key DESC LIMIT :limit
+"""
+_COUNT_SPACE: Final = """
+    SELECT count(*), coalesce(sum(messages), 0), coalesce(sum(tokens), 0), coalesce(sum(cost_nanos), 0)
+    FROM session WHERE space = ? AND (expires_at IS NULL OR expires_at > ?)
+"""
+_COUNT_OWNER: Final = """
+    SELECT count(*), coalesce(sum(messages), 0), coalesce(sum(tokens), 0), coalesce(sum(cost_nanos), 0)
+    FROM session WHERE owner = ? AND (expires_at IS NULL OR expires_at > ?)
+"""
+
+# One step in the index, however many sessions a space has.
+_NEXT_SPACE: Final = "SELECT * FROM head WHERE space > :behind ORDER BY space LIMIT 1"
+
+
+def list_sessions(db: sqlite3.Connection, scope: Scope, query: SessionQuery, now: datetime) -> SessionPage:
+    """The scope's sessions, latest change first."""
+    sql, shelf = (_LIST_OWNER, owner_key(scope)) if scope.owner else (_LIST_SPACE, site_key(scope))
+    updated_at, key = _BEHIND_ALL if query.cursor is None else decode_cursor(query.cursor)
+    wanted = {
+        "shelf": shelf,
+        "updated_at": updated_at,
+        "key": key,
+        "now": to_micros(now),
+        "status": None if query.status is None else query.status.value,
+        "folded": None if query.title is None else query.title.casefold(),
+        "limit": query.limit + 1,
+    }
+    rows = _rows(db, sql, wanted)
+    heads = [read_head(row, "") for row in rows[: query.limit]]
+    return SessionPage(
+        sessions=tuple(session_of(head) for head in heads),
+        cursor=encode_cursor(heads[-1].updated_at, heads[-1].key) if len(rows) > query.limit else None,
+    )
+
+
+def _rows(db: sqlite3.Connection, sql: str, wanted: dict[str, Any]) -> list[tuple[Any, ...]]:
+    try:
+        return db.execute(sql, wanted).fetchall()
+    except sqlite3.OperationalError as exc:
+        if not is_bad_text(exc):
+            raise
+    for (row,) in db.execute(sql.replace("*", "id", 1), wanted).fetchall():
+        _check_text(db, row)
+    raise AssertionError("a text could not be read and then could")
+
+
+def _check_text(db: sqlite3.Connection, row: int) -> None:
+    try:
+        db.execute("SELECT * FROM head WHERE id = ?", (row,)).fetchone()
+    except sqlite3.OperationalError:
+        raise CorruptRow("", row, "a text of the head is not UTF-8") from None
+
+
+def count_sessions(db: sqlite3.Connection, scope: Scope, now: datetime) -> SessionStats:
+    """What the scope reaches."""
+    sql, shelf = (_COUNT_OWNER, owner_key(scope)) if scope.owner else (_COUNT_SPACE, site_key(scope))
+    sessions, messages, tokens, cost_nanos = db.execute(sql, (shelf, to_micros(now))).fetchone()
+    return SessionStats(sessions=sessions, messages=messages, tokens=tokens, cost_nanos=cost_nanos)
+
+
+def spaces(db: sqlite3.Connection, after: Scope | None, limit: int) -> tuple[Scope, ...]:
+    """Which tenants' sites hold sessions, or what users or chats keep, in order of their keys."""
+    first = b"" if after is None else site_key(after)
+    found: list[Scope] = []
+    behind = first
+    while len(found) < limit and (rows := _rows(db, _NEXT_SPACE, {"behind": behind})):
+        head = read_head(rows[0], "")
+        found.append(scope_of(head))
+        behind = head.space
+    return first_sites([*found, *owners(db, first, limit)], limit)
+
+
+def sweep(txn: Transaction, limit: int, now: int) -> tuple[int, tuple[RemovedSession, ...]]:
+    """Remove expired sessions; tells how many rows were looked at, and which sessions are gone."""
+    rows = txn.execute(
+        "SELECT id, key, expires_at FROM session WHERE sweep_at <= ? ORDER BY sweep_at LIMIT ?", (now, limit)
+    ).fetchall()
+    gone = []
+    for row, key, expires_at in rows:
+        if expires_at is None or expires_at > now:
+            txn.execute("UPDATE session SET sweep_at = ? WHERE id = ?", (expires_at, row))
+            txn.hot.take(key)
+        else:
+            gone += _remove_or_quarantine(txn, row, key, now)
+    return len(rows), tuple(gone)
+
+
+def excess(db: sqlite3.Connection, scope: Scope, keep: int) -> int:
+    """How many sessions the site has beyond `keep`."""
+    return max(0, _count_site_sessions(db.execute, scope) - keep)
+
+
+def evict(
+    txn: Transaction, scope: Scope, keep: int, spared: bytes | None, limit: int, now: int
+) -> tuple[RemovedSession, ...]:
+    """Remove up to `limit` of the site's least recently changed sessions beyond `keep`, but not the spared one."""
+    beyond = _count_site_sessions(txn.execute, scope) - keep
+    rows = txn.execute(
+        "SELECT id, key FROM session WHERE space = ? AND key IS NOT ? ORDER BY updated_at, key LIMIT ?",
+        (site_key(scope), spared, max(0, min(beyond, limit))),
+    ).fetchall()
+    return tuple(gone for row, key in rows for gone in _remove_or_quarantine(txn, row, key, now))
+
+
+def _count_site_sessions(execute: Execute, scope: Scope) -> int:
+    count: int = execute("SELECT count(*) FROM session WHERE space = ?", (site_key(scope),)).fetchone()[0]
+    return count
+
+
+def _remove_or_quarantine(txn: Transaction, row: int, key: bytes, now: int) -> list[RemovedSession]:
+    """Remove one session, or set it aside when it cannot be told whose it was."""
+    try:
+        head = read_head(txn.execute("SELECT * FROM head WHERE id = ?", (row,)).fetchone(), "")
+        gone = RemovedSession(scope=scope_of(head), session_id=head.session_id)
+    except sqlite3.OperationalError as exc:
+        if not is_bad_text(exc):
+            raise
+        quarantine_session(txn, row, "", "a text of the head is not UTF-8", now)
+        return []
+    except CorruptRow as damage:
+        quarantine_session(txn, row, "", damage.reason, now)
+        return []
+    remove(txn, row, key)
+    return [gone]

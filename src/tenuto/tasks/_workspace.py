@@ -1,0 +1,82 @@
+"""One task as those see it who write on its board or into their notes: what it keeps, and whether it is still there."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from tenuto.errors import TaskFinished, TaskNotFound
+from tenuto.model import Scope
+from tenuto.ports import StateStore
+from tenuto.tasks._deadlines import Deadlines
+from tenuto.tasks._record_store import Drawer
+from tenuto.tasks._records import BoardRecord, Head, NoteRecord
+from tenuto.tasks._task_table import TaskTable
+
+_BOARD: Final = "task-board:"
+_NOTES: Final = "task-notes:"
+
+
+class TaskWorkspace:
+    """A task with its board and the notes of all its agents.
+
+    A task is removed before what it keeps. So whoever looks for it again after a write, and finds it, wrote what will
+    be removed with it; and whoever does not find it has to clear the room, since nobody will come by again.
+    """
+
+    def __init__(
+        self, *, state: StateStore, heads: TaskTable, deadlines: Deadlines, scope: Scope, task_id: str
+    ) -> None:
+        self._heads = heads
+        self._deadlines = deadlines
+        self._scope = scope
+        self.task_id = task_id
+        self.board = Drawer(state, scope, f"{_BOARD}{task_id}", BoardRecord)
+        self.notes = Drawer(state, scope, f"{_NOTES}{task_id}", NoteRecord)
+
+    async def task(self) -> Head:
+        """The task, ended or not.
+
+        Raises:
+            TaskNotFound: absent, foreign, expired, deleted and damaged alike.
+        """
+        return (await self._heads.find(self._scope, self.task_id)).record
+
+    async def open(self) -> Head:
+        """The task, if it may be changed.
+
+        Raises:
+            TaskNotFound: as in `task`.
+            TaskFinished: it has ended.
+        """
+        task = await self.task()
+        if task.completed_at is not None:
+            raise TaskFinished(self.task_id)
+        return task
+
+    async def schedule_sweep(self, at: datetime) -> None:
+        """Have upkeep come by when that instant is over."""
+        await self._deadlines.add(self._scope, self.task_id, at)
+
+    async def recheck_open(self) -> None:
+        """Make sure of an open task after something was written.
+
+        Raises:
+            TaskNotFound: it went meanwhile; where it was removed, so is all that was written.
+            TaskFinished: it ended meanwhile.
+        """
+        try:
+            await self.open()
+        except TaskNotFound:
+            if not await self._heads.stands(self._scope, self.task_id):
+                await self.clear()
+                await self._deadlines.drop_removed_tasks(self._scope, self._exists)
+            raise
+
+    async def clear(self) -> None:
+        """Remove all that a task leaves which is not there any more."""
+        await self.board.clear()
+        await self.notes.clear()
+
+    async def _exists(self, task_id: str) -> bool:
+        return await self._heads.stands(self._scope, task_id)

@@ -1,0 +1,295 @@
+"""Tasks of a scope: opened, begun, ended, listed, removed; and swept when their time is over."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tenuto.errors import (
+    DecryptionFailed,
+    IdempotencyKeyReused,
+    InvalidCursor,
+    TaskFinished,
+    TaskNotFound,
+    TooLarge,
+    VersionConflict,
+)
+from tenuto.model import Scope
+from tenuto.model.policy import TaskPolicy
+from tenuto.model.scope import owner_key
+from tenuto.model.task import NewTask, Task, TaskPage, TaskQuery, TaskStatus, TaskSweep
+from tenuto.model.values import MAX_DEPTH, Json, check_id, check_json
+from tenuto.ports import Clock, SessionStore, StateStore
+from tenuto.tasks._deadlines import Deadlines, Due
+from tenuto.tasks._record_store import VersionedRecord
+from tenuto.tasks._records import Head, instant, mark_of, micros, name_ref, new_incarnation, record_key_for
+from tenuto.tasks._task_table import TaskTable
+from tenuto.tasks._workspace import TaskWorkspace
+from tenuto.tasks.board import Board
+from tenuto.tasks.notes import Notes, drop_expired_notes
+
+_log = logging.getLogger(__name__)
+# A UUID, or what tasks are called that were opened under a key.
+_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|t-[0-9a-f]{24}(-[0-9a-f]{16})?")
+# How many tasks one listing looks at, however few of them are asked for.
+_LOOKS: Final = 1000
+# What does not open now may open after its key was put back.
+_PUT_OFF: Final = timedelta(hours=1)
+
+
+class Tasks:
+    """Every task belongs to the owner of the scope it was opened in: a user, a chat, or the tenant itself.
+
+    For anybody else it does not exist. Expired ones are gone at once, whenever they are swept.
+    """
+
+    def __init__(
+        self, *, state: StateStore, sessions: SessionStore, policy: TaskPolicy, clock: Clock, new_id: Callable[[], str]
+    ) -> None:
+        self._state = state
+        self._sessions = sessions
+        self._policy = policy
+        self._clock = clock
+        self._new_id = new_id
+        self._heads = TaskTable(state=state, clock=clock)
+        self._deadlines = Deadlines(state)
+
+    async def open(self, scope: Scope, new: NewTask, *, key: str | None = None) -> Task:
+        """Open a task, `pending` until an agent begins it. Under one `key`, the same one again as long as it lives.
+
+        Raises:
+            SessionNotFound: it names a session that does not exist for the scope.
+            TooLarge: its goal is above the limit.
+            KeyReused: the key has opened another one.
+        """
+        self._check_size(new.goal, "goal")
+        if new.session_id is not None:
+            await self._sessions.get(scope, new.session_id)
+        place = self._new_id() if key is None else _record_key(scope, key)
+        before = None if key is None else await self._heads.at(scope, place)
+        while before is None or not self._heads.lasts(before.record):
+            head = self._new_record(new, () if key is None else new_incarnation(self._new_id()))
+            try:
+                return await self._add(scope, place, head, before)
+            except VersionConflict:
+                before = await self._heads.at(scope, place)
+        if before.record.asked != _request_digest(new):
+            raise IdempotencyKeyReused
+        return before.record.task(before.key, before.version)
+
+    def _new_record(self, new: NewTask, life: tuple[int, ...]) -> Head:
+        now = self._clock()
+        return Head(
+            type=new.type,
+            life=life,
+            owner=mark_of(self._policy.owner_of(new.type)),
+            asked=_request_digest(new),
+            goal=new.goal,
+            session=name_ref(new.session_id) if new.session_id is not None else None,
+            status=TaskStatus.PENDING,
+            created_at=micros(now),
+            updated_at=micros(now),
+            expires_at=micros(now + self._policy.task_retention),
+        )
+
+    async def _add(self, scope: Scope, place: str, head: Head, over: VersionedRecord[Head] | None) -> Task:
+        task_id, expires = head.task_id(place), instant(head.expires_at)
+        await self._deadlines.add(scope, task_id, expires)
+        task = await self._heads.add(scope, place, head, over)
+        # Whoever erased this owner meanwhile found no task, and took its deadline off the list.
+        await self._deadlines.keep(scope, task_id, expires)
+        if over is not None:
+            await self._workspace(scope, over.record.task_id(place)).clear()
+        return task
+
+    async def get(self, scope: Scope, task_id: str) -> Task:
+        """One task, without its board.
+
+        Raises:
+            TaskNotFound: absent, foreign, expired and deleted alike.
+        """
+        return await self._heads.get(scope, task_id)
+
+    async def list(self, scope: Scope, query: TaskQuery = TaskQuery()) -> TaskPage:  # noqa: B008 (a frozen value)
+        """The tasks that the scope owns, in order of their ids, which is that of their opening to the millisecond.
+
+        Those opened under a key come behind the others. A page may have fewer than asked for, or none, and a cursor
+        still: where few of many tasks are meant, no listing looks at all of them at once.
+
+        Raises:
+            InvalidCursor: it is none of a listing.
+        """
+        if query.cursor is not None and _ID.fullmatch(query.cursor) is None:
+            raise InvalidCursor
+        found: list[Task] = []
+        looks, last = 0, ""
+        async for filed in self._heads.every(scope, query.cursor or ""):
+            if len(found) == query.limit or looks == _LOOKS:
+                return TaskPage(tasks=tuple(found), cursor=last)
+            if self._heads.lasts(filed.record) and _matches(filed.record, query):
+                found.append(filed.record.task(filed.key, filed.version))
+            looks, last = looks + 1, filed.record.task_id(filed.key)
+        return TaskPage(tasks=tuple(found))
+
+    async def begin(self, scope: Scope, task_id: str, *, if_version: int | None = None) -> Task:
+        """Tell that somebody works on it; again, that somebody still does. Its deadline moves.
+
+        Raises:
+            TaskFinished: it has ended.
+            VersionConflict: `if_version` is not the stored version.
+        """
+        return await self._change(scope, task_id, if_version, lambda head: replace(head, status=TaskStatus.RUNNING))
+
+    async def finish(
+        self,
+        scope: Scope,
+        task_id: str,
+        *,
+        failed: bool = False,
+        result: Json = None,
+        if_version: int | None = None,
+    ) -> Task:
+        """End a task. Its board can be read until its deadline; what agents noted for themselves is removed.
+
+        Ending it again in the same way is harmless, also under the version that the first time was meant for.
+
+        Raises:
+            TaskFinished: it has ended in another way before.
+            VersionConflict: `if_version` is not the stored version.
+            TooLarge: the result is above the limit.
+        """
+        self._check_size(check_json(result, "the result", MAX_DEPTH - 1), "result")
+        status, now = TaskStatus.FAILED if failed else TaskStatus.COMPLETED, self._clock()
+        way = mark_of(msgspec.json.encode([status, result], order="deterministic").decode())
+
+        def finish_record(head: Head) -> Head:
+            return replace(head, status=status, result=result, completed_at=micros(now), ended=way)
+
+        try:
+            # Soon for the notes that a process leaves which dies behind this, or an agent writes in this very moment.
+            task = await self._change(scope, task_id, if_version, finish_record, look_at=(now,))
+        except (TaskFinished, VersionConflict):
+            before = await self._heads.find(scope, task_id)
+            if before.record.ended != way or if_version not in (None, before.version - 1, before.version):
+                raise
+            task = before.record.task(before.key, before.version)
+        await self._workspace(scope, task_id).notes.clear()
+        return task
+
+    async def delete(self, scope: Scope, task_id: str, *, if_version: int | None = None) -> None:
+        """Remove a task with its board and all notes.
+
+        Raises:
+            TaskNotFound: as in `get`.
+            VersionConflict: `if_version` is not the stored version.
+        """
+        await self._heads.retire(scope, task_id, if_version)
+        await self._remove(scope, task_id)
+
+    def board(self, scope: Scope, task_id: str) -> Board:
+        """What the agents of a task share; whether there is such a task, its methods tell."""
+        return Board(room=self._workspace(scope, task_id), policy=self._policy, clock=self._clock)
+
+    def notes(self, scope: Scope, task_id: str, agent: str) -> Notes:
+        """What one agent keeps to itself on a task; whether there is such a task, its methods tell."""
+        return Notes(room=self._workspace(scope, task_id), policy=self._policy, clock=self._clock, agent=agent)
+
+    # Upkeep
+
+    async def sweep(self, limit: int = 1000) -> TaskSweep:
+        """Look after up to `limit` tasks of all tenants whose time, or that of their notes, is over."""
+        come, more = await self._deadlines.due(self._clock(), limit)
+        swept = 0
+        for due in come:
+            try:
+                swept += await self._sweep_due(due)
+            except DecryptionFailed as closed:
+                _log.warning("task %s was not swept: %s", due.task_id, closed)
+                await self._deadlines.add(due.scope, due.task_id, self._clock() + _PUT_OFF)
+            await self._deadlines.drop(due)
+        return TaskSweep(tasks=swept, more=more)
+
+    async def drop_user_deadlines(self, person: Scope) -> int:
+        """Take a user's tasks that are gone out of the list of deadlines; they were the user's state, and went with it.
+
+        One that was opened since stays in the list, and is swept in its time.
+        """
+        return await self._deadlines.drop_removed_tasks(person, lambda task_id: self._heads.stands(person, task_id))
+
+    async def _sweep_due(self, due: Due) -> bool:
+        """Remove what has expired; tells whether that was the whole task."""
+        removed = await self._remove_expired(due.scope, due.task_id)
+        if removed is not None:
+            return removed
+        room = self._workspace(due.scope, due.task_id)
+        try:
+            ended = (await room.task()).completed_at is not None
+        except TaskNotFound:
+            return False  # Its time, or somebody, came in between: it is looked after by its own deadline.
+        await (room.notes.clear() if ended else drop_expired_notes(room.notes, self._clock()))
+        return False
+
+    async def _remove_expired(self, scope: Scope, task_id: str) -> bool | None:
+        """Remove a task whose time is over; tells whether it was there, `None` where it has time left."""
+        if not await self._heads.retire_expired(scope, task_id):
+            return None
+        return await self._remove(scope, task_id)
+
+    async def _remove(self, scope: Scope, task_id: str) -> bool:
+        was_there = await self._heads.remove(scope, task_id)
+        await self._workspace(scope, task_id).clear()
+        return was_there
+
+    def _workspace(self, scope: Scope, task_id: str) -> TaskWorkspace:
+        return TaskWorkspace(
+            state=self._state, heads=self._heads, deadlines=self._deadlines, scope=scope, task_id=task_id
+        )
+
+    async def _change(
+        self,
+        scope: Scope,
+        task_id: str,
+        if_version: int | None,
+        change: Callable[[Head], Head],
+        look_at: tuple[datetime, ...] = (),
+    ) -> Task:
+        await self._heads.get(scope, task_id)
+        now = self._clock()
+        expires = now + self._policy.task_retention
+        for at in (*look_at, expires):
+            await self._deadlines.add(scope, task_id, at)
+
+        def apply_change(head: Head) -> Head:
+            if head.completed_at is not None:
+                raise TaskFinished(task_id)
+            return replace(change(head), updated_at=micros(now), expires_at=micros(expires))
+
+        try:
+            return await self._heads.change(scope, task_id, apply_change, if_version)
+        except TaskNotFound:
+            await self._workspace(scope, task_id).recheck_open()
+            raise
+
+    def _check_size(self, value: Json, what: str) -> None:
+        if len(msgspec.json.encode(value)) > self._policy.max_board_value_bytes:
+            raise TooLarge(what, self._policy.max_board_value_bytes)
+
+
+def _matches(head: Head, query: TaskQuery) -> bool:
+    if query.status is not None and head.status is not query.status:
+        return False
+    return query.session_id is None or (head.session is not None and head.session.same(name_ref(query.session_id)))
+
+
+def _record_key(scope: Scope, key: str) -> str:
+    return record_key_for(owner_key(scope), check_id(key, "the idempotency key"))
+
+
+def _request_digest(new: NewTask) -> tuple[int, ...]:
+    return mark_of(msgspec.json.encode(new).decode())
