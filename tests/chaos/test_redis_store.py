@@ -16,7 +16,7 @@ from tenuto.stores.redis._cluster import key_slot
 from tests.patience import LONG
 from tests.samples import ANN, batch, begin, closing, once, talk, texts
 from tests.servers import RedisServer, start_cluster, start_redis, start_sentinel
-from tests.unit.test_redis_cluster import begin_move, end_move, move_keys
+from tests.unit.stores.redis.test_cluster import begin_move, end_move, move_keys
 
 
 @asynccontextmanager

@@ -97,3 +97,13 @@ def test_every_page_the_docs_link_to_exists() -> None:
     ]
 
     assert broken == []
+
+
+def test_every_test_that_the_requirements_name_exists() -> None:
+    page = (TOP / "docs" / "reference" / "requirements.md").read_text()
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", page)
+
+    missing = [f"{file}::{test}" for file, test in named if f"def {test}(" not in (TOP / "tests" / file).read_text()]
+
+    assert len(named) > 100
+    assert missing == []

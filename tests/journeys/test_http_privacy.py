@@ -24,7 +24,7 @@ from tenuto.privacy.crypto.vault import VAULT
 from tests.journeys.door import ANN, BOB, EVE, Door, at, bearer, code, says, served
 from tests.journeys.test_http_process import running
 from tests.samples import CARD, shows_card
-from tests.unit.test_privacy_outside import analyzer, entities, entity, http
+from tests.unit.privacy.test_external_detector import analyzer, entities, entity, http
 
 MAIL = "ann.lee@example.com"
 SAID = f"My mail is {MAIL}, my card is {CARD}."

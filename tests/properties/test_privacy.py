@@ -16,8 +16,20 @@ from tenuto.privacy.rules.folding import FoldedText
 from tests.labelled import sentences
 
 SETS = (
-    *("en", "zh", "other", "negative", "more", "fresh", "wider", "near", "edge", "hard", "varied", "styles"),
-    *("third", "kin"),
+    "english",
+    "chinese",
+    "other_languages",
+    "no_private_data",
+    "more_english",
+    "after_first_rules",
+    "secrets_and_keys",
+    "false_positive_classes",
+    "boundary_cases",
+    "spelled_out",
+    "chat_messages",
+    "export_formats",
+    "blind_author",
+    "camel_case_labels",
 )
 KNOWN = [sentence.text for sentence in sentences(*SETS)]
 PROSE = (

@@ -23,7 +23,7 @@ from tests.samples import ANN
 
 NPC: Final = npc_assistant()
 ALL_RULES: Final = [f"E-RULE-{number:02d}" for number in range(1, 11)]
-_QUESTIONS: Final = Path(__file__).parent.parent / "data" / "npc" / "questions.txt"
+_QUESTIONS: Final = Path(__file__).parent.parent.parent / "data" / "npc" / "questions.txt"
 _QUOTED: Final = 2
 """How many pieces an answer without a model quotes."""
 

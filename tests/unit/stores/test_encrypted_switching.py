@@ -29,7 +29,7 @@ from tenuto.stores.encrypted import EncryptedStore, has_sealed_records
 from tenuto.stores.memory import MemoryStore
 from tests.backends import RING
 from tests.samples import ACME, ANN, batch, begin, closing, says, talk, texts
-from tests.unit.sealed_house import encrypted, key_of, trace_of
+from tests.unit.stores.sealed_house import encrypted, key_of, trace_of
 
 
 @pytest.fixture

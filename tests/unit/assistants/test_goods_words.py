@@ -12,7 +12,7 @@ from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.goods.intent import QueryIntent, Shown
 from tenuto.assistants.goods.words import interpret
 from tenuto.stores.memory import MemoryStore
-from tests.unit.shop import Shop
+from tests.unit.assistants.shop import Shop
 
 ASSISTANT = goods_assistant(MemoryStore().state)
 NOTHING = Shown()

@@ -19,7 +19,7 @@ from tenuto.stores.redis._socket import NOTHING, _exchange
 from tenuto.stores.redis._tracking import ClientTracking
 from tests.patience import LONG
 from tests.servers import RedisCluster, RedisServer, start_redis
-from tests.unit.test_redis_link import certificate, tls_front
+from tests.unit.stores.redis.test_link import certificate, tls_front
 
 PREFIX = b"track:"
 

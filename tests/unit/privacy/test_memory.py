@@ -24,7 +24,7 @@ from tenuto.stores.memory import MemoryStore
 from tests.doubles import FlatMemoryStore
 from tests.samples import ACME, ANN, BOB, CARD
 from tests.screens import KEY, screen_over, screened
-from tests.unit.sealed_house import encrypted
+from tests.unit.stores.sealed_house import encrypted
 
 MAIL = "ann.lee@example.com"
 TEAM = Scope(tenant="acme", user="ann", channel="lark", chat="team")

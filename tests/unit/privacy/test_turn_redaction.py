@@ -21,7 +21,7 @@ from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.privacy.redactor import Redactor, TenantPolicies
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.samples import ANN
-from tests.unit.test_privacy_model import MAIL, house, prompt
+from tests.unit.privacy.test_model import MAIL, house, prompt
 
 CARD = "4242 4242 4242 4242"
 # Nearly all of it is values, so that a cut goes through one wherever it falls.

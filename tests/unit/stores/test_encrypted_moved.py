@@ -15,7 +15,7 @@ from tenuto.model import (
 from tenuto.stores.encrypted import EncryptedStore
 from tenuto.stores.memory import MemoryStore
 from tests.samples import ANN, batch, talk, texts
-from tests.unit.sealed_house import damaged, encrypted, key_of
+from tests.unit.stores.sealed_house import damaged, encrypted, key_of
 
 
 @pytest.fixture

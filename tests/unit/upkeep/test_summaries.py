@@ -20,7 +20,7 @@ from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.sessions import EventEmitter, Sessions, TurnRequest
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN, answers, says
-from tests.unit.house import RETOLD, Asking, Discreet, House, Model
+from tests.unit.chat.house import RETOLD, Asking, Discreet, House, Model
 
 
 async def compress(house: House, session: Session, **rest: Any) -> Summary:

@@ -17,7 +17,7 @@ from tenuto.errors import Invalid
 from tenuto.model.prompt import Language, LayoutName
 from tenuto.ports import OfflineTool
 from tenuto.stores.memory import MemoryStore
-from tests.unit.shop import SOMEBODY, Shop
+from tests.unit.assistants.shop import SOMEBODY, Shop
 
 HOSTILE = [
     "phones'; DROP TABLE items; --",

@@ -26,7 +26,7 @@ from tests.clock import FakeClock
 from tests.samples import ANN, BOB, SENT_AT
 from tests.servers.openai_server import start_model_server
 from tests.talking import Talk, ask, helper, patient, talk
-from tests.unit.test_chat_characters import BOTH as CHARACTERS
+from tests.unit.chat.test_characters import BOTH as CHARACTERS
 
 MAIL = "ann@example.com"
 CAT = "My cat has stopped eating since yesterday."

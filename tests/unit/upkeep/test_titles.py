@@ -14,7 +14,7 @@ from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tests.doubles import FlatMemoryStore
 from tests.samples import ANN
-from tests.unit.house import ANSWER, QUESTION, Asking, Discreet, House, Model
+from tests.unit.chat.house import ANSWER, QUESTION, Asking, Discreet, House, Model
 
 
 async def follow(house: House, session: Session) -> str:

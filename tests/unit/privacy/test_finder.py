@@ -17,7 +17,7 @@ from tenuto.privacy.detection.merge import merge_matches
 from tenuto.privacy.rules.chunking import LIMIT
 from tests.labelled import sentences
 
-KNOWN = [sentence.text for sentence in sentences("en", "zh", "other", "negative")]
+KNOWN = [sentence.text for sentence in sentences("english", "chinese", "other_languages", "no_private_data")]
 PROSE = "The committee talked about the garden and nobody could agree on anything before lunch. "
 OWN = (
     CustomPattern(name="STAFF_NO", pattern=r"\bEMP-?\d{4,6}\b", ignore_case=True),

@@ -16,7 +16,7 @@ from tenuto.errors import Unavailable
 from tenuto.model import Scope
 from tenuto.privacy.detection.external import ExternalDetector
 from tests.samples import ANN, BOB
-from tests.unit.test_privacy_outside import Scripted, Ticks, analyzer, beside, entities
+from tests.unit.privacy.test_external_detector import Scripted, Ticks, analyzer, beside, entities
 
 WORDS = "Plan my trip to Lisbon"
 

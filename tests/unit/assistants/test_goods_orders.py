@@ -20,7 +20,7 @@ from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tenuto.stores.memory import MemoryStore
 from tests.clock import START
-from tests.unit.shop import ANN, BOB, SOMEBODY, Shop
+from tests.unit.assistants.shop import ANN, BOB, SOMEBODY, Shop
 
 VISITOR = Scope(tenant="acme", visitor=True)
 

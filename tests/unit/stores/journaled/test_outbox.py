@@ -192,7 +192,7 @@ async def main():
 asyncio.run(main())
 """
     done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[2]
+        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[4]
     )
 
     async with process(tmp_path) as here:

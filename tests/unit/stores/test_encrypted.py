@@ -34,7 +34,7 @@ from tenuto.stores.memory import MemoryStore
 from tests.backends import RING
 from tests.clock import FakeClock
 from tests.samples import ACME, ANN, batch, begin, closing, once, talk, texts
-from tests.unit.sealed_house import OTHER_RING, damaged, encrypted, key_of, trace_of
+from tests.unit.stores.sealed_house import OTHER_RING, damaged, encrypted, key_of, trace_of
 
 
 @pytest.fixture

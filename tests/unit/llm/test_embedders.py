@@ -19,7 +19,7 @@ from tenuto.llm.embedding.local import LocalEmbedder
 from tenuto.settings import read_settings
 from tests.gated import Question, talks
 from tests.servers.openai_server import A_PAGE, ModelServer, Reply, refusal, start_model_server, vectors
-from tests.unit.test_context_relevance import talk
+from tests.unit.context.test_relevance import talk
 
 SECRET = "my password is hunter2"
 SERVED = "openai:served"
