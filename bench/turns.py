@@ -45,10 +45,10 @@ from tenuto.model import (
     Scope,
     text_part,
 )
-from tenuto.model.budget import Budgets
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, TurnEnded
 from tenuto.model.policy import ContextPolicy, preset
 from tenuto.model.prompt import PromptInputs, PromptPolicy
+from tenuto.model.session import Budgets
 from tenuto.ports import Backend, SessionStore, Tool, utc_now
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction

@@ -21,7 +21,7 @@ from tenuto.model import (
     Usage,
     text_part,
 )
-from tenuto.model.trace import Trace, trace_id
+from tenuto.model.turn import Trace, trace_id
 from tenuto.ports import Store
 
 ANN = Scope(tenant="acme", user="ann")

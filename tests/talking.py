@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, AssistantRegistry
 from tenuto.chat import Chat, ChatDeps, ChatLimits, ChatRequest, Spending
-from tenuto.chat.timing import no_span
+from tenuto.chat.deps import no_span
 from tenuto.llm import ScriptedModel
 from tenuto.llm.scripted import Script
 from tenuto.model import FinishTurn, OpenTurn
-from tenuto.model.budget import Budgets
 from tenuto.model.generation import ToolContext, ToolOutput, ToolSpec, TurnEnded
 from tenuto.model.policy import OnMissing, Preset, SessionPolicy, preset
 from tenuto.model.prompt import Language, PromptPolicy
+from tenuto.model.session import Budgets
 from tenuto.model.values import JsonObject
 from tenuto.ports import Afterwards, Clock, Embedder, Span, Store
 from tenuto.privacy.redactor import NO_REDACTION

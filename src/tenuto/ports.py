@@ -33,12 +33,11 @@ from tenuto.model import (
     Truncation,
     TurnState,
 )
-from tenuto.model.assurance import DurabilityFinding
 from tenuto.model.generation import ModelEvent, ModelRequest, ToolContext, ToolOutput, ToolSpec, TurnEnded
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.privacy import PiiMatch
-from tenuto.model.store_reports import Invalidation
-from tenuto.model.trace import Trace
+from tenuto.model.store_reports import DurabilityFinding, Invalidation
+from tenuto.model.turn import Trace
 from tenuto.model.values import Json, JsonObject
 
 _log = logging.getLogger(__name__)

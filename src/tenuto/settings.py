@@ -18,11 +18,10 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.errors import InvalidSetting
-from tenuto.model.budget import Budgets
 from tenuto.model.policy import OnMissing, OnStoreDown, Preset, SessionPolicy, TaskPolicy, preset
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.model.prompt import PromptPolicy
-from tenuto.model.session import NANOS_PER_USD, Touch
+from tenuto.model.session import NANOS_PER_USD, Budgets, Touch
 from tenuto.model.values import Value
 
 _PREFIX: Final = "TENUTO_"

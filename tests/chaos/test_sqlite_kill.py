@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tenuto.model import Page, Role
-from tenuto.model.trace import TRACES_KEPT
+from tenuto.model.turn import TRACES_KEPT
 from tenuto.stores.sqlite import SqliteStore
 from tests.samples import ACME, ANN, batch, texts
 
@@ -24,7 +24,7 @@ TALKER = """
 import asyncio, sys
 from datetime import timedelta
 from tenuto.model import Opening, NewSession, Closing, Usage, Once, Scope, Page, Keeping
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.stores.sqlite import SqliteStore
 from tests.samples import ANN, SENT_AT, says, answers
 

@@ -10,8 +10,7 @@ import pytest
 from tenuto.errors import SessionNotFound, TurnLost
 from tenuto.model import ForkRequest, IdempotencyKey, NewSession, OpenTurn, Retention, Truncation, Usage
 from tenuto.model.prompt import Disposition, Kind, LayoutName, Manifest, ManifestEntry, Reason
-from tenuto.model.trace import TRACES_KEPT, ToolRun, Trace
-from tenuto.model.turn import FinishTurn
+from tenuto.model.turn import TRACES_KEPT, FinishTurn, ToolRun, Trace
 from tenuto.ports import Store
 from tests import samples
 from tests.clock import FakeClock

@@ -14,7 +14,7 @@ import pytest
 
 import tenuto
 from tenuto.model import Scope
-from tenuto.model.seal import KEYS_NAMESPACE
+from tenuto.model.privacy import KEYS_NAMESPACE
 from tests.journeys.desk import MARKED, asked, own_environment, typed
 
 __all__ = ["own_environment"]

@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tenuto.context import TokenCounter, assemble, prompt_token_limit
-from tenuto.context.compression import due, summary_limits
-from tenuto.context.summaries import conversation_in, find_summary, outliving
-from tenuto.context.turns import drop_unpaired_tools
+from tenuto.context.compression import conversation_in, due, find_summary, outliving, summary_limits
+from tenuto.context.window import drop_unpaired_tools
 from tenuto.errors import ModelFailed, TurnLost, VersionConflict
 from tenuto.model import (
     AppendResult,

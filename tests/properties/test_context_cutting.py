@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.context import TokenCounter, boundary_after, boundary_before, truncate_text
-from tenuto.context.tokens import estimate
-from tenuto.context.truncation import level, truncate_parts
+from tenuto.context.tokens import estimate, level, truncate_parts
 from tenuto.model import text_part, tool_call, tool_result
 
 COUNTER = TokenCounter()

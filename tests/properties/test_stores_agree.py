@@ -40,7 +40,7 @@ from tenuto.model import (
     text_part,
 )
 from tenuto.model.scope import site_scope
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.ports import Store
 from tenuto.stores.memory import MemoryStore
 from tests.backends import BACKENDS, Backend, LastingLink, Place

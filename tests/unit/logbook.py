@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenuto.chat import Reply
 from tenuto.model import Page, Scope
-from tenuto.model.trace import Trace, place_of
+from tenuto.model.turn import Trace, place_of
 from tests.samples import ANN
 from tests.talking import Talk
 

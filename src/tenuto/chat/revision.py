@@ -22,15 +22,15 @@ from msgspec.structs import replace
 
 from tenuto.chat.request import ChatRequest
 from tenuto.context import last_words
-from tenuto.context.summaries import conversation_in, outliving
+from tenuto.context.compression import conversation_in, outliving
 from tenuto.errors import MessageNotFound, Superseded, TooLarge, VersionConflict
 from tenuto.model import Changes, Message, MessagePage, OpenTurn, Page, Role, Scope, Session, Truncation, TurnState
 from tenuto.model.message import is_summary
-from tenuto.model.superseded import ONCE, TAKEN_BACK, superseded_digests
+from tenuto.model.turn import ONCE, TAKEN_BACK, superseded_digests
 from tenuto.model.values import JsonObject
 from tenuto.ports import release_lease
 from tenuto.sessions import Sessions, TurnRequest
-from tenuto.sessions.cancellation import release_on_error
+from tenuto.sessions.service import release_on_error
 
 # How much of the end of a log is looked at, and how many keys a session notes.
 _MOST: Final = 500

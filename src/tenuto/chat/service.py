@@ -9,10 +9,17 @@ from collections.abc import AsyncIterator
 from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, AssistantRegistry
-from tenuto.chat.deps import ChatDeps, Observer
-from tenuto.chat.event_sink import EventSink, NullSink, StreamSink
-from tenuto.chat.request import ChatEvent, ChatRequest, Reply, ReplyFinished, TurnStarted
-from tenuto.chat.timing import StepTimer
+from tenuto.chat.deps import ChatDeps, Observer, StepTimer
+from tenuto.chat.request import (
+    ChatEvent,
+    ChatRequest,
+    EventSink,
+    NullSink,
+    Reply,
+    ReplyFinished,
+    StreamSink,
+    TurnStarted,
+)
 from tenuto.chat.turn_opener import TurnContext, TurnOpener
 from tenuto.chat.turn_runner import Turn, reply_from_trace
 from tenuto.logs import bind_log_context

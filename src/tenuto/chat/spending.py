@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from tenuto.errors import TenutoError, VersionConflict
 from tenuto.model import Scope, Session, StateEntry, Usage
-from tenuto.model.budget import Budgets
+from tenuto.model.session import Budgets
 from tenuto.ports import Clock, StateStore
 
 _NAMESPACE: Final = "spent"

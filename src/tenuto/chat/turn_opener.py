@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from tenuto.assistants import Assistant, in_language
 from tenuto.chat.active_assistant import ActiveAssistant, RecentAssistants, active_assistant_of, resolve_assistant
+from tenuto.chat.agent_loop import load_tool_state
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.relevance_gate import DEGRADED, Gate
 from tenuto.chat.request import ChatRequest
 from tenuto.chat.revision import Revision, check_not_superseded, mark_of, undo_user_message
-from tenuto.chat.tool_state import load_tool_state
 from tenuto.context import TokenCounter, has_relevant_history, inputs_from_turn, language_of, profile_text
-from tenuto.context.summaries import LogTail, conversation_in
+from tenuto.context.compression import LogTail, conversation_in
 from tenuto.errors import (
     AssistantNotFound,
     DecryptionFailed,
@@ -41,13 +41,11 @@ from tenuto.model.generation import Persona, Summary, ToolContext, TurnEnded
 from tenuto.model.policy import ContextPolicy, OnMissing, OnStoreDown, Preset, SessionPolicy
 from tenuto.model.prompt import Language, PromptInputs
 from tenuto.model.session import ASSISTANT, PERSONA, PROFILE
-from tenuto.model.superseded import ONCE
-from tenuto.model.trace import trace_id
+from tenuto.model.turn import ONCE, trace_id
 from tenuto.model.values import JsonObject, Value
 from tenuto.ports import release_lease
 from tenuto.sessions import TurnRequest, fresh_id
-from tenuto.sessions.cancellation import complete_despite_cancel, release_on_error
-from tenuto.sessions.service import check_messages, check_text_size
+from tenuto.sessions.service import check_messages, check_text_size, complete_despite_cancel, release_on_error
 from tenuto.sessions.titles import with_fallback_title
 
 # Brought along with the turn: what a compressed session shows, and some more. Older talk is fetched where it is needed.

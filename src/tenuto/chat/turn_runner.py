@@ -17,14 +17,10 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tenuto.chat.agent_loop import AgentLoop, Completion, redaction_metadata
-from tenuto.chat.deps import ChatDeps
-from tenuto.chat.event_sink import EventSink
-from tenuto.chat.request import Reply
+from tenuto.chat.agent_loop import AgentLoop, Completion, Toolbox, bearing, plan_arguments, redaction_metadata
+from tenuto.chat.deps import ChatDeps, StepTimer
+from tenuto.chat.request import EventSink, Reply
 from tenuto.chat.revision import Revision, mark_of, superseding_metadata
-from tenuto.chat.timing import StepTimer
-from tenuto.chat.tool_state import bearing
-from tenuto.chat.toolbox import Toolbox, plan_arguments
 from tenuto.chat.turn_opener import TurnContext
 from tenuto.context import assemble, counter_for, truncate_text
 from tenuto.context.tokens import to_text
@@ -34,14 +30,12 @@ from tenuto.model.generation import ModelRequest, ToolCall
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import Disposition, Kind, ManifestEntry, Prompt, PromptInputs, Reason
-from tenuto.model.superseded import ONCE
-from tenuto.model.trace import ToolRun, Trace
+from tenuto.model.turn import ONCE, ToolRun, Trace
 from tenuto.model.values import JsonObject
 from tenuto.ports import OfflineTool
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import fresh_id
-from tenuto.sessions.cancellation import complete_despite_cancel
-from tenuto.sessions.service import check_messages
+from tenuto.sessions.service import check_messages, complete_despite_cancel
 from tenuto.sessions.titles import claim_title
 
 # Characters of a question, an answer or a tool's output that a trace keeps.

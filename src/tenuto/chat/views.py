@@ -11,7 +11,7 @@ from tenuto.assistants import Assistant
 from tenuto.chat.request import ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
 from tenuto.model.generation import TextDelta
 from tenuto.model.prompt import Disposition, Kind, Language, LayoutName, Manifest, Reason
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject, View
 from tenuto.sessions.views import usd
 

@@ -31,9 +31,9 @@ from tenuto.errors import (
     Unavailable,
 )
 from tenuto.model import AppendBatch, Draft, NewSession, Page, Retention, Role, Scope, SessionQuery, text_part
-from tenuto.model.assurance import DurabilityFinding
 from tenuto.model.policy import OnStoreDown
 from tenuto.model.scope import SYSTEM
+from tenuto.model.store_reports import DurabilityFinding
 from tenuto.model.values import Value
 from tenuto.ports import DurabilityReport, SessionStore, Store, utc_now
 from tenuto.sessions import fresh_id

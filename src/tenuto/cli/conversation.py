@@ -29,7 +29,7 @@ from tenuto.model import Changes, Page, Role, Scope, Session, SessionPage, Sessi
 from tenuto.model.generation import TextDelta
 from tenuto.model.policy import OnMissing
 from tenuto.model.prompt import Language
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.model.values import Value
 from tenuto.settings import Settings
 

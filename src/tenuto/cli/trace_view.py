@@ -12,7 +12,7 @@ from tenuto.cli.bars import bar_width, budget_bar, has_colours, timeline
 from tenuto.cli.terminal import moment, pluralize, show_facts, show_table, tally, visible
 from tenuto.model.prompt import Manifest, ManifestEntry
 from tenuto.model.session import NANOS_PER_USD
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 
 # Beside a step's bar stand its name and its milliseconds.
 _BESIDE_STEPS: Final = 30

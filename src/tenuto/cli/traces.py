@@ -14,7 +14,7 @@ from tenuto.cli.terminal import age, show_json, show_table
 from tenuto.cli.trace_view import outcome, show_trace
 from tenuto.errors import SessionNotFound, TraceNotFound
 from tenuto.model import Scope
-from tenuto.model.trace import TRACES_KEPT, Trace
+from tenuto.model.turn import TRACES_KEPT, Trace
 from tenuto.model.values import check_id
 from tenuto.ports import utc_now
 from tenuto.sessions.traces import find_trace, latest_traces

@@ -10,8 +10,7 @@ from tenuto.context.assembly import (
 )
 from tenuto.context.layout import agent_system, profile_text
 from tenuto.context.relevance import cosine, has_relevant_history, near_enough, points_back, spoken, term_coverage
-from tenuto.context.tokens import DEFAULT_ENCODING, ENCODINGS, TokenCounter, counter_for, encoding_for
-from tenuto.context.truncation import truncate_text
+from tenuto.context.tokens import DEFAULT_ENCODING, ENCODINGS, TokenCounter, counter_for, encoding_for, truncate_text
 from tenuto.context.wording import language_of
 from tenuto.model.graphemes import boundary_after, boundary_before
 

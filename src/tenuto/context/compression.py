@@ -2,31 +2,163 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from operator import itemgetter
 from typing import Final
 
+import msgspec
+
 from tenuto.context.assembly import prompt_token_limit
-from tenuto.context.summaries import conversation_in, find_summary, summary_draft
 from tenuto.context.tokens import MESSAGE_TOKENS, TokenCounter
 from tenuto.model.generation import Summary
-from tenuto.model.message import Message, Role
+from tenuto.model.message import SUMMARY, Draft, Message, Role, is_summary
 from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import PromptPolicy
 from tenuto.model.session import Retention, Session
-from tenuto.model.values import Value
+from tenuto.model.values import JsonObject, Value
 
-__all__ = [
-    "Due",
-    "SummaryLimits",
-    "compresses",
-    "conversation_in",
-    "due",
-    "find_summary",
-    "summary_draft",
-    "summary_limits",
-    "would_evict_uncovered",
-]
+# Looked up once: in a loop over a log, finding an enumeration's member takes longer than the rest.
+_ITEM: Final = Role.ITEM
+
+
+class _SummaryPart(msgspec.Struct, frozen=True):
+    """What the log holds: besides the summary, how long the log was when it was read, and where context began then."""
+
+    text: str
+    through: int
+    through_id: str
+    seen: int = 0
+    since: int = 1
+    tokens: int = 0
+    made_by: str = ""
+    messages: int = 0
+
+
+class LogTail:
+    """The end of a session's log, read once: what was said in it, and what tells in short of the talk before."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = messages
+        # Few entries are no talk: the role alone tells most of them.
+        self._items = [(place, message) for place, message in enumerate(messages) if message.role is _ITEM]
+
+    @property
+    def talk(self) -> tuple[Message, ...]:
+        """The log without summaries: one written while a turn ran stands between its question and its answer."""
+        talk: list[Message] = []
+        begins = 0
+        for place, message in self._items:
+            if is_summary(message):
+                talk += self._messages[begins:place]
+                begins = place + 1
+        return (*talk, *self._messages[begins:]) if begins else tuple(self._messages)
+
+    def summary(self, window_start: int = 1) -> Summary | None:
+        """The summary that covers most, of those that may be believed.
+
+        Its `through` reaches up to the message that follows the covered ones, so that nothing lies between the two.
+        What lies before `window_start` is no context any more, and neither is a summary of it.
+        """
+        found = [(reach, place, part) for place, message in self._items for reach, part in _summary_parts(message)]
+        for _, place, part in sorted(found, key=itemgetter(0, 1), reverse=True):
+            entry = _parse_summary(part)
+            if entry is None:
+                continue
+            through = _covered_through(entry, place, self._messages)
+            if through is not None and min(through, entry.through) >= window_start and entry.since >= window_start:
+                return Summary(
+                    text=entry.text,
+                    through=through,
+                    through_id=entry.through_id,
+                    since=entry.since,
+                    messages=entry.messages,
+                    tokens=entry.tokens,
+                    made_by=entry.made_by,
+                )
+        return None
+
+
+def conversation_in(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """What was said in this end of a log."""
+    return LogTail(messages).talk
+
+
+def find_summary(messages: Sequence[Message], window_start: int = 1) -> Summary | None:
+    """The summary in this end of a log that covers most."""
+    return LogTail(messages).summary(window_start)
+
+
+def outliving(messages: Sequence[Message], after: int) -> tuple[int, ...]:
+    """The numbers of summaries that stand behind a message of this log and speak of nothing that was said after it.
+
+    They stay true when what follows that message is taken back, and may be all that a small stored cap has left of
+    older talk.
+    """
+    stays = bisect_right(messages, after, key=lambda message: message.seq)
+    kept = messages[:stays]
+    return tuple(message.seq for message in messages[stays:] if _would_be_trusted(kept, message))
+
+
+def summary_draft(summary: Summary, *, message_id: str, sent_at: datetime, seen: int, since: int) -> Draft:
+    """The summary on its way into the log; `seen` is the newest number when that was read, `since` context's first."""
+    part = {
+        "type": SUMMARY,
+        "text": summary.text,
+        "through": summary.through,
+        "through_id": summary.through_id,
+        "seen": seen,
+        "since": since,
+        "tokens": summary.tokens,
+        "made_by": summary.made_by,
+        "messages": summary.messages,
+    }
+    return Draft(id=message_id, role=Role.ITEM, sent_at=sent_at, parts=(part,))
+
+
+def _would_be_trusted(kept: Sequence[Message], message: Message) -> bool:
+    """Whether this entry would be believed right behind these messages."""
+    if message.role is not _ITEM:
+        return False
+    entries = [_parse_summary(part) for _, part in _summary_parts(message)]
+    log = (*kept, message)
+    return any(entry is not None and _covered_through(entry, len(kept), log) is not None for entry in entries)
+
+
+def _summary_parts(message: Message) -> list[tuple[float, JsonObject]]:
+    """What may be summaries in an entry, each with the number up to which it says it reaches."""
+    parts = [part for part in message.parts if part["type"] == SUMMARY]
+    return [(part["through"], part) for part in parts if isinstance(part.get("through"), int | float)]
+
+
+def _parse_summary(part: JsonObject) -> _SummaryPart | None:
+    try:
+        entry = msgspec.convert(part, _SummaryPart)
+    except msgspec.ValidationError:
+        # Anybody may write items into a log; what is not of our form is not ours.
+        return None
+    return entry if entry.text.strip() and entry.through >= 1 else None
+
+
+def _covered_through(entry: _SummaryPart, place: int, messages: Sequence[Message]) -> int | None:
+    """Up to which number the entry at that place covers the log; `None` if it is not to be believed."""
+    last = _index_of_last_covered(entry, messages, place)
+    if last is not None:
+        following = next((message for message in messages[last + 1 :] if not is_summary(message)), None)
+        return following.seq - 1 if following is not None else messages[-1].seq
+    witness = next((message.seq for message in messages if not is_summary(message)), 0)
+    return entry.through if place > 0 and entry.through < witness <= entry.seen else None
+
+
+def _index_of_last_covered(entry: _SummaryPart, messages: Sequence[Message], before: int) -> int | None:
+    """Where the last covered message stands, by its id: an import gives other numbers."""
+    near = bisect_left(messages, entry.through, key=lambda message: message.seq)
+    if near < before and messages[near].id == entry.through_id:
+        return near
+    return next((place for place in range(before - 1, -1, -1) if messages[place].id == entry.through_id), None)
+
 
 # A compression leaves room to grow: the next one is due when the prompt has doubled, not with the next turn.
 _AFTER: Final = 0.7

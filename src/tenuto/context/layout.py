@@ -11,9 +11,8 @@ from typing import Final
 
 import msgspec
 
-from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, TokenCounter, to_text
-from tenuto.context.truncation import truncate_text
-from tenuto.context.turns import Shown, VerbatimHistory
+from tenuto.context.tokens import MESSAGE_TOKENS, REPLY_TOKENS, TokenCounter, to_text, truncate_text
+from tenuto.context.window import Shown, VerbatimHistory
 from tenuto.context.wording import Wording, wording
 from tenuto.model.message import Message, Role, text_part
 from tenuto.model.prompt import Language, LayoutName, Piece, PromptMessage, RecallPosition

@@ -8,8 +8,7 @@ from typing import Final
 
 from tenuto.context.compression import SummaryLimits
 from tenuto.context.sentences import condense, plain_sentences
-from tenuto.context.tokens import TokenCounter
-from tenuto.context.truncation import truncate_text
+from tenuto.context.tokens import TokenCounter, truncate_text
 from tenuto.context.wording import language_of, wording
 from tenuto.model.message import Message, Role
 from tenuto.model.prompt import Language

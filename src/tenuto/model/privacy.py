@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeGuard
 
 from tenuto.errors import InvalidSetting
 from tenuto.model.scope import Scope
-from tenuto.model.values import Value
+from tenuto.model.values import Json, Value
 
 
 class Sink(StrEnum):
@@ -158,3 +158,28 @@ def replace_matches(
         at = find.end
     parts.append(text[at:])
     return "".join(parts)
+
+
+SEAL_MARK: Final = "tnt1."
+# State that is never sealed itself: tenants' wrapped data keys, and the list of tenants that have some.
+KEYS_NAMESPACE: Final = "privacy.keys"
+TENANTS_NAMESPACE: Final = "privacy.tenants"
+DATA_KEY_LENGTH: Final = 16
+_DOT: Final = len(SEAL_MARK) + DATA_KEY_LENGTH
+# Twelve bytes of nonce and sixteen of tag, in base64, when nothing is inside.
+_SHORTEST: Final = _DOT + 1 + 38
+
+
+def is_sealed(value: Json) -> TypeGuard[str]:
+    """Whether a stored value has the form of sealed text."""
+    return type(value) is str and value.startswith(SEAL_MARK) and len(value) >= _SHORTEST and value[_DOT] == "."
+
+
+def data_key_id(sealed: str) -> str:
+    """Which data key a sealed text names."""
+    return sealed[len(SEAL_MARK) : _DOT]
+
+
+def body_of(sealed: str) -> str:
+    """What stands behind the name of the key."""
+    return sealed[_DOT + 1 :]

@@ -12,7 +12,7 @@ from tenuto.model import Draft, Message, Scope, Session
 from tenuto.model.message import STATE
 from tenuto.model.privacy import REDACTED, Mode, Sink
 from tenuto.model.session import ASSISTANT, PERSONA, PERSONAS
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.model.values import Json, JsonObject
 from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.text_slots import ANY, Places, Slot, fill_part_slots, fill_slots, part_slots, slots

@@ -33,8 +33,7 @@ from tenuto.model import (
 )
 from tenuto.model.privacy import is_user_memory
 from tenuto.model.session import drop_nulls
-from tenuto.model.trace import Trace
-from tenuto.model.turn import TurnState
+from tenuto.model.turn import Trace, TurnState
 from tenuto.model.values import Json, check_json
 from tenuto.ports import SessionStore, StateStore, Store, StoreUpkeep, TraceStore, release_lease
 from tenuto.privacy.crypto.vault import Vault

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tenuto.model import Message, Scope, Session
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.prompt import Piece, PromptInputs
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.model.values import Json
 from tenuto.privacy.crypto.vault import neutralize_text, restore_text
 from tenuto.privacy.record_redaction import redact_trace

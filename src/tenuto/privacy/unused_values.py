@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
 from tenuto.model import Message, Page, Scope, Session
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.ports import SessionStore, TraceStore
 from tenuto.privacy.crypto.vault import PSEUDONYM, Vault
 from tenuto.privacy.record_redaction import draft_slots, session_texts, trace_values

@@ -9,7 +9,7 @@ from tenuto.chat import ChatRequest
 from tenuto.chat.views import AssistantView, ReplyView, TraceView, assistant_view
 from tenuto.errors import Invalid
 from tenuto.model import Scope
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.model.values import View
 from tenuto.server.auth import asking, authenticate_request
 from tenuto.server.context import service, sessions

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.sessions import SessionEvent
 from tenuto.stores.breaker import BreakerState
 from tenuto.stores.cached import CachedSessions

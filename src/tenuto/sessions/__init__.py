@@ -1,8 +1,7 @@
 """Sessions: opened, resumed, guarded, changed, announced."""
 
 from tenuto.sessions.events import EventEmitter, EventKind, Listener, SessionEvent
-from tenuto.sessions.ids import derived_id, fresh_id
-from tenuto.sessions.service import AppendRequest, Sessions, TurnRequest
+from tenuto.sessions.service import AppendRequest, Sessions, TurnRequest, derived_id, fresh_id
 
 __all__ = [
     "AppendRequest",

@@ -7,7 +7,7 @@ from typing import Final
 
 from tenuto.errors import SessionNotFound, TraceNotFound
 from tenuto.model import Scope, SessionQuery
-from tenuto.model.trace import Trace, place_of
+from tenuto.model.turn import Trace, place_of
 from tenuto.ports import TraceStore
 from tenuto.sessions.service import Sessions
 

@@ -16,7 +16,7 @@ import msgspec
 
 from tenuto.errors import Invalid, InvalidCursor
 from tenuto.model import Draft, Message
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject, deep_copy
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -32,9 +32,9 @@ from tenuto.model import (
     StateEntry,
     Truncation,
 )
+from tenuto.model.privacy import KEYS_NAMESPACE, TENANTS_NAMESPACE, is_sealed
 from tenuto.model.scope import SYSTEM, session_key
-from tenuto.model.seal import KEYS_NAMESPACE, TENANTS_NAMESPACE, is_sealed
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.model.values import Json, check_json
 from tenuto.ports import Cipher, Ciphers, SessionStore, StateStore, Store, TraceStore, release_lease
 from tenuto.stores.codec import encode_cursor, to_micros

@@ -36,8 +36,8 @@ from tenuto.model import (
     Session,
     StateEntry,
 )
-from tenuto.model.seal import is_sealed
-from tenuto.model.trace import ToolRun, Trace
+from tenuto.model.privacy import is_sealed
+from tenuto.model.turn import ToolRun, Trace
 from tenuto.model.values import Json, JsonObject, Value
 from tenuto.ports import Cipher, Place
 

@@ -1,6 +1,6 @@
 """What follows the turns, off the request path: sweeping what expired, titles, compression."""
 
+from tenuto.upkeep.jobs import Small
 from tenuto.upkeep.service import Upkeep
-from tenuto.upkeep.summarizer_model import Small
 
 __all__ = ["Small", "Upkeep"]

@@ -3,7 +3,7 @@
 The entry is appended under a key made of the range it adds, so that two processes that compress the same range store
 one entry. Nothing is locked while a model thinks. If words are taken back meanwhile (a truncation, a reset), the look
 just before the entry is stored gives it up; should they go in the very last moment, readers pass the entry over
-(`tenuto.context.summaries` has the law).
+(`tenuto.context.compression` has the law).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tenuto.model.prompt import Language
 from tenuto.ports import Clock
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import AppendRequest, Sessions, derived_id, fresh_id
-from tenuto.upkeep.summarizer_model import Small
+from tenuto.upkeep.jobs import Small
 
 _TIMEOUT_SECONDS: Final = 60.0
 # One look brings what a compressed session has open, and more.

@@ -10,6 +10,7 @@ from traceback import extract_tb
 from typing import Final, TypeAlias
 
 from tenuto.errors import Unavailable
+from tenuto.model import Scope
 
 Work: TypeAlias = Callable[[], Awaitable[object]]
 
@@ -79,3 +80,7 @@ async def safely(kind: str, work: Work) -> None:
     except Exception as failure:
         place = extract_tb(failure.__traceback__)[-1]
         _log.warning("a %s was put off: %s in %s", kind, type(failure).__name__, f"{place.name}, line {place.lineno}")
+
+
+# For whom, instructions, what they are about, and the most tokens it may answer with.
+Small: TypeAlias = Callable[[Scope, str, str, int], Awaitable[str]]

@@ -17,8 +17,7 @@ from tenuto.ports import Clock, utc_now
 from tenuto.privacy.upkeep_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.tasks import Tasks
-from tenuto.upkeep.jobs import safely
-from tenuto.upkeep.summarizer_model import Small
+from tenuto.upkeep.jobs import Small, safely
 
 if TYPE_CHECKING:
     from tenuto.upkeep.after_turn import AfterTurn

@@ -19,7 +19,7 @@ from tenuto.sessions.titles import (
     title_changes,
     title_request,
 )
-from tenuto.upkeep.summarizer_model import Small
+from tenuto.upkeep.jobs import Small
 
 _TIMEOUT_SECONDS: Final = 30.0
 _TITLE_TOKENS: Final = 64

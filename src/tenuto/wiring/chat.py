@@ -22,7 +22,7 @@ from tenuto.assistants.general import general_assistant
 from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.npc import npc_assistant
 from tenuto.chat import Chat, ChatDeps, ChatLimits, Spending
-from tenuto.chat.timing import no_span
+from tenuto.chat.deps import no_span
 from tenuto.context import TokenCounter, check_budget, encoding_for
 from tenuto.context.tokens import to_text
 from tenuto.errors import InvalidSetting

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tenuto.context.summaries import find_summary
+from tenuto.context.compression import find_summary
 from tenuto.model import FinishTurn, Message, Page, Retention, Scope, Session, text_part
 from tenuto.model.generation import Summary, TurnEnded
 from tenuto.model.message import is_summary

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tenuto.chat import ChatRequest
 from tenuto.context import TokenCounter
-from tenuto.context.summaries import summary_draft
+from tenuto.context.compression import summary_draft
 from tenuto.model import Draft, FinishTurn
 from tenuto.model.generation import Summary
 from tenuto.sessions import AppendRequest, TurnRequest

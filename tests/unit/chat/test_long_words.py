@@ -14,7 +14,7 @@ from tenuto.llm import Call, Fail
 from tenuto.model import Scope
 from tenuto.model.generation import ToolContext, ToolOutput
 from tenuto.model.privacy import Sink
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.ports import Facts
 from tenuto.privacy.redactor import NO_REDACTION
 from tenuto.privacy.turn_redaction import TurnRedaction

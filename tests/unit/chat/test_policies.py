@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenuto.chat.views import ContextView
-from tenuto.context.summaries import summary_draft
+from tenuto.context.compression import summary_draft
 from tenuto.errors import ModelFailed, SessionNotFound
 from tenuto.llm import Call, Fail
 from tenuto.model import NewSession, Page, Scope

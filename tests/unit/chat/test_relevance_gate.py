@@ -14,8 +14,8 @@ import pytest
 import tenuto
 from tenuto.app import Tenuto
 from tenuto.chat import ChatLimits, Reply
-from tenuto.chat import gate as gating
-from tenuto.context.summaries import summary_draft
+from tenuto.chat import relevance_gate as gating
+from tenuto.context.compression import summary_draft
 from tenuto.errors import Unavailable
 from tenuto.llm import ScriptedModel
 from tenuto.model import Page

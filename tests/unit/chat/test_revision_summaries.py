@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 import tenuto
 from tenuto.chat import ChatRequest
-from tenuto.context.summaries import conversation_in, find_summary, outliving, summary_draft
+from tenuto.context.compression import conversation_in, find_summary, outliving, summary_draft
 from tenuto.errors import MessageNotFound
 from tenuto.llm import ScriptedModel
 from tenuto.model import Page, Role, Truncation

@@ -10,7 +10,7 @@ import pytest
 from tenuto.chat.spending import Spending
 from tenuto.errors import BudgetExhausted, InvalidSetting
 from tenuto.model import Scope, Session, Usage
-from tenuto.model.budget import Budgets
+from tenuto.model.session import Budgets
 from tenuto.settings import Settings
 from tenuto.stores.memory import MemoryStore
 from tests.clock import FakeClock

@@ -16,9 +16,9 @@ from tenuto.context.tokens import to_text
 from tenuto.errors import BudgetExhausted, Invalid, ModelFailed, Unavailable
 from tenuto.llm import UNREADABLE, Call, Fail, Hang, Say
 from tenuto.model import Role, Scope
-from tenuto.model.budget import Budgets
 from tenuto.model.generation import ModelDone, ToolOutput
 from tenuto.model.prompt import Kind, PromptPolicy
+from tenuto.model.session import Budgets
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB
 from tests.talking import SMALL, Adder, ask, helper, talk

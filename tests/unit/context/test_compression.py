@@ -8,8 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from tenuto.context import TokenCounter
-from tenuto.context.compression import Due, due, summary_limits, would_evict_uncovered
-from tenuto.context.summaries import conversation_in, find_summary, summary_draft
+from tenuto.context.compression import (
+    Due,
+    conversation_in,
+    due,
+    find_summary,
+    summary_draft,
+    summary_limits,
+    would_evict_uncovered,
+)
 from tenuto.model import Draft, Message, Retention, Role, Session, text_part, tool_call, tool_result
 from tenuto.model.generation import Summary
 from tenuto.model.policy import PRESETS, ContextPolicy

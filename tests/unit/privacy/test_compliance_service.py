@@ -18,7 +18,7 @@ from tenuto.model.message import SUMMARY, Role
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.model.scope import user_digest
 from tenuto.model.session import NewSession
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.ports import utc_now
 from tenuto.privacy.compliance.receipts import verify_receipt
 from tenuto.privacy.compliance.scan import Report, Scanner

@@ -25,8 +25,7 @@ from tenuto.model import (
 )
 from tenuto.model.privacy import CustomPattern, Mode, PrivacyPolicy
 from tenuto.model.session import NewSession
-from tenuto.model.trace import ToolRun, Trace
-from tenuto.model.turn import IdempotencyKey
+from tenuto.model.turn import IdempotencyKey, ToolRun, Trace
 from tenuto.ports import Store
 from tenuto.privacy.crypto.normalization import likeness
 from tenuto.privacy.crypto.vault import VAULT

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tenuto.errors import DecryptionFailed, Unavailable
 from tenuto.model import Scope
-from tenuto.model.seal import KEYS_NAMESPACE, data_key_id, is_sealed
+from tenuto.model.privacy import KEYS_NAMESPACE, data_key_id, is_sealed
 from tenuto.ports import Cipher, Store
 from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers

@@ -7,7 +7,7 @@ import pytest
 from tenuto.model import AppendBatch, Role, tool_call
 from tenuto.model.privacy import REDACTED, Mode, PrivacyPolicy
 from tenuto.model.session import NewSession
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject
 from tenuto.privacy.record_redaction import redact_trace
 from tests.samples import ANN, SENT_AT, fresh, says

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tenuto.context.truncation import truncate_text
+from tenuto.context.tokens import truncate_text
 from tenuto.model.privacy import Mode, PiiMatch, PrivacyPolicy, Sink
 from tenuto.privacy import redactor
 from tenuto.privacy.detection.finder import PiiFinder

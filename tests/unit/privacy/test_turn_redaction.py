@@ -15,7 +15,7 @@ from tenuto.model import Message, Page
 from tenuto.model.generation import ToolContext, ToolOutput, ToolSpec
 from tenuto.model.privacy import Mode, PiiMatch, PrivacyPolicy, Sink
 from tenuto.model.prompt import Disposition
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject
 from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.privacy.redactor import Redactor, TenantPolicies

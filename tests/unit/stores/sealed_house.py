@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tenuto.model import OpenTurn
 from tenuto.model.scope import session_key
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.ports import Store
 from tenuto.privacy.crypto.keyring import KeyRing, MasterKey, MasterKeys
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers

@@ -23,8 +23,8 @@ from tenuto.model import (
     SessionQuery,
     text_part,
 )
+from tenuto.model.privacy import KEYS_NAMESPACE
 from tenuto.model.scope import SYSTEM
-from tenuto.model.seal import KEYS_NAMESPACE
 from tenuto.model.session import MAX_TITLE_CHARACTERS
 from tenuto.ports import Store
 from tenuto.privacy.crypto.keyring import KeyRing, MasterKeys, create_key_file

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from tenuto.model import Changes, NewSession, OpenTurn, Page, text_part
-from tenuto.model.trace import ToolRun, Trace
+from tenuto.model.turn import ToolRun, Trace
 from tenuto.ports import Store
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.encrypted import EncryptedStore

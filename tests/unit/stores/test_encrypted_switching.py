@@ -22,7 +22,7 @@ from tenuto.model import (
     Scope,
     SessionQuery,
 )
-from tenuto.model.seal import data_key_id
+from tenuto.model.privacy import data_key_id
 from tenuto.privacy.crypto.keyring import create_key_file
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.stores.encrypted import EncryptedStore, has_sealed_records

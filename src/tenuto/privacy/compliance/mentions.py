@@ -15,7 +15,7 @@ from tenuto.errors import SessionNotFound
 from tenuto.model import Changes, Message, Page, Rewrite, Role, Scope, Session, text_part
 from tenuto.model.message import STATE, is_summary
 from tenuto.model.session import PROFILE
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.ports import Store
 from tenuto.privacy.crypto.vault import PSEUDONYM
 from tenuto.privacy.record_redaction import draft_slots, fill_draft_slots, session_texts, trace_values

@@ -18,7 +18,7 @@ from tenuto.model import Changes, Message, Page, Rewrite, Scope, Session, StateE
 from tenuto.model.message import SUMMARY, is_summary
 from tenuto.model.privacy import Mode, Sink
 from tenuto.model.session import MAX_TITLE_CHARACTERS
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.model.values import Json, JsonObject
 from tenuto.ports import Store
 from tenuto.privacy.compliance.compaction import CompactionStatus

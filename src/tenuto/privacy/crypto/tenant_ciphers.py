@@ -26,8 +26,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import DataKeysDamaged, DecryptionFailed, MasterKeyMissing, VersionConflict
 from tenuto.model import Scope, StateEntry
-from tenuto.model.scope import SYSTEM
-from tenuto.model.seal import (
+from tenuto.model.privacy import (
     DATA_KEY_LENGTH,
     KEYS_NAMESPACE,
     SEAL_MARK,
@@ -36,6 +35,7 @@ from tenuto.model.seal import (
     data_key_id,
     is_sealed,
 )
+from tenuto.model.scope import SYSTEM
 from tenuto.model.values import Json, Value
 from tenuto.ports import Clock, Place, StateStore, utc_now
 from tenuto.privacy.crypto.keyring import KEY_BYTES, KeyRing

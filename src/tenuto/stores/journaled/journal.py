@@ -16,7 +16,7 @@ from tenuto.errors import CircuitOpen, SessionBusy, StoreUnavailable, Superseded
 from tenuto.model import AppendResult, BeginTurn, FinishTurn, OpenTurn, Scope, TurnState
 from tenuto.model.scope import user_digest
 from tenuto.model.store_reports import Invalidation
-from tenuto.model.superseded import is_superseded
+from tenuto.model.turn import is_superseded
 from tenuto.model.values import Value
 from tenuto.ports import ChangeFeed, Ciphers, Clock, Store
 from tenuto.stores.journaled.backoff import SessionBackoff

@@ -26,7 +26,7 @@ from tenuto.model import (
     TurnState,
 )
 from tenuto.model.message import memory_bytes
-from tenuto.model.superseded import ONCE
+from tenuto.model.turn import ONCE
 from tenuto.ports import Clock
 from tenuto.stores.journaled.rows import JournaledBegin, ReplicaOrigin, Row
 from tenuto.stores.journaled.seen_session import SeenSession

@@ -42,8 +42,7 @@ from tenuto.model import (
     Truncation,
     TurnState,
 )
-from tenuto.model.superseded import is_superseded
-from tenuto.model.trace import trace_id
+from tenuto.model.turn import is_superseded, trace_id
 from tenuto.model.values import Json, Value
 from tenuto.ports import Clock, SessionStore, StateStore
 from tenuto.stores.codec import to_micros

@@ -45,7 +45,7 @@ from tenuto.model import (
     Truncation,
 )
 from tenuto.model.scope import session_key, site_scope, user_digest, user_scope
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.ports import ChangeFeed, Ciphers, Clock, SessionStore, Store, TraceStore, utc_now
 from tenuto.stores.codec import to_micros
 from tenuto.stores.journaled.inflight import Call

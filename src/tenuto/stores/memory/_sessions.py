@@ -37,7 +37,7 @@ from tenuto.model import (
     TurnState,
 )
 from tenuto.model.scope import session_key
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.stores.codec import decode_cursor, encode_cursor
 from tenuto.stores.memory._tables import MemoryTables
 from tenuto.stores.memory.record import (

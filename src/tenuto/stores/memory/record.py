@@ -29,8 +29,7 @@ from tenuto.model import (
     TurnState,
 )
 from tenuto.model.session import drop_nulls, merge_patch
-from tenuto.model.trace import TRACES_KEPT, Trace
-from tenuto.model.turn import KEYS_REMEMBERED, turn_offsets
+from tenuto.model.turn import KEYS_REMEMBERED, TRACES_KEPT, Trace, turn_offsets
 from tenuto.stores.codec import number_drafts
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenuto.model.assurance import DurabilityFinding
+from tenuto.model.store_reports import DurabilityFinding
 from tenuto.stores.postgres._client import Link
 
 

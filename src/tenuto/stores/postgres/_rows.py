@@ -24,7 +24,7 @@ from tenuto.model import (
     Status,
     Touch,
 )
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject
 from tenuto.stores.codec import Undecodable, decode_object, decode_trace, from_micros, number_drafts
 from tenuto.stores.paging import read_location

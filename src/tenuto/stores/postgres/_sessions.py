@@ -27,8 +27,7 @@ from tenuto.model import (
     Truncation,
 )
 from tenuto.model.scope import session_key
-from tenuto.model.trace import Trace
-from tenuto.model.turn import turn_offsets
+from tenuto.model.turn import Trace, turn_offsets
 from tenuto.stores.codec import Undecodable, decode_cursor, encode_cursor, from_micros, to_micros
 from tenuto.stores.postgres._batcher import Lane, Op
 from tenuto.stores.postgres._client import Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Self
 
-from tenuto.model.assurance import DurabilityFinding
+from tenuto.model.store_reports import DurabilityFinding
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.postgres._client import Link
 from tenuto.stores.postgres._database import Database

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tenuto.model.assurance import DurabilityFinding
+from tenuto.model.store_reports import DurabilityFinding
 from tenuto.stores.redis._client import Link
 from tenuto.stores.redis._errors import ResponseError
 from tenuto.stores.redis._resp import Reply

@@ -25,7 +25,7 @@ from tenuto.model import (
     Truncation,
 )
 from tenuto.model.scope import session_key
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.stores.codec import Undecodable, from_micros
 from tenuto.stores.redis._listing import SessionListing
 from tenuto.stores.redis._records import MICROSECOND, numbers_epoch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.stores.codec import Undecodable, decode_trace, encode_trace
 
 NEWEST: Final = 2**53

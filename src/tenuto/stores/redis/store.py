@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Self
 
 from tenuto.model import Scope
-from tenuto.model.assurance import DurabilityFinding
 from tenuto.model.scope import session_key
+from tenuto.model.store_reports import DurabilityFinding
 from tenuto.ports import Clock, utc_now
 from tenuto.stores.redis._auth import ConnectionPolicy
 from tenuto.stores.redis._client import Link

@@ -25,7 +25,7 @@ from tenuto.model import (
     SessionQuery,
     Truncation,
 )
-from tenuto.model.trace import Trace
+from tenuto.model.turn import Trace
 from tenuto.stores.codec import encode_trace, to_micros
 from tenuto.stores.sqlite import _edits, _listing, _traces, _turns
 from tenuto.stores.sqlite._database import Database

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tenuto.errors import StoreFull
-from tenuto.model.trace import TRACES_KEPT, Trace
+from tenuto.model.turn import TRACES_KEPT, Trace
 from tenuto.stores.codec import Undecodable, decode_trace, id_prefix
 from tenuto.stores.sqlite._heads import Ask, reach
 from tenuto.stores.sqlite._rows import Head

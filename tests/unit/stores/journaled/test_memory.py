@@ -11,7 +11,7 @@ import pytest
 
 from tenuto.errors import CircuitOpen, StoreUnavailable
 from tenuto.model import BeginTurn, Changes, OpenTurn, Page, Scope, Truncation, TurnState
-from tenuto.model.superseded import ONCE
+from tenuto.model.turn import ONCE
 from tests.outages import Process, process
 from tests.samples import ANN, BOB, SENT_AT, batch, begin, closing, once, says, talk, texts
 

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from tenuto.model import Changes, FinishTurn, OpenTurn
-from tenuto.model.trace import TRACES_KEPT
+from tenuto.model.turn import TRACES_KEPT
 from tenuto.stores.postgres import PostgresStore
 from tests.samples import ANN, begin, closing, once, texts, trace_of
 from tests.servers import PostgresDatabase
